@@ -1,0 +1,132 @@
+//! API errors as the server words them.
+
+use std::fmt;
+
+/// An answer other than success: a `Status`, or no answer at all.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ApiError {
+    /// HTTP status code; 0 when the transport failed and no `Status` came.
+    pub code: u16,
+    /// The machine-readable reason.
+    pub reason: Reason,
+    /// The whole text.
+    pub message: String,
+    /// `details.causes`.
+    pub causes: Vec<Cause>,
+    /// `Retry-After`, in seconds.
+    pub retry_after_seconds: Option<u32>,
+}
+
+/// An entry of `details.causes`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cause {
+    /// A word for programs, e.g. `FieldValueInvalid`, `NamespaceTerminating`.
+    pub reason: String,
+    /// A sentence for people.
+    pub message: String,
+    /// The field, e.g. `spec.replicas`.
+    pub field: String,
+}
+
+/// `reason` of a `Status`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// 400.
+    BadRequest,
+    /// 403.
+    Forbidden,
+    /// 404.
+    NotFound,
+    /// 409, the name is taken.
+    AlreadyExists,
+    /// 409, a precondition failed.
+    Conflict,
+    /// 410.
+    Expired,
+    /// 422.
+    Invalid,
+    /// 429.
+    TooManyRequests,
+    /// 500.
+    InternalError,
+    /// 504.
+    Timeout,
+    /// Anything else, the empty text included.
+    Other(String),
+}
+
+impl Reason {
+    /// The text in the `Status`.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Reason::BadRequest => "BadRequest",
+            Reason::Forbidden => "Forbidden",
+            Reason::NotFound => "NotFound",
+            Reason::AlreadyExists => "AlreadyExists",
+            Reason::Conflict => "Conflict",
+            Reason::Expired => "Expired",
+            Reason::Invalid => "Invalid",
+            Reason::TooManyRequests => "TooManyRequests",
+            Reason::InternalError => "InternalError",
+            Reason::Timeout => "Timeout",
+            Reason::Other(text) => text,
+        }
+    }
+
+    /// The reason of that text.
+    pub fn new(text: &str) -> Reason {
+        match text {
+            "BadRequest" => Reason::BadRequest,
+            "Forbidden" => Reason::Forbidden,
+            "NotFound" => Reason::NotFound,
+            "AlreadyExists" => Reason::AlreadyExists,
+            "Conflict" => Reason::Conflict,
+            "Expired" => Reason::Expired,
+            "Invalid" => Reason::Invalid,
+            "TooManyRequests" => Reason::TooManyRequests,
+            "InternalError" => Reason::InternalError,
+            "Timeout" => Reason::Timeout,
+            other => Reason::Other(other.to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl ApiError {
+    /// A `Status` without causes.
+    pub fn status(code: u16, reason: Reason, message: impl Into<String>) -> ApiError {
+        ApiError {
+            code,
+            reason,
+            message: message.into(),
+            causes: Vec::new(),
+            retry_after_seconds: None,
+        }
+    }
+
+    /// A failure of the transport: nobody knows whether the request took effect.
+    pub fn transport(message: impl Into<String>) -> ApiError {
+        ApiError::status(0, Reason::Other(String::new()), message)
+    }
+
+    /// Whether the object was not found.
+    pub fn is_not_found(&self) -> bool {
+        self.reason == Reason::NotFound
+    }
+
+    /// Whether the object was refused as invalid.
+    pub fn is_invalid(&self) -> bool {
+        self.reason == Reason::Invalid
+    }
+
+    /// Whether a cause of that reason is among the details.
+    pub fn has_cause(&self, reason: &str) -> bool {
+        self.causes.iter().any(|cause| cause.reason == reason)
+    }
+}

@@ -1,0 +1,8 @@
+//! What stands between a sync and the API: requests and answers, the QPS limiter, retries on 429,
+//! and the event recorder with its correlation. No I/O: a driver carries requests out.
+
+mod error;
+mod request;
+
+pub use error::{ApiError, Cause, Reason};
+pub use request::{Answer, PodPatch, Request};

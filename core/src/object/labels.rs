@@ -1,0 +1,122 @@
+//! Label and annotation maps: sorted, immutable, shared between the objects made from one template.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Str;
+
+/// A string map sorted by key. Absent (JSON null) and empty are told apart, as Go tells a nil map
+/// from an empty one. Cloning shares; equality looks at the pointer first.
+#[derive(Clone, Default, Hash)]
+pub struct Labels(Option<Arc<[(Str, Str)]>>);
+
+impl Labels {
+    /// The absent map.
+    pub const ABSENT: Labels = Labels(None);
+
+    /// The map of these pairs; of equal keys the last one stays.
+    pub fn from_pairs<K: Into<Str>, V: Into<Str>>(pairs: impl IntoIterator<Item = (K, V)>) -> Self {
+        let map: std::collections::BTreeMap<Str, Str> =
+            pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+        Labels(Some(map.into_iter().collect()))
+    }
+
+    /// Whether the map is absent, as opposed to empty.
+    pub fn is_absent(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether there is no pair in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The number of pairs.
+    pub fn len(&self) -> usize {
+        self.pairs().len()
+    }
+
+    /// The pairs, sorted by key.
+    pub fn pairs(&self) -> &[(Str, Str)] {
+        self.0.as_deref().unwrap_or(&[])
+    }
+
+    /// The value of a key. O(log n).
+    pub fn get(&self, key: &str) -> Option<&Str> {
+        let pairs = self.pairs();
+        let at = pairs.binary_search_by(|(probe, _)| (**probe).cmp(key)).ok()?;
+        Some(&pairs[at].1)
+    }
+
+    /// Whether both are one and the same allocation (or both absent).
+    pub fn is_same(&self, other: &Labels) -> bool {
+        match (&self.0, &other.0) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether every pair of `other` is in this map too.
+    pub fn contains_all(&self, other: &Labels) -> bool {
+        self.is_same(other)
+            || other.pairs().iter().all(|(key, value)| self.get(key) == Some(value))
+    }
+
+    /// This map with `key` set to `value`.
+    #[must_use]
+    pub fn with(&self, key: &str, value: &str) -> Labels {
+        let old = self.pairs().iter().cloned();
+        Labels::from_pairs(old.chain([(Str::from(key), Str::from(value))]))
+    }
+
+    /// This map without `key`.
+    #[must_use]
+    pub fn without(&self, key: &str) -> Labels {
+        Labels::from_pairs(self.pairs().iter().filter(|(probe, _)| &**probe != key).cloned())
+    }
+}
+
+impl PartialEq for Labels {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_same(other)
+            || (self.is_absent() == other.is_absent() && self.pairs() == other.pairs())
+    }
+}
+
+impl Eq for Labels {}
+
+impl fmt::Debug for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            None => f.write_str("absent"),
+            Some(_) => {
+                f.debug_map().entries(self.pairs().iter().map(|(key, value)| (key, value))).finish()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absent_and_empty_differ() {
+        let empty = Labels::from_pairs::<&str, &str>([]);
+        assert_ne!(Labels::ABSENT, empty);
+        assert!(Labels::ABSENT.is_empty());
+        assert!(empty.is_empty());
+    }
+
+    #[test]
+    fn pairs_are_found_by_key_and_changed_in_copies() {
+        let labels = Labels::from_pairs([("tier", "front"), ("app", "web")]);
+        assert_eq!(labels.get("app").map(|v| &**v), Some("web"));
+        assert_eq!(labels.get("none"), None);
+        assert!(labels.contains_all(&Labels::from_pairs([("app", "web")])));
+        assert!(!Labels::from_pairs([("app", "web")]).contains_all(&labels));
+        assert_eq!(labels.without("tier"), Labels::from_pairs([("app", "web")]));
+        assert_eq!(labels.with("app", "db").get("app").map(|v| &**v), Some("db"));
+    }
+}

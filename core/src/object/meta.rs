@@ -1,0 +1,122 @@
+//! Object metadata and owner references.
+
+use std::sync::Arc;
+
+use compact_str::CompactString;
+use smallvec::SmallVec;
+
+use super::{Labels, ResourceVersion, Rest, Str, Time, Uid};
+
+/// `metadata` of any object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ObjectMeta {
+    /// The name; stored in place up to 24 bytes.
+    pub name: CompactString,
+    /// The prefix from which the server makes a name when `name` is empty.
+    pub generate_name: Option<Str>,
+    /// The namespace; empty for cluster-scoped objects.
+    pub namespace: SharedText,
+    /// Set by the server at creation.
+    pub uid: Uid,
+    /// Set by the server at every write.
+    pub resource_version: ResourceVersion,
+    /// Counts changes of the spec; 0 before the object is stored.
+    pub generation: i64,
+    /// Set by the server at creation.
+    pub creation_timestamp: Time,
+    /// Set when deletion has begun; unset otherwise.
+    pub deletion_timestamp: Time,
+    /// Seconds allowed for the deletion under way.
+    pub deletion_grace_period_seconds: Option<i64>,
+    /// The labels.
+    pub labels: Labels,
+    /// The annotations.
+    pub annotations: Labels,
+    /// The owners, at most one of them the controller.
+    pub owner_references: OwnerReferences,
+    /// What must happen before the object is removed; absent when none.
+    pub finalizers: Option<Arc<[Str]>>,
+    /// Fields without a typed place.
+    pub rest: Rest,
+}
+
+/// Owner references; ordinary objects have at most one.
+pub type OwnerReferences = SmallVec<[Arc<OwnerReference>; 1]>;
+
+
+/// A shared text whose default is empty without an allocation.
+#[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SharedText(Option<Str>);
+
+impl SharedText {
+    /// The shared string; a fresh empty one when empty.
+    pub fn to_str(&self) -> Str {
+        self.0.clone().unwrap_or_else(|| Str::from(""))
+    }
+}
+
+impl std::ops::Deref for SharedText {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.0.as_deref().unwrap_or("")
+    }
+}
+
+impl std::fmt::Debug for SharedText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", &**self)
+    }
+}
+
+impl std::fmt::Display for SharedText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self)
+    }
+}
+
+impl From<&str> for SharedText {
+    fn from(text: &str) -> Self {
+        SharedText((!text.is_empty()).then(|| text.into()))
+    }
+}
+
+impl From<Str> for SharedText {
+    fn from(text: Str) -> Self {
+        SharedText((!text.is_empty()).then_some(text))
+    }
+}
+
+/// An entry of `metadata.ownerReferences`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OwnerReference {
+    /// Group and version of the owner, e.g. `apps/v1`.
+    pub api_version: Str,
+    /// Kind of the owner, e.g. `ReplicaSet`.
+    pub kind: Str,
+    /// Name of the owner, in the same namespace.
+    pub name: Str,
+    /// UID of the owner.
+    pub uid: Uid,
+    /// Whether this owner is the managing controller.
+    pub controller: Option<bool>,
+    /// Whether foreground deletion of the owner waits for this object.
+    pub block_owner_deletion: Option<bool>,
+}
+
+impl ObjectMeta {
+    /// The controller reference: the first owner reference whose `controller` is true.
+    pub fn controller(&self) -> Option<&Arc<OwnerReference>> {
+        self.owner_references.iter().find(|owner| owner.controller == Some(true))
+    }
+
+    /// Whether deletion has begun.
+    pub fn is_deleting(&self) -> bool {
+        !self.deletion_timestamp.is_unset()
+    }
+
+    /// The finalizers, none when absent.
+    pub fn finalizers(&self) -> &[Str] {
+        self.finalizers.as_deref().unwrap_or(&[])
+    }
+}

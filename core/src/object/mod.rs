@@ -1,0 +1,47 @@
+//! Kubernetes objects in compact form, lossless to and from JSON: what the controller reads has a
+//! typed field, the rest is carried unread in `rest`.
+//!
+//! Objects are immutable once published: they travel as `Arc<Pod>`, `Arc<ReplicaSet>`, and a
+//! change makes a new one that shares whatever did not change (labels, specs, owner references).
+
+pub mod decode;
+mod kind;
+mod labels;
+mod meta;
+mod node;
+mod pod;
+mod replica_set;
+mod replication_controller;
+mod selector;
+mod simple;
+mod time;
+mod uid;
+mod version;
+
+pub use decode::{DecodeError, FieldPath};
+pub use kind::{Kind, Resource};
+pub use labels::Labels;
+pub use meta::{ObjectMeta, OwnerReference, OwnerReferences, SharedText};
+pub use node::Node;
+pub use pod::{
+    ConditionStatus, ConditionType, ContainerStatus, Pod, PodCondition, PodPhase, PodSpec,
+    PodStatus,
+};
+pub use replica_set::{
+    PodTemplate, ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus,
+};
+pub use replication_controller::ReplicationController;
+pub use selector::{LabelSelector, LabelSelectorRequirement, Selector, SelectorError};
+pub use simple::{Event, Namespace};
+pub use time::{Now, Time};
+pub use uid::Uid;
+pub use version::ResourceVersion;
+
+/// An immutable string that many objects share.
+pub type Str = std::sync::Arc<str>;
+
+/// A JSON object, as carried for the fields that the controller does not read.
+pub type Map = serde_json::Map<String, serde_json::Value>;
+
+/// JSON fields that are carried unread; absent when there are none.
+pub type Rest = Option<std::sync::Arc<Map>>;

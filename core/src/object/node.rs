@@ -1,0 +1,18 @@
+//! Nodes: what scheduler and kubelets need of them.
+
+use super::{Map, ObjectMeta};
+
+/// A node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Node {
+    /// Name and labels.
+    pub metadata: ObjectMeta,
+    /// `spec` as JSON.
+    pub spec: Map,
+    /// `status` as JSON.
+    pub status: Map,
+    /// `status.allocatable.pods` (or `capacity.pods`): how many pods fit; absent when not said.
+    pub pods_allocatable: Option<u32>,
+    /// `spec.unschedulable`.
+    pub unschedulable: bool,
+}

@@ -1,0 +1,167 @@
+//! Pods: a small own part beside a spec that the pods of one template share.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::{Map, ObjectMeta, Rest, Str, Time};
+
+/// A pod.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pod {
+    /// Name, labels, owners.
+    pub metadata: ObjectMeta,
+    /// The spec without its node, shared by all pods of one template.
+    pub spec: Arc<PodSpec>,
+    /// `spec.nodeName`; absent until the pod is bound.
+    pub node_name: Option<Str>,
+    /// The status.
+    pub status: PodStatus,
+}
+
+/// A pod spec as JSON, with the few fields that are read taken out of it once.
+#[derive(Clone, Debug, Default)]
+pub struct PodSpec {
+    /// Every member but `nodeName`.
+    pub fields: Map,
+    /// `terminationGracePeriodSeconds`.
+    pub termination_grace_period_seconds: Option<i64>,
+    /// Names of the init containers whose `restartPolicy` is `Always` (sidecars).
+    pub sidecars: SmallVec<[Str; 1]>,
+    /// Names of the containers, in order.
+    pub containers: SmallVec<[Str; 1]>,
+}
+
+impl PartialEq for PodSpec {
+    fn eq(&self, other: &Self) -> bool {
+        // The other members are derived from the fields.
+        std::ptr::eq(self, other) || self.fields == other.fields
+    }
+}
+
+/// `status` of a pod.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PodStatus {
+    /// Where the pod is in its life.
+    pub phase: PodPhase,
+    /// In the order given; a type may occur more than once. A kubelet writes five.
+    pub conditions: SmallVec<[PodCondition; 5]>,
+    /// One for each container, ordinary pods have one.
+    pub container_statuses: SmallVec<[ContainerStatus; 1]>,
+    /// One for each init container; absent when none.
+    pub init_container_statuses: Option<Box<[ContainerStatus]>>,
+    /// Fields without a typed place.
+    pub rest: Rest,
+}
+
+/// `status.phase` of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PodPhase {
+    /// Empty or absent.
+    #[default]
+    Unset,
+    /// Accepted, not yet all running.
+    Pending,
+    /// Bound and started.
+    Running,
+    /// Ended well, for good.
+    Succeeded,
+    /// Ended badly, for good.
+    Failed,
+    /// The node could not be asked.
+    Unknown,
+    /// A text that Kubernetes doesn't define.
+    Other(Box<str>),
+}
+
+impl PodPhase {
+    /// Whether the pod has ended for good: `Succeeded` or `Failed`.
+    pub fn is_terminal(&self) -> bool {
+        matches!(self, PodPhase::Succeeded | PodPhase::Failed)
+    }
+}
+
+/// An entry of `status.conditions`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodCondition {
+    /// What the condition is about.
+    pub kind: ConditionType,
+    /// Whether it holds.
+    pub status: ConditionStatus,
+    /// When `status` last changed.
+    pub last_transition_time: Time,
+    /// Fields without a typed place; also `type` and `status` where they are `Other`.
+    pub rest: Rest,
+}
+
+/// `type` of a pod condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConditionType {
+    /// Bound to a node.
+    PodScheduled,
+    /// The sandbox is up.
+    PodReadyToStartContainers,
+    /// All init containers have ended well.
+    Initialized,
+    /// All containers are ready.
+    ContainersReady,
+    /// The pod can serve.
+    Ready,
+    /// Any other; its text is in `rest["type"]`.
+    Other,
+}
+
+/// `status` of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConditionStatus {
+    /// It holds.
+    True,
+    /// It doesn't.
+    False,
+    /// Nobody knows.
+    Unknown,
+    /// Any other; its text is in `rest["status"]`.
+    Other,
+}
+
+/// An entry of `status.containerStatuses` or `status.initContainerStatuses`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ContainerStatus {
+    /// Name of the container.
+    pub name: Str,
+    /// How often it was restarted.
+    pub restart_count: i32,
+    /// Whether it passes its readiness probe.
+    pub ready: bool,
+    /// Fields without a typed place.
+    pub rest: Rest,
+}
+
+impl Pod {
+    /// Whether the pod counts as a replica: neither ended nor being deleted.
+    pub fn is_active(&self) -> bool {
+        !self.status.phase.is_terminal() && !self.metadata.is_deleting()
+    }
+
+    /// Whether the pod is on its way out but has not ended: deletion begun, phase not terminal.
+    pub fn is_terminating(&self) -> bool {
+        !self.status.phase.is_terminal() && self.metadata.is_deleting()
+    }
+
+    /// The first condition of type `Ready`; later duplicates are ignored.
+    pub fn ready_condition(&self) -> Option<&PodCondition> {
+        self.status.conditions.iter().find(|c| c.kind == ConditionType::Ready)
+    }
+
+    /// Whether the pod is ready, whatever its phase.
+    pub fn is_ready(&self) -> bool {
+        self.ready_condition().is_some_and(|c| c.status == ConditionStatus::True)
+    }
+
+    /// The moment the pod became ready; unset when it is not ready or the moment is not recorded.
+    pub fn ready_time(&self) -> Time {
+        self.ready_condition()
+            .filter(|c| c.status == ConditionStatus::True)
+            .map_or(Time::UNSET, |c| c.last_transition_time)
+    }
+}

@@ -1,0 +1,94 @@
+//! Resource versions: opaque to clients but for the comparison that Kubernetes 1.36 allows.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+/// The `metadata.resourceVersion` of an object or a list.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub enum ResourceVersion {
+    /// The empty string.
+    #[default]
+    Unset,
+    /// A decimal number without leading zeros that fits 64 bits: every version of our own server.
+    Number(u64),
+    /// Any other text.
+    Opaque(Box<str>),
+}
+
+impl ResourceVersion {
+    /// The version of that text.
+    pub fn new(text: &str) -> ResourceVersion {
+        if text.is_empty() {
+            return ResourceVersion::Unset;
+        }
+        let plain = text.bytes().all(|b| b.is_ascii_digit()) && !text.starts_with('0');
+        match text.parse() {
+            Ok(number) if plain => ResourceVersion::Number(number),
+            _ => ResourceVersion::Opaque(text.into()),
+        }
+    }
+
+    /// Whether it is the empty string.
+    pub fn is_unset(&self) -> bool {
+        matches!(self, ResourceVersion::Unset)
+    }
+
+    /// The number, where it is one of 64 bits.
+    pub fn number(&self) -> Option<u64> {
+        match self {
+            ResourceVersion::Number(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// Orders two versions as apimachinery's comparison does: decimal strings without leading
+    /// zeros, the longer one newer, equal lengths digit by digit. `None` for anything else.
+    pub fn compare(&self, other: &ResourceVersion) -> Option<Ordering> {
+        if let (Some(a), Some(b)) = (self.number(), other.number()) {
+            return Some(a.cmp(&b));
+        }
+        let (a, b) = (self.to_string(), other.to_string());
+        let comparable = |text: &str| {
+            !text.is_empty() && !text.starts_with('0') && text.bytes().all(|b| b.is_ascii_digit())
+        };
+        (comparable(&a) && comparable(&b)).then(|| a.len().cmp(&b.len()).then_with(|| a.cmp(&b)))
+    }
+}
+
+impl fmt::Display for ResourceVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ResourceVersion::Unset => Ok(()),
+            ResourceVersion::Number(number) => write!(f, "{number}"),
+            ResourceVersion::Opaque(text) => f.write_str(text),
+        }
+    }
+}
+
+impl fmt::Debug for ResourceVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{self}\"")
+    }
+}
+
+impl From<u64> for ResourceVersion {
+    fn from(number: u64) -> Self {
+        ResourceVersion::Number(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_compare_as_decimal_strings() {
+        let compare = |a: &str, b: &str| ResourceVersion::new(a).compare(&ResourceVersion::new(b));
+        assert_eq!(compare("9", "10"), Some(Ordering::Less));
+        assert_eq!(compare("10", "10"), Some(Ordering::Equal));
+        assert_eq!(compare("99999999999999999999999", "3"), Some(Ordering::Greater));
+        for bad in ["", "010", "0", "x1", "-1", "1 "] {
+            assert_eq!(compare(bad, "1"), None, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Reading a recorded case so that no member goes unread: what is taken is gone, and `finish`
+//! refuses what is left.
+
+use podstorm::object::Map;
+use serde_json::Value;
+
+/// The members of one JSON object of a case.
+#[derive(Debug)]
+pub struct Fields {
+    map: Map,
+    what: String,
+}
+
+impl Fields {
+    /// The members of `value`; `what` names it in errors.
+    ///
+    /// # Errors
+    /// When it is not an object.
+    pub fn new(value: Value, what: impl Into<String>) -> Result<Fields, String> {
+        let what = what.into();
+        match value {
+            Value::Object(map) => Ok(Fields { map, what }),
+            other => Err(format!("{what}: expected an object, found {other}")),
+        }
+    }
+
+    /// Takes a member; `None` when absent. Null is `Some(Value::Null)`.
+    pub fn take(&mut self, key: &str) -> Option<Value> {
+        self.map.remove(key)
+    }
+
+    /// Takes a member; absent is null.
+    pub fn value(&mut self, key: &str) -> Value {
+        self.take(key).unwrap_or(Value::Null)
+    }
+
+    /// Takes a string; absent and null are empty.
+    ///
+    /// # Errors
+    /// When it is something else.
+    pub fn text(&mut self, key: &str) -> Result<String, String> {
+        match self.value(key) {
+            Value::Null => Ok(String::new()),
+            Value::String(text) => Ok(text),
+            other => Err(self.wrong(key, "a string", &other)),
+        }
+    }
+
+    /// Takes an integer; absent and null are 0.
+    ///
+    /// # Errors
+    /// When it is something else.
+    pub fn int(&mut self, key: &str) -> Result<i64, String> {
+        Ok(self.opt_int(key)?.unwrap_or(0))
+    }
+
+    /// Takes an integer; absent and null are `None`.
+    ///
+    /// # Errors
+    /// When it is something else.
+    pub fn opt_int(&mut self, key: &str) -> Result<Option<i64>, String> {
+        match self.value(key) {
+            Value::Null => Ok(None),
+            other => match other.as_i64() {
+                Some(number) => Ok(Some(number)),
+                None => Err(self.wrong(key, "an integer", &other)),
+            },
+        }
+    }
+
+    /// Takes a boolean; absent and null are false.
+    ///
+    /// # Errors
+    /// When it is something else.
+    pub fn flag(&mut self, key: &str) -> Result<bool, String> {
+        match self.value(key) {
+            Value::Null => Ok(false),
+            Value::Bool(flag) => Ok(flag),
+            other => Err(self.wrong(key, "a boolean", &other)),
+        }
+    }
+
+    /// Takes a list; absent and null are empty.
+    ///
+    /// # Errors
+    /// When it is something else.
+    pub fn list(&mut self, key: &str) -> Result<Vec<Value>, String> {
+        match self.value(key) {
+            Value::Null => Ok(Vec::new()),
+            Value::Array(items) => Ok(items),
+            other => Err(self.wrong(key, "a list", &other)),
+        }
+    }
+
+    /// Takes an object as fields; absent and null are no members.
+    ///
+    /// # Errors
+    /// When it is something else.
+    pub fn object(&mut self, key: &str) -> Result<Fields, String> {
+        let what = format!("{}.{key}", self.what);
+        match self.value(key) {
+            Value::Null => Ok(Fields { map: Map::new(), what }),
+            other => Fields::new(other, what),
+        }
+    }
+
+    /// The members that are left, as a plain map.
+    pub fn into_rest(self) -> Map {
+        self.map
+    }
+
+    /// Ends the reading.
+    ///
+    /// # Errors
+    /// When a member was not taken: a field this runner doesn't know.
+    pub fn finish(self) -> Result<(), String> {
+        match self.map.keys().next() {
+            None => Ok(()),
+            Some(key) => Err(format!("{}: unknown field {key:?}", self.what)),
+        }
+    }
+
+    fn wrong(&self, key: &str, expected: &str, found: &Value) -> String {
+        format!("{}.{key}: expected {expected}, found {found}", self.what)
+    }
+}
+
+/// `Ok` when equal, else an error that shows both.
+///
+/// # Errors
+/// When they differ.
+pub fn expect_eq<T: PartialEq + std::fmt::Debug>(what: &str, ours: &T, recorded: &T) -> Result<(), String> {
+    if ours == recorded {
+        Ok(())
+    } else {
+        Err(format!("{what}: ours is {ours:?}, recorded is {recorded:?}"))
+    }
+}

@@ -1,0 +1,3 @@
+//! What the cross-crate tests share: the conformance runner.
+
+pub mod conformance;
