@@ -1,1 +1,12 @@
-//! Being written.
+//! The decisions of a sync as pure functions and small state machines: which pods to claim, what a
+//! new pod looks like, what the status says. No cache, no queue, no clock.
+
+mod availability;
+mod body;
+mod claim;
+mod status;
+
+pub use availability::{next_availability_check, is_available};
+pub use body::{NO_LABELS_ERROR, pod_body, pod_name_prefix};
+pub use claim::{Claim, ClaimDecision, ClaimStep, claim_decision};
+pub use status::{StatusCounts, compute_status, status_is_unchanged};
