@@ -1,14 +1,14 @@
 //! The pods that one owner controls (or that nobody does, in one namespace), with running totals
 //! by label set, so that a sync with nothing to do looks at no pod.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ahash::RandomState;
 use hashbrown::HashMap;
 
-use crate::intern::{DenseKey, KeyId};
-use crate::object::{Labels, OwnerReference, Pod, Selector, SharedText, Str, Uid};
+use crate::intern::{DenseKey, FIXED_STATE, KeyId};
+use crate::object::{Labels, OwnerReference, Pod, SharedText, Str, Uid};
 use crate::ranking::RankFields;
 
 /// The pods of one controller reference, or the orphans of one namespace.
@@ -20,6 +20,8 @@ pub struct Group {
     /// The key of the cached parent that the reference resolves to; `NO_PARENT` when there is
     /// none. Written by the parents' informer, read by the pods' handlers.
     parent: AtomicU32,
+    /// How many pods there are, to be asked without the lock. Written under it.
+    pod_count: AtomicUsize,
     members: Mutex<Members>,
 }
 
@@ -142,7 +144,7 @@ pub(crate) struct LabelSet {
 }
 
 /// The pods of a group. `pods[i]` and `members[i]` are one pod.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Members {
     pods: Vec<Arc<Pod>>,
     members: Vec<Member>,
@@ -167,8 +169,22 @@ impl Group {
             namespace,
             owner,
             parent: AtomicU32::new(NO_PARENT),
+            pod_count: AtomicUsize::new(0),
             members: Mutex::new(Members::default()),
         }
+    }
+
+    /// How many pods the group has.
+    pub fn pod_count(&self) -> usize {
+        // Acquire: pairs with the Release of `set_pod_count`; a caller that was woken by a pod's
+        // arrival finds it counted.
+        self.pod_count.load(Ordering::Acquire)
+    }
+
+    /// Tells those who don't lock how many pods there are.
+    pub(crate) fn set_pod_count(&self, count: usize) {
+        // Release: pairs with the Acquire of `pod_count`.
+        self.pod_count.store(count, Ordering::Release);
     }
 
     /// The namespace of its pods.
@@ -211,6 +227,18 @@ impl Group {
         // A panic elsewhere leaves counts that no later step would notice: go on with them no
         // worse than upstream, which ends the process.
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Members {
+    fn default() -> Self {
+        Members {
+            pods: Vec::new(),
+            members: Vec::new(),
+            label_sets: Vec::new(),
+            by_labels: HashMap::with_hasher(FIXED_STATE),
+            free_label_sets: Vec::new(),
+        }
     }
 }
 
@@ -329,17 +357,6 @@ impl Members {
         self.by_labels.remove(&labels);
         self.free_label_sets.push(index);
         Some(labels)
-    }
-
-    /// Totals over the pods whose labels the selector matches. O(label sets).
-    pub(crate) fn matching_totals(&self, selector: &Selector) -> Totals {
-        let mut totals = Totals::default();
-        for set in self.label_sets.iter().filter(|set| set.pods > 0) {
-            if selector.matches(&set.labels) {
-                totals.merge(set.totals);
-            }
-        }
-        totals
     }
 
     /// Recounts every label set and says whether the running totals are right. O(pods).

@@ -22,7 +22,6 @@ mod version;
 
 use std::sync::Arc;
 
-pub(crate) use group::MembersGuard;
 pub use group::{Group, Member, Totals};
 pub use parents::{Parent, ParentChange, ParentStore};
 pub use pods::{PodCache, PodChange};

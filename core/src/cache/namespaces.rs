@@ -8,19 +8,29 @@ use ahash::RandomState;
 use hashbrown::HashMap;
 
 use super::group::{Group, LabelSetChange};
+use crate::intern::FIXED_STATE;
 use crate::object::{Labels, Selector, SharedText};
 
 /// Per namespace, the groups by label set.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Namespaces {
-    by_name: HashMap<SharedText, HashMap<Labels, Vec<Arc<Group>>, RandomState>, RandomState>,
+    by_name: HashMap<SharedText, GroupsByLabels, RandomState>,
 }
 
+type GroupsByLabels = HashMap<Labels, Vec<Arc<Group>>, RandomState>;
+
 impl Namespaces {
+    pub(crate) fn new() -> Namespaces {
+        Namespaces { by_name: HashMap::with_hasher(FIXED_STATE) }
+    }
+
     /// Notes what a group's change did to its label sets.
     pub(crate) fn note(&mut self, group: &Arc<Group>, change: LabelSetChange) {
         if let Some(labels) = change.came {
-            let sets = self.by_name.entry(group.namespace().clone()).or_default();
+            let sets = self
+                .by_name
+                .entry(group.namespace().clone())
+                .or_insert_with(|| HashMap::with_hasher(FIXED_STATE));
             sets.entry(labels).or_default().push(group.clone());
         }
         if let Some(labels) = change.went

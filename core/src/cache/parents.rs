@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 
 use super::selector_index::SelectorIndex;
 use super::{Delta, Group, PodCache, StoreVersion};
-use crate::intern::{AppendTable, DenseKey, KeyId, KeyTable, ObjectKey, fixed_hasher};
+use crate::intern::{AppendTable, DenseKey, FIXED_STATE, KeyId, KeyTable, ObjectKey};
 use crate::object::{
     Kind, Labels, OwnerReference, Pod, ReplicaSet, ResourceVersion, Selector, SelectorError,
     SharedText, Str, Uid,
@@ -49,6 +49,8 @@ pub struct Parent {
     pub owner: Arc<OwnerReference>,
     /// The pods that carry that reference.
     pub(crate) group: Arc<Group>,
+    /// The pods of the namespace that nobody controls.
+    pub(crate) orphans: Arc<Group>,
     /// The body of a pod to create; built when first needed.
     body: OnceLock<Arc<Pod>>,
 }
@@ -83,7 +85,7 @@ impl ParentStore {
             slots: AppendTable::new(),
             indexes: Mutex::new(Indexes {
                 selectors: SelectorIndex::new(),
-                by_controller: HashMap::with_hasher(fixed_hasher()),
+                by_controller: HashMap::with_hasher(FIXED_STATE),
             }),
             version: StoreVersion::default(),
         }
@@ -256,6 +258,7 @@ impl ParentStore {
                 selector,
                 owner: old.owner.clone(),
                 group: old.group.clone(),
+                orphans: old.orphans.clone(),
                 body,
                 object,
             };
@@ -273,6 +276,7 @@ impl ParentStore {
             namespace: meta.namespace.to_str(),
             selector,
             group: self.pods.attach_parent(&meta.namespace, &owner, key),
+            orphans: self.pods.orphans(&meta.namespace),
             owner,
             body: OnceLock::new(),
             object,

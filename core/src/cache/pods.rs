@@ -9,7 +9,7 @@ use hashbrown::{HashMap, HashTable};
 use super::group::{Group, GroupOwner, LabelSetChange};
 use super::namespaces::Namespaces;
 use super::{Delta, StoreVersion};
-use crate::intern::{KeyId, StrTable, fixed_hasher};
+use crate::intern::{FIXED_STATE, KeyId, StrTable};
 use crate::object::{
     Labels, ObjectMeta, OwnerReference, Pod, ResourceVersion, Selector, SharedText,
 };
@@ -87,6 +87,13 @@ impl Groups {
         self.owned.find(self.hasher.hash_one(&owner.uid), is_it).cloned()
     }
 
+    fn orphans(&mut self, namespace: &SharedText) -> Arc<Group> {
+        self.orphans
+            .entry(namespace.clone())
+            .or_insert_with_key(|namespace| Arc::new(Group::new(namespace.clone(), None)))
+            .clone()
+    }
+
     fn remove_owned(&mut self, group: &Arc<Group>) {
         let Some(owner) = group.owner() else { return };
         let hash = self.hasher.hash_one(&owner.uid);
@@ -105,7 +112,7 @@ impl Default for PodCache {
 impl PodCache {
     /// An empty cache.
     pub fn new() -> PodCache {
-        let hasher = fixed_hasher();
+        let hasher = FIXED_STATE;
         let nodes = StrTable::new();
         let unbound = nodes.intern("");
         assert_eq!(unbound, 0, "the first number is that of pods without a node");
@@ -116,7 +123,7 @@ impl PodCache {
                 orphans: HashMap::with_hasher(hasher.clone()),
                 hasher: hasher.clone(),
             }),
-            namespaces: Mutex::default(),
+            namespaces: Mutex::new(Namespaces::new()),
             nodes,
             version: StoreVersion::default(),
             hasher,
@@ -226,9 +233,14 @@ impl PodCache {
         self.drop_group_if_unused(group);
     }
 
-    /// The orphans of a namespace, where there are any or have been.
-    pub(crate) fn orphans(&self, namespace: &SharedText) -> Option<Arc<Group>> {
-        self.lock_groups().orphans.get(namespace).cloned()
+    /// The orphans of a namespace; an empty group where there are none.
+    pub(crate) fn orphans(&self, namespace: &SharedText) -> Arc<Group> {
+        self.lock_groups().orphans(namespace)
+    }
+
+    /// The dense number of a node's name; the empty name has 0.
+    pub(crate) fn node_number(&self, node: &str) -> u32 {
+        self.nodes.intern(node)
     }
 
     /// Drops an owner's group when it has neither pods nor a parent. The index is locked.
@@ -345,6 +357,7 @@ impl PodCache {
         let (position, change) = {
             let mut members = group.lock();
             let change = members.insert(slot, pod, node);
+            group.set_pod_count(members.len());
             (members.len() - 1, change)
         };
         self.note(group, change);
@@ -352,7 +365,12 @@ impl PodCache {
     }
 
     fn leave(&self, index: &mut Index, group: &Arc<Group>, position: u32) {
-        let (moved, change) = group.lock().remove(position);
+        let (moved, change) = {
+            let mut members = group.lock();
+            let removed = members.remove(position);
+            group.set_pod_count(members.len());
+            removed
+        };
         if let Some(moved) = moved {
             index.slot_mut(moved).position = position;
         }
@@ -368,12 +386,7 @@ impl PodCache {
     fn group_of(&self, meta: &ObjectMeta) -> Arc<Group> {
         match meta.controller() {
             Some(owner) => self.lock_groups().owned(&meta.namespace, owner),
-            None => self
-                .lock_groups()
-                .orphans
-                .entry(meta.namespace.clone())
-                .or_insert_with_key(|namespace| Arc::new(Group::new(namespace.clone(), None)))
-                .clone(),
+            None => self.lock_groups().orphans(&meta.namespace),
         }
     }
 
@@ -470,7 +483,7 @@ mod tests {
         let group = cache.lock_groups().owned(&"ns".into(), &owner);
         assert_eq!(group.lock().len(), 2);
         assert!(group.lock().totals_are_exact());
-        assert_eq!(cache.orphans(&"ns".into()).map(|group| group.lock().len()), Some(0));
+        assert_eq!(cache.orphans(&"ns".into()).pod_count(), 0);
         let gone = cache.apply(Delta::Deleted(pod("b", 4, Some(&owner))));
         assert!(gone.deleted && gone.old.is_some());
         assert_eq!(cache.len(), 1);

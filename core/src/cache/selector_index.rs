@@ -4,7 +4,7 @@
 use ahash::RandomState;
 use hashbrown::HashMap;
 
-use crate::intern::{KeyId, fixed_hasher};
+use crate::intern::{FIXED_STATE, KeyId};
 use crate::object::{Labels, Selector, SharedText, Str};
 
 /// The parents of every namespace by one pair that their selector requires.
@@ -22,14 +22,14 @@ struct NamespaceSelectors {
 
 impl SelectorIndex {
     pub(crate) fn new() -> SelectorIndex {
-        SelectorIndex { by_namespace: HashMap::with_hasher(fixed_hasher()) }
+        SelectorIndex { by_namespace: HashMap::with_hasher(FIXED_STATE) }
     }
 
     /// Adds a parent under the first pair its selector requires.
     pub(crate) fn insert(&mut self, namespace: &SharedText, selector: &Selector, key: KeyId) {
         let selectors =
             self.by_namespace.entry(namespace.clone()).or_insert_with(|| NamespaceSelectors {
-                by_pair: HashMap::with_hasher(fixed_hasher()),
+                by_pair: HashMap::with_hasher(FIXED_STATE),
                 others: Vec::new(),
             });
         match selector.required_pairs().first() {
