@@ -114,7 +114,9 @@ fn place(index: usize) -> (usize, usize) {
 impl<T: Default> AppendTable<T> {
     /// An empty table; allocates nothing.
     pub const fn new() -> Self {
-        AppendTable { chunks: [const { OnceLock::new() }; TABLE_CHUNKS] }
+        AppendTable {
+            chunks: [const { OnceLock::new() }; TABLE_CHUNKS],
+        }
     }
 
     /// The entry, if its chunk exists.
@@ -132,7 +134,9 @@ impl<T: Default> AppendTable<T> {
     pub fn get_or_grow(&self, index: usize) -> &T {
         let (chunk, offset) = place(index);
         let chunk = self.chunks[chunk].get_or_init(|| {
-            (0..TABLE_FIRST_CHUNK << chunk).map(|_| T::default()).collect()
+            (0..TABLE_FIRST_CHUNK << chunk)
+                .map(|_| T::default())
+                .collect()
         });
         &chunk[offset]
     }
@@ -142,7 +146,10 @@ impl<T: Default> AppendTable<T> {
         self.chunks.iter().enumerate().flat_map(|(chunk, entries)| {
             let first = (TABLE_FIRST_CHUNK << chunk) - TABLE_FIRST_CHUNK;
             let entries = entries.get().map_or(&[][..], |entries| entries);
-            entries.iter().enumerate().map(move |(offset, entry)| (first + offset, entry))
+            entries
+                .iter()
+                .enumerate()
+                .map(move |(offset, entry)| (first + offset, entry))
         })
     }
 }
@@ -155,8 +162,14 @@ impl<T: Default> Default for AppendTable<T> {
 
 impl<T> fmt::Debug for AppendTable<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let chunks = self.chunks.iter().filter(|chunk| chunk.get().is_some()).count();
-        f.debug_struct("AppendTable").field("chunks", &chunks).finish_non_exhaustive()
+        let chunks = self
+            .chunks
+            .iter()
+            .filter(|chunk| chunk.get().is_some())
+            .count();
+        f.debug_struct("AppendTable")
+            .field("chunks", &chunks)
+            .finish_non_exhaustive()
     }
 }
 
@@ -191,25 +204,36 @@ impl KeyTable {
         if let Some(known) = self.find(namespace, name) {
             return known;
         }
-        let mut index = self.index.write().expect("no thread panics while it holds this lock");
+        let mut index = self
+            .index
+            .write()
+            .expect("no thread panics while it holds this lock");
         if let Some(known) = self.find_in(&index, namespace, name) {
             return known;
         }
         let id = u32::from_index(index.by_name.len());
         let shared = share(&mut index.namespaces, namespace);
-        let key = ObjectKey { namespace: shared, name: name.into() };
+        let key = ObjectKey {
+            namespace: shared,
+            name: name.into(),
+        };
         let fresh = self.keys.get_or_grow(id as usize).set(key).is_ok();
         assert!(fresh, "an id is given once");
-        index.by_name.insert_unique(hash_key(namespace, name), id, |&other| {
-            let key = self.key_ref(KeyId(other));
-            hash_key(&key.namespace, &key.name)
-        });
+        index
+            .by_name
+            .insert_unique(hash_key(namespace, name), id, |&other| {
+                let key = self.key_ref(KeyId(other));
+                hash_key(&key.namespace, &key.name)
+            });
         KeyId(id)
     }
 
     /// The id of that name, if it has one. Takes the lock for reading; allocates nothing.
     pub fn find(&self, namespace: &str, name: &str) -> Option<KeyId> {
-        let index = self.index.read().expect("no thread panics while it holds this lock");
+        let index = self
+            .index
+            .read()
+            .expect("no thread panics while it holds this lock");
         self.find_in(&index, namespace, name)
     }
 
@@ -226,12 +250,19 @@ impl KeyTable {
     /// # Panics
     /// When the id is not of this table.
     pub fn key_ref(&self, id: KeyId) -> &ObjectKey {
-        self.keys.get(id.index()).and_then(OnceLock::get).expect("the id is of this table")
+        self.keys
+            .get(id.index())
+            .and_then(OnceLock::get)
+            .expect("the id is of this table")
     }
 
     /// The number of names; all smaller ids are given.
     pub fn len(&self) -> usize {
-        self.index.read().expect("no thread panics while it holds this lock").by_name.len()
+        self.index
+            .read()
+            .expect("no thread panics while it holds this lock")
+            .by_name
+            .len()
     }
 
     /// Whether there is no name yet.
@@ -244,7 +275,10 @@ impl KeyTable {
             let key = self.key_ref(KeyId(id));
             *key.name == *name && *key.namespace == *namespace
         };
-        index.by_name.find(hash_key(namespace, name), same).map(|&id| KeyId(id))
+        index
+            .by_name
+            .find(hash_key(namespace, name), same)
+            .map(|&id| KeyId(id))
     }
 }
 
@@ -285,7 +319,10 @@ impl StrTable {
         if let Some(known) = self.find(text) {
             return known;
         }
-        let mut index = self.index.write().expect("no thread panics while it holds this lock");
+        let mut index = self
+            .index
+            .write()
+            .expect("no thread panics while it holds this lock");
         if let Some(known) = self.find_in(&index, text) {
             return known;
         }
@@ -300,7 +337,10 @@ impl StrTable {
 
     /// The id of that text, if it has one. Takes the lock for reading; allocates nothing.
     pub fn find(&self, text: &str) -> Option<u32> {
-        let index = self.index.read().expect("no thread panics while it holds this lock");
+        let index = self
+            .index
+            .read()
+            .expect("no thread panics while it holds this lock");
         self.find_in(&index, text)
     }
 
@@ -317,12 +357,18 @@ impl StrTable {
     /// # Panics
     /// When the id is not of this table.
     pub fn text_ref(&self, id: u32) -> &Str {
-        self.texts.get(id as usize).and_then(OnceLock::get).expect("the id is of this table")
+        self.texts
+            .get(id as usize)
+            .and_then(OnceLock::get)
+            .expect("the id is of this table")
     }
 
     /// The number of texts; all smaller ids are given.
     pub fn len(&self) -> usize {
-        self.index.read().expect("no thread panics while it holds this lock").len()
+        self.index
+            .read()
+            .expect("no thread panics while it holds this lock")
+            .len()
     }
 
     /// Whether there is no text yet.
@@ -331,7 +377,11 @@ impl StrTable {
     }
 
     fn find_in(&self, index: &HashTable<u32>, text: &str) -> Option<u32> {
-        index.find(FIXED_STATE.hash_one(text), |&id| **self.text_ref(id) == *text).copied()
+        index
+            .find(FIXED_STATE.hash_one(text), |&id| {
+                **self.text_ref(id) == *text
+            })
+            .copied()
     }
 }
 
@@ -360,16 +410,19 @@ mod tests {
         table.get_or_grow(3).set(7).expect("unset");
         table.get_or_grow(10_000).set(8).expect("unset");
         assert_eq!(std::ptr::from_ref(table.get(3).expect("grown")), first);
-        let set: Vec<_> =
-            table.iter().filter_map(|(at, entry)| entry.get().map(|&v| (at, v))).collect();
+        let set: Vec<_> = table
+            .iter()
+            .filter_map(|(at, entry)| entry.get().map(|&v| (at, v)))
+            .collect();
         assert_eq!(set, [(3, 7), (10_000, 8)]);
     }
 
     #[test]
     fn names_keep_their_first_id() {
         let table = KeyTable::new();
-        let ids: Vec<_> =
-            (0..1_000).map(|n| table.intern("default", &format!("web-{n}"))).collect();
+        let ids: Vec<_> = (0..1_000)
+            .map(|n| table.intern("default", &format!("web-{n}")))
+            .collect();
         assert_eq!(ids, (0..1_000).map(KeyId).collect::<Vec<_>>());
         assert_eq!(table.intern("default", "web-7"), KeyId(7));
         assert_eq!(table.find("other", "web-7"), None);

@@ -15,5 +15,7 @@ pub use crossbeam_utils::CachePadded;
 /// When a thread panicked while it held the lock: what it guards may be half changed.
 #[inline]
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("no thread panics while it holds this lock")
+    mutex
+        .lock()
+        .expect("no thread panics while it holds this lock")
 }
