@@ -37,7 +37,11 @@ impl Time {
 
     /// Nanoseconds since the Unix epoch, saturating; `None` when unset.
     pub const fn unix_nanos(self) -> Option<i64> {
-        if self.is_unset() { None } else { Some(self.0.saturating_mul(1_000_000_000)) }
+        if self.is_unset() {
+            None
+        } else {
+            Some(self.0.saturating_mul(1_000_000_000))
+        }
     }
 }
 
@@ -68,7 +72,9 @@ impl fmt::Display for Time {
     /// RFC 3339 in UTC, e.g. `2026-01-02T03:04:05Z`; nothing when unset. A time outside the years
     /// 0 to 9999 shows as the nearest one within.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(seconds) = self.unix_seconds() else { return Ok(()) };
+        let Some(seconds) = self.unix_seconds() else {
+            return Ok(());
+        };
         let seconds = seconds.clamp(*WRITABLE_SECONDS.start(), *WRITABLE_SECONDS.end());
         let at = EPOCH + SignedDuration::from_secs(seconds);
         write!(
@@ -100,7 +106,11 @@ impl FromStr for Time {
         if !WRITABLE_SECONDS.contains(&seconds) {
             return Err(TimeError);
         }
-        Ok(if seconds == GO_ZERO_SECONDS { Time::UNSET } else { Time(seconds) })
+        Ok(if seconds == GO_ZERO_SECONDS {
+            Time::UNSET
+        } else {
+            Time(seconds)
+        })
     }
 }
 
@@ -127,9 +137,15 @@ fn two_digits(text: &[u8]) -> Option<i8> {
 }
 
 fn skip_fraction(text: &str) -> Result<&str, TimeError> {
-    let Some(fraction) = text.strip_prefix('.') else { return Ok(text) };
+    let Some(fraction) = text.strip_prefix('.') else {
+        return Ok(text);
+    };
     let rest = fraction.trim_start_matches(|c: char| c.is_ascii_digit());
-    if rest.len() == fraction.len() { Err(TimeError) } else { Ok(rest) }
+    if rest.len() == fraction.len() {
+        Err(TimeError)
+    } else {
+        Ok(rest)
+    }
 }
 
 /// Reads `Z` or `+05:30` as seconds east of UTC.
@@ -141,8 +157,12 @@ fn read_offset(text: &str) -> Result<i64, TimeError> {
         [b'-', _, _, b':', _, _] => -1,
         _ => return Err(TimeError),
     };
-    let hours = two_digits(&bytes[1..3]).filter(|&hours| hours <= 23).ok_or(TimeError)?;
-    let minutes = two_digits(&bytes[4..6]).filter(|&minutes| minutes <= 59).ok_or(TimeError)?;
+    let hours = two_digits(&bytes[1..3])
+        .filter(|&hours| hours <= 23)
+        .ok_or(TimeError)?;
+    let minutes = two_digits(&bytes[4..6])
+        .filter(|&minutes| minutes <= 59)
+        .ok_or(TimeError)?;
     Ok(sign * (i64::from(hours) * 3600 + i64::from(minutes) * 60))
 }
 
@@ -193,9 +213,18 @@ mod tests {
             assert_eq!(time, Time::from_unix_seconds(seconds), "{text}");
             assert_eq!(time.to_string().parse(), Ok(time), "{text}");
         }
-        assert_eq!(Time::from_unix_seconds(1_767_323_045).to_string(), "2026-01-02T03:04:05Z");
-        assert_eq!(Time::from_unix_seconds(i64::MAX).to_string(), "9999-12-31T23:59:59Z");
-        assert_eq!(Time::from_unix_seconds(i64::MIN + 1).to_string(), "0000-01-01T00:00:00Z");
+        assert_eq!(
+            Time::from_unix_seconds(1_767_323_045).to_string(),
+            "2026-01-02T03:04:05Z"
+        );
+        assert_eq!(
+            Time::from_unix_seconds(i64::MAX).to_string(),
+            "9999-12-31T23:59:59Z"
+        );
+        assert_eq!(
+            Time::from_unix_seconds(i64::MIN + 1).to_string(),
+            "0000-01-01T00:00:00Z"
+        );
     }
 
     #[test]
