@@ -43,7 +43,7 @@ pub struct ControllerOptions {
     /// Which kind it controls: `ReplicaSet` or `ReplicationController`.
     pub kind: Kind,
     /// Most pods created or deleted in one sync; upstream compiles in 500.
-    pub burst_replicas: u32,
+    pub burst_replicas: usize,
     /// The feature gates that change behaviour.
     pub gates: Gates,
 }
@@ -107,7 +107,7 @@ impl Controller {
             expectations: Expectations::new(),
             consistency: ConsistencyStore::new(),
             queue: RateLimitingQueue::new(),
-            metrics: ControllerMetrics::default(),
+            metrics: ControllerMetrics::new(),
         }
     }
 

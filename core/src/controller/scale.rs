@@ -81,7 +81,7 @@ impl Controller {
                 available: 0,
             };
             let surplus = i64::from(matching.active) - i64::from(parent.object.replicas());
-            let wanted = surplus.clamp(0, i64::from(self.options.burst_replicas));
+            let wanted = surplus.clamp(0, self.burst());
             let wanted = usize::try_from(wanted).expect("clamped to the positive");
             let ranked = wanted < matching.active as usize;
             if sync.may_scale && wanted > 0 && ranked && !related_counted {
@@ -142,7 +142,7 @@ impl Controller {
         sync.census.ready_times.extend(ready.map(|pod| pod.ready_time()));
         sync.victims.claimed_pods.extend_from_slice(claimed);
         let surplus = i64::from(sync.census.counts.replicas) - i64::from(parent.object.replicas());
-        let wanted = surplus.clamp(0, i64::from(self.options.burst_replicas));
+        let wanted = surplus.clamp(0, self.burst());
         let wanted = usize::try_from(wanted).expect("clamped to the positive");
         if !sync.may_scale || wanted == 0 {
             return;
@@ -260,7 +260,8 @@ impl Controller {
             return;
         }
         for fields in victims.filter(|fields| fields.is_ready()) {
-            self.metrics.observe_sorting_age_ratio(age_ms(fields) / youngest);
+            let ratio = age_ms(fields) / youngest;
+            self.metrics.sorting_deletion_age_ratio.observe(ratio as f64);
         }
     }
 }

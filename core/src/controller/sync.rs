@@ -267,8 +267,12 @@ impl Controller {
         if self.keeps_records() {
             let stores = [self.pods().version().get(), self.parents.version().get()];
             if let Err(stale) = self.consistency.ensure_ready(&key, &stores) {
-                self.metrics.stale_sync_skip(stale.resource);
-                let resource = if stale.resource == PODS { Kind::Pod } else { self.options.kind };
+                let (skips, resource) = if stale.resource == PODS {
+                    (&self.metrics.stale_sync_skips_pods, Kind::Pod)
+                } else {
+                    (&self.metrics.stale_sync_skips_replicasets, self.options.kind)
+                };
+                skips.increment();
                 let message = stale.message(resource.group_resource());
                 return sync.fail(SyncErrorClass::Consistency(stale.resource), message);
             }
@@ -372,6 +376,11 @@ impl Controller {
         }
     }
 
+    /// Most creates or deletes in one sync.
+    pub(super) fn burst(&self) -> i64 {
+        i64::try_from(self.options.burst_replicas).unwrap_or(i64::MAX)
+    }
+
     /// Whether read-your-writes records are kept: never for ReplicationControllers.
     pub(super) fn keeps_records(&self) -> bool {
         self.options.gates.stale_controller_consistency && self.options.kind == Kind::ReplicaSet
@@ -418,7 +427,7 @@ impl Controller {
             return self.update_status(sync, now, effects);
         }
         if missing > 0 {
-            let wanted = missing.min(i64::from(self.options.burst_replicas));
+            let wanted = missing.min(self.burst());
             self.expectations.expect_creations(sync.key, wanted, now.mono_ns);
             sync.creates_wanted = u32::try_from(wanted).expect("bursts fit 32 bits");
             sync.creates_succeeded = 0;
