@@ -2,7 +2,9 @@
 //! and the event recorder with its correlation. No I/O: a driver carries requests out.
 
 mod error;
+mod limiter;
 mod request;
 
 pub use error::{ApiError, Cause, Reason};
+pub use limiter::QpsLimiter;
 pub use request::{Answer, PodPatch, Request};
