@@ -4,7 +4,9 @@
 mod error;
 mod limiter;
 mod request;
+mod watch;
 
 pub use error::{ApiError, Cause, Reason};
 pub use limiter::QpsLimiter;
 pub use request::{Answer, PodPatch, Request};
+pub use watch::WatchEvent;
