@@ -2,6 +2,7 @@
 //! and the event recorder with its correlation. No I/O: a driver carries requests out.
 
 mod error;
+mod event_recorder;
 mod event_sink;
 mod events;
 mod lru;
@@ -9,9 +10,10 @@ mod request;
 mod watch;
 
 pub use error::{ApiError, Cause, Reason};
+pub use event_recorder::EventRecorder;
 pub use event_sink::{EVENT_QUEUE_MAX, EventSink, SinkStep};
 pub use events::{
-    EventIntent, EventMessage, EventPatch, EventRecorder, EventType, EventWrite, ObjectReference,
+    EventIntent, EventMessage, EventPatch, EventType, EventWrite, ObjectReference,
 };
 pub use request::{Answer, PodPatch, Request};
 pub use watch::WatchEvent;
