@@ -1,6 +1,7 @@
 //! Label and annotation maps: sorted, immutable, shared between the objects made from one template.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -10,7 +11,7 @@ use super::{Map, Str};
 
 /// A string map sorted by key. Absent (JSON null) and empty are told apart, as Go tells a nil map
 /// from an empty one. Cloning shares; equality looks at the pointer first.
-#[derive(Clone, Default, Hash)]
+#[derive(Clone, Default)]
 pub struct Labels(Option<Arc<[(Str, Str)]>>);
 
 impl Labels {
@@ -134,7 +135,7 @@ impl Labels {
         Labels::from_pairs(old.chain([(Str::from(key), Str::from(value))]))
     }
 
-    /// This map without `key`.
+    /// This map without `key`; absent when nothing is left.
     #[must_use]
     pub fn without(&self, key: &str) -> Labels {
         Labels::from_pairs(
@@ -143,6 +144,17 @@ impl Labels {
                 .filter(|(probe, _)| &**probe != key)
                 .cloned(),
         )
+        .or_absent()
+    }
+
+    /// This map, absent when empty: the two differ in a ReplicationController's selector alone.
+    #[must_use]
+    pub fn or_absent(self) -> Labels {
+        if self.is_empty() {
+            Labels::ABSENT
+        } else {
+            self
+        }
     }
 }
 
@@ -154,6 +166,12 @@ impl PartialEq for Labels {
 }
 
 impl Eq for Labels {}
+
+impl Hash for Labels {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
 
 impl fmt::Debug for Labels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -33,7 +33,10 @@ pub use replica_set::{
     PodTemplate, ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus,
 };
 pub use replication_controller::ReplicationController;
-pub use selector::{LabelSelector, LabelSelectorRequirement, Selector, SelectorError};
+pub use selector::{
+    LabelSelector, LabelSelectorRequirement, Selector, SelectorError, SyntaxError, check_label_key,
+    check_label_value,
+};
 pub use share::Sharer;
 pub use simple::{Event, Namespace};
 pub use time::{Now, Time, TimeError};

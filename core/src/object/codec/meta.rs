@@ -35,8 +35,8 @@ impl ObjectMeta {
             creation_timestamp: members.time("creationTimestamp")?,
             deletion_timestamp: members.time("deletionTimestamp")?,
             deletion_grace_period_seconds: members.opt_i64("deletionGracePeriodSeconds")?,
-            labels: members.labels("labels")?,
-            annotations: members.labels("annotations")?,
+            labels: members.labels("labels")?.or_absent(),
+            annotations: members.labels("annotations")?.or_absent(),
             owner_references: members.list("ownerReferences", |value, path| {
                 OwnerReference::read(value, path).map(Into::into)
             })?,
@@ -159,7 +159,7 @@ mod tests {
             "ownerReferences": null, "finalizers": [], "generateName": "", "generation": 0});
         let meta = ObjectMeta::from_json(value).unwrap();
         assert_eq!(meta.to_json(), json!({"name": "a"}));
-        assert!(!meta.labels.is_absent());
+        assert!(meta.labels.is_absent());
         assert!(meta.finalizers.is_none());
         assert_eq!(normal(ObjectMeta::default().to_json()), json!({}));
     }

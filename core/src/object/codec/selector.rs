@@ -20,7 +20,7 @@ impl LabelSelector {
     pub(super) fn read(value: Value, path: &Path<'_>) -> Result<LabelSelector, DecodeError> {
         let mut members = Members::new(value, path)?;
         Ok(LabelSelector {
-            match_labels: members.labels("matchLabels")?,
+            match_labels: members.labels("matchLabels")?.or_absent(),
             match_expressions: members
                 .list::<_, Arc<[_]>>("matchExpressions", LabelSelectorRequirement::read)?,
         })

@@ -159,8 +159,7 @@ mod tests {
 
     #[test]
     fn a_namespace_writes_the_phase_it_has_now() {
-        let mut namespace = Namespace::default();
-        namespace.terminating = true;
+        let namespace = Namespace { terminating: true, ..Namespace::default() };
         let written = namespace.to_json();
         assert_eq!(written["status"], json!({"phase": "Terminating"}));
         let mut read = Namespace::from_json(written).unwrap();
