@@ -2,7 +2,7 @@
 
 use crate::object::Uid;
 
-use super::exact::{Comparison, Exact};
+use super::exact::{Exact, Group, Probe};
 use super::fields::RankFields;
 use super::key::{FINE_RANK_MAX, Packing};
 use super::relation::RankOptions;
@@ -18,18 +18,21 @@ pub struct Ranker {
     keys: Vec<u64>,
     /// The keys in no particular order, while the one at the cut is looked for.
     loose_keys: Vec<u64>,
-    /// Positions of the pods whose key is the one at the cut, ascending.
+    /// Positions of the pods below the cut, then free places; never shorter than the keys.
+    below: Vec<u32>,
+    /// The same of the pods whose key is the one at the cut.
     tied: Vec<u32>,
-    /// The tied pods.
+    /// Exact values of the tied pods, or of all for the full order.
     exact: Vec<Exact>,
-    exact_scratch: Vec<Exact>,
     /// Their UIDs, while there is one that is not canonical.
     uids: Vec<Uid>,
-    /// Positions of the chosen pods; in the end, what the caller calls them.
+    probes: Vec<Probe>,
+    probe_scratch: Vec<Probe>,
+    /// The chosen pods: positions, and in the end what the caller calls them.
     chosen: Vec<u32>,
-    /// Whole records for the full order, by key.
-    ordered: Vec<(u64, Exact)>,
-    ordered_scratch: Vec<(u64, Exact)>,
+    /// Positions, for the full order.
+    order: Vec<u32>,
+    order_scratch: Vec<u32>,
 }
 
 impl Ranker {
@@ -79,41 +82,33 @@ impl Ranker {
         let fields = candidates.map(|(_, fields)| fields);
         self.select(fields.clone(), options, k);
 
-        let positions = 0u32..;
-        let records = positions.zip(fields.clone());
-        self.ordered.clear();
-        self.ordered.extend(
-            records.map(|(at, fields)| (self.keys[at as usize], Exact::new(at, fields, options))),
-        );
-        self.uids.extend(fields.map(|fields| fields.uid().clone()));
-
-        // The chosen to the front, each part in order of position until it is sorted.
-        self.chosen.sort_unstable();
         let mut is_chosen = vec![false; self.keys.len()];
         self.chosen
             .iter()
             .for_each(|at| is_chosen[*at as usize] = true);
-        self.ordered
-            .sort_by_key(|(_, exact)| !is_chosen[exact.slot as usize]);
-        let comparison = Comparison::new(&self.uids, options);
-        let (first, last) = self.ordered.split_at_mut(self.chosen.len());
-        for part in [first, last] {
-            merge_sort(
-                part,
-                &mut self.ordered_scratch,
-                &|a: &(u64, Exact), b: &(u64, Exact)| {
-                    a.0.cmp(&b.0).then_with(|| comparison.compare(&a.1, &b.1))
-                },
-            );
+        // The chosen to the front, each part in order of position until it is sorted.
+        let (first, last): (Vec<u32>, Vec<u32>) =
+            (0..end_of(&self.keys)).partition(|at| is_chosen[*at as usize]);
+        self.order.clear();
+        self.order.extend(first.iter().chain(&last));
+        let (first_part, last_part) = self.order.split_at_mut(first.len());
+
+        self.exact.clear();
+        self.exact.extend(fields.clone().map(Exact::new));
+        self.uids.extend(fields.map(|fields| fields.uid().clone()));
+        let group = Group::new(&self.exact, &self.uids, options);
+        let keys = &self.keys;
+        for part in [first_part, last_part] {
+            merge_sort(part, &mut self.order_scratch, &|a: &u32, b: &u32| {
+                let by_key = keys[*a as usize].cmp(&keys[*b as usize]);
+                by_key.then_with(|| group.compare_slots(*a, *b))
+            });
         }
         self.uids.clear();
         self.chosen.clear();
         let ids = &self.ids;
-        self.chosen.extend(
-            self.ordered
-                .iter()
-                .map(|(_, exact)| ids[exact.slot as usize]),
-        );
+        self.chosen
+            .extend(self.order.iter().map(|at| ids[*at as usize]));
         &self.chosen
     }
 
@@ -127,9 +122,9 @@ impl Ranker {
         let packing = Packing::new(options);
         self.ids.clear();
         self.keys.clear();
-        let mut rank_max = 0;
         self.ids.reserve(candidates.size_hint().0);
         self.keys.reserve(candidates.size_hint().0);
+        let mut rank_max = 0;
         for (id, fields) in candidates.clone() {
             let rank = Packing::rank(fields, &rank_of_node);
             rank_max = rank_max.max(rank);
@@ -152,13 +147,12 @@ impl Ranker {
         options: &RankOptions,
         k: usize,
     ) {
-        let length = self.keys.len();
-        let end = u32::try_from(length).expect("pods are numbered in 32 bits");
+        let end = end_of(&self.keys);
         self.chosen.clear();
         if k == 0 {
             return;
         }
-        if k >= length {
+        if k >= self.keys.len() {
             self.chosen.extend(0..end);
             return;
         }
@@ -168,51 +162,67 @@ impl Ranker {
         let (_, cut, _) = self.loose_keys.select_nth_unstable(k - 1);
         let cut = *cut;
 
-        self.tied.clear();
+        if self.below.len() < self.keys.len() {
+            self.below.resize(self.keys.len(), 0);
+            self.tied.resize(self.keys.len(), 0);
+        }
+        let (mut below, mut tied) = (0, 0);
         for (at, key) in (0..end).zip(&self.keys) {
-            if *key < cut {
-                self.chosen.push(at);
-            } else if *key == cut {
-                self.tied.push(at);
-            }
+            // Written always and kept by the count: which it is can't be foreseen near the middle.
+            self.below[below] = at;
+            self.tied[tied] = at;
+            below += usize::from(*key < cut);
+            tied += usize::from(*key == cut);
         }
-        let missing = k - self.chosen.len();
-        if missing < self.tied.len() {
-            self.select_tied(fields, options, missing);
-        }
-        let tied = &self.tied;
-        if missing < tied.len() {
-            let first = &self.exact[..missing];
-            self.chosen
-                .extend(first.iter().map(|exact| tied[exact.slot as usize]));
+        self.chosen.extend_from_slice(&self.below[..below]);
+        let missing = k - below;
+        if missing == tied {
+            self.chosen.extend_from_slice(&self.tied[..tied]);
         } else {
-            self.chosen.extend_from_slice(tied);
+            self.select_tied(fields, options, tied, missing);
         }
     }
 
-    /// Brings as many of the tied pods as are missing to the front of `exact`.
+    /// Adds to the chosen as many of the first `tied` tied pods as are missing.
     fn select_tied<'a>(
         &mut self,
         fields: impl Iterator<Item = &'a RankFields> + Clone,
         options: &RankOptions,
+        tied: usize,
         missing: usize,
     ) {
+        let tied = &self.tied[..tied];
         self.exact.clear();
         let mut canonical = true;
-        for (slot, fields) in (0u32..).zip(at_positions(&self.tied, fields.clone())) {
-            canonical &= fields.uid().as_u128().is_some();
-            self.exact.push(Exact::new(slot, fields, options));
-        }
+        self.exact
+            .extend(at_positions(tied, fields.clone()).map(|fields| {
+                canonical &= fields.uid().as_u128().is_some();
+                Exact::new(fields)
+            }));
         if !canonical {
-            let uids = at_positions(&self.tied, fields).map(|fields| fields.uid().clone());
-            self.uids.extend(uids);
+            self.uids
+                .extend(at_positions(tied, fields).map(|fields| fields.uid().clone()));
         }
-        let comparison = Comparison::new(&self.uids, options);
-        select_first(&mut self.exact, missing, &mut self.exact_scratch, |a, b| {
-            comparison.compare(a, b)
-        });
+        let group = Group::new(&self.exact, &self.uids, options);
+        group.probe(&mut self.probes);
+        select_first(
+            &mut self.probes,
+            missing,
+            &mut self.probe_scratch,
+            |a, b| group.compare(a, b),
+        );
+        self.chosen.extend(
+            self.probes[..missing]
+                .iter()
+                .map(|probe| tied[probe.slot as usize]),
+        );
         self.uids.clear();
     }
+}
+
+/// The position behind the last.
+fn end_of(keys: &[u64]) -> u32 {
+    u32::try_from(keys.len()).expect("pods are numbered in 32 bits")
 }
 
 /// The items at some positions, which ascend.
