@@ -8,12 +8,10 @@
 
 use std::cmp::Ordering;
 use std::hash::Hash;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use crossbeam_utils::CachePadded;
 use hashbrown::HashMap;
 
 use crate::object::{ResourceVersion, Uid};
+use crate::primitives::{CachePadded, Mutex, MutexGuard, lock};
 
 /// Index of the pods in the versions of a record.
 pub const PODS: usize = 0;
@@ -164,11 +162,6 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
         let index = (self.hasher.hash_one(owner) >> 32) as usize % SHARDS;
         lock(&self.shards[index])
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics between two changes of a map, so a poisoned one is whole.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<K: Hash + Eq, const N: usize> Default for ConsistencyStore<K, N> {

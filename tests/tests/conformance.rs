@@ -29,11 +29,16 @@ const CASES: [(&str, usize); 17] = [
 fn every_recorded_decision_is_ours_too() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors");
     let reports = run_folder(&folder).unwrap();
-    let counts: Vec<(String, usize)> =
-        reports.iter().map(|r| (r.name.replace(".jsonl.gz", ""), r.total)).collect();
+    let counts: Vec<(String, usize)> = reports
+        .iter()
+        .map(|r| (r.name.replace(".jsonl.gz", ""), r.total))
+        .collect();
     let expected: Vec<(String, usize)> = CASES.map(|(name, n)| (name.to_owned(), n)).to_vec();
     assert_eq!(counts, expected);
-    assert_eq!(reports.iter().map(|report| report.total).sum::<usize>(), 6236);
+    assert_eq!(
+        reports.iter().map(|report| report.total).sum::<usize>(),
+        6236
+    );
 
     let mut misses = Vec::new();
     for report in &reports {
@@ -42,7 +47,12 @@ fn every_recorded_decision_is_ours_too() {
             misses.push(format!("{}: {difference}", failure.id));
         }
         if !report.failures.is_empty() {
-            misses.push(format!("{}: {}/{}", report.name, report.passed(), report.total));
+            misses.push(format!(
+                "{}: {}/{}",
+                report.name,
+                report.passed(),
+                report.total
+            ));
         }
     }
     assert!(misses.is_empty(), "\n{}", misses.join("\n"));
@@ -51,12 +61,21 @@ fn every_recorded_decision_is_ours_too() {
 #[test]
 fn a_folder_without_cases_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
-    assert!(matches!(run_folder(folder.path()), Err(RunError::NoFiles(_))));
+    assert!(matches!(
+        run_folder(folder.path()),
+        Err(RunError::NoFiles(_))
+    ));
     std::fs::write(folder.path().join("active.jsonl"), "\n").unwrap();
-    assert!(matches!(run_folder(folder.path()), Err(RunError::NoCases(_))));
+    assert!(matches!(
+        run_folder(folder.path()),
+        Err(RunError::NoCases(_))
+    ));
     std::fs::write(folder.path().join("active.jsonl.gz"), "not gzip").unwrap();
     let missing = folder.path().join("missing");
-    assert!(matches!(run_folder(&missing), Err(RunError::Unreadable(..))));
+    assert!(matches!(
+        run_folder(&missing),
+        Err(RunError::Unreadable(..))
+    ));
     std::fs::remove_file(folder.path().join("active.jsonl")).unwrap();
     let error = run_folder(folder.path()).unwrap_err();
     assert!(error.to_string().contains("active.jsonl.gz"), "{error}");
@@ -74,7 +93,10 @@ fn plain_and_compressed_files_are_both_run() {
     std::fs::write(folder.path().join("unheard_of.jsonl"), line).unwrap();
     std::fs::write(folder.path().join("README.md"), "not a case").unwrap();
     let reports = run_folder(folder.path()).unwrap();
-    let passed: Vec<_> = reports.iter().map(|r| (r.name.as_str(), r.passed(), r.total)).collect();
+    let passed: Vec<_> = reports
+        .iter()
+        .map(|r| (r.name.as_str(), r.passed(), r.total))
+        .collect();
     assert_eq!(
         passed,
         [
