@@ -10,13 +10,14 @@ use podstorm::expectations::{Expectations, NamedExpectations};
 const KEYS: [u32; 2] = [1, 5_000];
 const BURST: u64 = 500;
 
-/// Counters and pods to delete by `namespace/name`, behind one lock.
+/// Counters (creations, deletions, time) and pods to delete by `namespace/name`, behind one lock.
 #[derive(Default)]
-struct Plain(
-    Mutex<(
-        BTreeMap<String, (i64, i64, i64)>,
-        BTreeMap<String, BTreeSet<u64>>,
-    )>,
+struct Plain(Mutex<Maps>);
+
+#[derive(Default)]
+struct Maps(
+    BTreeMap<String, (i64, i64, i64)>,
+    BTreeMap<String, BTreeSet<u64>>,
 );
 
 impl Plain {
@@ -42,11 +43,10 @@ impl Plain {
 
     fn deletion_observed(&self, key: &str, pod: u64) {
         let mut maps = self.0.lock().expect("not poisoned");
-        let (counts, pods) = &mut *maps;
-        if pods.get_mut(key).is_some_and(|pods| pods.remove(&pod)) {
-            if let Some(counts) = counts.get_mut(key) {
-                counts.1 -= 1;
-            }
+        let Maps(counts, pods) = &mut *maps;
+        let removed = pods.get_mut(key).is_some_and(|pods| pods.remove(&pod));
+        if let Some(counts) = counts.get_mut(key).filter(|_| removed) {
+            counts.1 -= 1;
         }
     }
 
