@@ -16,6 +16,11 @@ const NARROW_MIN: usize = 4 * SAMPLE;
 // The sample's place for the largest share of pods that is narrowed, with its margin.
 const _: () = assert!(SAMPLE / 4 + 3 * (SAMPLE / 4).isqrt() + 4 < SAMPLE);
 
+/// From this many pods on, packing them on several cores pays: it then takes about 100 µs on one,
+/// against some 10 µs to wake others.
+#[cfg(feature = "rayon")]
+const PARALLEL_PACK_MIN: usize = 32_768;
+
 /// Chooses pods to delete. Keeps its scratch memory from call to call: a call that is not larger
 /// than one before it allocates nothing. About 40 bytes a pod,
 /// and 130 for each pod at the cut.
@@ -75,6 +80,44 @@ impl Ranker {
         for at in &mut self.chosen {
             *at = self.ids[*at as usize];
         }
+        &self.chosen
+    }
+
+    /// As [`choose`](Self::choose) over all of a dense list, where a pod's number is its place in
+    /// the list. From some tens of thousands of pods on the keys are packed on the rayon pool that
+    /// the caller runs in; the choice is the same.
+    #[cfg(feature = "rayon")]
+    pub fn choose_dense(
+        &mut self,
+        fields: &[RankFields],
+        rank_of_node: impl Fn(u32) -> u32 + Sync,
+        options: &RankOptions,
+        k: usize,
+    ) -> &[u32] {
+        use rayon::prelude::*;
+        let numbered = (0u32..).zip(fields);
+        if fields.len() < PARALLEL_PACK_MIN {
+            return self.choose(numbered, rank_of_node, options, k);
+        }
+        let packing = Packing::new(options);
+        self.keys.resize(fields.len(), 0);
+        let records = self
+            .keys
+            .par_iter_mut()
+            .zip(fields)
+            .with_min_len(PARALLEL_PACK_MIN / 4);
+        let packed = records.map(|(key, fields)| {
+            let rank = Packing::rank(fields, &rank_of_node);
+            *key = packing.fine(fields, rank);
+            rank
+        });
+        if packed
+            .max()
+            .is_some_and(|rank_max| rank_max > FINE_RANK_MAX)
+        {
+            return self.choose(numbered, rank_of_node, options, k);
+        }
+        self.select(fields.iter(), options, k);
         &self.chosen
     }
 
