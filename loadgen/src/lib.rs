@@ -1,1 +1,10 @@
-//! placeholder
+//! The load laboratory behind the `loadgen` command: an embedded cluster, simulated nodes, two
+//! engines, scenarios and reports.
+
+pub mod cluster;
+pub mod engine;
+pub mod nodes;
+pub mod report;
+pub mod result;
+pub mod scenario;
+pub mod settings;

@@ -3,6 +3,8 @@
 
 mod error;
 mod request;
+mod watch;
 
 pub use error::{ApiError, Cause, Reason};
 pub use request::{Answer, PodPatch, Request};
+pub use watch::WatchEvent;

@@ -1,0 +1,179 @@
+//! The result of a run, as `--json` writes it: names and units are part of its schema.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::settings::Settings;
+
+/// The version of the schema; raised when a member changes its meaning or goes away.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Everything a run found out.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunResult {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Version of this program.
+    pub version: String,
+    /// The scenario.
+    pub scenario: String,
+    /// `virtual` or `threads`.
+    pub engine: String,
+    /// `upstream`.
+    pub behaviour: String,
+    /// Every feature gate.
+    pub feature_gates: BTreeMap<String, bool>,
+    /// The seed.
+    pub seed: u64,
+    /// The full settings.
+    pub settings: Settings,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Pods over the whole run.
+    pub pods: PodCounts,
+    /// Pods the controller created above the largest desired count since the version it had read.
+    pub excess_pods_created: u64,
+    /// Work that came to nothing.
+    pub wasted_work: WastedWork,
+    /// API calls of the controller by `verb resource outcome`, e.g. `create pods 201`.
+    pub api_calls: BTreeMap<String, u64>,
+    /// Writes the server committed, by `verb resource`.
+    pub writes: BTreeMap<String, u64>,
+    /// Syncs by outcome.
+    pub syncs: BTreeMap<String, u64>,
+    /// From the moment a ReplicaSet's spec changed to the moment it had converged, seconds.
+    pub convergence_seconds: Quantiles,
+    /// From a pod's creation to its being ready, seconds.
+    pub pod_ready_seconds: Quantiles,
+    /// `workqueue_queue_duration_seconds`.
+    pub queue_duration_seconds: Quantiles,
+    /// `workqueue_work_duration_seconds`.
+    pub work_duration_seconds: Quantiles,
+    /// Kubernetes Events by `type reason`, as recorded before correlation; `written` after it.
+    pub events: BTreeMap<String, u64>,
+    /// Watch events delivered to the controller's caches.
+    pub watch_events: u64,
+    /// The server's last resource version.
+    pub resource_version: u64,
+    /// Engine time from start to end, seconds (simulated on the virtual engine).
+    pub elapsed_seconds: f64,
+    /// Each phase of the scenario.
+    pub phases: Vec<Phase>,
+    /// What `-f` brought: objects taken by kind, documents left by kind.
+    pub input: InputCounts,
+    /// The machine and what it spent; absent from a virtual run unless asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<Host>,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Outcome {
+    /// Whether every ReplicaSet had its pods and an exact status at the end.
+    pub converged: bool,
+    /// The process exit code.
+    pub exit_code: u8,
+    /// Why, in words; empty when all is well.
+    pub reason: String,
+    /// Broken invariants.
+    pub violations: Vec<String>,
+}
+
+/// Counts of pods.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PodCounts {
+    /// Created, by whomever.
+    pub created: u64,
+    /// Bound to a node.
+    pub bound: u64,
+    /// Became ready.
+    pub ready: u64,
+    /// Finally removed.
+    pub deleted: u64,
+    /// Adopted by a ReplicaSet.
+    pub adopted: u64,
+    /// Released by a ReplicaSet.
+    pub released: u64,
+    /// Most that existed at once.
+    pub peak: u64,
+}
+
+/// Work that came to nothing.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct WastedWork {
+    /// Syncs that asked for no API call.
+    pub syncs_without_requests: u64,
+    /// Syncs refused by the read-your-writes gate.
+    pub stale_sync_skips: u64,
+    /// Deletes answered 404.
+    pub deletes_not_found: u64,
+    /// Status writes answered 409.
+    pub status_conflicts: u64,
+    /// Pods created and deleted again as surplus before they were ready.
+    pub surplus_pods: u64,
+}
+
+/// A distribution.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Quantiles {
+    /// How many values.
+    pub count: u64,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+/// One phase of a scenario.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Phase {
+    /// Its name, e.g. `scale to 100 %`.
+    pub name: String,
+    /// Engine time from its first write to its condition met, seconds.
+    pub seconds: f64,
+    /// Pods created during it.
+    pub pods_created: u64,
+    /// Pods removed during it.
+    pub pods_deleted: u64,
+    /// Whether its condition was met.
+    pub converged: bool,
+}
+
+/// What came from files.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct InputCounts {
+    /// Objects taken, by kind.
+    pub taken: BTreeMap<String, u64>,
+    /// Documents of kinds that are not simulated, by kind.
+    pub ignored: BTreeMap<String, u64>,
+}
+
+/// The machine and what it spent.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Host {
+    /// Real time, seconds.
+    pub wall_seconds: f64,
+    /// CPU time of the process, seconds.
+    pub cpu_seconds: f64,
+    /// Most memory resident, bytes.
+    pub peak_memory_bytes: u64,
+    /// Pod writes (creations and final deletions) per second of wall time.
+    pub pods_per_second: f64,
+    /// Processors available.
+    pub cpus: usize,
+    /// Processor model, where it can be read.
+    pub cpu_model: String,
+    /// Operating system and architecture.
+    pub platform: String,
+    /// The binary's allocator.
+    pub allocator: String,
+}
