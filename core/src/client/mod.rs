@@ -5,6 +5,7 @@ mod error;
 mod event_recorder;
 mod event_sink;
 mod events;
+mod limiter;
 mod lru;
 mod request;
 mod watch;
@@ -15,5 +16,6 @@ pub use event_sink::{EVENT_QUEUE_MAX, EventSink, SinkStep};
 pub use events::{
     EventIntent, EventMessage, EventPatch, EventType, EventWrite, ObjectReference,
 };
+pub use limiter::QpsLimiter;
 pub use request::{Answer, PodPatch, Request};
 pub use watch::WatchEvent;
