@@ -28,6 +28,8 @@ pub struct Sync {
     outcome: Outcome,
     requests: Vec<Request>,
     answers: Vec<Option<Answer>>,
+    /// The answered requests in the order in which their answers came.
+    answered: Vec<usize>,
     events: Vec<SyncEvent>,
     requests_made: u32,
     /// Everything below is of this sync alone.
@@ -130,6 +132,7 @@ impl Sync {
             outcome: Outcome::Ok,
             requests: Vec::new(),
             answers: Vec::new(),
+            answered: Vec::new(),
             events: Vec::new(),
             requests_made: 0,
             parent: None,
@@ -155,12 +158,15 @@ impl Sync {
         &self.requests
     }
 
-    /// Gives a request its answer, in any order.
+    /// Gives a request its answer, in any order; of several failures the one that comes first is
+    /// the sync's error.
     ///
     /// # Panics
-    /// When there is no request of that index.
+    /// When there is no request of that index, or it has been answered.
     pub fn answer(&mut self, index: usize, answer: Answer) {
-        self.answers[index] = Some(answer);
+        let before = self.answers[index].replace(answer);
+        assert!(before.is_none(), "request {index} is answered twice");
+        self.answered.push(index);
     }
 
     /// How many requests the sync has asked for so far.
@@ -189,6 +195,7 @@ impl Sync {
         self.outcome = Outcome::Ok;
         self.requests.clear();
         self.answers.clear();
+        self.answered.clear();
         self.events.clear();
         self.requests_made = 0;
         self.parent = None;
@@ -223,17 +230,24 @@ impl Sync {
         self.requests.clear();
         self.requests.extend(requests);
         self.answers.clear();
+        self.answered.clear();
         self.answers.resize_with(self.requests.len(), || None);
         self.requests_made += u32::try_from(self.requests.len()).expect("batches are bounded");
         Step::Requests
     }
 
+    /// Takes the answer that came at that place, with the index of its request.
+    fn take_answer(&mut self, place: usize) -> (usize, Answer) {
+        let index = *self
+            .answered
+            .get(place)
+            .expect("every request is answered before the sync is resumed");
+        (index, self.answers[index].take().expect("answers are taken once"))
+    }
+
     /// Takes the answer of a batch of one.
     fn only_answer(&mut self) -> Answer {
-        self.answers
-            .first_mut()
-            .and_then(Option::take)
-            .expect("every request is answered before the sync is resumed")
+        self.take_answer(0).1
     }
 
     fn event(&mut self, reason: super::SyncEventReason, detail: &str) {
@@ -471,9 +485,8 @@ impl Controller {
         use super::SyncEventReason::{FailedCreate, SuccessfulCreate};
         let mut first_error: Option<String> = None;
         let mut succeeded = 0;
-        let mut answers = std::mem::take(&mut sync.answers);
-        for answer in &mut answers {
-            match answer.take().expect("every request is answered before the sync is resumed") {
+        for place in 0..sync.answers.len() {
+            match sync.take_answer(place).1 {
                 Answer::Pod(pod) => {
                     succeeded += 1;
                     sync.event(SuccessfulCreate, &pod.metadata.name);
@@ -490,7 +503,6 @@ impl Controller {
                 other => panic!("a create can't be answered by {other:?}"),
             }
         }
-        sync.answers = answers;
         sync.creates_succeeded += succeeded;
         if first_error.is_some() {
             return self.creates_ended(sync, first_error, now, effects);
@@ -517,10 +529,10 @@ impl Controller {
     fn deleted(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
         use super::SyncEventReason::{FailedDelete, SuccessfulDelete};
         let mut first_error: Option<String> = None;
-        for index in 0..sync.answers.len() {
-            let answer = sync.answers[index].take();
+        for place in 0..sync.answers.len() {
+            let (index, answer) = sync.take_answer(place);
             let name = sync.victims.pods()[index].metadata.name.clone();
-            match answer.expect("every request is answered before the sync is resumed") {
+            match answer {
                 Answer::Failed(error) => {
                     self.expectations.deletion_observed(sync.key, &name);
                     if !error.is_not_found() {

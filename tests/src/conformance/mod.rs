@@ -22,6 +22,7 @@ mod slow_start;
 mod status;
 mod sync;
 mod workqueue;
+mod world;
 
 use serde_json::Value;
 
