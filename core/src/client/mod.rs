@@ -2,9 +2,11 @@
 //! and the event recorder with its correlation. No I/O: a driver carries requests out.
 
 mod error;
+mod limiter;
 mod request;
 mod watch;
 
 pub use error::{ApiError, Cause, Reason};
+pub use limiter::QpsLimiter;
 pub use request::{Answer, PodPatch, Request};
 pub use watch::WatchEvent;
