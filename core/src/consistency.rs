@@ -8,12 +8,10 @@
 
 use std::cmp::Ordering;
 use std::hash::Hash;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use crossbeam_utils::CachePadded;
 use hashbrown::HashMap;
 
 use crate::object::{ResourceVersion, Uid};
+use crate::primitives::{CachePadded, Mutex, MutexGuard, lock};
 
 /// Index of the pods in the versions of a record.
 pub const PODS: usize = 0;
@@ -78,7 +76,10 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
         // Fixed seeds: no order can be seen, but runs stay repeatable down to the allocations.
         let hasher = ahash::RandomState::with_seeds(0x636f, 0x6e73, 0x6973, 0x7431);
         let shard = || CachePadded::new(Mutex::new(Records::with_hasher(hasher.clone())));
-        ConsistencyStore { shards: (0..SHARDS).map(|_| shard()).collect(), hasher: hasher.clone() }
+        ConsistencyStore {
+            shards: (0..SHARDS).map(|_| shard()).collect(),
+            hasher: hasher.clone(),
+        }
     }
 
     /// Notes that a write of `resource` for the owner with that UID returned `version`. A record
@@ -95,7 +96,9 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
             *record = Record::new(uid);
         }
         let noted = &mut record.written[resource];
-        let newer = noted.as_ref().is_some_and(|n| n.compare(version) == Some(Ordering::Greater));
+        let newer = noted
+            .as_ref()
+            .is_some_and(|n| n.compare(version) == Some(Ordering::Greater));
         if !newer {
             *noted = Some(version.clone());
         }
@@ -104,7 +107,10 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
     /// Forgets the owner's record; with a UID only when the record is for that one.
     pub fn clear(&self, owner: &K, uid: Option<&Uid>) {
         let mut records = self.records(owner);
-        if records.get(owner).is_some_and(|record| uid.is_none_or(|uid| record.uid == *uid)) {
+        if records
+            .get(owner)
+            .is_some_and(|record| uid.is_none_or(|uid| record.uid == *uid))
+        {
             records.remove(owner);
         }
     }
@@ -125,7 +131,11 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
             if let Some(wrote) = wrote
                 && wrote.compare(store) == Some(Ordering::Greater)
             {
-                return Err(Stale { resource, wrote: wrote.clone(), store: store.clone() });
+                return Err(Stale {
+                    resource,
+                    wrote: wrote.clone(),
+                    store: store.clone(),
+                });
             }
         }
         records.remove(owner);
@@ -154,11 +164,6 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics between two changes of a map, so a poisoned one is whole.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl<K: Hash + Eq, const N: usize> Default for ConsistencyStore<K, N> {
     fn default() -> Self {
         ConsistencyStore::new()
@@ -167,7 +172,10 @@ impl<K: Hash + Eq, const N: usize> Default for ConsistencyStore<K, N> {
 
 impl<const N: usize> Record<N> {
     fn new(uid: &Uid) -> Self {
-        Record { uid: uid.clone(), written: std::array::from_fn(|_| None) }
+        Record {
+            uid: uid.clone(),
+            written: std::array::from_fn(|_| None),
+        }
     }
 }
 
@@ -197,7 +205,13 @@ mod tests {
     #[test]
     fn the_newest_version_is_kept_and_incomparable_ones_replace_it() {
         let store = ConsistencyStore::new();
-        for (version, kept) in [("9", "9"), ("10", "10"), ("9", "10"), ("x", "x"), ("3", "3")] {
+        for (version, kept) in [
+            ("9", "9"),
+            ("10", "10"),
+            ("9", "10"),
+            ("x", "x"),
+            ("3", "3"),
+        ] {
             wrote(&store, "a", PARENTS, version);
             let record = store.record(&7).unwrap();
             assert_eq!(record.written[PARENTS], Some(ResourceVersion::new(kept)));
