@@ -11,6 +11,7 @@ mod labels;
 mod meta;
 mod node;
 mod pod;
+mod quantity;
 mod replica_set;
 mod replication_controller;
 mod selector;
@@ -29,6 +30,7 @@ pub use pod::{
     ConditionStatus, ConditionType, ContainerStatus, Pod, PodCondition, PodPhase, PodSpec,
     PodStatus,
 };
+pub use quantity::{Quantity, QuantityError};
 pub use replica_set::{
     PodTemplate, ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus,
 };
