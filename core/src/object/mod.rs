@@ -12,6 +12,7 @@ mod node;
 mod pod;
 mod replica_set;
 mod replication_controller;
+mod resource_seam;
 mod selector;
 mod simple;
 mod time;
