@@ -3,6 +3,7 @@
 
 pub mod cluster;
 pub mod engine;
+pub mod latency;
 pub mod nodes;
 pub mod report;
 pub mod result;
