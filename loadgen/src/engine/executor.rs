@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use podstorm::intern::DenseKey;
 use podstorm::object::Now;
-use podstorm::workqueue::RateLimitingQueue;
+use podstorm::workqueue::{RateLimitingQueue, Take};
 
 /// The number of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -151,7 +151,10 @@ impl Switchboard {
 
     /// Takes the next part to run, if one is queued.
     pub(super) fn try_take(&self, now: Now) -> Option<PartId> {
-        self.queue.try_take(now.mono_ns)
+        match self.queue.try_take(now.mono_ns) {
+            Take::Key(part) => Some(part),
+            Take::Empty | Take::ShutDown => None,
+        }
     }
 
     /// Queues the parts whose moment has come; returns how many.
@@ -168,8 +171,8 @@ impl Switchboard {
     pub(super) fn finish(&self, part: PartId, next: Next, now: Now) {
         match next {
             Next::Idle => {}
-            Next::Again => self.queue.add(part, now.mono_ns),
-            Next::At(at_ns) if at_ns <= now.mono_ns => self.queue.add(part, now.mono_ns),
+            Next::Again => drop(self.queue.add(part, now.mono_ns)),
+            Next::At(at_ns) if at_ns <= now.mono_ns => drop(self.queue.add(part, now.mono_ns)),
             Next::At(at_ns) => self.wake_at(part, at_ns, now),
         }
         self.queue.done(part, now.mono_ns);

@@ -7,16 +7,20 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use hdrhistogram::Histogram;
 use podstorm::client::Answer;
-use podstorm::controller::{Controller, Step, Sync};
+use podstorm::controller::{Controller, Outcome, Step, Sync, SyncErrorClass};
 use podstorm::intern::KeyId;
 use podstorm::object::Now;
+use podstorm::workqueue::Take;
 
 use super::client::{ApiCalls, Client, Trip, retry_after_ns};
 use super::event_sink::EventQueue;
 use super::executor::{Next, Part, PartId, Switchboard};
+use crate::clock::RealClock;
 
 /// A run ends after that many syncs…
 const SYNCS_PER_RUN: u32 = 16;
@@ -32,6 +36,11 @@ pub(super) struct Pool {
     pub(super) events: Arc<EventQueue>,
     switchboard: Arc<Switchboard>,
     timer: PartId,
+    /// Reads real time, where time is real.
+    clock: Option<RealClock>,
+    /// Syncs begun and finished.
+    begun: AtomicU64,
+    finished: AtomicU64,
     /// Workers that found no key. A worker lists itself and then looks at the queue once more, so
     /// no key is left lying between the two.
     idle: Mutex<Vec<PartId>>,
@@ -44,8 +53,35 @@ impl Pool {
         events: Arc<EventQueue>,
         switchboard: Arc<Switchboard>,
         timer: PartId,
+        clock: Option<RealClock>,
     ) -> Pool {
-        Pool { controller, client, events, switchboard, timer, idle: Mutex::default() }
+        Pool {
+            controller,
+            client,
+            events,
+            switchboard,
+            timer,
+            clock,
+            begun: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
+            idle: Mutex::default(),
+        }
+    }
+
+    /// Whether at least `syncs` syncs were finished, none is under way and no key waits.
+    pub(super) fn rests_after(&self, syncs: u64) -> bool {
+        // Acquire, with the releases below: a sync counted as begun has left the queue, so what
+        // is read in this order can't miss one that is between queue and worker for ever; the
+        // caller asks again.
+        let finished = self.finished.load(Ordering::Acquire);
+        let waiting = self.controller.queue().len();
+        let begun = self.begun.load(Ordering::Acquire);
+        finished >= syncs && waiting == 0 && begun == finished
+    }
+
+    /// The present, more exactly than at the beginning of the part's run.
+    fn present(&self, now: Now) -> Now {
+        self.clock.as_ref().map_or(now, RealClock::now)
     }
 
     /// To be called after keys may have been added: wakes workers for them, and the timer for
@@ -142,7 +178,35 @@ pub(super) struct Worker {
     busy: bool,
     in_flight: BinaryHeap<Reverse<InFlight>>,
     sent: u64,
+    begun_at: Now,
+    pub(super) tally: Tally,
+}
+
+/// What a worker counts.
+#[derive(Debug)]
+pub(super) struct Tally {
     pub(super) calls: ApiCalls,
+    /// By outcome, in the order of [`OUTCOMES`].
+    pub(super) syncs: [u64; OUTCOMES.len()],
+    pub(super) syncs_without_requests: u64,
+    /// From taking a key to the end of its sync, ns.
+    pub(super) work_ns: Histogram<u64>,
+}
+
+/// How a sync can end, in words.
+pub(super) const OUTCOMES: [&str; 7] =
+    ["ok", "stale cache", "identity", "claim failed", "create failed", "delete failed", "status failed"];
+
+fn outcome_index(outcome: &Outcome) -> usize {
+    let Outcome::Failed(error) = outcome else { return 0 };
+    match error.class {
+        SyncErrorClass::Consistency(_) => 1,
+        SyncErrorClass::Identity => 2,
+        SyncErrorClass::Claim => 3,
+        SyncErrorClass::Create => 4,
+        SyncErrorClass::Delete => 5,
+        SyncErrorClass::Status => 6,
+    }
 }
 
 impl Worker {
@@ -155,7 +219,13 @@ impl Worker {
             busy: false,
             in_flight: BinaryHeap::new(),
             sent: 0,
-            calls: ApiCalls::default(),
+            begun_at: Now::default(),
+            tally: Tally {
+                calls: ApiCalls::default(),
+                syncs: [0; OUTCOMES.len()],
+                syncs_without_requests: 0,
+                work_ns: Histogram::new(3).expect("three digits are within bounds"),
+            },
         }
     }
 
@@ -190,7 +260,7 @@ impl Worker {
     /// The request has reached the server.
     fn deliver(&mut self, index: usize, attempts: u32, back_ns: i64, now: Now) {
         let request = &self.sync.requests()[index];
-        let answer = self.pool.client.carry_out(request, &mut self.calls, now);
+        let answer = self.pool.client.carry_out(request, &mut self.tally.calls, now);
         if back_ns > now.mono_ns {
             self.push(back_ns, index, attempts, Way::Back(answer));
         } else {
@@ -221,11 +291,35 @@ impl Worker {
         }
     }
 
+    fn begin(&mut self, key: KeyId, now: Now) -> Step {
+        let now = self.pool.present(now);
+        self.busy = true;
+        self.begun_at = now;
+        // Release: see `Pool::rests_after`.
+        self.pool.begun.fetch_add(1, Ordering::Release);
+        self.pool.controller.begin(key, &mut self.sync, now)
+    }
+
     fn finish(&mut self, now: Now) {
+        let now = self.pool.present(now);
+        let pool = &*self.pool;
         self.busy = false;
-        self.pool.events.offer(self.sync.take_events(), now);
-        self.pool.controller.finish(&mut self.sync, now);
-        self.pool.keys_added(now);
+        if let Some(parent) = self.sync.regarding().map(Arc::clone) {
+            let events = self.sync.take_events();
+            if events.len() > 0 {
+                let kind = pool.controller.options().kind;
+                pool.events.offer(kind, &parent.metadata, events, now);
+            }
+        }
+        let tally = &mut self.tally;
+        tally.syncs[outcome_index(self.sync.outcome())] += 1;
+        tally.syncs_without_requests += u64::from(self.sync.requests_made() == 0);
+        let took_ns = u64::try_from(now.mono_ns - self.begun_at.mono_ns).unwrap_or(0);
+        tally.work_ns.saturating_record(took_ns.max(1));
+        pool.controller.finish(&mut self.sync, now);
+        // Release: see `Pool::rests_after`.
+        pool.finished.fetch_add(1, Ordering::Release);
+        pool.keys_added(now);
     }
 }
 
@@ -243,16 +337,15 @@ impl Part for Worker {
                 if syncs >= SYNCS_PER_RUN || requests >= REQUESTS_PER_RUN {
                     return Next::Again;
                 }
-                let Some(key): Option<KeyId> = pool.controller.queue().try_take(now.mono_ns) else {
+                let Take::Key(key) = pool.controller.queue().try_take(now.mono_ns) else {
                     pool.list_idle(self.id);
                     if pool.controller.queue().len() > 0 {
                         pool.keys_added(now);
                     }
                     return Next::Idle;
                 };
-                self.busy = true;
                 syncs += 1;
-                pool.controller.begin(key, &mut self.sync, now)
+                self.begin(key, now)
             };
             match step {
                 Step::Requests => requests += self.send_batch(now),

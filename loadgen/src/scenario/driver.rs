@@ -14,7 +14,7 @@ use super::load::Loader;
 use super::objects::Objects;
 use super::plan::{Amount, Bound, PhasePlan, Task, Until, phases, picks_pods, starts_controllers};
 use super::tracker::Tracker;
-use crate::cluster::{Cluster, DeleteOptions, PodTotals};
+use crate::cluster::{Cluster, DeleteOptions, PodTotals, ScaleUpdate};
 use crate::engine::executor::{Next, Part, Switchboard, Waker};
 use crate::engine::seed::seed_for;
 use crate::engine::stream::Stream;
@@ -364,11 +364,11 @@ impl Driver {
         if parent.desired == replicas {
             return Step::Skipped;
         }
+        let update = ScaleUpdate { replicas, ..ScaleUpdate::default() };
         let scaled = self.cluster.update_scale::<ReplicaSet>(
             &parent.namespace,
             &parent.name,
-            replicas,
-            None,
+            &update,
             now,
         );
         if let Some(scaled) = self.note("scaling a ReplicaSet", scaled) {

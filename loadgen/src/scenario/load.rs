@@ -1,26 +1,20 @@
-//! Loads objects from files into the cluster, through the API like everything else: the server
-//! gives them new UIDs, so references to owners among them are rewritten as they go in.
+//! Loads objects from files into the cluster as they are, status and UIDs included, as a backup is
+//! restored: owners before what they own, so that the garbage collector finds them.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use podstorm::client::ApiError;
-use podstorm::object::{
-    Kind, Namespace, Node, ObjectMeta, OwnerReferences, Pod, PodPhase, ReplicaSet,
-    ReplicationController, Resource, ResourceVersion, Uid,
-};
-use podstorm::object::{Now, OwnerReference};
+use podstorm::object::{Kind, Namespace, Now, ObjectMeta, ReplicaSet, ReplicationController};
 
 use super::tracker::Tracker;
-use crate::cluster::{Cluster, DeleteOptions};
+use crate::cluster::Cluster;
 use crate::input::InputObject;
 
 /// Objects on their way into the cluster, owners before what they own.
 #[derive(Debug)]
 pub(super) struct Loader {
     objects: VecDeque<InputObject>,
-    /// UIDs in the files, and the ones the server gave.
-    uids: BTreeMap<Uid, Uid>,
     pub(super) has_nodes: bool,
     /// Objects the server refused: the first few reasons, and how many in all.
     pub(super) refused: Vec<String>,
@@ -59,7 +53,6 @@ impl Loader {
         let has_nodes = !ranked[1].is_empty();
         Loader {
             objects: missing.collect::<Vec<_>>().into_iter().chain(ranked.into_iter().flatten()).collect(),
-            uids: BTreeMap::new(),
             has_nodes,
             refused: Vec::new(),
             refused_count: 0,
@@ -86,82 +79,31 @@ impl Loader {
     }
 
     fn load(
-        &mut self,
+        &self,
         object: InputObject,
         cluster: &Cluster,
         tracker: &mut Tracker,
         now: Now,
     ) -> Result<(), ApiError> {
         match object {
-            InputObject::Namespace(object) => match self.create(*object, cluster, now) {
-                // `default` and `kube-system` may be there from the start.
+            InputObject::Namespace(object) => match cluster.import(*object, now) {
+                // Named twice, or there from the start.
                 Err(error) if error.code == 409 => Ok(()),
                 other => other.map(drop),
             },
-            InputObject::Node(object) => self.create::<Node>(*object, cluster, now).map(drop),
+            InputObject::Node(object) => cluster.import(*object, now).map(drop),
+            InputObject::Pod(object) => cluster.import(*object, now).map(drop),
             InputObject::ReplicaSet(object) => {
-                let created: Arc<ReplicaSet> = self.create(*object, cluster, now)?;
-                tracker.asked(Kind::ReplicaSet, &created.metadata, created.replicas(), now);
+                let stored: Arc<ReplicaSet> = cluster.import(*object, now)?;
+                tracker.asked(Kind::ReplicaSet, &stored.metadata, stored.replicas(), now);
                 Ok(())
             }
             InputObject::ReplicationController(object) => {
-                let created: Arc<ReplicationController> = self.create(*object, cluster, now)?;
-                let replicas = created.replicas.unwrap_or(1);
-                tracker.asked(Kind::ReplicationController, &created.metadata, replicas, now);
+                let stored: Arc<ReplicationController> = cluster.import(*object, now)?;
+                let replicas = stored.replicas.unwrap_or(1);
+                tracker.asked(Kind::ReplicationController, &stored.metadata, replicas, now);
                 Ok(())
             }
-            InputObject::Pod(object) => self.load_pod(*object, cluster, now),
         }
-    }
-
-    /// A pod brings its status, unless it is still waiting to run; one that was being deleted is
-    /// deleted again.
-    fn load_pod(&mut self, pod: Pod, cluster: &Cluster, now: Now) -> Result<(), ApiError> {
-        let status = pod.status.clone();
-        let deleting = pod.metadata.is_deleting();
-        let created = self.create::<Pod>(pod, cluster, now)?;
-        if !matches!(status.phase, PodPhase::Pending | PodPhase::Unset) {
-            let mut written = Pod::clone(&created);
-            written.status = status;
-            // Whatever a kubelet has written in the meantime is older than the file's word.
-            written.metadata.resource_version = ResourceVersion::Unset;
-            cluster.update_status(written, now)?;
-        }
-        if deleting {
-            let (meta, options) = (&created.metadata, DeleteOptions::default());
-            cluster.delete::<Pod>(&meta.namespace, &meta.name, &options, now)?;
-        }
-        Ok(())
-    }
-
-    /// Creates an object without what the server is to set.
-    fn create<R: crate::cluster::ClusterResource>(
-        &mut self,
-        mut object: R,
-        cluster: &Cluster,
-        now: Now,
-    ) -> Result<Arc<R>, ApiError> {
-        let meta = object.metadata_mut();
-        let old_uid = std::mem::take(&mut meta.uid);
-        meta.resource_version = ResourceVersion::Unset;
-        meta.owner_references = self.owners(&meta.owner_references);
-        let created = cluster.create(object, now)?;
-        if !old_uid.is_empty() {
-            self.uids.insert(old_uid, created.metadata().uid.clone());
-        }
-        Ok(created)
-    }
-
-    /// References with the UIDs that the server gave. One to an owner that is not among the
-    /// objects is left as it is: it is as dangling here as it is in the files.
-    fn owners(&self, old: &OwnerReferences) -> OwnerReferences {
-        old.iter()
-            .map(|owner| match self.uids.get(&owner.uid) {
-                Some(uid) => {
-                    Arc::new(OwnerReference { uid: uid.clone(), ..OwnerReference::clone(owner) })
-                }
-                None => Arc::clone(owner),
-            })
-            .collect()
     }
 }
