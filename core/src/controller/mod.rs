@@ -17,7 +17,6 @@ mod handlers;
 mod key;
 mod scale;
 mod sync;
-mod sync_event;
 
 use std::sync::Arc;
 
@@ -35,7 +34,6 @@ use crate::workqueue::RateLimitingQueue;
 pub use effects::Effects;
 pub use key::{KeyError, parse_key};
 pub use sync::{Outcome, Step, Sync, SyncError, SyncErrorClass};
-pub use sync_event::{SyncEvent, SyncEventReason};
 
 /// What a controller is told at its start.
 #[derive(Clone, Debug, PartialEq, Eq)]

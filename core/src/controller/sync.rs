@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use super::effects::Effects;
 use super::scale::Victims;
-use super::{Controller, SyncEvent};
+use super::Controller;
 use crate::cache::Parent;
-use crate::client::{Answer, ApiError, Request};
+use crate::client::{Answer, ApiError, EventIntent, ObjectReference, Request};
 use crate::consistency::{PARENTS, PODS};
 use crate::intern::KeyId;
 use crate::object::{Kind, Now, Pod, ReplicaSet, ReplicaSetStatus, Time};
@@ -30,7 +30,9 @@ pub struct Sync {
     answers: Vec<Option<Answer>>,
     /// The answered requests in the order in which their answers came.
     answered: Vec<usize>,
-    events: Vec<SyncEvent>,
+    events: Vec<EventIntent>,
+    /// What the Events are about; made when the first one is recorded.
+    regarding: Option<Arc<ObjectReference>>,
     requests_made: u32,
     /// Everything below is of this sync alone.
     pub(super) parent: Option<Arc<Parent>>,
@@ -39,8 +41,7 @@ pub struct Sync {
     pub(super) census: Census,
     pub(super) victims: Victims,
     slow_start: SlowStart,
-    creates_wanted: u32,
-    creates_succeeded: u32,
+    creates_wanted: usize,
     /// What went wrong with creating or deleting; returned only after the status is written.
     manage_error: Option<(SyncErrorClass, String)>,
     new_status: Option<Box<ReplicaSetStatus>>,
@@ -134,6 +135,7 @@ impl Sync {
             answers: Vec::new(),
             answered: Vec::new(),
             events: Vec::new(),
+            regarding: None,
             requests_made: 0,
             parent: None,
             may_scale: false,
@@ -142,7 +144,6 @@ impl Sync {
             victims: Victims::default(),
             slow_start: SlowStart::new(0, 1),
             creates_wanted: 0,
-            creates_succeeded: 0,
             manage_error: None,
             new_status: None,
         }
@@ -175,13 +176,8 @@ impl Sync {
     }
 
     /// The Events recorded since the last call.
-    pub fn take_events(&mut self) -> std::vec::Drain<'_, SyncEvent> {
+    pub fn take_events(&mut self) -> std::vec::Drain<'_, EventIntent> {
         self.events.drain(..)
-    }
-
-    /// The object the Events are about, as cached when the sync began; `None` when it was gone.
-    pub fn regarding(&self) -> Option<&Arc<ReplicaSet>> {
-        self.parent.as_ref().map(|parent| &parent.object)
     }
 
     /// How the sync ended; meaningless before it has.
@@ -197,6 +193,7 @@ impl Sync {
         self.answers.clear();
         self.answered.clear();
         self.events.clear();
+        self.regarding = None;
         self.requests_made = 0;
         self.parent = None;
         self.claim = None;
@@ -250,8 +247,11 @@ impl Sync {
         self.take_answer(0).1
     }
 
-    fn event(&mut self, reason: super::SyncEventReason, detail: &str) {
-        self.events.push(SyncEvent { reason, detail: detail.into() });
+    /// What the Events of this sync are about: the parent as cached when it began.
+    fn regarding(&mut self, kind: Kind) -> Arc<ObjectReference> {
+        let parent = self.parent.as_ref().expect("a sync past its beginning has a parent");
+        let make = || Arc::new(ObjectReference::new(kind, &parent.object.metadata));
+        self.regarding.get_or_insert_with(make).clone()
     }
 }
 
@@ -443,9 +443,8 @@ impl Controller {
         if missing > 0 {
             let wanted = missing.min(self.burst());
             self.expectations.expect_creations(sync.key, wanted, now.mono_ns);
-            sync.creates_wanted = u32::try_from(wanted).expect("bursts fit 32 bits");
-            sync.creates_succeeded = 0;
-            sync.slow_start = SlowStart::new(sync.creates_wanted as usize, 1);
+            sync.creates_wanted = usize::try_from(wanted).expect("positive here");
+            sync.slow_start = SlowStart::new(sync.creates_wanted, 1);
             if parent.object.spec.template.metadata.labels.is_empty() {
                 // Refused here, without a call and without an Event.
                 let error = crate::reconcile::NO_LABELS_ERROR.to_owned();
@@ -469,8 +468,8 @@ impl Controller {
 
     fn create_batch(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
         match sync.slow_start.next_batch() {
-            0 => self.creates_ended(sync, None, now, effects),
-            size => {
+            None => self.creates_ended(sync, None, now, effects),
+            Some(size) => {
                 let parent = sync.parent();
                 let request = Request::CreatePod {
                     namespace: parent.namespace.clone(),
@@ -482,28 +481,27 @@ impl Controller {
     }
 
     fn created(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
-        use super::SyncEventReason::{FailedCreate, SuccessfulCreate};
+        let regarding = sync.regarding(self.options.kind);
         let mut first_error: Option<String> = None;
-        let mut succeeded = 0;
         for place in 0..sync.answers.len() {
             match sync.take_answer(place).1 {
                 Answer::Pod(pod) => {
-                    succeeded += 1;
-                    sync.event(SuccessfulCreate, &pod.metadata.name);
+                    sync.slow_start.on_result(true);
+                    sync.events.push(EventIntent::created_pod(&regarding, &pod.metadata.name));
                     self.record_pod_write(&pod, effects);
                 }
                 Answer::Failed(error) if error.has_cause("NamespaceTerminating") => {
                     // Whatever else happens in that namespace comes from its deletion.
-                    succeeded += 1;
+                    sync.slow_start.on_result(true);
                 }
                 Answer::Failed(error) => {
-                    sync.event(FailedCreate, &error.message);
+                    sync.slow_start.on_result(false);
+                    sync.events.push(EventIntent::failed_create(&regarding, &error));
                     first_error.get_or_insert(error.message);
                 }
                 other => panic!("a create can't be answered by {other:?}"),
             }
         }
-        sync.creates_succeeded += succeeded;
         if first_error.is_some() {
             return self.creates_ended(sync, first_error, now, effects);
         }
@@ -517,17 +515,18 @@ impl Controller {
         now: Now,
         effects: &impl Effects,
     ) -> Step {
-        let lost = sync.creates_wanted - sync.creates_succeeded;
+        let lost = sync.creates_wanted - sync.slow_start.successes();
         if lost > 0 {
             // Failed and never attempted ones will not be observed.
-            self.expectations.creations_observed(sync.key, i64::from(lost));
+            let lost = i64::try_from(lost).expect("bursts are bounded");
+            self.expectations.creations_observed(sync.key, lost);
         }
         sync.manage_error = error.map(|error| (SyncErrorClass::Create, error));
         self.update_status(sync, now, effects)
     }
 
     fn deleted(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
-        use super::SyncEventReason::{FailedDelete, SuccessfulDelete};
+        let regarding = sync.regarding(self.options.kind);
         let mut first_error: Option<String> = None;
         for place in 0..sync.answers.len() {
             let (index, answer) = sync.take_answer(place);
@@ -536,12 +535,12 @@ impl Controller {
                 Answer::Failed(error) => {
                     self.expectations.deletion_observed(sync.key, &name);
                     if !error.is_not_found() {
-                        sync.event(FailedDelete, &error.message);
+                        sync.events.push(EventIntent::failed_delete(&regarding, &error));
                         let message = || format!("unable to delete pods: {}", error.message);
                         first_error.get_or_insert_with(message);
                     }
                 }
-                _ => sync.event(SuccessfulDelete, &name),
+                _ => sync.events.push(EventIntent::deleted_pod(&regarding, &name)),
             }
         }
         sync.manage_error = first_error.map(|error| (SyncErrorClass::Delete, error));

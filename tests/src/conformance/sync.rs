@@ -8,7 +8,7 @@ use podstorm::client::{Answer, ApiError, Cause, PodPatch, Reason, Request};
 use podstorm::controller::{
     Controller, ControllerOptions, Gates, Outcome, Step, Sync, SyncErrorClass, parse_key,
 };
-use podstorm::object::{Kind, Map, Now, Pod, ReplicaSet, Resource, Uid};
+use podstorm::object::{Kind, Map, Now, Pod, ReplicaSet, Resource, Time, Uid};
 use serde_json::{Value, json};
 
 use super::claim::patch_body;
@@ -27,7 +27,15 @@ pub(super) fn run(case: Value) -> Result<(), String> {
     // Where the case comes from, and `nowUnixNano` in another form.
     case.text("category")?;
     case.text("now")?;
-    let run = run_scripted(Value::Object(case.into_rest()))?;
+    let inputs = case.into_rest();
+    let script = inputs.clone();
+    let run = run_scripted(Value::Object(inputs))?;
+    let mut out = match out.take("chosenUnique") {
+        Some(Value::Bool(false)) => {
+            out_of_choice(&run, out, &script)?
+        }
+        _ => out,
+    };
     compare(run, &mut out)?;
     out.finish()
 }
@@ -100,12 +108,11 @@ pub(super) fn run_scripted(inputs: Value) -> Result<Run, String> {
     let mut step = controller.begin_with(id, &mut sync, now, &effects);
     loop {
         for event in sync.take_events() {
-            let kind = if event.reason.is_warning() { "Warning" } else { "Normal" };
-            let (reason, message) = (event.reason.as_str(), event.message());
-            events.push(json!({"type": kind, "reason": reason, "message": message}));
-        }
-        if let Some(object) = sync.regarding() {
-            involved = reference(kind, object);
+            events.push(json!({
+                "type": event.kind.as_str(), "reason": event.reason,
+                "message": event.message.to_string(),
+            }));
+            involved = event.regarding.to_json();
         }
         if step == Step::Finished {
             break;
@@ -124,7 +131,7 @@ pub(super) fn run_scripted(inputs: Value) -> Result<Run, String> {
     let ratios = controller.metrics().sorting_deletion_age_ratio.snapshot();
     Ok(Run {
         requests: api.into_requests(),
-        involved: if events.is_empty() { Value::Null } else { involved },
+        involved,
         events,
         error,
         expectations: expectations_of(&controller, &key, MONO_NS),
@@ -220,15 +227,6 @@ fn class_text(class: SyncErrorClass, details: &[String]) -> &'static str {
             }
         }
     }
-}
-
-fn reference(kind: Kind, object: &ReplicaSet) -> Value {
-    let meta = &object.metadata;
-    json!({
-        "kind": kind.name(), "apiVersion": kind.api_version(), "namespace": &*meta.namespace,
-        "name": meta.name.as_str(), "uid": meta.uid.to_string(),
-        "resourceVersion": meta.resource_version.to_string(),
-    })
 }
 
 /// The scripted API and the record of what it was asked.
@@ -505,63 +503,121 @@ fn merge_patch(target: &mut Value, patch: &Value) {
     }
 }
 
+/// The recorded outputs of a case whose victims are not forced, rewritten for the victims that we
+/// chose, after checking that the choice is one of those allowed.
+fn out_of_choice(run: &Run, mut out: Fields, inputs: &Map) -> Result<Fields, String> {
+    let script = inputs.get("api").and_then(|api| api["deletes"].as_object());
+    let failure_before = inputs
+        .get("parent")
+        .and_then(|parent| parent["status"]["conditions"].as_array())
+        .and_then(|all| all.iter().find(|condition| condition["type"] == "ReplicaFailure"));
+    let now = inputs.get("nowUnixNano").and_then(Value::as_i64).unwrap_or_default();
+    let (must, may) = (out.list("mustDelete")?, out.list("mayDelete")?);
+    let ours = run.requests.iter().find(|request| request["verb"] == "delete");
+    let ours = ours.and_then(|request| request["names"].as_array()).cloned().unwrap_or_default();
+    if let Some(kept) = must.iter().find(|name| !ours.contains(name)) {
+        return Err(format!("{kept} must be deleted, ours are {ours:?}"));
+    }
+    if let Some(wrong) = ours.iter().find(|name| !must.contains(name) && !may.contains(name)) {
+        return Err(format!("{wrong} must not be deleted"));
+    }
+    let names: Vec<&str> = ours.iter().filter_map(Value::as_str).collect();
+    let error_of = |name: &&str| script.and_then(|script| script.get(*name));
+    let is_gone = |error: &Value| error["code"] == 404;
+    let mut map = out.into_rest();
+    let recorded_error = map.remove("error").unwrap_or_default();
+    // Answers come in name order, and the first failure but 404 is the error.
+    let failures: Vec<&Value> =
+        names.iter().filter_map(error_of).filter(|error| !is_gone(error)).collect();
+    let text = |error: &Value| {
+        let text = error.get("message").or(error.get("transport")).and_then(Value::as_str);
+        text.unwrap_or_default().to_owned()
+    };
+    let error = match failures.first() {
+        None => Value::Null,
+        Some(error) => json!(format!("unable to delete pods: {}", text(error))),
+    };
+    let class = if error.is_null() { "none" } else { "delete" };
+    let mut events: Vec<Value> = names
+        .iter()
+        .filter(|name| error_of(name).is_none())
+        .map(|name| ("Normal", "SuccessfulDelete", format!("Deleted pod: {name}")))
+        .chain(failures.iter().map(|error| {
+            ("Warning", "FailedDelete", format!("Error deleting: {}", text(error)))
+        }))
+        .map(|(kind, reason, message)| json!({"type": kind, "reason": reason, "message": message}))
+        .collect();
+    events.sort_by_key(Value::to_string);
+    let namespace = |map: &Map| map["involvedObject"]["namespace"].as_str().unwrap_or("").to_owned();
+    let namespace = namespace(&map);
+    let waiting: Vec<String> = names
+        .iter()
+        .filter(|name| error_of(name).is_none())
+        .map(|name| format!("{namespace}/{name}"))
+        .collect();
+    map["expectations"]["del"] = json!(waiting.len());
+    map["expectations"]["satisfied"] = json!(waiting.is_empty());
+    map["expectations"]["keys"] = json!(waiting);
+    for request in map["requests"].as_array_mut().ok_or("requests are no list")? {
+        match request["verb"].as_str() {
+            Some("delete") => request["names"] = json!(names),
+            Some("put") if recorded_error != error => {
+                let status = &mut request["body"]["status"];
+                let conditions = status["conditions"].take();
+                let mut conditions = conditions.as_array().cloned().unwrap_or_default();
+                conditions.retain(|condition| condition["type"] != "ReplicaFailure");
+                if !error.is_null() {
+                    // A failure that was recorded before keeps its text and time.
+                    conditions.push(failure_before.cloned().unwrap_or_else(|| {
+                        json!({
+                            "type": "ReplicaFailure", "status": "True", "reason": "FailedDelete",
+                            "message": error,
+                            "lastTransitionTime": Time::from_unix_nanos(now).to_string(),
+                        })
+                    }));
+                }
+                status["conditions"] = json!(conditions);
+            }
+            _ => {}
+        }
+    }
+    // The observed ages belong to the recorded victims.
+    map.remove("sortingAgeRatio");
+    let (count, sum) = run.age_ratios;
+    if count > 0 {
+        map.insert("sortingAgeRatio".into(), json!({"count": count, "sum": sum}));
+    }
+    map.remove("errorOneOf");
+    map.insert("error".into(), error);
+    map.insert("errorClass".into(), json!(class));
+    map.insert("events".into(), json!(events));
+    Fields::new(Value::Object(map), "out")
+}
+
 /// Compares a run with the recorded outputs, reading every member of them.
 fn compare(run: Run, out: &mut Fields) -> Result<(), String> {
-    let free_choice = out.take("chosenUnique") == Some(Value::Bool(false));
-    let (must, may) = (out.list("mustDelete")?, out.list("mayDelete")?);
-    compare_error(&run, out, free_choice)?;
+    compare_error(&run, out)?;
     let recorded = out.list("requests")?;
     expect_eq("number of requests", &run.requests.len(), &recorded.len())
         .map_err(|error| format!("{error}: ours {}", json!(run.requests)))?;
-    let mut deleted = Vec::new();
     for (index, (ours, recorded)) in run.requests.iter().zip(recorded).enumerate() {
-        if free_choice && ours["verb"] == "delete" {
-            deleted = ours["names"].as_array().cloned().unwrap_or_default();
-            let count = recorded["names"].as_array().map_or(0, Vec::len);
-            expect_eq("number of victims", &deleted.len(), &count)?;
-            for name in &must {
-                if !deleted.contains(name) {
-                    return Err(format!("{name} must be deleted, ours are {deleted:?}"));
-                }
-            }
-            for name in &deleted {
-                if !must.contains(name) && !may.contains(name) {
-                    return Err(format!("{name} must not be deleted"));
-                }
-            }
-            continue;
-        }
         expect_same_json(&format!("request {index}"), ours.clone(), recorded)?;
     }
-    let events = out.list("events")?;
-    let expectations = out.value("expectations");
-    let ratios = out.take("sortingAgeRatio");
-    if free_choice {
-        expect_eq("number of events", &run.events.len(), &events.len())?;
-        let named = |event: &&Value| {
-            let message = event["message"].as_str().unwrap_or_default();
-            let name = message.strip_prefix("Deleted pod: ").unwrap_or_default();
-            deleted.contains(&json!(name)) || event["type"] == "Warning"
-        };
-        expect_eq("events", &run.events.iter().filter(named).count(), &events.len())?;
-        for member in ["exists", "add", "del", "satisfied"] {
-            expect_eq(member, &run.expectations[member], &expectations[member])?;
+    let mut events = out.list("events")?;
+    events.sort_by_key(Value::to_string);
+    expect_eq("events", &run.events, &events)?;
+    expect_eq("expectations", &run.expectations, &out.value("expectations"))?;
+    let ratios = match out.take("sortingAgeRatio") {
+        None => (0, 0.0),
+        Some(ratios) => {
+            let mut ratios = Fields::new(ratios, "sortingAgeRatio")?;
+            let count = u64::try_from(ratios.int("count")?).map_err(|error| error.to_string())?;
+            let sum = ratios.value("sum").as_f64().unwrap_or(f64::NAN);
+            ratios.finish()?;
+            (count, sum)
         }
-    } else {
-        expect_eq("events", &run.events, &events)?;
-        expect_eq("expectations", &run.expectations, &expectations)?;
-        let recorded = match ratios {
-            None => (0, 0.0),
-            Some(ratios) => {
-                let mut ratios = Fields::new(ratios, "sortingAgeRatio")?;
-                let count = u64::try_from(ratios.int("count")?).map_err(|e| e.to_string())?;
-                let sum = ratios.value("sum").as_f64().unwrap_or(f64::NAN);
-                ratios.finish()?;
-                (count, sum)
-            }
-        };
-        expect_eq("sortingAgeRatio", &run.age_ratios, &recorded)?;
-    }
+    };
+    expect_eq("sortingAgeRatio", &run.age_ratios, &ratios)?;
     expect_same_json("involvedObject", run.involved.clone(), out.value("involvedObject"))?;
     expect_eq("addAfter", &run.added_after, &out.list("addAfter")?)?;
     let mut written = Vec::new();
@@ -589,15 +645,14 @@ fn compare(run: Run, out: &mut Fields) -> Result<(), String> {
     let skipped = out.text("staleSkip")?;
     let ours = match &run.error {
         Some((class, text, _)) if class == "consistency" => {
-            let resource = text.rsplit(' ').next().unwrap_or_default();
-            resource.split('.').next().unwrap_or_default().to_owned()
+            text.rsplit(' ').next().unwrap_or_default().to_owned()
         }
         _ => String::new(),
     };
     expect_eq("staleSkip", &ours, &skipped)
 }
 
-fn compare_error(run: &Run, out: &mut Fields, free_choice: bool) -> Result<(), String> {
+fn compare_error(run: &Run, out: &mut Fields) -> Result<(), String> {
     let text = match out.value("error") {
         Value::Null => None,
         Value::String(text) => Some(text),
@@ -616,9 +671,6 @@ fn compare_error(run: &Run, out: &mut Fields, free_choice: bool) -> Result<(), S
         let mut ours = our_list;
         ours.sort();
         return expect_eq("errorList", &ours, &list);
-    }
-    if free_choice {
-        return expect_eq("error", &our_text.is_some(), &text.is_some());
     }
     if !one_of.is_empty() {
         let ours = json!(our_text);

@@ -64,6 +64,14 @@ impl<'a> Recorded<'a> {
     }
 }
 
+impl Recorded<'_> {
+    /// Records name their owner with a slash even where the namespace is empty.
+    fn owner(&self, key: KeyId) -> String {
+        let key = self.controller.parents().name(key);
+        format!("{}/{}", key.namespace, key.name)
+    }
+}
+
 impl Effects for Recorded<'_> {
     fn add(&self, key: KeyId) {
         self.added.borrow_mut().push(self.name(key));
@@ -76,7 +84,7 @@ impl Effects for Recorded<'_> {
     fn wrote_at(&self, owner: KeyId, uid: &Uid, resource: usize, version: &ResourceVersion) {
         let resource = ["pods", "replicasets.apps"][resource];
         self.written.borrow_mut().push([
-            self.name(owner),
+            self.owner(owner),
             uid.to_string(),
             resource.to_owned(),
             version.to_string(),
@@ -85,7 +93,7 @@ impl Effects for Recorded<'_> {
 
     fn clear_written(&self, owner: KeyId, uid: Option<&Uid>) {
         let uid = uid.map(ToString::to_string).unwrap_or_default();
-        self.cleared.borrow_mut().push(format!("{}={uid}", self.name(owner)));
+        self.cleared.borrow_mut().push(format!("{}={uid}", self.owner(owner)));
     }
 }
 
