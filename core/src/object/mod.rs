@@ -4,16 +4,19 @@
 //! Objects are immutable once published: they travel as `Arc<Pod>`, `Arc<ReplicaSet>`, and a
 //! change makes a new one that shares whatever did not change (labels, specs, owner references).
 
+mod codec;
 pub mod decode;
 mod kind;
 mod labels;
 mod meta;
 mod node;
 mod pod;
+mod quantity;
 mod replica_set;
 mod replication_controller;
 mod resource_seam;
 mod selector;
+mod share;
 mod simple;
 mod time;
 mod uid;
@@ -28,13 +31,18 @@ pub use pod::{
     ConditionStatus, ConditionType, ContainerStatus, Pod, PodCondition, PodPhase, PodSpec,
     PodStatus,
 };
+pub use quantity::{Quantity, QuantityError};
 pub use replica_set::{
     PodTemplate, ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus,
 };
 pub use replication_controller::ReplicationController;
-pub use selector::{LabelSelector, LabelSelectorRequirement, Selector, SelectorError};
+pub use selector::{
+    LabelSelector, LabelSelectorRequirement, Selector, SelectorError, SyntaxError, check_label_key,
+    check_label_value,
+};
+pub use share::Sharer;
 pub use simple::{Event, Namespace};
-pub use time::{Now, Time};
+pub use time::{Now, Time, TimeError};
 pub use uid::Uid;
 pub use version::ResourceVersion;
 
