@@ -14,7 +14,6 @@ mod pod;
 mod quantity;
 mod replica_set;
 mod replication_controller;
-mod resource_seam;
 mod selector;
 mod share;
 mod simple;
