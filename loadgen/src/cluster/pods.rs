@@ -193,7 +193,8 @@ impl Cluster {
                     new.metadata.uid = pod_uid.clone();
                     match owners.iter_mut().find(|probe| probe.uid == owner.uid) {
                         Some(same) => *same = owner.clone(),
-                        None => owners.push(owner.clone()),
+                        // As the merge by UID does: what is new comes first.
+                        None => owners.insert(0, owner.clone()),
                     }
                 }
                 PodPatch::Release { owner_uid, pod_uid } => {

@@ -258,7 +258,7 @@ fn is_unconditional<R: ClusterResource>(object: &R) -> bool {
 }
 
 /// The preconditions that a `PUT` carries in its object: first its UID, then its version.
-fn check_put<R: ClusterResource>(new: &R, old: &R) -> Result<(), ApiError> {
+pub(super) fn check_put<R: ClusterResource>(new: &R, old: &R) -> Result<(), ApiError> {
     let (new, old) = (new.metadata(), old.metadata());
     if !new.uid.is_empty() && new.uid != old.uid {
         let resource = R::KIND.group_resource();
