@@ -1,8 +1,11 @@
 //! The load laboratory behind the `loadgen` command: an embedded cluster, simulated nodes, two
 //! engines, scenarios and reports.
 
+pub mod clock;
 pub mod cluster;
 pub mod engine;
+pub mod input;
+pub mod latency;
 pub mod nodes;
 pub mod report;
 pub mod result;
