@@ -26,6 +26,8 @@ mod resource;
 mod scale;
 mod store;
 mod strategic;
+#[cfg(test)]
+mod testing;
 mod watch;
 mod write;
 
