@@ -11,6 +11,7 @@
 //! Equal seeds and equal sequences of calls give equal objects, versions and events.
 
 mod counts;
+pub mod defaulting;
 mod delete;
 pub mod errors;
 mod gc;
@@ -28,6 +29,7 @@ mod store;
 mod strategic;
 #[cfg(test)]
 mod testing;
+pub mod validation;
 mod watch;
 mod write;
 
