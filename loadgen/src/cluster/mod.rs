@@ -11,6 +11,7 @@
 //! Equal seeds and equal sequences of calls give equal objects, versions and events.
 
 mod counts;
+pub mod defaulting;
 mod delete;
 pub mod errors;
 mod gc;
@@ -20,10 +21,15 @@ mod log;
 mod meta;
 mod name;
 mod owners;
+mod patch;
 mod pods;
 mod resource;
 mod scale;
 mod store;
+mod strategic;
+#[cfg(test)]
+mod testing;
+pub mod validation;
 mod watch;
 mod write;
 
@@ -38,6 +44,7 @@ pub use counts::{PodTotals, WriteCounts};
 pub use delete::{DeleteOptions, Deletion, Propagation};
 pub use list::{ListOptions, ListPage};
 pub use log::History;
+pub use patch::Patch;
 pub use resource::{ClusterResource, DefaultPolicy};
 pub use scale::{Scalable, Scale, ScaleUpdate};
 pub use store::KindStore;

@@ -193,7 +193,8 @@ impl Cluster {
                     new.metadata.uid = pod_uid.clone();
                     match owners.iter_mut().find(|probe| probe.uid == owner.uid) {
                         Some(same) => *same = owner.clone(),
-                        None => owners.push(owner.clone()),
+                        // As the merge by UID does: what is new comes first.
+                        None => owners.insert(0, owner.clone()),
                     }
                 }
                 PodPatch::Release { owner_uid, pod_uid } => {
@@ -223,5 +224,207 @@ pub(super) fn set_condition_true(status: &mut PodStatus, kind: ConditionType, no
         Some(same) if same.status == ConditionStatus::True => {}
         Some(other) => *other = new,
         None => status.conditions.push(new),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use podstorm::object::{OwnerReference, PodPhase, Resource, Selector};
+    use serde_json::json;
+
+    use super::super::testing::*;
+    use super::*;
+
+    #[test]
+    fn pods_of_one_body_share_all_but_name_and_identity() {
+        let cluster = cluster();
+        let mut body = pod("", json!({"metadata": {"generateName": "web-"}}));
+        body.metadata.namespace = Default::default();
+        let (body, namespace) = (Arc::new(body), Str::from("default"));
+        let a = cluster.create_pod(&namespace, &body, at(3)).unwrap();
+        let b = cluster.create_pod(&namespace, &body, at(3)).unwrap();
+        assert!(Arc::ptr_eq(&a.spec, &b.spec));
+        assert!(a.metadata.labels.is_same(&b.metadata.labels));
+        assert_ne!(a.metadata.name, b.metadata.name);
+        assert_ne!(a.metadata.uid, b.metadata.uid);
+        assert_eq!(
+            (a.metadata.generation, &a.status.phase),
+            (1, &PodPhase::Pending)
+        );
+        assert_eq!(a.metadata.creation_timestamp, at(3).wall());
+        assert_eq!(&*b.metadata.namespace, "default");
+        // The same as a plain create makes of it.
+        let mut plain = Pod::clone(&body);
+        plain.metadata.namespace = namespace.clone().into();
+        let mut plain = Pod::clone(&cluster.create(plain, at(3)).unwrap());
+        plain.metadata.name = a.metadata.name.clone();
+        plain.metadata.uid = a.metadata.uid.clone();
+        plain.metadata.resource_version = a.metadata.resource_version.clone();
+        assert_eq!(plain, *a);
+        // One body serves several namespaces.
+        let other = cluster
+            .create_pod(&Str::from("other"), &body, at(3))
+            .unwrap();
+        assert_eq!(&*other.metadata.namespace, "other");
+        assert!(Selector::compile(None).is_ok());
+    }
+
+    #[test]
+    fn creates_by_body_are_admitted_like_others() {
+        let cluster = cluster();
+        let named = Arc::new(pod("a", json!({})));
+        let namespace = Str::from("default");
+        cluster.create_pod(&namespace, &named, at(0)).unwrap();
+        assert_eq!(
+            refused(cluster.create_pod(&namespace, &named, at(0))),
+            "409 AlreadyExists"
+        );
+        assert_eq!(
+            refused(cluster.create_pod(&"other".into(), &named, at(0))),
+            "400 BadRequest"
+        );
+        let mut loose = pod("", json!({"metadata": {"generateName": "web-"}}));
+        loose.metadata.namespace = Default::default();
+        let loose = Arc::new(loose);
+        assert_eq!(
+            refused(cluster.create_pod(&"none".into(), &loose, at(0))),
+            "404 NotFound"
+        );
+    }
+
+    #[test]
+    fn binding_sets_the_node_and_the_condition_and_no_generation() {
+        let cluster = cluster();
+        let bound = bound_pod(&cluster, "a", json!({}));
+        assert_eq!(bound.node_name.as_deref(), Some("n1"));
+        assert_eq!(bound.status.conditions[0].kind, ConditionType::PodScheduled);
+        assert_eq!(
+            bound.status.conditions[0].last_transition_time,
+            at(0).wall()
+        );
+        assert_eq!(bound.metadata.generation, 1);
+    }
+
+    #[test]
+    fn pods_that_are_bound_gated_or_terminating_are_not_bound() {
+        let cluster = cluster();
+        bound_pod(&cluster, "bound", json!({}));
+        cluster
+            .create(
+                pod(
+                    "gated",
+                    json!({"spec": {"schedulingGates": [{"name": "g"}]}}),
+                ),
+                at(0),
+            )
+            .unwrap();
+        cluster
+            .create(
+                pod("going", json!({"metadata": {"finalizers": ["a.b/c"]}})),
+                at(0),
+            )
+            .unwrap();
+        cluster
+            .delete::<Pod>("default", "going", &Default::default(), at(0))
+            .unwrap();
+        let table = [
+            (
+                "bound",
+                "409 Conflict",
+                "is already assigned to node \"n1\"",
+            ),
+            (
+                "gated",
+                "409 Conflict",
+                "has non-empty .spec.schedulingGates",
+            ),
+            (
+                "going",
+                "409 Conflict",
+                "is being deleted, cannot be assigned to a host",
+            ),
+            ("none", "404 NotFound", "not found"),
+        ];
+        for (name, wanted, text) in table {
+            let result = cluster.bind("default", name, &"n2".into(), at(0));
+            let message = result.as_ref().unwrap_err().message.clone();
+            assert!(message.contains(text), "{message}");
+            assert_eq!(refused(result), wanted);
+        }
+    }
+
+    #[test]
+    fn a_status_patch_needs_the_uid_and_no_version() {
+        let cluster = cluster();
+        let first = bound_pod(&cluster, "a", json!({}));
+        let mut status = first.status.clone();
+        set_condition_true(&mut status, ConditionType::Ready, at(5).wall());
+        let write =
+            |uid: &Uid| cluster.patch_pod_status("default", "a", uid, status.clone(), at(5));
+        assert_eq!(refused(write(&Uid::new("u"))), "409 Conflict");
+        let ready = write(&first.metadata.uid).unwrap();
+        assert!(ready.is_ready());
+        let before = cluster.resource_version();
+        write(&first.metadata.uid).unwrap();
+        assert_eq!(
+            cluster.resource_version(),
+            before,
+            "the same again is not written"
+        );
+        assert_eq!(cluster.write_counts().pods.ready, 1);
+    }
+
+    fn reference(name: &str, uid: &str) -> Arc<OwnerReference> {
+        Arc::new(OwnerReference {
+            api_version: "apps/v1".into(),
+            kind: "Foo".into(),
+            name: name.into(),
+            uid: uid.into(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        })
+    }
+
+    #[test]
+    fn adopting_and_releasing_follow_the_merge_by_uid() {
+        let cluster = cluster();
+        let pod_uid = cluster
+            .create(pod("a", json!({})), at(0))
+            .unwrap()
+            .metadata
+            .uid
+            .clone();
+        let patch = |patch: PodPatch| cluster.patch_pod_owner("default", "a", &patch, at(0));
+        let adopt = |uid: &str, pod_uid: &Uid| PodPatch::Adopt {
+            owner: reference(uid, uid),
+            pod_uid: pod_uid.clone(),
+        };
+        let release = |uid: &str, pod_uid: &Uid| PodPatch::Release {
+            owner_uid: uid.into(),
+            pod_uid: pod_uid.clone(),
+        };
+        // No list: the directive is dropped, nothing is written.
+        let before = cluster.resource_version();
+        patch(release("u1", &pod_uid)).unwrap();
+        assert_eq!(cluster.resource_version(), before);
+        assert_eq!(fields(patch(adopt("u1", &Uid::new("x")))), ["metadata.uid"]);
+        assert_eq!(
+            fields(patch(release("u1", &Uid::new("x")))),
+            ["metadata.uid"]
+        );
+        let adopted = patch(adopt("u1", &pod_uid)).unwrap();
+        assert_eq!(adopted.metadata.controller().unwrap().uid, Uid::new("u1"));
+        assert_eq!(
+            fields(patch(adopt("u2", &pod_uid))),
+            ["metadata.ownerReferences"]
+        );
+        patch(adopt("u1", &pod_uid)).unwrap();
+        let released = patch(release("u1", &pod_uid)).unwrap();
+        assert!(released.metadata.owner_references.is_empty());
+        let pods = cluster.write_counts().pods;
+        assert_eq!((pods.adopted, pods.released), (1, 1));
+        let missing = cluster.patch_pod_owner("default", "none", &release("u", &pod_uid), at(0));
+        assert_eq!(refused(missing), "404 NotFound");
+        assert_eq!(Pod::KIND, Kind::Pod);
     }
 }

@@ -61,6 +61,9 @@ pub trait ClusterResource: Resource + PartialEq {
         None
     }
 
+    /// Takes the stored object's shared parts in the place of equal copies.
+    fn share_with(&mut self, _old: &Self) {}
+
     /// Whether the object holds a controller's pod that is ready: what a status write makes of it
     /// is counted.
     fn is_ready_pod(&self) -> bool {
@@ -148,6 +151,12 @@ impl ClusterResource for Pod {
     fn is_ready_pod(&self) -> bool {
         self.is_ready()
     }
+
+    fn share_with(&mut self, old: &Self) {
+        share(&mut self.spec, &old.spec);
+        share(&mut self.node_name, &old.node_name);
+        share(&mut self.status, &old.status);
+    }
 }
 
 impl ClusterResource for ReplicaSet {
@@ -171,6 +180,12 @@ impl ClusterResource for ReplicaSet {
 
     fn spec_differs(&self, old: &Self) -> bool {
         self.spec != old.spec
+    }
+
+    fn share_with(&mut self, old: &Self) {
+        share(&mut self.spec.selector, &old.spec.selector);
+        share(&mut self.spec.template, &old.spec.template);
+        share(&mut self.status, &old.status);
     }
 }
 
@@ -204,5 +219,18 @@ impl ClusterResource for ReplicationController {
             || self.selector != old.selector
             || self.template != old.template
             || self.spec_rest != old.spec_rest
+    }
+
+    fn share_with(&mut self, old: &Self) {
+        share(&mut self.selector, &old.selector);
+        share(&mut self.template, &old.template);
+        share(&mut self.status, &old.status);
+    }
+}
+
+/// Makes an equal copy the very same.
+pub(super) fn share<T: Clone + PartialEq>(new: &mut T, old: &T) {
+    if new == old {
+        new.clone_from(old);
     }
 }
