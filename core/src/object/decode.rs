@@ -1,6 +1,14 @@
 //! Reading objects from JSON: typed access to members, with errors that name the field.
+//!
+//! A [`Members`] takes typed members out of a JSON object one by one; what is left at the end is
+//! carried unread. Null is absent everywhere, as in the Kubernetes API. A [`Path`] is a chain on
+//! the stack and costs nothing until an error is made of it.
 
 use std::fmt;
+
+use serde_json::Value;
+
+use super::{Labels, Map, Rest, Str, Time};
 
 /// A place in an object, e.g. `spec.template.spec.containers[0].image`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -8,7 +16,11 @@ pub struct FieldPath(pub String);
 
 impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_empty() { "the object" } else { &self.0 })
+        f.write_str(if self.0.is_empty() {
+            "the object"
+        } else {
+            &self.0
+        })
     }
 }
 
@@ -20,4 +32,365 @@ pub struct DecodeError {
     pub path: FieldPath,
     /// What is wrong and what is expected, e.g. `expected an integer, found the string "three"`.
     pub problem: String,
+}
+
+/// Where a reader stands, as a chain of steps from the root.
+#[derive(Clone, Copy, Debug)]
+pub struct Path<'a> {
+    parent: Option<&'a Path<'a>>,
+    step: Step<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step<'a> {
+    Root,
+    Member(&'a str),
+    Item(usize),
+    Key(&'a str),
+}
+
+impl<'a> Path<'a> {
+    /// The whole object.
+    pub const ROOT: Path<'static> = Path {
+        parent: None,
+        step: Step::Root,
+    };
+
+    /// A member of the object at this place: `.name`.
+    pub fn member(&'a self, name: &'a str) -> Path<'a> {
+        Path {
+            parent: Some(self),
+            step: Step::Member(name),
+        }
+    }
+
+    /// An entry of the list at this place: `[3]`.
+    pub fn item(&'a self, index: usize) -> Path<'a> {
+        Path {
+            parent: Some(self),
+            step: Step::Item(index),
+        }
+    }
+
+    /// An entry of the map at this place: `[app]`.
+    pub fn key(&'a self, key: &'a str) -> Path<'a> {
+        Path {
+            parent: Some(self),
+            step: Step::Key(key),
+        }
+    }
+
+    /// An error at this place.
+    pub fn error(&self, problem: impl Into<String>) -> DecodeError {
+        DecodeError {
+            path: FieldPath(self.to_string()),
+            problem: problem.into(),
+        }
+    }
+
+    /// An error at this place: something else was expected.
+    pub fn mismatch(&self, expected: &str, found: &Value) -> DecodeError {
+        self.error(format!("expected {expected}, found {}", describe(found)))
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(parent) = self.parent {
+            parent.fmt(f)?;
+        }
+        match self.step {
+            Step::Root => Ok(()),
+            Step::Member(name) => {
+                let first = self
+                    .parent
+                    .is_none_or(|parent| matches!(parent.step, Step::Root));
+                write!(f, "{}{name}", if first { "" } else { "." })
+            }
+            Step::Item(index) => write!(f, "[{index}]"),
+            Step::Key(key) => write!(f, "[{key}]"),
+        }
+    }
+}
+
+/// A JSON value in words: `the number 3`, `the string "three"`, `a list`. Long strings are cut.
+pub fn describe(value: &Value) -> String {
+    const SHOWN_CHARS_MAX: usize = 64;
+    match value {
+        Value::Null => "null".into(),
+        Value::Bool(flag) => format!("the boolean {flag}"),
+        Value::Number(number) => format!("the number {number}"),
+        Value::String(text) if text.chars().count() > SHOWN_CHARS_MAX => {
+            let start: String = text.chars().take(SHOWN_CHARS_MAX).collect();
+            format!("the string {start:?}...")
+        }
+        Value::String(text) => format!("the string {text:?}"),
+        Value::Array(_) => "a list".into(),
+        Value::Object(_) => "an object".into(),
+    }
+}
+
+/// The members of one JSON object while it is being read.
+#[derive(Debug)]
+pub struct Members<'p> {
+    map: Map,
+    path: &'p Path<'p>,
+}
+
+impl<'p> Members<'p> {
+    /// The members of `value`, which stands at `path`; null has none.
+    ///
+    /// # Errors
+    /// When it is not an object.
+    pub fn new(value: Value, path: &'p Path<'p>) -> Result<Members<'p>, DecodeError> {
+        match value {
+            Value::Object(map) => Ok(Members { map, path }),
+            Value::Null => Ok(Members {
+                map: Map::new(),
+                path,
+            }),
+            other => Err(path.mismatch("an object", &other)),
+        }
+    }
+
+    /// Takes a member as it is; null is absent.
+    pub fn take(&mut self, key: &str) -> Option<Value> {
+        self.map.remove(key).filter(|value| !value.is_null())
+    }
+
+    /// Takes a string.
+    ///
+    /// # Errors
+    /// When it is something else.
+    pub fn opt_text(&mut self, key: &str) -> Result<Option<String>, DecodeError> {
+        match self.take(key) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(other) => Err(self.path.member(key).mismatch("a string", &other)),
+        }
+    }
+
+    /// Takes a string; absent is empty.
+    ///
+    /// # Errors
+    /// When it is something else.
+    pub fn text(&mut self, key: &str) -> Result<String, DecodeError> {
+        Ok(self.opt_text(key)?.unwrap_or_default())
+    }
+
+    /// Takes a string to be shared; absent is empty.
+    ///
+    /// # Errors
+    /// When it is something else.
+    pub fn string(&mut self, key: &str) -> Result<Str, DecodeError> {
+        Ok(self.text(key)?.into())
+    }
+
+    /// Takes an integer of 64 bits.
+    ///
+    /// # Errors
+    /// When it is something else.
+    pub fn opt_i64(&mut self, key: &str) -> Result<Option<i64>, DecodeError> {
+        let Some(value) = self.take(key) else {
+            return Ok(None);
+        };
+        read_i64(&value, &self.path.member(key)).map(Some)
+    }
+
+    /// Takes an integer of 32 bits.
+    ///
+    /// # Errors
+    /// When it is something else or out of range.
+    pub fn opt_i32(&mut self, key: &str) -> Result<Option<i32>, DecodeError> {
+        let Some(value) = self.take(key) else {
+            return Ok(None);
+        };
+        read_i32(&value, &self.path.member(key)).map(Some)
+    }
+
+    /// Takes an integer of 32 bits; absent is 0.
+    ///
+    /// # Errors
+    /// When it is something else or out of range.
+    pub fn i32(&mut self, key: &str) -> Result<i32, DecodeError> {
+        Ok(self.opt_i32(key)?.unwrap_or(0))
+    }
+
+    /// Takes a boolean.
+    ///
+    /// # Errors
+    /// When it is something else.
+    pub fn opt_flag(&mut self, key: &str) -> Result<Option<bool>, DecodeError> {
+        match self.take(key) {
+            None => Ok(None),
+            Some(Value::Bool(flag)) => Ok(Some(flag)),
+            Some(other) => Err(self.path.member(key).mismatch("a boolean", &other)),
+        }
+    }
+
+    /// Takes an RFC 3339 time; absent is unset.
+    ///
+    /// # Errors
+    /// When it is something else.
+    pub fn time(&mut self, key: &str) -> Result<Time, DecodeError> {
+        let Some(value) = self.take(key) else {
+            return Ok(Time::UNSET);
+        };
+        read_time(&value, &self.path.member(key))
+    }
+
+    /// Takes a map of strings.
+    ///
+    /// # Errors
+    /// When it is something else.
+    pub fn labels(&mut self, key: &str) -> Result<Labels, DecodeError> {
+        let Some(value) = self.take(key) else {
+            return Ok(Labels::ABSENT);
+        };
+        Labels::read(value, &self.path.member(key))
+    }
+
+    /// Takes a member and reads it with `read`.
+    ///
+    /// # Errors
+    /// What `read` answers.
+    pub fn child<T>(
+        &mut self,
+        key: &str,
+        read: impl FnOnce(Value, &Path<'_>) -> Result<T, DecodeError>,
+    ) -> Result<Option<T>, DecodeError> {
+        let Some(value) = self.take(key) else {
+            return Ok(None);
+        };
+        read(value, &self.path.member(key)).map(Some)
+    }
+
+    /// Takes a list and reads each entry with `read`; absent is empty.
+    ///
+    /// # Errors
+    /// When it is something else, or what `read` answers.
+    pub fn list<T, C: FromIterator<T>>(
+        &mut self,
+        key: &str,
+        read: impl Fn(Value, &Path<'_>) -> Result<T, DecodeError>,
+    ) -> Result<C, DecodeError> {
+        let path = self.path.member(key);
+        match self.take(key) {
+            None => Ok(C::from_iter([])),
+            Some(Value::Array(items)) => items
+                .into_iter()
+                .enumerate()
+                .map(|(index, item)| read(item, &path.item(index)))
+                .collect(),
+            Some(other) => Err(path.mismatch("a list", &other)),
+        }
+    }
+
+    /// What was not taken, without nulls.
+    pub fn into_map(mut self) -> Map {
+        self.map.retain(|_, value| !value.is_null());
+        self.map
+    }
+
+    /// What was not taken, without nulls; `None` when nothing is left.
+    pub fn into_rest(self) -> Rest {
+        let map = self.into_map();
+        (!map.is_empty()).then(|| map.into())
+    }
+}
+
+/// Reads a string that is to be shared.
+pub(crate) fn read_string(value: Value, path: &Path<'_>) -> Result<Str, DecodeError> {
+    match value {
+        Value::String(text) => Ok(text.into()),
+        other => Err(path.mismatch("a string", &other)),
+    }
+}
+
+/// Reads an integer of 64 bits.
+pub(crate) fn read_i64(value: &Value, path: &Path<'_>) -> Result<i64, DecodeError> {
+    value
+        .as_i64()
+        .ok_or_else(|| path.mismatch("an integer", value))
+}
+
+/// Reads an integer of 32 bits.
+pub(crate) fn read_i32(value: &Value, path: &Path<'_>) -> Result<i32, DecodeError> {
+    let number = read_i64(value, path)?;
+    i32::try_from(number).map_err(|_| path.mismatch("an integer of 32 bits", value))
+}
+
+/// Reads a time; the empty string is unset.
+pub(crate) fn read_time(value: &Value, path: &Path<'_>) -> Result<Time, DecodeError> {
+    let text = value.as_str().and_then(|text| text.parse().ok());
+    text.ok_or_else(|| path.mismatch("a time such as 2026-01-02T03:04:05Z", value))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_path_reads_as_people_write_it() {
+        let root = Path::ROOT;
+        let spec = root.member("spec");
+        let containers = spec.member("containers");
+        let first = containers.item(0);
+        assert_eq!(
+            first.member("image").to_string(),
+            "spec.containers[0].image"
+        );
+        assert_eq!(spec.key("a/b").to_string(), "spec[a/b]");
+        assert_eq!(root.error("bad").to_string(), "the object: bad");
+    }
+
+    #[test]
+    fn wrong_types_are_named_with_what_was_found() {
+        let path = Path::ROOT.member("spec");
+        let value =
+            json!({"a": 3, "b": "three", "c": 4_294_967_296_i64, "d": 1.5, "e": [1], "t": "x"});
+        let mut members = Members::new(value, &path).unwrap();
+        let problem = |result: Result<String, DecodeError>| result.unwrap_err().to_string();
+        assert_eq!(
+            problem(members.text("a")),
+            "spec.a: expected a string, found the number 3"
+        );
+        assert_eq!(
+            members.i32("b").unwrap_err().to_string(),
+            "spec.b: expected an integer, found the string \"three\""
+        );
+        assert_eq!(
+            members.i32("c").unwrap_err().to_string(),
+            "spec.c: expected an integer of 32 bits, found the number 4294967296"
+        );
+        assert_eq!(
+            members.opt_i64("d").unwrap_err().to_string(),
+            "spec.d: expected an integer, found the number 1.5"
+        );
+        assert_eq!(
+            members
+                .list::<Str, Vec<Str>>("e", read_string)
+                .unwrap_err()
+                .to_string(),
+            "spec.e[0]: expected a string, found the number 1"
+        );
+        assert_eq!(
+            members.time("t").unwrap_err().to_string(),
+            "spec.t: expected a time such as 2026-01-02T03:04:05Z, found the string \"x\""
+        );
+    }
+
+    #[test]
+    fn null_is_absent_and_what_is_not_taken_is_left() {
+        let mut members = Members::new(json!({"a": null, "b": null, "c": 1}), &Path::ROOT).unwrap();
+        assert_eq!(members.opt_text("a"), Ok(None));
+        assert_eq!(members.time("a"), Ok(Time::UNSET));
+        assert_eq!(Value::Object(members.into_map()), json!({"c": 1}));
+        assert_eq!(
+            Members::new(Value::Null, &Path::ROOT).unwrap().into_rest(),
+            None
+        );
+    }
 }

@@ -1,13 +1,17 @@
 //! Label and annotation maps: sorted, immutable, shared between the objects made from one template.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use super::Str;
+use serde_json::Value;
+
+use super::decode::{DecodeError, Path};
+use super::{Map, Str};
 
 /// A string map sorted by key. Absent (JSON null) and empty are told apart, as Go tells a nil map
 /// from an empty one. Cloning shares; equality looks at the pointer first.
-#[derive(Clone, Default, Hash)]
+#[derive(Clone, Default)]
 pub struct Labels(Option<Arc<[(Str, Str)]>>);
 
 impl Labels {
@@ -16,9 +20,58 @@ impl Labels {
 
     /// The map of these pairs; of equal keys the last one stays.
     pub fn from_pairs<K: Into<Str>, V: Into<Str>>(pairs: impl IntoIterator<Item = (K, V)>) -> Self {
-        let map: std::collections::BTreeMap<Str, Str> =
-            pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+        let map: std::collections::BTreeMap<Str, Str> = pairs
+            .into_iter()
+            .map(|(key, value)| (key.into(), value.into()))
+            .collect();
         Labels(Some(map.into_iter().collect()))
+    }
+
+    /// Reads a JSON object of strings; null is absent. A null value is the empty string.
+    ///
+    /// # Errors
+    /// When it is something else, naming the key.
+    pub fn from_json(value: Value) -> Result<Labels, DecodeError> {
+        Labels::read(value, &Path::ROOT)
+    }
+
+    /// As [`Labels::from_json`], for a value that stands at `path`.
+    pub(crate) fn read(value: Value, path: &Path<'_>) -> Result<Labels, DecodeError> {
+        let map = match value {
+            Value::Null => return Ok(Labels::ABSENT),
+            Value::Object(map) => map,
+            other => return Err(path.mismatch("a map of strings", &other)),
+        };
+        let mut pairs = Vec::with_capacity(map.len());
+        for (key, value) in map {
+            match value {
+                Value::String(text) => pairs.push((key.into(), text.into())),
+                Value::Null => pairs.push((key.into(), Str::from(""))),
+                other => return Err(path.key(&key).mismatch("a string", &other)),
+            }
+        }
+        Ok(Labels::from_sorted(pairs))
+    }
+
+    /// The JSON object; null when absent.
+    pub fn to_json(&self) -> Value {
+        if self.is_absent() {
+            return Value::Null;
+        }
+        let pairs = self.pairs().iter();
+        Value::Object(
+            pairs
+                .map(|(key, value)| (key.to_string(), (**value).into()))
+                .collect::<Map>(),
+        )
+    }
+
+    /// The map of pairs that mostly come in order already, each key once.
+    pub(crate) fn from_sorted(mut pairs: Vec<(Str, Str)>) -> Labels {
+        if !pairs.is_sorted_by(|(a, _), (b, _)| a < b) {
+            pairs.sort_by(|(a, _), (b, _)| a.cmp(b));
+        }
+        Labels(Some(pairs.into()))
     }
 
     /// Whether the map is absent, as opposed to empty.
@@ -44,7 +97,9 @@ impl Labels {
     /// The value of a key. O(log n).
     pub fn get(&self, key: &str) -> Option<&Str> {
         let pairs = self.pairs();
-        let at = pairs.binary_search_by(|(probe, _)| (**probe).cmp(key)).ok()?;
+        let at = pairs
+            .binary_search_by(|(probe, _)| (**probe).cmp(key))
+            .ok()?;
         Some(&pairs[at].1)
     }
 
@@ -57,10 +112,20 @@ impl Labels {
         }
     }
 
+    /// Whether another holder of this allocation exists.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.0
+            .as_ref()
+            .is_some_and(|pairs| Arc::strong_count(pairs) > 1)
+    }
+
     /// Whether every pair of `other` is in this map too.
     pub fn contains_all(&self, other: &Labels) -> bool {
         self.is_same(other)
-            || other.pairs().iter().all(|(key, value)| self.get(key) == Some(value))
+            || other
+                .pairs()
+                .iter()
+                .all(|(key, value)| self.get(key) == Some(value))
     }
 
     /// This map with `key` set to `value`.
@@ -70,10 +135,26 @@ impl Labels {
         Labels::from_pairs(old.chain([(Str::from(key), Str::from(value))]))
     }
 
-    /// This map without `key`.
+    /// This map without `key`; absent when nothing is left.
     #[must_use]
     pub fn without(&self, key: &str) -> Labels {
-        Labels::from_pairs(self.pairs().iter().filter(|(probe, _)| &**probe != key).cloned())
+        Labels::from_pairs(
+            self.pairs()
+                .iter()
+                .filter(|(probe, _)| &**probe != key)
+                .cloned(),
+        )
+        .or_absent()
+    }
+
+    /// This map, absent when empty: the two differ in a ReplicationController's selector alone.
+    #[must_use]
+    pub fn or_absent(self) -> Labels {
+        if self.is_empty() {
+            Labels::ABSENT
+        } else {
+            self
+        }
     }
 }
 
@@ -86,13 +167,20 @@ impl PartialEq for Labels {
 
 impl Eq for Labels {}
 
+impl Hash for Labels {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
 impl fmt::Debug for Labels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             None => f.write_str("absent"),
-            Some(_) => {
-                f.debug_map().entries(self.pairs().iter().map(|(key, value)| (key, value))).finish()
-            }
+            Some(_) => f
+                .debug_map()
+                .entries(self.pairs().iter().map(|(key, value)| (key, value)))
+                .finish(),
         }
     }
 }
@@ -117,6 +205,9 @@ mod tests {
         assert!(labels.contains_all(&Labels::from_pairs([("app", "web")])));
         assert!(!Labels::from_pairs([("app", "web")]).contains_all(&labels));
         assert_eq!(labels.without("tier"), Labels::from_pairs([("app", "web")]));
-        assert_eq!(labels.with("app", "db").get("app").map(|v| &**v), Some("db"));
+        assert_eq!(
+            labels.with("app", "db").get("app").map(|v| &**v),
+            Some("db")
+        );
     }
 }

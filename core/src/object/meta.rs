@@ -43,7 +43,6 @@ pub struct ObjectMeta {
 /// Owner references; ordinary objects have at most one.
 pub type OwnerReferences = SmallVec<[Arc<OwnerReference>; 1]>;
 
-
 /// A shared text whose default is empty without an allocation.
 #[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SharedText(Option<Str>);
@@ -105,9 +104,22 @@ pub struct OwnerReference {
 }
 
 impl ObjectMeta {
+    /// Drops `managedFields`. Copies the other unread members where they are shared.
+    pub fn strip_for_cache(&mut self) {
+        const MANAGED_FIELDS: &str = "managedFields";
+        let Some(rest) = &mut self.rest else { return };
+        if rest.len() == 1 && rest.contains_key(MANAGED_FIELDS) {
+            self.rest = None;
+        } else if rest.contains_key(MANAGED_FIELDS) {
+            Arc::make_mut(rest).remove(MANAGED_FIELDS);
+        }
+    }
+
     /// The controller reference: the first owner reference whose `controller` is true.
     pub fn controller(&self) -> Option<&Arc<OwnerReference>> {
-        self.owner_references.iter().find(|owner| owner.controller == Some(true))
+        self.owner_references
+            .iter()
+            .find(|owner| owner.controller == Some(true))
     }
 
     /// Whether deletion has begun.

@@ -4,6 +4,7 @@
 //! Objects are immutable once published: they travel as `Arc<Pod>`, `Arc<ReplicaSet>`, and a
 //! change makes a new one that shares whatever did not change (labels, specs, owner references).
 
+mod codec;
 pub mod decode;
 mod kind;
 mod labels;
@@ -13,6 +14,7 @@ mod pod;
 mod replica_set;
 mod replication_controller;
 mod selector;
+mod share;
 mod simple;
 mod time;
 mod uid;
@@ -32,8 +34,9 @@ pub use replica_set::{
 };
 pub use replication_controller::ReplicationController;
 pub use selector::{LabelSelector, LabelSelectorRequirement, Selector, SelectorError};
+pub use share::Sharer;
 pub use simple::{Event, Namespace};
-pub use time::{Now, Time};
+pub use time::{Now, Time, TimeError};
 pub use uid::Uid;
 pub use version::ResourceVersion;
 

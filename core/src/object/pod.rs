@@ -138,6 +138,12 @@ pub struct ContainerStatus {
 }
 
 impl Pod {
+    /// Drops what the controller never needs and no write needs back: `metadata.managedFields`.
+    /// This is the informer's transform, applied once when a pod enters.
+    pub fn strip_for_cache(&mut self) {
+        self.metadata.strip_for_cache();
+    }
+
     /// Whether the pod counts as a replica: neither ended nor being deleted.
     pub fn is_active(&self) -> bool {
         !self.status.phase.is_terminal() && !self.metadata.is_deleting()
@@ -150,12 +156,16 @@ impl Pod {
 
     /// The first condition of type `Ready`; later duplicates are ignored.
     pub fn ready_condition(&self) -> Option<&PodCondition> {
-        self.status.conditions.iter().find(|c| c.kind == ConditionType::Ready)
+        self.status
+            .conditions
+            .iter()
+            .find(|c| c.kind == ConditionType::Ready)
     }
 
     /// Whether the pod is ready, whatever its phase.
     pub fn is_ready(&self) -> bool {
-        self.ready_condition().is_some_and(|c| c.status == ConditionStatus::True)
+        self.ready_condition()
+            .is_some_and(|c| c.status == ConditionStatus::True)
     }
 
     /// The moment the pod became ready; unset when it is not ready or the moment is not recorded.

@@ -1,5 +1,11 @@
 //! Points in time: API time stamps in whole seconds, and the `Now` that callers pass in.
 
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::SignedDuration;
+use jiff::civil::{DateTime, date, datetime};
+
 /// An API time stamp: whole seconds since 1970-01-01T00:00:00Z, the resolution in which the API
 /// server serves `metav1.Time`. Unset is what Go calls the zero time and sorts before all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,7 +37,11 @@ impl Time {
 
     /// Nanoseconds since the Unix epoch, saturating; `None` when unset.
     pub const fn unix_nanos(self) -> Option<i64> {
-        if self.is_unset() { None } else { Some(self.0.saturating_mul(1_000_000_000)) }
+        if self.is_unset() {
+            None
+        } else {
+            Some(self.0.saturating_mul(1_000_000_000))
+        }
     }
 }
 
@@ -39,6 +49,121 @@ impl Default for Time {
     fn default() -> Self {
         Time::UNSET
     }
+}
+
+/// Where seconds count from.
+const EPOCH: DateTime = datetime(1970, 1, 1, 0, 0, 0, 0);
+
+/// The first and last second that RFC 3339 can write, 0000-01-01T00:00:00Z and
+/// 9999-12-31T23:59:59Z: the epoch is day 719,528 of the former's calendar, 10,000 years are
+/// 3,652,425 days.
+const WRITABLE_SECONDS: std::ops::RangeInclusive<i64> =
+    -719_528 * 86_400..=(3_652_425 - 719_528) * 86_400 - 1;
+
+/// 0001-01-01T00:00:00Z, which Go cannot tell from an unset time.
+const GO_ZERO_SECONDS: i64 = -719_162 * 86_400;
+
+/// A text that is not an RFC 3339 time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a time of the form 2026-01-02T03:04:05Z")]
+pub struct TimeError;
+
+impl fmt::Display for Time {
+    /// RFC 3339 in UTC, e.g. `2026-01-02T03:04:05Z`; nothing when unset. A time outside the years
+    /// 0 to 9999 shows as the nearest one within.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(seconds) = self.unix_seconds() else {
+            return Ok(());
+        };
+        let seconds = seconds.clamp(*WRITABLE_SECONDS.start(), *WRITABLE_SECONDS.end());
+        let at = EPOCH + SignedDuration::from_secs(seconds);
+        write!(
+            f,
+            "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
+            at.year(),
+            at.month(),
+            at.day(),
+            at.hour(),
+            at.minute(),
+            at.second()
+        )
+    }
+}
+
+impl FromStr for Time {
+    type Err = TimeError;
+
+    /// Reads RFC 3339 with any offset; a fraction is cut off. The empty text is unset, and so is
+    /// 0001-01-01T00:00:00Z, the zero time of Go.
+    fn from_str(text: &str) -> Result<Time, TimeError> {
+        if text.is_empty() {
+            return Ok(Time::UNSET);
+        }
+        let (local, rest) = text.split_at_checked(19).ok_or(TimeError)?;
+        let local = read_local(local.as_bytes()).ok_or(TimeError)?;
+        let offset = read_offset(skip_fraction(rest)?)?;
+        let seconds = local - offset;
+        if !WRITABLE_SECONDS.contains(&seconds) {
+            return Err(TimeError);
+        }
+        Ok(if seconds == GO_ZERO_SECONDS {
+            Time::UNSET
+        } else {
+            Time(seconds)
+        })
+    }
+}
+
+/// Reads `2026-01-02T03:04:05` as seconds since the epoch.
+fn read_local(text: &[u8]) -> Option<i64> {
+    let marks = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':')];
+    if marks.iter().any(|&(at, mark)| text[at] != mark) {
+        return None;
+    }
+    let part = |at: usize| two_digits(&text[at..at + 2]);
+    let year = i16::from(part(0)?) * 100 + i16::from(part(2)?);
+    let day = jiff::civil::Date::new(year, part(5)?, part(8)?).ok()?;
+    let (hour, minute, second) = (part(11)?, part(14)?, part(17)?);
+    if hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let days = day.duration_since(date(1970, 1, 1)).as_secs();
+    Some(days + i64::from(hour) * 3600 + i64::from(minute) * 60 + i64::from(second))
+}
+
+fn two_digits(text: &[u8]) -> Option<i8> {
+    let digit = |byte: u8| byte.is_ascii_digit().then(|| (byte - b'0').cast_signed());
+    Some(digit(text[0])? * 10 + digit(text[1])?)
+}
+
+fn skip_fraction(text: &str) -> Result<&str, TimeError> {
+    let Some(fraction) = text.strip_prefix('.') else {
+        return Ok(text);
+    };
+    let rest = fraction.trim_start_matches(|c: char| c.is_ascii_digit());
+    if rest.len() == fraction.len() {
+        Err(TimeError)
+    } else {
+        Ok(rest)
+    }
+}
+
+/// Reads `Z` or `+05:30` as seconds east of UTC.
+fn read_offset(text: &str) -> Result<i64, TimeError> {
+    let bytes = text.as_bytes();
+    let sign = match bytes {
+        [b'Z'] => return Ok(0),
+        [b'+', _, _, b':', _, _] => 1,
+        [b'-', _, _, b':', _, _] => -1,
+        _ => return Err(TimeError),
+    };
+    let hours = two_digits(&bytes[1..3])
+        .filter(|&hours| hours <= 23)
+        .ok_or(TimeError)?;
+    let minutes = two_digits(&bytes[4..6])
+        .filter(|&minutes| minutes <= 59)
+        .ok_or(TimeError)?;
+    Ok(sign * (i64::from(hours) * 3600 + i64::from(minutes) * 60))
 }
 
 /// The present, as a driver passes it in: the core reads no clock.
@@ -62,6 +187,72 @@ impl Now {
         Now {
             mono_ns: self.mono_ns.saturating_add(ns),
             wall_ns: self.wall_ns.saturating_add(ns),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_read_and_write_rfc_3339() {
+        let cases = [
+            ("1970-01-01T00:00:00Z", 0),
+            ("2026-01-02T03:04:05Z", 1_767_323_045),
+            ("2026-01-02T03:04:05.999999999Z", 1_767_323_045),
+            ("2026-01-02T05:04:05+02:00", 1_767_323_045),
+            ("2026-01-01T21:34:05.5-05:30", 1_767_323_045),
+            ("1969-12-31T23:59:59.5Z", -1),
+            ("2024-02-29T00:00:00Z", 1_709_164_800),
+            ("0000-01-01T00:00:00Z", -62_167_219_200),
+            ("9999-12-31T23:59:59Z", 253_402_300_799),
+        ];
+        for (text, seconds) in cases {
+            let time: Time = text.parse().unwrap();
+            assert_eq!(time, Time::from_unix_seconds(seconds), "{text}");
+            assert_eq!(time.to_string().parse(), Ok(time), "{text}");
+        }
+        assert_eq!(
+            Time::from_unix_seconds(1_767_323_045).to_string(),
+            "2026-01-02T03:04:05Z"
+        );
+        assert_eq!(
+            Time::from_unix_seconds(i64::MAX).to_string(),
+            "9999-12-31T23:59:59Z"
+        );
+        assert_eq!(
+            Time::from_unix_seconds(i64::MIN + 1).to_string(),
+            "0000-01-01T00:00:00Z"
+        );
+    }
+
+    #[test]
+    fn empty_and_zero_times_are_unset() {
+        assert_eq!("".parse(), Ok(Time::UNSET));
+        assert_eq!("0001-01-01T00:00:00Z".parse(), Ok(Time::UNSET));
+        assert_eq!(Time::UNSET.to_string(), "");
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for text in [
+            "2026-01-02",
+            "2026-01-02 03:04:05Z",
+            "2026-01-02T03:04:05",
+            "2026-01-02t03:04:05z",
+            "2026-02-29T03:04:05Z",
+            "2026-01-02T24:04:05Z",
+            "2026-01-02T03:04:60Z",
+            "2026-01-02T03:04:05.Z",
+            "2026-01-02T03:04:05+0200",
+            "2026-01-02T03:04:05+24:00",
+            "2026-01-02T03:04:05Z ",
+            "0000-01-01T00:00:00+01:00",
+            "2026-01-02T03:04:0\u{e9}Z",
+            "+26-01-02T03:04:05Z",
+        ] {
+            assert_eq!(text.parse::<Time>(), Err(TimeError), "{text}");
         }
     }
 }

@@ -56,11 +56,13 @@ fn parse_uuid(text: &[u8]) -> Option<[u8; 16]> {
         return None;
     }
     let mut bytes = [0u8; 16];
-    let mut digits = (0..36).filter(|at| !DASHES.contains(at)).map(|at| match text[at] {
-        digit @ b'0'..=b'9' => Some(digit - b'0'),
-        digit @ b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
-    });
+    let mut digits = (0..36)
+        .filter(|at| !DASHES.contains(at))
+        .map(|at| match text[at] {
+            digit @ b'0'..=b'9' => Some(digit - b'0'),
+            digit @ b'a'..=b'f' => Some(digit - b'a' + 10),
+            _ => None,
+        });
     for byte in &mut bytes {
         *byte = (digits.next()?? << 4) | digits.next()??;
     }
@@ -143,7 +145,12 @@ mod tests {
 
     #[test]
     fn other_texts_are_kept_as_they_are() {
-        for text in ["", "u1", "7F420CBD-206A-47EA-A64A-F37288A6840D", "7f420cbd_206a"] {
+        for text in [
+            "",
+            "u1",
+            "7F420CBD-206A-47EA-A64A-F37288A6840D",
+            "7f420cbd_206a",
+        ] {
             assert_eq!(Uid::new(text).to_string(), text);
         }
         assert!(Uid::default().is_empty());

@@ -1,0 +1,261 @@
+//! Pods and pod specs.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use smallvec::SmallVec;
+
+use super::shape::check;
+use super::{Writer, open, pod_shape};
+use crate::object::decode::{DecodeError, Members, Path};
+use crate::object::{Kind, Map, ObjectMeta, Pod, PodSpec, PodStatus, Resource, Str};
+
+impl Resource for Pod {
+    const KIND: Kind = Kind::Pod;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+
+    fn from_json(value: Value) -> Result<Self, DecodeError> {
+        let mut members = open(value, Kind::Pod)?;
+        let metadata = members
+            .child("metadata", ObjectMeta::read)?
+            .unwrap_or_default();
+        let (spec, node_name) = members.child("spec", read_spec)?.unwrap_or_default();
+        let status = members
+            .child("status", PodStatus::read)?
+            .unwrap_or_default();
+        Ok(Pod {
+            metadata,
+            spec,
+            node_name,
+            status,
+        })
+    }
+
+    fn to_json(&self) -> Value {
+        let mut out = Writer::of_kind(Kind::Pod);
+        out.put("metadata", self.metadata.to_json());
+        out.put_map("spec", write_spec(&self.spec, self.node_name.as_ref()));
+        out.put_map("status", self.status.to_map());
+        out.into_value()
+    }
+}
+
+/// Reads a pod spec, its `nodeName` apart.
+pub(super) fn read_spec(
+    value: Value,
+    path: &Path<'_>,
+) -> Result<(Arc<PodSpec>, Option<Str>), DecodeError> {
+    let mut members = Members::new(value, path)?;
+    let node_name = members.text("nodeName")?;
+    let spec = PodSpec::read(members.into_map(), path)?;
+    Ok((
+        spec.into(),
+        (!node_name.is_empty()).then(|| node_name.into()),
+    ))
+}
+
+/// The JSON of a pod spec with its `nodeName`.
+pub(super) fn write_spec(spec: &PodSpec, node_name: Option<&Str>) -> Map {
+    let mut fields = spec.fields.clone();
+    if let Some(node_name) = node_name {
+        fields.insert("nodeName".into(), (**node_name).into());
+    }
+    fields
+}
+
+impl PodSpec {
+    /// A pod spec of these members, among which `nodeName` must not be.
+    ///
+    /// # Errors
+    /// A member of a wrong type; `nodeName`, which is kept beside the shared spec.
+    pub fn from_json(fields: Map) -> Result<PodSpec, DecodeError> {
+        if fields.contains_key("nodeName") {
+            let at = Path::ROOT;
+            return Err(at
+                .member("nodeName")
+                .error("is kept outside the spec that pods share"));
+        }
+        PodSpec::read(fields, &Path::ROOT)
+    }
+
+    fn read(mut fields: Map, path: &Path<'_>) -> Result<PodSpec, DecodeError> {
+        fields.retain(|_, value| !value.is_null());
+        check(&fields, &pod_shape::POD_SPEC, path)?;
+        let names = |key: &str, wanted: fn(&Value) -> bool| -> SmallVec<[Str; 1]> {
+            let containers = fields
+                .get(key)
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten();
+            containers
+                .filter(|&container| wanted(container))
+                .map(name_of)
+                .collect()
+        };
+        Ok(PodSpec {
+            termination_grace_period_seconds: fields
+                .get("terminationGracePeriodSeconds")
+                .and_then(Value::as_i64),
+            sidecars: names("initContainers", |container| {
+                container["restartPolicy"] == "Always"
+            }),
+            containers: names("containers", |_| true),
+            fields,
+        })
+    }
+}
+
+fn name_of(container: &Value) -> Str {
+    container["name"].as_str().unwrap_or("").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::{refusal, round_trip};
+    use super::*;
+    use crate::object::{ConditionStatus, ConditionType, PodPhase, Time};
+
+    fn fixture() -> Value {
+        serde_json::from_str(include_str!("../../../fixtures/pod.json")).unwrap()
+    }
+
+    #[test]
+    fn a_realistic_pod_round_trips() {
+        let pod: Pod = round_trip(&fixture());
+        assert_eq!(pod.node_name.as_deref(), Some("node-0042"));
+        assert!(!pod.spec.fields.contains_key("nodeName"));
+        assert_eq!(pod.spec.containers.len(), 1);
+        assert_eq!(&*pod.spec.containers[0], "web");
+        assert_eq!(pod.spec.termination_grace_period_seconds, Some(30));
+        assert_eq!(pod.status.phase, PodPhase::Running);
+        assert_eq!(pod.status.conditions.len(), 5);
+        assert!(pod.is_ready() && pod.is_active());
+        assert_eq!(pod.ready_time(), "2026-01-02T03:04:17Z".parse().unwrap());
+        assert_eq!(pod.status.container_statuses[0].restart_count, 1);
+        assert!(
+            pod.metadata
+                .rest
+                .as_ref()
+                .unwrap()
+                .contains_key("managedFields")
+        );
+    }
+
+    #[test]
+    fn dropping_managed_fields_leaves_the_rest() {
+        let mut pod = Pod::from_json(fixture()).unwrap();
+        pod.strip_for_cache();
+        let mut expected = fixture();
+        expected["metadata"]
+            .as_object_mut()
+            .unwrap()
+            .remove("managedFields");
+        assert_eq!(pod, Pod::from_json(expected).unwrap());
+        assert_eq!(pod.metadata.rest, None);
+    }
+
+    #[test]
+    fn sidecars_are_the_restartable_init_containers() {
+        let spec = json!({"initContainers": [{"name": "a"}, {"name": "b", "restartPolicy": "Always"}],
+            "containers": [{"name": "c"}, {"name": "d"}], "terminationGracePeriodSeconds": 5,
+            "priority": null});
+        let Value::Object(fields) = spec else {
+            unreachable!("an object literal")
+        };
+        let spec = PodSpec::from_json(fields).unwrap();
+        assert_eq!(spec.sidecars.as_slice(), [Str::from("b")]);
+        assert_eq!(spec.containers.as_slice(), [Str::from("c"), Str::from("d")]);
+        assert_eq!(spec.termination_grace_period_seconds, Some(5));
+        assert!(!spec.fields.contains_key("priority"));
+    }
+
+    #[test]
+    fn odd_status_texts_are_kept() {
+        let pod: Pod = round_trip(&json!({"metadata": {"name": "p"}, "status": {
+            "phase": "Dreaming",
+            "conditions": [
+                {"type": "example.com/Gate", "status": "Maybe", "reason": "r"},
+                {"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-02T03:04:05Z"},
+                {"type": "Ready", "status": "True"}],
+            "initContainerStatuses": [{"name": "i", "restartCount": 4, "ready": true}]}}));
+        assert_eq!(pod.status.phase, PodPhase::Other("Dreaming".into()));
+        assert_eq!(pod.status.conditions[0].kind, ConditionType::Other);
+        assert_eq!(pod.status.conditions[0].status, ConditionStatus::Other);
+        assert_eq!(pod.ready_time(), Time::UNSET);
+        assert_eq!(
+            pod.status.init_container_statuses.unwrap()[0].restart_count,
+            4
+        );
+    }
+
+    #[test]
+    fn wrong_types_are_refused_with_their_path() {
+        let cases = [
+            (
+                json!(3),
+                "the object: expected an object, found the number 3",
+            ),
+            (
+                json!({"kind": "Node"}),
+                "the object: expected v1 Pod, found (absent) Node",
+            ),
+            (
+                json!({"apiVersion": "v2", "kind": "Pod"}),
+                "the object: expected v1 Pod, found v2 Pod",
+            ),
+            (
+                json!({"metadata": []}),
+                "metadata: expected an object, found a list",
+            ),
+            (
+                json!({"spec": {"containers": {}}}),
+                "spec.containers: expected a list, found an object",
+            ),
+            (
+                json!({"spec": {"containers": [{"name": "a"}, {"image": 3}]}}),
+                "spec.containers[1].image: expected a string, found the number 3",
+            ),
+            (
+                json!({"spec": {"initContainers": [{"ports": [{"containerPort": "x"}]}]}}),
+                "spec.initContainers[0].ports[0].containerPort: expected an integer, \
+                 found the string \"x\"",
+            ),
+            (
+                json!({"spec": {"nodeSelector": {"zone": 1}}}),
+                "spec.nodeSelector[zone]: expected a string, found the number 1",
+            ),
+            (
+                json!({"spec": {"nodeName": 1}}),
+                "spec.nodeName: expected a string, found the number 1",
+            ),
+            (
+                json!({"status": {"containerStatuses": [{"restartCount": 2_147_483_648_i64}]}}),
+                "status.containerStatuses[0].restartCount: expected an integer of 32 bits, \
+                 found the number 2147483648",
+            ),
+            (
+                json!({"status": {"conditions": [{"type": 1}]}}),
+                "status.conditions[0].type: expected a string, found the number 1",
+            ),
+            (
+                json!({"status": {"startTime": "now"}}),
+                "status.startTime: expected a time such as 2026-01-02T03:04:05Z, \
+                 found the string \"now\"",
+            ),
+        ];
+        for (value, problem) in cases {
+            assert_eq!(refusal::<Pod>(value), problem);
+        }
+        let with_node = Map::from_iter([("nodeName".to_owned(), json!("n"))]);
+        assert!(PodSpec::from_json(with_node).is_err());
+    }
+}
