@@ -114,7 +114,9 @@ impl ScenarioName {
 
     /// The scenario of that name.
     pub fn by_name(name: &str) -> Option<ScenarioName> {
-        ScenarioName::ALL.into_iter().find(|scenario| scenario.name() == name)
+        ScenarioName::ALL
+            .into_iter()
+            .find(|scenario| scenario.name() == name)
     }
 }
 

@@ -44,7 +44,9 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
         return refuse("a size can't be negative, it must be at least 1");
     }
     if !is_decimal(digits) {
-        return refuse("expected a whole number, with k for thousands or m for millions: 500, 100k, 1m");
+        return refuse(
+            "expected a whole number, with k for thousands or m for millions: 500, 100k, 1m",
+        );
     }
     match scaled(digits, factor) {
         Some(0) => refuse("a size must be at least 1"),
@@ -78,10 +80,13 @@ pub fn parse_duration_ns(text: &str) -> Result<i64, UnitError> {
     let mut total: i128 = 0;
     let mut rest = text;
     while !rest.is_empty() {
-        let number_end =
-            rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let number_end = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(rest.len());
         let (number, tail) = rest.split_at(number_end);
-        let unit_end = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
+        let unit_end = tail
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(tail.len());
         let (unit, tail) = tail.split_at(unit_end);
         if !is_decimal(number) {
             return refuse("expected a number with its unit, such as 500ms, 3s or 5m");
@@ -91,7 +96,9 @@ pub fn parse_duration_ns(text: &str) -> Result<i64, UnitError> {
         }
         let name = if unit == "µs" { "us" } else { unit };
         let Some((_, factor)) = DURATION_UNITS.iter().find(|(known, _)| *known == name) else {
-            return refuse(format!("unknown unit {unit:?} (units: ns, us, ms, s, m, h)"));
+            return refuse(format!(
+                "unknown unit {unit:?} (units: ns, us, ms, s, m, h)"
+            ));
         };
         let Some(part) = scaled(number, *factor) else {
             return refuse("finer than a nanosecond, or too long");
@@ -116,7 +123,9 @@ pub fn parse_rate_per_second(text: &str) -> Result<f64, UnitError> {
     }
     let Some((number, unit)) = text.split_once('/') else {
         let example = if is_decimal(text) { text } else { "20" };
-        return refuse(format!("a unit is missing: write {example}/s, {example}/m or {example}/h"));
+        return refuse(format!(
+            "a unit is missing: write {example}/s, {example}/m or {example}/h"
+        ));
     };
     let seconds = match unit {
         "s" => 1.0,
@@ -206,11 +215,18 @@ fn is_decimal(text: &str) -> bool {
 fn scaled(decimal: &str, factor: i64) -> Option<i128> {
     let (whole, fraction) = decimal.split_once('.').unwrap_or((decimal, ""));
     let fraction = fraction.trim_end_matches('0');
-    let whole = if whole.is_empty() { 0 } else { whole.parse::<i128>().ok()? };
+    let whole = if whole.is_empty() {
+        0
+    } else {
+        whole.parse::<i128>().ok()?
+    };
     let mut result = whole.checked_mul(i128::from(factor))?;
     if !fraction.is_empty() {
         let divisor = 10i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-        let numerator = fraction.parse::<i128>().ok()?.checked_mul(i128::from(factor))?;
+        let numerator = fraction
+            .parse::<i128>()
+            .ok()?
+            .checked_mul(i128::from(factor))?;
         if numerator % divisor != 0 {
             return None;
         }
@@ -266,13 +282,21 @@ pub fn seconds_for_people(seconds: f64) -> String {
         format!("{:.0} min {:02.0} s", (whole / 60.0).floor(), whole % 60.0)
     } else {
         let minutes = (seconds / 60.0).round();
-        format!("{:.0} h {:02.0} min", (minutes / 60.0).floor(), minutes % 60.0)
+        format!(
+            "{:.0} h {:02.0} min",
+            (minutes / 60.0).floor(),
+            minutes % 60.0
+        )
     }
 }
 
 /// A rate or ratio with three significant digits and thousands marked: `152,000`, `21.3`.
 pub fn number_for_people(value: f64) -> String {
-    if value.abs() >= 1000.0 { count_for_people(value.round() as u64) } else { three_digits(value) }
+    if value.abs() >= 1000.0 {
+        count_for_people(value.round() as u64)
+    } else {
+        three_digits(value)
+    }
 }
 
 /// A count with its thousands marked: `1,234,567`.
@@ -323,9 +347,13 @@ mod tests {
 
     #[test]
     fn sizes_take_thousands_and_millions() {
-        for (text, size) in
-            [("1", 1), ("100k", 100_000), ("1m", 1_000_000), ("1.5k", 1_500), ("2M", 2_000_000)]
-        {
+        for (text, size) in [
+            ("1", 1),
+            ("100k", 100_000),
+            ("1m", 1_000_000),
+            ("1.5k", 1_500),
+            ("2M", 2_000_000),
+        ] {
             assert_eq!(parse_size(text), Ok(size), "{text}");
         }
     }
@@ -389,8 +417,20 @@ mod tests {
             ("5ms", Latency::Constant(5 * ms)),
             ("constant:5ms", Latency::Constant(5 * ms)),
             ("uniform:1ms,5ms", Latency::Uniform(ms, 5 * ms)),
-            ("p50=3ms,p99=40ms", Latency::Lognormal { p50: 3 * ms, p99: 40 * ms }),
-            ("lognormal:p99=40ms, p50=3ms", Latency::Lognormal { p50: 3 * ms, p99: 40 * ms }),
+            (
+                "p50=3ms,p99=40ms",
+                Latency::Lognormal {
+                    p50: 3 * ms,
+                    p99: 40 * ms,
+                },
+            ),
+            (
+                "lognormal:p99=40ms, p50=3ms",
+                Latency::Lognormal {
+                    p50: 3 * ms,
+                    p99: 40 * ms,
+                },
+            ),
         ] {
             assert_eq!(parse_latency(text), Ok(latency), "{text}");
         }
@@ -423,7 +463,15 @@ mod tests {
 
     #[test]
     fn what_is_printed_is_read_back() {
-        for ns in [0, 1, 999, 1_000_000, 1_500_000_000, 90_000_000_000, 5_400_000_000_001] {
+        for ns in [
+            0,
+            1,
+            999,
+            1_000_000,
+            1_500_000_000,
+            90_000_000_000,
+            5_400_000_000_001,
+        ] {
             assert_eq!(parse_duration_ns(&duration_text(ns)), Ok(ns));
         }
         for text in ["3s", "uniform:1ms,5ms", "p50=3ms,p99=40ms"] {

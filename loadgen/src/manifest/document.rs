@@ -61,12 +61,19 @@ impl<'de> Visitor<'de> for DocumentSeed<'_> {
             // items at the first level, so an unknown kind is taken for one.
             if key == "items" && members.get("kind").is_none_or(is_list_kind) {
                 is_list = true;
-                map.next_value_seed(ItemsSeed { members: &members, take_item: self.take_item })?;
+                map.next_value_seed(ItemsSeed {
+                    members: &members,
+                    take_item: self.take_item,
+                })?;
             } else {
                 members.insert(key, map.next_value_seed(ValueSeed)?);
             }
         }
-        Ok(if is_list { Document::List(members) } else { Document::Object(members) })
+        Ok(if is_list {
+            Document::List(members)
+        } else {
+            Document::Object(members)
+        })
     }
 }
 
@@ -76,7 +83,9 @@ pub(super) fn is_list_kind(kind: &Value) -> bool {
 }
 
 fn given_twice<E: Error>(key: &str) -> E {
-    E::custom(format_args!("the field {key:?} is given twice; remove one of the two"))
+    E::custom(format_args!(
+        "the field {key:?} is given twice; remove one of the two"
+    ))
 }
 
 struct ItemsSeed<'a, 'b> {
@@ -147,7 +156,9 @@ impl<'de> Visitor<'de> for ValueSeed {
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
         match Number::from_f64(value) {
             Some(number) => Ok(Value::Number(number)),
-            None => Err(E::custom("a number that JSON can't say; quote it to make it a text")),
+            None => Err(E::custom(
+                "a number that JSON can't say; quote it to make it a text",
+            )),
         }
     }
 
@@ -204,7 +215,9 @@ mod tests {
             items.push(item);
             Ok(())
         };
-        let seed = DocumentSeed { take_item: &mut take_item };
+        let seed = DocumentSeed {
+            take_item: &mut take_item,
+        };
         let document = seed.deserialize(&mut serde_json::Deserializer::from_str(text))?;
         Ok((document, items))
     }
@@ -215,7 +228,9 @@ mod tests {
             read(r#"{"apiVersion":"v1","items":[{"a":1},{"b":[null,1.5]}],"kind":"List"}"#)
                 .unwrap();
         assert_eq!(items, [json!({"a": 1}), json!({"b": [null, 1.5]})]);
-        let Document::List(members) = document else { panic!("{document:?}") };
+        let Document::List(members) = document else {
+            panic!("{document:?}")
+        };
         assert_eq!(members["kind"], "List");
     }
 
@@ -223,7 +238,9 @@ mod tests {
     fn items_of_another_kind_stay_in_it() {
         let (document, items) = read(r#"{"kind":"Shelf","items":[1]}"#).unwrap();
         assert!(items.is_empty());
-        let Document::Object(members) = document else { panic!("{document:?}") };
+        let Document::Object(members) = document else {
+            panic!("{document:?}")
+        };
         assert_eq!(members["items"], json!([1]));
     }
 

@@ -44,7 +44,11 @@ impl std::error::Error for ManifestError {}
 impl ManifestError {
     /// A problem with a file as a whole.
     pub(super) fn of_file(file: &str, problem: impl Into<String>) -> ManifestError {
-        ManifestError { file: file.to_owned(), problem: problem.into(), ..Default::default() }
+        ManifestError {
+            file: file.to_owned(),
+            problem: problem.into(),
+            ..Default::default()
+        }
     }
 }
 
@@ -64,6 +68,10 @@ mod tests {
             "web.yaml: document 2 (ReplicaSet default/web): spec.replicas: expected an integer"
         );
         error.position = Some((7, 3));
-        assert!(error.to_string().starts_with("web.yaml: document 2, line 7 column 3 ("));
+        assert!(
+            error
+                .to_string()
+                .starts_with("web.yaml: document 2, line 7 column 3 (")
+        );
     }
 }

@@ -22,7 +22,9 @@ pub(super) struct JsonError {
 
 impl<R: BufRead> JsonDocuments<R> {
     pub(super) fn new(reader: R) -> JsonDocuments<R> {
-        JsonDocuments { deserializer: serde_json::Deserializer::from_reader(reader) }
+        JsonDocuments {
+            deserializer: serde_json::Deserializer::from_reader(reader),
+        }
     }
 
     /// Whether only blanks are left.
@@ -32,16 +34,18 @@ impl<R: BufRead> JsonDocuments<R> {
 
     /// Reads the next document, its list items handed on.
     pub(super) fn read(&mut self, take_item: ItemTaker<'_>) -> Result<Document, JsonError> {
-        DocumentSeed { take_item }.deserialize(&mut self.deserializer).map_err(|error| {
-            let position =
-                (error.line() > 0).then(|| (error.line() as u64, error.column() as u64));
-            let text = error.to_string();
-            let problem = match text.rfind(" at line ") {
-                Some(at) if position.is_some() => text[..at].to_owned(),
-                _ => text,
-            };
-            JsonError { position, problem }
-        })
+        DocumentSeed { take_item }
+            .deserialize(&mut self.deserializer)
+            .map_err(|error| {
+                let position =
+                    (error.line() > 0).then(|| (error.line() as u64, error.column() as u64));
+                let text = error.to_string();
+                let problem = match text.rfind(" at line ") {
+                    Some(at) if position.is_some() => text[..at].to_owned(),
+                    _ => text,
+                };
+                JsonError { position, problem }
+            })
     }
 }
 
@@ -54,7 +58,10 @@ mod tests {
         let mut documents = JsonDocuments::new("{\"a\":1}\n {\"b\":2}{\"c\":3}\n".as_bytes());
         let mut count = 0;
         while !documents.is_at_end() {
-            assert!(matches!(documents.read(&mut |_, _, _| Ok(())), Ok(Document::Object(_))));
+            assert!(matches!(
+                documents.read(&mut |_, _, _| Ok(())),
+                Ok(Document::Object(_))
+            ));
             count += 1;
         }
         assert_eq!(count, 3);

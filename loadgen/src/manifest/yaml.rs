@@ -30,13 +30,21 @@ pub(super) struct Chunks<R> {
 
 impl<R: BufRead> Chunks<R> {
     pub(super) fn new(reader: R) -> Chunks<R> {
-        Chunks { reader, lines: 0, opening: None }
+        Chunks {
+            reader,
+            lines: 0,
+            opening: None,
+        }
     }
 
     /// The next document that has content; `None` at the end of the stream.
     pub(super) fn next(&mut self) -> io::Result<Option<Chunk>> {
-        let mut chunk = Chunk { text: Vec::new(), first_line: self.lines + 1 };
+        let mut chunk = Chunk {
+            text: Vec::new(),
+            first_line: self.lines + 1,
+        };
         let mut has_content = false;
+        let mut is_opened = self.opening.is_some();
         if let Some(opening) = self.opening.take() {
             chunk.first_line = self.lines;
             has_content = has_text(&opening[3..]);
@@ -59,15 +67,26 @@ impl<R: BufRead> Chunks<R> {
                     self.opening = Some(content.to_vec());
                     return Ok(Some(chunk));
                 }
-                // Directives belong to the document they stand before; blank lines don't matter,
-                // but keep the count of lines right.
+                // Directives belong to the document they stand before. A document that was opened
+                // and holds nothing is dropped: the parser would count it.
+                if is_opened {
+                    chunk = Chunk {
+                        text: Vec::new(),
+                        first_line: self.lines,
+                    };
+                }
+                is_opened = true;
                 has_content = has_text(&content[3..]);
             } else if is_marker(content, b"...") {
                 if has_content {
                     return Ok(Some(chunk));
                 }
                 // Nothing before it; the text so far is comments.
-                chunk = Chunk { text: Vec::new(), first_line: self.lines + 1 };
+                chunk = Chunk {
+                    text: Vec::new(),
+                    first_line: self.lines + 1,
+                };
+                is_opened = false;
                 continue;
             } else {
                 has_content |= has_text(content) && !content.starts_with(b"%");
@@ -79,8 +98,10 @@ impl<R: BufRead> Chunks<R> {
 
 /// Whether a line is that document marker: alone or with a blank after it.
 fn is_marker(line: &[u8], marker: &[u8]) -> bool {
-    line.strip_prefix(marker)
-        .is_some_and(|rest| rest.first().is_none_or(|b| matches!(b, b' ' | b'\t' | b'\r' | b'\n')))
+    line.strip_prefix(marker).is_some_and(|rest| {
+        rest.first()
+            .is_none_or(|b| matches!(b, b' ' | b'\t' | b'\r' | b'\n'))
+    })
 }
 
 /// Whether a line says anything but a comment.
@@ -182,14 +203,15 @@ mod tests {
         for (_, text) in chunks(text) {
             seen.push(object(&text));
         }
-        let expected =
-            serde_json::json!([{"a": 1}, {"b": "x\n--- y\n"}, {"c": 3}]);
+        let expected = serde_json::json!([{"a": 1}, {"b": "x\n--- y\n"}, {"c": 3}]);
         assert_eq!(serde_json::Value::from(seen), expected);
     }
 
     #[test]
     fn values_are_read_as_kubernetes_tools_read_them() {
-        let value = object("a: yes\nb: 0644\nc: null\nd: 1.5\ne: \"1\"\nf: 2024-01-02T03:04:05Z\n8: ~\ng: 0x1f");
+        let value = object(
+            "a: yes\nb: 0644\nc: null\nd: 1.5\ne: \"1\"\nf: 2024-01-02T03:04:05Z\n8: ~\ng: 0x1f",
+        );
         let expected = serde_json::json!({
             "a": true, "b": 420, "c": null, "d": 1.5, "e": "1", "f": "2024-01-02T03:04:05Z",
             "8": null, "g": 31,

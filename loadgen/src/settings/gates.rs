@@ -5,10 +5,26 @@ use std::collections::BTreeMap;
 
 /// Every known gate with its state in Kubernetes 1.36 and whether it is locked there.
 const KNOWN: [Gate; 4] = [
-    Gate { name: "DeploymentReplicaSetTerminatingReplicas", default: true, locked: false },
-    Gate { name: "LogarithmicScaleDown", default: true, locked: true },
-    Gate { name: "PodDeletionCost", default: true, locked: false },
-    Gate { name: "StaleControllerConsistencyReplicaSet", default: true, locked: false },
+    Gate {
+        name: "DeploymentReplicaSetTerminatingReplicas",
+        default: true,
+        locked: false,
+    },
+    Gate {
+        name: "LogarithmicScaleDown",
+        default: true,
+        locked: true,
+    },
+    Gate {
+        name: "PodDeletionCost",
+        default: true,
+        locked: false,
+    },
+    Gate {
+        name: "StaleControllerConsistencyReplicaSet",
+        default: true,
+        locked: false,
+    },
 ];
 
 struct Gate {
@@ -24,7 +40,10 @@ pub struct GateError(String);
 
 /// Every known gate as Kubernetes 1.36 has it.
 pub fn defaults() -> BTreeMap<String, bool> {
-    KNOWN.iter().map(|gate| (gate.name.to_owned(), gate.default)).collect()
+    KNOWN
+        .iter()
+        .map(|gate| (gate.name.to_owned(), gate.default))
+        .collect()
 }
 
 /// The defaults with every `NAME=bool,...` of `assignments` applied.
@@ -38,7 +57,9 @@ pub fn parse<'a>(
     let items = assignments.into_iter().flat_map(|list| list.split(','));
     for item in items.map(str::trim).filter(|item| !item.is_empty()) {
         let Some((name, value)) = item.split_once('=') else {
-            return Err(GateError(format!("{item:?} sets nothing: write {item}=true or =false")));
+            return Err(GateError(format!(
+                "{item:?} sets nothing: write {item}=true or =false"
+            )));
         };
         let (name, value) = (name.trim(), value.trim());
         let Some(gate) = KNOWN.iter().find(|gate| gate.name == name) else {
@@ -59,7 +80,10 @@ pub fn parse<'a>(
                 gate.default
             )));
         }
-        if chosen.insert(gate.name.to_owned(), value).is_some_and(|before| before != value) {
+        if chosen
+            .insert(gate.name.to_owned(), value)
+            .is_some_and(|before| before != value)
+        {
             return Err(GateError(format!("{name} is set to both true and false")));
         }
     }

@@ -28,22 +28,33 @@ pub fn estimate_bytes(size: &ClusterSize) -> u64 {
         (size.namespaces, BYTES_PER_NAMESPACE),
     ]
     .into_iter()
-    .fold(BASE_BYTES, |sum, (count, bytes)| sum.saturating_add(count.saturating_mul(bytes)))
+    .fold(BASE_BYTES, |sum, (count, bytes)| {
+        sum.saturating_add(count.saturating_mul(bytes))
+    })
 }
 
 /// The memory this process may use, bytes: the machine's, or its control group's where that is
 /// less. `None` where it can't be told.
 pub fn memory_of_machine() -> Option<u64> {
-    let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    let limits = [
+        "/sys/fs/cgroup/memory.max",
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+    ];
     let limits = limits.iter().filter_map(|path| {
-        std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok()
+        std::fs::read_to_string(path)
+            .ok()?
+            .trim()
+            .parse::<u64>()
+            .ok()
     });
     limits.chain(memory_total()).min()
 }
 
 fn memory_total() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes * 1024)
 }

@@ -110,14 +110,23 @@ fn refuse<T>(problem: impl Into<String>) -> Result<T, SettingsError> {
 pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, SettingsError> {
     let engine = request.engine.unwrap_or(EngineKind::Threads);
     let scenario = scenario(request)?;
-    let burst_pods = narrow("--burst", request.burst_pods.unwrap_or(500), i32::MAX as u64)?;
-    let extra_pods = if scenario == ScenarioName::Burst { burst_pods } else { 0 };
+    let burst_pods = narrow(
+        "--burst",
+        request.burst_pods.unwrap_or(500),
+        i32::MAX as u64,
+    )?;
+    let extra_pods = if scenario == ScenarioName::Burst {
+        burst_pods
+    } else {
+        0
+    };
     let size = match &request.input {
         Some(input) => size::beside_input(&request.size, input)?,
         None => size::generated(&request.size, extra_pods)?,
     };
-    if let Some(problem) =
-        machine.memory_bytes.and_then(|memory| memory::shortage(&size, memory))
+    if let Some(problem) = machine
+        .memory_bytes
+        .and_then(|memory| memory::shortage(&size, memory))
     {
         return refuse(problem);
     }
@@ -157,7 +166,9 @@ fn scenario(request: &SettingsRequest) -> Result<ScenarioName, SettingsError> {
         (None, true) => ScenarioName::Manifests,
         (None, false) => ScenarioName::UpDown,
         (Some(ScenarioName::Manifests), false) => {
-            return refuse("the scenario manifests runs objects from files: give them with -f FILE");
+            return refuse(
+                "the scenario manifests runs objects from files: give them with -f FILE",
+            );
         }
         (Some(scenario), true) if scenario != ScenarioName::Manifests => {
             return refuse(format!(
@@ -267,9 +278,10 @@ fn duration(
 
 fn churn_rate(request: &SettingsRequest, scenario: ScenarioName) -> Result<f64, SettingsError> {
     match request.churn_pods_per_second {
-        Some(_) if scenario != ScenarioName::Churn => {
-            refuse(format!("--churn-rate belongs to the scenario churn, not to {}", scenario.name()))
-        }
+        Some(_) if scenario != ScenarioName::Churn => refuse(format!(
+            "--churn-rate belongs to the scenario churn, not to {}",
+            scenario.name()
+        )),
         Some(rate) if rate > 1e9 => refuse("--churn-rate: more than a pod every nanosecond"),
         Some(rate) => Ok(rate),
         None => Ok(100.0),
@@ -305,7 +317,10 @@ fn narrow(flag: &str, value: u64, max: u64) -> Result<u64, SettingsError> {
 mod tests {
     use super::*;
 
-    const MACHINE: Machine = Machine { cpus: 4, memory_bytes: Some(16_000_000_000) };
+    const MACHINE: Machine = Machine {
+        cpus: 4,
+        memory_bytes: Some(16_000_000_000),
+    };
 
     fn problem(request: SettingsRequest) -> String {
         resolve(&request, MACHINE).unwrap_err().to_string()
@@ -315,7 +330,10 @@ mod tests {
     fn nothing_said_is_up_down_on_every_core_without_limits() {
         let settings = resolve(&SettingsRequest::default(), MACHINE).unwrap();
         assert_eq!(settings.scenario, ScenarioName::UpDown);
-        assert_eq!((settings.engine, settings.threads), (EngineKind::Threads, 4));
+        assert_eq!(
+            (settings.engine, settings.threads),
+            (EngineKind::Threads, 4)
+        );
         assert_eq!(settings.size.pods, 100_000);
         assert_eq!(settings.controller.kube_api_qps, None);
         assert_eq!(settings.controller.concurrent_replicaset_syncs, 5);
@@ -325,13 +343,22 @@ mod tests {
 
     #[test]
     fn upstream_defaults_are_a_client_limit() {
-        let request = SettingsRequest { upstream_defaults: true, ..Default::default() };
+        let request = SettingsRequest {
+            upstream_defaults: true,
+            ..Default::default()
+        };
         let settings = resolve(&request, MACHINE).unwrap();
         assert_eq!(settings.controller.kube_api_qps, Some(20.0));
         assert_eq!(settings.controller.kube_api_burst, 30);
-        let agreeing = SettingsRequest { kube_api_qps: Some(20.0), ..request.clone() };
+        let agreeing = SettingsRequest {
+            kube_api_qps: Some(20.0),
+            ..request.clone()
+        };
         assert!(resolve(&agreeing, MACHINE).is_ok());
-        let other = SettingsRequest { kube_api_qps: Some(50.0), ..request };
+        let other = SettingsRequest {
+            kube_api_qps: Some(50.0),
+            ..request
+        };
         assert!(problem(other).contains("leave one of them out"));
     }
 
@@ -340,15 +367,70 @@ mod tests {
         let none = SettingsRequest::default;
         let virtual_engine = Some(EngineKind::Virtual);
         for (request, word) in [
-            (SettingsRequest { engine: virtual_engine, threads: Some(2), ..none() }, "--threads"),
-            (SettingsRequest { threads: Some(0), ..none() }, "at least 1"),
-            (SettingsRequest { kube_api_burst: Some(2), ..none() }, "--kube-api-qps"),
-            (SettingsRequest { burst_pods: Some(5), ..none() }, "--burst"),
-            (SettingsRequest { churn_pods_per_second: Some(5.0), ..none() }, "--churn-rate"),
-            (SettingsRequest { duration_ns: Some(5), ..none() }, "--duration"),
-            (SettingsRequest { time_limit_ns: Some(0), ..none() }, "--time-limit"),
-            (SettingsRequest { min_ready_ns: Some(1_500_000_000), ..none() }, "whole seconds"),
-            (SettingsRequest { scenario: Some(ScenarioName::Manifests), ..none() }, "-f FILE"),
+            (
+                SettingsRequest {
+                    engine: virtual_engine,
+                    threads: Some(2),
+                    ..none()
+                },
+                "--threads",
+            ),
+            (
+                SettingsRequest {
+                    threads: Some(0),
+                    ..none()
+                },
+                "at least 1",
+            ),
+            (
+                SettingsRequest {
+                    kube_api_burst: Some(2),
+                    ..none()
+                },
+                "--kube-api-qps",
+            ),
+            (
+                SettingsRequest {
+                    burst_pods: Some(5),
+                    ..none()
+                },
+                "--burst",
+            ),
+            (
+                SettingsRequest {
+                    churn_pods_per_second: Some(5.0),
+                    ..none()
+                },
+                "--churn-rate",
+            ),
+            (
+                SettingsRequest {
+                    duration_ns: Some(5),
+                    ..none()
+                },
+                "--duration",
+            ),
+            (
+                SettingsRequest {
+                    time_limit_ns: Some(0),
+                    ..none()
+                },
+                "--time-limit",
+            ),
+            (
+                SettingsRequest {
+                    min_ready_ns: Some(1_500_000_000),
+                    ..none()
+                },
+                "whole seconds",
+            ),
+            (
+                SettingsRequest {
+                    scenario: Some(ScenarioName::Manifests),
+                    ..none()
+                },
+                "-f FILE",
+            ),
             (
                 SettingsRequest {
                     scenario: Some(ScenarioName::ColdStart),
@@ -357,10 +439,19 @@ mod tests {
                 },
                 "can't be used with -f",
             ),
-            (SettingsRequest { feature_gates: vec!["X=true".into()], ..none() }, "known are"),
             (
                 SettingsRequest {
-                    size: SizeRequest { pods: Some(1_000_000_000), ..SizeRequest::default() },
+                    feature_gates: vec!["X=true".into()],
+                    ..none()
+                },
+                "known are",
+            ),
+            (
+                SettingsRequest {
+                    size: SizeRequest {
+                        pods: Some(1_000_000_000),
+                        ..SizeRequest::default()
+                    },
                     ..none()
                 },
                 "of memory",
@@ -373,8 +464,10 @@ mod tests {
 
     #[test]
     fn the_virtual_engine_has_one_thread_and_a_day() {
-        let request =
-            SettingsRequest { engine: Some(EngineKind::Virtual), ..SettingsRequest::default() };
+        let request = SettingsRequest {
+            engine: Some(EngineKind::Virtual),
+            ..SettingsRequest::default()
+        };
         let settings = resolve(&request, MACHINE).unwrap();
         assert_eq!(settings.threads, 1);
         assert_eq!(settings.time_limit_ns, 86_400 * NS_PER_SECOND);

@@ -86,7 +86,13 @@ pub fn generated(request: &SizeRequest, extra_pods: u64) -> Result<ClusterSize, 
     let nodes = nodes_for(request, wanted, 0, pods_per_node)?;
     let namespaces = request.namespaces.unwrap_or(DEFAULT_NAMESPACES);
     check_counts(&[("--nodes", nodes), ("--namespaces", namespaces)])?;
-    Ok(ClusterSize { pods, replicasets, nodes, namespaces, pods_per_node })
+    Ok(ClusterSize {
+        pods,
+        replicasets,
+        nodes,
+        namespaces,
+        pods_per_node,
+    })
 }
 
 /// Decides the size beside the objects of files: `nodes` counts those generated in addition, none
@@ -109,8 +115,9 @@ pub fn beside_input(request: &SizeRequest, input: &InputSize) -> Result<ClusterS
         }
     }
     let pods_per_node = pods_per_node(request)?;
-    let places =
-        input.places.saturating_add(input.nodes_without_capacity * u64::from(pods_per_node));
+    let places = input
+        .places
+        .saturating_add(input.nodes_without_capacity * u64::from(pods_per_node));
     let nodes = if input.nodes > 0 && request.nodes.is_none() && places >= input.pods {
         0
     } else {
@@ -128,39 +135,51 @@ pub fn beside_input(request: &SizeRequest, input: &InputSize) -> Result<ClusterS
 
 fn pods_and_replicasets(request: &SizeRequest) -> Result<(u64, u64), SizeError> {
     let overflow = || SizeError("pods = ReplicaSets x pods per ReplicaSet is too large".into());
-    Ok(match (request.pods, request.replicasets, request.pods_per_replicaset) {
-        (Some(pods), Some(replicasets), Some(each)) => {
-            // Any distribution as even as can be agrees, not only one without a remainder.
-            if pods.div_ceil(each) != replicasets {
-                let product = replicasets.checked_mul(each).ok_or_else(overflow)?;
-                return Err(SizeError(format!(
-                    "--replicasets {replicasets} with --pods-per-replicaset {each} makes {} pods, \
+    Ok(
+        match (
+            request.pods,
+            request.replicasets,
+            request.pods_per_replicaset,
+        ) {
+            (Some(pods), Some(replicasets), Some(each)) => {
+                // Any distribution as even as can be agrees, not only one without a remainder.
+                if pods.div_ceil(each) != replicasets {
+                    let product = replicasets.checked_mul(each).ok_or_else(overflow)?;
+                    return Err(SizeError(format!(
+                        "--replicasets {replicasets} with --pods-per-replicaset {each} makes {} pods, \
                      but --pods says {}: leave one of the three out",
-                    count(product),
-                    count(pods)
-                )));
+                        count(product),
+                        count(pods)
+                    )));
+                }
+                (pods, replicasets)
             }
-            (pods, replicasets)
-        }
-        (Some(pods), Some(replicasets), None) => (pods, replicasets),
-        (Some(pods), None, each) => {
-            let each = each.unwrap_or(DEFAULT_PODS_PER_REPLICASET);
-            // Rounded down by default, so that the usual ReplicaSet isn't smaller than usual.
-            let replicasets =
-                if request.pods_per_replicaset.is_some() { pods.div_ceil(each) } else { pods / each };
-            (pods, replicasets.max(1))
-        }
-        (None, Some(replicasets), Some(each)) => {
-            (replicasets.checked_mul(each).ok_or_else(overflow)?, replicasets)
-        }
-        (None, Some(replicasets), None) => (DEFAULT_PODS, replicasets),
-        (None, None, Some(each)) => (DEFAULT_PODS, DEFAULT_PODS.div_ceil(each)),
-        (None, None, None) => (DEFAULT_PODS, DEFAULT_PODS / DEFAULT_PODS_PER_REPLICASET),
-    })
+            (Some(pods), Some(replicasets), None) => (pods, replicasets),
+            (Some(pods), None, each) => {
+                let each = each.unwrap_or(DEFAULT_PODS_PER_REPLICASET);
+                // Rounded down by default, so that the usual ReplicaSet isn't smaller than usual.
+                let replicasets = if request.pods_per_replicaset.is_some() {
+                    pods.div_ceil(each)
+                } else {
+                    pods / each
+                };
+                (pods, replicasets.max(1))
+            }
+            (None, Some(replicasets), Some(each)) => (
+                replicasets.checked_mul(each).ok_or_else(overflow)?,
+                replicasets,
+            ),
+            (None, Some(replicasets), None) => (DEFAULT_PODS, replicasets),
+            (None, None, Some(each)) => (DEFAULT_PODS, DEFAULT_PODS.div_ceil(each)),
+            (None, None, None) => (DEFAULT_PODS, DEFAULT_PODS / DEFAULT_PODS_PER_REPLICASET),
+        },
+    )
 }
 
 fn pods_per_node(request: &SizeRequest) -> Result<u32, SizeError> {
-    let Some(given) = request.pods_per_node else { return Ok(DEFAULT_PODS_PER_NODE) };
+    let Some(given) = request.pods_per_node else {
+        return Ok(DEFAULT_PODS_PER_NODE);
+    };
     u32::try_from(given)
         .map_err(|_| SizeError(format!("--pods-per-node {} is too many", count(given))))
 }
@@ -218,17 +237,43 @@ mod tests {
     fn any_two_decide_the_third() {
         let none = SizeRequest::default();
         assert_eq!(sized(none), (100_000, 2_000, 5_000));
-        assert_eq!(sized(SizeRequest { pods: Some(1_000), ..none }), (1_000, 20, 50));
-        assert_eq!(sized(SizeRequest { replicasets: Some(10), ..none }), (100_000, 10, 5_000));
         assert_eq!(
-            sized(SizeRequest { pods: Some(100), pods_per_replicaset: Some(30), ..none }),
+            sized(SizeRequest {
+                pods: Some(1_000),
+                ..none
+            }),
+            (1_000, 20, 50)
+        );
+        assert_eq!(
+            sized(SizeRequest {
+                replicasets: Some(10),
+                ..none
+            }),
+            (100_000, 10, 5_000)
+        );
+        assert_eq!(
+            sized(SizeRequest {
+                pods: Some(100),
+                pods_per_replicaset: Some(30),
+                ..none
+            }),
             (100, 4, 5)
         );
         assert_eq!(
-            sized(SizeRequest { replicasets: Some(7), pods_per_replicaset: Some(3), ..none }),
+            sized(SizeRequest {
+                replicasets: Some(7),
+                pods_per_replicaset: Some(3),
+                ..none
+            }),
             (21, 7, 1)
         );
-        assert_eq!(sized(SizeRequest { pods: Some(3), ..none }), (3, 1, 1));
+        assert_eq!(
+            sized(SizeRequest {
+                pods: Some(3),
+                ..none
+            }),
+            (3, 1, 1)
+        );
     }
 
     #[test]
@@ -240,38 +285,113 @@ mod tests {
             ..Default::default()
         };
         assert_eq!(sized(agreeing).1, 4);
-        let problem = generated(&SizeRequest { replicasets: Some(5), ..agreeing }, 0).unwrap_err();
+        let problem = generated(
+            &SizeRequest {
+                replicasets: Some(5),
+                ..agreeing
+            },
+            0,
+        )
+        .unwrap_err();
         assert!(problem.to_string().contains("makes 150 pods"), "{problem}");
-        let lonely = SizeRequest { pods: Some(2), replicasets: Some(3), ..Default::default() };
-        assert!(generated(&lonely, 0).unwrap_err().to_string().contains("at least one pod"));
+        let lonely = SizeRequest {
+            pods: Some(2),
+            replicasets: Some(3),
+            ..Default::default()
+        };
+        assert!(
+            generated(&lonely, 0)
+                .unwrap_err()
+                .to_string()
+                .contains("at least one pod")
+        );
     }
 
     #[test]
     fn too_few_nodes_are_refused_with_the_number_that_would_do() {
-        let request =
-            SizeRequest { pods: Some(1_000), nodes: Some(9), ..SizeRequest::default() };
+        let request = SizeRequest {
+            pods: Some(1_000),
+            nodes: Some(9),
+            ..SizeRequest::default()
+        };
         let problem = generated(&request, 0).unwrap_err().to_string();
         assert!(problem.contains("--nodes 10"), "{problem}");
-        assert!(generated(&SizeRequest { nodes: Some(10), ..request }, 0).is_ok());
-        assert!(generated(&SizeRequest { nodes: Some(10), ..request }, 500).is_err());
+        assert!(
+            generated(
+                &SizeRequest {
+                    nodes: Some(10),
+                    ..request
+                },
+                0
+            )
+            .is_ok()
+        );
+        assert!(
+            generated(
+                &SizeRequest {
+                    nodes: Some(10),
+                    ..request
+                },
+                500
+            )
+            .is_err()
+        );
         assert_eq!(
-            generated(&SizeRequest { pods: Some(10), ..SizeRequest::default() }, 500).unwrap().nodes,
+            generated(
+                &SizeRequest {
+                    pods: Some(10),
+                    ..SizeRequest::default()
+                },
+                500
+            )
+            .unwrap()
+            .nodes,
             25
         );
     }
 
     #[test]
     fn files_keep_their_own_nodes() {
-        let input = InputSize { pods: 200, nodes: 2, places: 220, ..InputSize::default() };
-        assert_eq!(beside_input(&SizeRequest::default(), &input).unwrap().nodes, 0);
-        let short = InputSize { places: 100, ..input };
-        let problem = beside_input(&SizeRequest::default(), &short).unwrap_err().to_string();
+        let input = InputSize {
+            pods: 200,
+            nodes: 2,
+            places: 220,
+            ..InputSize::default()
+        };
+        assert_eq!(
+            beside_input(&SizeRequest::default(), &input).unwrap().nodes,
+            0
+        );
+        let short = InputSize {
+            places: 100,
+            ..input
+        };
+        let problem = beside_input(&SizeRequest::default(), &short)
+            .unwrap_err()
+            .to_string();
         assert!(problem.contains("--nodes 1"), "{problem}");
-        let added = SizeRequest { nodes: Some(1), ..SizeRequest::default() };
+        let added = SizeRequest {
+            nodes: Some(1),
+            ..SizeRequest::default()
+        };
         assert_eq!(beside_input(&added, &short).unwrap().nodes, 1);
-        let bare = InputSize { pods: 200, ..InputSize::default() };
-        assert_eq!(beside_input(&SizeRequest::default(), &bare).unwrap().nodes, 10);
-        let sized = SizeRequest { pods: Some(1), ..SizeRequest::default() };
-        assert!(beside_input(&sized, &input).unwrap_err().to_string().contains("--pods"));
+        let bare = InputSize {
+            pods: 200,
+            ..InputSize::default()
+        };
+        assert_eq!(
+            beside_input(&SizeRequest::default(), &bare).unwrap().nodes,
+            10
+        );
+        let sized = SizeRequest {
+            pods: Some(1),
+            ..SizeRequest::default()
+        };
+        assert!(
+            beside_input(&sized, &input)
+                .unwrap_err()
+                .to_string()
+                .contains("--pods")
+        );
     }
 }
