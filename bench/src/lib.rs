@@ -1,1 +1,3 @@
-//! placeholder
+//! What the benches share: drawn inputs, the same for the same seed.
+
+pub mod pods;

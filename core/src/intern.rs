@@ -1,1 +1,458 @@
-//! Being written.
+//! Dense ids for names, and the table that dense ids index.
+//!
+//! A name enters as text at the border ([`KeyTable`], [`StrTable`]) and leaves as a `u32` counted
+//! from 0. Behind the border everything is an index into an [`AppendTable`], whose readers take no
+//! lock. Names are never forgotten: an id means the same name for the life of its table.
+//!
+//! Locks: each name table has one `RwLock` around its text index, held for one look-up or one
+//! insertion and never across a call out. Reading a name by its id takes none.
+
+use std::fmt;
+use std::hash::Hash;
+
+use hashbrown::HashTable;
+
+use crate::limits::{TABLE_CHUNKS, TABLE_FIRST_CHUNK};
+use crate::object::Str;
+use crate::primitives::{OnceLock, RwLock};
+
+/// The hasher of every look-up table here: fast, and with fixed seeds so that two runs are alike.
+/// It does not resist chosen collisions.
+pub const FIXED_STATE: ahash::RandomState = ahash::RandomState::with_seeds(
+    0x243f_6a88_85a3_08d3,
+    0x1319_8a2e_0370_7344,
+    0xa409_3822_299f_31d0,
+    0x082e_fa98_ec4e_6c89,
+);
+
+/// Keys that are small integers counted from 0, so that per-key state lives in arrays.
+///
+/// `from_index(key.index())` is `key`, and indices are below 2^32.
+pub trait DenseKey: Copy + Eq + Ord + Hash + fmt::Debug + Send + Sync + 'static {
+    /// The key's place in arrays.
+    fn index(self) -> usize;
+
+    /// The key at that place.
+    ///
+    /// # Panics
+    /// When the index does not fit in 32 bits.
+    fn from_index(index: usize) -> Self;
+}
+
+impl DenseKey for u32 {
+    #[inline]
+    fn index(self) -> usize {
+        self as usize
+    }
+
+    #[inline]
+    fn from_index(index: usize) -> Self {
+        u32::try_from(index).expect("dense keys fit in 32 bits")
+    }
+}
+
+/// The id of a namespace and name in a [`KeyTable`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyId(pub u32);
+
+impl KeyId {
+    /// The id's place in arrays.
+    #[inline]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl DenseKey for KeyId {
+    #[inline]
+    fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    #[inline]
+    fn from_index(index: usize) -> Self {
+        KeyId(u32::from_index(index))
+    }
+}
+
+/// Namespace and name of an object, shown as `namespace/name`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKey {
+    /// The namespace; empty for cluster-scoped objects.
+    pub namespace: Str,
+    /// The name.
+    pub name: Str,
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+/// A table that only grows and whose entries never move: chunks of doubling length, each made whole
+/// at its first use. Entries start as `T::default()`.
+///
+/// Reading takes no lock and costs two dependent loads. Growing allocates one chunk; of threads that
+/// race to grow, one does it and the others wait.
+pub struct AppendTable<T> {
+    chunks: [OnceLock<Box<[T]>>; TABLE_CHUNKS],
+}
+
+/// Chunk and place in it. Chunk `c` holds the indices `FIRST * (2^c - 1)` to `FIRST * (2^(c+1) - 1)`,
+/// so adding `FIRST` makes the highest bit tell the chunk.
+#[inline]
+fn place(index: usize) -> (usize, usize) {
+    let shifted = index + TABLE_FIRST_CHUNK;
+    let chunk = (shifted.ilog2() - TABLE_FIRST_CHUNK.ilog2()) as usize;
+    (chunk, shifted - (TABLE_FIRST_CHUNK << chunk))
+}
+
+impl<T: Default> AppendTable<T> {
+    /// An empty table; allocates nothing.
+    pub const fn new() -> Self {
+        AppendTable {
+            chunks: [const { OnceLock::new() }; TABLE_CHUNKS],
+        }
+    }
+
+    /// The entry, if its chunk exists.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<&T> {
+        let (chunk, offset) = place(index);
+        self.chunks.get(chunk)?.get()?.get(offset)
+    }
+
+    /// The entry; makes its chunk if need be, which allocates.
+    ///
+    /// # Panics
+    /// When the index does not fit in 32 bits.
+    #[inline]
+    pub fn get_or_grow(&self, index: usize) -> &T {
+        let (chunk, offset) = place(index);
+        let chunk = self.chunks[chunk].get_or_init(|| {
+            (0..TABLE_FIRST_CHUNK << chunk)
+                .map(|_| T::default())
+                .collect()
+        });
+        &chunk[offset]
+    }
+
+    /// All entries of the chunks that exist, with their indices, in order of index.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
+        self.chunks.iter().enumerate().flat_map(|(chunk, entries)| {
+            let first = (TABLE_FIRST_CHUNK << chunk) - TABLE_FIRST_CHUNK;
+            let entries = entries.get().map_or(&[][..], |entries| entries);
+            entries
+                .iter()
+                .enumerate()
+                .map(move |(offset, entry)| (first + offset, entry))
+        })
+    }
+}
+
+impl<T: Default> Default for AppendTable<T> {
+    fn default() -> Self {
+        AppendTable::new()
+    }
+}
+
+impl<T> fmt::Debug for AppendTable<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let chunks = self
+            .chunks
+            .iter()
+            .filter(|chunk| chunk.get().is_some())
+            .count();
+        f.debug_struct("AppendTable")
+            .field("chunks", &chunks)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Ids for namespace and name, given in the order of first use.
+#[derive(Debug, Default)]
+pub struct KeyTable {
+    keys: AppendTable<OnceLock<ObjectKey>>,
+    index: RwLock<KeyIndex>,
+}
+
+/// Guarded by the table's lock: written when a name is new, read by look-ups of text.
+#[derive(Debug, Default)]
+struct KeyIndex {
+    /// Ids by the hash of namespace and name; the texts are in `KeyTable::keys`.
+    by_name: HashTable<u32>,
+    /// One shared copy of each namespace.
+    namespaces: HashTable<Str>,
+}
+
+impl KeyTable {
+    /// An empty table.
+    pub fn new() -> Self {
+        KeyTable::default()
+    }
+
+    /// The id of that name, a new one at first use. Takes the lock for reading, and for writing when
+    /// the name is new; only then allocates.
+    ///
+    /// # Panics
+    /// When there are 2^32 names already.
+    pub fn intern(&self, namespace: &str, name: &str) -> KeyId {
+        if let Some(known) = self.find(namespace, name) {
+            return known;
+        }
+        let mut index = self
+            .index
+            .write()
+            .expect("no thread panics while it holds this lock");
+        if let Some(known) = self.find_in(&index, namespace, name) {
+            return known;
+        }
+        let id = u32::from_index(index.by_name.len());
+        let shared = share(&mut index.namespaces, namespace);
+        let key = ObjectKey {
+            namespace: shared,
+            name: name.into(),
+        };
+        let fresh = self.keys.get_or_grow(id as usize).set(key).is_ok();
+        assert!(fresh, "an id is given once");
+        index
+            .by_name
+            .insert_unique(hash_key(namespace, name), id, |&other| {
+                let key = self.key_ref(KeyId(other));
+                hash_key(&key.namespace, &key.name)
+            });
+        KeyId(id)
+    }
+
+    /// The id of that name, if it has one. Takes the lock for reading; allocates nothing.
+    pub fn find(&self, namespace: &str, name: &str) -> Option<KeyId> {
+        let index = self
+            .index
+            .read()
+            .expect("no thread panics while it holds this lock");
+        self.find_in(&index, namespace, name)
+    }
+
+    /// The name with that id; shares its texts. Takes no lock.
+    ///
+    /// # Panics
+    /// When the id is not of this table.
+    pub fn key(&self, id: KeyId) -> ObjectKey {
+        self.key_ref(id).clone()
+    }
+
+    /// The name with that id, by reference. Takes no lock.
+    ///
+    /// # Panics
+    /// When the id is not of this table.
+    pub fn key_ref(&self, id: KeyId) -> &ObjectKey {
+        self.keys
+            .get(id.index())
+            .and_then(OnceLock::get)
+            .expect("the id is of this table")
+    }
+
+    /// The number of names; all smaller ids are given.
+    pub fn len(&self) -> usize {
+        self.index
+            .read()
+            .expect("no thread panics while it holds this lock")
+            .by_name
+            .len()
+    }
+
+    /// Whether there is no name yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn find_in(&self, index: &KeyIndex, namespace: &str, name: &str) -> Option<KeyId> {
+        let same = |&id: &u32| {
+            let key = self.key_ref(KeyId(id));
+            *key.name == *name && *key.namespace == *namespace
+        };
+        index
+            .by_name
+            .find(hash_key(namespace, name), same)
+            .map(|&id| KeyId(id))
+    }
+}
+
+fn hash_key(namespace: &str, name: &str) -> u64 {
+    FIXED_STATE.hash_one((namespace, name))
+}
+
+fn share(texts: &mut HashTable<Str>, text: &str) -> Str {
+    let hash = FIXED_STATE.hash_one(text);
+    if let Some(known) = texts.find(hash, |known| **known == *text) {
+        return known.clone();
+    }
+    let fresh = Str::from(text);
+    texts.insert_unique(hash, fresh.clone(), |text| FIXED_STATE.hash_one(&**text));
+    fresh
+}
+
+/// Ids for texts, given in the order of first use; for names of nodes and the like.
+#[derive(Debug, Default)]
+pub struct StrTable {
+    texts: AppendTable<OnceLock<Str>>,
+    /// Ids by the hash of their text.
+    index: RwLock<HashTable<u32>>,
+}
+
+impl StrTable {
+    /// An empty table.
+    pub fn new() -> Self {
+        StrTable::default()
+    }
+
+    /// The id of that text, a new one at first use. Takes the lock for reading, and for writing when
+    /// the text is new; only then allocates.
+    ///
+    /// # Panics
+    /// When there are 2^32 texts already.
+    pub fn intern(&self, text: &str) -> u32 {
+        if let Some(known) = self.find(text) {
+            return known;
+        }
+        let mut index = self
+            .index
+            .write()
+            .expect("no thread panics while it holds this lock");
+        if let Some(known) = self.find_in(&index, text) {
+            return known;
+        }
+        let id = u32::from_index(index.len());
+        let fresh = self.texts.get_or_grow(id as usize).set(text.into()).is_ok();
+        assert!(fresh, "an id is given once");
+        index.insert_unique(FIXED_STATE.hash_one(text), id, |&other| {
+            FIXED_STATE.hash_one(&**self.text_ref(other))
+        });
+        id
+    }
+
+    /// The id of that text, if it has one. Takes the lock for reading; allocates nothing.
+    pub fn find(&self, text: &str) -> Option<u32> {
+        let index = self
+            .index
+            .read()
+            .expect("no thread panics while it holds this lock");
+        self.find_in(&index, text)
+    }
+
+    /// The text with that id, shared. Takes no lock.
+    ///
+    /// # Panics
+    /// When the id is not of this table.
+    pub fn text(&self, id: u32) -> Str {
+        self.text_ref(id).clone()
+    }
+
+    /// The text with that id, by reference. Takes no lock.
+    ///
+    /// # Panics
+    /// When the id is not of this table.
+    pub fn text_ref(&self, id: u32) -> &Str {
+        self.texts
+            .get(id as usize)
+            .and_then(OnceLock::get)
+            .expect("the id is of this table")
+    }
+
+    /// The number of texts; all smaller ids are given.
+    pub fn len(&self) -> usize {
+        self.index
+            .read()
+            .expect("no thread panics while it holds this lock")
+            .len()
+    }
+
+    /// Whether there is no text yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn find_in(&self, index: &HashTable<u32>, text: &str) -> Option<u32> {
+        index
+            .find(FIXED_STATE.hash_one(text), |&id| {
+                **self.text_ref(id) == *text
+            })
+            .copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_dense_and_chunks_double() {
+        let mut expected = (0, 0);
+        for index in 0..100_000 {
+            assert_eq!(place(index), expected, "index {index}");
+            expected.1 += 1;
+            if expected.1 == TABLE_FIRST_CHUNK << expected.0 {
+                expected = (expected.0 + 1, 0);
+            }
+        }
+        assert!(place(u32::MAX as usize).0 < TABLE_CHUNKS);
+    }
+
+    #[test]
+    fn entries_start_as_default_and_stay_where_they_are() {
+        let table = AppendTable::<OnceLock<u32>>::new();
+        assert!(table.get(0).is_none());
+        let first = std::ptr::from_ref(table.get_or_grow(3));
+        table.get_or_grow(3).set(7).expect("unset");
+        table.get_or_grow(10_000).set(8).expect("unset");
+        assert_eq!(std::ptr::from_ref(table.get(3).expect("grown")), first);
+        let set: Vec<_> = table
+            .iter()
+            .filter_map(|(at, entry)| entry.get().map(|&v| (at, v)))
+            .collect();
+        assert_eq!(set, [(3, 7), (10_000, 8)]);
+    }
+
+    #[test]
+    fn names_keep_their_first_id() {
+        let table = KeyTable::new();
+        let ids: Vec<_> = (0..1_000)
+            .map(|n| table.intern("default", &format!("web-{n}")))
+            .collect();
+        assert_eq!(ids, (0..1_000).map(KeyId).collect::<Vec<_>>());
+        assert_eq!(table.intern("default", "web-7"), KeyId(7));
+        assert_eq!(table.find("other", "web-7"), None);
+        assert_eq!(table.key(KeyId(7)).to_string(), "default/web-7");
+        let shared = [table.key(KeyId(1)).namespace, table.key(KeyId(2)).namespace];
+        assert!(std::sync::Arc::ptr_eq(&shared[0], &shared[1]));
+        assert_eq!(table.len(), 1_000);
+    }
+
+    #[test]
+    fn namespace_and_name_do_not_run_together() {
+        let table = KeyTable::new();
+        assert_ne!(table.intern("ab", "c"), table.intern("a", "bc"));
+        assert_eq!(table.key(table.intern("", "n1")).to_string(), "n1");
+    }
+
+    #[test]
+    fn texts_keep_their_first_id_under_races() {
+        let table = StrTable::new();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for n in 0..500 {
+                        let text = format!("node-{n}");
+                        assert_eq!(&*table.text(table.intern(&text)), text);
+                    }
+                });
+            }
+        });
+        assert_eq!(table.len(), 500);
+        assert!(!table.is_empty());
+    }
+}

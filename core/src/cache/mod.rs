@@ -1,1 +1,37 @@
-//! Being written.
+//! The informer cache: pods grouped by the owner that controls them, parents (ReplicaSets or
+//! ReplicationControllers) with their selectors, and the indexes between the two.
+//!
+//! A delta goes in ([`PodCache::apply`], [`ParentStore::apply`]) and a change comes out, which the
+//! controller's handlers turn into observations and keys. The store is changed before the change
+//! is returned, so whoever acts on a change finds the store at least as new.
+//!
+//! Locks, in the order in which they may be held together:
+//! 1. `PodCache::index`: names to slots. One writer, the informer; no worker takes it.
+//! 2. `Group::members`: the pods of one owner. Taken by that owner's events and its syncs alone.
+//! 3. `PodCache::namespaces`: which groups hold which label sets. Taken when a label set comes to
+//!    or leaves a group, and by a scale-down that ranks by co-location.
+//!
+//! No lock is held across a call into another module of the crate, but for pure functions.
+
+mod group;
+mod namespaces;
+mod parents;
+mod pods;
+mod selector_index;
+mod version;
+
+use std::sync::Arc;
+
+pub use group::{Group, Member, Totals};
+pub use parents::{Parent, ParentChange, ParentStore};
+pub use pods::{PodCache, PodChange};
+pub use version::StoreVersion;
+
+/// What a watch says happened to an object.
+#[derive(Clone, Debug)]
+pub enum Delta<T> {
+    /// It was added or modified; the cache tells which.
+    Applied(Arc<T>),
+    /// It is gone; this is its last state.
+    Deleted(Arc<T>),
+}

@@ -2,9 +2,18 @@
 //! and the event recorder with its correlation. No I/O: a driver carries requests out.
 
 mod error;
+mod event_recorder;
+mod event_sink;
+mod events;
+mod limiter;
+mod lru;
 mod request;
 mod watch;
 
 pub use error::{ApiError, Cause, Reason};
+pub use event_recorder::EventRecorder;
+pub use event_sink::{EVENT_QUEUE_MAX, EventSink, SinkStep};
+pub use events::{EventIntent, EventMessage, EventPatch, EventType, EventWrite, ObjectReference};
+pub use limiter::QpsLimiter;
 pub use request::{Answer, PodPatch, Request};
 pub use watch::WatchEvent;

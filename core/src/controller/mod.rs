@@ -1,1 +1,192 @@
-//! Being written.
+//! The controller of ReplicaSets (or, through the same code, of ReplicationControllers): event
+//! handlers, the work queue, and the sync that a worker drives.
+//!
+//! ```text
+//! delta ─▶ cache ─change─▶ handlers ─key─▶ queue ─key─▶ begin ─requests─▶ driver
+//!                             │ observe                   ▲                 │
+//!                             ▼                           └── resume ◀──answers
+//!                        expectations ◀──────── expect ──────┘
+//! ```
+//!
+//! Nothing here does I/O or reads a clock. A driver carries out the requests of a [`Sync`] and
+//! feeds the answers; see [`Controller::begin`]. Different keys share no lock on this path but
+//! those inside the queue's growth and the string border.
+
+mod effects;
+mod handlers;
+mod key;
+mod scale;
+mod sync;
+
+use std::sync::Arc;
+
+use compact_str::CompactString;
+
+use crate::cache::{Delta, ParentStore, PodCache, PodChange};
+use crate::consistency::ConsistencyStore;
+use crate::expectations::Expectations;
+use crate::intern::KeyId;
+use crate::limits::BURST_REPLICAS;
+use crate::metrics::ControllerMetrics;
+use crate::object::{Kind, Now, ReplicaSet, ResourceVersion};
+use crate::workqueue::RateLimitingQueue;
+
+pub use effects::Effects;
+pub use key::{KeyError, parse_key};
+pub use sync::{Outcome, Step, Sync, SyncError, SyncErrorClass};
+
+/// What a controller is told at its start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControllerOptions {
+    /// Which kind it controls: `ReplicaSet` or `ReplicationController`.
+    pub kind: Kind,
+    /// Most pods created or deleted in one sync; upstream compiles in 500.
+    pub burst_replicas: usize,
+    /// The feature gates that change behaviour.
+    pub gates: Gates,
+}
+
+/// The feature gates that change this controller's behaviour, under upstream's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gates {
+    /// `PodDeletionCost`: the annotation counts in ranking.
+    pub pod_deletion_cost: bool,
+    /// `DeploymentReplicaSetTerminatingReplicas`: `status.terminatingReplicas` is kept.
+    pub terminating_replicas: bool,
+    /// `StaleControllerConsistencyReplicaSet`: a sync waits until the caches have its last writes.
+    pub stale_controller_consistency: bool,
+}
+
+impl Default for Gates {
+    /// As in Kubernetes 1.36: all on.
+    fn default() -> Self {
+        Gates {
+            pod_deletion_cost: true,
+            terminating_replicas: true,
+            stale_controller_consistency: true,
+        }
+    }
+}
+
+impl ControllerOptions {
+    /// Upstream's defaults for a kind.
+    pub fn new(kind: Kind) -> ControllerOptions {
+        ControllerOptions { kind, burst_replicas: BURST_REPLICAS, gates: Gates::default() }
+    }
+}
+
+/// The name under which a pod is waited for: its name, in the namespace of the key.
+pub type PodName = CompactString;
+
+/// A controller over a pod cache that it may share with others.
+#[derive(Debug)]
+pub struct Controller {
+    options: ControllerOptions,
+    parents: ParentStore,
+    expectations: Expectations<KeyId, PodName>,
+    consistency: ConsistencyStore<KeyId>,
+    queue: RateLimitingQueue<KeyId>,
+    metrics: ControllerMetrics,
+}
+
+impl Controller {
+    /// A controller with an empty store of parents over that pod cache.
+    ///
+    /// # Panics
+    /// When the kind is neither ReplicaSet nor ReplicationController.
+    pub fn new(options: ControllerOptions, pods: Arc<PodCache>) -> Controller {
+        assert!(
+            matches!(options.kind, Kind::ReplicaSet | Kind::ReplicationController),
+            "only ReplicaSets and ReplicationControllers are controlled"
+        );
+        Controller {
+            parents: ParentStore::new(options.kind, pods),
+            options,
+            expectations: Expectations::new(),
+            consistency: ConsistencyStore::new(),
+            queue: RateLimitingQueue::new(),
+            metrics: ControllerMetrics::new(),
+        }
+    }
+
+    /// What it was told.
+    pub fn options(&self) -> &ControllerOptions {
+        &self.options
+    }
+
+    /// The cached parents.
+    pub fn parents(&self) -> &ParentStore {
+        &self.parents
+    }
+
+    /// The pod cache.
+    pub fn pods(&self) -> &Arc<PodCache> {
+        self.parents.pods()
+    }
+
+    /// The expectations.
+    pub fn expectations(&self) -> &Expectations<KeyId, PodName> {
+        &self.expectations
+    }
+
+    /// The read-your-writes records.
+    pub fn consistency(&self) -> &ConsistencyStore<KeyId> {
+        &self.consistency
+    }
+
+    /// The work queue.
+    pub fn queue(&self) -> &RateLimitingQueue<KeyId> {
+        &self.queue
+    }
+
+    /// The controller's own metrics; the queue has its own.
+    pub fn metrics(&self) -> &ControllerMetrics {
+        &self.metrics
+    }
+
+    /// Applies one watch event of a parent to the store and handles the change.
+    pub fn parent_delta(&self, delta: Delta<ReplicaSet>, now: Now) {
+        let change = self.parents.apply(delta);
+        self.handle_parent(&change, &self.live(now));
+    }
+
+    /// Replaces the parents by a list and handles every change.
+    pub fn parent_replace(
+        &self,
+        items: Vec<Arc<ReplicaSet>>,
+        version: &ResourceVersion,
+        now: Now,
+    ) {
+        for change in self.parents.replace(items, version) {
+            self.handle_parent(&change, &self.live(now));
+        }
+    }
+
+    /// Advances the version of the parents' store without a change.
+    pub fn parent_bookmark(&self, version: &ResourceVersion) {
+        self.parents.version().set(version);
+    }
+
+    /// Handles a change of the pod cache, which the caller has applied.
+    pub fn pod_changed(&self, change: &PodChange, now: Now) {
+        self.handle_pod(change, &self.live(now));
+    }
+
+    /// Takes the key of a finished sync out of the queue's hands: forgotten when it went well,
+    /// else retried after a growing delay.
+    pub fn finish(&self, sync: &mut Sync, now: Now) {
+        let key = sync.key();
+        match sync.outcome() {
+            Outcome::Ok => self.queue.forget(key),
+            Outcome::Failed(_) => {
+                self.queue.add_rate_limited(key, now.mono_ns);
+            }
+        }
+        self.queue.done(key, now.mono_ns);
+    }
+
+    /// Effects on this controller's own queue and records.
+    fn live(&self, now: Now) -> effects::Live<'_> {
+        effects::Live { controller: self, now }
+    }
+}

@@ -11,6 +11,7 @@ mod labels;
 mod meta;
 mod node;
 mod pod;
+mod quantity;
 mod replica_set;
 mod replication_controller;
 mod selector;
@@ -29,11 +30,15 @@ pub use pod::{
     ConditionStatus, ConditionType, ContainerStatus, Pod, PodCondition, PodPhase, PodSpec,
     PodStatus,
 };
+pub use quantity::{Quantity, QuantityError};
 pub use replica_set::{
     PodTemplate, ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus,
 };
 pub use replication_controller::ReplicationController;
-pub use selector::{LabelSelector, LabelSelectorRequirement, Selector, SelectorError};
+pub use selector::{
+    LabelSelector, LabelSelectorRequirement, Selector, SelectorError, SyntaxError, check_label_key,
+    check_label_value,
+};
 pub use share::Sharer;
 pub use simple::{Event, Namespace};
 pub use time::{Now, Time, TimeError};

@@ -1,8 +1,17 @@
 //! Label selectors: as written, and compiled for matching.
+//!
+//! Compiling sorts the requirements by key; matching is then one walk over two sorted lists, the
+//! requirements and the labels, that allocates nothing and stops at the first failure.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::{Labels, Str};
+
+mod parse;
+mod syntax;
+
+pub use syntax::{SyntaxError, check_label_key, check_label_value};
 
 /// A `LabelSelector` as written: all of `match_labels` and all of `match_expressions` must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,32 +38,417 @@ pub struct LabelSelectorRequirement {
 #[error("{0}")]
 pub struct SelectorError(pub String);
 
-/// A compiled selector.
-#[derive(Clone, Debug)]
-pub struct Selector {}
+/// A compiled selector. Cloning shares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selector {
+    /// Sorted by key; of one key, in the order written. `None` matches nothing.
+    requirements: Option<Arc<[Requirement]>>,
+    /// What every match carries, sorted by key, one pair for a key.
+    required_pairs: Arc<[(Str, Str)]>,
+}
+
+/// A requirement whose syntax has been checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Requirement {
+    key: Str,
+    test: Test,
+}
+
+/// What a requirement asks of its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Test {
+    Equals(Str),
+    /// Sorted; at least one; repetitions stay, since they are printed.
+    In(Arc<[Str]>),
+    NotEquals(Str),
+    /// As `In`.
+    NotIn(Arc<[Str]>),
+    Exists,
+    DoesNotExist,
+    /// Strictly above; only selector strings can say it.
+    GreaterThan(i64, Str),
+    /// Strictly below; only selector strings can say it.
+    LessThan(i64, Str),
+}
 
 impl Selector {
     /// Compiles a selector; absent matches nothing, empty matches everything.
     ///
     /// # Errors
-    /// See `spec/api-rules.md` section 3: unknown operator, missing or surplus values, bad syntax.
-    pub fn compile(_selector: Option<&LabelSelector>) -> Result<Selector, SelectorError> {
-        Err(SelectorError("being written".into()))
+    /// An operator other than `In`, `NotIn`, `Exists` and `DoesNotExist`; no values for the first
+    /// two, or values for the others; a key or a value that no label could have.
+    pub fn compile(selector: Option<&LabelSelector>) -> Result<Selector, SelectorError> {
+        let Some(selector) = selector else {
+            return Ok(Selector::nothing());
+        };
+        let pairs = selector.match_labels.pairs().iter();
+        let mut requirements: Vec<Requirement> = pairs
+            .map(|(key, value)| Requirement {
+                key: key.clone(),
+                test: Test::Equals(value.clone()),
+            })
+            .collect();
+        for written in selector.match_expressions.iter() {
+            requirements.push(Requirement {
+                key: written.key.clone(),
+                test: test_of(written)?,
+            });
+        }
+        Selector::from_requirements(requirements)
+    }
+
+    /// The selector of a plain map, as Services and ReplicationControllers have it: absent matches
+    /// nothing, empty matches everything. The syntax is not checked: such maps are compared as
+    /// they are, and a pair that no label could have just never matches.
+    pub fn of_pairs(labels: &Labels) -> Selector {
+        if labels.is_absent() {
+            return Selector::nothing();
+        }
+        let pairs = labels.pairs().iter();
+        Selector {
+            requirements: Some(
+                pairs
+                    .map(|(key, value)| Requirement {
+                        key: key.clone(),
+                        test: Test::Equals(value.clone()),
+                    })
+                    .collect(),
+            ),
+            required_pairs: labels.pairs().into(),
+        }
+    }
+
+    /// Reads the canonical string form and what `kubectl --selector` takes besides:
+    /// `app=web,tier in (a,b),env!=dev,x,!y,cores>4`. The empty string matches everything.
+    ///
+    /// # Errors
+    /// Text that is no selector, or a key or a value that no label could have.
+    pub fn parse(text: &str) -> Result<Selector, SelectorError> {
+        Selector::from_requirements(parse::requirements(text)?)
+    }
+
+    /// The selector that matches nothing.
+    pub fn nothing() -> Selector {
+        Selector {
+            requirements: None,
+            required_pairs: Arc::new([]),
+        }
+    }
+
+    fn from_requirements(mut requirements: Vec<Requirement>) -> Result<Selector, SelectorError> {
+        for requirement in &requirements {
+            requirement.check()?;
+        }
+        requirements.sort_by(|a, b| a.key.cmp(&b.key));
+        let mut pairs: Vec<(Str, Str)> = Vec::new();
+        let mut contradicts = false;
+        for requirement in &requirements {
+            let Some(value) = requirement.only_value() else {
+                continue;
+            };
+            match pairs.last() {
+                Some((key, other)) if *key == requirement.key => contradicts |= other != value,
+                _ => pairs.push((requirement.key.clone(), value.clone())),
+            }
+        }
+        if contradicts {
+            pairs.clear();
+        }
+        Ok(Selector {
+            requirements: Some(requirements.into()),
+            required_pairs: pairs.into(),
+        })
     }
 
     /// Whether the selector was present and has no requirement: it matches everything.
     pub fn is_empty(&self) -> bool {
-        false
+        self.requirements
+            .as_ref()
+            .is_some_and(|requirements| requirements.is_empty())
     }
 
-    /// Whether these labels satisfy every requirement.
-    pub fn matches(&self, _labels: &Labels) -> bool {
-        false
+    /// Whether these labels satisfy every requirement. O(requirements + labels), no allocation.
+    pub fn matches(&self, labels: &Labels) -> bool {
+        let Some(requirements) = &self.requirements else {
+            return false;
+        };
+        let mut labels = labels.pairs();
+        for requirement in requirements.iter() {
+            let value = loop {
+                match labels.first() {
+                    Some((key, _)) if **key < *requirement.key => labels = &labels[1..],
+                    // The label stays: the next requirement may ask about the same key.
+                    Some((key, value)) if *key == requirement.key => break Some(&**value),
+                    _ => break None,
+                }
+            };
+            if !requirement.test.holds(value) {
+                return false;
+            }
+        }
+        true
     }
 
     /// The pairs that a match must carry (`matchLabels`, and `In` with a single value), sorted by
     /// key: what an index can look up. Empty when there are none or nothing can match.
     pub fn required_pairs(&self) -> &[(Str, Str)] {
-        &[]
+        &self.required_pairs
+    }
+}
+
+impl Requirement {
+    fn check(&self) -> Result<(), SelectorError> {
+        let wrong = |what: &str, text: &str, problem: SyntaxError| {
+            SelectorError(format!("{what} {text:?}: {problem}"))
+        };
+        check_label_key(&self.key).map_err(|problem| wrong("label key", &self.key, problem))?;
+        for value in self.test.values() {
+            check_label_value(value).map_err(|problem| wrong("label value", value, problem))?;
+        }
+        Ok(())
+    }
+
+    /// The one value that satisfies the requirement, where there is just one.
+    fn only_value(&self) -> Option<&Str> {
+        match &self.test {
+            Test::Equals(value) => Some(value),
+            Test::In(values) if values.first() == values.last() => values.first(),
+            _ => None,
+        }
+    }
+}
+
+impl Test {
+    fn values(&self) -> &[Str] {
+        match self {
+            Test::Equals(value) | Test::NotEquals(value) => std::slice::from_ref(value),
+            Test::In(values) | Test::NotIn(values) => values,
+            Test::GreaterThan(_, text) | Test::LessThan(_, text) => std::slice::from_ref(text),
+            Test::Exists | Test::DoesNotExist => &[],
+        }
+    }
+
+    /// Whether a label with this value, or the absence of the label, passes.
+    fn holds(&self, value: Option<&str>) -> bool {
+        let Some(value) = value else {
+            return matches!(
+                self,
+                Test::NotEquals(_) | Test::NotIn(_) | Test::DoesNotExist
+            );
+        };
+        match self {
+            Test::Equals(wanted) => **wanted == *value,
+            Test::NotEquals(unwanted) => **unwanted != *value,
+            Test::In(wanted) => wanted.iter().any(|wanted| **wanted == *value),
+            Test::NotIn(unwanted) => unwanted.iter().all(|unwanted| **unwanted != *value),
+            Test::Exists => true,
+            Test::DoesNotExist => false,
+            Test::GreaterThan(bound, _) => value.parse().is_ok_and(|value: i64| value > *bound),
+            Test::LessThan(bound, _) => value.parse().is_ok_and(|value: i64| value < *bound),
+        }
+    }
+}
+
+/// The test of a requirement as written.
+fn test_of(written: &LabelSelectorRequirement) -> Result<Test, SelectorError> {
+    let (key, values) = (&written.key, &written.values);
+    let of_values = |test: fn(Arc<[Str]>) -> Test| match values.len() {
+        0 => Err(SelectorError(format!(
+            "{key}: {} needs at least one value",
+            written.operator
+        ))),
+        _ => Ok(test(sorted(values))),
+    };
+    let of_none = |test: Test| match values.len() {
+        0 => Ok(test),
+        _ => Err(SelectorError(format!(
+            "{key}: {} takes no values",
+            written.operator
+        ))),
+    };
+    match &*written.operator {
+        "In" => of_values(Test::In),
+        "NotIn" => of_values(Test::NotIn),
+        "Exists" => of_none(Test::Exists),
+        "DoesNotExist" => of_none(Test::DoesNotExist),
+        other => Err(SelectorError(format!(
+            "{other:?} is not a valid label selector operator"
+        ))),
+    }
+}
+
+fn sorted(values: &[Str]) -> Arc<[Str]> {
+    let mut values = values.to_vec();
+    values.sort();
+    values.into()
+}
+
+/// The canonical string form, e.g. `app=web,tier in (a,b),!x`, requirements by key. Both the
+/// selector that matches everything and the one that matches nothing print as nothing.
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, requirement) in self
+            .requirements
+            .iter()
+            .flat_map(|all| all.iter())
+            .enumerate()
+        {
+            if at > 0 {
+                f.write_str(",")?;
+            }
+            let key = &requirement.key;
+            match &requirement.test {
+                Test::Equals(value) => write!(f, "{key}={value}")?,
+                Test::NotEquals(value) => write!(f, "{key}!={value}")?,
+                Test::In(values) => write!(f, "{key} in ({})", values.join(","))?,
+                Test::NotIn(values) => write!(f, "{key} notin ({})", values.join(","))?,
+                Test::Exists => write!(f, "{key}")?,
+                Test::DoesNotExist => write!(f, "!{key}")?,
+                Test::GreaterThan(_, bound) => write!(f, "{key}>{bound}")?,
+                Test::LessThan(_, bound) => write!(f, "{key}<{bound}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requirement(key: &str, operator: &str, values: &[&str]) -> LabelSelectorRequirement {
+        LabelSelectorRequirement {
+            key: key.into(),
+            operator: operator.into(),
+            values: values.iter().map(|value| Str::from(*value)).collect(),
+        }
+    }
+
+    fn compile(
+        pairs: &[(&str, &str)],
+        expressions: &[LabelSelectorRequirement],
+    ) -> Result<Selector, SelectorError> {
+        Selector::compile(Some(&LabelSelector {
+            match_labels: Labels::from_pairs(pairs.iter().copied()),
+            match_expressions: expressions.into(),
+        }))
+    }
+
+    fn labels(pairs: &[(&str, &str)]) -> Labels {
+        Labels::from_pairs(pairs.iter().copied())
+    }
+
+    #[test]
+    fn absent_matches_nothing_and_empty_everything() {
+        let nothing = Selector::compile(None).unwrap();
+        let everything = compile(&[], &[]).unwrap();
+        for labels in [labels(&[]), labels(&[("app", "web")]), Labels::ABSENT] {
+            assert!(!nothing.matches(&labels));
+            assert!(everything.matches(&labels));
+        }
+        assert!(!nothing.is_empty());
+        assert!(everything.is_empty());
+        assert_eq!(nothing, Selector::nothing());
+    }
+
+    #[test]
+    fn every_operator_reads_presence_and_value() {
+        let cases: [(&str, &[&str], &[&str], &[&str]); 4] = [
+            ("In", &["a", "b"], &["a", "b"], &["", "c", "none"]),
+            ("NotIn", &["a", "b"], &["", "c", "none"], &["a", "b"]),
+            ("Exists", &[], &["", "a"], &["none"]),
+            ("DoesNotExist", &[], &["none"], &["", "a"]),
+        ];
+        for (operator, values, matching, others) in cases {
+            let selector = compile(&[], &[requirement("m", operator, values)]).unwrap();
+            let of = |value: &str| match value {
+                "none" => labels(&[("a", "a"), ("z", "a")]),
+                value => labels(&[("a", "x"), ("m", value), ("z", "x")]),
+            };
+            for value in matching {
+                assert!(selector.matches(&of(value)), "{selector} on {value}");
+            }
+            for value in others {
+                assert!(!selector.matches(&of(value)), "{selector} on {value}");
+            }
+        }
+    }
+
+    #[test]
+    fn two_requirements_on_one_key_both_hold() {
+        let both = [
+            requirement("app", "In", &["a", "b"]),
+            requirement("app", "NotIn", &["b"]),
+        ];
+        let selector = compile(&[], &both).unwrap();
+        assert!(selector.matches(&labels(&[("app", "a")])));
+        assert!(!selector.matches(&labels(&[("app", "b")])));
+    }
+
+    #[test]
+    fn required_pairs_are_what_every_match_carries() {
+        let expressions = [
+            requirement("zone", "In", &["x", "x"]),
+            requirement("tier", "In", &["a", "b"]),
+            requirement("gone", "DoesNotExist", &[]),
+            requirement("app", "In", &["web"]),
+        ];
+        let selector = compile(&[("app", "web")], &expressions).unwrap();
+        let pairs: Vec<_> = selector
+            .required_pairs()
+            .iter()
+            .map(|(k, v)| (&**k, &**v))
+            .collect();
+        assert_eq!(pairs, [("app", "web"), ("zone", "x")]);
+
+        let never = compile(&[("app", "web")], &[requirement("app", "In", &["db"])]).unwrap();
+        assert!(never.required_pairs().is_empty());
+        assert!(!never.matches(&labels(&[("app", "web")])));
+        assert!(!never.is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_converted_is_refused() {
+        for (key, operator, values) in [
+            ("app", "Bogus", &[][..]),
+            ("app", "in", &["web"]),
+            ("app", "In", &[]),
+            ("app", "NotIn", &[]),
+            ("app", "Exists", &["web"]),
+            ("app", "DoesNotExist", &["web"]),
+            ("a b", "Exists", &[]),
+            ("app", "In", &["web", "-x"]),
+        ] {
+            let compiled = compile(&[], &[requirement(key, operator, values)]);
+            assert!(compiled.is_err(), "{key} {operator} {values:?}");
+        }
+        assert!(compile(&[("app", "a/b")], &[]).is_err());
+        assert!(compile(&[("a/b/c", "x")], &[]).is_err());
+    }
+
+    #[test]
+    fn the_string_form_sorts_by_key_and_values() {
+        let expressions = [
+            requirement("x", "DoesNotExist", &[]),
+            requirement("tier", "In", &["b", "a"]),
+            requirement("env", "NotIn", &["dev"]),
+            requirement("cpu", "Exists", &[]),
+        ];
+        let selector = compile(&[("app", "web")], &expressions).unwrap();
+        assert_eq!(
+            selector.to_string(),
+            "app=web,cpu,env notin (dev),tier in (a,b),!x"
+        );
+        assert_eq!(Selector::nothing().to_string(), "");
+    }
+
+    #[test]
+    fn a_plain_map_is_a_selector_of_its_pairs() {
+        let selector = Selector::of_pairs(&labels(&[("app", "web"), ("tier", "a")]));
+        assert!(selector.matches(&labels(&[("app", "web"), ("tier", "a"), ("z", "")])));
+        assert!(!selector.matches(&labels(&[("app", "web")])));
+        assert_eq!(selector.to_string(), "app=web,tier=a");
+        assert!(!Selector::of_pairs(&Labels::ABSENT).matches(&labels(&[])));
+        assert!(Selector::of_pairs(&labels(&[])).is_empty());
     }
 }

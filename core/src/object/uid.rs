@@ -35,6 +35,14 @@ impl Uid {
         Uid(Repr::Uuid(bits.to_be_bytes()))
     }
 
+    /// The bits of a canonical UUID, which order as the texts do; `None` for any other text.
+    pub const fn as_u128(&self) -> Option<u128> {
+        match &self.0 {
+            Repr::Uuid(bytes) => Some(u128::from_be_bytes(*bytes)),
+            Repr::Text(_) => None,
+        }
+    }
+
     /// Whether the text is empty, as before the API server has set it.
     pub fn is_empty(&self) -> bool {
         matches!(&self.0, Repr::Text(text) if text.is_empty())

@@ -1,1 +1,56 @@
-//! Being written.
+//! Choosing which pods to delete when there are too many.
+//!
+//! Upstream sorts the pods by eight rules and deletes from the front. The first five form a true
+//! order; the last three don't ([`before`] has the rules, and which pair breaks which law), so
+//! that a sort may not be asked for. What is asked for here is the set of the first `k`:
+//!
+//! 1. What the rules need of a pod is computed once and kept: [`RankFields`].
+//! 2. [`Ranker::choose`] packs the rules that form an order into one `u64` for each pod, finds the
+//!    key at the cut, and takes every pod below it.
+//! 3. Of the pods that share the key at the cut, a tolerant quickselect takes as many as are
+//!    missing by comparing pairs.
+//!
+//! The result is admissible for any input ([`check_admissible`] says what that means and checks
+//! it), the same for the same input, and reached without a panic and, from the second call of a
+//! size on, without an allocation. Nothing here reads a clock: `now` is passed in.
+//!
+//! ```
+//! use podstorm::object::Pod;
+//! use podstorm::ranking::{NodeCounts, RankFields, RankOptions, Ranker};
+//!
+//! // Two pods that nobody has scheduled yet, and one on node number 1.
+//! let mut bound = Pod::default();
+//! bound.node_name = Some("node-a".into());
+//! let pods = [RankFields::of(&Pod::default(), 0), RankFields::of(&bound, 1)];
+//!
+//! let mut related = NodeCounts::new();
+//! pods.iter().for_each(|pod| related.add(pod.node()));
+//!
+//! let candidates = (0u32..).zip(&pods);
+//! let options = RankOptions::at(1_772_921_233_000_000_000);
+//! let mut ranker = Ranker::new();
+//! let victims = ranker.choose(candidates, |node| related.get(node), &options, 1);
+//! assert_eq!(victims, [0]);
+//! ```
+
+mod admissible;
+mod age;
+mod cost;
+mod exact;
+mod fields;
+mod key;
+mod node_counts;
+mod ranker;
+mod relation;
+mod select;
+
+pub use admissible::{Inadmissible, check_admissible};
+pub use age::age_bucket;
+pub use cost::{DELETION_COST_ANNOTATION, InvalidDeletionCost, deletion_cost};
+pub use fields::RankFields;
+pub use node_counts::NodeCounts;
+pub use ranker::Ranker;
+pub use relation::{Candidate, RankOptions, Rule, before, deciding_rule};
+
+#[cfg(test)]
+mod tests;

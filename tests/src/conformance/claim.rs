@@ -1,8 +1,81 @@
-//! Cases of `claim`.
+//! Cases of `claim`: adopting and releasing pods, one patch at a time.
 
-use serde_json::Value;
+use std::sync::Arc;
+
+use podstorm::client::{ApiError, PodPatch, Reason};
+use podstorm::object::{Kind, OwnerReference, Selector};
+use podstorm::reconcile::{Claim, ClaimStep};
+use serde_json::{Value, json};
+
+use super::world::{expect_same_json, parent, pod};
+use super::{Fields, expect_eq};
 
 /// Runs one case.
-pub(super) fn run(_case: Value) -> Result<(), String> {
-    Err("being written".into())
+pub(super) fn run(case: Value) -> Result<(), String> {
+    let mut case = Fields::new(case, "case")?;
+    let parent = parent(Kind::ReplicaSet, case.value("replicaSet"))?;
+    let pods = case.list("pods")?.into_iter().map(pod).collect::<Result<Vec<_>, _>>()?;
+    let can_adopt = case.text("canAdopt")?;
+    let results = case.object("patchResults")?.into_rest();
+    let owner = Arc::new(OwnerReference {
+        api_version: "apps/v1".into(),
+        kind: "ReplicaSet".into(),
+        name: parent.metadata.name.as_str().into(),
+        uid: parent.metadata.uid.clone(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    });
+    let selector =
+        Selector::compile(parent.spec.selector.as_deref()).map_err(|error| error.to_string())?;
+    let mut claim = Claim::new(parent, Kind::ReplicaSet, owner, pods, |pod| {
+        selector.matches(&pod.metadata.labels)
+    });
+    let mut patches = Vec::new();
+    let mut checks = 0;
+    loop {
+        match claim.step() {
+            ClaimStep::Finished => break,
+            ClaimStep::ReadParent => {
+                checks += 1;
+                claim.adoption_checked(match can_adopt.as_str() {
+                    "ok" => Ok(()),
+                    _ => Err("can't adopt".to_owned()),
+                });
+            }
+            ClaimStep::Patch(pod, patch) => {
+                patches.push(json!({"name": pod.metadata.name.as_str(), "body": patch_body(&patch)}));
+                let answer = match results.get(&*pod.metadata.name).and_then(Value::as_str) {
+                    None => Ok(()),
+                    Some("notFound") => Err(ApiError::status(404, Reason::NotFound, "gone")),
+                    Some("invalid") => Err(ApiError::status(422, Reason::Invalid, "invalid")),
+                    Some("conflict") => Err(ApiError::status(409, Reason::Conflict, "conflict")),
+                    Some("error") => Err(ApiError::transport("error")),
+                    Some(other) => return Err(format!("unknown patch result {other:?}")),
+                };
+                claim.patched(answer.as_ref().map(|()| ()));
+            }
+        }
+    }
+    let claimed: Vec<Value> =
+        claim.claimed().iter().map(|pod| json!(pod.metadata.name.as_str())).collect();
+    expect_eq("claimed", &claimed, &case.list("claimed")?)?;
+    expect_same_json("patches", Value::Array(patches), Value::Array(case.list("patches")?))?;
+    expect_eq("canAdoptCalls", &checks, &case.int("canAdoptCalls")?)?;
+    let errors = i64::try_from(claim.errors().len()).expect("few errors");
+    expect_eq("errors", &errors, &case.int("errors")?)?;
+    case.finish()
+}
+
+/// A patch as the wire has it.
+pub(super) fn patch_body(patch: &PodPatch) -> Value {
+    match patch {
+        PodPatch::Adopt { owner, pod_uid } => json!({"metadata": {
+            "uid": pod_uid.to_string(),
+            "ownerReferences": [owner.to_json()],
+        }}),
+        PodPatch::Release { owner_uid, pod_uid } => json!({"metadata": {
+            "uid": pod_uid.to_string(),
+            "ownerReferences": [{"$patch": "delete", "uid": owner_uid.to_string()}],
+        }}),
+    }
 }

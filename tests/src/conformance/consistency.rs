@@ -1,8 +1,108 @@
-//! Cases of `consistency`.
+//! Cases of `consistency`: the read-your-writes store.
 
+use podstorm::consistency::ConsistencyStore;
+use podstorm::object::{ResourceVersion, Uid};
 use serde_json::Value;
 
+use super::Fields;
+
+/// Resources by index. Records for `other` are kept, but no store reports a version for it.
+const RESOURCES: [&str; 3] = ["pods", "replicasets.apps", "other"];
+
 /// Runs one case.
-pub(super) fn run(_case: Value) -> Result<(), String> {
-    Err("being written".into())
+pub(super) fn run(case: Value) -> Result<(), String> {
+    let mut case = Fields::new(case, "case")?;
+    let ops = case.list("ops")?;
+    case.finish()?;
+    let store = ConsistencyStore::<String, 3>::new();
+    let mut reached: [ResourceVersion; 3] = Default::default();
+    for (index, op) in ops.into_iter().enumerate() {
+        let mut op = Fields::new(op, format!("ops[{index}]"))?;
+        run_op(&mut op, &store, &mut reached).map_err(|e| format!("ops[{index}]: {e}"))?;
+        op.finish()?;
+    }
+    Ok(())
+}
+
+fn run_op(
+    op: &mut Fields,
+    store: &ConsistencyStore<String, 3>,
+    reached: &mut [ResourceVersion; 3],
+) -> Result<(), String> {
+    match op.text("op")?.as_str() {
+        "WroteAt" => {
+            let (owner, uid) = (op.text("owner")?, Uid::new(&op.text("uid")?));
+            let resource = resource(op)?;
+            let version = ResourceVersion::new(&op.text("resourceVersion")?);
+            store.wrote_at(owner, &uid, resource, &version);
+        }
+        "Clear" => {
+            let owner = op.text("owner")?;
+            let uid = op.text("uid")?;
+            let uid = (!uid.is_empty()).then(|| Uid::new(&uid));
+            store.clear(&owner, uid.as_ref());
+        }
+        "StoreAt" => {
+            let resource = resource(op)?;
+            let version = ResourceVersion::new(&op.text("resourceVersion")?);
+            if RESOURCES[resource] != "other" {
+                reached[resource] = version;
+            }
+        }
+        "EnsureReady" => {
+            let owner = op.text("owner")?;
+            let recorded = op.flag("ready")?;
+            let reasons = op.list("staleOneOf")?;
+            let ours = store.ensure_ready(&owner, reached);
+            compare(recorded, reasons, ours)?;
+            if recorded && store.record(&owner).is_some() {
+                return Err("the record outlives a positive answer".into());
+            }
+        }
+        other => return Err(format!("unknown op {other:?}")),
+    }
+    Ok(())
+}
+
+fn resource(op: &mut Fields) -> Result<usize, String> {
+    let name = op.text("resource")?;
+    let index = RESOURCES.iter().position(|known| *known == name);
+    index.ok_or_else(|| format!("unknown resource {name:?}"))
+}
+
+fn compare(
+    recorded: bool,
+    reasons: Vec<Value>,
+    ours: Result<(), podstorm::consistency::Stale>,
+) -> Result<(), String> {
+    let stale = match (recorded, ours) {
+        (true, Ok(())) if reasons.is_empty() => return Ok(()),
+        (false, Err(stale)) => stale,
+        (_, ours) => return Err(format!("ready: ours is {ours:?}, recorded is {recorded}")),
+    };
+    let name = RESOURCES[stale.resource];
+    let ours = (
+        name.to_owned(),
+        stale.wrote.to_string(),
+        stale.store.to_string(),
+        stale.message(name),
+    );
+    let mut allowed = Vec::new();
+    for reason in reasons {
+        let mut reason = Fields::new(reason, "staleOneOf")?;
+        allowed.push((
+            reason.text("resource")?,
+            reason.text("wrote")?,
+            reason.text("read")?,
+            reason.text("message")?,
+        ));
+        reason.finish()?;
+    }
+    if allowed.contains(&ours) {
+        Ok(())
+    } else {
+        Err(format!(
+            "reason: ours is {ours:?}, recorded are {allowed:?}"
+        ))
+    }
 }

@@ -1,8 +1,35 @@
-//! Cases of `deletion_cost`.
+//! Cases of `deletion_cost`: reading the annotation.
 
+use podstorm::object::Labels;
+use podstorm::ranking::{DELETION_COST_ANNOTATION, deletion_cost};
 use serde_json::Value;
 
+use super::{Fields, expect_eq};
+
 /// Runs one case.
-pub(super) fn run(_case: Value) -> Result<(), String> {
-    Err("being written".into())
+pub(super) fn run(case: Value) -> Result<(), String> {
+    let mut case = Fields::new(case, "case")?;
+    let annotations = labels(case.object("annotations")?)?;
+    let value = case.int("value")?;
+    let error = case.flag("error")?;
+    case.finish()?;
+    let cost = deletion_cost(
+        annotations
+            .get(DELETION_COST_ANNOTATION)
+            .map(|text| &**text),
+    );
+    expect_eq("error", &cost.is_err(), &error)?;
+    expect_eq("value", &i64::from(cost.unwrap_or(0)), &value)
+}
+
+/// A string map.
+pub(super) fn labels(fields: Fields) -> Result<Labels, String> {
+    let pairs = fields
+        .into_rest()
+        .into_iter()
+        .map(|(key, value)| match value {
+            Value::String(text) => Ok((key, text)),
+            other => Err(format!("{key}: expected a string, found {other}")),
+        });
+    Ok(Labels::from_pairs(pairs.collect::<Result<Vec<_>, _>>()?))
 }

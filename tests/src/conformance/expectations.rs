@@ -1,8 +1,158 @@
-//! Cases of `expectations`.
+//! Cases of `expectations`: operations on one store, and the state after each.
+//!
+//! Every case runs on both stores: the dense one, with a number per key, and the textual one.
 
+use podstorm::expectations::{Counts, Expectations, NamedExpectations};
+use podstorm::intern::StrTable;
 use serde_json::Value;
 
+use super::{Fields, expect_eq};
+
 /// Runs one case.
-pub(super) fn run(_case: Value) -> Result<(), String> {
-    Err("being written".into())
+pub(super) fn run(case: Value) -> Result<(), String> {
+    let mut case = Fields::new(case, "case")?;
+    let ops = case.list("ops")?;
+    case.finish()?;
+    let mut stores = Stores::default();
+    for (at, op) in ops.into_iter().enumerate() {
+        stores
+            .step(op)
+            .map_err(|error| format!("op {at}: {error}"))?;
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Stores {
+    ids: StrTable,
+    dense: Expectations<u32, String>,
+    named: NamedExpectations<String>,
+    now_ns: i64,
+}
+
+impl Stores {
+    fn step(&mut self, op: Value) -> Result<(), String> {
+        let mut op = Fields::new(op, "op")?;
+        let name = op.text("op")?;
+        let now_ns = self.now_ns;
+        if matches!(&*name, "Advance" | "Check") {
+            self.now_ns += op.int("nanos")?;
+        } else {
+            let key = &*op.text("key")?;
+            let id = self.ids.intern(key);
+            match &*name {
+                "ExpectCreations" => {
+                    let add = op.int("add")?;
+                    self.dense.expect_creations(id, add, now_ns);
+                    self.named.expect_creations(key, add, now_ns);
+                }
+                "ExpectDeletions" => {
+                    let pods = op
+                        .list("pods")?
+                        .iter()
+                        .map(text)
+                        .collect::<Result<Vec<_>, _>>()?;
+                    self.dense.expect_deletions(id, pods.clone(), now_ns);
+                    self.named.expect_deletions(key, pods, now_ns);
+                }
+                "CreationObserved" => {
+                    self.dense.creation_observed(id);
+                    self.named.creation_observed(key);
+                }
+                "DeletionObserved" => {
+                    let pod = &*op.text("pod")?;
+                    let counted = self.dense.deletion_observed(id, pod);
+                    let counted_too = self.named.deletion_observed(key, pod);
+                    expect_eq("counted by the textual store", &counted_too, &counted)?;
+                }
+                "DeleteExpectations" => {
+                    self.dense.delete(id);
+                    self.named.delete(key);
+                }
+                "SetExpectations" | "RaiseExpectations" | "LowerExpectations" => {
+                    let (add, del) = (op.int("add")?, op.int("del")?);
+                    match &*name {
+                        "SetExpectations" => {
+                            self.dense.set_expectations(id, add, del, now_ns);
+                            self.named.set_expectations(key, add, del, now_ns);
+                        }
+                        "RaiseExpectations" => {
+                            self.dense.raise(id, add, del);
+                            self.named.raise(key, add, del);
+                        }
+                        _ => {
+                            self.dense.lower(id, add, del);
+                            self.named.lower(key, add, del);
+                        }
+                    }
+                }
+                other => return Err(format!("unknown op {other:?}")),
+            }
+        }
+        let states = op.list("states")?;
+        op.finish()?;
+        states.into_iter().try_for_each(|state| self.compare(state))
+    }
+
+    fn compare(&self, state: Value) -> Result<(), String> {
+        let mut state = Fields::new(state, "state")?;
+        let key = &*state.text("key")?;
+        let recorded = State {
+            exists: state.flag("exists")?,
+            add: state.int("add")?,
+            del: state.int("del")?,
+            uids: match state.value("uids") {
+                Value::Null => None,
+                Value::Array(pods) => Some(pods.iter().map(text).collect::<Result<_, _>>()?),
+                other => return Err(format!("uids: expected a list, found {other}")),
+            },
+            satisfied: state.flag("satisfied")?,
+        };
+        state.finish()?;
+        let id = self.ids.intern(key);
+        let ours = State::new(
+            self.dense.counts(id),
+            self.dense.pending_deletions(id),
+            self.dense.satisfied(id, self.now_ns),
+        );
+        expect_eq(&format!("{key}, dense"), &ours, &recorded)?;
+        let ours = State::new(
+            self.named.counts(key),
+            self.named.pending_deletions(key),
+            self.named.satisfied(key, self.now_ns),
+        );
+        expect_eq(&format!("{key}, textual"), &ours, &recorded)
+    }
+}
+
+#[derive(Debug, PartialEq)]
+struct State {
+    exists: bool,
+    add: i64,
+    del: i64,
+    /// Sorted.
+    uids: Option<Vec<String>>,
+    satisfied: bool,
+}
+
+impl State {
+    fn new(counts: Option<Counts>, uids: Option<Vec<String>>, satisfied: bool) -> State {
+        State {
+            exists: counts.is_some(),
+            add: counts.map_or(0, |counts| counts.add),
+            del: counts.map_or(0, |counts| counts.del),
+            uids: uids.map(|mut uids| {
+                uids.sort_unstable();
+                uids
+            }),
+            satisfied,
+        }
+    }
+}
+
+fn text(value: &Value) -> Result<String, String> {
+    value
+        .as_str()
+        .map(str::to_owned)
+        .ok_or_else(|| format!("expected a string, found {value}"))
 }

@@ -99,7 +99,10 @@ impl Fields {
     pub fn object(&mut self, key: &str) -> Result<Fields, String> {
         let what = format!("{}.{key}", self.what);
         match self.value(key) {
-            Value::Null => Ok(Fields { map: Map::new(), what }),
+            Value::Null => Ok(Fields {
+                map: Map::new(),
+                what,
+            }),
             other => Fields::new(other, what),
         }
     }
@@ -129,10 +132,16 @@ impl Fields {
 ///
 /// # Errors
 /// When they differ.
-pub fn expect_eq<T: PartialEq + std::fmt::Debug>(what: &str, ours: &T, recorded: &T) -> Result<(), String> {
+pub fn expect_eq<T: PartialEq + std::fmt::Debug>(
+    what: &str,
+    ours: &T,
+    recorded: &T,
+) -> Result<(), String> {
     if ours == recorded {
         Ok(())
     } else {
-        Err(format!("{what}: ours is {ours:?}, recorded is {recorded:?}"))
+        Err(format!(
+            "{what}: ours is {ours:?}, recorded is {recorded:?}"
+        ))
     }
 }

@@ -8,6 +8,7 @@ mod claim;
 mod consistency;
 mod deletion_cost;
 mod expectations;
+mod fields;
 mod handlers;
 mod log_rank;
 mod podtemplate;
@@ -15,15 +16,17 @@ mod ranking;
 mod rate_limiter;
 mod rc;
 mod related;
+pub mod runner;
 mod selector;
 mod slow_start;
 mod status;
 mod sync;
 mod workqueue;
-mod fields;
+mod world;
+
+use serde_json::Value;
 
 pub use fields::{Fields, expect_eq};
-use serde_json::Value;
 
 /// Runs one case of a subject; the subject is the file's name up to the first dot.
 ///

@@ -1,8 +1,74 @@
-//! Cases of `rate_limiter`.
+//! Cases of `rate_limiter`: the same calls on three limiters.
 
+use podstorm::intern::StrTable;
+use podstorm::limits::{BACKOFF_BASE_NS, BACKOFF_MAX_NS, RETRY_BURST, RETRY_QPS};
+use podstorm::workqueue::{ControllerLimiter, ExponentialLimiter, TokenBucket};
 use serde_json::Value;
 
+use super::{Fields, expect_eq};
+
 /// Runs one case.
-pub(super) fn run(_case: Value) -> Result<(), String> {
-    Err("being written".into())
+pub(super) fn run(case: Value) -> Result<(), String> {
+    let mut case = Fields::new(case, "case")?;
+    let ops = case.list("ops")?;
+    case.finish()?;
+    let mut limiters = Limiters {
+        ids: StrTable::new(),
+        exponential: ExponentialLimiter::new(BACKOFF_BASE_NS, BACKOFF_MAX_NS),
+        bucket: TokenBucket::new(RETRY_QPS, RETRY_BURST),
+        both: ControllerLimiter::new(),
+        now_ns: 0,
+    };
+    for (at, op) in ops.into_iter().enumerate() {
+        limiters
+            .step(op)
+            .map_err(|error| format!("op {at}: {error}"))?;
+    }
+    Ok(())
+}
+
+struct Limiters {
+    ids: StrTable,
+    exponential: ExponentialLimiter<u32>,
+    bucket: TokenBucket,
+    both: ControllerLimiter<u32>,
+    now_ns: i64,
+}
+
+impl Limiters {
+    fn step(&mut self, op: Value) -> Result<(), String> {
+        let mut op = Fields::new(op, "op")?;
+        match &*op.text("op")? {
+            "Step" => self.now_ns += op.int("nanos")?,
+            "When" => {
+                let key = self.ids.intern(&op.text("item")?);
+                let delay_ns = self.exponential.when(key);
+                expect_eq("exponential", &delay_ns, &op.int("exponential")?)?;
+                let delay_ns = self.bucket.reserve(self.now_ns);
+                expect_eq("bucket", &delay_ns, &op.int("bucket")?)?;
+                let delay_ns = self.both.when(key, self.now_ns);
+                expect_eq("max", &delay_ns, &op.int("max")?)?;
+                self.requeues(key, &mut op)?;
+            }
+            "Forget" => {
+                let key = self.ids.intern(&op.text("item")?);
+                self.exponential.forget(key);
+                self.both.forget(key);
+                self.requeues(key, &mut op)?;
+            }
+            other => return Err(format!("unknown op {other:?}")),
+        }
+        op.finish()
+    }
+
+    fn requeues(&self, key: u32, op: &mut Fields) -> Result<(), String> {
+        let recorded = op.int("numRequeues")?;
+        expect_eq(
+            "numRequeues",
+            &i64::from(self.both.num_requeues(key)),
+            &recorded,
+        )?;
+        let own = i64::from(self.exponential.num_requeues(key));
+        expect_eq("numRequeues of the exponential limiter", &own, &recorded)
+    }
 }

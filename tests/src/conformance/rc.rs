@@ -1,8 +1,8 @@
-//! Cases of `rc`.
+//! Cases of `rc`: whole syncs of ReplicationControllers; the same form as those of `sync`.
 
 use serde_json::Value;
 
 /// Runs one case.
-pub(super) fn run(_case: Value) -> Result<(), String> {
-    Err("being written".into())
+pub(super) fn run(case: Value) -> Result<(), String> {
+    super::sync::run(case)
 }

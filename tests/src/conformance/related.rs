@@ -1,8 +1,71 @@
-//! Cases of `related`.
+//! Cases of `related`: which pods count for co-location, and how many share each pod's node.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use podstorm::cache::{Delta, PodCache};
+use podstorm::controller::{Controller, ControllerOptions};
+use podstorm::object::Pod;
 use serde_json::Value;
 
+use super::world::{parent, parent_kind, pod};
+use super::{Fields, expect_eq};
+
 /// Runs one case.
-pub(super) fn run(_case: Value) -> Result<(), String> {
-    Err("being written".into())
+pub(super) fn run(case: Value) -> Result<(), String> {
+    let mut case = Fields::new(case, "case")?;
+    let kind = parent_kind(&case.text("kind")?)?;
+    let parents = case.list("parents")?;
+    let pods = case.list("pods")?;
+    let out = case.list("out")?;
+    case.finish()?;
+    let cache = Arc::new(PodCache::new());
+    let controller = Controller::new(ControllerOptions::new(kind), cache.clone());
+    for value in parents {
+        controller.parents().apply(Delta::Applied(parent(kind, value)?));
+    }
+    let pods: Vec<Arc<Pod>> = pods.into_iter().map(pod).collect::<Result<_, _>>()?;
+    for pod in &pods {
+        cache.apply(Delta::Applied(pod.clone()));
+    }
+    for (index, expected) in out.into_iter().enumerate() {
+        let mut expected = Fields::new(expected, format!("out[{index}]"))?;
+        let name = expected.text("parent")?;
+        let (namespace, short) =
+            podstorm::controller::parse_key(&name).map_err(|error| error.to_string())?;
+        let key = controller.parents().intern(namespace, short);
+        let parent = controller.parents().get(key).ok_or(format!("{name} is not cached"))?;
+        let related = controller.related_pods(&parent);
+        let mut names: Vec<String> = related.iter().map(|pod| key_of(pod)).collect();
+        names.sort();
+        let recorded: Vec<String> = expected
+            .list("related")?
+            .iter()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect();
+        expect_eq("related", &names, &recorded)?;
+        let node = |pod: &Pod| pod.node_name.clone();
+        let ranks: BTreeMap<String, i64> = pods
+            .iter()
+            .map(|pod| {
+                let on_node =
+                    related.iter().filter(|other| other.is_active() && node(other) == node(pod));
+                (key_of(pod), i64::try_from(on_node.count()).expect("few pods"))
+            })
+            .collect();
+        let recorded: BTreeMap<String, i64> = expected
+            .object("rank")?
+            .into_rest()
+            .into_iter()
+            .map(|(key, rank)| (key, rank.as_i64().unwrap_or(-1)))
+            .collect();
+        expect_eq("rank", &ranks, &recorded)?;
+        expected.finish()?;
+    }
+    Ok(())
+}
+
+fn key_of(pod: &Pod) -> String {
+    format!("{}/{}", pod.metadata.namespace, pod.metadata.name)
 }

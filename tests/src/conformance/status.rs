@@ -1,8 +1,77 @@
-//! Cases of `status`.
+//! Cases of `status`: the computed status, whether and how it is written, the next availability
+//! check.
 
+use podstorm::object::{Kind, Pod, ReplicaSet, Time};
+use podstorm::reconcile::{
+    StatusCounts, compute_status, next_availability_check, status_is_unchanged,
+};
 use serde_json::Value;
 
+use super::world::{expect_same_json, parent, pod};
+use super::{Fields, expect_eq};
+
 /// Runs one case.
-pub(super) fn run(_case: Value) -> Result<(), String> {
-    Err("being written".into())
+pub(super) fn run(case: Value) -> Result<(), String> {
+    let mut case = Fields::new(case, "case")?;
+    let now_text = case.text("now")?;
+    let now_ns = case.int("nowUnixNano")?;
+    let now = Time::from_unix_nanos(now_ns);
+    let parsed: Time = now_text.parse().map_err(|error| format!("now: {error}"))?;
+    expect_eq("now", &now, &parsed)?;
+    let mut gates = case.object("featureGates")?;
+    let gate = gates.flag("DeploymentReplicaSetTerminatingReplicas")?;
+    gates.finish()?;
+    let enabled = case.flag("enableStatusTerminatingReplicas")?;
+    let parent = parent(Kind::ReplicaSet, case.value("replicaSet"))?;
+    let pods = case.list("activePods")?.into_iter().map(pod).collect::<Result<Vec<_>, _>>()?;
+    let pods: Vec<&Pod> = pods.iter().map(|pod| &**pod).collect();
+    let terminating = i32::try_from(case.int("terminatingPods")?).map_err(|e| e.to_string())?;
+    let error = case.text("manageReplicasError")?;
+    let error = (!error.is_empty()).then_some(error);
+    let labels = &parent.spec.template.metadata.labels;
+    let min_ready = parent.spec.min_ready_seconds;
+    let counts = StatusCounts::count(pods.iter().copied(), labels, min_ready, now_ns);
+    let terminating = (gate && enabled).then_some(terminating);
+    let status = compute_status(&parent, counts, terminating, error.as_deref(), now);
+    expect_same_json("newStatus", status.to_json(), case.value("newStatus"))?;
+    let next = next_availability_check(pods.iter().copied(), min_ready, now_ns);
+    expect_eq("next check", &next, &case.opt_int("nextAvailabilityCheckNanos")?)?;
+    write(&mut case, &parent, status)?;
+    case.finish()
+}
+
+/// The write with its one retry, as the sync does it.
+fn write(
+    case: &mut Fields,
+    parent: &ReplicaSet,
+    mut status: podstorm::object::ReplicaSetStatus,
+) -> Result<(), String> {
+    let mut results = case.list("updateResults")?.into_iter();
+    let get_fails = case.flag("getFails")?;
+    // The generation of the object read again never reaches the status.
+    case.opt_int("freshGeneration")?;
+    let mut writes = Vec::new();
+    let mut gets = 0;
+    let mut failed = false;
+    if !status_is_unchanged(parent, &status) {
+        status.observed_generation = parent.metadata.generation;
+        for attempt in 0..2 {
+            writes.push(status.to_json());
+            failed = match results.next() {
+                None => false,
+                Some(Value::String(result)) => result != "ok",
+                Some(other) => return Err(format!("unknown update result {other}")),
+            };
+            if !failed || attempt == 1 {
+                break;
+            }
+            gets += 1;
+            if get_fails {
+                break;
+            }
+        }
+    }
+    expect_same_json("writes", Value::Array(writes), Value::Array(case.list("writes")?))?;
+    expect_eq("gets", &gets, &case.int("gets")?)?;
+    expect_eq("updateError", &failed, &case.flag("updateError")?)
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::shape::{Shape, check};
 use super::{Writer, open};
 use crate::object::decode::{DecodeError, Members, Path, describe};
-use crate::object::{Kind, Map, Node, ObjectMeta, Resource};
+use crate::object::{Kind, Map, Node, ObjectMeta, Quantity, Resource};
 
 const SPEC: Shape = Shape::Object(&[
     ("podCIDR", Shape::Text),
@@ -122,11 +122,11 @@ fn pods_allocatable(status: &Map) -> Result<Option<u32>, DecodeError> {
         let Some(value) = status.get(list).and_then(|list| list.get("pods")) else {
             continue;
         };
-        let amount = match value {
-            Value::Null => continue,
-            Value::String(text) => whole_quantity(text),
-            other => whole_quantity(&other.to_string()),
-        };
+        if value.is_null() {
+            continue;
+        }
+        // Rounded up, as the scheduler does.
+        let amount = Quantity::from_json(value).ok().map(Quantity::ceil);
         let (status, root) = ("status", Path::ROOT);
         let wrong = || {
             let status = root.member(status);
@@ -141,53 +141,6 @@ fn pods_allocatable(status: &Map) -> Result<Option<u32>, DecodeError> {
             .map(Some);
     }
     Ok(None)
-}
-
-/// A resource quantity such as `110`, `1k`, `1500m`, `0.5Ki`, rounded up to a whole number as the
-/// scheduler does. `None` when it is none or beyond 2^63.
-fn whole_quantity(text: &str) -> Option<i64> {
-    let (negative, text) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text.strip_prefix('+').unwrap_or(text)),
-    };
-    let is_number = |c: char| c.is_ascii_digit() || c == '.';
-    let (number, suffix) = text.split_at(text.find(|c| !is_number(c)).unwrap_or(text.len()));
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
-        return None;
-    }
-    let (mut times, mut over): (i128, i128) = match suffix {
-        "n" => (1, 1_000_000_000),
-        "u" => (1, 1_000_000),
-        "m" => (1, 1000),
-        "" => (1, 1),
-        "k" => (1000, 1),
-        "M" => (1_000_000, 1),
-        "G" => (1_000_000_000, 1),
-        "T" => (1_000_000_000_000, 1),
-        "P" => (1_000_000_000_000_000, 1),
-        "E" => (1_000_000_000_000_000_000, 1),
-        "Ki" => (1 << 10, 1),
-        "Mi" => (1 << 20, 1),
-        "Gi" => (1 << 30, 1),
-        "Ti" => (1 << 40, 1),
-        "Pi" => (1 << 50, 1),
-        "Ei" => (1 << 60, 1),
-        other => {
-            let exponent: i32 = other.strip_prefix(['e', 'E'])?.parse().ok()?;
-            let power = 10_i128.checked_pow(exponent.unsigned_abs())?;
-            if exponent < 0 { (1, power) } else { (power, 1) }
-        }
-    };
-    over = over.checked_mul(10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?)?;
-    let digits: i128 = format!("0{whole}{fraction}").parse().ok()?;
-    times = times.checked_mul(digits)?;
-    let amount = if negative {
-        -(times / over)
-    } else {
-        (times + over - 1) / over
-    };
-    i64::try_from(amount).ok()
 }
 
 #[cfg(test)]
@@ -226,31 +179,6 @@ mod tests {
         let mut node = Node::from_json(written).unwrap();
         node.unschedulable = false;
         assert_eq!(node.to_json().get("spec"), None);
-    }
-
-    #[test]
-    fn quantities_round_up_to_whole_numbers() {
-        let cases = [
-            ("110", Some(110)),
-            ("1k", Some(1000)),
-            ("1.5k", Some(1500)),
-            ("1500m", Some(2)),
-            ("2Ki", Some(2048)),
-            ("1e2", Some(100)),
-            ("15e-1", Some(2)),
-            ("1E3", Some(1000)),
-            ("2E", Some(2_000_000_000_000_000_000)),
-            (".5", Some(1)),
-            ("-1.5", Some(-1)),
-            ("", None),
-            ("x", None),
-            ("1.2.3", None),
-            ("1 k", None),
-            ("99E", None),
-        ];
-        for (text, amount) in cases {
-            assert_eq!(whole_quantity(text), amount, "{text}");
-        }
     }
 
     #[test]

@@ -1,0 +1,412 @@
+//! The pods that one owner controls (or that nobody does, in one namespace), with running totals
+//! by label set, so that a sync with nothing to do looks at no pod.
+
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ahash::RandomState;
+use hashbrown::HashMap;
+
+use crate::intern::{DenseKey, FIXED_STATE, KeyId};
+use crate::object::{Labels, OwnerReference, Pod, SharedText, Str, Uid};
+use crate::ranking::RankFields;
+
+/// The pods of one controller reference, or the orphans of one namespace.
+#[derive(Debug)]
+pub struct Group {
+    namespace: SharedText,
+    /// Kind, name and UID of the reference; `None` for the orphans of the namespace.
+    owner: Option<GroupOwner>,
+    /// The key of the cached parent that the reference resolves to; `NO_PARENT` when there is
+    /// none. Written by the parents' informer, read by the pods' handlers.
+    parent: AtomicU32,
+    /// How many pods there are, to be asked without the lock. Written under it.
+    pod_count: AtomicUsize,
+    members: Mutex<Members>,
+}
+
+/// What makes a controller reference the same: kind, name and UID (the API version is ignored).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct GroupOwner {
+    pub(crate) kind: Str,
+    pub(crate) name: Str,
+    pub(crate) uid: Uid,
+}
+
+impl GroupOwner {
+    pub(crate) fn of(reference: &OwnerReference) -> GroupOwner {
+        GroupOwner {
+            kind: reference.kind.clone(),
+            name: reference.name.clone(),
+            uid: reference.uid.clone(),
+        }
+    }
+
+    pub(crate) fn is(&self, reference: &OwnerReference) -> bool {
+        self.uid == reference.uid && self.name == reference.name && self.kind == reference.kind
+    }
+}
+
+/// No cached parent; also the end of the key space, which no key reaches.
+const NO_PARENT: u32 = u32::MAX;
+
+/// A locked view of a group's pods.
+pub(crate) type MembersGuard<'a> = MutexGuard<'a, Members>;
+
+/// One pod of a group: what syncs and ranking read of it, dense and apart from the pod itself.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// The ranking fields.
+    pub rank: RankFields,
+    /// Index into the group's label sets.
+    pub(crate) label_set: u32,
+    /// The pod's slot in the cache's index.
+    pub(crate) slot: u32,
+    /// Dense number of the pod's node; 0 when it is not bound.
+    pub(crate) node: u32,
+    state: PodState,
+}
+
+/// Where a pod counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PodState {
+    active: bool,
+    terminating: bool,
+    ready: bool,
+}
+
+impl PodState {
+    fn of(pod: &Pod) -> PodState {
+        PodState {
+            active: pod.is_active(),
+            terminating: pod.is_terminating(),
+            ready: pod.is_ready(),
+        }
+    }
+}
+
+impl Member {
+    /// Whether the pod counts as a replica.
+    pub fn is_active(&self) -> bool {
+        self.state.active
+    }
+
+    /// Whether the pod is on its way out.
+    pub fn is_terminating(&self) -> bool {
+        self.state.terminating
+    }
+
+    /// Whether the pod's `Ready` condition is true.
+    pub fn is_ready(&self) -> bool {
+        self.state.ready
+    }
+}
+
+/// Counts of pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Active pods.
+    pub active: u32,
+    /// Active pods that are ready.
+    pub ready: u32,
+    /// Pods on their way out.
+    pub terminating: u32,
+}
+
+impl Totals {
+    fn add(&mut self, state: PodState) {
+        self.active += u32::from(state.active);
+        self.ready += u32::from(state.active && state.ready);
+        self.terminating += u32::from(state.terminating);
+    }
+
+    fn remove(&mut self, state: PodState) {
+        self.active -= u32::from(state.active);
+        self.ready -= u32::from(state.active && state.ready);
+        self.terminating -= u32::from(state.terminating);
+    }
+
+    /// Adds the other counts to these.
+    pub fn merge(&mut self, other: Totals) {
+        self.active += other.active;
+        self.ready += other.ready;
+        self.terminating += other.terminating;
+    }
+}
+
+/// The pods of a group that carry one and the same labels.
+#[derive(Debug)]
+pub(crate) struct LabelSet {
+    pub(crate) labels: Labels,
+    /// Pods with these labels, whatever their state; a set without any is free for reuse.
+    pub(crate) pods: u32,
+    pub(crate) totals: Totals,
+}
+
+/// The pods of a group. `pods[i]` and `members[i]` are one pod.
+#[derive(Debug)]
+pub(crate) struct Members {
+    pods: Vec<Arc<Pod>>,
+    members: Vec<Member>,
+    label_sets: Vec<LabelSet>,
+    /// Label sets by their labels; looked at only where the first set isn't the one.
+    by_labels: HashMap<Labels, u32, RandomState>,
+    free_label_sets: Vec<u32>,
+}
+
+/// What a change of a group's pods did to its label sets.
+#[derive(Debug, Default)]
+pub(crate) struct LabelSetChange {
+    /// Labels that no pod of the group carried before.
+    pub(crate) came: Option<Labels>,
+    /// Labels that no pod of the group carries any more.
+    pub(crate) went: Option<Labels>,
+}
+
+impl Group {
+    pub(crate) fn new(namespace: SharedText, owner: Option<GroupOwner>) -> Group {
+        Group {
+            namespace,
+            owner,
+            parent: AtomicU32::new(NO_PARENT),
+            pod_count: AtomicUsize::new(0),
+            members: Mutex::new(Members::default()),
+        }
+    }
+
+    /// How many pods the group has.
+    pub fn pod_count(&self) -> usize {
+        // Acquire: pairs with the Release of `set_pod_count`; a caller that was woken by a pod's
+        // arrival finds it counted.
+        self.pod_count.load(Ordering::Acquire)
+    }
+
+    /// Tells those who don't lock how many pods there are.
+    pub(crate) fn set_pod_count(&self, count: usize) {
+        // Release: pairs with the Acquire of `pod_count`.
+        self.pod_count.store(count, Ordering::Release);
+    }
+
+    /// The namespace of its pods.
+    pub fn namespace(&self) -> &SharedText {
+        &self.namespace
+    }
+
+    pub(crate) fn owner(&self) -> Option<&GroupOwner> {
+        self.owner.as_ref()
+    }
+
+    /// Whether these are the orphans of a namespace.
+    pub fn is_orphans(&self) -> bool {
+        self.owner.is_none()
+    }
+
+    /// The kind of the owner; `None` for orphans.
+    pub fn owner_kind(&self) -> Option<&str> {
+        self.owner.as_ref().map(|owner| &*owner.kind)
+    }
+
+    /// The cached parent to which the pods' controller reference resolves.
+    pub fn parent(&self) -> Option<KeyId> {
+        // Acquire: pairs with the Release of `set_parent`; the parent is stored before.
+        match self.parent.load(Ordering::Acquire) {
+            NO_PARENT => None,
+            key => Some(KeyId::from_index(key as usize)),
+        }
+    }
+
+    pub(crate) fn set_parent(&self, parent: Option<KeyId>) {
+        let key = parent.map_or(NO_PARENT, |key| {
+            u32::try_from(key.index()).expect("keys are numbered in 32 bits")
+        });
+        // Release: pairs with the Acquire of `parent`.
+        self.parent.store(key, Ordering::Release);
+    }
+
+    pub(crate) fn lock(&self) -> MembersGuard<'_> {
+        // A panic elsewhere leaves counts that no later step would notice: go on with them no
+        // worse than upstream, which ends the process.
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Members {
+    fn default() -> Self {
+        Members {
+            pods: Vec::new(),
+            members: Vec::new(),
+            label_sets: Vec::new(),
+            by_labels: HashMap::with_hasher(FIXED_STATE),
+            free_label_sets: Vec::new(),
+        }
+    }
+}
+
+impl Members {
+    pub(crate) fn len(&self) -> usize {
+        self.pods.len()
+    }
+
+    pub(crate) fn pod(&self, position: usize) -> &Arc<Pod> {
+        &self.pods[position]
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<Pod>, &Member)> {
+        self.pods.iter().zip(&self.members)
+    }
+
+    pub(crate) fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    pub(crate) fn label_sets(&self) -> &[LabelSet] {
+        &self.label_sets
+    }
+
+    /// Adds a pod; its position is the new length less one.
+    pub(crate) fn insert(&mut self, slot: u32, pod: Arc<Pod>, node: u32) -> LabelSetChange {
+        let state = PodState::of(&pod);
+        let (label_set, came) = self.enter_label_set(&pod.metadata.labels, state);
+        self.members.push(Member {
+            rank: RankFields::of(&pod, node),
+            label_set,
+            slot,
+            node,
+            state,
+        });
+        self.pods.push(pod);
+        LabelSetChange { came, went: None }
+    }
+
+    /// Replaces a pod in place.
+    pub(crate) fn update(&mut self, position: u32, pod: Arc<Pod>, node: u32) -> LabelSetChange {
+        let position = position as usize;
+        let member = &mut self.members[position];
+        let old = member.state;
+        let state = PodState::of(&pod);
+        member.rank = RankFields::of(&pod, node);
+        member.state = state;
+        member.node = node;
+        let old_set = member.label_set;
+        let set = &mut self.label_sets[old_set as usize];
+        let mut change = LabelSetChange::default();
+        if set.labels == pod.metadata.labels {
+            if old != state {
+                set.totals.remove(old);
+                set.totals.add(state);
+            }
+        } else {
+            change.went = self.leave_label_set(old_set, old);
+            let (label_set, came) = self.enter_label_set(&pod.metadata.labels, state);
+            self.members[position].label_set = label_set;
+            change.came = came;
+        }
+        self.pods[position] = pod;
+        change
+    }
+
+    /// Removes a pod; the last one takes its position, and its slot is returned to be told so.
+    pub(crate) fn remove(&mut self, position: u32) -> (Option<u32>, LabelSetChange) {
+        let position = position as usize;
+        self.pods.swap_remove(position);
+        let member = self.members.swap_remove(position);
+        let went = self.leave_label_set(member.label_set, member.state);
+        let moved = self.members.get(position).map(|member| member.slot);
+        (moved, LabelSetChange { came: None, went })
+    }
+
+    /// The index of the label set of exactly these labels.
+    pub(crate) fn label_set_of(&self, labels: &Labels) -> Option<u32> {
+        match self.label_sets.first() {
+            Some(first) if first.pods > 0 && first.labels.is_same(labels) => Some(0),
+            _ => self.by_labels.get(labels).copied(),
+        }
+    }
+
+    fn enter_label_set(&mut self, labels: &Labels, state: PodState) -> (u32, Option<Labels>) {
+        let (index, came) = match self.label_set_of(labels) {
+            Some(index) => (index, None),
+            None => {
+                let fresh =
+                    LabelSet { labels: labels.clone(), pods: 0, totals: Totals::default() };
+                let index = if let Some(free) = self.free_label_sets.pop() {
+                    self.label_sets[free as usize] = fresh;
+                    free
+                } else {
+                    self.label_sets.push(fresh);
+                    u32::try_from(self.label_sets.len() - 1).expect("fewer label sets than pods")
+                };
+                self.by_labels.insert(labels.clone(), index);
+                (index, Some(labels.clone()))
+            }
+        };
+        let set = &mut self.label_sets[index as usize];
+        set.pods += 1;
+        set.totals.add(state);
+        (index, came)
+    }
+
+    fn leave_label_set(&mut self, index: u32, state: PodState) -> Option<Labels> {
+        let set = &mut self.label_sets[index as usize];
+        set.pods -= 1;
+        set.totals.remove(state);
+        if set.pods > 0 {
+            return None;
+        }
+        let labels = std::mem::take(&mut set.labels);
+        self.by_labels.remove(&labels);
+        self.free_label_sets.push(index);
+        Some(labels)
+    }
+
+    /// Recounts every label set and says whether the running totals are right. O(pods).
+    pub(crate) fn totals_are_exact(&self) -> bool {
+        let mut counted: Vec<(u32, Totals)> = vec![(0, Totals::default()); self.label_sets.len()];
+        for (pod, member) in self.iter() {
+            let set = &mut counted[member.label_set as usize];
+            set.0 += 1;
+            set.1.add(PodState::of(pod));
+        }
+        self.label_sets.iter().zip(counted).all(|(set, (pods, totals))| {
+            set.pods == pods && set.totals == totals
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::PodPhase;
+
+    fn pod(name: &str, labels: &[(&str, &str)], phase: PodPhase) -> Arc<Pod> {
+        let mut pod = Pod::default();
+        pod.metadata.name = name.into();
+        pod.metadata.labels = Labels::from_pairs(labels.iter().copied());
+        pod.status.phase = phase;
+        Arc::new(pod)
+    }
+
+    #[test]
+    fn totals_follow_every_change() {
+        let mut members = Members::default();
+        let web = [("app", "web")];
+        assert!(members.insert(0, pod("a", &web, PodPhase::Running), 0).came.is_some());
+        assert!(members.insert(1, pod("b", &web, PodPhase::Running), 0).came.is_none());
+        members.insert(2, pod("c", &[("app", "db")], PodPhase::Running), 0);
+        assert!(members.totals_are_exact());
+        members.update(0, pod("a", &web, PodPhase::Failed), 0);
+        assert_eq!(members.label_sets()[0].totals.active, 1);
+        let change = members.update(2, pod("c", &web, PodPhase::Running), 0);
+        assert_eq!(change.went, Some(Labels::from_pairs([("app", "db")])));
+        assert!(members.totals_are_exact());
+        let (moved, change) = members.remove(0);
+        assert_eq!(moved, Some(2));
+        assert!(change.went.is_none());
+        members.remove(0);
+        let (moved, change) = members.remove(0);
+        assert_eq!(moved, None);
+        assert!(change.went.is_some());
+        assert_eq!(members.len(), 0);
+        assert!(members.totals_are_exact());
+    }
+}

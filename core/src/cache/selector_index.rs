@@ -1,0 +1,75 @@
+//! Which parents could adopt a pod with these labels: a look-up by a label pair that the selector
+//! requires, instead of a walk over every parent of the namespace.
+
+use ahash::RandomState;
+use hashbrown::HashMap;
+
+use crate::intern::{FIXED_STATE, KeyId};
+use crate::object::{Labels, Selector, SharedText, Str};
+
+/// The parents of every namespace by one pair that their selector requires.
+#[derive(Debug)]
+pub(crate) struct SelectorIndex {
+    by_namespace: HashMap<SharedText, NamespaceSelectors, RandomState>,
+}
+
+#[derive(Debug)]
+struct NamespaceSelectors {
+    by_pair: HashMap<(Str, Str), Vec<KeyId>, RandomState>,
+    /// Parents whose selector requires no single pair: looked at for every pod.
+    others: Vec<KeyId>,
+}
+
+impl SelectorIndex {
+    pub(crate) fn new() -> SelectorIndex {
+        SelectorIndex { by_namespace: HashMap::with_hasher(FIXED_STATE) }
+    }
+
+    /// Adds a parent under the first pair its selector requires.
+    pub(crate) fn insert(&mut self, namespace: &SharedText, selector: &Selector, key: KeyId) {
+        let selectors =
+            self.by_namespace.entry(namespace.clone()).or_insert_with(|| NamespaceSelectors {
+                by_pair: HashMap::with_hasher(FIXED_STATE),
+                others: Vec::new(),
+            });
+        match selector.required_pairs().first() {
+            Some(pair) => selectors.by_pair.entry(pair.clone()).or_default().push(key),
+            None => selectors.others.push(key),
+        }
+    }
+
+    /// Removes what `insert` with the same arguments added.
+    pub(crate) fn remove(&mut self, namespace: &SharedText, selector: &Selector, key: KeyId) {
+        let Some(selectors) = self.by_namespace.get_mut(namespace) else { return };
+        match selector.required_pairs().first() {
+            Some(pair) => {
+                if let Some(keys) = selectors.by_pair.get_mut(pair) {
+                    keys.retain(|held| *held != key);
+                    if keys.is_empty() {
+                        selectors.by_pair.remove(pair);
+                    }
+                }
+            }
+            None => selectors.others.retain(|held| *held != key),
+        }
+        if selectors.by_pair.is_empty() && selectors.others.is_empty() {
+            self.by_namespace.remove(namespace);
+        }
+    }
+
+    /// Calls `candidate` for every parent whose selector might match. O(labels + candidates).
+    pub(crate) fn candidates(
+        &self,
+        namespace: &SharedText,
+        labels: &Labels,
+        mut candidate: impl FnMut(KeyId),
+    ) {
+        let Some(selectors) = self.by_namespace.get(namespace) else { return };
+        for pair in labels.pairs() {
+            if let Some(keys) = selectors.by_pair.get(pair) {
+                keys.iter().copied().for_each(&mut candidate);
+            }
+        }
+        selectors.others.iter().copied().for_each(candidate);
+    }
+}

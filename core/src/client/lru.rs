@@ -1,0 +1,166 @@
+//! A bounded map that forgets what was used longest ago, for keys that are hashes already.
+//!
+//! Entries lie in a slab and are linked in order of use; a table finds the slot of a key. A slot
+//! is reused in place once the map is full, so a full map allocates no more.
+
+use hashbrown::HashTable;
+
+/// The end of the list.
+const NONE: u32 = u32::MAX;
+
+/// At most `capacity` values by 128-bit hashes; using one more forgets the least recently used.
+#[derive(Debug)]
+pub(super) struct Lru<V> {
+    capacity: usize,
+    table: HashTable<u32>,
+    slots: Vec<Slot<V>>,
+    newest: u32,
+    oldest: u32,
+}
+
+#[derive(Debug)]
+struct Slot<V> {
+    key: u128,
+    value: V,
+    newer: u32,
+    older: u32,
+}
+
+impl<V> Lru<V> {
+    /// An empty map.
+    ///
+    /// # Panics
+    /// When `capacity` is 0 or does not fit 32 bits.
+    pub(super) fn new(capacity: usize) -> Self {
+        assert!(capacity > 0 && u32::try_from(capacity).is_ok_and(|n| n < NONE));
+        Lru {
+            capacity,
+            table: HashTable::new(),
+            slots: Vec::new(),
+            newest: NONE,
+            oldest: NONE,
+        }
+    }
+
+    /// The value of `key`, now the most recently used; made by `make` where there is none. O(1).
+    pub(super) fn touch(&mut self, key: u128, make: impl FnOnce() -> V) -> &mut V {
+        let slots = &self.slots;
+        let found = self
+            .table
+            .find(hash(key), |&at| slots[at as usize].key == key)
+            .copied();
+        let at = match found {
+            Some(at) if at == self.newest => return &mut self.slots[at as usize].value,
+            Some(at) => {
+                self.unlink(at);
+                at
+            }
+            None => self.place(key, make()),
+        };
+        self.link_newest(at);
+        &mut self.slots[at as usize].value
+    }
+
+    /// How many values are held.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Puts a new key into a slot, the oldest one's when full; the slot is in no list yet.
+    fn place(&mut self, key: u128, value: V) -> u32 {
+        let slot = Slot {
+            key,
+            value,
+            newer: NONE,
+            older: NONE,
+        };
+        let at = if self.slots.len() < self.capacity {
+            self.slots.push(slot);
+            u32::try_from(self.slots.len() - 1).expect("the capacity fits 32 bits")
+        } else {
+            let at = self.oldest;
+            let old = self.slots[at as usize].key;
+            self.unlink(at);
+            let entry = self.table.find_entry(hash(old), |&other| other == at);
+            entry.expect("every slot is in the table").remove();
+            self.slots[at as usize] = slot;
+            at
+        };
+        let slots = &self.slots;
+        self.table
+            .insert_unique(hash(key), at, |&at| hash(slots[at as usize].key));
+        at
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let Slot { newer, older, .. } = self.slots[at as usize];
+        match newer {
+            NONE => self.newest = older,
+            newer => self.slots[newer as usize].older = older,
+        }
+        match older {
+            NONE => self.oldest = newer,
+            older => self.slots[older as usize].newer = newer,
+        }
+    }
+
+    fn link_newest(&mut self, at: u32) {
+        let older = self.newest;
+        self.slots[at as usize].newer = NONE;
+        self.slots[at as usize].older = older;
+        match older {
+            NONE => self.oldest = at,
+            older => self.slots[older as usize].newer = at,
+        }
+        self.newest = at;
+    }
+}
+
+/// The table's hash of a key: half of it, which is a hash itself.
+fn hash(key: u128) -> u64 {
+    (key >> 64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_recently_used_is_forgotten() {
+        let key = |n: u32| u128::from(n) << 64 | 7;
+        let mut lru = Lru::new(3);
+        for n in [1, 2, 3, 1, 4] {
+            lru.touch(key(n), || n);
+        }
+        assert_eq!(lru.len(), 3);
+        // 2 went; asking for it again makes it anew and forgets 3.
+        assert_eq!(*lru.touch(key(2), || 20), 20);
+        assert_eq!(*lru.touch(key(1), || 10), 1);
+        assert_eq!(*lru.touch(key(4), || 40), 4);
+        assert_eq!(*lru.touch(key(3), || 30), 30);
+    }
+
+    #[test]
+    fn it_agrees_with_a_plain_list() {
+        let mut lru = Lru::new(8);
+        let mut list: Vec<(u128, usize)> = Vec::new();
+        let mut state = 1u64;
+        for step in 0..5_000 {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let key = u128::from(state >> 60) << 64;
+            let ours = *lru.touch(key, || step);
+            let value = match list.iter().position(|(other, _)| *other == key) {
+                Some(at) => list.remove(at).1,
+                None => step,
+            };
+            list.push((key, value));
+            if list.len() > 8 {
+                list.remove(0);
+            }
+            assert_eq!(ours, value, "step {step}");
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Work items as text: `namespace/name`.
+
+/// A work item that is no key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unexpected key format: {0:?}")]
+pub struct KeyError(String);
+
+/// Splits a key into namespace and name; without a slash the namespace is empty.
+///
+/// # Errors
+/// When there is more than one slash.
+pub fn parse_key(key: &str) -> Result<(&str, &str), KeyError> {
+    match key.split_once('/') {
+        None => Ok(("", key)),
+        Some((namespace, name)) if !name.contains('/') => Ok((namespace, name)),
+        Some(_) => Err(KeyError(key.to_owned())),
+    }
+}

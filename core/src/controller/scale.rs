@@ -1,0 +1,275 @@
+//! Counting a parent's pods and choosing which to delete, from the cache's running totals where
+//! nothing needs claiming, from the claimed pods one by one where something does.
+
+use std::sync::Arc;
+
+use super::{Controller, Sync};
+use crate::cache::{Parent, Totals};
+use crate::object::{Now, Pod, Selector};
+use crate::ranking::{NodeCounts, RankFields, RankOptions, Ranker};
+use crate::reconcile::StatusCounts;
+
+/// The pods to delete in this sync, with the scratch memory for choosing them.
+#[derive(Debug, Default)]
+pub(super) struct Victims {
+    pods: Vec<Arc<Pod>>,
+    ranker: Ranker,
+    related: NodeCounts,
+    claimed: Vec<RankFields>,
+    /// The claimed pods themselves, where they were claimed one by one.
+    claimed_pods: Vec<Arc<Pod>>,
+}
+
+impl Victims {
+    pub(super) fn pods(&self) -> &[Arc<Pod>] {
+        &self.pods
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.pods.clear();
+        self.related.clear();
+        self.claimed.clear();
+        self.claimed_pods.clear();
+    }
+}
+
+impl Controller {
+    /// Counts the parent's pods and, where too many, chooses the victims, all from one moment.
+    /// Where a pod must be released or adopted, returns instead the active pods to claim: own
+    /// ones, then orphans.
+    ///
+    /// O(label sets) for the counts; pods are looked at when some must go, when
+    /// `minReadySeconds` is set, or when there is something to claim.
+    pub(super) fn take_census(
+        &self,
+        parent: &Parent,
+        selector: &Selector,
+        sync: &mut Sync,
+        now: Now,
+    ) -> Option<Vec<Arc<Pod>>> {
+        let deleting = parent.object.metadata.is_deleting();
+        let adoptable = !deleting && self.adoptable_orphans(parent, selector);
+        let mut related_counted = false;
+        loop {
+            let members = parent.group.lock();
+            debug_assert!(members.totals_are_exact(), "running totals must equal a recount");
+            let mut matching = Totals::default();
+            let mut fully_labeled = 0;
+            let mut others_active = 0;
+            for set in members.label_sets().iter().filter(|set| set.pods > 0) {
+                if selector.matches(&set.labels) {
+                    matching.merge(set.totals);
+                    if set.labels.contains_all(&parent.object.spec.template.metadata.labels) {
+                        fully_labeled += set.totals.active;
+                    }
+                } else {
+                    others_active += set.totals.active;
+                }
+            }
+            sync.census.terminating = count(matching.terminating);
+            if adoptable || (others_active > 0 && !deleting) {
+                let own = members.iter().filter(|(_, member)| member.is_active());
+                let mut pods: Vec<Arc<Pod>> = own.map(|(pod, _)| pod.clone()).collect();
+                drop(members);
+                self.push_adoptable(parent, selector, &mut pods);
+                return Some(pods);
+            }
+            sync.census.counts = StatusCounts {
+                replicas: count(matching.active),
+                fully_labeled: count(fully_labeled),
+                ready: count(matching.ready),
+                available: 0,
+            };
+            let surplus = i64::from(matching.active) - i64::from(parent.object.replicas());
+            let wanted = surplus.clamp(0, self.burst());
+            let wanted = usize::try_from(wanted).expect("clamped to the positive");
+            let ranked = wanted < matching.active as usize;
+            if sync.may_scale && wanted > 0 && ranked && !related_counted {
+                // Other groups are locked for this, so not while holding this one.
+                drop(members);
+                self.count_related(parent, sync);
+                related_counted = true;
+                continue;
+            }
+            if parent.object.spec.min_ready_seconds > 0 {
+                sync.census.ready_times.clear();
+                let ready = members
+                    .iter()
+                    .filter(|(_, member)| member.is_active() && member.is_ready())
+                    .filter(|(pod, _)| selector.matches(&pod.metadata.labels));
+                sync.census.ready_times.extend(ready.map(|(pod, _)| pod.ready_time()));
+            }
+            if !sync.may_scale || wanted == 0 {
+                return None;
+            }
+            let matches: smallvec::SmallVec<[bool; 8]> = members
+                .label_sets()
+                .iter()
+                .map(|set| set.pods > 0 && selector.matches(&set.labels))
+                .collect();
+            let active = members.members().iter().enumerate().filter(|(_, member)| {
+                member.is_active() && matches[member.label_set as usize]
+            });
+            let Victims { pods, ranker, related, .. } = &mut sync.victims;
+            pods.clear();
+            if ranked {
+                let candidates = active.map(|(at, member)| (index(at), &member.rank));
+                let options = self.rank_options(now);
+                let chosen =
+                    ranker.choose(candidates.clone(), |node| related.get(node), &options, wanted);
+                pods.extend(chosen.iter().map(|&at| members.pod(at as usize).clone()));
+                let fields = chosen.iter().map(|&at| &members.members()[at as usize].rank);
+                self.observe_age_ratios(candidates.map(|(_, fields)| fields), fields, now);
+            } else {
+                pods.extend(active.map(|(at, _)| members.pod(at).clone()));
+            }
+            return None;
+        }
+    }
+
+    /// Counts the claimed pods one by one and, where too many, chooses the victims.
+    pub(super) fn count_claimed(&self, claimed: &[Arc<Pod>], sync: &mut Sync, now: Now) {
+        let parent = sync.parent.clone().expect("a sync past its beginning has a parent");
+        let spec = &parent.object.spec;
+        sync.census.counts = StatusCounts::count(
+            claimed.iter().map(|pod| &**pod),
+            &spec.template.metadata.labels,
+            spec.min_ready_seconds,
+            now.wall_ns,
+        );
+        let ready = claimed.iter().filter(|pod| pod.is_ready());
+        sync.census.ready_times.clear();
+        sync.census.ready_times.extend(ready.map(|pod| pod.ready_time()));
+        sync.victims.claimed_pods.extend_from_slice(claimed);
+        let surplus = i64::from(sync.census.counts.replicas) - i64::from(parent.object.replicas());
+        let wanted = surplus.clamp(0, self.burst());
+        let wanted = usize::try_from(wanted).expect("clamped to the positive");
+        if !sync.may_scale || wanted == 0 {
+            return;
+        }
+        if wanted == claimed.len() {
+            sync.victims.pods.extend_from_slice(claimed);
+            return;
+        }
+        self.count_related(&parent, sync);
+        let nodes = self.pods();
+        let Victims { pods, ranker, related, claimed: fields, .. } = &mut sync.victims;
+        fields.extend(claimed.iter().map(|pod| {
+            RankFields::of(pod, pod.node_name.as_deref().map_or(0, |node| nodes.node_number(node)))
+        }));
+        let candidates = fields.iter().enumerate().map(|(at, fields)| (index(at), fields));
+        let options = self.rank_options(now);
+        let chosen = ranker.choose(candidates, |node| related.get(node), &options, wanted);
+        pods.extend(chosen.iter().map(|&at| claimed[at as usize].clone()));
+        let victims = chosen.iter().map(|&at| &fields[at as usize]);
+        self.observe_age_ratios(fields.iter(), victims, now);
+    }
+
+    /// Collects the ready times of the parent's pods afresh, where the census did without.
+    pub(super) fn collect_ready_times(&self, sync: &mut Sync) {
+        if !sync.victims.claimed_pods.is_empty() {
+            return; // Collected when they were claimed.
+        }
+        let parent = sync.parent.clone().expect("a sync past its beginning has a parent");
+        let Ok(selector) = &parent.selector else { return };
+        let members = parent.group.lock();
+        let ready = members
+            .iter()
+            .filter(|(_, member)| member.is_active() && member.is_ready())
+            .filter(|(pod, _)| selector.matches(&pod.metadata.labels));
+        sync.census.ready_times.clear();
+        sync.census.ready_times.extend(ready.map(|(pod, _)| pod.ready_time()));
+    }
+
+    /// Whether an active orphan of the namespace matches. O(label sets among the orphans).
+    fn adoptable_orphans(&self, parent: &Parent, selector: &Selector) -> bool {
+        parent.orphans.pod_count() > 0 && {
+            let members = parent.orphans.lock();
+            let mut sets = members.label_sets().iter();
+            sets.any(|set| set.totals.active > 0 && selector.matches(&set.labels))
+        }
+    }
+
+    fn push_adoptable(&self, parent: &Parent, selector: &Selector, pods: &mut Vec<Arc<Pod>>) {
+        let members = parent.orphans.lock();
+        let matching = members
+            .iter()
+            .filter(|(pod, member)| member.is_active() && selector.matches(&pod.metadata.labels));
+        pods.extend(matching.map(|(pod, _)| pod.clone()));
+    }
+
+    /// Counts, by node, the active pods that any sibling's selector matches: the parents with the
+    /// same controller, this one included. None without a controller.
+    fn count_related(&self, parent: &Parent, sync: &mut Sync) {
+        let related = &mut sync.victims.related;
+        related.clear();
+        let selectors = self.parents.related_selectors(parent);
+        if selectors.is_empty() {
+            return;
+        }
+        for (labels, group) in self.pods().matching_label_sets(&selectors) {
+            let members = group.lock();
+            let Some(label_set) = members.label_set_of(&labels) else { continue };
+            for member in members.members() {
+                if member.label_set == label_set && member.is_active() {
+                    related.add(member.node);
+                }
+            }
+        }
+    }
+
+    /// The related pods of a parent (active or not) as they count for co-location, for tests and
+    /// explanations. O(pods of the related label sets).
+    pub fn related_pods(&self, parent: &Parent) -> Vec<Arc<Pod>> {
+        let mut pods = Vec::new();
+        for (labels, group) in
+            self.pods().matching_label_sets(&self.parents.related_selectors(parent))
+        {
+            let members = group.lock();
+            let Some(label_set) = members.label_set_of(&labels) else { continue };
+            let of_set = members.iter().filter(|(_, member)| member.label_set == label_set);
+            pods.extend(of_set.map(|(pod, _)| pod.clone()));
+        }
+        pods
+    }
+
+    fn rank_options(&self, now: Now) -> RankOptions {
+        RankOptions {
+            now_wall_ns: Some(now.wall_ns),
+            pod_deletion_cost: self.options.gates.pod_deletion_cost,
+            logarithmic_scale_down: true,
+        }
+    }
+
+    /// `replicaset_controller_sorting_deletion_age_ratio`: for each ready victim its age over that
+    /// of the youngest ready candidate, in whole milliseconds and by integer division, as
+    /// upstream has it. Nothing is observed where that age is under a millisecond.
+    fn observe_age_ratios<'a>(
+        &self,
+        candidates: impl Iterator<Item = &'a RankFields>,
+        victims: impl Iterator<Item = &'a RankFields>,
+        now: Now,
+    ) {
+        let age_ms = |fields: &RankFields| {
+            let created = fields.creation_time().unix_nanos();
+            created.map_or(i64::MAX, |created| now.wall_ns.saturating_sub(created)) / 1_000_000
+        };
+        let youngest = candidates.filter(|fields| fields.is_ready()).map(age_ms).min();
+        let youngest = youngest.unwrap_or(i64::MAX / 1_000_000);
+        if youngest == 0 {
+            return;
+        }
+        for fields in victims.filter(|fields| fields.is_ready()) {
+            let ratio = age_ms(fields) / youngest;
+            self.metrics.sorting_deletion_age_ratio.observe(ratio as f64);
+        }
+    }
+}
+
+fn count(pods: u32) -> i32 {
+    i32::try_from(pods).expect("a ReplicaSet's pods fit 31 bits")
+}
+
+fn index(at: usize) -> u32 {
+    u32::try_from(at).expect("a ReplicaSet's pods fit 32 bits")
+}

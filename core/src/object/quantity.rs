@@ -1,0 +1,156 @@
+//! Resource quantities such as `250m`, `1.5`, `512Mi`, `2e3`.
+
+use std::str::FromStr;
+
+use serde_json::Value;
+
+/// An amount of a resource, exact to a billionth; finer parts round away from zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Quantity {
+    nanos: i128,
+}
+
+/// A text that is not a resource quantity, or one too large to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a resource quantity")]
+pub struct QuantityError;
+
+const NANO: i128 = 1_000_000_000;
+
+impl Quantity {
+    /// Reads a quantity from JSON: a string, or a plain number.
+    ///
+    /// # Errors
+    /// When it is something else.
+    pub fn from_json(value: &Value) -> Result<Quantity, QuantityError> {
+        match value {
+            Value::String(text) => text.parse(),
+            Value::Number(number) => number.to_string().parse(),
+            _ => Err(QuantityError),
+        }
+    }
+
+    /// The amount rounded up to a whole number.
+    pub const fn ceil(self) -> i128 {
+        self.nanos.div_euclid(NANO) + (self.nanos.rem_euclid(NANO) != 0) as i128
+    }
+
+    /// Whether it is below zero.
+    pub const fn is_negative(self) -> bool {
+        self.nanos < 0
+    }
+
+    /// Whether it is zero.
+    pub const fn is_zero(self) -> bool {
+        self.nanos == 0
+    }
+
+    /// The sum of two amounts, saturating.
+    #[must_use]
+    pub const fn plus(self, other: Quantity) -> Quantity {
+        Quantity { nanos: self.nanos.saturating_add(other.nanos) }
+    }
+}
+
+impl FromStr for Quantity {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Quantity, QuantityError> {
+        parse(text).ok_or(QuantityError)
+    }
+}
+
+fn parse(text: &str) -> Option<Quantity> {
+    let (sign, text) = match text.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let is_number = |c: char| c.is_ascii_digit() || c == '.';
+    let (number, suffix) = text.split_at(text.find(|c| !is_number(c)).unwrap_or(text.len()));
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
+        return None;
+    }
+    // Nanos per unit of the suffix, as a power of ten or a multiple.
+    let (times, mut over) = match suffix {
+        "n" => (1, 1),
+        "u" => (1_000, 1),
+        "m" => (1_000_000, 1),
+        "" => (NANO, 1),
+        "k" => (1_000 * NANO, 1),
+        "M" => (1_000_000 * NANO, 1),
+        "G" => (1_000_000_000 * NANO, 1),
+        "T" => (1_000_000_000_000 * NANO, 1),
+        "P" => (1_000_000_000_000_000 * NANO, 1),
+        "E" => (1_000_000_000_000_000_000 * NANO, 1),
+        "Ki" => (NANO << 10, 1),
+        "Mi" => (NANO << 20, 1),
+        "Gi" => (NANO << 30, 1),
+        "Ti" => (NANO << 40, 1),
+        "Pi" => (NANO << 50, 1),
+        "Ei" => (NANO << 60, 1),
+        other => {
+            let exponent: i32 = other.strip_prefix(['e', 'E'])?.parse().ok()?;
+            let power = 10_i128.checked_pow(exponent.unsigned_abs())?;
+            if exponent < 0 { (NANO, power) } else { (NANO.checked_mul(power)?, 1) }
+        }
+    };
+    let fraction = fraction.trim_end_matches('0');
+    over = 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?.checked_mul(over)?;
+    let digits: i128 = format!("0{whole}{fraction}").parse().ok()?;
+    let nanos = digits.checked_mul(times)?;
+    let rounded = nanos / over + i128::from(nanos % over != 0);
+    Some(Quantity { nanos: sign * rounded })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quantity(text: &str) -> Quantity {
+        text.parse().expect("a quantity")
+    }
+
+    #[test]
+    fn quantities_round_up_to_whole_numbers() {
+        let cases = [
+            ("110", 110),
+            ("1k", 1000),
+            ("1.5k", 1500),
+            ("1500m", 2),
+            ("2Ki", 2048),
+            ("1e2", 100),
+            ("15e-1", 2),
+            ("1E3", 1000),
+            ("2E", 2_000_000_000_000_000_000),
+            (".5", 1),
+            ("5.", 5),
+            ("-1.5", -1),
+            ("+1", 1),
+            ("0.0000000001", 1),
+            ("1.500000000000000000000000000000000000000000", 2),
+        ];
+        for (text, amount) in cases {
+            assert_eq!(quantity(text).ceil(), amount, "{text}");
+        }
+    }
+
+    #[test]
+    fn equal_amounts_are_equal_in_any_spelling() {
+        assert_eq!(quantity("1"), quantity("1000m"));
+        assert_eq!(quantity("1Gi"), quantity("1024Mi"));
+        assert!(quantity("999m") < quantity("1"));
+        assert!(quantity("-1m").is_negative());
+        assert!(quantity("0Mi").is_zero());
+        assert_eq!(quantity("0.5").plus(quantity("500m")), quantity("1"));
+        assert_eq!(Quantity::from_json(&serde_json::json!(2)), Ok(quantity("2")));
+        assert_eq!(Quantity::from_json(&serde_json::json!([])), Err(QuantityError));
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for text in ["", "x", "1.2.3", "1 k", "k", "-", "--1", "1kk", "1e99", "e3", "1e"] {
+            assert_eq!(text.parse::<Quantity>(), Err(QuantityError), "{text:?}");
+        }
+    }
+}

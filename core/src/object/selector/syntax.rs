@@ -1,0 +1,144 @@
+//! What a label key and a label value may look like.
+
+/// Why a text is no label key or value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SyntaxError {
+    /// A key has no name after its prefix, or none at all.
+    #[error("the name part must not be empty")]
+    EmptyName,
+    /// The name of a key, or a value, is too long.
+    #[error("must be no more than 63 bytes")]
+    TooLong,
+    /// A character that is not allowed, or not allowed at the edge.
+    #[error(
+        "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
+         alphanumeric character"
+    )]
+    Characters,
+    /// The prefix of a key is no DNS subdomain.
+    #[error("the prefix must be a lower-case DNS subdomain of at most 253 bytes")]
+    Prefix,
+    /// A key with more than one slash.
+    #[error("must have at most one '/', between the prefix and the name")]
+    Slashes,
+}
+
+/// Longest name part of a key, and longest value.
+const NAME_BYTES_MAX: usize = 63;
+/// Longest prefix of a key.
+const SUBDOMAIN_BYTES_MAX: usize = 253;
+
+/// Checks a label key: an optional DNS subdomain with a slash, then a name.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_label_key(key: &str) -> Result<(), SyntaxError> {
+    let name = match key.split_once('/') {
+        None => key,
+        Some((_, name)) if name.contains('/') => return Err(SyntaxError::Slashes),
+        Some((prefix, name)) => {
+            if !is_dns_subdomain(prefix) {
+                return Err(SyntaxError::Prefix);
+            }
+            name
+        }
+    };
+    if name.is_empty() {
+        return Err(SyntaxError::EmptyName);
+    }
+    check_label_value(name)
+}
+
+/// Checks a label value, which may be empty.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_label_value(value: &str) -> Result<(), SyntaxError> {
+    let bytes = value.as_bytes();
+    if bytes.len() > NAME_BYTES_MAX {
+        return Err(SyntaxError::TooLong);
+    }
+    let inner = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    match (bytes.first(), bytes.last()) {
+        (Some(first), Some(last)) => {
+            let edges = first.is_ascii_alphanumeric() && last.is_ascii_alphanumeric();
+            if edges && bytes.iter().all(inner) {
+                Ok(())
+            } else {
+                Err(SyntaxError::Characters)
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a text is a DNS-1123 subdomain: dot-separated parts of lower-case letters, digits and
+/// inner dashes.
+fn is_dns_subdomain(text: &str) -> bool {
+    let part_fits = |part: &[u8]| {
+        let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        match (part.first(), part.last()) {
+            (Some(first), Some(last)) => {
+                plain(first) && plain(last) && part.iter().all(|byte| plain(byte) || *byte == b'-')
+            }
+            _ => false,
+        }
+    };
+    text.len() <= SUBDOMAIN_BYTES_MAX && text.as_bytes().split(|byte| *byte == b'.').all(part_fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_names_with_an_optional_subdomain() {
+        let long = "a".repeat(63);
+        for key in [
+            "app",
+            "A",
+            "a.b_c-d",
+            "example.com/role",
+            "1/2",
+            "x-y.z/N",
+            &long,
+        ] {
+            assert_eq!(check_label_key(key), Ok(()), "{key}");
+        }
+        let too_long = "a".repeat(64);
+        let wide_prefix = format!("{}com/x", "b.".repeat(126));
+        for (key, problem) in [
+            ("", SyntaxError::EmptyName),
+            ("example.com/", SyntaxError::EmptyName),
+            ("/app", SyntaxError::Prefix),
+            ("Example.com/app", SyntaxError::Prefix),
+            ("ex_ample.com/app", SyntaxError::Prefix),
+            ("a..b/x", SyntaxError::Prefix),
+            ("a-.b/x", SyntaxError::Prefix),
+            (&wide_prefix, SyntaxError::Prefix),
+            ("a/b/c", SyntaxError::Slashes),
+            ("-app", SyntaxError::Characters),
+            ("app.", SyntaxError::Characters),
+            ("a b", SyntaxError::Characters),
+            ("app\n", SyntaxError::Characters),
+            ("ä", SyntaxError::Characters),
+            (&too_long, SyntaxError::TooLong),
+        ] {
+            assert_eq!(check_label_key(key), Err(problem), "{key:?}");
+        }
+    }
+
+    #[test]
+    fn values_may_be_empty() {
+        for value in ["", "web", "1", "x-1", "a_b.c", "A"] {
+            assert_eq!(check_label_value(value), Ok(()), "{value}");
+        }
+        for value in ["-w", "w-", "w w", "w/w", ".", "_", "a,b", "!", "ü"] {
+            assert_eq!(
+                check_label_value(value),
+                Err(SyntaxError::Characters),
+                "{value}"
+            );
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Whether a choice of pods is one that a correct implementation may make.
+//!
+//! The rules contradict themselves among some pods, so there is not always one right answer. What
+//! every comparison sort agrees on is an extended key: it is written out here in the long form,
+//! apart from the packed keys of the ranker, so that one checks the other.
+
+use std::cmp::Reverse;
+
+use super::age::time_code;
+use super::relation::{Candidate, RankOptions, before};
+
+/// How a choice breaks the rules. Numbers are positions in the list of candidates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Inadmissible {
+    /// A flag is missing or there is one too many.
+    #[error("{flags} flags for {candidates} candidates")]
+    Length {
+        /// How many flags there are.
+        flags: usize,
+        /// How many candidates there are.
+        candidates: usize,
+    },
+    /// A pod was chosen though one that every sort puts before it was not.
+    #[error("candidate {chosen} was chosen, though {spared} goes before it and was spared")]
+    Order {
+        /// The chosen one.
+        chosen: usize,
+        /// The spared one.
+        spared: usize,
+    },
+}
+
+/// Rules 1 to 5, smaller first: scheduled, phase, ready, cost, rank.
+type Key = (bool, u8, bool, i32, Reverse<u32>);
+
+/// What follows for a pod whose key is shared. Pods of one key share readiness too, so the two
+/// readings of the fields never meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Extension {
+    /// Ready pods: the code of the ready time; then, in a group of a single ready time, restarts
+    /// and the code of the creation time.
+    Ready(u8, Option<(Reverse<u64>, u8)>),
+    /// Others: restarts, code of the creation time.
+    NotReady(Reverse<u64>, u8),
+}
+
+/// Checks a choice among the candidates: `chosen[i]` says whether candidate `i` is to be deleted.
+/// How many were chosen is not judged. With `options.now_wall_ns` as it was for the choice.
+///
+/// Between pods of different extended keys, the smaller one must go first. Within the key at the
+/// cut, if the rules don't contradict themselves there, no spared pod may be before a chosen one;
+/// else any choice is good. O(n log n), and O(m³) in the `m` pods at the cut.
+///
+/// # Errors
+/// The first pair found that stands the wrong way round.
+pub fn check_admissible(
+    candidates: &[Candidate<'_>],
+    chosen: &[bool],
+    options: &RankOptions,
+) -> Result<(), Inadmissible> {
+    if candidates.len() != chosen.len() {
+        return Err(Inadmissible::Length {
+            flags: chosen.len(),
+            candidates: candidates.len(),
+        });
+    }
+    let keys = extended_keys(candidates, options);
+    let last_chosen = (0..keys.len())
+        .filter(|at| chosen[*at])
+        .max_by_key(|at| keys[*at]);
+    let first_spared = (0..keys.len())
+        .filter(|at| !chosen[*at])
+        .min_by_key(|at| keys[*at]);
+    let (Some(last_chosen), Some(first_spared)) = (last_chosen, first_spared) else {
+        return Ok(());
+    };
+    if keys[first_spared] < keys[last_chosen] {
+        return Err(Inadmissible::Order {
+            chosen: last_chosen,
+            spared: first_spared,
+        });
+    }
+    if keys[first_spared] > keys[last_chosen] {
+        return Ok(());
+    }
+    let group: Vec<usize> = (0..keys.len())
+        .filter(|at| keys[*at] == keys[last_chosen])
+        .collect();
+    let goes_before = |a: usize, b: usize| before(candidates[a], candidates[b], options);
+    let wrong = group
+        .iter()
+        .filter(|at| chosen[**at])
+        .flat_map(|chosen| group.iter().map(|spared| (*chosen, *spared)))
+        .find(|(at, spared)| !chosen[*spared] && goes_before(*spared, *at));
+    match wrong {
+        Some((chosen, spared)) if is_strict_weak_order(&group, goes_before) => {
+            Err(Inadmissible::Order { chosen, spared })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn extended_keys(candidates: &[Candidate<'_>], options: &RankOptions) -> Vec<(Key, Extension)> {
+    let code = |time: crate::object::Time| match options.log_now() {
+        Some(now_ns) => time_code(now_ns, time),
+        None => u8::from(!time.is_unset()),
+    };
+    let restarts = |at: usize| Reverse(candidates[at].fields.restarts);
+    let mut keys: Vec<(Key, Extension)> = Vec::with_capacity(candidates.len());
+    for (at, candidate) in candidates.iter().enumerate() {
+        let fields = candidate.fields;
+        let cost = if options.pod_deletion_cost {
+            fields.deletion_cost()
+        } else {
+            0
+        };
+        let key = (
+            fields.is_scheduled(),
+            fields.phase_ordinal(),
+            fields.is_ready(),
+            cost,
+            Reverse(candidate.rank),
+        );
+        let extension = if fields.is_ready() {
+            Extension::Ready(code(fields.ready_time), None)
+        } else {
+            Extension::NotReady(restarts(at), code(fields.creation_time))
+        };
+        keys.push((key, extension));
+    }
+
+    let mut by_key: Vec<usize> = (0..keys.len()).collect();
+    by_key.sort_by_key(|at| keys[*at]);
+    let groups: Vec<&[usize]> = by_key.chunk_by(|a, b| keys[*a] == keys[*b]).collect();
+    for group in groups {
+        let ready_time = candidates[group[0]].fields.ready_time;
+        if group
+            .iter()
+            .any(|at| candidates[*at].fields.ready_time != ready_time)
+        {
+            continue;
+        }
+        for &at in group {
+            let creation_time = candidates[at].fields.creation_time;
+            if let (_, Extension::Ready(_, finer)) = &mut keys[at] {
+                *finer = Some((restarts(at), code(creation_time)));
+            }
+        }
+    }
+    keys
+}
+
+/// Whether a relation on a group has no circles, and being told apart by nothing is transitive.
+fn is_strict_weak_order(group: &[usize], before: impl Fn(usize, usize) -> bool) -> bool {
+    let tied = |a: usize, b: usize| !before(a, b) && !before(b, a);
+    group.iter().all(|&a| {
+        group.iter().all(|&b| {
+            !(before(a, b) && before(b, a))
+                && group.iter().all(|&c| {
+                    (!(before(a, b) && before(b, c)) || before(a, c))
+                        && (!(tied(a, b) && tied(b, c)) || tied(a, c))
+                })
+        })
+    })
+}

@@ -1,0 +1,110 @@
+//! The logarithmic scale on which ages are compared: pods of about the same age are tied, so that
+//! a scale-down right after a scale-up doesn't take back precisely the newest.
+
+use crate::object::Time;
+
+/// The bucket an age in nanoseconds falls in: -1 for ages of zero or less, else the binary
+/// logarithm of the age cut to a whole number, from 0 to 63. O(1).
+///
+/// Upstream takes the logarithm of the age as a double, and that logarithm rounds up to `k` just
+/// below `2^k` nanoseconds from `k = 49` (6.5 days) on. The starts of the buckets are therefore a
+/// table; counting leading zeros alone would differ for ages recorded in the wild.
+pub const fn age_bucket(age_ns: i64) -> i32 {
+    if age_ns <= 0 {
+        return -1;
+    }
+    // At most 62, so there is a next bucket.
+    let floor = age_ns.ilog2();
+    if age_ns >= STARTS[floor as usize + 1] {
+        floor as i32 + 1
+    } else {
+        floor as i32
+    }
+}
+
+/// By how many nanoseconds the buckets from 49 on start before their power of two. The double
+/// nearest to `log2(2^k - c)` is `k` while `c / (2^k ln 2)` is below half a unit in the last place
+/// of `k`; from 54 on that doubles with every `k`, below it whole numbers cut it.
+const EARLY_NS: [i64; 15] = [
+    1, 2, 5, 11, 22, 45, 90, 180, 360, 720, 1_440, 2_880, 5_760, 11_520, 23_040,
+];
+
+/// The first bucket that starts early.
+const EARLY_FIRST: usize = 49;
+
+/// The smallest age of every bucket, in nanoseconds.
+const STARTS: [i64; 64] = {
+    let mut starts = [0; 64];
+    let mut bucket = 0;
+    while bucket < 64 {
+        let early = if bucket < EARLY_FIRST {
+            0
+        } else {
+            EARLY_NS[bucket - EARLY_FIRST]
+        };
+        // In 128 bits, since 2^63 itself does not fit 64 with a sign.
+        starts[bucket] = ((1i128 << bucket) - early as i128) as i64;
+        bucket += 1;
+    }
+    starts
+};
+
+/// The age of `time` at `now_ns` (nanoseconds since the Unix epoch), saturating. `None` when unset.
+#[inline]
+pub(super) fn age_ns(now_ns: i64, time: Time) -> Option<i64> {
+    let seconds = time.unix_seconds()?;
+    Some(match seconds.checked_mul(1_000_000_000) {
+        Some(time_ns) => now_ns.saturating_sub(time_ns),
+        None => age_of_far_time(now_ns, seconds),
+    })
+}
+
+/// The age of a time more than 292 years from 1970.
+#[cold]
+fn age_of_far_time(now_ns: i64, seconds: i64) -> i64 {
+    let age = i128::from(now_ns) - i128::from(seconds) * 1_000_000_000;
+    age.clamp(-i128::from(i64::MAX), i128::from(i64::MAX)) as i64
+}
+
+/// A bucket as a small number without a sign, where an unset time comes before all others.
+#[inline]
+pub(super) fn time_code(now_ns: i64, time: Time) -> u8 {
+    // Buckets are from -1 to 63.
+    age_ns(now_ns, time).map_or(0, |age| (age_bucket(age) + 2) as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_those_of_the_double_logarithm() {
+        for bucket in 0..64 {
+            for off in -3..=3 {
+                let age = i128::from(STARTS[bucket]) + off;
+                if age < 1 || age > i128::from(i64::MAX) {
+                    continue;
+                }
+                let age = age as i64;
+                assert_eq!(age_bucket(age), (age as f64).log2() as i32, "age {age}");
+            }
+        }
+        for age in [0, -1, i64::MIN] {
+            assert_eq!(age_bucket(age), -1);
+        }
+        assert_eq!(age_bucket(i64::MAX), 63);
+    }
+
+    #[test]
+    fn ages_saturate_instead_of_wrapping() {
+        let year_one = Time::from_unix_seconds(-62_135_596_800 + 1);
+        assert_eq!(age_ns(1_700_000_000_000_000_000, year_one), Some(i64::MAX));
+        let year_9999 = Time::from_unix_seconds(253_402_300_799);
+        assert_eq!(
+            age_ns(1_700_000_000_000_000_000, year_9999),
+            Some(-i64::MAX)
+        );
+        assert_eq!(age_ns(5, Time::from_unix_seconds(0)), Some(5));
+        assert_eq!(age_ns(5, Time::UNSET), None);
+    }
+}

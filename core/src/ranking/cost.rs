@@ -1,0 +1,76 @@
+//! The annotation by which an owner of pods says which of them are dear.
+
+/// The annotation's key.
+pub const DELETION_COST_ANNOTATION: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// An annotation value that is no cost; it counts as 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the pod deletion cost is no decimal 32-bit integer")]
+pub struct InvalidDeletionCost;
+
+/// The deletion cost that an annotation value stands for; absent is 0.
+///
+/// # Errors
+/// When the value is not a decimal 32-bit integer, begins with `+`, or begins with `0` and has
+/// more to it (after a minus sign, leading zeros pass). Ranking takes such pods at cost 0: the API
+/// server has refused bad values ever since it knew the annotation, so they are old or odd.
+pub fn deletion_cost(annotation: Option<&str>) -> Result<i32, InvalidDeletionCost> {
+    match annotation {
+        None | Some("0") => Ok(0),
+        Some(text) if text.starts_with(['-', '1', '2', '3', '4', '5', '6', '7', '8', '9']) => {
+            text.parse().map_err(|_| InvalidDeletionCost)
+        }
+        Some(_) => Err(InvalidDeletionCost),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimal_32_bit_integers_are_costs() {
+        for (text, cost) in [
+            ("0", 0),
+            ("7", 7),
+            ("-7", -7),
+            ("-0", 0),
+            ("-00", 0),
+            ("-08", -8),
+            ("2147483647", i32::MAX),
+            ("-2147483648", i32::MIN),
+        ] {
+            assert_eq!(deletion_cost(Some(text)), Ok(cost), "{text}");
+        }
+        assert_eq!(deletion_cost(None), Ok(0));
+    }
+
+    #[test]
+    fn anything_else_is_invalid_and_never_clamped() {
+        for text in [
+            "",
+            "+5",
+            "08",
+            "00",
+            " 5",
+            "5 ",
+            "٣",
+            "-",
+            "--1",
+            "-+1",
+            "1e3",
+            "1_0",
+            "0x5",
+            "a",
+            "2147483648",
+            "-2147483649",
+            "1.0",
+        ] {
+            assert_eq!(
+                deletion_cost(Some(text)),
+                Err(InvalidDeletionCost),
+                "{text:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Telling apart the pods that share a key: rules 6 to 8 on exact values.
+//!
+//! In a burst nearly all pods share a key, and of nearly all pairs the UIDs decide, because the
+//! times differ but not their buckets. Where that is so for a whole group, 16 bytes of each pod
+//! are moved and compared, a [`Probe`]; the exact values are looked at for the few pairs that the
+//! probes leave open.
+
+use std::cmp::Ordering;
+
+use crate::object::{Time, Uid};
+
+use super::age::time_code;
+use super::fields::RankFields;
+use super::relation::RankOptions;
+
+/// What rules 6 to 8 compare of one pod. Made only for the pods at the cut.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Exact {
+    /// The bits of a canonical UID, which order as its text does.
+    uid: u128,
+    ready_time: Time,
+    creation_time: Time,
+    restarts: u64,
+}
+
+impl Exact {
+    #[inline]
+    pub(super) fn new(fields: &RankFields) -> Exact {
+        Exact {
+            uid: fields.uid.as_u128().unwrap_or(0),
+            ready_time: fields.ready_time,
+            creation_time: fields.creation_time,
+            restarts: fields.restarts,
+        }
+    }
+}
+
+/// A pod at the cut as it is moved about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Probe {
+    /// The upper half of the UID, where UIDs decide in this group; else zero for all.
+    uid_high: u64,
+    /// The lower half of the time that must differ for that, in seconds.
+    time_low: u32,
+    /// Index of the pod's exact values.
+    pub(super) slot: u32,
+}
+
+/// A group of pods with equal keys.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Group<'a> {
+    /// By slot.
+    exact: &'a [Exact],
+    /// The UIDs by slot, where any of them is not canonical; else empty.
+    uids: &'a [Uid],
+    /// The present, where ages go by the logarithm; else the later time goes first.
+    log_now: Option<i64>,
+}
+
+impl<'a> Group<'a> {
+    /// `uids` are all the UIDs by slot where any is not canonical, else it is empty.
+    pub(super) fn new(exact: &'a [Exact], uids: &'a [Uid], options: &RankOptions) -> Group<'a> {
+        Group {
+            exact,
+            uids,
+            log_now: options.log_now(),
+        }
+    }
+
+    /// Fills in the probes of the whole group.
+    pub(super) fn probe(&self, probes: &mut Vec<Probe>) {
+        probes.clear();
+        let records = (0u32..).zip(self.exact);
+        match self.time_where_uids_decide() {
+            Some(time) => probes.extend(records.map(|(slot, exact)| Probe {
+                uid_high: (exact.uid >> 64) as u64,
+                time_low: time(exact).unix_seconds().unwrap_or(0) as u32,
+                slot,
+            })),
+            None => probes.extend(records.map(|(slot, _)| Probe {
+                uid_high: 0,
+                time_low: 0,
+                slot,
+            })),
+        }
+    }
+
+    /// The time of which it holds for the whole group: where two pods differ in it, the UIDs say
+    /// which goes first. `None` when there is no such time.
+    fn time_where_uids_decide(&self) -> Option<fn(&Exact) -> Time> {
+        let log_now = self.log_now.filter(|_| self.uids.is_empty())?;
+        // Earliest and latest; codes don't fall as times fall, so all codes lie between theirs.
+        let range = |time: fn(&Exact) -> Time| {
+            let times = self.exact.iter().map(time);
+            times.fold(
+                (Time::from_unix_seconds(i64::MAX), Time::UNSET),
+                |(low, high), time| (low.min(time), high.max(time)),
+            )
+        };
+        let one_code = |(low, high): (Time, Time)| {
+            !low.is_unset() && time_code(log_now, low) == time_code(log_now, high)
+        };
+        let ready: fn(&Exact) -> Time = |exact| exact.ready_time;
+        let ready_range = range(ready);
+        if ready_range.0 != ready_range.1 {
+            return one_code(ready_range).then_some(ready);
+        }
+        let first = self.exact.first()?;
+        if self
+            .exact
+            .iter()
+            .any(|exact| exact.restarts != first.restarts)
+        {
+            return None;
+        }
+        let creation: fn(&Exact) -> Time = |exact| exact.creation_time;
+        one_code(range(creation)).then_some(creation)
+    }
+
+    /// Which of two pods with equal keys goes first; equal when nothing tells them apart.
+    #[inline]
+    pub(super) fn compare(&self, a: &Probe, b: &Probe) -> Ordering {
+        if a.time_low != b.time_low && a.uid_high != b.uid_high {
+            return a.uid_high.cmp(&b.uid_high);
+        }
+        self.compare_slots(a.slot, b.slot)
+    }
+
+    /// As [`compare`](Self::compare), by the exact values. Pods that are not ready have no ready
+    /// time, so rule 6 passes them over.
+    pub(super) fn compare_slots(&self, a_slot: u32, b_slot: u32) -> Ordering {
+        let (a, b) = (&self.exact[a_slot as usize], &self.exact[b_slot as usize]);
+        let by_uid = || match self.uids {
+            [] => a.uid.cmp(&b.uid),
+            uids => uids[a_slot as usize].cmp(&uids[b_slot as usize]),
+        };
+        let by_time = |a: Time, b: Time| match self.log_now {
+            _ if a.is_unset() || b.is_unset() => b.is_unset().cmp(&a.is_unset()),
+            None => b.cmp(&a),
+            Some(now_ns) => time_code(now_ns, a)
+                .cmp(&time_code(now_ns, b))
+                .then_with(by_uid),
+        };
+        if a.ready_time != b.ready_time {
+            return by_time(a.ready_time, b.ready_time);
+        }
+        if a.restarts != b.restarts {
+            return b.restarts.cmp(&a.restarts);
+        }
+        if a.creation_time != b.creation_time {
+            return by_time(a.creation_time, b.creation_time);
+        }
+        Ordering::Equal
+    }
+}

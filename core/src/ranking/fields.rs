@@ -1,0 +1,236 @@
+//! What ranking needs to know of one pod, in one cache line.
+
+use crate::object::{Pod, PodPhase, Time, Uid};
+
+use super::cost::{DELETION_COST_ANNOTATION, deletion_cost};
+
+/// The ranking fields of a pod, computed once when the pod enters the cache. They hold all that
+/// the rules ask of the pod itself; what they ask of its neighbours goes by the node number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankFields {
+    /// Rules 1 to 4, smaller first: see the bit numbers below. The low 28 bits are zero.
+    pub(super) prefix: u64,
+    /// When the pod became ready; unset when it is not ready.
+    pub(super) ready_time: Time,
+    pub(super) creation_time: Time,
+    /// Most restarts of a container in the high half, most of a sidecar in the low half, so that
+    /// the larger number is the pod that rule 7 deletes first.
+    pub(super) restarts: u64,
+    pub(super) uid: Uid,
+    node: u32,
+}
+
+/// The bit that is set when the pod has a node.
+pub(super) const SCHEDULED_SHIFT: u32 = 63;
+/// Two bits of phase: 0 pending or not known, 1 `Unknown`, 2 running.
+pub(super) const PHASE_SHIFT: u32 = 61;
+/// The bit that is set when the pod is ready.
+pub(super) const READY_SHIFT: u32 = 60;
+/// 32 bits of deletion cost, moved so that they order without a sign.
+pub(super) const COST_SHIFT: u32 = 28;
+/// The bits of the deletion cost.
+pub(super) const COST_MASK: u64 = (u32::MAX as u64) << COST_SHIFT;
+
+// What the API server calls the zero time when it is spelled out: the year 1.
+const ZERO_TIME: Time = Time::from_unix_seconds(-62_135_596_800);
+
+// One pod's fields are read together: they share a line.
+const _: () = assert!(size_of::<RankFields>() <= 64);
+
+impl RankFields {
+    /// The fields of a pod. `node` is the dense number that the caller has given to the pod's node
+    /// name, 0 for pods without a node. Reads the annotation and walks the container statuses
+    /// once; allocates nothing.
+    pub fn of(pod: &Pod, node: u32) -> RankFields {
+        let scheduled = pod
+            .node_name
+            .as_deref()
+            .is_some_and(|name| !name.is_empty());
+        let ready = pod.is_ready();
+        let annotation = pod.metadata.annotations.get(DELETION_COST_ANNOTATION);
+        let cost = deletion_cost(annotation.map(|text| &**text)).unwrap_or(0);
+        RankFields {
+            prefix: u64::from(scheduled) << SCHEDULED_SHIFT
+                | phase_ordinal(&pod.status.phase) << PHASE_SHIFT
+                | u64::from(ready) << READY_SHIFT
+                | u64::from(cost as u32 ^ 0x8000_0000) << COST_SHIFT,
+            ready_time: normalized(pod.ready_time()),
+            creation_time: normalized(pod.metadata.creation_timestamp),
+            restarts: container_restarts(pod) << 32 | sidecar_restarts(pod),
+            uid: pod.metadata.uid.clone(),
+            node,
+        }
+    }
+
+    /// The number of the pod's node, as given.
+    #[inline]
+    pub fn node(&self) -> u32 {
+        self.node
+    }
+
+    /// The pod's UID.
+    pub fn uid(&self) -> &Uid {
+        &self.uid
+    }
+
+    /// Whether the pod has a node.
+    #[inline]
+    pub fn is_scheduled(&self) -> bool {
+        self.prefix >> SCHEDULED_SHIFT & 1 == 1
+    }
+
+    /// 0 for pending pods and unknown words, 1 for `Unknown`, 2 for running pods.
+    pub fn phase_ordinal(&self) -> u8 {
+        (self.prefix >> PHASE_SHIFT & 3) as u8
+    }
+
+    /// Whether the pod is ready, whatever its phase.
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        self.prefix >> READY_SHIFT & 1 == 1
+    }
+
+    /// The deletion cost; 0 when there is none or it is invalid.
+    pub fn deletion_cost(&self) -> i32 {
+        ((self.prefix >> COST_SHIFT) as u32 ^ 0x8000_0000) as i32
+    }
+
+    /// When the pod became ready; unset when it is not ready or the moment is not recorded.
+    pub fn ready_time(&self) -> Time {
+        self.ready_time
+    }
+
+    /// When the pod was created.
+    pub fn creation_time(&self) -> Time {
+        self.creation_time
+    }
+
+    /// The most restarts of any container.
+    #[inline]
+    pub fn container_restarts(&self) -> u32 {
+        (self.restarts >> 32) as u32
+    }
+
+    /// The most restarts of any sidecar, an init container that is always restarted.
+    pub fn sidecar_restarts(&self) -> u32 {
+        self.restarts as u32
+    }
+}
+
+fn phase_ordinal(phase: &PodPhase) -> u64 {
+    match phase {
+        PodPhase::Unknown => 1,
+        PodPhase::Running => 2,
+        PodPhase::Unset
+        | PodPhase::Pending
+        | PodPhase::Succeeded
+        | PodPhase::Failed
+        | PodPhase::Other(_) => 0,
+    }
+}
+
+fn normalized(time: Time) -> Time {
+    if time == ZERO_TIME { Time::UNSET } else { time }
+}
+
+/// All entries count, whether or not the spec has such a container.
+fn container_restarts(pod: &Pod) -> u64 {
+    most(
+        pod.status
+            .container_statuses
+            .iter()
+            .map(|status| status.restart_count),
+    )
+}
+
+fn sidecar_restarts(pod: &Pod) -> u64 {
+    let statuses = pod.status.init_container_statuses.as_deref().unwrap_or(&[]);
+    let is_sidecar = |name: &str| pod.spec.sidecars.iter().any(|sidecar| **sidecar == *name);
+    most(
+        statuses
+            .iter()
+            .filter(|status| is_sidecar(&status.name))
+            .map(|status| status.restart_count),
+    )
+}
+
+fn most(counts: impl Iterator<Item = i32>) -> u64 {
+    counts
+        .max()
+        .map_or(0, |count| u64::from(count.max(0).unsigned_abs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::object::{
+        ConditionStatus, ConditionType, ContainerStatus, Labels, PodCondition, PodSpec,
+    };
+
+    fn status(name: &str, restart_count: i32) -> ContainerStatus {
+        ContainerStatus {
+            name: name.into(),
+            restart_count,
+            ready: true,
+            rest: None,
+        }
+    }
+
+    #[test]
+    fn fields_read_back_what_the_pod_says() {
+        let mut pod = Pod {
+            node_name: Some("a".into()),
+            ..Pod::default()
+        };
+        pod.metadata.annotations = Labels::from_pairs([(DELETION_COST_ANNOTATION, "-12")]);
+        pod.metadata.uid = "u1".into();
+        pod.metadata.creation_timestamp = Time::from_unix_seconds(40);
+        pod.spec = Arc::new(PodSpec {
+            sidecars: ["mesh".into()].into_iter().collect(),
+            ..PodSpec::default()
+        });
+        pod.status.phase = PodPhase::Running;
+        pod.status.conditions.push(PodCondition {
+            kind: ConditionType::Ready,
+            status: ConditionStatus::True,
+            last_transition_time: Time::from_unix_seconds(50),
+            rest: None,
+        });
+        pod.status
+            .container_statuses
+            .extend([status("a", 2), status("b", 5), status("c", -3)]);
+        pod.status.init_container_statuses = Some([status("mesh", 4), status("setup", 9)].into());
+
+        let fields = RankFields::of(&pod, 3);
+        assert_eq!(fields.node(), 3);
+        assert_eq!(fields.uid(), &Uid::new("u1"));
+        assert!(fields.is_scheduled());
+        assert!(fields.is_ready());
+        assert_eq!(fields.phase_ordinal(), 2);
+        assert_eq!(fields.deletion_cost(), -12);
+        assert_eq!(fields.ready_time(), Time::from_unix_seconds(50));
+        assert_eq!(fields.creation_time(), Time::from_unix_seconds(40));
+        assert_eq!(
+            (fields.container_restarts(), fields.sidecar_restarts()),
+            (5, 4)
+        );
+    }
+
+    #[test]
+    fn an_empty_pod_is_pending_unscheduled_and_costs_nothing() {
+        let mut pod = Pod {
+            node_name: Some("".into()),
+            ..Pod::default()
+        };
+        pod.status.phase = PodPhase::Other("Odd".into());
+        pod.metadata.creation_timestamp = ZERO_TIME;
+        let fields = RankFields::of(&pod, 0);
+        assert!(!fields.is_scheduled());
+        assert!(!fields.is_ready());
+        assert_eq!((fields.phase_ordinal(), fields.deletion_cost()), (0, 0));
+        assert!(fields.creation_time().is_unset());
+        assert_eq!(fields.restarts, 0);
+    }
+}

@@ -1,0 +1,83 @@
+//! The part of the rules that forms a true order, as one number for each pod.
+//!
+//! From the top: scheduled (1 bit), phase (2), ready (1), cost (32), then, in the fine form, rank
+//! (21, inverted: more goes first) and seven bits of what comes next: the code of the ready time
+//! for ready pods, the container restarts (inverted) up to 127 for the others. Restarts above are
+//! one and the same to the key; pairs are told apart later.
+//!
+//! A node with more than two million related pods does not fit the fine form. There is a coarse
+//! form without the seven bits for a ranking that has one.
+
+use super::age::time_code;
+use super::fields::{COST_MASK, COST_SHIFT, RankFields};
+use super::relation::RankOptions;
+
+/// Bits of the fine form below the rank.
+const DETAIL_BITS: u32 = 7;
+/// The largest rank that the fine form holds.
+pub(super) const FINE_RANK_MAX: u32 = (1 << (COST_SHIFT - DETAIL_BITS)) - 1;
+/// The largest rank that the coarse form holds; larger ones count as this. (No cluster has a node
+/// with 268 million pods.)
+const COARSE_RANK_MAX: u32 = (1 << COST_SHIFT) - 1;
+/// The largest value of the detail.
+const DETAIL_MAX: u32 = (1 << DETAIL_BITS) - 1;
+
+// Codes of times are at most 65.
+const _: () = assert!(DETAIL_MAX > 65);
+
+/// How keys are made in one ranking.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packing {
+    /// Bits of the prefix that count.
+    prefix_mask: u64,
+    /// The present, where ages go by the logarithm.
+    log_now: Option<i64>,
+}
+
+impl Packing {
+    pub(super) fn new(options: &RankOptions) -> Packing {
+        let prefix_mask = if options.pod_deletion_cost {
+            u64::MAX
+        } else {
+            !COST_MASK
+        };
+        Packing {
+            prefix_mask,
+            log_now: options.log_now(),
+        }
+    }
+
+    /// The rank as far as it matters: pods without a node all share theirs.
+    #[inline]
+    pub(super) fn rank(fields: &RankFields, rank_of_node: &impl Fn(u32) -> u32) -> u32 {
+        let rank = rank_of_node(fields.node());
+        if fields.is_scheduled() { rank } else { 0 }
+    }
+
+    /// The fine key; the rank must fit.
+    #[inline]
+    pub(super) fn fine(&self, fields: &RankFields, rank: u32) -> u64 {
+        let inverted = FINE_RANK_MAX.wrapping_sub(rank) & FINE_RANK_MAX;
+        let detail = if fields.is_ready() {
+            u32::from(self.ready_code(fields))
+        } else {
+            DETAIL_MAX - fields.container_restarts().min(DETAIL_MAX)
+        };
+        fields.prefix & self.prefix_mask | u64::from(inverted << DETAIL_BITS | detail)
+    }
+
+    /// The coarse key.
+    #[inline]
+    pub(super) fn coarse(&self, fields: &RankFields, rank: u32) -> u64 {
+        let inverted = COARSE_RANK_MAX - rank.min(COARSE_RANK_MAX);
+        fields.prefix & self.prefix_mask | u64::from(inverted)
+    }
+
+    #[inline]
+    fn ready_code(&self, fields: &RankFields) -> u8 {
+        match self.log_now {
+            Some(now_ns) => time_code(now_ns, fields.ready_time),
+            None => u8::from(!fields.ready_time.is_unset()),
+        }
+    }
+}

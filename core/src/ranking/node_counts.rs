@@ -1,0 +1,72 @@
+//! How many pods there are on each node, by dense node number.
+
+/// Counts by node number. Clearing costs what was counted, not the number of nodes, so one value
+/// serves one ranking after the other. Reused, it allocates only for node numbers never seen.
+#[derive(Clone, Debug, Default)]
+pub struct NodeCounts {
+    /// By node number.
+    counts: Vec<u32>,
+    /// The numbers whose count is not zero, each once.
+    touched: Vec<u32>,
+}
+
+impl NodeCounts {
+    /// Counts of zero.
+    pub fn new() -> NodeCounts {
+        NodeCounts::default()
+    }
+
+    /// Counts one more pod on a node; number 0 stands for the pods without a node. O(1), but for a
+    /// node number above all before it, which costs memory in proportion to the number.
+    #[inline]
+    pub fn add(&mut self, node: u32) {
+        let at = node as usize;
+        if at >= self.counts.len() {
+            self.grow(at);
+        }
+        let count = &mut self.counts[at];
+        if *count == 0 {
+            self.touched.push(node);
+        }
+        *count += 1;
+    }
+
+    #[cold]
+    fn grow(&mut self, at: usize) {
+        self.counts.resize((at + 1).next_power_of_two(), 0);
+        // Every number can be touched once: no growth later, in the middle of a count.
+        self.touched.reserve(self.counts.len() - self.touched.len());
+    }
+
+    /// How many pods have been counted on a node. O(1).
+    #[inline]
+    pub fn get(&self, node: u32) -> u32 {
+        self.counts.get(node as usize).copied().unwrap_or(0)
+    }
+
+    /// Back to zero. O(nodes touched since the last time).
+    pub fn clear(&mut self) {
+        for node in self.touched.drain(..) {
+            self.counts[node as usize] = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_by_node_and_forgets_when_cleared() {
+        let mut counts = NodeCounts::new();
+        for node in [0, 7, 7, 1_000, 7, 0] {
+            counts.add(node);
+        }
+        let seen = [0, 1, 7, 1_000, 1_000_000].map(|node| counts.get(node));
+        assert_eq!(seen, [2, 0, 3, 1, 0]);
+        counts.clear();
+        assert_eq!([0, 7, 1_000].map(|node| counts.get(node)), [0; 3]);
+        counts.add(7);
+        assert_eq!(counts.get(7), 1);
+    }
+}

@@ -1,0 +1,189 @@
+//! The rules by which upstream says of two pods which one goes first.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+use crate::object::Time;
+
+use super::RankFields;
+use super::age::{age_bucket, age_ns};
+
+/// What a ranking depends on besides the pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RankOptions {
+    /// The present in nanoseconds since the Unix epoch, read once for a ranking. `None` stands for
+    /// Go's zero time: times are then compared as with `logarithmic_scale_down` off.
+    pub now_wall_ns: Option<i64>,
+    /// The feature gate `PodDeletionCost`; on since Kubernetes 1.22.
+    pub pod_deletion_cost: bool,
+    /// The feature gate `LogarithmicScaleDown`; on since 1.22, for good since 1.31. When off, the
+    /// later time goes first.
+    pub logarithmic_scale_down: bool,
+}
+
+impl RankOptions {
+    /// Both gates on, as in Kubernetes 1.36.
+    pub const fn at(now_wall_ns: i64) -> RankOptions {
+        RankOptions {
+            now_wall_ns: Some(now_wall_ns),
+            pod_deletion_cost: true,
+            logarithmic_scale_down: true,
+        }
+    }
+
+    /// The present, where ages are compared on the logarithmic scale.
+    #[inline]
+    pub(super) fn log_now(&self) -> Option<i64> {
+        self.now_wall_ns.filter(|_| self.logarithmic_scale_down)
+    }
+}
+
+/// A pod as the rules see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    /// The pod's own part.
+    pub fields: &'a RankFields,
+    /// How many active pods of the related ReplicaSets share its node, itself included; 0 for
+    /// ReplicaSets without an owner.
+    pub rank: u32,
+}
+
+/// What decided between two pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rule {
+    /// Without a node before with one.
+    Unscheduled,
+    /// Pending before unknown before running.
+    Phase,
+    /// Not ready before ready.
+    NotReady,
+    /// The smaller deletion cost.
+    DeletionCost,
+    /// The one on the node with more related pods.
+    Colocation,
+    /// Ready for a shorter time, on the logarithmic scale.
+    ReadyTime,
+    /// Both became ready at about the same time, but not at the same moment: the smaller UID.
+    ReadyTimeUid,
+    /// More restarts.
+    Restarts,
+    /// Created later, on the logarithmic scale.
+    CreationTime,
+    /// Both were created at about the same time, but not at the same moment: the smaller UID.
+    CreationTimeUid,
+}
+
+impl Rule {
+    /// The number of the rule in the usual list of eight.
+    pub const fn number(self) -> u8 {
+        match self {
+            Rule::Unscheduled => 1,
+            Rule::Phase => 2,
+            Rule::NotReady => 3,
+            Rule::DeletionCost => 4,
+            Rule::Colocation => 5,
+            Rule::ReadyTime | Rule::ReadyTimeUid => 6,
+            Rule::Restarts => 7,
+            Rule::CreationTime | Rule::CreationTimeUid => 8,
+        }
+    }
+
+    /// What the pod that goes first is, compared with the other, e.g. `not ready`.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Rule::Unscheduled => "not scheduled",
+            Rule::Phase => "in an earlier phase",
+            Rule::NotReady => "not ready",
+            Rule::DeletionCost => "cheaper to delete",
+            Rule::Colocation => "on a node with more related pods",
+            Rule::ReadyTime => "ready for a shorter time",
+            Rule::ReadyTimeUid => "ready for about as long, smaller UID",
+            Rule::Restarts => "restarted more often",
+            Rule::CreationTime => "created later",
+            Rule::CreationTimeUid => "created at about the same time, smaller UID",
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.words())
+    }
+}
+
+/// Whether `a` must go before `b`: the first rule that tells them apart says so. O(1).
+///
+/// This is no order to sort by. Rule 6 compares UIDs of pods that became ready at different
+/// moments of one age bucket, but leaves pods of the same moment to rule 7, so three pods can go
+/// round in a circle. And two pods that no rule tells apart need not both stand on the same side
+/// of a third.
+pub fn before(a: Candidate<'_>, b: Candidate<'_>, options: &RankOptions) -> bool {
+    matches!(decide(a, b, options), Some((_, Ordering::Less)))
+}
+
+/// The rule that tells two pods apart, whichever goes first; `None` when neither does. O(1).
+pub fn deciding_rule(a: Candidate<'_>, b: Candidate<'_>, options: &RankOptions) -> Option<Rule> {
+    match decide(a, b, options) {
+        Some((_, Ordering::Equal)) | None => None,
+        Some((rule, _)) => Some(rule),
+    }
+}
+
+/// The first rule that applies, and what it says: less when `a` goes first. It may say equal, when
+/// times differ within a bucket and the UIDs don't; later rules then have no say.
+fn decide(a: Candidate<'_>, b: Candidate<'_>, options: &RankOptions) -> Option<(Rule, Ordering)> {
+    let (a, a_rank, b, b_rank) = (a.fields, a.rank, b.fields, b.rank);
+    let told_apart = |rule: Rule, order: Ordering| order.is_ne().then_some((rule, order));
+    told_apart(Rule::Unscheduled, a.is_scheduled().cmp(&b.is_scheduled()))
+        .or_else(|| told_apart(Rule::Phase, a.phase_ordinal().cmp(&b.phase_ordinal())))
+        .or_else(|| told_apart(Rule::NotReady, a.is_ready().cmp(&b.is_ready())))
+        .or_else(|| {
+            let order = a.deletion_cost().cmp(&b.deletion_cost());
+            told_apart(Rule::DeletionCost, order).filter(|_| options.pod_deletion_cost)
+        })
+        .or_else(|| told_apart(Rule::Colocation, b_rank.cmp(&a_rank)))
+        .or_else(|| {
+            let times = (a.ready_time, b.ready_time);
+            decide_by_time(
+                (a, b),
+                times,
+                options,
+                [Rule::ReadyTime, Rule::ReadyTimeUid],
+            )
+            .filter(|_| a.is_ready() && b.is_ready())
+        })
+        .or_else(|| told_apart(Rule::Restarts, b.restarts.cmp(&a.restarts)))
+        .or_else(|| {
+            let times = (a.creation_time, b.creation_time);
+            decide_by_time(
+                (a, b),
+                times,
+                options,
+                [Rule::CreationTime, Rule::CreationTimeUid],
+            )
+        })
+}
+
+/// Rules 6 and 8: `None` when the times are the same moment.
+fn decide_by_time(
+    (a, b): (&RankFields, &RankFields),
+    (a_time, b_time): (Time, Time),
+    options: &RankOptions,
+    [by_time, by_uid]: [Rule; 2],
+) -> Option<(Rule, Ordering)> {
+    if a_time == b_time {
+        return None;
+    }
+    // An unset time counts as the newest.
+    if a_time.is_unset() || b_time.is_unset() {
+        return Some((by_time, b_time.is_unset().cmp(&a_time.is_unset())));
+    }
+    let Some(now_ns) = options.log_now() else {
+        return Some((by_time, b_time.cmp(&a_time)));
+    };
+    let bucket = |time| age_ns(now_ns, time).map(age_bucket);
+    match bucket(a_time).cmp(&bucket(b_time)) {
+        Ordering::Equal => Some((by_uid, a.uid.cmp(&b.uid))),
+        order => Some((by_time, order)),
+    }
+}

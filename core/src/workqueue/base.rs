@@ -1,0 +1,255 @@
+//! The de-duplicating queue: a state machine per key over one first-in-first-out order.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::fifo::{Fifo, Popped};
+use super::slot::{Slot, State, Word};
+use super::stats::QueueStats;
+use crate::intern::{AppendTable, DenseKey};
+use crate::limits::TABLE_FIRST_CHUNK;
+use crate::primitives::{AtomicU64, Ordering};
+
+/// What [`WorkQueue::try_take`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take<K> {
+    /// A key to work on; tell [`WorkQueue::done`] afterwards.
+    Key(K),
+    /// No key is waiting.
+    Empty,
+    /// No key is waiting and none will come.
+    ShutDown,
+}
+
+/// A queue in which each key waits at most once and is worked on by at most one worker at a time; a
+/// key that is added while it is worked on waits again once it is done.
+///
+/// All methods may be called by any thread. Adding, taking and finishing cost O(1), take no lock
+/// but to wake a parked worker, and allocate nothing once as many keys were seen as are in use.
+/// Upstream: `k8s.io/client-go/util/workqueue/queue.go`.
+pub struct WorkQueue<K> {
+    slots: AppendTable<Slot>,
+    fifo: Fifo,
+    /// Most effective adds ever read out.
+    adds_read_out: AtomicU64,
+    key: PhantomData<fn(K) -> K>,
+}
+
+impl<K: DenseKey> WorkQueue<K> {
+    /// An empty queue.
+    pub fn new() -> Self {
+        WorkQueue::with_capacity(0)
+    }
+
+    /// An empty queue that has room for the keys with indices below `keys`.
+    pub fn with_capacity(keys: usize) -> Self {
+        let slots = AppendTable::<Slot>::new();
+        for index in (0..keys)
+            .step_by(TABLE_FIRST_CHUNK)
+            .chain(keys.checked_sub(1))
+        {
+            slots.get_or_grow(index);
+        }
+        WorkQueue {
+            slots,
+            fifo: Fifo::new(keys),
+            adds_read_out: AtomicU64::new(0),
+            key: PhantomData,
+        }
+    }
+
+    /// Adds a key. Returns whether that had an effect: false when the key waits already, or waits to
+    /// wait again, or when the queue is shut down. (An add that races with the shutting down may
+    /// have its effect although no worker is left to see it.)
+    ///
+    /// Whatever the caller did before is visible to the worker that takes the key next.
+    #[inline]
+    pub fn add(&self, key: K, now_ns: i64) -> bool {
+        let gate = self.fifo.gate();
+        if gate.is_shutting() {
+            return false;
+        }
+        let slot = self.slots.get_or_grow(key.index());
+        let mut seen = slot.word();
+        loop {
+            let state = seen.state();
+            let next = match state {
+                State::Idle => Word::new(State::Queued, now_ns),
+                State::Running => Word::new(State::Dirty, now_ns),
+                State::Queued | State::Dirty => seen,
+            };
+            match slot.exchange(seen, next) {
+                Err(other) => seen = other,
+                Ok(()) => {
+                    if state == State::Idle {
+                        self.fifo.push(gate, ring_index(key));
+                    }
+                    return next != seen;
+                }
+            }
+        }
+    }
+
+    /// Takes the key that has waited longest, if any.
+    #[inline]
+    pub fn try_take(&self, now_ns: i64) -> Take<K> {
+        match self.fifo.pop() {
+            Popped::Key(index) => Take::Key(self.taken(index, now_ns)),
+            Popped::Nothing(gate) if gate.is_shutting() => Take::ShutDown,
+            Popped::Nothing(_) => Take::Empty,
+        }
+    }
+
+    /// Takes the key that has waited longest; parks the thread while none is waiting. `None` when
+    /// the queue is shut down and empty. `clock` is read once, when there is a key.
+    pub fn take(&self, clock: &dyn Fn() -> i64) -> Option<K> {
+        let index = self.fifo.pop_or_park()?;
+        Some(self.taken(index, clock()))
+    }
+
+    #[inline]
+    fn taken(&self, index: u32, now_ns: i64) -> K {
+        let key = K::from_index(index as usize);
+        self.slots
+            .get(key.index())
+            .expect("a key in the ring has a slot")
+            .take(now_ns);
+        key
+    }
+
+    /// Ends the work on a key that was taken. Nothing happens for a key that was not.
+    #[inline]
+    pub fn done(&self, key: K, now_ns: i64) {
+        let Some(slot) = self.slots.get(key.index()) else {
+            return;
+        };
+        let mut seen = slot.word();
+        if matches!(seen.state(), State::Idle | State::Queued) {
+            return;
+        }
+        slot.count_work(now_ns);
+        let again = loop {
+            let (next, again) = match seen.state() {
+                State::Dirty => (Word::new(State::Queued, seen.added_ns()), true),
+                _ => (Word::new(State::Idle, 0), false),
+            };
+            match slot.exchange(seen, next) {
+                Err(other) => seen = other,
+                Ok(()) => break again,
+            }
+        };
+        let gate = self.fifo.gate();
+        if again {
+            self.fifo.push(gate, ring_index(key));
+        }
+        if gate.is_draining() {
+            self.fifo.wake_drain();
+        }
+    }
+
+    /// The number of keys that can be taken now; not those being worked on.
+    pub fn len(&self) -> usize {
+        self.fifo.len()
+    }
+
+    /// Whether no key can be taken now.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Ends the queue: adds are ignored from now on, waiting keys are still handed out, and then
+    /// [`Take::ShutDown`] is. Calls off a drain. Wakes everybody.
+    pub fn shut_down(&self) {
+        self.fifo.shut_down();
+    }
+
+    /// As [`shut_down`](Self::shut_down), then parks the thread until no key is being worked on, or
+    /// until `shut_down` is called. Keys may still be waiting then.
+    pub fn shut_down_with_drain(&self) {
+        self.start_drain();
+        self.fifo.wait_for_drain(|| self.drain_complete());
+    }
+
+    /// The first half of [`shut_down_with_drain`](Self::shut_down_with_drain), which does not park.
+    pub fn start_drain(&self) {
+        self.fifo.start_drain();
+    }
+
+    /// Whether [`shut_down_with_drain`](Self::shut_down_with_drain) would return if it was asked to
+    /// look now; false when nobody has shut down. O(keys).
+    pub fn drain_complete(&self) -> bool {
+        let gate = self.fifo.gate();
+        gate.is_shutting() && (!gate.is_draining() || self.nothing_is_running())
+    }
+
+    /// Whether the queue is shut down.
+    #[inline]
+    pub fn shutting_down(&self) -> bool {
+        self.fifo.gate().is_shutting()
+    }
+
+    /// Whether at one moment no key was being worked on.
+    ///
+    /// Looking at key after key could miss that one was taken behind the look while another was
+    /// finished before it. So this looks twice: if no key was taken from the one look to the other,
+    /// and none was running in either, then none was in between.
+    fn nothing_is_running(&self) -> bool {
+        let running = |slot: &Slot| matches!(slot.word().state(), State::Running | State::Dirty);
+        loop {
+            let (mut before, mut after) = (0u64, 0u64);
+            for (_, slot) in self.slots.iter() {
+                // Acquire: the word is read after the count here, and before it below.
+                before += slot.takes.load(Ordering::Acquire);
+                if running(slot) {
+                    return false;
+                }
+            }
+            for (_, slot) in self.slots.iter() {
+                if running(slot) {
+                    return false;
+                }
+                // Relaxed: counted before the word said that the key is done, and the word was
+                // acquired.
+                after += slot.takes.load(Ordering::Relaxed);
+            }
+            if before == after {
+                return true;
+            }
+        }
+    }
+
+    /// The metrics now. O(keys); for a scrape, not for a hot path.
+    pub fn stats(&self, now_ns: i64) -> QueueStats {
+        let mut stats = QueueStats::default();
+        for (_, slot) in self.slots.iter() {
+            stats.count(slot, now_ns);
+        }
+        // Relaxed: a statistic. A key between waiting and taken is counted late, and a counter must
+        // not go back for that.
+        let most = self
+            .adds_read_out
+            .fetch_max(stats.adds_total, Ordering::Relaxed);
+        stats.adds_total = stats.adds_total.max(most);
+        stats
+    }
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "dense keys fit in 32 bits")]
+fn ring_index<K: DenseKey>(key: K) -> u32 {
+    key.index() as u32
+}
+
+impl<K: DenseKey> Default for WorkQueue<K> {
+    fn default() -> Self {
+        WorkQueue::new()
+    }
+}
+
+impl<K> fmt::Debug for WorkQueue<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkQueue")
+            .field("len", &self.fifo.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,181 @@
+//! Keys that are to be added later: a heap by due time that knows where each key stands in it.
+
+/// Children of a node. Four keep the heap half as deep as two, and they share a cache line or two.
+const ARITY: usize = 4;
+
+/// `positions` of a key that is not in the heap.
+const NOWHERE: u32 = u32::MAX;
+
+/// A min-heap on the due time with at most one entry per key. Keys are dense indices. Of equal due
+/// times the one that was put in first comes out first.
+#[derive(Debug, Default)]
+pub(super) struct DelayHeap {
+    entries: Vec<Entry>,
+    /// Place in `entries` by key.
+    positions: Vec<u32>,
+    /// Entries put in so far.
+    inserted: u64,
+}
+
+/// Ordered as the heap is: by due time, then by age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    due_ns: i64,
+    sequence: u64,
+    key: u32,
+}
+
+impl DelayHeap {
+    /// The earliest due time.
+    pub(super) fn next_due_ns(&self) -> Option<i64> {
+        self.entries.first().map(|entry| entry.due_ns)
+    }
+
+    /// Puts a key in. If it is in already, the earlier due time stays. O(log n), O(1) on average
+    /// for random times.
+    pub(super) fn insert(&mut self, key: u32, due_ns: i64) {
+        let index = key as usize;
+        if index >= self.positions.len() {
+            self.positions
+                .resize((index + 1).next_power_of_two(), NOWHERE);
+        }
+        let position = self.positions[index];
+        if position == NOWHERE {
+            let entry = Entry {
+                due_ns,
+                sequence: self.inserted,
+                key,
+            };
+            self.inserted += 1;
+            self.entries.push(entry);
+            self.sift_up(self.entries.len() - 1, entry);
+        } else {
+            let position = position as usize;
+            let known = self.entries[position];
+            if due_ns < known.due_ns {
+                self.sift_up(position, Entry { due_ns, ..known });
+            }
+        }
+    }
+
+    /// Takes out the key that is due first, if it is due by now.
+    pub(super) fn pop_due(&mut self, now_ns: i64) -> Option<u32> {
+        let first = *self.entries.first()?;
+        if first.due_ns > now_ns {
+            return None;
+        }
+        self.positions[first.key as usize] = NOWHERE;
+        let last = self.entries.pop().expect("there is a first one");
+        if !self.entries.is_empty() {
+            self.sift_down(last);
+        }
+        Some(first.key)
+    }
+
+    /// Forgets all keys; keeps the room.
+    pub(super) fn clear(&mut self) {
+        for entry in self.entries.drain(..) {
+            self.positions[entry.key as usize] = NOWHERE;
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, at: usize, entry: Entry) {
+        self.entries[at] = entry;
+        // Below 2^32 entries: one per key.
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "at most one entry per 32-bit key"
+        )]
+        let position = at as u32;
+        self.positions[entry.key as usize] = position;
+    }
+
+    /// Moves an entry from the hole at `at` to its place towards the root.
+    #[inline]
+    fn sift_up(&mut self, mut at: usize, entry: Entry) {
+        while at > 0 {
+            let parent = (at - 1) / ARITY;
+            if self.entries[parent] <= entry {
+                break;
+            }
+            self.put(at, self.entries[parent]);
+            at = parent;
+        }
+        self.put(at, entry);
+    }
+
+    /// Moves an entry from the hole at the root to its place.
+    fn sift_down(&mut self, entry: Entry) {
+        let mut at = 0;
+        loop {
+            let first = at * ARITY + 1;
+            let children = first..self.entries.len().min(first + ARITY);
+            let Some(least) = children.min_by_key(|&child| self.entries[child]) else {
+                break;
+            };
+            if entry <= self.entries[least] {
+                break;
+            }
+            self.put(at, self.entries[least]);
+            at = least;
+        }
+        self.put(at, entry);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_earlier_of_two_times_stays() {
+        let mut heap = DelayHeap::default();
+        heap.insert(7, 50);
+        heap.insert(7, 30);
+        heap.insert(7, 3_600);
+        assert_eq!(heap.next_due_ns(), Some(30));
+        assert_eq!(heap.pop_due(29), None);
+        assert_eq!(heap.pop_due(30), Some(7));
+        assert_eq!(heap.pop_due(i64::MAX), None);
+    }
+
+    #[test]
+    fn equal_times_come_out_as_they_went_in() {
+        let mut heap = DelayHeap::default();
+        [5, 1, 4, 2, 3]
+            .into_iter()
+            .for_each(|key| heap.insert(key, 10));
+        let order: Vec<_> = std::iter::from_fn(|| heap.pop_due(10)).collect();
+        assert_eq!(order, [5, 1, 4, 2, 3]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
+        #[test]
+        fn keys_come_out_in_the_order_of_their_times(
+            inserts in prop::collection::vec((0..40u32, 0..1_000i64), 0..120),
+            now_ns in 0..1_000i64,
+        ) {
+            let mut heap = DelayHeap::default();
+            let mut model = BTreeMap::<u32, (i64, usize)>::new();
+            for (at, &(key, due_ns)) in inserts.iter().enumerate() {
+                heap.insert(key, due_ns);
+                let known = model.entry(key).or_insert((due_ns, at));
+                known.0 = known.0.min(due_ns);
+            }
+            let mut due: Vec<_> = model.iter().filter(|(_, time)| time.0 <= now_ns).collect();
+            due.sort_by_key(|(_, time)| **time);
+            let expected: Vec<u32> = due.iter().map(|(key, _)| **key).collect();
+            let popped: Vec<u32> = std::iter::from_fn(|| heap.pop_due(now_ns)).collect();
+            prop_assert_eq!(popped, expected);
+            prop_assert_eq!(heap.entries.len(), model.len() - due.len());
+            heap.clear();
+            prop_assert!(heap.positions.iter().all(|&position| position == NOWHERE));
+        }
+    }
+}

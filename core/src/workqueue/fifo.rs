@@ -1,0 +1,285 @@
+//! The order in which keys are served: a bounded ring that is replaced by a larger one as keys are
+//! added, and the gate that orders pushing against growing, parking and shutting down.
+//!
+//! The page beside this file (README.md) tells the protocol; the comments here tell each step.
+
+use crate::limits::{QUEUE_FIRST_CAPACITY, QUEUE_GENERATIONS};
+use crate::primitives::{
+    ArrayQueue, AtomicU64, CachePadded, Condvar, Mutex, MutexGuard, OnceLock, Ordering, lock,
+};
+
+/// One word that everybody passes through. From the lowest bit: parked threads (16 bits), the two
+/// flags, the ring pushed to (5 bits), the oldest ring that may hold keys (5 bits), and the pushes
+/// so far, whose overflow falls off the top.
+#[derive(Clone, Copy)]
+pub(super) struct Gate(u64);
+
+const SLEEPER: u64 = 1;
+const SLEEPERS: u64 = 0xffff;
+const SHUTTING: u64 = 1 << 16;
+const DRAINING: u64 = 1 << 17;
+const CURRENT_SHIFT: u32 = 18;
+const FLOOR_SHIFT: u32 = 23;
+const GENERATION: u64 = 0x1f;
+const PUSH: u64 = 1 << 28;
+
+const _: () = assert!(QUEUE_GENERATIONS as u64 <= GENERATION);
+
+impl Gate {
+    fn sleepers(self) -> u64 {
+        self.0 & SLEEPERS
+    }
+
+    fn current(self) -> usize {
+        (self.0 >> CURRENT_SHIFT & GENERATION) as usize
+    }
+
+    fn floor(self) -> usize {
+        (self.0 >> FLOOR_SHIFT & GENERATION) as usize
+    }
+
+    pub(super) fn is_shutting(self) -> bool {
+        self.0 & SHUTTING != 0
+    }
+
+    pub(super) fn is_draining(self) -> bool {
+        self.0 & DRAINING != 0
+    }
+}
+
+/// What a pop found.
+pub(super) enum Popped {
+    Key(u32),
+    /// Nothing, and the gate as it was before looking.
+    Nothing(Gate),
+}
+
+#[derive(Debug)]
+pub(super) struct Fifo {
+    gate: CachePadded<AtomicU64>,
+    /// Ring `g` has room for `first_capacity << g` keys. Made under `growth`, never unmade.
+    rings: [OnceLock<ArrayQueue<u32>>; QUEUE_GENERATIONS],
+    first_capacity: usize,
+    /// Held to add a ring and to leave one behind. Never held while taking `park`.
+    growth: Mutex<()>,
+    /// Held from announcing to park until parked, and to wake. May take `growth`.
+    park: Mutex<()>,
+    /// A key was pushed, or the queue is shutting down.
+    pushed: Condvar,
+    /// A key was done while draining, or draining was called off.
+    done: Condvar,
+}
+
+impl Fifo {
+    /// Room for that many keys without growing.
+    pub(super) fn new(capacity: usize) -> Self {
+        let first_capacity = capacity.next_power_of_two().max(QUEUE_FIRST_CAPACITY);
+        let fifo = Fifo {
+            gate: CachePadded::new(AtomicU64::new(0)),
+            rings: [const { OnceLock::new() }; QUEUE_GENERATIONS],
+            first_capacity,
+            growth: Mutex::new(()),
+            park: Mutex::new(()),
+            pushed: Condvar::new(),
+            done: Condvar::new(),
+        };
+        fifo.rings[0].get_or_init(|| ArrayQueue::new(first_capacity));
+        fifo
+    }
+
+    #[inline]
+    pub(super) fn gate(&self) -> Gate {
+        // SeqCst: pairs with `start_drain` for `done` (see README.md, "To drain"); a plain load on
+        // x86. Its Acquire part shows the ring that the word names.
+        Gate(self.gate.load(Ordering::SeqCst))
+    }
+
+    #[inline]
+    fn ring(&self, generation: usize) -> &ArrayQueue<u32> {
+        self.rings[generation]
+            .get()
+            .expect("the gate names rings that exist")
+    }
+
+    /// Appends a key that is in no ring; `gate` is as read a moment ago. Wakes a parked thread, if
+    /// any.
+    #[inline]
+    pub(super) fn push(&self, mut gate: Gate, key: u32) {
+        if key as usize >> gate.current() >= self.first_capacity {
+            gate = self.grow_for(key);
+        }
+        self.push_to(gate.current(), key);
+        // AcqRel: everyone who must know of the push, or of whom the push must know, changes the
+        // same word. Whoever comes later sees the key; whoever came before is seen here.
+        let before = Gate(self.gate.fetch_add(PUSH, Ordering::AcqRel));
+        if before.current() != gate.current() {
+            self.carry_over(gate.current());
+        }
+        if before.sleepers() > 0 {
+            self.wake_one();
+        }
+    }
+
+    #[inline]
+    fn push_to(&self, generation: usize, key: u32) {
+        let pushed = self.ring(generation).push(key);
+        pushed.expect("a ring has room for every key below its capacity, and each is in it once");
+    }
+
+    /// Takes the oldest key.
+    #[inline]
+    pub(super) fn pop(&self) -> Popped {
+        let gate = self.gate();
+        match self.ring(gate.floor()).pop() {
+            Some(key) => Popped::Key(key),
+            None => self.pop_slow(gate),
+        }
+    }
+
+    /// As `pop`, after the ring that the gate called the oldest had nothing.
+    #[cold]
+    fn pop_slow(&self, mut gate: Gate) -> Popped {
+        loop {
+            let floor = gate.floor();
+            if floor < gate.current() {
+                // All keys of this ring that the gate knows of are gone; a late one can only come
+                // from a push that has yet to notice, and it will do so under the lock.
+                let _growth = lock(&self.growth);
+                if let Some(key) = self.ring(floor).pop() {
+                    return Popped::Key(key);
+                }
+                if self.gate().floor() == floor {
+                    // AcqRel: as in `push`.
+                    self.gate.fetch_add(1 << FLOOR_SHIFT, Ordering::AcqRel);
+                }
+            } else {
+                let now = self.gate();
+                if now.current() == gate.current() {
+                    return Popped::Nothing(gate);
+                }
+            }
+            gate = self.gate();
+            if let Some(key) = self.ring(gate.floor()).pop() {
+                return Popped::Key(key);
+            }
+        }
+    }
+
+    /// Makes rings until one has room for the key; returns the gate that names it.
+    #[cold]
+    fn grow_for(&self, key: u32) -> Gate {
+        let _growth = lock(&self.growth);
+        loop {
+            let gate = self.gate();
+            let next = gate.current() + 1;
+            if (key as usize) >> gate.current() < self.first_capacity {
+                return gate;
+            }
+            self.rings[next].get_or_init(|| ArrayQueue::new(self.first_capacity << next));
+            // AcqRel: publishes the ring; and as in `push`.
+            self.gate.fetch_add(1 << CURRENT_SHIFT, Ordering::AcqRel);
+        }
+    }
+
+    /// Called by a push that went to a ring while a newer one took over. If that ring is left behind
+    /// already, moves what is in it to the newest: these are keys of pushes that have not returned
+    /// yet, so they may stand behind everything. If not, they stand where they should.
+    #[cold]
+    fn carry_over(&self, generation: usize) {
+        let mut sleepers = 0;
+        {
+            let _growth = lock(&self.growth);
+            let gate = self.gate();
+            if gate.floor() <= generation {
+                return;
+            }
+            while let Some(key) = self.ring(generation).pop() {
+                self.push_to(gate.current(), key);
+                // AcqRel: as in `push`. The ring cannot change under the lock.
+                let before = Gate(self.gate.fetch_add(PUSH, Ordering::AcqRel));
+                sleepers += u64::from(before.sleepers() > 0);
+            }
+        }
+        for _ in 0..sleepers {
+            self.wake_one();
+        }
+    }
+
+    #[cold]
+    fn wake_one(&self) {
+        let _park = lock(&self.park);
+        self.pushed.notify_one();
+    }
+
+    /// Takes the oldest key; parks while there is none. `None` when shut down and empty.
+    pub(super) fn pop_or_park(&self) -> Option<u32> {
+        match self.pop() {
+            Popped::Key(key) => return Some(key),
+            Popped::Nothing(gate) if gate.is_shutting() => return None,
+            Popped::Nothing(_) => {}
+        }
+        let mut park = lock(&self.park);
+        // AcqRel: as in `push`. A push that comes later sees this thread and waits for the lock; a
+        // push that came before is seen by the look below.
+        self.gate.fetch_add(SLEEPER, Ordering::AcqRel);
+        let found = loop {
+            match self.pop() {
+                Popped::Key(key) => break Some(key),
+                Popped::Nothing(gate) if gate.is_shutting() => break None,
+                Popped::Nothing(_) => park = wait(&self.pushed, park),
+            }
+        };
+        // Relaxed: a push that still sees this thread wakes another or nobody.
+        self.gate.fetch_sub(SLEEPER, Ordering::Relaxed);
+        found
+    }
+
+    /// Keys in the rings.
+    pub(super) fn len(&self) -> usize {
+        let gate = self.gate();
+        (gate.floor()..=gate.current())
+            .map(|generation| self.ring(generation).len())
+            .sum()
+    }
+
+    pub(super) fn shut_down(&self) {
+        // SeqCst, both: as in `start_drain`.
+        self.gate.fetch_or(SHUTTING, Ordering::SeqCst);
+        self.gate.fetch_and(!DRAINING, Ordering::SeqCst);
+        self.wake_all();
+    }
+
+    pub(super) fn start_drain(&self) {
+        // SeqCst: either a `done` that comes later sees the flag, or the look at the keys that
+        // follows this sees its key released.
+        self.gate.fetch_or(SHUTTING | DRAINING, Ordering::SeqCst);
+        self.wake_all();
+    }
+
+    fn wake_all(&self) {
+        let _park = lock(&self.park);
+        self.pushed.notify_all();
+        self.done.notify_all();
+    }
+
+    /// Tells whoever waits for the drain to look again.
+    #[cold]
+    pub(super) fn wake_drain(&self) {
+        let _park = lock(&self.park);
+        self.done.notify_all();
+    }
+
+    /// Parks until `complete`, which is asked again after each `wake_drain` and `shut_down`.
+    pub(super) fn wait_for_drain(&self, complete: impl Fn() -> bool) {
+        let mut park = lock(&self.park);
+        while !complete() {
+            park = wait(&self.done, park);
+        }
+    }
+}
+
+fn wait<'a>(condition: &Condvar, guard: MutexGuard<'a, ()>) -> MutexGuard<'a, ()> {
+    condition
+        .wait(guard)
+        .expect("no thread panics while it holds this lock")
+}

@@ -1,0 +1,227 @@
+//! How long a failed key waits: exponentially by its own failures, and by a token bucket that all
+//! keys share; the longer of both.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use crate::intern::{AppendTable, DenseKey};
+use crate::limits::{BACKOFF_BASE_NS, BACKOFF_MAX_NS, RETRY_BURST, RETRY_QPS};
+use crate::primitives::{AtomicU32, CachePadded, Mutex, Ordering, lock};
+
+/// A delay that doubles with each failure of a key, from 5 ms to 1000 s.
+///
+/// One counter per key; counting and forgetting take no lock, and allocate only for the first
+/// failure of a new range of keys.
+pub struct ExponentialLimiter<K> {
+    failures: AppendTable<AtomicU32>,
+    base_ns: i64,
+    max_ns: i64,
+    key: PhantomData<fn(K)>,
+}
+
+impl<K: DenseKey> ExponentialLimiter<K> {
+    /// With these delays for the first failure and at most.
+    pub fn new(base_ns: i64, max_ns: i64) -> Self {
+        ExponentialLimiter {
+            failures: AppendTable::new(),
+            base_ns,
+            max_ns,
+            key: PhantomData,
+        }
+    }
+
+    /// Counts a failure; returns the delay in nanoseconds.
+    #[inline]
+    pub fn when(&self, key: K) -> i64 {
+        // Relaxed: a count that nothing else is ordered by.
+        let before = self
+            .failures
+            .get_or_grow(key.index())
+            .fetch_add(1, Ordering::Relaxed);
+        self.delay_ns(before)
+    }
+
+    /// The delay after that many earlier failures.
+    #[inline]
+    fn delay_ns(&self, failures: u32) -> i64 {
+        // Exact: upstream multiplies as doubles, where a power of two only moves the exponent; what
+        // does not fit in an integer is above the longest delay.
+        let factor = 1i64.checked_shl(failures).filter(|&factor| factor > 0);
+        let delay_ns = factor.and_then(|factor| self.base_ns.checked_mul(factor));
+        delay_ns.map_or(self.max_ns, |delay_ns| delay_ns.min(self.max_ns))
+    }
+
+    /// Sets the failures of a key to 0.
+    #[inline]
+    pub fn forget(&self, key: K) {
+        if let Some(failures) = self.failures.get(key.index()) {
+            // Relaxed, both: as in `when`. Most keys have none, and reading leaves their cache line
+            // shared.
+            if failures.load(Ordering::Relaxed) != 0 {
+                failures.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The failures of a key since it was last forgotten.
+    #[inline]
+    pub fn num_requeues(&self, key: K) -> u32 {
+        // Relaxed: as in `when`.
+        self.failures
+            .get(key.index())
+            .map_or(0, |failures| failures.load(Ordering::Relaxed))
+    }
+}
+
+impl<K> fmt::Debug for ExponentialLimiter<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExponentialLimiter")
+            .field("base_ns", &self.base_ns)
+            .field("max_ns", &self.max_ns)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Tokens that come at a steady rate up to a burst, and may be owed. Starts full.
+///
+/// The arithmetic is that of Go's `golang.org/x/time/rate` in doubles, step by step, so that the
+/// delays are the same to the nanosecond.
+#[derive(Clone, Debug)]
+pub struct TokenBucket {
+    per_second: f64,
+    burst: f64,
+    tokens: f64,
+    /// When `tokens` was right; `None` before the first token was taken.
+    last_ns: Option<i64>,
+}
+
+impl TokenBucket {
+    /// A full bucket of `burst` tokens that refills with `per_second`, which must be above 0.
+    pub fn new(per_second: f64, burst: u32) -> Self {
+        debug_assert!(per_second > 0.0);
+        let burst = f64::from(burst);
+        TokenBucket {
+            per_second,
+            burst,
+            tokens: burst,
+            last_ns: None,
+        }
+    }
+
+    /// Takes one token, owing it if need be; returns in how many nanoseconds it will be there. Who
+    /// asks earlier is served earlier. A time before the last one adds nothing, and the bucket goes
+    /// on from there.
+    #[inline]
+    pub fn reserve(&mut self, now_ns: i64) -> i64 {
+        let last_ns = self.last_ns.unwrap_or(now_ns);
+        let elapsed_ns = now_ns.saturating_sub(last_ns).max(0);
+        let refilled = self.tokens + seconds(elapsed_ns) * self.per_second;
+        self.tokens = refilled.min(self.burst) - 1.0;
+        self.last_ns = Some(now_ns);
+        if self.tokens >= 0.0 {
+            return 0;
+        }
+        // The cast cuts towards zero and stops at the largest integer, as upstream does.
+        (-self.tokens / self.per_second * 1e9) as i64
+    }
+}
+
+/// Whole seconds and the rest are converted one by one, which rounds differently from one division.
+#[inline]
+fn seconds(ns: i64) -> f64 {
+    (ns / 1_000_000_000) as f64 + (ns % 1_000_000_000) as f64 / 1e9
+}
+
+/// The limiter of upstream's controllers: the longer of an exponential delay per key (5 ms to 1000 s)
+/// and of a bucket for all keys (10 per second, burst 100). Both count every failure.
+#[derive(Debug)]
+pub struct ControllerLimiter<K> {
+    exponential: ExponentialLimiter<K>,
+    /// Held for one reservation.
+    bucket: CachePadded<Mutex<TokenBucket>>,
+}
+
+impl<K: DenseKey> ControllerLimiter<K> {
+    /// With upstream's figures.
+    pub fn new() -> Self {
+        let exponential = ExponentialLimiter::new(BACKOFF_BASE_NS, BACKOFF_MAX_NS);
+        ControllerLimiter::with(exponential, TokenBucket::new(RETRY_QPS, RETRY_BURST))
+    }
+
+    /// The larger of these two.
+    pub fn with(exponential: ExponentialLimiter<K>, bucket: TokenBucket) -> Self {
+        ControllerLimiter {
+            exponential,
+            bucket: CachePadded::new(Mutex::new(bucket)),
+        }
+    }
+
+    /// Counts a failure; returns the delay in nanoseconds.
+    #[inline]
+    pub fn when(&self, key: K, now_ns: i64) -> i64 {
+        let own_ns = self.exponential.when(key);
+        let shared_ns = lock(&self.bucket).reserve(now_ns);
+        own_ns.max(shared_ns)
+    }
+
+    /// Sets the failures of a key to 0; the tokens are gone.
+    #[inline]
+    pub fn forget(&self, key: K) {
+        self.exponential.forget(key);
+    }
+
+    /// The failures of a key since it was last forgotten.
+    #[inline]
+    pub fn num_requeues(&self, key: K) -> u32 {
+        self.exponential.num_requeues(key)
+    }
+}
+
+impl<K: DenseKey> Default for ControllerLimiter<K> {
+    fn default() -> Self {
+        ControllerLimiter::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{MILLISECOND_NS, SECOND_NS};
+
+    #[test]
+    fn delays_double_per_key_up_to_the_longest() {
+        let limiter = ExponentialLimiter::<u32>::new(BACKOFF_BASE_NS, BACKOFF_MAX_NS);
+        let delays: Vec<_> = (0..70).map(|_| limiter.when(3)).collect();
+        assert_eq!(delays[..4], [5, 10, 20, 40].map(|ms| ms * MILLISECOND_NS));
+        assert_eq!(delays[17], 655_360 * MILLISECOND_NS);
+        assert!(delays[18..].iter().all(|&delay| delay == BACKOFF_MAX_NS));
+        assert_eq!(limiter.when(4), BACKOFF_BASE_NS);
+        assert_eq!((limiter.num_requeues(3), limiter.num_requeues(99)), (70, 0));
+        limiter.forget(3);
+        limiter.forget(99);
+        assert_eq!(limiter.when(3), BACKOFF_BASE_NS);
+    }
+
+    #[test]
+    fn a_bucket_gives_its_burst_and_then_its_rate() {
+        let mut bucket = TokenBucket::new(RETRY_QPS, RETRY_BURST);
+        assert!((0..100).all(|_| bucket.reserve(0) == 0));
+        assert_eq!(bucket.reserve(0), 100 * MILLISECOND_NS);
+        assert_eq!(bucket.reserve(0), 200 * MILLISECOND_NS);
+        // 1 s brings ten tokens: two were owed, seven are left after this one.
+        assert_eq!(bucket.reserve(SECOND_NS), 0);
+        assert!((0..7).all(|_| bucket.reserve(SECOND_NS) == 0));
+        assert_eq!(bucket.reserve(SECOND_NS), 100 * MILLISECOND_NS);
+        assert_eq!(bucket.reserve(0), 200 * MILLISECOND_NS);
+    }
+
+    #[test]
+    fn both_limiters_count_every_failure() {
+        let limiter = ControllerLimiter::<u32>::new();
+        for key in 0..100 {
+            assert_eq!(limiter.when(key, 0), BACKOFF_BASE_NS);
+        }
+        assert_eq!(limiter.when(500, 0), 100 * MILLISECOND_NS);
+        assert_eq!(limiter.num_requeues(500), 1);
+    }
+}

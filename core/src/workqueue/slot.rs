@@ -1,0 +1,220 @@
+//! What the queue keeps per key: its state in one word, and its share of the metrics.
+
+use crate::limits::QUEUE_DURATION_BOUNDS_NS;
+use crate::primitives::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+const BUCKETS: usize = QUEUE_DURATION_BOUNDS_NS.len() + 1;
+
+/// Where a key stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Neither queued nor taken.
+    Idle,
+    /// In a ring, or about to be.
+    Queued,
+    /// Taken and not done.
+    Running,
+    /// Taken, and added again since.
+    Dirty,
+}
+
+/// A state and, when the key is to be taken, the time it was added: in one word, so that they
+/// change together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Word(u64);
+
+impl Word {
+    /// The time keeps 62 bits, which is 73 years to both sides of 0.
+    #[inline]
+    pub(super) fn new(state: State, added_ns: i64) -> Self {
+        Word((added_ns as u64) << 2 | state as u64)
+    }
+
+    #[inline]
+    pub(super) fn state(self) -> State {
+        match self.0 & 3 {
+            0 => State::Idle,
+            1 => State::Queued,
+            2 => State::Running,
+            _ => State::Dirty,
+        }
+    }
+
+    #[inline]
+    pub(super) fn added_ns(self) -> i64 {
+        self.0 as i64 >> 2
+    }
+}
+
+/// One key. Only `word` is raced for; the rest is written by the thread that has taken the key, so
+/// plain loads and stores will do, and two threads never count at the same place.
+#[repr(align(128))]
+#[derive(Debug)]
+pub(super) struct Slot {
+    word: AtomicU64,
+    /// When the key was last taken.
+    pub(super) started_ns: AtomicI64,
+    /// How often the key was taken; counted after the word says so and before it says otherwise.
+    pub(super) takes: AtomicU64,
+    /// Sum of the times from adding to taking, in nanoseconds.
+    pub(super) queued_ns: AtomicU64,
+    /// Sum of the times from taking to done, in nanoseconds.
+    pub(super) worked_ns: AtomicU64,
+    pub(super) queued: Buckets,
+    pub(super) worked: Buckets,
+}
+
+/// Two cache lines: all but the buckets lies in the first.
+const _: () = assert!(size_of::<Slot>() == 128);
+
+/// How many durations fell where.
+pub(super) type Buckets = [AtomicU32; BUCKETS];
+
+impl Default for Slot {
+    fn default() -> Self {
+        Slot {
+            word: AtomicU64::new(Word::new(State::Idle, 0).0),
+            started_ns: AtomicI64::new(0),
+            takes: AtomicU64::new(0),
+            queued_ns: AtomicU64::new(0),
+            worked_ns: AtomicU64::new(0),
+            queued: [const { AtomicU32::new(0) }; BUCKETS],
+            worked: [const { AtomicU32::new(0) }; BUCKETS],
+        }
+    }
+}
+
+impl Slot {
+    #[inline]
+    pub(super) fn word(&self) -> Word {
+        // SeqCst: pairs with `start_drain`; see README.md, "To drain". A plain load on x86.
+        Word(self.word.load(Ordering::SeqCst))
+    }
+
+    /// Replaces `seen` by `next`, even when they are the same: an add that changes nothing must
+    /// still be seen by whoever takes the key.
+    #[inline]
+    pub(super) fn exchange(&self, seen: Word, next: Word) -> Result<(), Word> {
+        // SeqCst: what was done before an add is visible to whoever takes the key, and what was
+        // done before `done` to whoever takes it next; and as in `word`.
+        let result =
+            self.word
+                .compare_exchange_weak(seen.0, next.0, Ordering::SeqCst, Ordering::SeqCst);
+        result.map(drop).map_err(Word)
+    }
+
+    /// Marks a key as taken that this thread has popped; nobody else can change it meanwhile, but
+    /// adds touch it.
+    #[inline]
+    pub(super) fn take(&self, now_ns: i64) {
+        // Acquire: shows the time of adding; it cannot change while the key is queued.
+        let added = Word(self.word.load(Ordering::Acquire));
+        debug_assert_eq!(added.state(), State::Queued);
+        // Relaxed: published by the swap.
+        self.started_ns.store(now_ns, Ordering::Relaxed);
+        // SeqCst: a swap and not a store, so that the adds that came to nothing are visible from
+        // here on; and as in `word`.
+        self.word
+            .swap(Word::new(State::Running, 0).0, Ordering::SeqCst);
+        bump(&self.takes, 1);
+        observe(
+            &self.queued_ns,
+            &self.queued,
+            now_ns.saturating_sub(added.added_ns()),
+        );
+    }
+
+    /// Counts the work that ends now on a key that this thread has taken.
+    #[inline]
+    pub(super) fn count_work(&self, now_ns: i64) {
+        // Relaxed: stored by the thread that took the key, who is this one or told this one.
+        let started_ns = self.started_ns.load(Ordering::Relaxed);
+        observe(
+            &self.worked_ns,
+            &self.worked,
+            now_ns.saturating_sub(started_ns),
+        );
+    }
+}
+
+/// Counts a duration; a negative one is 0.
+#[inline]
+fn observe(sum_ns: &AtomicU64, buckets: &Buckets, duration_ns: i64) {
+    let duration_ns = u64::try_from(duration_ns).unwrap_or(0);
+    bump(sum_ns, duration_ns);
+    let count = &buckets[bucket(duration_ns)];
+    // Relaxed, both: as in `bump`.
+    count.store(
+        count.load(Ordering::Relaxed).wrapping_add(1),
+        Ordering::Relaxed,
+    );
+}
+
+#[inline]
+fn bump(counter: &AtomicU64, by: u64) {
+    // Relaxed, both: one writer at a time, and readers only want statistics.
+    counter.store(
+        counter.load(Ordering::Relaxed).wrapping_add(by),
+        Ordering::Relaxed,
+    );
+}
+
+/// 10^i, but 0 for i = 0 so that 0 has a logarithm too.
+const POWERS: [u64; 20] = {
+    let mut powers = [1; 20];
+    let mut i = 1;
+    while i < 20 {
+        powers[i] = powers[i - 1] * 10;
+        i += 1;
+    }
+    powers[0] = 0;
+    powers
+};
+
+/// The first bucket whose inclusive bound 10^(i+1) is not below the duration: without branches the
+/// decimal logarithm of the duration less one, from the binary one (1233 / 2^12 is log10 of 2).
+#[inline]
+fn bucket(duration_ns: u64) -> usize {
+    let below = duration_ns.saturating_sub(1);
+    let guess = (((below | 1).ilog2() + 1) * 1233 >> 12) as usize;
+    (guess - usize::from(below < POWERS[guess])).min(BUCKETS - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_keep_state_and_time() {
+        for state in [State::Idle, State::Queued, State::Running, State::Dirty] {
+            for added_ns in [
+                0,
+                1,
+                -1,
+                1_790_000_000_000_000_000,
+                (1 << 61) - 1,
+                -(1 << 61),
+            ] {
+                let word = Word::new(state, added_ns);
+                assert_eq!((word.state(), word.added_ns()), (state, added_ns));
+            }
+        }
+    }
+
+    #[test]
+    fn buckets_are_those_of_the_bounds() {
+        let plain = |ns: u64| {
+            let bound = QUEUE_DURATION_BOUNDS_NS
+                .iter()
+                .position(|&bound| ns <= bound);
+            bound.unwrap_or(QUEUE_DURATION_BOUNDS_NS.len())
+        };
+        let near = |at: u64| [at.saturating_sub(1), at, at.saturating_add(1)];
+        let powers = (0..64)
+            .map(|bit| 1 << bit)
+            .chain((0..20).map(|i| 10u64.pow(i)));
+        for ns in powers.chain([0, u64::MAX]).flat_map(near).chain(0..20_000) {
+            assert_eq!(bucket(ns), plain(ns), "{ns} ns");
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! The queue as a whole: claims, a naive model, and threads that race.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use proptest::prelude::*;
+
+use super::{RateLimitingQueue, Take, WorkQueue};
+use crate::limits::{MILLISECOND_NS, QUEUE_FIRST_CAPACITY, SECOND_NS};
+
+type Queue = RateLimitingQueue<u32>;
+
+fn take_all(queue: &Queue) -> Vec<u32> {
+    let next = || match queue.try_take(0) {
+        Take::Key(key) => Some(key),
+        Take::Empty | Take::ShutDown => None,
+    };
+    std::iter::from_fn(next).collect()
+}
+
+#[test]
+fn a_key_added_while_it_runs_waits_again_behind_the_others() {
+    let queue = Queue::new();
+    assert_eq!(
+        [queue.add(0, 0), queue.add(0, 0), queue.add(1, 0)],
+        [true, false, true]
+    );
+    assert_eq!(queue.try_take(0), Take::Key(0));
+    assert_eq!([queue.add(0, 0), queue.add(0, 0)], [true, false]);
+    assert_eq!(queue.len(), 1);
+    assert_eq!(queue.try_take(0), Take::Key(1));
+    assert_eq!(queue.try_take(0), Take::Empty);
+    queue.done(0, 0);
+    assert_eq!(queue.try_take(0), Take::Key(0));
+    queue.done(0, 0);
+    assert_eq!(queue.try_take(0), Take::Empty);
+}
+
+#[test]
+fn done_for_a_key_that_was_not_taken_changes_nothing() {
+    let queue = Queue::new();
+    queue.done(5, 0);
+    queue.add(5, 0);
+    queue.done(5, 0);
+    assert_eq!(take_all(&queue), [5]);
+}
+
+#[test]
+fn waiting_keys_are_handed_out_after_shutting_down() {
+    let queue = Queue::new();
+    queue.add(1, 0);
+    queue.add(2, 0);
+    queue.add_after(3, 10, 0);
+    queue.shut_down();
+    assert!(!queue.add(4, 0));
+    assert_eq!(queue.next_due(), None);
+    assert_eq!(queue.fire_due(SECOND_NS), 0);
+    assert_eq!(take_all(&queue), [1, 2]);
+    assert_eq!(queue.try_take(0), Take::ShutDown);
+    assert_eq!(queue.take(&|| 0), None);
+}
+
+#[test]
+fn a_drain_waits_for_what_runs_and_not_for_what_waits() {
+    let queue = Queue::new();
+    queue.add(1, 0);
+    queue.add(2, 0);
+    assert!(!queue.drain_complete());
+    assert_eq!(queue.try_take(0), Take::Key(1));
+    queue.start_drain();
+    assert!(!queue.drain_complete());
+    queue.done(1, 0);
+    assert!(queue.drain_complete());
+    assert_eq!(queue.try_take(0), Take::Key(2));
+    assert!(!queue.drain_complete());
+    queue.shut_down();
+    assert!(queue.drain_complete());
+}
+
+#[test]
+fn the_order_survives_growing() {
+    let queue = Queue::new();
+    let keys: Vec<u32> = (0..40)
+        .map(|n| n * QUEUE_FIRST_CAPACITY as u32 / 4)
+        .collect();
+    for &key in &keys {
+        assert!(queue.add(key, 0));
+    }
+    assert_eq!(queue.len(), keys.len());
+    assert_eq!(take_all(&queue), keys);
+    let roomy = Queue::with_capacity(5_000);
+    (0..5_000).rev().for_each(|key| assert!(roomy.add(key, 0)));
+    assert_eq!(take_all(&roomy), (0..5_000).rev().collect::<Vec<_>>());
+}
+
+#[test]
+fn later_adds_come_in_the_order_of_their_times_and_the_earlier_wins() {
+    let queue = Queue::new();
+    assert!(queue.add_after(1, 50 * MILLISECOND_NS, 0));
+    assert!(queue.add_after(1, 30 * MILLISECOND_NS, 0));
+    assert!(!queue.add_after(1, 3_600 * SECOND_NS, 0));
+    assert!(!queue.add_after(2, 40 * MILLISECOND_NS, 0));
+    assert!(!queue.add_after(3, 0, 0));
+    assert_eq!(queue.next_due(), Some(30 * MILLISECOND_NS));
+    assert_eq!(queue.fire_due(30 * MILLISECOND_NS - 1), 0);
+    assert_eq!(queue.fire_due(40 * MILLISECOND_NS), 2);
+    assert_eq!(queue.next_due(), None);
+    assert_eq!(take_all(&queue), [3, 1, 2]);
+    assert_eq!(queue.stats(0).retries_total, 5);
+}
+
+#[test]
+fn failures_delay_and_success_forgets() {
+    let queue = Queue::new();
+    let delays = [(); 3].map(|()| queue.add_rate_limited(7, 0));
+    assert_eq!(delays, [5, 10, 20].map(|ms| ms * MILLISECOND_NS));
+    assert_eq!(queue.num_requeues(7), 3);
+    queue.forget(7);
+    assert_eq!(queue.num_requeues(7), 0);
+    assert_eq!(queue.next_due(), Some(5 * MILLISECOND_NS));
+    queue.shut_down();
+    assert_eq!(queue.add_rate_limited(7, 0), 5 * MILLISECOND_NS);
+    assert_eq!(queue.num_requeues(7), 1);
+}
+
+#[test]
+fn metrics_count_what_upstream_counts() {
+    let queue = Queue::new();
+    queue.add(1, 0);
+    queue.add(1, 0);
+    queue.add(2, 0);
+    assert_eq!(queue.try_take(1_000), Take::Key(1));
+    queue.add(1, 2_000);
+    queue.add(1, 2_500);
+    let stats = queue.stats(SECOND_NS + 1_000);
+    assert_eq!((stats.depth, stats.adds_total), (2, 3));
+    assert_eq!(stats.unfinished_work_seconds, 1.0);
+    assert_eq!(stats.longest_running_processor_seconds, 1.0);
+    queue.done(1, 11_000);
+    assert_eq!(queue.try_take(11_000), Take::Key(2));
+    assert_eq!(queue.try_take(12_000), Take::Key(1));
+    let stats = queue.stats(12_000);
+    assert_eq!((stats.depth, stats.adds_total), (0, 3));
+    // 1 µs, then 11 µs of key 2, then 10 µs of key 1, counted from its first add while it ran.
+    assert_eq!(
+        stats.queue_duration.counts,
+        [0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0]
+    );
+    assert!((stats.queue_duration.sum - 22e-6).abs() < 1e-12);
+    assert_eq!(
+        stats.work_duration.counts,
+        [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]
+    );
+    let families = stats.families(&"replicaset".into());
+    assert_eq!(families.len(), 7);
+    assert!(
+        families
+            .iter()
+            .all(|family| family.name.starts_with("workqueue_"))
+    );
+}
+
+/// The plain way: an order, a set of keys that wait, a set of keys that run.
+#[derive(Default)]
+struct Model {
+    order: VecDeque<u32>,
+    dirty: BTreeSet<u32>,
+    running: BTreeSet<u32>,
+    delayed: BTreeMap<u32, i64>,
+    shutting: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Add(u32),
+    AddAfter(u32, i64),
+    Take,
+    Done(usize),
+    Wait(i64),
+    ShutDown,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    // Keys far apart make the queue grow.
+    let key = || (0..6u32).prop_map(|n| n * n * 300);
+    prop_oneof![
+        8 => key().prop_map(Op::Add),
+        4 => (key(), -1..50i64).prop_map(|(key, delay)| Op::AddAfter(key, delay)),
+        8 => Just(Op::Take),
+        6 => (0..6usize).prop_map(Op::Done),
+        4 => (0..40i64).prop_map(Op::Wait),
+        1 => Just(Op::ShutDown),
+    ]
+}
+
+impl Model {
+    fn add(&mut self, key: u32) -> bool {
+        if self.shutting || !self.dirty.insert(key) {
+            return false;
+        }
+        if !self.running.contains(&key) {
+            self.order.push_back(key);
+        }
+        true
+    }
+
+    fn take(&mut self) -> Take<u32> {
+        match self.order.pop_front() {
+            Some(key) => {
+                self.dirty.remove(&key);
+                self.running.insert(key);
+                Take::Key(key)
+            }
+            None if self.shutting => Take::ShutDown,
+            None => Take::Empty,
+        }
+    }
+
+    fn done(&mut self, key: u32) {
+        if self.running.remove(&key) && self.dirty.contains(&key) {
+            self.order.push_back(key);
+        }
+    }
+
+    /// Fires what is due; equal times are told apart by `delays` being all different.
+    fn fire(&mut self, now: i64) {
+        let mut due: Vec<_> = self
+            .delayed
+            .iter()
+            .filter(|(_, due)| **due <= now)
+            .map(|(&k, &d)| (d, k))
+            .collect();
+        due.sort_unstable();
+        for (_, key) in due {
+            self.delayed.remove(&key);
+            self.add(key);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..Default::default() })]
+    #[test]
+    fn the_queue_does_as_the_plain_sets(ops in prop::collection::vec(op(), 0..120)) {
+        let (queue, mut model, mut now) = (Queue::new(), Model::default(), 0i64);
+        for (step, op) in ops.iter().enumerate() {
+            match op {
+                Op::Add(key) => prop_assert_eq!(queue.add(*key, now), model.add(*key)),
+                Op::AddAfter(key, delay) => {
+                    // The step makes all due times differ.
+                    let delay = delay * 1_000 + i64::from(*delay > 0) * step as i64;
+                    queue.add_after(*key, delay, now);
+                    if delay <= 0 {
+                        model.add(*key);
+                    } else if !model.shutting {
+                        let due = model.delayed.entry(*key).or_insert(i64::MAX);
+                        *due = (*due).min(now + delay);
+                    }
+                }
+                Op::Take => prop_assert_eq!(queue.try_take(now), model.take()),
+                Op::Done(nth) => {
+                    if let Some(&key) = model.running.iter().nth(*nth) {
+                        queue.done(key, now);
+                        model.done(key);
+                    }
+                }
+                Op::Wait(time) => {
+                    now += time * 1_000;
+                    queue.fire_due(now);
+                    model.fire(now);
+                }
+                Op::ShutDown => {
+                    queue.start_drain();
+                    model.shutting = true;
+                    model.delayed.clear();
+                }
+            }
+            prop_assert_eq!(queue.len(), model.order.len());
+            prop_assert_eq!(queue.stats(now).depth, model.dirty.len() as u64);
+            prop_assert_eq!(queue.next_due(), model.delayed.values().min().copied());
+            prop_assert_eq!(queue.drain_complete(), model.shutting && model.running.is_empty());
+        }
+    }
+}
+
+/// Adders and parking takers race while the queue grows: no key runs twice at once, no add is lost,
+/// everybody leaves.
+#[test]
+fn racing_threads_lose_no_add_and_run_no_key_twice() {
+    const KEYS: u32 = 8_000;
+    const ROUNDS: u32 = 6;
+    let queue = WorkQueue::<u32>::new();
+    let asked: Vec<AtomicU32> = (0..KEYS).map(|_| AtomicU32::new(0)).collect();
+    let served: Vec<AtomicU32> = (0..KEYS).map(|_| AtomicU32::new(0)).collect();
+    let running: Vec<AtomicU32> = (0..KEYS).map(|_| AtomicU32::new(0)).collect();
+    let takes = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while let Some(key) = queue.take(&|| 0) {
+                    let at = key as usize;
+                    assert_eq!(
+                        running[at].swap(1, Ordering::Relaxed),
+                        0,
+                        "key {key} runs twice"
+                    );
+                    // What was asked before the key was taken must be visible now.
+                    served[at].store(asked[at].load(Ordering::Relaxed), Ordering::Relaxed);
+                    takes.fetch_add(1, Ordering::Relaxed);
+                    running[at].store(0, Ordering::Relaxed);
+                    queue.done(key, 0);
+                }
+            });
+        }
+        let adders: Vec<_> = (0..3u32)
+            .map(|adder| {
+                let (queue, asked) = (&queue, &asked);
+                scope.spawn(move || {
+                    for round in 0..ROUNDS {
+                        for n in 0..KEYS {
+                            let key = (n * (2 * adder + 1) + round) % KEYS;
+                            asked[key as usize].fetch_add(1, Ordering::Relaxed);
+                            queue.add(key, 0);
+                        }
+                    }
+                })
+            })
+            .collect();
+        adders
+            .into_iter()
+            .for_each(|adder| adder.join().expect("no panic"));
+        queue.shut_down_with_drain();
+    });
+    assert_eq!(queue.try_take(0), Take::ShutDown);
+    for (key, (asked, served)) in asked.iter().zip(&served).enumerate() {
+        assert_eq!(
+            asked.load(Ordering::Relaxed),
+            served.load(Ordering::Relaxed),
+            "an add of key {key} was lost"
+        );
+    }
+    let stats = queue.stats(0);
+    assert_eq!(stats.depth, 0);
+    assert_eq!(stats.adds_total, takes.load(Ordering::Relaxed) as u64);
+    assert_eq!(stats.work_duration.count(), stats.adds_total);
+}
+
+/// One key to and fro between two parking threads: a lost wake-up would hang it.
+#[test]
+fn no_wake_up_is_lost() {
+    let (there, back) = (WorkQueue::<u32>::new(), WorkQueue::<u32>::new());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while let Some(key) = there.take(&|| 0) {
+                there.done(key, 0);
+                back.add(key, 0);
+            }
+        });
+        for _ in 0..5_000 {
+            there.add(1, 0);
+            let key = back.take(&|| 0).expect("not shut down");
+            back.done(key, 0);
+        }
+        there.shut_down();
+    });
+}
+
+#[test]
+fn a_drain_returns_when_the_last_worker_is_done() {
+    let queue = WorkQueue::<u32>::new();
+    queue.add(1, 0);
+    assert_eq!(queue.try_take(0), Take::Key(1));
+    std::thread::scope(|scope| {
+        let drain = scope.spawn(|| queue.shut_down_with_drain());
+        while !queue.shutting_down() {
+            std::thread::yield_now();
+        }
+        assert!(!drain.is_finished());
+        queue.done(1, 0);
+        drain.join().expect("no panic");
+    });
+}

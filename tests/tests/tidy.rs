@@ -1,0 +1,195 @@
+//! House rules that the compiler and clippy can't see, checked over every source file.
+
+use std::path::{Path, PathBuf};
+
+/// Longest a source file may be, in lines; past it, ask whether the file holds two ideas.
+const LINES_MAX: usize = 600;
+
+/// Files that may be longer, each with the reason.
+const LONGER: [(&str, usize, &str); 0] = [];
+
+/// The packages of the workspace.
+const PACKAGES: [&str; 4] = ["core", "bench", "loadgen", "tests"];
+
+struct Source {
+    /// Relative to the root, with `/`.
+    path: String,
+    text: String,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn sources() -> Vec<Source> {
+    let mut files = Vec::new();
+    for package in PACKAGES {
+        collect(&root().join(package), package, &mut files);
+    }
+    assert!(files.len() > 20, "the sources were not found");
+    files
+}
+
+fn collect(folder: &Path, shown: &str, files: &mut Vec<Source>) {
+    let mut entries: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        let name = entry.file_name().into_string().unwrap();
+        let shown = format!("{shown}/{name}");
+        if entry.file_type().unwrap().is_dir() {
+            if name != "target" {
+                collect(&entry.path(), &shown, files);
+            }
+        } else if name.ends_with(".rs") {
+            let text = std::fs::read_to_string(entry.path()).unwrap();
+            files.push(Source { path: shown, text });
+        }
+    }
+}
+
+/// Lines of files chosen by `applies` that contain one of `words`, as `path:line`. This file spells
+/// the words out and is left aside.
+fn lines_with(words: &[&str], applies: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut found = Vec::new();
+    for file in sources() {
+        if !applies(&file.path) || file.path == "tests/tests/tidy.rs" {
+            continue;
+        }
+        for (number, line) in (1..).zip(file.text.lines()) {
+            if let Some(word) = words.iter().find(|word| line.contains(*word)) {
+                found.push(format!("{}:{number}: {word}", file.path));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_file_says_what_lives_there() {
+    for file in sources() {
+        let first = file.text.lines().next().unwrap_or_default();
+        assert!(
+            first.starts_with("//! ") && first.len() > 15,
+            "{}: {first:?}",
+            file.path
+        );
+    }
+}
+
+#[test]
+fn no_file_holds_two_ideas() {
+    for file in sources() {
+        let lines = file.text.lines().count();
+        let longer = LONGER.iter().find(|(path, ..)| *path == file.path);
+        let most = longer.map_or(LINES_MAX, |(_, most, _)| *most);
+        assert!(
+            lines <= most,
+            "{} has {lines} lines, at most {most}",
+            file.path
+        );
+    }
+}
+
+#[test]
+fn nothing_is_left_unwritten() {
+    let words = [
+        "todo!(",
+        "unimplemented!(",
+        "dbg!(",
+        "TODO",
+        "FIXME",
+        "//! Being written",
+    ];
+    assert_eq!(lines_with(&words, |_| true), [""; 0]);
+}
+
+#[test]
+fn no_lint_is_silenced_without_a_reason() {
+    assert_eq!(lines_with(&["#[allow(", "#![allow("], |_| true), [""; 0]);
+}
+
+#[test]
+fn no_path_of_one_machine_is_written_down() {
+    let words = ["\"/home/", "\"/root/", "\"/work/", "\"/Users/", "\"C:\\\\"];
+    assert_eq!(lines_with(&words, |_| true), [""; 0]);
+}
+
+#[test]
+fn the_library_reads_no_clock_and_starts_no_thread() {
+    let words = [
+        "Instant::now",
+        "SystemTime::now",
+        "thread::spawn",
+        "std::fs::",
+        "std::net::",
+    ];
+    let found = lines_with(&words, |path| path.starts_with("core/src/"));
+    let outside_tests = |line: &String| !line.contains("/tests.rs:") && !is_in_tests(line);
+    assert_eq!(
+        found.into_iter().filter(outside_tests).collect::<Vec<_>>(),
+        [""; 0]
+    );
+}
+
+/// Whether `path:line: …` lies after the `#[cfg(test)]` of its file.
+fn is_in_tests(place: &str) -> bool {
+    let mut parts = place.split(':');
+    let (path, line) = (parts.next().unwrap(), parts.next().unwrap());
+    let text = std::fs::read_to_string(root().join(path)).unwrap();
+    let line: usize = line.parse().unwrap();
+    text.lines()
+        .take(line)
+        .any(|line| line.starts_with("#[cfg(test)]") || line.contains("cfg(all(test"))
+}
+
+#[test]
+fn no_map_has_an_order_of_its_own() {
+    let words = [
+        "std::collections::HashMap",
+        "std::collections::HashSet",
+        "collections::{HashMap",
+        "RandomState::new()",
+    ];
+    assert_eq!(lines_with(&words, |_| true), [""; 0]);
+}
+
+#[test]
+fn the_library_knows_no_other_package() {
+    let manifest = std::fs::read_to_string(root().join("core/Cargo.toml")).unwrap();
+    for other in [
+        "podstorm-loadgen",
+        "podstorm-bench",
+        "podstorm-tests",
+        "tokio",
+        "kube",
+    ] {
+        assert!(!manifest.contains(other), "core depends on {other}");
+    }
+}
+
+#[test]
+fn the_pieces_of_the_core_stay_apart() {
+    for piece in ["ranking", "expectations", "workqueue", "slow_start"] {
+        let others = [
+            "ranking",
+            "expectations",
+            "workqueue",
+            "slow_start",
+            "controller",
+            "reconcile",
+        ];
+        let uses: Vec<String> = others
+            .iter()
+            .filter(|other| **other != piece)
+            .flat_map(|other| [format!("crate::{other}::"), format!("use crate::{other};")])
+            .collect();
+        let uses: Vec<&str> = uses.iter().map(String::as_str).collect();
+        let folder = format!("core/src/{piece}/");
+        let file = format!("core/src/{piece}.rs");
+        let found = lines_with(&uses, |path| path.starts_with(&folder) || path == file);
+        assert_eq!(found, [""; 0]);
+    }
+}
