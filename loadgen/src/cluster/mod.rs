@@ -1,1 +1,4 @@
 //! Being written.
+
+pub mod defaulting;
+pub mod validation;
