@@ -166,7 +166,7 @@ impl Collector {
     /// Takes one object, or counts it where its kind is not simulated.
     fn take(
         &mut self,
-        members: Map<String, Value>,
+        mut members: Map<String, Value>,
         index: Option<usize>,
     ) -> Result<(), ManifestError> {
         let name = object_name(&members);
@@ -178,6 +178,9 @@ impl Collector {
             }
             Err(error) => return Err(self.of_object(name, index, error)),
         };
+        if kind == Kind::Pod {
+            drop_ephemeral_containers(&mut members);
+        }
         let value = Value::Object(members);
         let object = match kind {
             Kind::Namespace => decode::<Namespace>(value).map(InputObject::Namespace),
@@ -190,7 +193,7 @@ impl Collector {
             Kind::Event => unreachable!("events are not among the simulated kinds"),
         };
         let object = object
-            .and_then(|object| check::check(&object).map(|()| object))
+            .and_then(|mut object| check::default_and_check(&mut object).map(|()| object))
             .map_err(|error| self.of_object(name, index, error))?;
         self.store(object, index)
     }
@@ -374,6 +377,15 @@ fn complete(mut item: Map<String, Value>, list: &Map<String, Value>) -> Map<Stri
         }
     }
     item
+}
+
+/// A pod that exists may have them, a new one may not; they belong to debugging sessions, and
+/// nothing simulated reads them.
+fn drop_ephemeral_containers(pod: &mut Map<String, Value>) {
+    let exists = pod.get("metadata").and_then(|meta| meta.get("uid")).is_some();
+    if let Some(Value::Object(spec)) = pod.get_mut("spec").filter(|_| exists) {
+        spec.remove("ephemeralContainers");
+    }
 }
 
 enum Classified {

@@ -126,7 +126,7 @@ pub(super) fn read(text: &str, take_item: ItemTaker<'_>) -> Result<Document, Yam
     read.map_err(|error| {
         let error = error.without_snippet();
         let position = error.location().map(|at| (at.line(), at.column()));
-        let text = error.to_string();
+        let text = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
         // The position is said elsewhere, with the line counted from the start of the file.
         let text = text.strip_prefix("error: ").unwrap_or(&text);
         let problem = match text.rfind(" at line ") {
