@@ -12,42 +12,48 @@ use crate::settings::size::InputSize;
 use crate::settings::{EngineKind, ScenarioName, Settings};
 use crate::units::{NS_PER_SECOND, duration_text, latency_text};
 
-/// Every setting by the name of its flag, in the order of the help; null is "not limited".
+/// Every setting that bears on the run, by the name of its flag; null is "not limited".
 pub(super) fn settings(settings: &Settings, files: &[PathBuf]) -> Vec<(&'static str, Value)> {
     let latency = |latency| json!(latency_text(latency));
+    let scenario = settings.scenario;
     let mut all = vec![
-        ("scenario", json!(settings.scenario.name())),
+        ("scenario", json!(scenario.name())),
         ("engine", json!(settings.engine.name())),
         ("seed", json!(settings.seed)),
-        ("threads", json!(settings.threads)),
     ];
-    if settings.scenario == ScenarioName::Manifests {
+    if settings.engine == EngineKind::Threads {
+        all.push(("threads", json!(settings.threads)));
+    }
+    if scenario == ScenarioName::Churn {
+        all.push(("duration", json!(duration_text(settings.duration_ns))));
+        let rate = format!("{}/s", settings.churn_pods_per_second);
+        all.push(("churn-rate", json!(rate)));
+    }
+    if scenario == ScenarioName::Burst {
+        all.push(("burst", json!(settings.burst_pods)));
+    }
+    all.push(("time-limit", json!(duration_text(settings.time_limit_ns))));
+    if scenario == ScenarioName::Manifests {
         let files: Vec<String> = files
             .iter()
             .map(|file| file.display().to_string())
             .collect();
         all.push(("filename", json!(files)));
-    }
-    all.extend([
-        ("duration", json!(duration_text(settings.duration_ns))),
-        ("time-limit", json!(duration_text(settings.time_limit_ns))),
-        (
-            "churn-rate",
-            json!(format!("{}/s", settings.churn_pods_per_second)),
-        ),
-        ("burst", json!(settings.burst_pods)),
-    ]);
-    if settings.scenario != ScenarioName::Manifests {
+        if settings.size.nodes > 0 {
+            all.push(("nodes", json!(settings.size.nodes)));
+        }
+    } else {
+        let size = &settings.size;
         all.extend([
-            ("pods", json!(settings.size.pods)),
-            ("replicasets", json!(settings.size.replicasets)),
-            ("namespaces", json!(settings.size.namespaces)),
+            ("pods", json!(size.pods)),
+            ("replicasets", json!(size.replicasets)),
+            ("nodes", json!(size.nodes)),
+            ("namespaces", json!(size.namespaces)),
         ]);
     }
+    all.push(("pods-per-node", json!(settings.size.pods_per_node)));
     let controller = &settings.controller;
     all.extend([
-        ("nodes", json!(settings.size.nodes)),
-        ("pods-per-node", json!(settings.size.pods_per_node)),
         (
             "concurrent-replicaset-syncs",
             json!(controller.concurrent_replicaset_syncs),
@@ -55,13 +61,15 @@ pub(super) fn settings(settings: &Settings, files: &[PathBuf]) -> Vec<(&'static 
         ("concurrent-rc-syncs", json!(controller.concurrent_rc_syncs)),
         ("burst-replicas", json!(controller.burst_replicas)),
         ("kube-api-qps", json!(controller.kube_api_qps)),
-        ("kube-api-burst", json!(controller.kube_api_burst)),
-        (
-            "min-ready-seconds",
-            json!(duration_text(
-                i64::from(settings.min_ready_seconds) * NS_PER_SECOND
-            )),
-        ),
+    ]);
+    if controller.kube_api_qps.is_some() {
+        all.push(("kube-api-burst", json!(controller.kube_api_burst)));
+    }
+    if scenario != ScenarioName::Manifests {
+        let min_ready_ns = i64::from(settings.min_ready_seconds) * NS_PER_SECOND;
+        all.push(("min-ready-seconds", json!(duration_text(min_ready_ns))));
+    }
+    all.extend([
         ("feature-gates", json!(controller.feature_gates)),
         ("behaviour", json!("upstream")),
         ("pod-startup-latency", latency(settings.latency.pod_startup)),
@@ -163,22 +171,20 @@ pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
         match (name, &value) {
             // The seed and the scenario are what one looks for; they are always said.
             ("scenario", Value::String(scenario)) if !manifests => add(name, scenario),
-            ("scenario", _) => {}
             ("seed", seed) => add(name, &seed.to_string()),
-            ("threads", _) if given.engine == EngineKind::Virtual => {}
-            ("duration" | "churn-rate", _) if given.scenario != ScenarioName::Churn => {}
-            ("burst", _) if given.scenario != ScenarioName::Burst => {}
-            ("kube-api-burst", _) if given.controller.kube_api_qps.is_none() => {}
-            ("nodes", Value::Number(nodes)) if manifests && nodes.as_u64() == Some(0) => {}
-            (_, _) if is_default => {}
+            ("engine", Value::String(engine)) if given.engine == EngineKind::Virtual => {
+                add(name, engine);
+            }
+            // The files come last, with -f.
+            ("scenario" | "filename", _) | (_, Value::Null) => {}
+            _ if is_default => {}
             ("feature-gates", Value::Object(gates)) => {
-                let off: Vec<String> = gates
+                let all: Vec<String> = gates
                     .iter()
                     .map(|(gate, on)| format!("{gate}={on}"))
                     .collect();
-                add(name, &off.join(","));
+                add(name, &all.join(","));
             }
-            (_, Value::Null) => {}
             (_, Value::String(text)) => add(name, text),
             (_, value) => add(name, &value.to_string()),
         }
@@ -195,5 +201,63 @@ fn shell_word(text: &str) -> String {
         text.to_owned()
     } else {
         format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::size::SizeRequest;
+
+    fn resolved(request: &SettingsRequest) -> Settings {
+        let machine = Machine {
+            cpus: 2,
+            memory_bytes: None,
+        };
+        resolve(request, machine).unwrap()
+    }
+
+    #[test]
+    fn the_command_says_what_differs_and_the_seed() {
+        let request = SettingsRequest {
+            engine: Some(EngineKind::Virtual),
+            seed: Some(7),
+            kube_api_qps: Some(20.0),
+            feature_gates: vec!["PodDeletionCost=false".into()],
+            size: SizeRequest {
+                pods: Some(1000),
+                ..SizeRequest::default()
+            },
+            ..SettingsRequest::default()
+        };
+        let command = command(&resolved(&request), &[]);
+        assert_eq!(
+            command,
+            "loadgen run --scenario up-down --engine virtual --seed 7 --pods 1000 \
+             --replicasets 20 --nodes 50 --kube-api-qps 20.0 --kube-api-burst 30 --feature-gates \
+             DeploymentReplicaSetTerminatingReplicas=true,LogarithmicScaleDown=true,\
+             PodDeletionCost=false,StaleControllerConsistencyReplicaSet=true"
+        );
+    }
+
+    #[test]
+    fn files_are_named_as_a_shell_takes_them() {
+        let request = SettingsRequest {
+            input: Some(InputSize::default()),
+            ..SettingsRequest::default()
+        };
+        let files = [PathBuf::from("my web.yaml"), PathBuf::from("-")];
+        let command = command(&resolved(&request), &files);
+        assert!(command.ends_with(" -f 'my web.yaml' -f -"), "{command}");
+        assert!(!command.contains("--scenario"), "{command}");
+    }
+
+    #[test]
+    fn yaml_and_json_hold_the_same() {
+        let settings = settings(&resolved(&SettingsRequest::default()), &[]);
+        let json: Value = serde_json::from_str(&json(&settings)).unwrap();
+        let yaml: Value = serde_saphyr::from_str(&yaml(&settings)).unwrap();
+        assert_eq!(json, yaml);
+        assert_eq!(json["pods"], 100_000);
     }
 }

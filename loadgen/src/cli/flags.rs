@@ -267,9 +267,7 @@ fn behaviour(text: &str) -> Result<String, String> {
 fn qps(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(qps) if qps.is_finite() && qps > 0.0 => Ok(qps),
-        Ok(qps) if qps == 0.0 => {
-            Err("must be more than zero; leave the flag out for no limit".to_owned())
-        }
+        Ok(0.0) => Err("must be more than zero; leave the flag out for no limit".to_owned()),
         Ok(_) => Err("must be a finite number more than zero".to_owned()),
         Err(_) => Err("expected a number of requests per second, such as 20".to_owned()),
     }

@@ -41,7 +41,10 @@ pub(super) fn default_and_check(object: &mut InputObject) -> Result<(), DecodeEr
 fn check_metadata(object: &InputObject) -> Result<(), DecodeError> {
     let meta = object.metadata();
     if meta.name.is_empty() && meta.generate_name.is_none() {
-        return Err(error("metadata.name", "is missing; every object has a name"));
+        return Err(error(
+            "metadata.name",
+            "is missing; every object has a name",
+        ));
     }
     if !object.kind().is_namespaced() && !meta.namespace.is_empty() {
         return Err(error(

@@ -67,7 +67,7 @@ impl Collector {
     }
 
     /// Ends a file; one without any document is refused.
-    pub(super) fn end_file(&mut self) -> Result<(), ManifestError> {
+    pub(super) fn end_file(&mut self) -> Result<(), Box<ManifestError>> {
         if self.document == 0 {
             return Err(
                 self.of_file("holds no document; expected Kubernetes objects as YAML or JSON")
@@ -82,24 +82,24 @@ impl Collector {
     }
 
     /// A problem with the present file as a whole.
-    pub(super) fn of_file(&self, problem: &str) -> ManifestError {
+    pub(super) fn of_file(&self, problem: &str) -> Box<ManifestError> {
         let file = self.files.last().map_or("", String::as_str);
         ManifestError::of_file(file, problem)
     }
 
     /// A problem at a position of the document being read.
-    pub(super) fn at(&self, position: Option<(u64, u64)>, problem: String) -> ManifestError {
-        ManifestError {
+    pub(super) fn at(&self, position: Option<(u64, u64)>, problem: String) -> Box<ManifestError> {
+        Box::new(ManifestError {
             position,
-            ..self.of_document(problem)
-        }
+            ..*self.of_document(problem)
+        })
     }
 
-    fn of_document(&self, problem: impl Into<String>) -> ManifestError {
-        ManifestError {
+    fn of_document(&self, problem: impl Into<String>) -> Box<ManifestError> {
+        Box::new(ManifestError {
             document: Some(self.document),
-            ..self.of_file(&problem.into())
-        }
+            ..*self.of_file(&problem.into())
+        })
     }
 
     /// Counts and takes one document that `read` reads with the taker of items it is given.
@@ -109,7 +109,7 @@ impl Collector {
         read: impl FnOnce(
             super::document::ItemTaker<'_>,
         ) -> Result<Document, (Option<(u64, u64)>, String)>,
-    ) -> Result<(), ManifestError> {
+    ) -> Result<(), Box<ManifestError>> {
         self.document += 1;
         let mut stopped_by = None;
         // Items of a `PodList` may leave out their kind, and the list's may come after them.
@@ -124,13 +124,13 @@ impl Collector {
                     kindless.push((index, item));
                     Ok(())
                 }
-                other => Err(ManifestError {
+                other => Err(Box::new(ManifestError {
                     path: Some(format!("items[{index}]")),
-                    ..self.of_document(format!(
+                    ..*self.of_document(format!(
                         "expected an object, found {}",
                         podstorm::object::decode::describe(&other)
                     ))
-                }),
+                })),
             };
             taken.map_err(|error| {
                 stopped_by = Some(error);
@@ -149,12 +149,12 @@ impl Collector {
             Document::Object(members) => self.take(members, None),
             Document::List(members) => {
                 if !members.get("kind").is_some_and(is_list_kind) {
-                    return Err(ManifestError {
+                    return Err(Box::new(ManifestError {
                         path: Some("kind".into()),
-                        ..self.of_document(
+                        ..*self.of_document(
                             "a document with items is a List; write kind: List or remove items",
                         )
-                    });
+                    }));
                 }
                 kindless
                     .into_iter()
@@ -168,7 +168,7 @@ impl Collector {
         &mut self,
         mut members: Map<String, Value>,
         index: Option<usize>,
-    ) -> Result<(), ManifestError> {
+    ) -> Result<(), Box<ManifestError>> {
         let name = object_name(&members);
         let kind = match classify(&members) {
             Ok(Classified::Simulated(kind)) => kind,
@@ -202,7 +202,7 @@ impl Collector {
         &mut self,
         mut object: InputObject,
         index: Option<usize>,
-    ) -> Result<(), ManifestError> {
+    ) -> Result<(), Box<ManifestError>> {
         match &mut object {
             InputObject::Pod(pod) => self.sharer.share_pod(pod),
             InputObject::ReplicaSet(replica_set) => self.sharer.share_replica_set(replica_set),
@@ -226,11 +226,11 @@ impl Collector {
                 "is there twice: {} has it already; remove or rename one of the two",
                 self.origin(other)
             );
-            return Err(ManifestError {
+            return Err(Box::new(ManifestError {
                 object: Some(text_of(&object)),
                 path: index.map(|index| format!("items[{index}]")),
-                ..self.of_document(problem)
-            });
+                ..*self.of_document(problem)
+            }));
         }
         if !meta.uid.is_empty() {
             let uid = &meta.uid;
@@ -249,11 +249,11 @@ impl Collector {
                     text_of(&self.objects[other as usize]),
                     self.origin(other)
                 );
-                return Err(ManifestError {
+                return Err(Box::new(ManifestError {
                     object: Some(text_of(&object)),
                     path: Some(in_list(index, "metadata.uid")),
-                    ..self.of_document(problem)
-                });
+                    ..*self.of_document(problem)
+                }));
             }
         }
         *self
@@ -295,13 +295,13 @@ impl Collector {
         object: Option<String>,
         index: Option<usize>,
         error: DecodeError,
-    ) -> ManifestError {
+    ) -> Box<ManifestError> {
         let path = in_list(index, &error.path.0);
-        ManifestError {
+        Box::new(ManifestError {
             object,
             path: (!path.is_empty()).then_some(path),
-            ..self.of_document(error.problem)
-        }
+            ..*self.of_document(error.problem)
+        })
     }
 }
 
@@ -382,7 +382,10 @@ fn complete(mut item: Map<String, Value>, list: &Map<String, Value>) -> Map<Stri
 /// A pod that exists may have them, a new one may not; they belong to debugging sessions, and
 /// nothing simulated reads them.
 fn drop_ephemeral_containers(pod: &mut Map<String, Value>) {
-    let exists = pod.get("metadata").and_then(|meta| meta.get("uid")).is_some();
+    let exists = pod
+        .get("metadata")
+        .and_then(|meta| meta.get("uid"))
+        .is_some();
     if let Some(Value::Object(spec)) = pod.get_mut("spec").filter(|_| exists) {
         spec.remove("ephemeralContainers");
     }

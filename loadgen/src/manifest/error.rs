@@ -43,12 +43,12 @@ impl std::error::Error for ManifestError {}
 
 impl ManifestError {
     /// A problem with a file as a whole.
-    pub(super) fn of_file(file: &str, problem: impl Into<String>) -> ManifestError {
-        ManifestError {
+    pub(super) fn of_file(file: &str, problem: impl Into<String>) -> Box<ManifestError> {
+        Box::new(ManifestError {
             file: file.to_owned(),
             problem: problem.into(),
             ..Default::default()
-        }
+        })
     }
 }
 

@@ -43,7 +43,7 @@ const BUFFER_BYTES: usize = 1 << 18;
 /// The first thing that is wrong: a file that can't be read or holds nothing, broken YAML or JSON,
 /// a field of a wrong type, an object that the API server would refuse, two objects of one name or
 /// UID, or nothing but kinds that are not simulated.
-pub fn load(files: &[PathBuf], stdin: impl Read) -> Result<Loaded, ManifestError> {
+pub fn load(files: &[PathBuf], stdin: impl Read) -> Result<Loaded, Box<ManifestError>> {
     let mut stdin = Some(stdin);
     let mut collector = Collector::new();
     for path in files {
@@ -114,7 +114,7 @@ impl Format {
     }
 }
 
-fn open(path: &Path, name: &str) -> Result<File, ManifestError> {
+fn open(path: &Path, name: &str) -> Result<File, Box<ManifestError>> {
     let file = File::open(path).map_err(|error| unreadable(name, &error))?;
     let metadata = file.metadata().map_err(|error| unreadable(name, &error))?;
     if metadata.is_dir() {
@@ -126,7 +126,7 @@ fn open(path: &Path, name: &str) -> Result<File, ManifestError> {
     Ok(file)
 }
 
-fn unreadable(name: &str, error: &io::Error) -> ManifestError {
+fn unreadable(name: &str, error: &io::Error) -> Box<ManifestError> {
     let problem = match error.kind() {
         io::ErrorKind::NotFound => "no such file".to_owned(),
         io::ErrorKind::PermissionDenied => "may not be read: permission denied".to_owned(),
@@ -141,7 +141,7 @@ fn read_file(
     name: &str,
     format: Format,
     collector: &mut Collector,
-) -> Result<(), ManifestError> {
+) -> Result<(), Box<ManifestError>> {
     collector.begin_file(name);
     let is_json = match format {
         Format::Yaml => false,
@@ -173,7 +173,7 @@ fn begins_with_brace(reader: &mut impl BufRead) -> io::Result<bool> {
     }
 }
 
-fn read_json(reader: impl BufRead, collector: &mut Collector) -> Result<(), ManifestError> {
+fn read_json(reader: impl BufRead, collector: &mut Collector) -> Result<(), Box<ManifestError>> {
     let mut documents = json::JsonDocuments::new(reader);
     while !documents.is_at_end() {
         collector.document(|take_item| {
@@ -189,7 +189,7 @@ fn read_yaml(
     reader: impl BufRead,
     name: &str,
     collector: &mut Collector,
-) -> Result<(), ManifestError> {
+) -> Result<(), Box<ManifestError>> {
     let mut chunks = yaml::Chunks::new(reader);
     while let Some(chunk) = chunks.next().map_err(|error| unreadable(name, &error))? {
         collector.document(|take_item| {
