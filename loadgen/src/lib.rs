@@ -2,6 +2,7 @@
 //! engines, scenarios and reports.
 
 pub mod cli;
+pub mod clock;
 pub mod cluster;
 pub mod engine;
 pub mod input;

@@ -2,78 +2,11 @@
 //! message with exit code 2, and nothing half-written is left behind.
 
 use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
 
+use podstorm_tests::command::{loadgen, run, run_in, run_with_stdin, stderr, stdout};
 use tempfile::TempDir;
-
-/// The built command beside this test, brought up to date first.
-fn loadgen() -> &'static Path {
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        let test = std::env::current_exe().expect("a process knows its program");
-        // target/<profile>/deps/cli-<hash>
-        let directory = test
-            .ancestors()
-            .nth(2)
-            .expect("tests lie two levels below")
-            .to_owned();
-        let name = format!("loadgen{}", std::env::consts::EXE_SUFFIX);
-        let binary = directory.join(name);
-        let profile = match directory.file_name().and_then(|name| name.to_str()) {
-            Some("debug") | None => "dev",
-            Some(profile) => profile,
-        };
-        let built = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
-            .args([
-                "build",
-                "--quiet",
-                "-p",
-                "podstorm-loadgen",
-                "--bin",
-                "loadgen",
-            ])
-            .args(["--profile", profile, "--target-dir"])
-            .arg(
-                directory
-                    .parent()
-                    .expect("profiles lie in the target directory"),
-            )
-            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
-            .status();
-        let is_built = built.is_ok_and(|status| status.success());
-        assert!(
-            is_built || binary.exists(),
-            "{} can't be built",
-            binary.display()
-        );
-        binary
-    })
-}
-
-fn run_in(directory: &Path, arguments: &[&str]) -> Output {
-    Command::new(loadgen())
-        .args(arguments)
-        .current_dir(directory)
-        .stdin(Stdio::null())
-        .env("RUST_BACKTRACE", "1")
-        .output()
-        .expect("the command starts")
-}
-
-fn run(arguments: &[&str]) -> Output {
-    run_in(Path::new("."), arguments)
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).expect("messages are UTF-8")
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).expect("reports are UTF-8")
-}
 
 /// Asserts that a command was refused with one message that holds every word, and nothing else.
 #[track_caller]
@@ -536,22 +469,6 @@ fn a_closed_pipe_ends_quietly() {
         assert_eq!(stderr(&output), "", "{arguments:?}");
         assert_eq!(output.status.code(), Some(0), "{arguments:?}");
     }
-}
-
-/// Feeds standard input, which a dump comes through.
-fn run_with_stdin(arguments: &[&str], text: &str) -> Output {
-    let mut child = Command::new(loadgen())
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the command starts");
-    let mut stdin = child.stdin.take().expect("standard input is piped");
-    // A command that stops reading early is judged by what it says.
-    let _ = stdin.write_all(text.as_bytes());
-    drop(stdin);
-    child.wait_with_output().expect("the command ends")
 }
 
 #[test]

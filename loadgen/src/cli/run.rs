@@ -11,7 +11,6 @@ use super::flags::{RunFlags, SettingsFormat};
 use super::{effective, interrupt, print};
 use crate::engine;
 use crate::manifest::{self, Loaded};
-use crate::report::host::{self, WallClock};
 use crate::report::json::JsonOutput;
 use crate::report::progress::ProgressView;
 use crate::report::terminal;
@@ -24,7 +23,6 @@ use crate::settings::size::InputSize;
 /// # Errors
 /// Wrong usage, input or output path; nothing has run then.
 pub(super) fn run(flags: &RunFlags) -> Result<u8> {
-    let wall = WallClock::start();
     let machine = Machine::this();
     // Contradictions among flags are told before any file is read.
     let has_files = !flags.files.is_empty();
@@ -69,13 +67,14 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     let mut result = run?;
 
     result.input = counts;
-    let host = host::measure(wall.seconds(), &result.pods);
     // A virtual result says nothing that differs from one machine to the next.
-    let with_host = settings.engine == EngineKind::Threads || flags.host_figures;
-    result.host = with_host.then(|| host.clone());
+    let host = result.host.clone();
+    if settings.engine == EngineKind::Virtual && !flags.host_figures {
+        result.host = None;
+    }
     if !flags.quiet {
         let replay = effective::command(&settings, &flags.files);
-        let report = terminal::render(&result, &host, &replay);
+        let report = terminal::render(&result, host.as_ref(), &replay);
         if output.as_ref().is_some_and(JsonOutput::is_stdout) {
             // Standard output belongs to the JSON.
             let _ = io::stderr().lock().write_all(report.as_bytes());

@@ -13,7 +13,7 @@ pub trait Observer: Sync {
 }
 
 /// How far a run has got.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
     /// The phase's name.
     pub phase: &'a str,

@@ -40,6 +40,8 @@ pub(super) struct Collector {
     counts: InputCounts,
     /// Documents with content seen in the present file.
     document: u64,
+    /// Whether the present file is YAML, where unquoted texts may be read as something else.
+    is_yaml: bool,
 }
 
 /// Shares of memory are looked for among so many objects at a time.
@@ -57,12 +59,14 @@ impl Collector {
             sharer: Sharer::new(),
             counts: InputCounts::default(),
             document: 0,
+            is_yaml: false,
         }
     }
 
     /// The documents that follow are of that file.
-    pub(super) fn begin_file(&mut self, file: &str) {
+    pub(super) fn begin_file(&mut self, file: &str, is_yaml: bool) {
         self.files.push(file.to_owned());
+        self.is_yaml = is_yaml;
         self.document = 0;
     }
 
@@ -297,10 +301,17 @@ impl Collector {
         error: DecodeError,
     ) -> Box<ManifestError> {
         let path = in_list(index, &error.path.0);
+        let mut problem = error.problem;
+        let found_scalar = ["the boolean", "the number"]
+            .iter()
+            .any(|found| problem.starts_with(&format!("expected a string, found {found}")));
+        if self.is_yaml && found_scalar {
+            problem.push_str("; quote it");
+        }
         Box::new(ManifestError {
             object,
             path: (!path.is_empty()).then_some(path),
-            ..*self.of_document(error.problem)
+            ..*self.of_document(problem)
         })
     }
 }

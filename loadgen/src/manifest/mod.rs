@@ -142,12 +142,12 @@ fn read_file(
     format: Format,
     collector: &mut Collector,
 ) -> Result<(), Box<ManifestError>> {
-    collector.begin_file(name);
     let is_json = match format {
         Format::Yaml => false,
         Format::Json => true,
         Format::Either => begins_with_brace(&mut reader).map_err(|e| unreadable(name, &e))?,
     };
+    collector.begin_file(name, !is_json);
     if is_json {
         read_json(reader, collector)?
     } else {
@@ -212,4 +212,138 @@ fn read_yaml(
         })?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn load_text(text: &str) -> Result<Loaded, Box<ManifestError>> {
+        load(&[PathBuf::from("-")], text.as_bytes())
+    }
+
+    fn pod(name: &str, more: &str) -> String {
+        format!(
+            r#"{{"metadata":{{"name":"{name}"{more}}},
+                "spec":{{"containers":[{{"name":"c","image":"registry.example/i"}}]}}}}"#
+        )
+    }
+
+    fn with_kind(object: &str) -> String {
+        object.replacen('{', r#"{"apiVersion":"v1","kind":"Pod","#, 1)
+    }
+
+    #[test]
+    fn typed_lists_give_their_items_a_kind_wherever_it_stands() {
+        let (a, b) = (pod("a", ""), pod("b", ""));
+        for text in [
+            format!(r#"{{"kind":"PodList","apiVersion":"v1","items":[{a},{b}]}}"#),
+            format!(r#"{{"apiVersion":"v1","items":[{a},{b}],"kind":"PodList"}}"#),
+        ] {
+            let loaded = load_text(&text).unwrap();
+            assert_eq!(loaded.counts.taken["Pod"], 2);
+            assert_eq!(&*loaded.objects[0].metadata().namespace, "default");
+        }
+        let problem = load_text(&format!(r#"{{"items":[{a}],"kind":"List"}}"#)).unwrap_err();
+        assert!(
+            problem.to_string().contains("items[0].kind: is missing"),
+            "{problem}"
+        );
+    }
+
+    #[test]
+    fn other_kinds_are_counted() {
+        let text = format!(
+            "kind: Service\napiVersion: v1\n---\n{}\n---\nkind: Service\napiVersion: v1\n---\n\
+             kind: Node\napiVersion: metal.example/v1\n",
+            with_kind(&pod("a", ""))
+        );
+        let loaded = load_text(&text).unwrap();
+        assert_eq!(loaded.counts.taken["Pod"], 1);
+        assert_eq!(loaded.counts.ignored["Service"], 2);
+        assert_eq!(loaded.counts.ignored["Node.metal.example"], 1);
+    }
+
+    #[test]
+    fn one_uid_belongs_to_one_object() {
+        let uid = r#","uid":"7f420cbd-206a-47ea-a64a-f37288a6840d""#;
+        let text = with_kind(&pod("a", uid)) + &with_kind(&pod("b", uid));
+        let problem = load_text(&text).unwrap_err().to_string();
+        for word in [
+            "document 2",
+            "Pod default/b",
+            "metadata.uid",
+            "Pod default/a",
+            "document 1",
+        ] {
+            assert!(problem.contains(word), "{word}: {problem}");
+        }
+    }
+
+    #[test]
+    fn names_are_told_apart_by_kind_and_namespace() {
+        let text = with_kind(&pod("a", "")) + &with_kind(&pod("a", r#","namespace":"other""#));
+        assert_eq!(load_text(&text).unwrap().size.namespaces, 2);
+        let generated = with_kind(&pod("", r#","generateName":"a-""#));
+        assert_eq!(load_text(&generated.repeat(2)).unwrap().objects.len(), 2);
+    }
+
+    #[test]
+    fn pods_of_one_spec_share_it() {
+        let text = with_kind(&pod("a", "")) + &with_kind(&pod("b", ""));
+        let objects = load_text(&text).unwrap().objects;
+        let [InputObject::Pod(a), InputObject::Pod(b)] = &objects[..] else {
+            panic!()
+        };
+        assert!(Arc::ptr_eq(&a.spec, &b.spec));
+    }
+
+    #[test]
+    fn pods_that_exist_may_have_been_debugged() {
+        let debugged = |more| {
+            let text = with_kind(&pod("a", more));
+            text.replacen(
+                r#""spec":{"#,
+                r#""spec":{"ephemeralContainers":[{"name":"e"}],"#,
+                1,
+            )
+        };
+        assert!(load_text(&debugged("")).is_err());
+        let uid = r#","uid":"7f420cbd-206a-47ea-a64a-f37288a6840d""#;
+        assert!(load_text(&debugged(uid)).is_ok());
+    }
+
+    #[test]
+    fn sizes_follow_what_the_owners_ask_for() {
+        let text = "\
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: web}
+spec:
+  replicas: 7
+  selector: {matchLabels: {a: b}}
+  template:
+    metadata: {labels: {a: b}}
+    spec: {containers: [{name: c, image: i}]}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: node}
+status: {allocatable: {pods: '20'}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: cordoned}
+spec: {unschedulable: true}
+status: {allocatable: {pods: '20'}}
+";
+        let size = load_text(text).unwrap().size;
+        assert_eq!((size.pods, size.owners), (7, 1));
+        assert_eq!(
+            (size.nodes, size.places, size.nodes_without_capacity),
+            (2, 20, 0)
+        );
+    }
 }

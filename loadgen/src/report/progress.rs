@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::host::WallClock;
+use crate::clock::RealClock;
 use crate::engine::{Observer, Progress};
 use crate::units::{count_for_people, seconds_for_people};
 
@@ -34,7 +34,7 @@ pub struct Bar {
 /// When and about what the last line was.
 #[derive(Debug)]
 pub struct Lines {
-    clock: WallClock,
+    clock: RealClock,
     phase: Option<usize>,
     next_at: f64,
 }
@@ -50,7 +50,7 @@ impl ProgressView {
                 phase: None,
             }))
         } else {
-            let clock = WallClock::start();
+            let clock = RealClock::start();
             ProgressView::Lines(Mutex::new(Lines {
                 clock,
                 phase: None,
@@ -101,7 +101,8 @@ impl Bar {
             self.bar.set_prefix(phase_text(progress));
             self.bar.enable_steady_tick(Duration::from_millis(250));
         }
-        self.bar.set_length(progress.total);
+        // The total may not be known yet, or be passed.
+        self.bar.set_length(progress.total.max(progress.done));
         self.bar.set_position(progress.done);
         self.bar
             .set_message(format!("queue {}", progress.queue_depth));
@@ -116,12 +117,15 @@ impl Lines {
         }
         self.phase = Some(progress.phase_index);
         self.next_at = now + SECONDS_PER_LINE;
+        let of_total = match progress.total {
+            0 => String::new(),
+            total => format!(" of {}", count_for_people(total)),
+        };
         writeln!(
             out,
-            "{}: {} of {} pods, {} exist, queue {}, at {}",
+            "{}: {}{of_total} pods, {} exist, queue {}, at {}",
             phase_text(progress),
             count_for_people(progress.done),
-            count_for_people(progress.total),
             count_for_people(progress.pods),
             progress.queue_depth,
             seconds_for_people(progress.engine_seconds),
@@ -155,7 +159,7 @@ mod tests {
             engine_seconds: 0.25,
         };
         let mut lines = Lines {
-            clock: WallClock::start(),
+            clock: RealClock::start(),
             phase: None,
             next_at: 0.0,
         };

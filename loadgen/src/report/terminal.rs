@@ -17,7 +17,7 @@ const VIOLATIONS_SHOWN: usize = 5;
 
 /// The report of a run; `host` is shown whether or not the result carries it, `replay` is the
 /// command that repeats the run.
-pub fn render(result: &RunResult, host: &Host, replay: &str) -> String {
+pub fn render(result: &RunResult, host: Option<&Host>, replay: &str) -> String {
     let mut out = String::with_capacity(4096);
     headline(&mut out, result);
     cluster(&mut out, result);
@@ -37,7 +37,9 @@ pub fn render(result: &RunResult, host: &Host, replay: &str) -> String {
     );
     line(&mut out, "server", &versions);
     input(&mut out, result);
-    line(&mut out, "host", &host_text(host));
+    if let Some(host) = host {
+        line(&mut out, "host", &host_text(host));
+    }
     if let Some(note) = pace(result) {
         line(&mut out, "note", &note);
     }
@@ -420,7 +422,7 @@ mod tests {
 
     #[test]
     fn the_report_fits_one_screen() {
-        let text = render(&result(), &Host::default(), "loadgen run");
+        let text = render(&result(), Some(&Host::default()), "loadgen run");
         assert!(text.starts_with("up-down: converged in 1.25 s\n"), "{text}");
         assert!(text.lines().count() <= 24, "{text}");
         assert!(
@@ -437,7 +439,7 @@ mod tests {
         let mut result = result();
         result.outcome.exit_code = 3;
         result.outcome.violations = vec!["too many pods".into(); 7];
-        let text = render(&result, &Host::default(), "loadgen run --seed 1");
+        let text = render(&result, Some(&Host::default()), "loadgen run --seed 1");
         assert!(text.contains("INVARIANT BROKEN"), "{text}");
         assert!(
             text.contains("to run it again: loadgen run --seed 1"),
