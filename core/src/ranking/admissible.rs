@@ -49,7 +49,7 @@ enum Extension {
 ///
 /// Between pods of different extended keys, the smaller one must go first. Within the key at the
 /// cut, if the rules don't contradict themselves there, no spared pod may be before a chosen one;
-/// else any choice is good. O(n log n), and O(m³) in the `m` pods at the cut.
+/// else any choice is good. O(n log n), and O(m²) in the `m` pods at the cut.
 ///
 /// # Errors
 /// The first pair found that stands the wrong way round.
@@ -150,16 +150,14 @@ fn extended_keys(candidates: &[Candidate<'_>], options: &RankOptions) -> Vec<(Ke
     keys
 }
 
-/// Whether a relation on a group has no circles, and being told apart by nothing is transitive.
+/// Whether a relation on a group has no circles, and being told apart by nothing is transitive:
+/// just then it compares the numbers of predecessors.
 fn is_strict_weak_order(group: &[usize], before: impl Fn(usize, usize) -> bool) -> bool {
-    let tied = |a: usize, b: usize| !before(a, b) && !before(b, a);
-    group.iter().all(|&a| {
-        group.iter().all(|&b| {
-            !(before(a, b) && before(b, a))
-                && group.iter().all(|&c| {
-                    (!(before(a, b) && before(b, c)) || before(a, c))
-                        && (!(tied(a, b) && tied(b, c)) || tied(a, c))
-                })
-        })
+    let predecessors = |at: usize| group.iter().filter(|other| before(**other, at)).count();
+    let counted: Vec<(usize, usize)> = group.iter().map(|at| (*at, predecessors(*at))).collect();
+    counted.iter().all(|&(a, a_predecessors)| {
+        counted
+            .iter()
+            .all(|&(b, b_predecessors)| before(a, b) == (a_predecessors < b_predecessors))
     })
 }

@@ -50,27 +50,35 @@ const STARTS: [i64; 64] = {
 };
 
 /// The age of `time` at `now_ns` (nanoseconds since the Unix epoch), saturating. `None` when unset.
-#[inline]
 pub(super) fn age_ns(now_ns: i64, time: Time) -> Option<i64> {
     let seconds = time.unix_seconds()?;
-    Some(match seconds.checked_mul(1_000_000_000) {
-        Some(time_ns) => now_ns.saturating_sub(time_ns),
-        None => age_of_far_time(now_ns, seconds),
-    })
-}
-
-/// The age of a time more than 292 years from 1970.
-#[cold]
-fn age_of_far_time(now_ns: i64, seconds: i64) -> i64 {
     let age = i128::from(now_ns) - i128::from(seconds) * 1_000_000_000;
-    age.clamp(-i128::from(i64::MAX), i128::from(i64::MAX)) as i64
+    Some(age.clamp(-i128::from(i64::MAX), i128::from(i64::MAX)) as i64)
 }
 
 /// A bucket as a small number without a sign, where an unset time comes before all others.
 #[inline]
 pub(super) fn time_code(now_ns: i64, time: Time) -> u8 {
+    // For the present and times less than 146 years from 1970 nothing below can overflow.
+    const NEAR_NS: u64 = 1 << 62;
+    const NEAR_SECONDS: u64 = NEAR_NS / 1_000_000_000;
+    let seconds = time.unix_seconds().unwrap_or(i64::MIN);
+    if now_ns.unsigned_abs() < NEAR_NS && seconds.unsigned_abs() < NEAR_SECONDS {
+        bucket_code(now_ns - seconds * 1_000_000_000)
+    } else {
+        code_of_far_time(now_ns, time)
+    }
+}
+
+#[cold]
+fn code_of_far_time(now_ns: i64, time: Time) -> u8 {
+    age_ns(now_ns, time).map_or(0, bucket_code)
+}
+
+#[inline]
+fn bucket_code(age_ns: i64) -> u8 {
     // Buckets are from -1 to 63.
-    age_ns(now_ns, time).map_or(0, |age| (age_bucket(age) + 2) as u8)
+    (age_bucket(age_ns) + 2) as u8
 }
 
 #[cfg(test)]
@@ -79,9 +87,9 @@ mod tests {
 
     #[test]
     fn buckets_are_those_of_the_double_logarithm() {
-        for bucket in 0..64 {
+        for start in STARTS {
             for off in -3..=3 {
-                let age = i128::from(STARTS[bucket]) + off;
+                let age = i128::from(start) + off;
                 if age < 1 || age > i128::from(i64::MAX) {
                     continue;
                 }
@@ -106,5 +114,25 @@ mod tests {
         );
         assert_eq!(age_ns(5, Time::from_unix_seconds(0)), Some(5));
         assert_eq!(age_ns(5, Time::UNSET), None);
+    }
+
+    #[test]
+    fn near_and_far_times_have_the_codes_of_their_ages() {
+        let seconds = [
+            0,
+            1,
+            1_772_921_233,
+            4_611_686_017,
+            4_611_686_018,
+            9_223_372_037,
+        ];
+        let times = seconds.into_iter().flat_map(|seconds| [seconds, -seconds]);
+        let times = times.map(Time::from_unix_seconds).chain([Time::UNSET]);
+        for time in times {
+            for now_ns in [0, 5, -5, 1_772_921_233_958_781_165, i64::MAX, i64::MIN] {
+                let code = age_ns(now_ns, time).map_or(0, bucket_code);
+                assert_eq!(time_code(now_ns, time), code, "{now_ns} {time:?}");
+            }
+        }
     }
 }

@@ -32,8 +32,11 @@ fn pod() -> impl Strategy<Value = Pod> {
                     Time::from_unix_seconds(NOW_SECONDS - age)
                 })
             };
-            let mut pod = Pod::default();
-            pod.node_name = (node > 0 || state > 2).then(|| format!("n{node}").as_str().into());
+            let node_name = (node > 0 || state > 2).then(|| format!("n{node}").as_str().into());
+            let mut pod = Pod {
+                node_name,
+                ..Pod::default()
+            };
             pod.metadata.uid = uid;
             pod.metadata.creation_timestamp = time(age);
             if let Some(cost) = cost {
@@ -144,6 +147,10 @@ proptest! {
 
 /// A ready pod on a node, by ready age and creation age in seconds.
 fn ready(uid: &str, ready_age: i64, age: i64, restarts: i32) -> RankFields {
+    ready_on(1, uid, ready_age, age, restarts)
+}
+
+fn ready_on(node: u32, uid: &str, ready_age: i64, age: i64, restarts: i32) -> RankFields {
     let mut pod = Pod {
         node_name: Some("a".into()),
         ..Pod::default()
@@ -163,7 +170,7 @@ fn ready(uid: &str, ready_age: i64, age: i64, restarts: i32) -> RankFields {
         ready: true,
         rest: None,
     });
-    RankFields::of(&pod, 1)
+    RankFields::of(&pod, node)
 }
 
 fn rule(a: &RankFields, b: &RankFields) -> Option<Rule> {
@@ -226,6 +233,73 @@ fn the_rules_go_round_in_a_circle_and_nobody_minds() {
                 .choose(candidates, |_| 1, &RankOptions::at(NOW_NS), k)
                 .len(),
             k
+        );
+    }
+}
+
+/// A sequence without a pattern, the same in every run.
+fn drawn(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut state = seed;
+    move |below| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    }
+}
+
+#[test]
+fn large_choices_are_admissible_too() {
+    // Spread over weeks, in one burst, and a burst among others: keys all different, all the same,
+    // and many the same. Both below and above the size and the share where a bound is sampled.
+    let mut ranker = Ranker::new();
+    for (seed, spread_days, crowd) in [(1, 30, 40), (2, 0, 1), (3, 1, 1), (4, 0, 3)] {
+        for count in [1_000usize, 1_100, 2_500] {
+            let mut drawn = drawn(seed);
+            let fields: Vec<RankFields> = (0..count as u32)
+                .map(|node| {
+                    let uid = Uid::from_u128(u128::from(drawn(1 << 31)) << 96).to_string();
+                    let ready_age = 20_000 + drawn(60 + spread_days * 86_400) as i64;
+                    ready_on(node, &uid, ready_age, ready_age + 9, drawn(20) as i32 / 18)
+                })
+                .collect();
+            // Nodes in turn, and the rank by the node.
+            let rank_of_node = |node: u32| node % crowd;
+            let candidates: Vec<Candidate<'_>> = fields
+                .iter()
+                .map(|fields| Candidate {
+                    fields,
+                    rank: rank_of_node(fields.node()),
+                })
+                .collect();
+            for k in [1, 255, 620, 900] {
+                let options = RankOptions::at(NOW_NS);
+                let chosen = ranker.choose((0u32..).zip(&fields), rank_of_node, &options, k);
+                assert_eq!(chosen.len(), k);
+                let mut flags = vec![false; count];
+                chosen.iter().for_each(|at| flags[*at as usize] = true);
+                assert_eq!(flags.iter().filter(|flag| **flag).count(), k);
+                assert_eq!(check_admissible(&candidates, &flags, &options), Ok(()));
+            }
+        }
+    }
+}
+
+#[cfg(feature = "rayon")]
+#[test]
+fn packing_on_several_cores_chooses_the_same() {
+    let mut drawn = drawn(5);
+    let fields: Vec<RankFields> = (0..40_000)
+        .map(|node| ready_on(node, "u", drawn(9_000_000) as i64, 9_000_000, 0))
+        .collect();
+    let options = RankOptions::at(NOW_NS);
+    let (mut one, mut several) = (Ranker::new(), Ranker::new());
+    for crowd in [3, 3_000_000] {
+        let rank_of_node = |node: u32| node % 7 * crowd;
+        let chosen = one.choose((0u32..).zip(&fields), rank_of_node, &options, 500);
+        assert_eq!(
+            several.choose_dense(&fields, rank_of_node, &options, 500),
+            chosen
         );
     }
 }
