@@ -226,7 +226,8 @@ impl<R: Resource> Log<R> {
         if in_tail && index < state.tail_len {
             return Beyond::More;
         }
-        if in_tail && index < SEGMENT_LEN {
+        // A full last segment has no next one until the next event.
+        if in_tail {
             state.watcher(watcher).drained = true;
             return Beyond::Drained {
                 version: self.version.load(Ordering::Relaxed),
