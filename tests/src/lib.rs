@@ -1,3 +1,4 @@
-//! What the cross-crate tests share: the conformance runner.
+//! What the cross-crate tests share: the conformance runner, and a cluster to walk through.
 
 pub mod conformance;
+pub mod lab;
