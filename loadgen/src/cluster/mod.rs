@@ -11,6 +11,8 @@
 //! Equal seeds and equal sequences of calls give equal objects, versions and events.
 
 mod counts;
+mod create;
+pub mod defaulting;
 mod delete;
 pub mod errors;
 mod gc;
@@ -26,8 +28,11 @@ mod resource;
 mod scale;
 mod store;
 mod strategic;
+#[cfg(test)]
+mod testing;
+mod update;
+pub mod validation;
 mod watch;
-mod write;
 
 use std::fmt;
 use std::sync::Arc;

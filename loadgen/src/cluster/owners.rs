@@ -89,11 +89,6 @@ impl OwnerIndex {
         keys.sort_unstable();
         keys
     }
-
-    /// Whether an owner has dependents.
-    pub(super) fn has_any(&self, owner: &Uid) -> bool {
-        self.dependents.lock().contains_key(owner)
-    }
 }
 
 /// Whether both lists are made of the very same references.

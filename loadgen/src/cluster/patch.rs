@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::counts::{Tally, Verb};
 use super::resource::share;
 use super::strategic::{json_merge, strategic_merge};
-use super::write::{Update, check_put, prepare_and_validate};
+use super::update::{Update, check_put, prepare_and_validate};
 use super::{Cluster, ClusterResource, errors};
 
 /// A patch document with its meaning.
@@ -110,6 +110,138 @@ fn share_metadata(new: &mut ObjectMeta, old: &ObjectMeta) {
     for owner in &mut new.owner_references {
         if let Some(same) = old.owner_references.iter().find(|other| *other == owner) {
             owner.clone_from(same);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use podstorm::object::{Pod, ReplicaSet, Uid};
+    use serde_json::json;
+
+    use super::super::testing::*;
+    use super::*;
+
+    fn strategic(value: Value) -> Patch {
+        let Value::Object(map) = value else {
+            panic!("a patch is a map")
+        };
+        Patch::Strategic(map)
+    }
+
+    #[test]
+    fn a_patch_changes_the_latest_version_and_shares_the_rest() {
+        let cluster = cluster();
+        let old = cluster.create(pod("a", json!({})), at(0)).unwrap();
+        let patch = strategic(json!({"metadata": {"annotations": {"k": "v"}}}));
+        let new = cluster.patch::<Pod>("default", "a", &patch, at(0)).unwrap();
+        assert_eq!(new.metadata.annotations.get("k").map(|v| &**v), Some("v"));
+        assert!(Arc::ptr_eq(&new.spec, &old.spec));
+        assert!(new.metadata.labels.is_same(&old.metadata.labels));
+        let version = cluster.resource_version();
+        cluster.patch::<Pod>("default", "a", &patch, at(0)).unwrap();
+        assert_eq!(cluster.resource_version(), version, "no change, no write");
+        let missing = cluster.patch::<Pod>("default", "none", &patch, at(0));
+        assert_eq!(refused(missing), "404 NotFound", "patches create nothing");
+    }
+
+    #[test]
+    fn adopt_and_release_patches_do_what_the_typed_ones_do() {
+        let cluster = cluster();
+        let uid = cluster
+            .create(pod("a", json!({})), at(0))
+            .unwrap()
+            .metadata
+            .uid
+            .to_string();
+        let owner = |uid: &str| {
+            json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": uid,
+                   "controller": true, "blockOwnerDeletion": true})
+        };
+        let patch = |owners: Value, uid: &str| {
+            let patch = strategic(json!({"metadata": {"uid": uid, "ownerReferences": owners}}));
+            cluster.patch::<Pod>("default", "a", &patch, at(0))
+        };
+        let before = cluster.resource_version();
+        let none = patch(json!([{"$patch": "delete", "uid": "u1"}]), &uid).unwrap();
+        assert!(none.metadata.owner_references.is_empty());
+        assert_eq!(
+            cluster.resource_version(),
+            before,
+            "a directive for no list is dropped"
+        );
+        let adopted = patch(json!([owner("u1")]), &uid).unwrap();
+        assert_eq!(
+            adopted.metadata.controller().map(|owner| &owner.uid),
+            Some(&Uid::new("u1"))
+        );
+        assert_eq!(
+            fields(patch(json!([owner("u2")]), &uid)),
+            ["metadata.ownerReferences"]
+        );
+        assert_eq!(fields(patch(json!([]), "other")), ["metadata.uid"]);
+        let before = cluster.resource_version();
+        patch(json!([{"$patch": "delete", "uid": "u9"}]), &uid).unwrap();
+        assert_eq!(cluster.resource_version(), before);
+        let released = patch(json!([{"$patch": "delete", "uid": "u1"}]), &uid).unwrap();
+        assert!(released.metadata.owner_references.is_empty());
+        let pods = cluster.write_counts().pods;
+        assert_eq!((pods.adopted, pods.released), (1, 1));
+    }
+
+    #[test]
+    fn a_version_in_the_patch_is_a_precondition() {
+        let cluster = cluster();
+        cluster.create(replica_set("a", json!({})), at(0)).unwrap();
+        let patch = |version: u64, replicas: i32| {
+            let version = version.to_string();
+            let patch = strategic(
+                json!({"metadata": {"resourceVersion": version}, "spec": {"replicas": replicas}}),
+            );
+            cluster.patch::<ReplicaSet>("default", "a", &patch, at(0))
+        };
+        let version = cluster.resource_version();
+        assert_eq!(patch(version, 7).unwrap().metadata.generation, 2);
+        assert_eq!(refused(patch(version, 8)), "409 Conflict");
+    }
+
+    #[test]
+    fn a_status_patch_leaves_the_spec_and_a_patch_the_status() {
+        let cluster = cluster();
+        cluster.create(replica_set("a", json!({})), at(0)).unwrap();
+        let both = json!({"spec": {"replicas": 7}, "status": {"replicas": 3}});
+        let Value::Object(both) = both else {
+            panic!("a map")
+        };
+        let patch = Patch::Merge(both);
+        let set = cluster
+            .patch_status::<ReplicaSet>("default", "a", &patch, at(0))
+            .unwrap();
+        assert_eq!(
+            (set.replicas(), set.status.replicas, set.metadata.generation),
+            (2, 3, 1)
+        );
+        let set = cluster
+            .patch::<ReplicaSet>("default", "a", &patch, at(0))
+            .unwrap();
+        assert_eq!(
+            (set.replicas(), set.status.replicas, set.metadata.generation),
+            (7, 3, 2)
+        );
+    }
+
+    #[test]
+    fn patches_that_make_no_object_are_refused() {
+        let cluster = cluster();
+        cluster.create(pod("a", json!({})), at(0)).unwrap();
+        let table = [
+            (json!({"metadata": {"name": "b"}}), "400 BadRequest"),
+            (json!({"metadata": {"$patch": "turn"}}), "400 BadRequest"),
+            (json!({"metadata": {"labels": 7}}), "422 Invalid"),
+        ];
+        for (patch, wanted) in table {
+            let result = cluster.patch::<Pod>("default", "a", &strategic(patch), at(0));
+            assert_eq!(refused(result), wanted);
         }
     }
 }

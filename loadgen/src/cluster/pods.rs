@@ -1,30 +1,40 @@
 //! What is done to pods far more often than anything else: creating them from one body, binding
 //! them, writing their status, adopting and releasing them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use ahash::RandomState;
+use hashbrown::HashMap;
 use podstorm::client::{ApiError, PodPatch};
 use podstorm::object::{
-    ConditionStatus, ConditionType, Kind, Now, Pod, PodCondition, PodStatus, ResourceVersion, Str,
+    ConditionStatus, ConditionType, Kind, Now, Pod, PodCondition, PodSpec, PodStatus, Rest, Str,
     Time, Uid,
 };
 
 use super::counts::{Tally, Verb};
+use super::create::{prepare_metadata, refuse_invalid};
 use super::name::mix;
-use super::write::{Update, prepare_and_validate, validate_create};
-use super::{Cluster, ClusterResource, Lock, errors, meta};
+use super::resource::first_status;
+use super::update::{Update, prepare_and_validate};
+use super::validation::validate_pod;
+use super::{Cluster, ClusterResource, Lock, errors};
 
 /// Bodies that are remembered; two that fall into one place displace each other.
-const BODIES: usize = 64;
+const BODIES: usize = 256;
+
+/// Specs that are remembered before those that are gone are looked for.
+const SPECS_MIN: usize = 1024;
 
 /// Pods that are ready to be stored but for what each has of its own, by the body they came from.
 ///
 /// A controller's burst creates hundreds of pods from one body; defaulting, validation and the
-/// first status are done once, and the pods share what comes of it.
+/// first status are done once, and the pods share what comes of it. The next burst has another
+/// body with, mostly, the same spec.
 #[derive(Debug)]
 pub(super) struct BodyCache {
     /// By address of the body, which the entry keeps alive.
     places: Box<[Lock<Option<Arc<Prepared>>>]>,
+    specs: Lock<Specs>,
 }
 
 #[derive(Debug)]
@@ -34,17 +44,67 @@ struct Prepared {
     pod: Pod,
 }
 
+/// Specs that were found valid.
+#[derive(Debug)]
+struct Specs {
+    /// By address of the spec as it came; the entry keeps the address from being used again.
+    known: HashMap<usize, FilledSpec, RandomState>,
+    /// The number at which to look for entries whose spec is gone.
+    sweep_at: usize,
+}
+
+#[derive(Clone, Debug)]
+struct FilledSpec {
+    sent: Weak<PodSpec>,
+    /// With its defaults, where it had not all of them before.
+    filled: Option<Arc<PodSpec>>,
+    /// The first status of its pods.
+    qos: Rest,
+}
+
 impl BodyCache {
     pub(super) fn new() -> BodyCache {
+        let hasher = RandomState::with_seeds(0x7370, 0x6563, 0x7300, 0x0001);
+        let specs = Specs {
+            known: HashMap::with_hasher(hasher),
+            sweep_at: SPECS_MIN,
+        };
         BodyCache {
             places: (0..BODIES).map(|_| Lock::new(None)).collect(),
+            specs: Lock::new(specs),
         }
     }
 
     fn place(&self, body: &Arc<Pod>) -> &Lock<Option<Arc<Prepared>>> {
-        let address = Arc::as_ptr(body).addr() as u64;
-        &self.places[mix(address) as usize % BODIES]
+        &self.places[mix(address(body) as u64) as usize % BODIES]
     }
+
+    fn spec(&self, spec: &Arc<PodSpec>) -> Option<FilledSpec> {
+        let specs = self.specs.lock();
+        specs
+            .known
+            .get(&address(spec))
+            .filter(|known| known.sent.strong_count() > 0)
+            .cloned()
+    }
+
+    fn remember_spec(&self, sent: &Arc<PodSpec>, filled: &Arc<PodSpec>, qos: &Rest) {
+        let entry = FilledSpec {
+            sent: Arc::downgrade(sent),
+            filled: (!Arc::ptr_eq(sent, filled)).then(|| filled.clone()),
+            qos: qos.clone(),
+        };
+        let mut specs = self.specs.lock();
+        if specs.known.len() >= specs.sweep_at {
+            specs.known.retain(|_, known| known.sent.strong_count() > 0);
+            specs.sweep_at = SPECS_MIN.max(2 * specs.known.len());
+        }
+        specs.known.insert(address(sent), entry);
+    }
+}
+
+fn address<T>(shared: &Arc<T>) -> usize {
+    Arc::as_ptr(shared).addr()
 }
 
 impl Cluster {
@@ -90,15 +150,23 @@ impl Cluster {
             ));
         }
         self.admit_create(Kind::Pod, &pod.metadata)?;
-        pod.set_defaults();
-        pod.prepare_for_create();
-        let metadata = &mut pod.metadata;
-        metadata.resource_version = ResourceVersion::Unset;
-        metadata.generation = 1;
-        metadata.deletion_timestamp = Time::UNSET;
-        metadata.deletion_grace_period_seconds = None;
-        meta::drop_repeated_owners(&mut metadata.owner_references);
-        validate_create(&pod)?;
+        prepare_metadata::<Pod>(&mut pod.metadata);
+        // A preset node belongs to what is judged with the spec.
+        let known = self
+            .bodies
+            .spec(&body.spec)
+            .filter(|_| pod.node_name.is_none());
+        if let Some(known) = known {
+            pod.spec = known.filled.unwrap_or_else(|| body.spec.clone());
+            pod.status = first_status(known.qos);
+            refuse_invalid(&pod, validate_pod(&pod, true))?;
+        } else {
+            pod.set_defaults(None);
+            pod.prepare_for_create();
+            refuse_invalid(&pod, validate_pod(&pod, false))?;
+            self.bodies
+                .remember_spec(&body.spec, &pod.spec, &pod.status.rest);
+        }
         Ok(Prepared {
             body: body.clone(),
             namespace: namespace.clone(),
@@ -224,5 +292,207 @@ pub(super) fn set_condition_true(status: &mut PodStatus, kind: ConditionType, no
         Some(same) if same.status == ConditionStatus::True => {}
         Some(other) => *other = new,
         None => status.conditions.push(new),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use podstorm::object::{OwnerReference, PodPhase, Resource, Selector};
+    use serde_json::json;
+
+    use super::super::testing::*;
+    use super::*;
+
+    #[test]
+    fn pods_of_one_body_share_all_but_name_and_identity() {
+        let cluster = cluster();
+        let mut body = pod("", json!({"metadata": {"generateName": "web-"}}));
+        body.metadata.namespace = Default::default();
+        let (body, namespace) = (Arc::new(body), Str::from("default"));
+        let a = cluster.create_pod(&namespace, &body, at(3)).unwrap();
+        let b = cluster.create_pod(&namespace, &body, at(3)).unwrap();
+        assert!(Arc::ptr_eq(&a.spec, &b.spec));
+        assert!(a.metadata.labels.is_same(&b.metadata.labels));
+        assert_ne!(a.metadata.name, b.metadata.name);
+        assert_ne!(a.metadata.uid, b.metadata.uid);
+        assert_eq!(
+            (a.metadata.generation, &a.status.phase),
+            (1, &PodPhase::Pending)
+        );
+        assert_eq!(a.metadata.creation_timestamp, at(3).wall());
+        assert_eq!(&*b.metadata.namespace, "default");
+        // The same as a plain create makes of it.
+        let mut plain = Pod::clone(&body);
+        plain.metadata.namespace = namespace.clone().into();
+        let mut plain = Pod::clone(&cluster.create(plain, at(3)).unwrap());
+        plain.metadata.name = a.metadata.name.clone();
+        plain.metadata.uid = a.metadata.uid.clone();
+        plain.metadata.resource_version = a.metadata.resource_version.clone();
+        assert_eq!(plain, *a);
+        // One body serves several namespaces.
+        let other = cluster
+            .create_pod(&Str::from("other"), &body, at(3))
+            .unwrap();
+        assert_eq!(&*other.metadata.namespace, "other");
+        assert!(Selector::compile(None).is_ok());
+    }
+
+    #[test]
+    fn creates_by_body_are_admitted_like_others() {
+        let cluster = cluster();
+        let named = Arc::new(pod("a", json!({})));
+        let namespace = Str::from("default");
+        cluster.create_pod(&namespace, &named, at(0)).unwrap();
+        assert_eq!(
+            refused(cluster.create_pod(&namespace, &named, at(0))),
+            "409 AlreadyExists"
+        );
+        assert_eq!(
+            refused(cluster.create_pod(&"other".into(), &named, at(0))),
+            "400 BadRequest"
+        );
+        let mut loose = pod("", json!({"metadata": {"generateName": "web-"}}));
+        loose.metadata.namespace = Default::default();
+        let loose = Arc::new(loose);
+        assert_eq!(
+            refused(cluster.create_pod(&"none".into(), &loose, at(0))),
+            "404 NotFound"
+        );
+    }
+
+    #[test]
+    fn binding_sets_the_node_and_the_condition_and_no_generation() {
+        let cluster = cluster();
+        let bound = bound_pod(&cluster, "a", json!({}));
+        assert_eq!(bound.node_name.as_deref(), Some("n1"));
+        assert_eq!(bound.status.conditions[0].kind, ConditionType::PodScheduled);
+        assert_eq!(
+            bound.status.conditions[0].last_transition_time,
+            at(0).wall()
+        );
+        assert_eq!(bound.metadata.generation, 1);
+    }
+
+    #[test]
+    fn pods_that_are_bound_gated_or_terminating_are_not_bound() {
+        let cluster = cluster();
+        bound_pod(&cluster, "bound", json!({}));
+        cluster
+            .create(
+                pod(
+                    "gated",
+                    json!({"spec": {"schedulingGates": [{"name": "g"}]}}),
+                ),
+                at(0),
+            )
+            .unwrap();
+        cluster
+            .create(
+                pod("going", json!({"metadata": {"finalizers": ["a.b/c"]}})),
+                at(0),
+            )
+            .unwrap();
+        cluster
+            .delete::<Pod>("default", "going", &Default::default(), at(0))
+            .unwrap();
+        let table = [
+            (
+                "bound",
+                "409 Conflict",
+                "is already assigned to node \"n1\"",
+            ),
+            (
+                "gated",
+                "409 Conflict",
+                "has non-empty .spec.schedulingGates",
+            ),
+            (
+                "going",
+                "409 Conflict",
+                "is being deleted, cannot be assigned to a host",
+            ),
+            ("none", "404 NotFound", "not found"),
+        ];
+        for (name, wanted, text) in table {
+            let result = cluster.bind("default", name, &"n2".into(), at(0));
+            let message = result.as_ref().unwrap_err().message.clone();
+            assert!(message.contains(text), "{message}");
+            assert_eq!(refused(result), wanted);
+        }
+    }
+
+    #[test]
+    fn a_status_patch_needs_the_uid_and_no_version() {
+        let cluster = cluster();
+        let first = bound_pod(&cluster, "a", json!({}));
+        let mut status = first.status.clone();
+        set_condition_true(&mut status, ConditionType::Ready, at(5).wall());
+        let write =
+            |uid: &Uid| cluster.patch_pod_status("default", "a", uid, status.clone(), at(5));
+        assert_eq!(refused(write(&Uid::new("u"))), "409 Conflict");
+        let ready = write(&first.metadata.uid).unwrap();
+        assert!(ready.is_ready());
+        let before = cluster.resource_version();
+        write(&first.metadata.uid).unwrap();
+        assert_eq!(
+            cluster.resource_version(),
+            before,
+            "the same again is not written"
+        );
+        assert_eq!(cluster.write_counts().pods.ready, 1);
+    }
+
+    fn reference(name: &str, uid: &str) -> Arc<OwnerReference> {
+        Arc::new(OwnerReference {
+            api_version: "apps/v1".into(),
+            kind: "Foo".into(),
+            name: name.into(),
+            uid: uid.into(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        })
+    }
+
+    #[test]
+    fn adopting_and_releasing_follow_the_merge_by_uid() {
+        let cluster = cluster();
+        let pod_uid = cluster
+            .create(pod("a", json!({})), at(0))
+            .unwrap()
+            .metadata
+            .uid
+            .clone();
+        let patch = |patch: PodPatch| cluster.patch_pod_owner("default", "a", &patch, at(0));
+        let adopt = |uid: &str, pod_uid: &Uid| PodPatch::Adopt {
+            owner: reference(uid, uid),
+            pod_uid: pod_uid.clone(),
+        };
+        let release = |uid: &str, pod_uid: &Uid| PodPatch::Release {
+            owner_uid: uid.into(),
+            pod_uid: pod_uid.clone(),
+        };
+        // No list: the directive is dropped, nothing is written.
+        let before = cluster.resource_version();
+        patch(release("u1", &pod_uid)).unwrap();
+        assert_eq!(cluster.resource_version(), before);
+        assert_eq!(fields(patch(adopt("u1", &Uid::new("x")))), ["metadata.uid"]);
+        assert_eq!(
+            fields(patch(release("u1", &Uid::new("x")))),
+            ["metadata.uid"]
+        );
+        let adopted = patch(adopt("u1", &pod_uid)).unwrap();
+        assert_eq!(adopted.metadata.controller().unwrap().uid, Uid::new("u1"));
+        assert_eq!(
+            fields(patch(adopt("u2", &pod_uid))),
+            ["metadata.ownerReferences"]
+        );
+        patch(adopt("u1", &pod_uid)).unwrap();
+        let released = patch(release("u1", &pod_uid)).unwrap();
+        assert!(released.metadata.owner_references.is_empty());
+        let pods = cluster.write_counts().pods;
+        assert_eq!((pods.adopted, pods.released), (1, 1));
+        let missing = cluster.patch_pod_owner("default", "none", &release("u", &pod_uid), at(0));
+        assert_eq!(refused(missing), "404 NotFound");
+        assert_eq!(Pod::KIND, Kind::Pod);
     }
 }

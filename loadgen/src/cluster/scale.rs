@@ -9,7 +9,8 @@ use podstorm::object::{
 };
 
 use super::counts::{Tally, Verb};
-use super::write::Update;
+use super::update::Update;
+use super::validation::validate_replicas;
 use super::{Cluster, ClusterResource, errors};
 
 /// A kind with a number of replicas.
@@ -113,9 +114,7 @@ impl Cluster {
         update: &ScaleUpdate,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
-        if update.replicas < 0 {
-            let detail = "must be greater than or equal to 0";
-            let cause = errors::invalid_value("spec.replicas", &update.replicas.into(), detail);
+        if let Some(cause) = validate_replicas(update.replicas).pop() {
             return Err(scale_invalid(name, cause));
         }
         self.modify::<R>(namespace, name, now, |old| {
@@ -200,4 +199,81 @@ fn selector_text(selector: &LabelSelector) -> String {
         .map(|(_, text)| text)
         .collect::<Vec<_>>()
         .join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::*;
+    use super::*;
+
+    #[test]
+    fn a_scale_shows_counts_and_selector() {
+        let cluster = cluster();
+        let selector = json!({"selector": {
+            "matchLabels": {"app": "web"},
+            "matchExpressions": [
+                {"key": "a", "operator": "In", "values": ["y", "x"]},
+                {"key": "b", "operator": "NotIn", "values": ["x"]},
+                {"key": "c", "operator": "DoesNotExist"},
+                {"key": "app", "operator": "Exists"}]}});
+        let labels = json!({"app": "web", "a": "x"});
+        let template = json!({"template": {"metadata": {"labels": labels}}});
+        let spec = json!({"spec": merged(selector, template)});
+        let stored = cluster.create(replica_set("a", spec), at(0)).unwrap();
+        let scale = cluster.get_scale::<ReplicaSet>("default", "a").unwrap();
+        assert_eq!(scale.selector, "a in (x,y),app=web,app,b notin (x),!c");
+        assert_eq!((scale.replicas, scale.status_replicas), (2, 0));
+        assert_eq!(scale.uid, stored.metadata.uid);
+        let value = workload("a", json!({"app": "web"}));
+        cluster
+            .create(read::<ReplicationController>(value), at(0))
+            .unwrap();
+        let scale = cluster
+            .get_scale::<ReplicationController>("default", "a")
+            .unwrap();
+        assert_eq!(scale.selector, "app=web");
+    }
+
+    #[test]
+    fn scaling_changes_replicas_and_generation_alone() {
+        let cluster = cluster();
+        let before = cluster.create(replica_set("a", json!({})), at(0)).unwrap();
+        let scale = |update: &ScaleUpdate| {
+            cluster.update_scale::<ReplicaSet>("default", "a", update, at(0))
+        };
+        let to = |replicas| ScaleUpdate {
+            replicas,
+            ..ScaleUpdate::default()
+        };
+        let after = scale(&to(5)).unwrap();
+        assert_eq!((after.replicas(), after.metadata.generation), (5, 2));
+        let mut same = ReplicaSet::clone(&after);
+        same.spec.replicas = before.spec.replicas;
+        assert_eq!(same.spec, before.spec);
+        let version = cluster.resource_version();
+        assert_eq!(scale(&to(5)).unwrap().metadata.generation, 2);
+        assert_eq!(cluster.resource_version(), version, "no change, no write");
+        assert_eq!(scale(&to(0)).unwrap().metadata.generation, 3);
+        assert_eq!(fields(scale(&to(-1))), ["spec.replicas"]);
+        let stale = ScaleUpdate {
+            resource_version: Some(version.into()),
+            ..to(4)
+        };
+        assert_eq!(refused(scale(&stale)), "409 Conflict");
+        let foreign = ScaleUpdate {
+            uid: Some("x".into()),
+            ..to(4)
+        };
+        let error = scale(&foreign).unwrap_err();
+        assert!(
+            error.message.contains("replicasets.apps/scale"),
+            "{}",
+            error.message
+        );
+        assert_eq!(error.code, 409);
+        let missing = cluster.update_scale::<ReplicaSet>("default", "none", &to(1), at(0));
+        assert_eq!(refused(missing), "404 NotFound");
+    }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use podstorm::client::{ApiError, Cause, Reason};
 use podstorm::object::{Kind, Now, ObjectMeta, ResourceVersion, Str, Time, Uid};
 
-use super::counts::{Tally, Verb};
-use super::store::Commit;
-use super::{Cluster, ClusterResource, DefaultPolicy, errors, meta};
+use crate::cluster::counts::{Tally, Verb};
+use crate::cluster::store::Commit;
+use crate::cluster::{Cluster, ClusterResource, DefaultPolicy, errors, meta};
 
 /// What becomes of the dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -304,3 +304,6 @@ fn policy<R: ClusterResource>(metadata: &ObjectMeta, options: &DeleteOptions) ->
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
