@@ -353,13 +353,17 @@ mod tests {
 
     #[test]
     fn every_operator_reads_presence_and_value() {
-        let cases: [(&str, &[&str], &[&str], &[&str]); 4] = [
-            ("In", &["a", "b"], &["a", "b"], &["", "c", "none"]),
+        for (operator, values, matching, others) in [
+            (
+                "In",
+                &["a", "b"][..],
+                &["a", "b"][..],
+                &["", "c", "none"][..],
+            ),
             ("NotIn", &["a", "b"], &["", "c", "none"], &["a", "b"]),
             ("Exists", &[], &["", "a"], &["none"]),
             ("DoesNotExist", &[], &["none"], &["", "a"]),
-        ];
-        for (operator, values, matching, others) in cases {
+        ] {
             let selector = compile(&[], &[requirement("m", operator, values)]).unwrap();
             let of = |value: &str| match value {
                 "none" => labels(&[("a", "a"), ("z", "a")]),

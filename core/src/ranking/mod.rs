@@ -19,8 +19,7 @@
 //! use podstorm::ranking::{NodeCounts, RankFields, RankOptions, Ranker};
 //!
 //! // Two pods that nobody has scheduled yet, and one on node number 1.
-//! let mut bound = Pod::default();
-//! bound.node_name = Some("node-a".into());
+//! let bound = Pod { node_name: Some("node-a".into()), ..Pod::default() };
 //! let pods = [RankFields::of(&Pod::default(), 0), RankFields::of(&bound, 1)];
 //!
 //! let mut related = NodeCounts::new();

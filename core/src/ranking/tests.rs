@@ -32,8 +32,11 @@ fn pod() -> impl Strategy<Value = Pod> {
                     Time::from_unix_seconds(NOW_SECONDS - age)
                 })
             };
-            let mut pod = Pod::default();
-            pod.node_name = (node > 0 || state > 2).then(|| format!("n{node}").as_str().into());
+            let node_name = (node > 0 || state > 2).then(|| format!("n{node}").as_str().into());
+            let mut pod = Pod {
+                node_name,
+                ..Pod::default()
+            };
             pod.metadata.uid = uid;
             pod.metadata.creation_timestamp = time(age);
             if let Some(cost) = cost {
@@ -279,5 +282,24 @@ fn large_choices_are_admissible_too() {
                 assert_eq!(check_admissible(&candidates, &flags, &options), Ok(()));
             }
         }
+    }
+}
+
+#[cfg(feature = "rayon")]
+#[test]
+fn packing_on_several_cores_chooses_the_same() {
+    let mut drawn = drawn(5);
+    let fields: Vec<RankFields> = (0..40_000)
+        .map(|node| ready_on(node, "u", drawn(9_000_000) as i64, 9_000_000, 0))
+        .collect();
+    let options = RankOptions::at(NOW_NS);
+    let (mut one, mut several) = (Ranker::new(), Ranker::new());
+    for crowd in [3, 3_000_000] {
+        let rank_of_node = |node: u32| node % 7 * crowd;
+        let chosen = one.choose((0u32..).zip(&fields), rank_of_node, &options, 500);
+        assert_eq!(
+            several.choose_dense(&fields, rank_of_node, &options, 500),
+            chosen
+        );
     }
 }

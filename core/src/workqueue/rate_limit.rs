@@ -10,13 +10,21 @@ use crate::primitives::{AtomicU32, CachePadded, Mutex, Ordering, lock};
 
 /// A delay that doubles with each failure of a key, from 5 ms to 1000 s.
 ///
-/// One counter per key; counting and forgetting take no lock, and allocate only for the first
+/// Two counters per key; counting and forgetting take no lock, and allocate only for the first
 /// failure of a new range of keys.
 pub struct ExponentialLimiter<K> {
-    failures: AppendTable<AtomicU32>,
+    failures: AppendTable<Failures>,
     base_ns: i64,
     max_ns: i64,
     key: PhantomData<fn(K)>,
+}
+
+/// The failures of one key, as all ever less those forgotten: so whoever counts and whoever forgets
+/// write to different places, and a count under a lock need not be an atomic addition.
+#[derive(Debug, Default)]
+struct Failures {
+    counted: AtomicU32,
+    forgotten: AtomicU32,
 }
 
 impl<K: DenseKey> ExponentialLimiter<K> {
@@ -33,12 +41,22 @@ impl<K: DenseKey> ExponentialLimiter<K> {
     /// Counts a failure; returns the delay in nanoseconds.
     #[inline]
     pub fn when(&self, key: K) -> i64 {
-        // Relaxed: a count that nothing else is ordered by.
-        let before = self
-            .failures
-            .get_or_grow(key.index())
-            .fetch_add(1, Ordering::Relaxed);
-        self.delay_ns(before)
+        let failures = self.failures.get_or_grow(key.index());
+        // Relaxed, both: counts that nothing else is ordered by.
+        let counted = failures.counted.fetch_add(1, Ordering::Relaxed);
+        self.delay_ns(counted.wrapping_sub(failures.forgotten.load(Ordering::Relaxed)))
+    }
+
+    /// As [`when`](Self::when), for a caller whose lock lets one count at a time.
+    #[inline]
+    fn when_locked(&self, key: K) -> i64 {
+        let failures = self.failures.get_or_grow(key.index());
+        // Relaxed, all: as in `when`; the lock keeps other counts out.
+        let counted = failures.counted.load(Ordering::Relaxed);
+        failures
+            .counted
+            .store(counted.wrapping_add(1), Ordering::Relaxed);
+        self.delay_ns(counted.wrapping_sub(failures.forgotten.load(Ordering::Relaxed)))
     }
 
     /// The delay after that many earlier failures.
@@ -55,10 +73,11 @@ impl<K: DenseKey> ExponentialLimiter<K> {
     #[inline]
     pub fn forget(&self, key: K) {
         if let Some(failures) = self.failures.get(key.index()) {
-            // Relaxed, both: as in `when`. Most keys have none, and reading leaves their cache line
+            // Relaxed, all: as in `when`. Most keys have none, and reading leaves their cache line
             // shared.
-            if failures.load(Ordering::Relaxed) != 0 {
-                failures.store(0, Ordering::Relaxed);
+            let counted = failures.counted.load(Ordering::Relaxed);
+            if failures.forgotten.load(Ordering::Relaxed) != counted {
+                failures.forgotten.store(counted, Ordering::Relaxed);
             }
         }
     }
@@ -66,10 +85,14 @@ impl<K: DenseKey> ExponentialLimiter<K> {
     /// The failures of a key since it was last forgotten.
     #[inline]
     pub fn num_requeues(&self, key: K) -> u32 {
-        // Relaxed: as in `when`.
-        self.failures
-            .get(key.index())
-            .map_or(0, |failures| failures.load(Ordering::Relaxed))
+        self.failures.get(key.index()).map_or(0, |failures| {
+            // Relaxed, both: as in `when`. The forgotten ones first: they are the smaller number.
+            let forgotten = failures.forgotten.load(Ordering::Relaxed);
+            failures
+                .counted
+                .load(Ordering::Relaxed)
+                .wrapping_sub(forgotten)
+        })
     }
 }
 
@@ -136,8 +159,9 @@ fn seconds(ns: i64) -> f64 {
 /// and of a bucket for all keys (10 per second, burst 100). Both count every failure.
 #[derive(Debug)]
 pub struct ControllerLimiter<K> {
+    /// Counts failures under the lock of `bucket` only.
     exponential: ExponentialLimiter<K>,
-    /// Held for one reservation.
+    /// Held for one failure.
     bucket: CachePadded<Mutex<TokenBucket>>,
 }
 
@@ -159,9 +183,9 @@ impl<K: DenseKey> ControllerLimiter<K> {
     /// Counts a failure; returns the delay in nanoseconds.
     #[inline]
     pub fn when(&self, key: K, now_ns: i64) -> i64 {
-        let own_ns = self.exponential.when(key);
-        let shared_ns = lock(&self.bucket).reserve(now_ns);
-        own_ns.max(shared_ns)
+        let mut bucket = lock(&self.bucket);
+        let own_ns = self.exponential.when_locked(key);
+        own_ns.max(bucket.reserve(now_ns))
     }
 
     /// Sets the failures of a key to 0; the tokens are gone.

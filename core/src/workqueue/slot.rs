@@ -176,7 +176,7 @@ const POWERS: [u64; 20] = {
 #[inline]
 fn bucket(duration_ns: u64) -> usize {
     let below = duration_ns.saturating_sub(1);
-    let guess = (((below | 1).ilog2() + 1) * 1233 >> 12) as usize;
+    let guess = ((((below | 1).ilog2() + 1) * 1233) >> 12) as usize;
     (guess - usize::from(below < POWERS[guess])).min(BUCKETS - 1)
 }
 

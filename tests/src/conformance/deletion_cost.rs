@@ -9,7 +9,8 @@ use super::{Fields, expect_eq};
 /// Runs one case.
 pub(super) fn run(case: Value) -> Result<(), String> {
     let mut case = Fields::new(case, "case")?;
-    let annotations = labels(case.object("annotations")?)?;
+    let annotations =
+        Labels::from_json(case.value("annotations")).map_err(|error| error.to_string())?;
     let value = case.int("value")?;
     let error = case.flag("error")?;
     case.finish()?;
@@ -20,16 +21,4 @@ pub(super) fn run(case: Value) -> Result<(), String> {
     );
     expect_eq("error", &cost.is_err(), &error)?;
     expect_eq("value", &i64::from(cost.unwrap_or(0)), &value)
-}
-
-/// A string map.
-pub(super) fn labels(fields: Fields) -> Result<Labels, String> {
-    let pairs = fields
-        .into_rest()
-        .into_iter()
-        .map(|(key, value)| match value {
-            Value::String(text) => Ok((key, text)),
-            other => Err(format!("{key}: expected a string, found {other}")),
-        });
-    Ok(Labels::from_pairs(pairs.collect::<Result<Vec<_>, _>>()?))
 }

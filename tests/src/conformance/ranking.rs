@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use podstorm::object::Pod;
+use podstorm::object::{Pod, Resource as _};
 use podstorm::ranking::{
     Candidate, NodeCounts, RankFields, RankOptions, Ranker, before, check_admissible, deciding_rule,
 };
@@ -293,85 +293,7 @@ fn decode_pods(pods: Vec<Value>) -> Result<Vec<Pod>, String> {
     pods.into_iter().map(decode_pod).collect()
 }
 
-/// TEMPORARY local decoder.
+/// A pod of a case.
 pub(super) fn decode_pod(pod: Value) -> Result<Pod, String> {
-    use podstorm::object::*;
-    fn time(v: &Value) -> Time {
-        let Some(t) = v.as_str().filter(|t| !t.is_empty()) else {
-            return Time::UNSET;
-        };
-        let n = |r: std::ops::Range<usize>| t[r].parse::<i64>().unwrap();
-        let (y, m, d) = (n(0..4), n(5..7), n(8..10));
-        let (y2, m2) = if m <= 2 { (y - 1, m + 9) } else { (y, m - 3) };
-        let days = y2 * 365 + y2.div_euclid(4) - y2.div_euclid(100)
-            + y2.div_euclid(400)
-            + (m2 * 306 + 5) / 10
-            + d
-            - 1
-            - 719_468;
-        assert!(t.ends_with('Z'));
-        Time::from_unix_seconds(days * 86400 + n(11..13) * 3600 + n(14..16) * 60 + n(17..19))
-    }
-    let arr = |v: &Value| v.as_array().cloned().unwrap_or_default();
-    let st = |v: &Value| v.as_str().unwrap_or("").to_owned();
-    let mut p = Pod::default();
-    let m = &pod["metadata"];
-    p.metadata.name = st(&m["name"]).into();
-    p.metadata.uid = Uid::new(&st(&m["uid"]));
-    p.metadata.creation_timestamp = time(&m["creationTimestamp"]);
-    p.metadata.deletion_timestamp = time(&m["deletionTimestamp"]);
-    if let Some(a) = m["annotations"].as_object() {
-        p.metadata.annotations =
-            Labels::from_pairs(a.iter().map(|(k, v)| (k.as_str(), v.as_str().unwrap())));
-    }
-    p.node_name = pod["spec"]["nodeName"].as_str().map(Into::into);
-    let sidecars = arr(&pod["spec"]["initContainers"])
-        .iter()
-        .filter(|c| c["restartPolicy"] == "Always")
-        .map(|c| st(&c["name"]).as_str().into())
-        .collect();
-    p.spec = std::sync::Arc::new(PodSpec {
-        sidecars,
-        ..PodSpec::default()
-    });
-    let s = &pod["status"];
-    p.status.phase = match s["phase"].as_str().unwrap_or("") {
-        "" => PodPhase::Unset,
-        "Pending" => PodPhase::Pending,
-        "Running" => PodPhase::Running,
-        "Unknown" => PodPhase::Unknown,
-        "Succeeded" => PodPhase::Succeeded,
-        "Failed" => PodPhase::Failed,
-        o => PodPhase::Other(o.into()),
-    };
-    for c in arr(&s["conditions"]) {
-        p.status.conditions.push(PodCondition {
-            kind: if c["type"] == "Ready" {
-                ConditionType::Ready
-            } else {
-                ConditionType::Other
-            },
-            status: if c["status"] == "True" {
-                ConditionStatus::True
-            } else {
-                ConditionStatus::False
-            },
-            last_transition_time: time(&c["lastTransitionTime"]),
-            rest: None,
-        });
-    }
-    let cs = |v: &Value| {
-        arr(v)
-            .iter()
-            .map(|c| ContainerStatus {
-                name: st(&c["name"]).as_str().into(),
-                restart_count: c["restartCount"].as_i64().unwrap_or(0) as i32,
-                ready: false,
-                rest: None,
-            })
-            .collect::<Vec<_>>()
-    };
-    p.status.container_statuses = cs(&s["containerStatuses"]).into_iter().collect();
-    p.status.init_container_statuses = Some(cs(&s["initContainerStatuses"]).into());
-    Ok(p)
+    Pod::from_json(pod).map_err(|error| error.to_string())
 }

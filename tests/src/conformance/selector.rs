@@ -1,9 +1,8 @@
 //! Cases of `selector`: conversion and matching.
 
-use podstorm::object::{LabelSelector, LabelSelectorRequirement, Selector, Str};
+use podstorm::object::{LabelSelector, Labels, Selector};
 use serde_json::Value;
 
-use super::deletion_cost::labels;
 use super::{Fields, expect_eq};
 
 /// Runs one case.
@@ -11,7 +10,7 @@ pub(super) fn run(case: Value) -> Result<(), String> {
     let mut case = Fields::new(case, "case")?;
     let selector = match case.value("selector") {
         Value::Null => None,
-        present => Some(decode(present)?),
+        present => Some(LabelSelector::from_json(present).map_err(|error| error.to_string())?),
     };
     let error = case.flag("error")?;
     let labelled = case.list("labels")?;
@@ -34,7 +33,7 @@ pub(super) fn run(case: Value) -> Result<(), String> {
         Some(_) => Selector::parse(&compiled.to_string()).map_err(|error| error.to_string())?,
     };
     for (index, (pairs, recorded)) in labelled.into_iter().zip(matches).enumerate() {
-        let labels = labels(Fields::new(pairs, format!("labels[{index}]"))?)?;
+        let labels = Labels::from_json(pairs).map_err(|error| error.to_string())?;
         let matched = compiled.matches(&labels);
         expect_eq(
             &format!("matches[{index}]"),
@@ -58,31 +57,4 @@ pub(super) fn run(case: Value) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-fn decode(selector: Value) -> Result<LabelSelector, String> {
-    let mut selector = Fields::new(selector, "selector")?;
-    let match_labels = labels(selector.object("matchLabels")?)?;
-    let expressions = selector
-        .list("matchExpressions")?
-        .into_iter()
-        .map(|expression| {
-            let mut expression = Fields::new(expression, "matchExpressions[]")?;
-            let values = expression.list("values")?.into_iter();
-            let values =
-                values.map(|value| value.as_str().map(Str::from).ok_or("a value is no string"));
-            let requirement = LabelSelectorRequirement {
-                key: expression.text("key")?.into(),
-                operator: expression.text("operator")?.into(),
-                values: values.collect::<Result<_, _>>()?,
-            };
-            expression.finish()?;
-            Ok(requirement)
-        });
-    let match_expressions = expressions.collect::<Result<_, String>>()?;
-    selector.finish()?;
-    Ok(LabelSelector {
-        match_labels,
-        match_expressions,
-    })
 }
