@@ -29,9 +29,6 @@ pub const SECOND_NS: i64 = 1_000_000_000;
 /// machine is no reason to fail.
 const LIMIT_NS: i64 = 120 * SECOND_NS;
 
-/// Between bound and ready: long enough that a new pod is not ready when the controller sees it.
-const STARTUP_NS: i64 = SECOND_NS;
-
 /// A running cluster with nodes and the namespace `default`.
 #[derive(Debug)]
 pub struct Lab {
@@ -39,7 +36,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// A cluster without any delay but that of starting a pod, one second.
+    /// A cluster in which everything is done without delay.
     pub fn new(engine: EngineKind) -> Lab {
         Lab::with(engine, |_| {})
     }
@@ -307,7 +304,6 @@ fn node(number: u64, pods: u32) -> Node {
 }
 
 fn settings(engine: EngineKind) -> Settings {
-    let constant = Latency::Constant;
     Settings {
         scenario: ScenarioName::Manifests,
         engine,
@@ -329,7 +325,7 @@ fn settings(engine: EngineKind) -> Settings {
             feature_gates: BTreeMap::new(),
         },
         latency: LatencySettings {
-            pod_startup: constant(STARTUP_NS),
+            pod_startup: Latency::ZERO,
             pod_termination: Latency::ZERO,
             api: Latency::ZERO,
             watch: Latency::ZERO,

@@ -110,7 +110,12 @@ fn a_frontend_comes_up(engine: EngineKind) {
 }
 
 fn pods_created_after_it_are_adopted_and_the_surplus_deleted(engine: EngineKind) {
-    let mut lab = frontend(engine);
+    // Pods take long enough to start that the new ones are not ready when the controller sees them.
+    let mut lab = Lab::with(engine, |settings| {
+        settings.latency.pod_startup = Latency::Constant(SECOND_NS);
+    });
+    lab.apply("frontend.yaml");
+    lab.until_ready("frontend", 3);
     let before = names(&lab.pods());
     lab.apply("bare-pods.yaml");
     lab.until("the surplus deleted", |cluster| {
