@@ -5,11 +5,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
-use podstorm::client::{
-    ApiError, EVENT_QUEUE_MAX, EventIntent, EventSink, ObjectReference, SinkStep,
-};
-use podstorm::controller::{SyncEvent, SyncEventReason};
-use podstorm::object::{Event, Kind, Now, ObjectMeta};
+use podstorm::client::{ApiError, EVENT_QUEUE_MAX, EventIntent, EventSink, SinkStep};
+use podstorm::object::{Event, Now};
 
 use super::client::{ApiCalls, Client, Trip};
 use super::executor::{Next, Part, PartId, Switchboard};
@@ -38,23 +35,13 @@ impl EventQueue {
         EventQueue { switchboard, sink, inbox: Mutex::default() }
     }
 
-    /// Takes what a sync of `parent` wants to say.
-    pub(super) fn offer(
-        &self,
-        kind: Kind,
-        parent: &ObjectMeta,
-        events: impl Iterator<Item = SyncEvent>,
-        now: Now,
-    ) {
-        let mut regarding = None;
+    /// Takes what a sync wants to say.
+    pub(super) fn offer(&self, intents: impl Iterator<Item = EventIntent>, now: Now) {
         let mut inbox = self.inbox.lock().expect("no thread panics while it holds this lock");
-        for event in events {
-            let word = if event.reason.is_warning() { "Warning" } else { "Normal" };
-            *inbox.recorded.entry((word, event.reason.as_str())).or_default() += 1;
+        for intent in intents {
+            *inbox.recorded.entry((intent.kind.as_str(), intent.reason)).or_default() += 1;
             if inbox.waiting.len() < EVENT_QUEUE_MAX {
-                let regarding = regarding
-                    .get_or_insert_with(|| Arc::new(ObjectReference::new(kind, parent)));
-                inbox.waiting.push_back((intent(&event, regarding), now));
+                inbox.waiting.push_back((intent, now));
             } else {
                 inbox.dropped += 1;
             }
@@ -71,15 +58,6 @@ impl EventQueue {
             *table.entry(format!("{kind} {reason}")).or_default() += count;
         }
         *table.entry("dropped".into()).or_default() += inbox.dropped;
-    }
-}
-
-fn intent(event: &SyncEvent, regarding: &Arc<ObjectReference>) -> EventIntent {
-    match event.reason {
-        SyncEventReason::SuccessfulCreate => EventIntent::created_pod(regarding, &event.detail),
-        SyncEventReason::SuccessfulDelete => EventIntent::deleted_pod(regarding, &event.detail),
-        SyncEventReason::FailedCreate => EventIntent::failed_create(regarding, &event.detail),
-        SyncEventReason::FailedDelete => EventIntent::failed_delete(regarding, &event.detail),
     }
 }
 

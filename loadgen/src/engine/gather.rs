@@ -18,7 +18,7 @@ use crate::result::{
     Host, InputCounts, Outcome, PodCounts, Quantiles, RunResult, SCHEMA_VERSION, WastedWork,
 };
 use crate::scenario::Report;
-use crate::settings::{EngineKind, Settings};
+use crate::settings::Settings;
 
 /// Everything a result is made from.
 pub(super) struct Harvest<'a> {

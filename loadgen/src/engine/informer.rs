@@ -7,9 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use podstorm::cache::{Delta, PodCache};
 use podstorm::client::WatchEvent;
-use podstorm::object::{
-    Now, Pod, ReplicaSet, ReplicationController, Resource, ResourceVersion,
-};
+use podstorm::object::{Now, Pod, ReplicaSet, ReplicationController, ResourceVersion};
 
 use super::executor::{Next, Part, Waker};
 use super::worker::Pool;

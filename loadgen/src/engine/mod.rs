@@ -20,6 +20,8 @@ mod gather;
 mod informer;
 pub mod seed;
 pub mod stream;
+#[cfg(test)]
+mod tests;
 pub mod threads;
 pub mod virtual_time;
 mod worker;
@@ -193,14 +195,14 @@ impl Builder<'_> {
         let gate = |name: &str| told.feature_gates.get(name).copied().unwrap_or(true);
         let options = ControllerOptions {
             kind,
-            burst_replicas: told.burst_replicas,
+            burst_replicas: told.burst_replicas as usize,
             gates: Gates {
                 pod_deletion_cost: gate("PodDeletionCost"),
                 terminating_replicas: gate("DeploymentReplicaSetTerminatingReplicas"),
                 stale_controller_consistency: gate("StaleControllerConsistencyReplicaSet"),
             },
         };
-        let limiter = told.kube_api_qps.map(|qps| QpsLimiter::new(qps, told.kube_api_burst));
+        let limiter = told.kube_api_qps.map(|qps| QpsLimiter::new(qps as f32, told.kube_api_burst));
         let client = Arc::new(Client::new(Arc::clone(&self.cluster), kind, limiter));
         let sink = self.switchboard.reserve();
         let timer = self.switchboard.reserve();

@@ -304,11 +304,10 @@ impl Worker {
         let now = self.pool.present(now);
         let pool = &*self.pool;
         self.busy = false;
-        if let Some(parent) = self.sync.regarding().map(Arc::clone) {
+        {
             let events = self.sync.take_events();
             if events.len() > 0 {
-                let kind = pool.controller.options().kind;
-                pool.events.offer(kind, &parent.metadata, events, now);
+                pool.events.offer(events, now);
             }
         }
         let tally = &mut self.tally;

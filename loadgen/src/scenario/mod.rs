@@ -12,5 +12,5 @@ mod objects;
 mod plan;
 mod tracker;
 
-pub use driver::{Controllers, Driver, Report};
+pub use driver::{Controllers, Driver, Position, Report};
 pub use plan::success_condition;
