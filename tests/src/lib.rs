@@ -1,4 +1,5 @@
-//! What the cross-crate tests share: the conformance runner.
+//! What the cross-crate tests share: the conformance runner, and a cluster to walk through.
 
 pub mod command;
 pub mod conformance;
+pub mod lab;

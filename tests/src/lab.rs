@@ -1,0 +1,340 @@
+//! A running cluster for the walk-throughs: manifests go in, and a test waits for what comes of
+//! them. The same test runs on the virtual engine and on threads.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use podstorm::client::ApiError;
+use podstorm::object::{
+    Event, Kind, Map, Namespace, Node, Now, ObjectMeta, Pod, ReplicaSet, ReplicationController,
+    Resource, Uid,
+};
+use podstorm_loadgen::cluster::{
+    Cluster, ClusterResource, DeleteOptions, Patch, Propagation, ScaleUpdate,
+};
+use podstorm_loadgen::engine;
+use podstorm_loadgen::settings::{
+    ClusterSize, ControllerSettings, EngineKind, Latency, LatencySettings, ScenarioName, Settings,
+};
+use serde_json::{Value, json};
+
+/// The namespace of all manifests.
+pub const NAMESPACE: &str = "default";
+
+/// Nanoseconds in a second.
+pub const SECOND_NS: i64 = 1_000_000_000;
+
+/// How long anything may take, in the cluster's time. Nothing takes a tenth of it, but a busy
+/// machine is no reason to fail.
+const LIMIT_NS: i64 = 120 * SECOND_NS;
+
+/// A running cluster with nodes and the namespace `default`.
+#[derive(Debug)]
+pub struct Lab {
+    inner: engine::Lab,
+}
+
+impl Lab {
+    /// A cluster in which everything is done without delay.
+    pub fn new(engine: EngineKind) -> Lab {
+        Lab::with(engine, |_| {})
+    }
+
+    /// A cluster with settings changed by `change`.
+    pub fn with(engine: EngineKind, change: impl FnOnce(&mut Settings)) -> Lab {
+        let mut settings = settings(engine);
+        change(&mut settings);
+        let lab = Lab {
+            inner: engine::Lab::new(&settings),
+        };
+        let metadata = ObjectMeta {
+            name: NAMESPACE.into(),
+            ..ObjectMeta::default()
+        };
+        lab.create(Namespace {
+            metadata,
+            ..Namespace::default()
+        })
+        .expect("the name is free");
+        for number in 1..=settings.size.nodes {
+            lab.create(node(number, settings.size.pods_per_node))
+                .expect("the name is free");
+        }
+        lab
+    }
+
+    /// The API server.
+    pub fn cluster(&self) -> &Cluster {
+        self.inner.cluster()
+    }
+
+    /// The present.
+    pub fn now(&self) -> Now {
+        self.inner.now()
+    }
+
+    /// Creates every object of `tests/manifests/<file>`.
+    ///
+    /// # Panics
+    /// When the file can't be read or the server refuses an object.
+    pub fn apply(&self, file: &str) {
+        self.try_apply(file).expect("the manifest is accepted");
+    }
+
+    /// Creates the objects of `tests/manifests/<file>` up to the first that is refused.
+    ///
+    /// # Errors
+    /// The server's answer.
+    ///
+    /// # Panics
+    /// When the file can't be read.
+    pub fn try_apply(&self, file: &str) -> Result<(), ApiError> {
+        for document in manifest(file) {
+            self.create_json(document)?;
+        }
+        Ok(())
+    }
+
+    fn create_json(&self, object: Value) -> Result<(), ApiError> {
+        let read = "the manifest's object can be read";
+        match object["kind"].as_str() {
+            Some("Pod") => self.create(Pod::from_json(object).expect(read)).map(drop),
+            Some("ReplicaSet") => self
+                .create(ReplicaSet::from_json(object).expect(read))
+                .map(drop),
+            Some("ReplicationController") => self
+                .create(ReplicationController::from_json(object).expect(read))
+                .map(drop),
+            other => panic!("manifests of kind {other:?} are not used"),
+        }
+    }
+
+    fn create<R: ClusterResource>(&self, object: R) -> Result<Arc<R>, ApiError> {
+        self.cluster().create(object, self.now())
+    }
+
+    /// The ReplicaSet of that name.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn replica_set(&self, name: &str) -> Arc<ReplicaSet> {
+        self.cluster()
+            .get(NAMESPACE, name)
+            .expect("the ReplicaSet exists")
+    }
+
+    /// All pods, sorted by name.
+    pub fn pods(&self) -> Vec<Arc<Pod>> {
+        pods(self.cluster())
+    }
+
+    /// All Events.
+    pub fn events(&self) -> Vec<Arc<Event>> {
+        self.cluster().list(Some(NAMESPACE)).0
+    }
+
+    /// Lets the cluster run until `holds`.
+    ///
+    /// # Panics
+    /// When that takes too long.
+    pub fn until(&mut self, what: &str, holds: impl FnMut(&Cluster) -> bool) {
+        if !self.inner.until(LIMIT_NS, holds) {
+            panic!("this never came: {what}\n{}", picture(self.cluster()));
+        }
+    }
+
+    /// Lets the cluster run until a ReplicaSet has settled with exactly that many ready pods, and
+    /// all is quiet.
+    ///
+    /// # Panics
+    /// When that takes too long, or it does not stay so.
+    pub fn until_ready(&mut self, name: &str, replicas: usize) {
+        let settled = |cluster: &Cluster| is_ready(cluster, name, replicas);
+        self.until(&format!("{name} with {replicas} ready pods"), settled);
+        self.settle();
+        assert!(
+            settled(self.cluster()),
+            "did not stay\n{}",
+            picture(self.cluster())
+        );
+    }
+
+    /// Lets the cluster run until there is nothing left to do.
+    ///
+    /// # Panics
+    /// When there always is.
+    pub fn settle(&mut self) {
+        assert!(
+            self.inner.settle(LIMIT_NS),
+            "never quiet\n{}",
+            picture(self.cluster())
+        );
+    }
+
+    /// Sets `spec.replicas` through the scale subresource.
+    ///
+    /// # Panics
+    /// When it is refused.
+    pub fn scale(&self, name: &str, replicas: i32) {
+        let update = ScaleUpdate {
+            replicas,
+            ..ScaleUpdate::default()
+        };
+        self.cluster()
+            .update_scale::<ReplicaSet>(NAMESPACE, name, &update, self.now())
+            .expect("the scale is accepted");
+    }
+
+    /// Merges JSON into a pod.
+    ///
+    /// # Panics
+    /// When it is refused.
+    pub fn patch_pod(&self, name: &str, patch: &Value) {
+        let patch = Patch::Merge(object(patch.clone()));
+        self.cluster()
+            .patch::<Pod>(NAMESPACE, name, &patch, self.now())
+            .expect("the patch is accepted");
+    }
+
+    /// Deletes a ReplicaSet, or begins to; returns it as the server stored it last.
+    ///
+    /// # Panics
+    /// When it is refused.
+    pub fn delete_replica_set(&self, name: &str, propagation: Propagation) -> Arc<ReplicaSet> {
+        let options = DeleteOptions {
+            propagation: Some(propagation),
+            ..DeleteOptions::default()
+        };
+        self.cluster()
+            .delete::<ReplicaSet>(NAMESPACE, name, &options, self.now())
+            .expect("the deletion is accepted")
+            .object
+    }
+}
+
+/// All pods of a cluster, sorted by name.
+pub fn pods(cluster: &Cluster) -> Vec<Arc<Pod>> {
+    let mut pods = cluster.list::<Pod>(Some(NAMESPACE)).0;
+    pods.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+    pods
+}
+
+/// The pods whose controller is the object of that UID.
+pub fn owned(pods: &[Arc<Pod>], uid: &Uid) -> Vec<Arc<Pod>> {
+    let is_owned = |pod: &&Arc<Pod>| pod.metadata.controller().is_some_and(|o| o.uid == *uid);
+    pods.iter().filter(is_owned).cloned().collect()
+}
+
+/// Whether the ReplicaSet wants, has and reports that many pods, all of them ready, and no other
+/// pod is its own.
+fn is_ready(cluster: &Cluster, name: &str, replicas: usize) -> bool {
+    let Ok(found) = cluster.get::<ReplicaSet>(NAMESPACE, name) else {
+        return false;
+    };
+    let owned = owned(&pods(cluster), &found.metadata.uid);
+    let status = &found.status;
+    let counts = [
+        found.replicas(),
+        status.replicas,
+        status.ready_replicas,
+        status.available_replicas,
+    ];
+    counts
+        .iter()
+        .all(|count| usize::try_from(*count) == Ok(replicas))
+        && status.observed_generation == found.metadata.generation
+        && status.terminating_replicas == Some(0)
+        && owned.len() == replicas
+        && owned.iter().all(|pod| pod.is_active() && pod.is_ready())
+}
+
+/// What a cluster looks like, for a failed test.
+fn picture(cluster: &Cluster) -> String {
+    let sets = cluster.list::<ReplicaSet>(Some(NAMESPACE)).0;
+    let sets = sets.iter().map(|set| {
+        format!(
+            "{}: wants {}, {:?}",
+            set.metadata.name,
+            set.replicas(),
+            set.status
+        )
+    });
+    let pods = pods(cluster);
+    let first = pods.iter().take(20).map(|pod| {
+        let owner = pod
+            .metadata
+            .controller()
+            .map(|owner| owner.name.to_string());
+        let Pod {
+            metadata, status, ..
+        } = &**pod;
+        let (phase, ready, deleting) = (&status.phase, pod.is_ready(), metadata.is_deleting());
+        format!(
+            "{}: owner {owner:?}, {phase:?}, ready {ready}, deleting {deleting}",
+            metadata.name
+        )
+    });
+    let lines: Vec<String> = sets.chain(first).collect();
+    format!("{} pods\n{}", pods.len(), lines.join("\n"))
+}
+
+/// The documents of a manifest as JSON.
+fn manifest(file: &str) -> Vec<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("manifests")
+        .join(file);
+    let text = std::fs::read_to_string(&path).expect("the manifest is there");
+    serde_saphyr::from_multiple(&text).expect("the manifest is YAML")
+}
+
+fn object(value: Value) -> Map {
+    match value {
+        Value::Object(map) => map,
+        other => panic!("a patch is an object, not {other}"),
+    }
+}
+
+fn node(number: u64, pods: u32) -> Node {
+    let node = json!({
+        "metadata": {"name": format!("node-{number}")},
+        "status": {"allocatable": {"pods": pods.to_string()}},
+    });
+    Node::from_json(node).expect("a node of our own making")
+}
+
+fn settings(engine: EngineKind) -> Settings {
+    Settings {
+        scenario: ScenarioName::Manifests,
+        engine,
+        seed: 7,
+        threads: 2,
+        size: ClusterSize {
+            pods: 0,
+            replicasets: 0,
+            nodes: 20,
+            namespaces: 1,
+            pods_per_node: 110,
+        },
+        controller: ControllerSettings {
+            concurrent_replicaset_syncs: 5,
+            concurrent_rc_syncs: 5,
+            burst_replicas: 500,
+            kube_api_qps: None,
+            kube_api_burst: 0,
+            feature_gates: BTreeMap::new(),
+        },
+        latency: LatencySettings {
+            pod_startup: Latency::ZERO,
+            pod_termination: Latency::ZERO,
+            api: Latency::ZERO,
+            watch: Latency::ZERO,
+            scheduling: Latency::ZERO,
+        },
+        duration_ns: 0,
+        time_limit_ns: i64::MAX,
+        churn_pods_per_second: 0.0,
+        burst_pods: 0,
+        min_ready_seconds: 0,
+    }
+}

@@ -1,0 +1,440 @@
+//! Walk-throughs of what a ReplicaSet does for its user, from manifests, on both engines.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use podstorm::client::Reason;
+use podstorm::object::{Kind, Pod, ReplicaSet, ReplicationController};
+use podstorm_loadgen::cluster::{Cluster, Propagation};
+use podstorm_loadgen::settings::{EngineKind, Latency};
+use podstorm_tests::lab::{Lab, NAMESPACE, SECOND_NS, owned, pods};
+use serde_json::json;
+
+/// Each walk-through is a test on each engine.
+macro_rules! on_both_engines {
+    ($($name:ident),* $(,)?) => {
+        mod on_virtual {
+            $(#[test] fn $name() { super::$name(podstorm_loadgen::settings::EngineKind::Virtual) })*
+        }
+        mod on_threads {
+            $(#[test] fn $name() { super::$name(podstorm_loadgen::settings::EngineKind::Threads) })*
+        }
+    };
+}
+
+on_both_engines! {
+    a_frontend_comes_up,
+    pods_created_after_it_are_adopted_and_the_surplus_deleted,
+    pods_created_before_it_are_kept_and_the_rest_is_created,
+    a_relabelled_pod_is_replaced_and_one_too_many_when_it_comes_back,
+    the_scale_subresource_scales,
+    the_deletion_cost_decides_between_equals,
+    background_deletion_takes_the_pods_along,
+    foreground_deletion_waits_for_the_pods,
+    orphans_are_adopted_by_the_next_one,
+    recreated_it_has_pods_of_its_own,
+    pods_become_available_after_min_ready_seconds,
+    one_replica_when_none_is_given,
+    a_template_that_the_selector_does_not_match_is_refused,
+    a_replication_controller_does_the_same,
+    two_with_one_selector_leave_each_others_pods_alone,
+    many_replicas_arrive_in_bursts_of_500,
+}
+
+fn names(pods: &[Arc<Pod>]) -> BTreeSet<String> {
+    pods.iter()
+        .map(|pod| pod.metadata.name.to_string())
+        .collect()
+}
+
+fn frontend(engine: EngineKind) -> Lab {
+    let mut lab = Lab::new(engine);
+    lab.apply("frontend.yaml");
+    lab.until_ready("frontend", 3);
+    lab
+}
+
+fn a_frontend_comes_up(engine: EngineKind) {
+    let lab = frontend(engine);
+    let set = lab.replica_set("frontend");
+    assert_eq!(set.status.fully_labeled_replicas, 3);
+    assert!(set.status.conditions.is_empty());
+    let pods = lab.pods();
+    assert_eq!(pods.len(), 3);
+    for pod in &pods {
+        let [owner] = &pod.metadata.owner_references[..] else {
+            panic!("{pod:?}")
+        };
+        assert_eq!(
+            (&*owner.api_version, &*owner.kind),
+            ("apps/v1", "ReplicaSet")
+        );
+        assert_eq!((&*owner.name, &owner.uid), ("frontend", &set.metadata.uid));
+        assert_eq!(
+            (owner.controller, owner.block_owner_deletion),
+            (Some(true), Some(true))
+        );
+        let suffix = pod.metadata.name.strip_prefix("frontend-").unwrap();
+        assert_eq!(suffix.len(), 5);
+        assert!(
+            suffix
+                .chars()
+                .all(|c| "bcdfghjklmnpqrstvwxz2456789".contains(c)),
+            "{suffix}"
+        );
+        assert_eq!(pod.metadata.labels, set.spec.template.metadata.labels);
+        assert!(pod.node_name.is_some());
+    }
+    let events = lab.events();
+    assert_eq!(events.len(), 3);
+    let told: BTreeSet<String> = events
+        .iter()
+        .map(|event| {
+            let fields = &event.fields;
+            assert_eq!(fields["type"], "Normal");
+            assert_eq!(fields["reason"], "SuccessfulCreate");
+            assert_eq!(fields["count"], 1);
+            assert_eq!(fields["source"]["component"], "replicaset-controller");
+            assert_eq!(fields["involvedObject"]["apiVersion"], "apps/v1");
+            assert_eq!(fields["involvedObject"]["kind"], "ReplicaSet");
+            assert_eq!(
+                fields["involvedObject"]["uid"],
+                set.metadata.uid.to_string()
+            );
+            assert!(event.metadata.name.starts_with("frontend."));
+            let message = fields["message"].as_str().unwrap();
+            message.strip_prefix("Created pod: ").unwrap().to_owned()
+        })
+        .collect();
+    assert_eq!(told, names(&pods));
+}
+
+fn pods_created_after_it_are_adopted_and_the_surplus_deleted(engine: EngineKind) {
+    // Pods take long enough to start that the new ones are not ready when the controller sees them.
+    let mut lab = Lab::with(engine, |settings| {
+        settings.latency.pod_startup = Latency::Constant(SECOND_NS);
+    });
+    lab.apply("frontend.yaml");
+    lab.until_ready("frontend", 3);
+    let before = names(&lab.pods());
+    lab.apply("bare-pods.yaml");
+    lab.until("the surplus deleted", |cluster| {
+        cluster.write_counts().pods.deleted == 2
+    });
+    lab.until_ready("frontend", 3);
+    // The new ones were not ready yet, so they went first.
+    assert_eq!(names(&lab.pods()), before);
+    let totals = lab.cluster().write_counts().pods;
+    assert_eq!((totals.adopted, totals.deleted, totals.created), (2, 2, 5));
+}
+
+fn pods_created_before_it_are_kept_and_the_rest_is_created(engine: EngineKind) {
+    let mut lab = Lab::new(engine);
+    lab.apply("bare-pods.yaml");
+    let ready = |cluster: &Cluster| pods(cluster).iter().filter(|pod| pod.is_ready()).count();
+    lab.until("two ready pods", |cluster| ready(cluster) == 2);
+    lab.apply("frontend.yaml");
+    lab.until_ready("frontend", 3);
+    let set = lab.replica_set("frontend");
+    let pods = lab.pods();
+    let names = names(&pods);
+    assert!(
+        names.contains("pod1") && names.contains("pod2"),
+        "{names:?}"
+    );
+    assert_eq!(owned(&pods, &set.metadata.uid).len(), 3);
+    // The bare pods lack a label of the template.
+    assert_eq!(set.status.fully_labeled_replicas, 1);
+    let totals = lab.cluster().write_counts().pods;
+    assert_eq!((totals.adopted, totals.deleted, totals.created), (2, 0, 3));
+}
+
+fn a_relabelled_pod_is_replaced_and_one_too_many_when_it_comes_back(engine: EngineKind) {
+    let mut lab = frontend(engine);
+    let name = lab.pods()[0].metadata.name.clone();
+    lab.patch_pod(&name, &json!({"metadata": {"labels": {"tier": "debug"}}}));
+    lab.until("a replacement", |cluster| pods(cluster).len() == 4);
+    lab.until_ready("frontend", 3);
+    let isolated: Arc<Pod> = lab.cluster().get(NAMESPACE, &name).unwrap();
+    assert!(isolated.metadata.owner_references.is_empty());
+    assert_eq!(lab.pods().len(), 4);
+
+    lab.patch_pod(
+        &name,
+        &json!({"metadata": {"labels": {"tier": "frontend"}}}),
+    );
+    lab.until("the surplus gone", |cluster| pods(cluster).len() == 3);
+    lab.until_ready("frontend", 3);
+    let totals = lab.cluster().write_counts().pods;
+    assert_eq!((totals.released, totals.adopted, totals.deleted), (1, 1, 1));
+}
+
+fn the_scale_subresource_scales(engine: EngineKind) {
+    let mut lab = frontend(engine);
+    for replicas in [5, 2, 0, 1] {
+        lab.scale("frontend", replicas);
+        lab.until_ready("frontend", usize::try_from(replicas).unwrap());
+        let scale = lab
+            .cluster()
+            .get_scale::<ReplicaSet>(NAMESPACE, "frontend")
+            .unwrap();
+        assert_eq!(
+            (scale.replicas, scale.status_replicas),
+            (replicas, replicas)
+        );
+        assert_eq!(scale.selector, "tier=frontend");
+    }
+}
+
+fn the_deletion_cost_decides_between_equals(engine: EngineKind) {
+    let mut lab = frontend(engine);
+    let names: Vec<_> = lab
+        .pods()
+        .iter()
+        .map(|pod| pod.metadata.name.clone())
+        .collect();
+    let cost = |lab: &Lab, name: &str, cost: &str| {
+        let annotations = json!({"controller.kubernetes.io/pod-deletion-cost": cost});
+        lab.patch_pod(name, &json!({"metadata": {"annotations": annotations}}));
+    };
+    cost(&lab, &names[0], "10");
+    cost(&lab, &names[1], "-1");
+    // The controller must have seen the annotations before it chooses.
+    lab.settle();
+    lab.scale("frontend", 2);
+    lab.until_ready("frontend", 2);
+    let left: Vec<_> = lab
+        .pods()
+        .iter()
+        .map(|pod| pod.metadata.name.clone())
+        .collect();
+    assert_eq!(left, [names[0].clone(), names[2].clone()]);
+    lab.scale("frontend", 1);
+    lab.until_ready("frontend", 1);
+    assert_eq!(lab.pods()[0].metadata.name, names[0]);
+}
+
+fn background_deletion_takes_the_pods_along(engine: EngineKind) {
+    let mut lab = frontend(engine);
+    lab.delete_replica_set("frontend", Propagation::Background);
+    assert!(
+        lab.cluster()
+            .get::<ReplicaSet>(NAMESPACE, "frontend")
+            .is_err()
+    );
+    lab.until("no pods", |cluster| pods(cluster).is_empty());
+    lab.settle();
+    assert_eq!(lab.cluster().write_counts().pods.created, 3);
+    assert!(lab.pods().is_empty());
+}
+
+fn foreground_deletion_waits_for_the_pods(engine: EngineKind) {
+    let mut lab = Lab::with(engine, |settings| {
+        settings.latency.pod_termination = Latency::Constant(SECOND_NS);
+    });
+    lab.apply("frontend.yaml");
+    lab.until_ready("frontend", 3);
+    let set = lab.delete_replica_set("frontend", Propagation::Foreground);
+    assert!(set.metadata.is_deleting());
+    assert!(
+        set.metadata
+            .finalizers()
+            .iter()
+            .any(|name| &**name == "foregroundDeletion")
+    );
+    let mut last_seen = usize::MAX;
+    lab.until("the ReplicaSet gone", |cluster| {
+        let gone = cluster.get::<ReplicaSet>(NAMESPACE, "frontend").is_err();
+        // Read after the ReplicaSet: pods that are left now were left then.
+        let left = pods(cluster).len();
+        if gone {
+            last_seen = left;
+        }
+        gone
+    });
+    assert_eq!(last_seen, 0, "the ReplicaSet went before its pods");
+    lab.settle();
+    assert_eq!(lab.cluster().write_counts().pods.created, 3);
+}
+
+fn orphans_are_adopted_by_the_next_one(engine: EngineKind) {
+    let mut lab = frontend(engine);
+    let before = names(&lab.pods());
+    lab.delete_replica_set("frontend", Propagation::Orphan);
+    lab.until("the ReplicaSet gone", |cluster| {
+        cluster.get::<ReplicaSet>(NAMESPACE, "frontend").is_err()
+    });
+    lab.settle();
+    let orphans = lab.pods();
+    assert_eq!(names(&orphans), before);
+    assert!(
+        orphans
+            .iter()
+            .all(|pod| pod.metadata.owner_references.is_empty())
+    );
+
+    lab.apply("frontend-next.yaml");
+    lab.until_ready("frontend-next", 3);
+    let pods = lab.pods();
+    assert_eq!(names(&pods), before);
+    // Pods are adopted as they are: the new template is for pods to come.
+    assert!(
+        pods.iter()
+            .all(|pod| pod.metadata.labels.get("release").is_none())
+    );
+    assert_eq!(
+        lab.replica_set("frontend-next")
+            .status
+            .fully_labeled_replicas,
+        0
+    );
+    assert_eq!(lab.cluster().write_counts().pods.created, 3);
+}
+
+fn recreated_it_has_pods_of_its_own(engine: EngineKind) {
+    let mut lab = frontend(engine);
+    let (old, before) = (lab.replica_set("frontend"), names(&lab.pods()));
+    lab.delete_replica_set("frontend", Propagation::Background);
+    lab.apply("frontend.yaml");
+    let new = lab.replica_set("frontend");
+    assert_ne!(old.metadata.uid, new.metadata.uid);
+    lab.until("the old pods gone", |cluster| {
+        let pods = pods(cluster);
+        owned(&pods, &old.metadata.uid).is_empty()
+    });
+    lab.until_ready("frontend", 3);
+    assert!(names(&lab.pods()).is_disjoint(&before));
+    assert_eq!(lab.pods().len(), 3);
+}
+
+fn pods_become_available_after_min_ready_seconds(engine: EngineKind) {
+    let mut lab = Lab::new(engine);
+    lab.apply("slow.yaml");
+    let status = |cluster: &Cluster| {
+        cluster
+            .get::<ReplicaSet>(NAMESPACE, "slow")
+            .unwrap()
+            .status
+            .clone()
+    };
+    lab.until("two ready pods", |cluster| {
+        status(cluster).ready_replicas == 2
+    });
+    assert_eq!(status(lab.cluster()).available_replicas, 0);
+    let ready_at = lab.now();
+    lab.until("two available pods", |cluster| {
+        status(cluster).available_replicas == 2
+    });
+    // Time stamps are in whole seconds, so up to one of the three may be over already.
+    let waited_ns = lab.now().mono_ns - ready_at.mono_ns;
+    assert!(
+        waited_ns > 3 * SECOND_NS / 2,
+        "available after {waited_ns} ns"
+    );
+    lab.until_ready("slow", 2);
+}
+
+fn one_replica_when_none_is_given(engine: EngineKind) {
+    let mut lab = Lab::new(engine);
+    lab.apply("defaulted.yaml");
+    assert_eq!(lab.replica_set("defaulted").spec.replicas, Some(1));
+    lab.until_ready("defaulted", 1);
+}
+
+fn a_template_that_the_selector_does_not_match_is_refused(engine: EngineKind) {
+    let lab = Lab::new(engine);
+    let error = lab.try_apply("mismatch.yaml").unwrap_err();
+    assert_eq!((error.code, &error.reason), (422, &Reason::Invalid));
+    assert!(
+        error.message.contains("spec.template.metadata.labels"),
+        "{error}"
+    );
+    assert!(
+        error
+            .message
+            .contains("`selector` does not match template `labels`"),
+        "{error}"
+    );
+    assert!(
+        lab.cluster()
+            .get::<ReplicaSet>(NAMESPACE, "mismatch")
+            .is_err()
+    );
+}
+
+fn a_replication_controller_does_the_same(engine: EngineKind) {
+    let mut lab = Lab::new(engine);
+    lab.apply("nginx-rc.yaml");
+    let get = |cluster: &Cluster| {
+        cluster
+            .get::<ReplicationController>(NAMESPACE, "nginx")
+            .unwrap()
+    };
+    lab.until("three ready pods", |cluster| {
+        get(cluster).status.available_replicas == 3
+    });
+    lab.settle();
+    let controller = get(lab.cluster());
+    assert_eq!(controller.status.replicas, 3);
+    assert_eq!(controller.status.terminating_replicas, None);
+    let pods = lab.pods();
+    assert_eq!(owned(&pods, &controller.metadata.uid).len(), 3);
+    for pod in &pods {
+        let owner = pod.metadata.controller().unwrap();
+        let kind = Kind::ReplicationController;
+        assert_eq!((&*owner.api_version, &*owner.kind), ("v1", kind.name()));
+        assert!(pod.metadata.name.starts_with("nginx-"));
+    }
+    for event in lab.events() {
+        assert_eq!(
+            event.fields["source"]["component"],
+            "replication-controller"
+        );
+        assert_eq!(
+            event.fields["involvedObject"]["kind"],
+            "ReplicationController"
+        );
+    }
+    assert_eq!(lab.events().len(), 3);
+}
+
+fn two_with_one_selector_leave_each_others_pods_alone(engine: EngineKind) {
+    let mut lab = frontend(engine);
+    let before = names(&lab.pods());
+    lab.apply("frontend-next.yaml");
+    lab.until_ready("frontend-next", 3);
+    lab.until_ready("frontend", 3);
+    let pods = lab.pods();
+    assert_eq!(pods.len(), 6);
+    let first = owned(&pods, &lab.replica_set("frontend").metadata.uid);
+    assert_eq!(names(&first), before);
+    lab.scale("frontend-next", 1);
+    lab.until_ready("frontend-next", 1);
+    lab.until_ready("frontend", 3);
+    let first = owned(&lab.pods(), &lab.replica_set("frontend").metadata.uid);
+    assert_eq!(names(&first), before);
+    let totals = lab.cluster().write_counts().pods;
+    assert_eq!((totals.adopted, totals.released, totals.created), (0, 0, 6));
+}
+
+fn many_replicas_arrive_in_bursts_of_500(engine: EngineKind) {
+    // The controller goes on when it has seen what it created, three seconds later.
+    let mut lab = Lab::with(engine, |settings| {
+        settings.latency.watch = Latency::Constant(3 * SECOND_NS);
+    });
+    lab.apply("large.yaml");
+    lab.until("1200 pods", |cluster| cluster.count::<Pod>() == 1200);
+    let mut created: Vec<i64> = lab
+        .pods()
+        .iter()
+        .map(|pod| pod.metadata.creation_timestamp.unix_seconds().unwrap())
+        .collect();
+    created.sort_unstable();
+    let bursts: Vec<usize> = created
+        .chunk_by(|a, b| b - a < 2)
+        .map(<[i64]>::len)
+        .collect();
+    assert_eq!(bursts, [500, 500, 200]);
+    lab.until_ready("large", 1200);
+    assert_eq!(lab.cluster().write_counts().pods.created, 1200);
+}
