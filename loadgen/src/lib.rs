@@ -6,6 +6,7 @@ pub mod clock;
 pub mod cluster;
 pub mod engine;
 pub mod input;
+pub mod latency;
 pub mod manifest;
 pub mod nodes;
 pub mod report;

@@ -1,4 +1,205 @@
-//! Being written.
+//! The embedded cluster: an API server in memory, with the guarantees a controller depends on.
+//!
+//! Every method takes `&self` and may be called from any thread; none reads a clock, `now` is
+//! passed in. Objects travel as `Arc`s that the store, its watches and all callers share.
+//!
+//! A write goes: admission (its namespace exists), defaulting and validation, the rules of
+//! metadata, all on a private copy and without a lock; then a short commit ([`store`]) that
+//! assigns the version and appends the event to the kind's log ([`log`]); then, with no lock held,
+//! the garbage collector takes note ([`gc`]) and drained watches are woken.
+//!
+//! Equal seeds and equal sequences of calls give equal objects, versions and events.
 
+mod counts;
 pub mod defaulting;
+mod delete;
+pub mod errors;
+mod gc;
+mod list;
+mod lock;
+mod log;
+mod meta;
+mod name;
+mod owners;
+mod patch;
+mod pods;
+mod resource;
+mod scale;
+mod store;
+mod strategic;
+#[cfg(test)]
+mod testing;
 pub mod validation;
+mod watch;
+mod write;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use podstorm::client::ApiError;
+use podstorm::object::{Event, Kind, Namespace, Node, Pod, ReplicaSet, ReplicationController};
+
+pub use counts::{PodTotals, WriteCounts};
+pub use delete::{DeleteOptions, Deletion, Propagation};
+pub use list::{ListOptions, ListPage};
+pub use log::History;
+pub use patch::Patch;
+pub use resource::{ClusterResource, DefaultPolicy};
+pub use scale::{Scalable, Scale, ScaleUpdate};
+pub use store::KindStore;
+pub use watch::{Poll, Watch, WatchFrom, WatchOptions};
+
+use gc::GarbageCollector;
+use lock::Lock;
+use name::Names;
+use owners::OwnerIndex;
+use pods::BodyCache;
+
+/// Wakes whoever waits for something to happen.
+pub type Waker = Arc<dyn Fn() + Send + Sync>;
+
+/// A request as the admission hook sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct AdmissionRequest<'a> {
+    /// The kind to be created.
+    pub kind: Kind,
+    /// Its namespace; empty for cluster-scoped kinds.
+    pub namespace: &'a str,
+    /// Its name; empty when the server is to make one.
+    pub name: &'a str,
+}
+
+/// Decides whether an object may be created: the place of quota and other policies. The error is
+/// the answer to the request.
+pub type Admission = Arc<dyn Fn(&AdmissionRequest<'_>) -> Result<(), ApiError> + Send + Sync>;
+
+/// How a cluster is made.
+#[derive(Clone, Default)]
+pub struct ClusterOptions {
+    /// Seed of UIDs and generated names.
+    pub seed: u64,
+    /// How much of the past each kind's watches can go back to.
+    pub history: History,
+    /// Asked before every create, after the namespace was found.
+    pub admission: Option<Admission>,
+}
+
+impl fmt::Debug for ClusterOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterOptions")
+            .field("seed", &self.seed)
+            .field("history", &self.history)
+            .field("admission", &self.admission.is_some())
+            .finish()
+    }
+}
+
+/// The embedded API server.
+#[derive(Debug)]
+pub struct Cluster {
+    options: ClusterOptions,
+    /// The last version assigned; every commit of any kind takes the next one.
+    version: Arc<AtomicU64>,
+    names: Names,
+    owners: Arc<OwnerIndex>,
+    garbage: GarbageCollector,
+    bodies: BodyCache,
+    lists: list::Continued,
+    pub(in crate::cluster) namespaces: KindStore<Namespace>,
+    pub(in crate::cluster) nodes: KindStore<Node>,
+    pub(in crate::cluster) pods: KindStore<Pod>,
+    pub(in crate::cluster) replica_sets: KindStore<ReplicaSet>,
+    pub(in crate::cluster) replication_controllers: KindStore<ReplicationController>,
+    pub(in crate::cluster) events: KindStore<Event>,
+}
+
+impl Cluster {
+    /// An empty cluster: no namespace either.
+    pub fn new(options: ClusterOptions) -> Cluster {
+        let version = Arc::new(AtomicU64::new(0));
+        let owners = Arc::new(OwnerIndex::new());
+        let history = options.history;
+        let parts = || (version.clone(), owners.clone());
+        fn store<R: ClusterResource>(
+            (version, owners): (Arc<AtomicU64>, Arc<OwnerIndex>),
+            history: History,
+        ) -> KindStore<R> {
+            KindStore::new(version, history, owners)
+        }
+        Cluster {
+            names: Names::new(options.seed),
+            garbage: GarbageCollector::new(),
+            bodies: BodyCache::new(),
+            lists: list::Continued::new(),
+            namespaces: store(parts(), history),
+            nodes: store(parts(), history),
+            pods: store(parts(), history),
+            replica_sets: store(parts(), history),
+            replication_controllers: store(parts(), history),
+            events: store(parts(), history),
+            options,
+            version,
+            owners,
+        }
+    }
+
+    /// The last version the server has assigned, 0 before the first write.
+    pub fn resource_version(&self) -> u64 {
+        // Relaxed: a moment's reading; whoever needs more takes a list's version.
+        self.version.load(Ordering::Relaxed)
+    }
+
+    /// The number of objects of a kind.
+    pub fn count<R: ClusterResource>(&self) -> u64 {
+        R::store(self).totals().live()
+    }
+
+    /// What was written so far.
+    pub fn write_counts(&self) -> WriteCounts {
+        let mut counts = WriteCounts::default();
+        counts.add(Kind::Namespace, &self.namespaces.totals());
+        counts.add(Kind::Node, &self.nodes.totals());
+        counts.add(Kind::Pod, &self.pods.totals());
+        counts.add(Kind::ReplicaSet, &self.replica_sets.totals());
+        counts.add(
+            Kind::ReplicationController,
+            &self.replication_controllers.totals(),
+        );
+        counts.add(Kind::Event, &self.events.totals());
+        counts
+    }
+
+    /// Opens a watch.
+    ///
+    /// # Errors
+    /// 410 when the history does not reach back to the version asked for.
+    pub fn watch<R: ClusterResource>(
+        &self,
+        from: WatchFrom,
+        options: WatchOptions,
+    ) -> Result<Watch<R>, ApiError> {
+        let store = R::store(self);
+        let log = store.log().clone();
+        let waker = options.waker.clone();
+        match from {
+            WatchFrom::Version(version) => {
+                let position = log
+                    .open_behind(version, waker)
+                    .map_err(|oldest| errors::expired(version, oldest))?;
+                Ok(Watch::new(log, position, version, None, &options))
+            }
+            WatchFrom::Initial => {
+                let (snapshot, position) = store.snapshot_and_watch(waker);
+                let (after, objects) = (snapshot.version, Some(snapshot.objects));
+                Ok(Watch::new(log, position, after, objects, &options))
+            }
+        }
+    }
+
+    /// Forgets the event history of a kind, as compaction does: a watch opened behind an older
+    /// version is answered 410.
+    pub fn compact<R: ClusterResource>(&self) {
+        R::store(self).log().compact();
+    }
+}

@@ -1,0 +1,247 @@
+//! `PATCH`: the stored object as JSON, changed by a patch document, and read back.
+
+use std::sync::Arc;
+
+use podstorm::client::{ApiError, Reason};
+use podstorm::object::{Map, Now, ObjectMeta};
+use serde_json::Value;
+
+use super::counts::{Tally, Verb};
+use super::resource::share;
+use super::strategic::{json_merge, strategic_merge};
+use super::write::{Update, check_put, prepare_and_validate};
+use super::{Cluster, ClusterResource, errors};
+
+/// A patch document with its meaning.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Patch {
+    /// `application/strategic-merge-patch+json`.
+    Strategic(Map),
+    /// `application/merge-patch+json`.
+    Merge(Map),
+}
+
+impl Cluster {
+    /// Patches the object itself; its status stays. The patch is applied to whatever is stored,
+    /// unless it names a version. What changes nothing is not written.
+    ///
+    /// # Errors
+    /// 404; 400 for a patch that can't be applied; 409 for a version that is not the stored one;
+    /// 422 for a broken rule, another UID among them, or an object that can't be read any more.
+    pub fn patch<R: ClusterResource>(
+        &self,
+        namespace: &str,
+        name: &str,
+        patch: &Patch,
+        now: Now,
+    ) -> Result<Arc<R>, ApiError> {
+        self.apply_patch(namespace, name, patch, Verb::Patch, now)
+    }
+
+    /// Patches an object's status (and metadata); its spec stays.
+    ///
+    /// # Errors
+    /// As [`patch`](Cluster::patch).
+    pub fn patch_status<R: ClusterResource>(
+        &self,
+        namespace: &str,
+        name: &str,
+        patch: &Patch,
+        now: Now,
+    ) -> Result<Arc<R>, ApiError> {
+        self.apply_patch(namespace, name, patch, Verb::PatchStatus, now)
+    }
+
+    fn apply_patch<R: ClusterResource>(
+        &self,
+        namespace: &str,
+        name: &str,
+        patch: &Patch,
+        verb: Verb,
+        now: Now,
+    ) -> Result<Arc<R>, ApiError> {
+        self.modify::<R>(namespace, name, now, |old| {
+            let mut new = patched(&**old, patch)?;
+            let (metadata, stored) = (new.metadata(), old.metadata());
+            if metadata.name != stored.name || metadata.namespace != stored.namespace {
+                return Err(errors::bad_request(format!(
+                    "the name of the object ({}) does not match the name on the URL ({name})",
+                    metadata.name
+                )));
+            }
+            // Another UID breaks a rule here and is no failed precondition.
+            let uid = std::mem::take(&mut new.metadata_mut().uid);
+            check_put(&new, &**old)?;
+            new.metadata_mut().uid = uid;
+            share_metadata(new.metadata_mut(), stored);
+            new.share_with(old);
+            prepare_and_validate(&mut new, &**old, verb)?;
+            Ok(Update::Write(new, Tally::of(verb)))
+        })
+    }
+}
+
+/// The stored object with the patch applied.
+fn patched<R: ClusterResource>(old: &R, patch: &Patch) -> Result<R, ApiError> {
+    let Value::Object(mut document) = old.to_json() else {
+        unreachable!("an object's JSON form is a map");
+    };
+    match patch {
+        Patch::Strategic(patch) => strategic_merge(&mut document, patch)
+            .map_err(|problem| errors::bad_request(problem.0))?,
+        Patch::Merge(patch) => json_merge(&mut document, patch),
+    }
+    R::from_json(Value::Object(document)).map_err(|problem| {
+        let kind = R::KIND;
+        let name = &old.metadata().name;
+        let message = format!("{} \"{name}\" is invalid: patch: {problem}", kind.name());
+        ApiError::status(422, Reason::Invalid, message)
+    })
+}
+
+/// Goes back to sharing what the patch left alone: reading JSON makes copies.
+fn share_metadata(new: &mut ObjectMeta, old: &ObjectMeta) {
+    share(&mut new.generate_name, &old.generate_name);
+    share(&mut new.namespace, &old.namespace);
+    share(&mut new.labels, &old.labels);
+    share(&mut new.annotations, &old.annotations);
+    share(&mut new.finalizers, &old.finalizers);
+    share(&mut new.rest, &old.rest);
+    for owner in &mut new.owner_references {
+        if let Some(same) = old.owner_references.iter().find(|other| *other == owner) {
+            owner.clone_from(same);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use podstorm::object::{Pod, ReplicaSet, Uid};
+    use serde_json::json;
+
+    use super::super::testing::*;
+    use super::*;
+
+    fn strategic(value: Value) -> Patch {
+        let Value::Object(map) = value else {
+            panic!("a patch is a map")
+        };
+        Patch::Strategic(map)
+    }
+
+    #[test]
+    fn a_patch_changes_the_latest_version_and_shares_the_rest() {
+        let cluster = cluster();
+        let old = cluster.create(pod("a", json!({})), at(0)).unwrap();
+        let patch = strategic(json!({"metadata": {"annotations": {"k": "v"}}}));
+        let new = cluster.patch::<Pod>("default", "a", &patch, at(0)).unwrap();
+        assert_eq!(new.metadata.annotations.get("k").map(|v| &**v), Some("v"));
+        assert!(Arc::ptr_eq(&new.spec, &old.spec));
+        assert!(new.metadata.labels.is_same(&old.metadata.labels));
+        let version = cluster.resource_version();
+        cluster.patch::<Pod>("default", "a", &patch, at(0)).unwrap();
+        assert_eq!(cluster.resource_version(), version, "no change, no write");
+        let missing = cluster.patch::<Pod>("default", "none", &patch, at(0));
+        assert_eq!(refused(missing), "404 NotFound", "patches create nothing");
+    }
+
+    #[test]
+    fn adopt_and_release_patches_do_what_the_typed_ones_do() {
+        let cluster = cluster();
+        let uid = cluster
+            .create(pod("a", json!({})), at(0))
+            .unwrap()
+            .metadata
+            .uid
+            .to_string();
+        let owner = |uid: &str| {
+            json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": uid,
+                   "controller": true, "blockOwnerDeletion": true})
+        };
+        let patch = |owners: Value, uid: &str| {
+            let patch = strategic(json!({"metadata": {"uid": uid, "ownerReferences": owners}}));
+            cluster.patch::<Pod>("default", "a", &patch, at(0))
+        };
+        let before = cluster.resource_version();
+        let none = patch(json!([{"$patch": "delete", "uid": "u1"}]), &uid).unwrap();
+        assert!(none.metadata.owner_references.is_empty());
+        assert_eq!(
+            cluster.resource_version(),
+            before,
+            "a directive for no list is dropped"
+        );
+        let adopted = patch(json!([owner("u1")]), &uid).unwrap();
+        assert_eq!(
+            adopted.metadata.controller().map(|owner| &owner.uid),
+            Some(&Uid::new("u1"))
+        );
+        assert_eq!(
+            fields(patch(json!([owner("u2")]), &uid)),
+            ["metadata.ownerReferences"]
+        );
+        assert_eq!(fields(patch(json!([]), "other")), ["metadata.uid"]);
+        let before = cluster.resource_version();
+        patch(json!([{"$patch": "delete", "uid": "u9"}]), &uid).unwrap();
+        assert_eq!(cluster.resource_version(), before);
+        let released = patch(json!([{"$patch": "delete", "uid": "u1"}]), &uid).unwrap();
+        assert!(released.metadata.owner_references.is_empty());
+        let pods = cluster.write_counts().pods;
+        assert_eq!((pods.adopted, pods.released), (1, 1));
+    }
+
+    #[test]
+    fn a_version_in_the_patch_is_a_precondition() {
+        let cluster = cluster();
+        cluster.create(replica_set("a", json!({})), at(0)).unwrap();
+        let patch = |version: u64, replicas: i32| {
+            let version = version.to_string();
+            let patch = strategic(
+                json!({"metadata": {"resourceVersion": version}, "spec": {"replicas": replicas}}),
+            );
+            cluster.patch::<ReplicaSet>("default", "a", &patch, at(0))
+        };
+        let version = cluster.resource_version();
+        assert_eq!(patch(version, 7).unwrap().metadata.generation, 2);
+        assert_eq!(refused(patch(version, 8)), "409 Conflict");
+    }
+
+    #[test]
+    fn a_status_patch_leaves_the_spec_and_a_patch_the_status() {
+        let cluster = cluster();
+        cluster.create(replica_set("a", json!({})), at(0)).unwrap();
+        let both = json!({"spec": {"replicas": 7}, "status": {"replicas": 3}});
+        let Value::Object(both) = both else {
+            panic!("a map")
+        };
+        let patch = Patch::Merge(both);
+        let set = cluster
+            .patch_status::<ReplicaSet>("default", "a", &patch, at(0))
+            .unwrap();
+        assert_eq!(
+            (set.replicas(), set.status.replicas, set.metadata.generation),
+            (2, 3, 1)
+        );
+        let set = cluster
+            .patch::<ReplicaSet>("default", "a", &patch, at(0))
+            .unwrap();
+        assert_eq!(
+            (set.replicas(), set.status.replicas, set.metadata.generation),
+            (7, 3, 2)
+        );
+    }
+
+    #[test]
+    fn patches_that_make_no_object_are_refused() {
+        let cluster = cluster();
+        cluster.create(pod("a", json!({})), at(0)).unwrap();
+        let table = [
+            (json!({"metadata": {"name": "b"}}), "400 BadRequest"),
+            (json!({"metadata": {"$patch": "turn"}}), "400 BadRequest"),
+            (json!({"metadata": {"labels": 7}}), "422 Invalid"),
+        ];
+        for (patch, wanted) in table {
+            let result = cluster.patch::<Pod>("default", "a", &strategic(patch), at(0));
+            assert_eq!(refused(result), wanted);
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The objects of one kind, by namespace and name.
+//!
+//! A store is divided into shards by the hash of the key; each is a table of shared objects under
+//! its own lock. A write prepares its object without a lock, then [commits](KindStore::replace):
+//! under the shard's lock it makes sure that the stored object is still the one it started from,
+//! appends the event to the kind's log (which assigns the version) and puts the object in place.
+//! Readers of the log may see an event a moment before the object is in place; a `get` then waits
+//! for the shard, so nobody reads the past after having seen the future.
+//!
+//! Lock order: shards in ascending order, then the log, then the owner index.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use crossbeam_utils::CachePadded;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry as Slot;
+use podstorm::object::Now;
+
+use super::counts::{Tally, TallyTotals};
+use super::log::{Change, History, Log, Position};
+use super::owners::OwnerIndex;
+use super::{ClusterResource, Lock, Waker};
+
+/// Shards of a store; more than threads, so that two writers seldom meet.
+const SHARDS: usize = 32;
+
+/// The key of an object with its hash.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Key<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+    hash: u64,
+}
+
+struct Stored<R> {
+    hash: u64,
+    object: Arc<R>,
+}
+
+struct Shard<R> {
+    table: HashTable<Stored<R>>,
+    /// Whether the owner index holds the dependents of this shard; then every commit keeps it so.
+    indexed: bool,
+}
+
+/// The objects of one kind and the log of their events.
+pub struct KindStore<R> {
+    shards: Box<[CachePadded<Lock<Shard<R>>>]>,
+    log: Arc<Log<R>>,
+    owners: Arc<OwnerIndex>,
+    hasher: ahash::RandomState,
+}
+
+impl<R> std::fmt::Debug for KindStore<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KindStore")
+            .field("log", &self.log)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What became of a commit.
+pub(super) enum Commit<R> {
+    /// It is done; the object as stored, or in its last state.
+    Done(Arc<R>),
+    /// The stored object is another one by now: read again.
+    Moved,
+}
+
+/// A committed state of a whole kind, sorted by namespace and name.
+pub(super) struct Snapshot<R> {
+    pub(super) objects: Vec<Arc<R>>,
+    pub(super) version: u64,
+}
+
+impl<R: ClusterResource> KindStore<R> {
+    pub(super) fn new(version: Arc<AtomicU64>, history: History, owners: Arc<OwnerIndex>) -> Self {
+        let shard = || {
+            Lock::new(Shard {
+                table: HashTable::new(),
+                indexed: false,
+            })
+        };
+        KindStore {
+            shards: (0..SHARDS).map(|_| CachePadded::new(shard())).collect(),
+            log: Arc::new(Log::new(version, history)),
+            owners,
+            // Fixed: the place in the table must not differ between runs.
+            hasher: ahash::RandomState::with_seeds(0x706f, 0x6473, 0x746f, 0x726d),
+        }
+    }
+
+    pub(super) fn key<'a>(&self, namespace: &'a str, name: &'a str) -> Key<'a> {
+        Key {
+            namespace,
+            name,
+            hash: self.hasher.hash_one((namespace, name)),
+        }
+    }
+
+    fn shard(&self, key: &Key<'_>) -> &Lock<Shard<R>> {
+        // The table uses the low bits for its buckets and the top seven for its tags.
+        &self.shards[(key.hash >> 48) as usize % SHARDS]
+    }
+
+    /// The stored object. O(1), one lock.
+    pub(super) fn read(&self, key: &Key<'_>) -> Option<Arc<R>> {
+        let shard = self.shard(key).lock();
+        shard
+            .table
+            .find(key.hash, is_at(key))
+            .map(|stored| stored.object.clone())
+    }
+
+    /// Whether `probe` holds for the stored object; `None` when there is none.
+    pub(super) fn inspect<T>(&self, key: &Key<'_>, probe: impl FnOnce(&R) -> T) -> Option<T> {
+        let shard = self.shard(key).lock();
+        shard
+            .table
+            .find(key.hash, is_at(key))
+            .map(|stored| probe(&stored.object))
+    }
+
+    /// Stores a new object. `Err` gives back the object and the one that has its name.
+    pub(super) fn insert(
+        &self,
+        key: &Key<'_>,
+        object: Arc<R>,
+        tally: &Tally,
+        now: Now,
+    ) -> Result<Arc<R>, (Arc<R>, Arc<R>)> {
+        let mut shard = self.shard(key).lock();
+        let indexed = shard.indexed;
+        let slot = match shard
+            .table
+            .entry(key.hash, is_at(key), |stored| stored.hash)
+        {
+            Slot::Occupied(taken) => return Err((object, taken.get().object.clone())),
+            Slot::Vacant(slot) => slot,
+        };
+        let mut append = self.log.begin();
+        let object = append.push(Change::Added, object, tally, now);
+        let after = append.finish();
+        slot.insert(Stored {
+            hash: key.hash,
+            object: object.clone(),
+        });
+        if indexed {
+            self.owners.change(None, Some(&*object));
+        }
+        drop(shard);
+        after.run();
+        Ok(object)
+    }
+
+    /// Puts `new` in the place of `current`.
+    pub(super) fn replace(
+        &self,
+        key: &Key<'_>,
+        current: &Arc<R>,
+        new: Arc<R>,
+        tally: &Tally,
+        now: Now,
+    ) -> Commit<R> {
+        let mut guard = self.shard(key).lock();
+        let shard = &mut *guard;
+        let Some(stored) = shard.table.find_mut(key.hash, is_same(current)) else {
+            return Commit::Moved;
+        };
+        let mut append = self.log.begin();
+        let new = append.push(Change::Modified, new, tally, now);
+        let after = append.finish();
+        // The caller holds `current`, so nothing is freed here.
+        stored.object = new.clone();
+        if shard.indexed {
+            self.owners.change(Some(&**current), Some(&*new));
+        }
+        drop(guard);
+        after.run();
+        Commit::Done(new)
+    }
+
+    /// Removes `current`: first a `Modified` event with `marked`, where given, then a `Deleted`
+    /// one with `last`.
+    pub(super) fn remove(
+        &self,
+        key: &Key<'_>,
+        current: &Arc<R>,
+        marked: Option<Arc<R>>,
+        last: Arc<R>,
+        tally: &Tally,
+        now: Now,
+    ) -> Commit<R> {
+        let mut shard = self.shard(key).lock();
+        let indexed = shard.indexed;
+        let Ok(stored) = shard.table.find_entry(key.hash, is_same(current)) else {
+            return Commit::Moved;
+        };
+        let mut append = self.log.begin();
+        if let Some(marked) = marked {
+            append.push(Change::Modified, marked, tally, now);
+        }
+        let last = append.push(Change::Deleted, last, tally, now);
+        let after = append.finish();
+        let (stored, _) = stored.remove();
+        if indexed {
+            self.owners.change(Some(&**current), None);
+        }
+        drop(shard);
+        drop(stored);
+        after.run();
+        Commit::Done(last)
+    }
+
+    /// The whole kind (or one namespace) as of one version. O(n log n); holds every shard's lock
+    /// while it collects.
+    pub(super) fn snapshot(&self, namespace: Option<&str>) -> Snapshot<R> {
+        let (objects, version) = self.collect(namespace, || self.log.version());
+        Snapshot {
+            objects: sorted(objects),
+            version,
+        }
+    }
+
+    /// The whole kind, and a watch position behind it.
+    pub(super) fn snapshot_and_watch(&self, waker: Option<Waker>) -> (Snapshot<R>, Position<R>) {
+        let (objects, (position, version)) = self.collect(None, || self.log.open_at_end(waker));
+        (
+            Snapshot {
+                objects: sorted(objects),
+                version,
+            },
+            position,
+        )
+    }
+
+    fn collect<T>(&self, namespace: Option<&str>, then: impl FnOnce() -> T) -> (Vec<Arc<R>>, T) {
+        let shards: Vec<_> = self.shards.iter().map(|shard| shard.lock()).collect();
+        let count = shards.iter().map(|shard| shard.table.len()).sum();
+        let mut objects = Vec::with_capacity(if namespace.is_none() { count } else { 0 });
+        for shard in &shards {
+            let all = shard.table.iter().map(|stored| &stored.object);
+            match namespace {
+                None => objects.extend(all.cloned()),
+                Some(namespace) => objects.extend(
+                    all.filter(|object| &*object.metadata().namespace == namespace)
+                        .cloned(),
+                ),
+            }
+        }
+        (objects, then())
+    }
+
+    /// Makes the owner index know this kind's dependents, from now on for good. O(n) once.
+    pub(super) fn index_owners(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            if !shard.indexed {
+                for stored in &shard.table {
+                    self.owners.change(None, Some(&*stored.object));
+                }
+                shard.indexed = true;
+            }
+        }
+    }
+
+    pub(super) fn log(&self) -> &Arc<Log<R>> {
+        &self.log
+    }
+
+    pub(super) fn totals(&self) -> TallyTotals {
+        self.log.totals()
+    }
+}
+
+fn is_at<R: ClusterResource>(key: &Key<'_>) -> impl Fn(&Stored<R>) -> bool {
+    move |stored| {
+        let metadata = stored.object.metadata();
+        stored.hash == key.hash
+            && metadata.name == key.name
+            && &*metadata.namespace == key.namespace
+    }
+}
+
+fn is_same<R>(object: &Arc<R>) -> impl Fn(&Stored<R>) -> bool {
+    move |stored| Arc::ptr_eq(&stored.object, object)
+}
+
+fn sorted<R: ClusterResource>(mut objects: Vec<Arc<R>>) -> Vec<Arc<R>> {
+    // Keys are unique, so an unstable sort has one outcome.
+    objects.sort_unstable_by(|a, b| {
+        let (a, b) = (a.metadata(), b.metadata());
+        a.namespace
+            .cmp(&b.namespace)
+            .then_with(|| a.name.cmp(&b.name))
+    });
+    objects
+}
