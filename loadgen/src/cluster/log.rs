@@ -226,7 +226,8 @@ impl<R: Resource> Log<R> {
         if in_tail && index < state.tail_len {
             return Beyond::More;
         }
-        if in_tail && index < SEGMENT_LEN {
+        if in_tail {
+            // A full tail too: the next segment is made by the next commit.
             state.watcher(watcher).drained = true;
             return Beyond::Drained {
                 version: self.version.load(Ordering::Relaxed),

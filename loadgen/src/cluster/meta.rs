@@ -1,5 +1,7 @@
 //! The rules of metadata that hold for every kind.
 
+use std::sync::Arc;
+
 use podstorm::client::Cause;
 use podstorm::object::{ObjectMeta, OwnerReferences, ResourceVersion, Time};
 use serde_json::Value;
@@ -56,42 +58,18 @@ pub(super) fn prepare_for_update(new: &mut ObjectMeta, old: &ObjectMeta) {
     }
 }
 
-/// The rules that a list of owner references breaks: of the entries, at most one is the
-/// controller and each names its owner fully.
-pub(super) fn validate_owners(owners: &OwnerReferences, causes: &mut Vec<Cause>) {
-    let field = "metadata.ownerReferences";
-    let mut controller = None;
-    for (at, owner) in owners.iter().enumerate() {
-        let members = [
-            (
-                "apiVersion",
-                owner.api_version.is_empty(),
-                "version must not be empty",
-            ),
-            ("kind", owner.kind.is_empty(), "must not be empty"),
-            ("name", owner.name.is_empty(), "must not be empty"),
-            ("uid", owner.uid.is_empty(), "must not be empty"),
-        ];
-        for (member, empty, detail) in members {
-            if empty {
-                let field = format!("{field}[{at}].{member}");
-                causes.push(errors::invalid_value(field, &"".into(), detail));
-            }
-        }
-        if owner.controller == Some(true) {
-            match controller {
-                None => controller = Some(&owner.name),
-                Some(first) => {
-                    let detail = format!(
-                        "Only one reference can have Controller set to true. Found \"true\" in \
-                         references for {first} and {}",
-                        owner.name
-                    );
-                    causes.push(errors::invalid_value(field, &Value::Null, &detail));
-                }
-            }
-        }
-    }
+/// Whether everything that a writer could have broken is the stored object's own.
+pub(super) fn is_shared(new: &ObjectMeta, old: &ObjectMeta) -> bool {
+    let finalizers = match (&new.finalizers, &old.finalizers) {
+        (None, None) => true,
+        (Some(new), Some(old)) => Arc::ptr_eq(new, old),
+        _ => false,
+    };
+    finalizers
+        && new.labels.is_same(&old.labels)
+        && new.annotations.is_same(&old.annotations)
+        && new.generate_name == old.generate_name
+        && same_owners(&new.owner_references, &old.owner_references)
 }
 
 /// The rules that the change from `old` to `new` breaks, both prepared.
@@ -108,9 +86,6 @@ pub(super) fn validate_update(new: &ObjectMeta, old: &ObjectMeta, causes: &mut V
     let grace = new.deletion_grace_period_seconds;
     let kept = grace == old.deletion_grace_period_seconds;
     immutable("deletionGracePeriodSeconds", kept, grace.into());
-    if !same_owners(&new.owner_references, &old.owner_references) {
-        validate_owners(&new.owner_references, causes);
-    }
     if old.is_deleting() {
         let added: Vec<&str> = new
             .finalizers()

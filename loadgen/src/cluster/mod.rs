@@ -11,6 +11,7 @@
 //! Equal seeds and equal sequences of calls give equal objects, versions and events.
 
 mod counts;
+mod create;
 pub mod defaulting;
 mod delete;
 pub mod errors;
@@ -29,9 +30,9 @@ mod store;
 mod strategic;
 #[cfg(test)]
 mod testing;
+mod update;
 pub mod validation;
 mod watch;
-mod write;
 
 use std::fmt;
 use std::sync::Arc;

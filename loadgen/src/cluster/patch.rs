@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::counts::{Tally, Verb};
 use super::resource::share;
 use super::strategic::{json_merge, strategic_merge};
-use super::write::{Update, check_put, prepare_and_validate};
+use super::update::{Update, check_put, prepare_and_validate};
 use super::{Cluster, ClusterResource, errors};
 
 /// A patch document with its meaning.

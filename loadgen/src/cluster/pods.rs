@@ -1,30 +1,40 @@
 //! What is done to pods far more often than anything else: creating them from one body, binding
 //! them, writing their status, adopting and releasing them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use ahash::RandomState;
+use hashbrown::HashMap;
 use podstorm::client::{ApiError, PodPatch};
 use podstorm::object::{
-    ConditionStatus, ConditionType, Kind, Now, Pod, PodCondition, PodStatus, ResourceVersion, Str,
+    ConditionStatus, ConditionType, Kind, Now, Pod, PodCondition, PodSpec, PodStatus, Rest, Str,
     Time, Uid,
 };
 
 use super::counts::{Tally, Verb};
+use super::create::{prepare_metadata, refuse_invalid};
 use super::name::mix;
-use super::write::{Update, prepare_and_validate, validate_create};
-use super::{Cluster, ClusterResource, Lock, errors, meta};
+use super::resource::first_status;
+use super::update::{Update, prepare_and_validate};
+use super::validation::validate_pod;
+use super::{Cluster, ClusterResource, Lock, errors};
 
 /// Bodies that are remembered; two that fall into one place displace each other.
-const BODIES: usize = 64;
+const BODIES: usize = 256;
+
+/// Specs that are remembered before those that are gone are looked for.
+const SPECS_MIN: usize = 1024;
 
 /// Pods that are ready to be stored but for what each has of its own, by the body they came from.
 ///
 /// A controller's burst creates hundreds of pods from one body; defaulting, validation and the
-/// first status are done once, and the pods share what comes of it.
+/// first status are done once, and the pods share what comes of it. The next burst has another
+/// body with, mostly, the same spec.
 #[derive(Debug)]
 pub(super) struct BodyCache {
     /// By address of the body, which the entry keeps alive.
     places: Box<[Lock<Option<Arc<Prepared>>>]>,
+    specs: Lock<Specs>,
 }
 
 #[derive(Debug)]
@@ -34,17 +44,67 @@ struct Prepared {
     pod: Pod,
 }
 
+/// Specs that were found valid.
+#[derive(Debug)]
+struct Specs {
+    /// By address of the spec as it came; the entry keeps the address from being used again.
+    known: HashMap<usize, FilledSpec, RandomState>,
+    /// The number at which to look for entries whose spec is gone.
+    sweep_at: usize,
+}
+
+#[derive(Clone, Debug)]
+struct FilledSpec {
+    sent: Weak<PodSpec>,
+    /// With its defaults, where it had not all of them before.
+    filled: Option<Arc<PodSpec>>,
+    /// The first status of its pods.
+    qos: Rest,
+}
+
 impl BodyCache {
     pub(super) fn new() -> BodyCache {
+        let hasher = RandomState::with_seeds(0x7370, 0x6563, 0x7300, 0x0001);
+        let specs = Specs {
+            known: HashMap::with_hasher(hasher),
+            sweep_at: SPECS_MIN,
+        };
         BodyCache {
             places: (0..BODIES).map(|_| Lock::new(None)).collect(),
+            specs: Lock::new(specs),
         }
     }
 
     fn place(&self, body: &Arc<Pod>) -> &Lock<Option<Arc<Prepared>>> {
-        let address = Arc::as_ptr(body).addr() as u64;
-        &self.places[mix(address) as usize % BODIES]
+        &self.places[mix(address(body) as u64) as usize % BODIES]
     }
+
+    fn spec(&self, spec: &Arc<PodSpec>) -> Option<FilledSpec> {
+        let specs = self.specs.lock();
+        specs
+            .known
+            .get(&address(spec))
+            .filter(|known| known.sent.strong_count() > 0)
+            .cloned()
+    }
+
+    fn remember_spec(&self, sent: &Arc<PodSpec>, filled: &Arc<PodSpec>, qos: &Rest) {
+        let entry = FilledSpec {
+            sent: Arc::downgrade(sent),
+            filled: (!Arc::ptr_eq(sent, filled)).then(|| filled.clone()),
+            qos: qos.clone(),
+        };
+        let mut specs = self.specs.lock();
+        if specs.known.len() >= specs.sweep_at {
+            specs.known.retain(|_, known| known.sent.strong_count() > 0);
+            specs.sweep_at = SPECS_MIN.max(2 * specs.known.len());
+        }
+        specs.known.insert(address(sent), entry);
+    }
+}
+
+fn address<T>(shared: &Arc<T>) -> usize {
+    Arc::as_ptr(shared).addr()
 }
 
 impl Cluster {
@@ -90,15 +150,23 @@ impl Cluster {
             ));
         }
         self.admit_create(Kind::Pod, &pod.metadata)?;
-        pod.set_defaults();
-        pod.prepare_for_create();
-        let metadata = &mut pod.metadata;
-        metadata.resource_version = ResourceVersion::Unset;
-        metadata.generation = 1;
-        metadata.deletion_timestamp = Time::UNSET;
-        metadata.deletion_grace_period_seconds = None;
-        meta::drop_repeated_owners(&mut metadata.owner_references);
-        validate_create(&pod)?;
+        prepare_metadata::<Pod>(&mut pod.metadata);
+        // A preset node belongs to what is judged with the spec.
+        let known = self
+            .bodies
+            .spec(&body.spec)
+            .filter(|_| pod.node_name.is_none());
+        if let Some(known) = known {
+            pod.spec = known.filled.unwrap_or_else(|| body.spec.clone());
+            pod.status = first_status(known.qos);
+            refuse_invalid(&pod, validate_pod(&pod, true))?;
+        } else {
+            pod.set_defaults(None);
+            pod.prepare_for_create();
+            refuse_invalid(&pod, validate_pod(&pod, false))?;
+            self.bodies
+                .remember_spec(&body.spec, &pod.spec, &pod.status.rest);
+        }
         Ok(Prepared {
             body: body.clone(),
             namespace: namespace.clone(),

@@ -1,12 +1,21 @@
 //! What the server needs to know of each kind: where it is stored, what its writes may change.
 
+use std::sync::Arc;
+
 use podstorm::client::Cause;
 use podstorm::object::{
-    Event, Namespace, Node, Pod, PodPhase, PodStatus, ReplicaSet, ReplicaSetStatus,
-    ReplicationController, Resource,
+    Event, Map, Namespace, Node, Pod, PodPhase, PodSpec, PodStatus, ReplicaSet, ReplicaSetStatus,
+    ReplicationController, Resource, Rest,
 };
+use serde_json::Value;
 
-use super::{Cluster, KindStore};
+use super::defaulting::{
+    default_pod, default_replica_set, default_replication_controller, qos_class,
+};
+use super::{Cluster, KindStore, meta, validation};
+
+/// The member of a pod's status that its spec decides, for good.
+const QOS_CLASS: &str = "qosClass";
 
 /// What becomes of the dependents of a deleted object when the request doesn't say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +38,8 @@ pub trait ClusterResource: Resource + PartialEq {
     /// Where it is stored.
     fn store(cluster: &Cluster) -> &KindStore<Self>;
 
-    /// Fills in defaults.
-    fn set_defaults(&mut self) {}
+    /// Fills in defaults. What is shared with the stored object has them already.
+    fn set_defaults(&mut self, _old: Option<&Self>) {}
 
     /// Puts the status into its first state.
     fn prepare_for_create(&mut self) {}
@@ -46,14 +55,14 @@ pub trait ClusterResource: Resource + PartialEq {
         false
     }
 
-    /// The rules a new object breaks.
-    fn validate_create(&self, _causes: &mut Vec<Cause>) {}
+    /// The rules a new object breaks, its metadata included.
+    fn validate_create(&self) -> Vec<Cause>;
 
     /// The rules a changed object breaks.
-    fn validate_update(&self, _old: &Self, _causes: &mut Vec<Cause>) {}
+    fn validate_update(&self, old: &Self) -> Vec<Cause>;
 
-    /// The rules a changed status breaks.
-    fn validate_status_update(&self, _old: &Self, _causes: &mut Vec<Cause>) {}
+    /// The rules an object with a changed status breaks.
+    fn validate_status_update(&self, old: &Self) -> Vec<Cause>;
 
     /// The seconds that a first deletion with this request value takes; `None` for kinds that
     /// know no graceful deletion.
@@ -79,6 +88,18 @@ impl ClusterResource for Namespace {
     fn prepare_for_create(&mut self) {
         self.terminating = false;
     }
+
+    fn validate_create(&self) -> Vec<Cause> {
+        validation::validate_namespace(self)
+    }
+
+    fn validate_update(&self, _old: &Self) -> Vec<Cause> {
+        validation::validate_namespace(self)
+    }
+
+    fn validate_status_update(&self, _old: &Self) -> Vec<Cause> {
+        validation::validate_namespace(self)
+    }
 }
 
 impl ClusterResource for Node {
@@ -95,11 +116,35 @@ impl ClusterResource for Node {
         self.spec = old.spec.clone();
         self.unschedulable = old.unschedulable;
     }
+
+    fn validate_create(&self) -> Vec<Cause> {
+        validation::validate_node(self)
+    }
+
+    fn validate_update(&self, _old: &Self) -> Vec<Cause> {
+        validation::validate_node(self)
+    }
+
+    fn validate_status_update(&self, _old: &Self) -> Vec<Cause> {
+        validation::validate_node(self)
+    }
 }
 
 impl ClusterResource for Event {
     fn store(cluster: &Cluster) -> &KindStore<Self> {
         &cluster.events
+    }
+
+    fn validate_create(&self) -> Vec<Cause> {
+        validation::validate_event(self)
+    }
+
+    fn validate_update(&self, _old: &Self) -> Vec<Cause> {
+        validation::validate_event(self)
+    }
+
+    fn validate_status_update(&self, _old: &Self) -> Vec<Cause> {
+        validation::validate_event(self)
     }
 }
 
@@ -111,10 +156,7 @@ impl ClusterResource for Pod {
     }
 
     fn prepare_for_create(&mut self) {
-        self.status = PodStatus {
-            phase: PodPhase::Pending,
-            ..PodStatus::default()
-        };
+        self.status = first_status(qos_rest(&self.spec));
     }
 
     fn prepare_for_update(&mut self, old: &Self) {
@@ -127,6 +169,7 @@ impl ClusterResource for Pod {
         self.metadata.owner_references = old.metadata.owner_references.clone();
         self.metadata.deletion_timestamp = old.metadata.deletion_timestamp;
         self.metadata.deletion_grace_period_seconds = old.metadata.deletion_grace_period_seconds;
+        keep_qos(&mut self.status, &old.status);
     }
 
     fn spec_differs(&self, old: &Self) -> bool {
@@ -157,6 +200,30 @@ impl ClusterResource for Pod {
         share(&mut self.node_name, &old.node_name);
         share(&mut self.status, &old.status);
     }
+
+    fn set_defaults(&mut self, old: Option<&Self>) {
+        if old.is_none_or(|old| !Arc::ptr_eq(&old.spec, &self.spec)) {
+            default_pod(self);
+        }
+    }
+
+    fn validate_create(&self) -> Vec<Cause> {
+        validation::validate_pod(self, false)
+    }
+
+    fn validate_update(&self, old: &Self) -> Vec<Cause> {
+        validation::validate_pod_update(self, old)
+    }
+
+    fn validate_status_update(&self, old: &Self) -> Vec<Cause> {
+        if meta::is_shared(&self.metadata, &old.metadata)
+            && qos_of(&self.status) == qos_of(&old.status)
+        {
+            // What can be judged was judged before.
+            return Vec::new();
+        }
+        validation::validate_pod_status_update(self, old)
+    }
 }
 
 impl ClusterResource for ReplicaSet {
@@ -186,6 +253,26 @@ impl ClusterResource for ReplicaSet {
         share(&mut self.spec.selector, &old.spec.selector);
         share(&mut self.spec.template, &old.spec.template);
         share(&mut self.status, &old.status);
+    }
+
+    fn set_defaults(&mut self, old: Option<&Self>) {
+        let template = &self.spec.template;
+        let shared = old.is_some_and(|old| Arc::ptr_eq(&old.spec.template, template));
+        if !shared || self.spec.replicas.is_none() {
+            default_replica_set(self);
+        }
+    }
+
+    fn validate_create(&self) -> Vec<Cause> {
+        validation::validate_replica_set(self)
+    }
+
+    fn validate_update(&self, old: &Self) -> Vec<Cause> {
+        validation::validate_replica_set_update(self, old)
+    }
+
+    fn validate_status_update(&self, _old: &Self) -> Vec<Cause> {
+        validation::validate_replica_set_status(self)
     }
 }
 
@@ -226,11 +313,62 @@ impl ClusterResource for ReplicationController {
         share(&mut self.template, &old.template);
         share(&mut self.status, &old.status);
     }
+
+    fn set_defaults(&mut self, _old: Option<&Self>) {
+        default_replication_controller(self);
+    }
+
+    fn validate_create(&self) -> Vec<Cause> {
+        validation::validate_replication_controller(self)
+    }
+
+    fn validate_update(&self, old: &Self) -> Vec<Cause> {
+        validation::validate_replication_controller_update(self, old)
+    }
+
+    fn validate_status_update(&self, _old: &Self) -> Vec<Cause> {
+        validation::validate_replication_controller_status(self)
+    }
 }
 
 /// Makes an equal copy the very same.
 pub(super) fn share<T: Clone + PartialEq>(new: &mut T, old: &T) {
     if new == old {
         new.clone_from(old);
+    }
+}
+
+/// The status of a new pod.
+pub(super) fn first_status(rest: Rest) -> PodStatus {
+    PodStatus {
+        phase: PodPhase::Pending,
+        rest,
+        ..PodStatus::default()
+    }
+}
+
+/// The quality-of-service class of a spec, as the unread part of a status.
+pub(super) fn qos_rest(spec: &PodSpec) -> Rest {
+    let class = Value::from(qos_class(spec));
+    Some(Arc::new(Map::from_iter([(QOS_CLASS.to_owned(), class)])))
+}
+
+fn qos_of(status: &PodStatus) -> &str {
+    let class = status.rest.as_ref().and_then(|rest| rest.get(QOS_CLASS));
+    class.and_then(Value::as_str).unwrap_or("")
+}
+
+/// Keeps the class that a writer left out.
+fn keep_qos(new: &mut PodStatus, old: &PodStatus) {
+    let Some(old_rest) = &old.rest else { return };
+    let class = old_rest.get(QOS_CLASS);
+    if let (true, Some(class)) = (qos_of(new).is_empty(), class) {
+        match &mut new.rest {
+            None if old_rest.len() == 1 => new.rest = Some(old_rest.clone()),
+            rest => {
+                let members = Arc::make_mut(rest.get_or_insert_default());
+                members.insert(QOS_CLASS.to_owned(), class.clone());
+            }
+        }
     }
 }

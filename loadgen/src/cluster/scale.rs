@@ -9,7 +9,8 @@ use podstorm::object::{
 };
 
 use super::counts::{Tally, Verb};
-use super::write::Update;
+use super::update::Update;
+use super::validation::validate_replicas;
 use super::{Cluster, ClusterResource, errors};
 
 /// A kind with a number of replicas.
@@ -113,9 +114,7 @@ impl Cluster {
         update: &ScaleUpdate,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
-        if update.replicas < 0 {
-            let detail = "must be greater than or equal to 0";
-            let cause = errors::invalid_value("spec.replicas", &update.replicas.into(), detail);
+        if let Some(cause) = validate_replicas(update.replicas).pop() {
             return Err(scale_invalid(name, cause));
         }
         self.modify::<R>(namespace, name, now, |old| {
