@@ -314,7 +314,9 @@ impl Worker {
         tally.syncs[outcome_index(self.sync.outcome())] += 1;
         tally.syncs_without_requests += u64::from(self.sync.requests_made() == 0);
         let took_ns = u64::try_from(now.mono_ns - self.begun_at.mono_ns).unwrap_or(0);
-        tally.work_ns.saturating_record(took_ns.max(1));
+        tally.work_ns
+            .record(took_ns.max(1))
+            .expect("the histogram grows as needed");
         pool.controller.finish(&mut self.sync, now);
         // Release: see `Pool::rests_after`.
         pool.finished.fetch_add(1, Ordering::Release);

@@ -326,7 +326,9 @@ impl Tracker {
         let exact = parent.is_exact();
         if exact && let Some(since_ns) = parent.since_ns.take() {
             let took_ns = u64::try_from(now.mono_ns - since_ns).unwrap_or(0);
-            self.convergence.saturating_record(took_ns.max(1));
+            self.convergence
+                .record(took_ns.max(1))
+                .expect("the histogram grows as needed");
         } else if !exact && parent.since_ns.is_none() {
             parent.since_ns = Some(now.mono_ns);
         }
@@ -372,7 +374,9 @@ impl Tracker {
         let new = *state;
         if new.ready && !old.ready {
             let took_ns = u64::try_from(now.mono_ns - old.created_ns).unwrap_or(0);
-            self.pod_ready.saturating_record(took_ns.max(1));
+            self.pod_ready
+                .record(took_ns.max(1))
+                .expect("the histogram grows as needed");
         }
         self.deleting += u64::from(new.deleting);
         self.deleting -= u64::from(old.deleting);
