@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use podstorm::client::ApiError;
 use podstorm::object::{
-    Event, Kind, Map, Namespace, Node, Now, ObjectMeta, Pod, ReplicaSet, ReplicationController,
-    Resource, Uid,
+    Event, Map, Namespace, Node, Now, ObjectMeta, Pod, ReplicaSet, ReplicationController, Resource,
+    Uid,
 };
 use podstorm_loadgen::cluster::{
     Cluster, ClusterResource, DeleteOptions, Patch, Propagation, ScaleUpdate,

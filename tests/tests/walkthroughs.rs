@@ -1,5 +1,10 @@
 //! Walk-throughs of what a ReplicaSet does for its user, from manifests, on both engines.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "each walk-through is a test, called from two"
+)]
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -18,6 +18,7 @@ pub mod executor;
 mod garbage;
 mod gather;
 mod informer;
+mod lab;
 pub mod seed;
 pub mod stream;
 #[cfg(test)]
@@ -43,6 +44,8 @@ use informer::{Informer, Pods, ReplicaSets, ReplicationControllers};
 use seed::seed_for;
 use virtual_time::End;
 use worker::{Pool, Timer, Worker};
+
+pub use lab::Lab;
 
 use crate::clock::RealClock;
 use crate::cluster::{Cluster, ClusterOptions};
@@ -249,60 +252,72 @@ impl Builder<'_> {
     }
 }
 
+/// All parts of a run but the one that drives its scenario. Informers wait for `started`.
+fn assemble(
+    settings: &Settings,
+    clock: RealClock,
+    with_replication_controllers: bool,
+) -> (Builder<'_>, Vec<Arc<Pool>>) {
+    let options = ClusterOptions {
+        seed: seed_for(settings.seed, "cluster", 0),
+        ..ClusterOptions::default()
+    };
+    let mut builder = Builder {
+        settings,
+        clock: (settings.engine == EngineKind::Threads).then_some(clock),
+        switchboard: Arc::default(),
+        parts: Parts::default(),
+        cluster: Arc::new(Cluster::new(options)),
+        cache: Arc::default(),
+        started: Arc::default(),
+        delivered: Arc::default(),
+        informer_wakers: Vec::new(),
+        workers: Vec::new(),
+        writers: Vec::new(),
+    };
+    let cluster = Arc::clone(&builder.cluster);
+    let workers = settings.controller.concurrent_replicaset_syncs;
+    let rs = builder.controller(Kind::ReplicaSet, "replicaset-controller", workers);
+    builder.informer(ReplicaSets(Arc::clone(&rs)), 0);
+    let mut pools = vec![rs];
+    // Without a ReplicationController in the run its controller would only hear of pods that
+    // are none of its business.
+    if with_replication_controllers {
+        let workers = settings.controller.concurrent_rc_syncs;
+        let kind = Kind::ReplicationController;
+        let rc = builder.controller(kind, "replication-controller", workers);
+        builder.informer(ReplicationControllers(Arc::clone(&rc)), 1);
+        pools.push(rc);
+    }
+    let listener = Pods { cache: Arc::clone(&builder.cache), pools: pools.clone() };
+    builder.informer(listener, 2);
+    builder.add(|_, waker| {
+        let latency = settings.latency.scheduling;
+        Scheduler::new(Arc::clone(&cluster), latency, settings.seed, waker)
+    });
+    let shards = match settings.engine {
+        EngineKind::Virtual => 1,
+        EngineKind::Threads => settings.threads.max(1),
+    };
+    for shard in 0..shards {
+        builder.add(|_, waker| {
+            let place = (shard, shards);
+            let (cluster, latency) = (Arc::clone(&cluster), &settings.latency);
+            Kubelets::new(cluster, latency, settings.seed, place, waker)
+        });
+    }
+    builder.add(|_, waker| {
+        cluster.set_gc_waker(Some(waker));
+        Garbage::new(Arc::clone(&cluster))
+    });
+    (builder, pools)
+}
+
 impl Engine {
     fn build(settings: &Settings, objects: Vec<InputObject>, clock: RealClock) -> Engine {
-        let options = ClusterOptions {
-            seed: seed_for(settings.seed, "cluster", 0),
-            ..ClusterOptions::default()
-        };
-        let mut builder = Builder {
-            settings,
-            clock: (settings.engine == EngineKind::Threads).then_some(clock),
-            switchboard: Arc::default(),
-            parts: Parts::default(),
-            cluster: Arc::new(Cluster::new(options)),
-            cache: Arc::default(),
-            started: Arc::default(),
-            delivered: Arc::default(),
-            informer_wakers: Vec::new(),
-            workers: Vec::new(),
-            writers: Vec::new(),
-        };
+        let is_rc = |object: &InputObject| object.kind() == Kind::ReplicationController;
+        let (mut builder, pools) = assemble(settings, clock, objects.iter().any(is_rc));
         let cluster = Arc::clone(&builder.cluster);
-        let workers = settings.controller.concurrent_replicaset_syncs;
-        let rs = builder.controller(Kind::ReplicaSet, "replicaset-controller", workers);
-        builder.informer(ReplicaSets(Arc::clone(&rs)), 0);
-        let mut pools = vec![rs];
-        // Without a ReplicationController in the run its controller would only hear of pods that
-        // are none of its business.
-        if objects.iter().any(|object| object.kind() == Kind::ReplicationController) {
-            let workers = settings.controller.concurrent_rc_syncs;
-            let kind = Kind::ReplicationController;
-            let rc = builder.controller(kind, "replication-controller", workers);
-            builder.informer(ReplicationControllers(Arc::clone(&rc)), 1);
-            pools.push(rc);
-        }
-        let listener = Pods { cache: Arc::clone(&builder.cache), pools: pools.clone() };
-        builder.informer(listener, 2);
-        builder.add(|_, waker| {
-            let latency = settings.latency.scheduling;
-            Scheduler::new(Arc::clone(&cluster), latency, settings.seed, waker)
-        });
-        let shards = match settings.engine {
-            EngineKind::Virtual => 1,
-            EngineKind::Threads => settings.threads.max(1),
-        };
-        for shard in 0..shards {
-            builder.add(|_, waker| {
-                let place = (shard, shards);
-                let (cluster, latency) = (Arc::clone(&cluster), &settings.latency);
-                Kubelets::new(cluster, latency, settings.seed, place, waker)
-            });
-        }
-        builder.add(|_, waker| {
-            cluster.set_gc_waker(Some(waker));
-            Garbage::new(Arc::clone(&cluster))
-        });
         let quiet = pools.clone();
         let controllers = Controllers {
             started: Arc::clone(&builder.started),
