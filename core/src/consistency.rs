@@ -6,9 +6,9 @@
 //! that the caches have reached. Owners are spread over shards with one short lock each; no lock is
 //! held across a call out of this file, and two are never held at once.
 
+use hashbrown::HashMap;
 use std::cmp::Ordering;
 use std::hash::Hash;
-use hashbrown::HashMap;
 
 use crate::object::{ResourceVersion, Uid};
 use crate::primitives::{CachePadded, Mutex, MutexGuard, lock};

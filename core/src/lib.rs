@@ -1,4 +1,6 @@
 //! Podstorm: a Kubernetes ReplicaSet controller built for speed.
+#![doc = ""]
+#![doc = include_str!("../README.md")]
 
 pub mod cache;
 pub mod client;

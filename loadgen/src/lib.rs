@@ -1,11 +1,16 @@
 //! The load laboratory behind the `loadgen` command: an embedded cluster, simulated nodes, two
 //! engines, scenarios and reports.
 
+pub mod cli;
+pub mod clock;
 pub mod cluster;
 pub mod engine;
+pub mod input;
 pub mod latency;
+pub mod manifest;
 pub mod nodes;
 pub mod report;
 pub mod result;
 pub mod scenario;
 pub mod settings;
+pub mod units;

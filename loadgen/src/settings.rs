@@ -1,6 +1,11 @@
 //! Everything a run depends on, with nothing left to defaults elsewhere: what the flags and the
 //! scenario file say, resolved and checked. Embedded in the result so that a run can be repeated.
 
+pub mod gates;
+pub mod memory;
+pub mod resolve;
+pub mod size;
+
 use serde::Serialize;
 
 /// The settings of one run.
@@ -54,6 +59,67 @@ pub enum ScenarioName {
     Manifests,
 }
 
+impl ScenarioName {
+    /// Every built-in scenario, in the order they are listed.
+    pub const ALL: [ScenarioName; 8] = [
+        ScenarioName::UpDown,
+        ScenarioName::ScaleUp,
+        ScenarioName::ScaleDown,
+        ScenarioName::Burst,
+        ScenarioName::Churn,
+        ScenarioName::Adoption,
+        ScenarioName::ColdStart,
+        ScenarioName::Manifests,
+    ];
+
+    /// The name as flags and results spell it, e.g. `up-down`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ScenarioName::UpDown => "up-down",
+            ScenarioName::ScaleUp => "scale-up",
+            ScenarioName::ScaleDown => "scale-down",
+            ScenarioName::Burst => "burst",
+            ScenarioName::Churn => "churn",
+            ScenarioName::Adoption => "adoption",
+            ScenarioName::ColdStart => "cold-start",
+            ScenarioName::Manifests => "manifests",
+        }
+    }
+
+    /// The question the scenario answers, in one line.
+    pub const fn question(self) -> &'static str {
+        match self {
+            ScenarioName::UpDown => {
+                "How fast is a whole life: 0 -> 100 % -> 50 % -> 0 of the pods? (default)"
+            }
+            ScenarioName::ScaleUp => "How long until all pods of an empty cluster are ready?",
+            ScenarioName::ScaleDown => "How long does choosing and deleting half the pods take?",
+            ScenarioName::Burst => {
+                "What does a sudden +/- 500 cost, on one ReplicaSet and spread over many?"
+            }
+            ScenarioName::Churn => {
+                "Does the controller keep up while pods are deleted at a steady rate?"
+            }
+            ScenarioName::Adoption => {
+                "How fast are pods without an owner taken over by ReplicaSets that match them?"
+            }
+            ScenarioName::ColdStart => {
+                "How long after a restart over existing pods until the controller is right again?"
+            }
+            ScenarioName::Manifests => {
+                "What becomes of the objects in my files (-f), a dump of a real cluster included?"
+            }
+        }
+    }
+
+    /// The scenario of that name.
+    pub fn by_name(name: &str) -> Option<ScenarioName> {
+        ScenarioName::ALL
+            .into_iter()
+            .find(|scenario| scenario.name() == name)
+    }
+}
+
 /// Which engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -62,6 +128,16 @@ pub enum EngineKind {
     Virtual,
     /// Real time, all cores.
     Threads,
+}
+
+impl EngineKind {
+    /// The name as flags and results spell it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            EngineKind::Virtual => "virtual",
+            EngineKind::Threads => "threads",
+        }
+    }
 }
 
 /// Sizes, all decided: pods = the sum over ReplicaSets.

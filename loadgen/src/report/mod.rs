@@ -1,1 +1,6 @@
-//! Being written.
+//! What a user sees of a run: progress while it goes on, one screen afterwards, and the result as
+//! JSON. Writing never panics: a reader that went away ends the output quietly.
+
+pub mod json;
+pub mod progress;
+pub mod terminal;

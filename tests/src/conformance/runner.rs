@@ -42,6 +42,9 @@ pub struct Failure {
     pub difference: String,
 }
 
+/// Number of its line, id, and how it ended.
+type Ended = (usize, String, Result<(), String>);
+
 /// Why a folder or file can't be run at all.
 #[derive(Debug)]
 pub enum RunError {
@@ -142,8 +145,8 @@ fn read(path: &Path) -> std::io::Result<String> {
 
 fn run_lines(subject: &str, lines: &[(usize, &str)]) -> Vec<Failure> {
     let next = AtomicUsize::new(0);
-    // (line number, id, difference); filled by all threads, in any order.
-    let outcomes: Mutex<Vec<(usize, String, Result<(), String>)>> = Mutex::default();
+    // Filled by all threads, in any order.
+    let outcomes: Mutex<Vec<Ended>> = Mutex::default();
     let work = || {
         loop {
             // Relaxed: the counter only hands out chunks; the lines were there before the threads.

@@ -1,0 +1,263 @@
+//! Settings under the names of their flags: what `--print-scenario` shows, and the command that
+//! repeats a run.
+
+use std::path::PathBuf;
+
+use serde::Serializer;
+use serde::ser::SerializeMap;
+use serde_json::{Value, json};
+
+use crate::settings::resolve::{Machine, SettingsRequest, resolve};
+use crate::settings::size::InputSize;
+use crate::settings::{EngineKind, ScenarioName, Settings};
+use crate::units::{NS_PER_SECOND, duration_text, latency_text};
+
+/// Every setting that bears on the run, by the name of its flag; null is "not limited".
+pub(super) fn settings(settings: &Settings, files: &[PathBuf]) -> Vec<(&'static str, Value)> {
+    let latency = |latency| json!(latency_text(latency));
+    let scenario = settings.scenario;
+    let mut all = vec![
+        ("scenario", json!(scenario.name())),
+        ("engine", json!(settings.engine.name())),
+        ("seed", json!(settings.seed)),
+    ];
+    if settings.engine == EngineKind::Threads {
+        all.push(("threads", json!(settings.threads)));
+    }
+    if scenario == ScenarioName::Churn {
+        all.push(("duration", json!(duration_text(settings.duration_ns))));
+        let rate = format!("{}/s", settings.churn_pods_per_second);
+        all.push(("churn-rate", json!(rate)));
+    }
+    if scenario == ScenarioName::Burst {
+        all.push(("burst", json!(settings.burst_pods)));
+    }
+    all.push(("time-limit", json!(duration_text(settings.time_limit_ns))));
+    if scenario == ScenarioName::Manifests {
+        let files: Vec<String> = files
+            .iter()
+            .map(|file| file.display().to_string())
+            .collect();
+        all.push(("filename", json!(files)));
+        if settings.size.nodes > 0 {
+            all.push(("nodes", json!(settings.size.nodes)));
+        }
+    } else {
+        let size = &settings.size;
+        all.extend([
+            ("pods", json!(size.pods)),
+            ("replicasets", json!(size.replicasets)),
+            ("nodes", json!(size.nodes)),
+            ("namespaces", json!(size.namespaces)),
+        ]);
+    }
+    all.push(("pods-per-node", json!(settings.size.pods_per_node)));
+    let controller = &settings.controller;
+    all.extend([
+        (
+            "concurrent-replicaset-syncs",
+            json!(controller.concurrent_replicaset_syncs),
+        ),
+        ("concurrent-rc-syncs", json!(controller.concurrent_rc_syncs)),
+        ("burst-replicas", json!(controller.burst_replicas)),
+        ("kube-api-qps", json!(controller.kube_api_qps)),
+    ]);
+    if controller.kube_api_qps.is_some() {
+        all.push(("kube-api-burst", json!(controller.kube_api_burst)));
+    }
+    if scenario != ScenarioName::Manifests {
+        let min_ready_ns = i64::from(settings.min_ready_seconds) * NS_PER_SECOND;
+        all.push(("min-ready-seconds", json!(duration_text(min_ready_ns))));
+    }
+    all.extend([
+        ("feature-gates", json!(controller.feature_gates)),
+        ("behaviour", json!("upstream")),
+        ("pod-startup-latency", latency(settings.latency.pod_startup)),
+        (
+            "pod-termination-latency",
+            latency(settings.latency.pod_termination),
+        ),
+        ("api-latency", latency(settings.latency.api)),
+        ("watch-latency", latency(settings.latency.watch)),
+        ("scheduling-latency", latency(settings.latency.scheduling)),
+    ]);
+    all
+}
+
+/// The settings as YAML, one line each.
+pub(super) fn yaml(settings: &[(&'static str, Value)]) -> String {
+    let mut text = String::new();
+    for (name, value) in settings {
+        match value {
+            Value::Object(members) => {
+                text.push_str(&format!("{name}:\n"));
+                for (member, value) in members {
+                    text.push_str(&format!("  {member}: {}\n", scalar(value)));
+                }
+            }
+            Value::Array(items) => {
+                text.push_str(&format!("{name}:\n"));
+                for item in items {
+                    text.push_str(&format!("- {}\n", scalar(item)));
+                }
+            }
+            Value::Null => text.push_str(&format!("{name}: null  # unlimited\n")),
+            value => text.push_str(&format!("{name}: {}\n", scalar(value))),
+        }
+    }
+    text
+}
+
+/// A scalar as YAML: JSON's own form, without quotes where they say nothing.
+fn scalar(value: &Value) -> String {
+    match value {
+        Value::String(text) if is_plain(text) => text.clone(),
+        value => value.to_string(),
+    }
+}
+
+/// Whether YAML reads the unquoted text as that text: a letter, then nothing special; or digits
+/// that end in a unit.
+fn is_plain(text: &str) -> bool {
+    let safe = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'/' | b'_');
+    let ambiguous = ["y", "n", "yes", "no", "on", "off", "true", "false", "null"];
+    let lower = text.to_ascii_lowercase();
+    text.bytes().all(safe)
+        && text.ends_with(|c: char| c.is_ascii_alphabetic())
+        && !text.starts_with(['-', '.', '/'])
+        && !ambiguous.contains(&lower.as_str())
+        && !lower.starts_with("0x")
+}
+
+/// The settings as indented JSON, in the same order.
+pub(super) fn json(settings: &[(&'static str, Value)]) -> String {
+    let mut bytes = Vec::new();
+    let mut serializer = serde_json::Serializer::pretty(&mut bytes);
+    let mut write = || {
+        let mut map = serializer.serialize_map(Some(settings.len()))?;
+        for (name, value) in settings {
+            map.serialize_entry(name, value)?;
+        }
+        SerializeMap::end(map)
+    };
+    write().expect("a Vec takes everything and the keys are texts");
+    bytes.push(b'\n');
+    String::from_utf8(bytes).expect("JSON is UTF-8")
+}
+
+/// The command that repeats a run: every setting that differs from what the flags before it imply.
+pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
+    let mut command = String::from("loadgen run");
+    let mut add = |flag: &str, value: &str| {
+        command.push_str(&format!(" --{flag} {}", shell_word(value)));
+    };
+    let manifests = given.scenario == ScenarioName::Manifests;
+    let baseline = SettingsRequest {
+        scenario: Some(given.scenario),
+        engine: Some(given.engine),
+        input: manifests.then(InputSize::default),
+        ..SettingsRequest::default()
+    };
+    let machine = Machine {
+        cpus: 0,
+        memory_bytes: None,
+    };
+    let baseline = resolve(&baseline, machine).map(|defaults| settings(&defaults, files));
+    let baseline = baseline.unwrap_or_default();
+    for (name, value) in settings(given, files) {
+        let is_default = baseline
+            .iter()
+            .any(|(other, default)| *other == name && *default == value);
+        match (name, &value) {
+            // The seed and the scenario are what one looks for; they are always said.
+            ("scenario", Value::String(scenario)) if !manifests => add(name, scenario),
+            ("seed", seed) => add(name, &seed.to_string()),
+            ("engine", Value::String(engine)) if given.engine == EngineKind::Virtual => {
+                add(name, engine);
+            }
+            // The files come last, with -f.
+            ("scenario" | "filename", _) | (_, Value::Null) => {}
+            _ if is_default => {}
+            ("feature-gates", Value::Object(gates)) => {
+                let all: Vec<String> = gates
+                    .iter()
+                    .map(|(gate, on)| format!("{gate}={on}"))
+                    .collect();
+                add(name, &all.join(","));
+            }
+            (_, Value::String(text)) => add(name, text),
+            (_, value) => add(name, &value.to_string()),
+        }
+    }
+    for file in files {
+        command.push_str(&format!(" -f {}", shell_word(&file.display().to_string())));
+    }
+    command
+}
+
+fn shell_word(text: &str) -> String {
+    let safe = |b: u8| b.is_ascii_alphanumeric() || b"-_./,:=%+@".contains(&b);
+    if !text.is_empty() && text.bytes().all(safe) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::size::SizeRequest;
+
+    fn resolved(request: &SettingsRequest) -> Settings {
+        let machine = Machine {
+            cpus: 2,
+            memory_bytes: None,
+        };
+        resolve(request, machine).unwrap()
+    }
+
+    #[test]
+    fn the_command_says_what_differs_and_the_seed() {
+        let request = SettingsRequest {
+            engine: Some(EngineKind::Virtual),
+            seed: Some(7),
+            kube_api_qps: Some(20.0),
+            feature_gates: vec!["PodDeletionCost=false".into()],
+            size: SizeRequest {
+                pods: Some(1000),
+                ..SizeRequest::default()
+            },
+            ..SettingsRequest::default()
+        };
+        let command = command(&resolved(&request), &[]);
+        assert_eq!(
+            command,
+            "loadgen run --scenario up-down --engine virtual --seed 7 --pods 1000 \
+             --replicasets 20 --nodes 50 --kube-api-qps 20.0 --kube-api-burst 30 --feature-gates \
+             DeploymentReplicaSetTerminatingReplicas=true,LogarithmicScaleDown=true,\
+             PodDeletionCost=false,StaleControllerConsistencyReplicaSet=true"
+        );
+    }
+
+    #[test]
+    fn files_are_named_as_a_shell_takes_them() {
+        let request = SettingsRequest {
+            input: Some(InputSize::default()),
+            ..SettingsRequest::default()
+        };
+        let files = [PathBuf::from("my web.yaml"), PathBuf::from("-")];
+        let command = command(&resolved(&request), &files);
+        assert!(command.ends_with(" -f 'my web.yaml' -f -"), "{command}");
+        assert!(!command.contains("--scenario"), "{command}");
+    }
+
+    #[test]
+    fn yaml_and_json_hold_the_same() {
+        let settings = settings(&resolved(&SettingsRequest::default()), &[]);
+        let json: Value = serde_json::from_str(&json(&settings)).unwrap();
+        let yaml: Value = serde_saphyr::from_str(&yaml(&settings)).unwrap();
+        assert_eq!(json, yaml);
+        assert_eq!(json["pods"], 100_000);
+    }
+}

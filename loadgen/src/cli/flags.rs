@@ -1,0 +1,274 @@
+//! The flags of `loadgen run`, under the names that operators know, and what they ask for.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::settings::resolve::SettingsRequest;
+use crate::settings::size::{InputSize, SizeRequest};
+use crate::settings::{EngineKind, Latency, ScenarioName};
+use crate::units::{parse_duration_ns, parse_latency, parse_rate_per_second, parse_size};
+
+/// What `loadgen run` is asked for.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+UNITS
+  SIZE      a whole number, k = 1,000, m = 1,000,000:  500  100k  1m
+  TIME      a number with its unit ns, us, ms, s, m or h:  500ms  3s  1h30m
+  RATE      a number per unit of time:  20/s  1200/m
+  LATENCY   a TIME, or a distribution:  5ms  constant:5ms  uniform:1ms,5ms
+            p50=3ms,p99=40ms  (log-normal)
+
+EXAMPLES
+  loadgen run
+      100,000 pods in 2,000 ReplicaSets on 5,000 nodes: up, half down, all down
+  loadgen run --pods 1m --replicasets 20k --json result.json
+      a million pods, the figures for a program
+  loadgen run --engine virtual --pods 10k --upstream-defaults --api-latency p50=3ms,p99=40ms
+      hours of a stock controller-manager in seconds, the same every time
+  loadgen run -f loadgen/examples/frontend.yaml -f loadgen/examples/nginx-rc.yaml
+      a ReplicaSet and a ReplicationController as people write them
+  kubectl get rs,rc,pods,nodes -A -o json | loadgen run -f -
+      a dump of a real cluster: the controller starts over it
+
+EXIT CODES
+  0 done   1 not done by --time-limit   2 wrong usage, input or output path
+  3 an invariant was broken   130 interrupted, after the report")]
+pub(super) struct RunFlags {
+    /// The scenario (see `loadgen scenarios`) [default: up-down; with -f: manifests]
+    #[arg(long, value_name = "NAME", value_parser = scenario)]
+    scenario: Option<ScenarioName>,
+
+    /// threads: real time on every core; virtual: simulated time, the same result for the same
+    /// seed
+    #[arg(long, value_enum, default_value = "threads")]
+    engine: EngineFlag,
+
+    /// The seed of everything that is drawn
+    #[arg(long, value_name = "NUMBER", default_value = "1")]
+    seed: u64,
+
+    /// Machine threads of the threads engine [default: all cores]
+    #[arg(long, value_name = "NUMBER", value_parser = parse_size, allow_hyphen_values = true)]
+    threads: Option<u64>,
+
+    /// Objects from files instead of a generated cluster: Kubernetes YAML or JSON, several
+    /// documents, Lists; `-` is standard input
+    #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1..)]
+    pub(super) files: Vec<PathBuf>,
+
+    /// How long the steady part of churn lasts [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, allow_hyphen_values = true)]
+    duration: Option<i64>,
+
+    /// Give up after so much time [default: 10m; virtual engine: 24h]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, allow_hyphen_values = true)]
+    time_limit: Option<i64>,
+
+    /// Pods deleted from outside (scenario churn) [default: 100/s]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate_per_second,
+          allow_hyphen_values = true)]
+    churn_rate: Option<f64>,
+
+    /// Pods added and removed at once (scenario burst) [default: 500]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
+    burst: Option<u64>,
+
+    /// Pods at 100 % [default: 100k]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true,
+          help_heading = "Size of the generated cluster")]
+    pods: Option<u64>,
+
+    /// ReplicaSets; the pods are divided over them evenly [default: pods/50]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true,
+          help_heading = "Size of the generated cluster")]
+    replicasets: Option<u64>,
+
+    /// Pods of each ReplicaSet; of this, --pods and --replicasets any two decide the third
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true,
+          help_heading = "Size of the generated cluster")]
+    pods_per_replicaset: Option<u64>,
+
+    /// Nodes [default: pods/20, or those of the files]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true,
+          help_heading = "Size of the generated cluster")]
+    nodes: Option<u64>,
+
+    /// Namespaces [default: 100]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true,
+          help_heading = "Size of the generated cluster")]
+    namespaces: Option<u64>,
+
+    /// Pods that fit on a node [default: 110]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true,
+          help_heading = "Size of the generated cluster")]
+    pods_per_node: Option<u64>,
+
+    /// Workers for ReplicaSets [default: 5]
+    #[arg(long, value_name = "NUMBER", value_parser = parse_size, allow_hyphen_values = true,
+          help_heading = "Controller")]
+    concurrent_replicaset_syncs: Option<u64>,
+
+    /// Workers for ReplicationControllers [default: 5]
+    #[arg(long, value_name = "NUMBER", value_parser = parse_size, allow_hyphen_values = true,
+          help_heading = "Controller")]
+    concurrent_rc_syncs: Option<u64>,
+
+    /// Most creates or deletes in one sync [default: 500]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true,
+          help_heading = "Controller")]
+    burst_replicas: Option<u64>,
+
+    /// Requests per second of the controller's client, events included [default: unlimited]
+    #[arg(long, value_name = "NUMBER", value_parser = qps, allow_hyphen_values = true,
+          help_heading = "Controller")]
+    kube_api_qps: Option<f64>,
+
+    /// Requests above --kube-api-qps that may be saved up [default: 30]
+    #[arg(long, value_name = "NUMBER", value_parser = parse_size, allow_hyphen_values = true,
+          help_heading = "Controller")]
+    kube_api_burst: Option<u64>,
+
+    /// The client limit of a stock controller-manager: 20 QPS, burst 30
+    #[arg(long, help_heading = "Controller")]
+    upstream_defaults: bool,
+
+    /// minReadySeconds of the generated ReplicaSets, with its unit: 10s [default: 0s]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, allow_hyphen_values = true,
+          help_heading = "Controller")]
+    min_ready_seconds: Option<i64>,
+
+    /// Gates that change behaviour: PodDeletionCost, DeploymentReplicaSetTerminatingReplicas,
+    /// StaleControllerConsistencyReplicaSet (all on by default), LogarithmicScaleDown (locked on)
+    #[arg(long, value_name = "NAME=BOOL,...", help_heading = "Controller")]
+    feature_gates: Vec<String>,
+
+    /// Whose behaviour: upstream is that of Kubernetes 1.36
+    #[arg(long, value_name = "NAME", value_parser = behaviour, default_value = "upstream",
+          help_heading = "Controller")]
+    behaviour: String,
+
+    /// From a pod's being bound to its being ready [default: 0s]
+    #[arg(long, value_name = "LATENCY", value_parser = parse_latency, allow_hyphen_values = true,
+          help_heading = "Latencies")]
+    pod_startup_latency: Option<Latency>,
+
+    /// From a pod's deletion to its being gone, its grace period at most [default: 0s]
+    #[arg(long, value_name = "LATENCY", value_parser = parse_latency, allow_hyphen_values = true,
+          help_heading = "Latencies")]
+    pod_termination_latency: Option<Latency>,
+
+    /// One API call of the controller, there and back [default: 0s]
+    #[arg(long, value_name = "LATENCY", value_parser = parse_latency, allow_hyphen_values = true,
+          help_heading = "Latencies")]
+    api_latency: Option<Latency>,
+
+    /// From a write to the controller's seeing it [default: 0s]
+    #[arg(long, value_name = "LATENCY", value_parser = parse_latency, allow_hyphen_values = true,
+          help_heading = "Latencies")]
+    watch_latency: Option<Latency>,
+
+    /// From a pod's creation to its being bound [default: 0s]
+    #[arg(long, value_name = "LATENCY", value_parser = parse_latency, allow_hyphen_values = true,
+          help_heading = "Latencies")]
+    scheduling_latency: Option<Latency>,
+
+    /// Write the result as JSON to this file, whole or not at all; `-` is standard output
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(super) json: Option<PathBuf>,
+
+    /// Put wall time, CPU, memory and machine into the result of a virtual run too
+    #[arg(long, help_heading = "Output")]
+    pub(super) host_figures: bool,
+
+    /// Neither progress nor report; the exit code and --json tell
+    #[arg(short, long, help_heading = "Output")]
+    pub(super) quiet: bool,
+
+    /// Print the effective settings and run nothing
+    #[arg(long, value_enum, value_name = "FORMAT", num_args = 0..=1, require_equals = true,
+          default_missing_value = "yaml", help_heading = "Output")]
+    pub(super) print_scenario: Option<SettingsFormat>,
+}
+
+/// `--engine`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum EngineFlag {
+    Threads,
+    Virtual,
+}
+
+/// `--print-scenario`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum SettingsFormat {
+    Yaml,
+    Json,
+}
+
+impl RunFlags {
+    /// What the flags ask for; `input` is what the files hold.
+    pub(super) fn request(&self, input: Option<InputSize>) -> SettingsRequest {
+        SettingsRequest {
+            scenario: self.scenario,
+            engine: Some(match self.engine {
+                EngineFlag::Threads => EngineKind::Threads,
+                EngineFlag::Virtual => EngineKind::Virtual,
+            }),
+            seed: Some(self.seed),
+            threads: self.threads,
+            size: SizeRequest {
+                pods: self.pods,
+                replicasets: self.replicasets,
+                pods_per_replicaset: self.pods_per_replicaset,
+                nodes: self.nodes,
+                namespaces: self.namespaces,
+                pods_per_node: self.pods_per_node,
+            },
+            concurrent_replicaset_syncs: self.concurrent_replicaset_syncs,
+            concurrent_rc_syncs: self.concurrent_rc_syncs,
+            burst_replicas: self.burst_replicas,
+            kube_api_qps: self.kube_api_qps,
+            kube_api_burst: self.kube_api_burst,
+            upstream_defaults: self.upstream_defaults,
+            min_ready_ns: self.min_ready_seconds,
+            feature_gates: self.feature_gates.clone(),
+            pod_startup_latency: self.pod_startup_latency,
+            pod_termination_latency: self.pod_termination_latency,
+            api_latency: self.api_latency,
+            watch_latency: self.watch_latency,
+            scheduling_latency: self.scheduling_latency,
+            duration_ns: self.duration,
+            time_limit_ns: self.time_limit,
+            churn_pods_per_second: self.churn_rate,
+            burst_pods: self.burst,
+            input,
+        }
+    }
+}
+
+fn scenario(text: &str) -> Result<ScenarioName, String> {
+    ScenarioName::by_name(text).ok_or_else(|| {
+        let known: Vec<&str> = ScenarioName::ALL
+            .iter()
+            .map(|scenario| scenario.name())
+            .collect();
+        format!("no such scenario; built in are {}", known.join(", "))
+    })
+}
+
+fn behaviour(text: &str) -> Result<String, String> {
+    match text {
+        "upstream" => Ok(text.to_owned()),
+        "hardened" => Err("not available yet; only upstream is".to_owned()),
+        _ => Err("no such behaviour; only upstream is available".to_owned()),
+    }
+}
+
+fn qps(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(qps) if qps.is_finite() && qps > 0.0 => Ok(qps),
+        Ok(0.0) => Err("must be more than zero; leave the flag out for no limit".to_owned()),
+        Ok(_) => Err("must be a finite number more than zero".to_owned()),
+        Err(_) => Err("expected a number of requests per second, such as 20".to_owned()),
+    }
+}

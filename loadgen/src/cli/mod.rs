@@ -1,0 +1,123 @@
+//! The `loadgen` command line: flags to settings, files to objects, a run, a report, an exit code.
+//!
+//! Exit codes: 0 all is well; 1 not met in time or a threshold failed; 2 wrong usage, input or
+//! output path; 3 an invariant was broken; 130 interrupted. Output that nobody reads any more
+//! ends quietly.
+
+mod effective;
+mod flags;
+mod interrupt;
+mod run;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::settings::ScenarioName;
+
+/// Wrong usage, input or output path.
+const EXIT_USAGE: u8 = 2;
+
+/// A Kubernetes ReplicaSet controller under load, on a cluster inside this process.
+#[derive(Debug, Parser)]
+#[command(
+    name = "loadgen",
+    version,
+    arg_required_else_help = true,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  loadgen run                                 100,000 pods up, half down, all down
+  loadgen run --pods 10k --scenario burst     a sudden +/- 500 on 10,000 pods
+  loadgen run -f loadgen/examples/frontend.yaml   what becomes of a file's objects
+  loadgen scenarios                           what can be run"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run one scenario and report: live progress, then one screen, then --json
+    Run(Box<flags::RunFlags>),
+    /// List the built-in scenarios, each with the question it answers
+    Scenarios,
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version go to standard output, mistakes to standard error; either may be
+            // closed, and then nobody is waiting for the text.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { EXIT_USAGE } else { 0 });
+        }
+    };
+    let code = match cli.command {
+        Command::Run(flags) => run::run(&flags),
+        Command::Scenarios => print(&scenarios()).map(|()| 0),
+    };
+    match code {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            // The whole chain on one line: what was being done, then what went wrong.
+            let _ = writeln!(io::stderr(), "error: {error:#}");
+            ExitCode::from(EXIT_USAGE)
+        }
+    }
+}
+
+fn scenarios() -> String {
+    let width = ScenarioName::ALL
+        .iter()
+        .map(|scenario| scenario.name().len())
+        .max()
+        .unwrap_or(0);
+    let mut text = String::new();
+    for scenario in ScenarioName::ALL {
+        text.push_str(&format!(
+            "{:width$}  {}\n",
+            scenario.name(),
+            scenario.question()
+        ));
+    }
+    text.push_str("\nRun one with: loadgen run --scenario NAME\n");
+    text
+}
+
+/// Writes to standard output; a closed pipe is as good as a reader.
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(anyhow::Error::new(error).context("standard output can't be written"))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_scenario_is_listed_with_its_question() {
+        let text = scenarios();
+        for scenario in ScenarioName::ALL {
+            assert!(text.contains(scenario.name()));
+            assert!(scenario.question().contains('?'));
+        }
+        assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+    }
+}

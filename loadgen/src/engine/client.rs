@@ -1,0 +1,242 @@
+//! The controller's connection to the API server: carries requests out, keeps to the QPS limit,
+//! takes the time an API call takes, and counts the calls.
+//!
+//! All workers of a controller and its event sink share one limiter, as they share one client in
+//! the controller-manager. With no limit and no latency a request is carried out where it is made.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use podstorm::client::{Answer, ApiError, QpsLimiter, Request};
+use podstorm::object::{Kind, Now, ReplicaSet, ReplicationController};
+
+use crate::cluster::{Cluster, DeleteOptions};
+use crate::latency::LatencySampler;
+
+/// How often one call is sent again when the server asks for it.
+pub(super) const RETRIES_MAX: u32 = 10;
+
+/// The connection of one controller.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) cluster: Arc<Cluster>,
+    /// Whether its parents are ReplicationControllers; ReplicaSets otherwise.
+    of_rcs: bool,
+    limiter: Option<Mutex<QpsLimiter>>,
+}
+
+impl Client {
+    pub(super) fn new(cluster: Arc<Cluster>, kind: Kind, limiter: Option<QpsLimiter>) -> Client {
+        let of_rcs = kind == Kind::ReplicationController;
+        Client {
+            cluster,
+            of_rcs,
+            limiter: limiter.map(Mutex::new),
+        }
+    }
+
+    /// Whether requests need not wait for the limiter.
+    pub(super) fn is_unlimited(&self) -> bool {
+        self.limiter.is_none()
+    }
+
+    /// Takes a turn at the limiter: how long to wait before sending, ns.
+    pub(super) fn reserve_ns(&self, now: Now) -> i64 {
+        self.limiter.as_ref().map_or(0, |limiter| {
+            let mut limiter = limiter
+                .lock()
+                .expect("no thread panics while it holds this lock");
+            limiter.reserve(now.mono_ns).max(0)
+        })
+    }
+
+    /// Carries a request out at this moment.
+    pub(super) fn carry_out(&self, request: &Request, calls: &mut ApiCalls, now: Now) -> Answer {
+        let cluster = &self.cluster;
+        match request {
+            Request::CreatePod { namespace, body } => {
+                let created = cluster.create_pod(namespace, body, now);
+                calls.count("create", "pods", 201, &created);
+                created.map_or_else(Answer::Failed, Answer::Pod)
+            }
+            Request::DeletePod { namespace, name } => {
+                let options = DeleteOptions::default();
+                let deleted =
+                    cluster.delete::<podstorm::object::Pod>(namespace, name, &options, now);
+                calls.count("delete", "pods", 200, &deleted);
+                deleted.map_or_else(Answer::Failed, |_| Answer::Deleted)
+            }
+            Request::PatchPod {
+                namespace,
+                name,
+                patch,
+            } => {
+                let patched = cluster.patch_pod_owner(namespace, name, patch, now);
+                calls.count("patch", "pods", 200, &patched);
+                patched.map_or_else(Answer::Failed, Answer::Pod)
+            }
+            Request::GetParent { namespace, name } => {
+                let found = if self.of_rcs {
+                    cluster
+                        .get::<ReplicationController>(namespace, name)
+                        .map(|found| Arc::new(found.to_replica_set()))
+                } else {
+                    cluster.get::<ReplicaSet>(namespace, name)
+                };
+                calls.count("get", self.resource(), 200, &found);
+                found.map_or_else(Answer::Failed, Answer::Parent)
+            }
+            Request::PutStatus { object } => {
+                let written = self.put_status(object, now);
+                calls.count("update", self.status_resource(), 200, &written);
+                written.map_or_else(Answer::Failed, Answer::Parent)
+            }
+        }
+    }
+
+    fn put_status(&self, object: &ReplicaSet, now: Now) -> Result<Arc<ReplicaSet>, ApiError> {
+        if !self.of_rcs {
+            return self.cluster.update_status(object.clone(), now);
+        }
+        // The status endpoint takes status and metadata, and keeps its own spec.
+        let controller = ReplicationController {
+            metadata: object.metadata.clone(),
+            status: object.status.clone(),
+            ..ReplicationController::default()
+        };
+        let written = self.cluster.update_status(controller, now)?;
+        Ok(Arc::new(written.to_replica_set()))
+    }
+
+    fn resource(&self) -> &'static str {
+        if self.of_rcs {
+            "replicationcontrollers"
+        } else {
+            "replicasets"
+        }
+    }
+
+    fn status_resource(&self) -> &'static str {
+        if self.of_rcs {
+            "replicationcontrollers/status"
+        } else {
+            "replicasets/status"
+        }
+    }
+}
+
+/// After how many seconds a failed call is to be sent again by the client itself: when the server
+/// said so on an overload or a failure of its own.
+pub(super) fn retry_after_ns(answer: &Answer, attempts: u32) -> Option<i64> {
+    let Answer::Failed(error) = answer else {
+        return None;
+    };
+    let seconds = error.retry_after_seconds?;
+    let retried = error.code == 429 || error.code >= 500;
+    (retried && attempts < RETRIES_MAX).then(|| i64::from(seconds) * 1_000_000_000)
+}
+
+/// The time one call takes: to the server, and back.
+#[derive(Debug)]
+pub(super) struct Trip {
+    latency: LatencySampler,
+}
+
+impl Trip {
+    pub(super) fn new(latency: LatencySampler) -> Trip {
+        Trip { latency }
+    }
+
+    pub(super) fn is_zero(&self) -> bool {
+        self.latency.is_zero()
+    }
+
+    /// When a request sent now takes effect, and when its answer is here, ns of the monotonic
+    /// line: half the drawn time each way.
+    pub(super) fn times_ns(&mut self, sent_ns: i64) -> (i64, i64) {
+        let total_ns = self.latency.draw_ns();
+        (
+            sent_ns.saturating_add(total_ns / 2),
+            sent_ns.saturating_add(total_ns),
+        )
+    }
+}
+
+/// API calls by verb, resource and HTTP code.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ApiCalls {
+    /// A dozen entries at most: searched from the front.
+    counts: Vec<(Call, u64)>,
+}
+
+type Call = (&'static str, &'static str, u16);
+
+impl ApiCalls {
+    /// Counts one call with its outcome.
+    pub(super) fn count<T>(
+        &mut self,
+        verb: &'static str,
+        resource: &'static str,
+        success: u16,
+        outcome: &Result<T, ApiError>,
+    ) {
+        let call = (
+            verb,
+            resource,
+            outcome
+                .as_ref()
+                .map_or_else(|error| error.code, |_| success),
+        );
+        match self.counts.iter_mut().find(|(known, _)| *known == call) {
+            Some((_, count)) => *count += 1,
+            None => self.counts.push((call, 1)),
+        }
+    }
+
+    /// Adds these calls to a table with keys like `create pods 201`.
+    pub(super) fn add_to(&self, table: &mut BTreeMap<String, u64>) {
+        for ((verb, resource, code), count) in &self.counts {
+            *table
+                .entry(format!("{verb} {resource} {code}"))
+                .or_default() += count;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use podstorm::client::Reason;
+
+    use super::*;
+
+    #[test]
+    fn calls_are_counted_by_what_came_back() {
+        let mut calls = ApiCalls::default();
+        let failed: Result<(), _> = Err(ApiError::status(409, Reason::Conflict, "changed"));
+        for outcome in [Ok(()), failed, Ok(())] {
+            calls.count("update", "replicasets/status", 200, &outcome);
+        }
+        let mut table = BTreeMap::new();
+        calls.add_to(&mut table);
+        assert_eq!(table["update replicasets/status 200"], 2);
+        assert_eq!(table["update replicasets/status 409"], 1);
+    }
+
+    #[test]
+    fn only_overload_with_a_time_to_wait_is_sent_again() {
+        let mut error = ApiError::status(429, Reason::TooManyRequests, "busy");
+        assert_eq!(retry_after_ns(&Answer::Failed(error.clone()), 0), None);
+        error.retry_after_seconds = Some(2);
+        assert_eq!(
+            retry_after_ns(&Answer::Failed(error.clone()), 0),
+            Some(2_000_000_000)
+        );
+        assert_eq!(
+            retry_after_ns(&Answer::Failed(error.clone()), RETRIES_MAX),
+            None
+        );
+        error.code = 409;
+        assert_eq!(retry_after_ns(&Answer::Failed(error), 0), None);
+        assert_eq!(retry_after_ns(&Answer::Deleted, 0), None);
+    }
+}

@@ -1,0 +1,283 @@
+//! What every engine shares: parts, and the switchboard that decides whose turn it is.
+//!
+//! Everything that acts in a run (informers, workers, the scheduler, kubelets, the scenario) is a
+//! *part* with a number. The switchboard is core's own de-duplicating queue of part numbers: to
+//! wake a part is to add its number, so a part that is woken ten times runs once, a part that is
+//! woken while it runs runs again, and no part ever runs twice at once. Drivers
+//! ([`super::virtual_time`], [`super::threads`]) take numbers from it and run the parts.
+//!
+//! Locks: each part lives in a mutex that only the driver thread which took its number locks while
+//! the run lasts, so it is never contended. The bell's mutex guards nothing but going to sleep.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use podstorm::intern::DenseKey;
+use podstorm::object::Now;
+use podstorm::workqueue::{RateLimitingQueue, Take};
+
+/// The number of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartId(u32);
+
+impl DenseKey for PartId {
+    fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    fn from_index(index: usize) -> Self {
+        PartId(u32::try_from(index).expect("there are few parts"))
+    }
+}
+
+/// What a part wants after it ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing until somebody wakes it.
+    Idle,
+    /// To run again after the others that are queued.
+    Again,
+    /// To run at that moment of the monotonic line, or earlier when woken.
+    At(i64),
+}
+
+impl Next {
+    /// The earlier of two wishes.
+    #[must_use]
+    pub fn or(self, other: Next) -> Next {
+        match (self, other) {
+            (Next::Again, _) | (_, Next::Again) => Next::Again,
+            (Next::At(a), Next::At(b)) => Next::At(a.min(b)),
+            (Next::At(at), Next::Idle) | (Next::Idle, Next::At(at)) => Next::At(at),
+            (Next::Idle, Next::Idle) => Next::Idle,
+        }
+    }
+}
+
+/// Something that acts. A run is short (a batch of events, a few syncs): whoever has more to do
+/// asks to run again.
+pub trait Part: Send {
+    /// Does what can be done now. May be called with nothing to do.
+    fn run(&mut self, now: Now) -> Next;
+}
+
+/// A closure that wakes one part.
+pub type Waker = Arc<dyn Fn() + Send + Sync>;
+
+/// Whose turn it is. Shared by the driver and by everyone who wakes parts.
+pub struct Switchboard {
+    queue: RateLimitingQueue<PartId>,
+    next_id: AtomicU32,
+    stopped: AtomicBool,
+    /// Threads that are asleep or about to be.
+    sleepers: AtomicUsize,
+    bell: Mutex<()>,
+    rung: Condvar,
+    /// Rung once, when the run ends.
+    ended: Condvar,
+}
+
+impl fmt::Debug for Switchboard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Switchboard")
+            .field("queued", &self.queue.len())
+            .field("stopped", &self.is_stopped())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for Switchboard {
+    fn default() -> Self {
+        Switchboard::new()
+    }
+}
+
+impl Switchboard {
+    /// A switchboard without parts.
+    pub fn new() -> Switchboard {
+        Switchboard {
+            queue: RateLimitingQueue::new(),
+            next_id: AtomicU32::new(0),
+            stopped: AtomicBool::new(false),
+            sleepers: AtomicUsize::new(0),
+            bell: Mutex::new(()),
+            rung: Condvar::new(),
+            ended: Condvar::new(),
+        }
+    }
+
+    /// A number for a part to be, so that wakers can be made before the part is.
+    pub fn reserve(&self) -> PartId {
+        // Relaxed: a counter that orders nothing.
+        PartId(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Wakes a part: it runs soon, once.
+    pub fn wake(&self, part: PartId, now: Now) {
+        self.queue.add(part, now.mono_ns);
+        self.ring();
+    }
+
+    /// Wakes a part at `at_ns` of the monotonic line; an earlier wish that is pending stays.
+    pub fn wake_at(&self, part: PartId, at_ns: i64, now: Now) {
+        self.queue
+            .add_after(part, at_ns.saturating_sub(now.mono_ns).max(0), now.mono_ns);
+        // Whoever sleeps may have to sleep shorter.
+        self.ring();
+    }
+
+    /// A closure that wakes the part. It has no time at hand, which only the metrics of the
+    /// switchboard's own queue would want.
+    pub fn waker(self: &Arc<Self>, part: PartId) -> Waker {
+        let switchboard = Arc::clone(self);
+        Arc::new(move || switchboard.wake(part, Now::default()))
+    }
+
+    /// Ends the run: drivers return after the parts that run now.
+    pub fn stop(&self) {
+        // SeqCst with the fence in `ring`: a thread about to sleep sees the flag or hears the bell.
+        self.stopped.store(true, Ordering::SeqCst);
+        let _guard = self
+            .bell
+            .lock()
+            .expect("no thread panics while it holds this lock");
+        self.rung.notify_all();
+        self.ended.notify_all();
+    }
+
+    /// Whether the run has been ended.
+    pub fn is_stopped(&self) -> bool {
+        // Acquire, with the store in `stop`: what was written before the stop is seen after it.
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Takes the next part to run, if one is queued.
+    pub(super) fn try_take(&self, now: Now) -> Option<PartId> {
+        match self.queue.try_take(now.mono_ns) {
+            Take::Key(part) => Some(part),
+            Take::Empty | Take::ShutDown => None,
+        }
+    }
+
+    /// Queues the parts whose moment has come; returns how many.
+    pub(super) fn fire_due(&self, now: Now) -> usize {
+        self.queue.fire_due(now.mono_ns)
+    }
+
+    /// The moment of the earliest delayed part.
+    pub(super) fn next_due(&self) -> Option<i64> {
+        self.queue.next_due()
+    }
+
+    /// Books a part's run as over, with its wish.
+    pub(super) fn finish(&self, part: PartId, next: Next, now: Now) {
+        match next {
+            Next::Idle => {}
+            Next::Again => drop(self.queue.add(part, now.mono_ns)),
+            Next::At(at_ns) if at_ns <= now.mono_ns => drop(self.queue.add(part, now.mono_ns)),
+            Next::At(at_ns) => self.wake_at(part, at_ns, now),
+        }
+        self.queue.done(part, now.mono_ns);
+        if self.queue.len() > 1 {
+            self.ring();
+        }
+    }
+
+    /// Sleeps until somebody rings or `timeout` has passed; returns at once when a part is queued
+    /// or the run is over. May return for no reason.
+    pub(super) fn sleep(&self, timeout: Duration) {
+        let guard = self
+            .bell
+            .lock()
+            .expect("no thread panics while it holds this lock");
+        // SeqCst: pairs with the fence in `ring`. Either the waker sees this sleeper and takes the
+        // lock to notify, or this thread sees what the waker queued.
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        if self.queue.is_empty() && !self.is_stopped() {
+            let _woken = self
+                .rung
+                .wait_timeout(guard, timeout)
+                .expect("no thread panics while it holds this lock");
+        }
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Sleeps until the run is ended or `timeout` has passed: for the thread that watches.
+    pub(super) fn wait_stopped(&self, timeout: Duration) {
+        let guard = self
+            .bell
+            .lock()
+            .expect("no thread panics while it holds this lock");
+        if !self.is_stopped() {
+            let _woken = self
+                .ended
+                .wait_timeout(guard, timeout)
+                .expect("no thread panics while it holds this lock");
+        }
+    }
+
+    /// Wakes one sleeping thread, if there is one.
+    fn ring(&self) {
+        // SeqCst: orders the add before the look at the sleepers; see `sleep`.
+        fence(Ordering::SeqCst);
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            let _guard = self
+                .bell
+                .lock()
+                .expect("no thread panics while it holds this lock");
+            self.rung.notify_one();
+        }
+    }
+}
+
+/// The parts of a run, by their numbers.
+#[derive(Default)]
+pub struct Parts {
+    parts: Vec<Option<Arc<Mutex<dyn Part>>>>,
+}
+
+impl fmt::Debug for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parts")
+            .field("count", &self.parts.len())
+            .finish()
+    }
+}
+
+impl Parts {
+    /// Puts a part in the place of its number.
+    ///
+    /// # Panics
+    /// When the place is taken.
+    pub fn install(&mut self, id: PartId, part: Arc<Mutex<dyn Part>>) {
+        if self.parts.len() <= id.index() {
+            self.parts.resize_with(id.index() + 1, || None);
+        }
+        let place = &mut self.parts[id.index()];
+        assert!(place.is_none(), "a part is installed once");
+        *place = Some(part);
+    }
+
+    /// Wakes every part, in order of their numbers: how a run starts.
+    pub(super) fn wake_all(&self, switchboard: &Switchboard, now: Now) {
+        for (index, part) in self.parts.iter().enumerate() {
+            if part.is_some() {
+                switchboard.wake(PartId::from_index(index), now);
+            }
+        }
+    }
+
+    /// Runs a part that was taken from the switchboard and books it.
+    pub(super) fn run(&self, id: PartId, switchboard: &Switchboard, now: Now) {
+        let part = self.parts[id.index()]
+            .as_ref()
+            .expect("a woken part is installed");
+        let next = part
+            .lock()
+            .expect("a part that panicked ends the run")
+            .run(now);
+        switchboard.finish(id, next, now);
+    }
+}

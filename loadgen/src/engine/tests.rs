@@ -1,0 +1,232 @@
+//! Whole runs of small clusters on both engines.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::{Observer, Progress, run};
+use crate::result::RunResult;
+use crate::settings::{
+    ClusterSize, ControllerSettings, EngineKind, Latency, LatencySettings, ScenarioName, Settings,
+};
+
+const SECOND_NS: i64 = 1_000_000_000;
+
+fn settings(scenario: ScenarioName, engine: EngineKind) -> Settings {
+    let feature_gates: BTreeMap<String, bool> = [
+        "PodDeletionCost",
+        "DeploymentReplicaSetTerminatingReplicas",
+        "StaleControllerConsistencyReplicaSet",
+    ]
+    .into_iter()
+    .map(|name| (name.to_owned(), true))
+    .collect();
+    Settings {
+        scenario,
+        engine,
+        seed: 7,
+        threads: if engine == EngineKind::Threads { 2 } else { 1 },
+        size: ClusterSize {
+            pods: 300,
+            replicasets: 12,
+            nodes: 20,
+            namespaces: 3,
+            pods_per_node: 110,
+        },
+        controller: ControllerSettings {
+            concurrent_replicaset_syncs: 5,
+            concurrent_rc_syncs: 5,
+            burst_replicas: 500,
+            kube_api_qps: None,
+            kube_api_burst: 30,
+            feature_gates,
+        },
+        latency: LatencySettings {
+            pod_startup: Latency::ZERO,
+            pod_termination: Latency::ZERO,
+            api: Latency::ZERO,
+            watch: Latency::ZERO,
+            scheduling: Latency::ZERO,
+        },
+        duration_ns: 20 * SECOND_NS,
+        time_limit_ns: 3_600 * SECOND_NS,
+        churn_pods_per_second: 5.0,
+        burst_pods: 50,
+        min_ready_seconds: 0,
+    }
+}
+
+/// With every latency and the limits of a stock controller-manager.
+fn slow(scenario: ScenarioName) -> Settings {
+    let mut settings = settings(scenario, EngineKind::Virtual);
+    settings.controller.kube_api_qps = Some(20.0);
+    settings.latency = LatencySettings {
+        pod_startup: Latency::Lognormal {
+            p50: SECOND_NS,
+            p99: 5 * SECOND_NS,
+        },
+        pod_termination: Latency::Uniform(SECOND_NS, 40 * SECOND_NS),
+        api: Latency::Lognormal {
+            p50: 3_000_000,
+            p99: 40_000_000,
+        },
+        watch: Latency::Uniform(1_000_000, 50_000_000),
+        scheduling: Latency::Constant(10_000_000),
+    };
+    settings
+}
+
+fn run_ok(settings: &Settings) -> RunResult {
+    let result =
+        run(settings, Vec::new(), &(), &AtomicBool::new(false)).expect("the settings can be run");
+    assert_eq!(result.outcome.exit_code, 0, "{:#?}", result.outcome);
+    assert!(result.outcome.converged);
+    assert_eq!(result.excess_pods_created, 0);
+    result
+}
+
+fn json(mut result: RunResult) -> String {
+    result.host = None;
+    serde_json::to_string_pretty(&result).expect("results can be written")
+}
+
+#[test]
+fn up_down_writes_every_step_of_every_pod_once() {
+    for engine in [EngineKind::Virtual, EngineKind::Threads] {
+        let result = run_ok(&settings(ScenarioName::UpDown, engine));
+        let pods = &result.pods;
+        assert_eq!(
+            [
+                pods.created,
+                pods.bound,
+                pods.ready,
+                pods.deleted,
+                pods.peak
+            ],
+            [300; 5],
+            "{engine:?}"
+        );
+        assert_eq!(result.api_calls["create pods 201"], 300);
+        assert_eq!(result.api_calls["delete pods 200"], 300);
+        assert_eq!(
+            result.convergence_seconds.count,
+            4 * 12,
+            "12 sets in 4 phases"
+        );
+        assert_eq!(result.pod_ready_seconds.count, 300);
+        let phases: Vec<(u64, u64)> = result
+            .phases
+            .iter()
+            .map(|phase| (phase.pods_created, phase.pods_deleted))
+            .collect();
+        assert_eq!(phases, [(0, 0), (300, 0), (0, 156), (0, 144)]);
+        assert_eq!(result.wasted_work.surplus_pods, 0);
+        let revisions: u64 = result.writes.values().sum();
+        assert_eq!(revisions, result.resource_version);
+    }
+}
+
+#[test]
+fn every_scenario_succeeds_on_both_engines() {
+    use ScenarioName::{Adoption, Burst, Churn, ColdStart, ScaleDown, ScaleUp};
+    for engine in [EngineKind::Virtual, EngineKind::Threads] {
+        for scenario in [ScaleUp, ScaleDown, Burst, Churn, Adoption, ColdStart] {
+            let mut settings = settings(scenario, engine);
+            if engine == EngineKind::Threads {
+                settings.duration_ns = SECOND_NS / 2;
+                settings.churn_pods_per_second = 200.0;
+            }
+            let result = run_ok(&settings);
+            match scenario {
+                Adoption => assert_eq!(result.pods.adopted, 300),
+                ColdStart => assert_eq!(result.pods.created, 300),
+                Churn => assert_eq!(result.pods.created, 400, "one for each that was deleted"),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn latencies_and_limits_take_time_but_change_nothing_else() {
+    let result = run_ok(&slow(ScenarioName::UpDown));
+    let pods = &result.pods;
+    assert_eq!(
+        [pods.created, pods.bound, pods.ready, pods.deleted],
+        [300; 4]
+    );
+    // 600 pod writes and at least as many for status and events, at 20 a second.
+    assert!(result.elapsed_seconds > 30.0, "{}", result.elapsed_seconds);
+    assert!(result.convergence_seconds.p50 > 1.0);
+    assert!(result.pod_ready_seconds.p50 > 0.9);
+}
+
+#[test]
+fn a_virtual_run_is_the_same_every_time() {
+    for settings in [
+        settings(ScenarioName::UpDown, EngineKind::Virtual),
+        slow(ScenarioName::UpDown),
+        slow(ScenarioName::Churn),
+    ] {
+        let (a, b) = (json(run_ok(&settings)), json(run_ok(&settings)));
+        assert!(a == b, "two runs of {:?} differ", settings.scenario);
+        let other = Settings {
+            seed: 8,
+            ..settings
+        };
+        assert!(json(run_ok(&other)) != a, "another seed is another run");
+    }
+}
+
+#[test]
+fn a_run_past_its_time_limit_says_what_is_missing() {
+    let mut settings = slow(ScenarioName::UpDown);
+    settings.time_limit_ns = 5 * SECOND_NS;
+    let result = run(&settings, Vec::new(), &(), &AtomicBool::new(false)).unwrap();
+    assert_eq!(result.outcome.exit_code, 1);
+    assert!(!result.outcome.converged);
+    assert!(
+        result.outcome.reason.contains("time limit of 5 s"),
+        "{}",
+        result.outcome.reason
+    );
+    assert!(
+        result.outcome.reason.contains("have not converged"),
+        "{}",
+        result.outcome.reason
+    );
+    assert_eq!(result.elapsed_seconds, 5.0);
+}
+
+/// Cancels the run at its first word.
+struct Impatient(AtomicBool);
+
+impl Observer for Impatient {
+    fn progress(&self, progress: &Progress<'_>) {
+        assert!(progress.phase_index < progress.phase_count);
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn an_interrupted_run_reports_on_what_ran() {
+    for engine in [EngineKind::Virtual, EngineKind::Threads] {
+        let mut settings = settings(ScenarioName::Churn, engine);
+        settings.duration_ns = 100_000 * SECOND_NS;
+        settings.time_limit_ns = 200_000 * SECOND_NS;
+        let cancel = AtomicBool::new(false);
+        let impatient = Impatient(AtomicBool::new(false));
+        let result = std::thread::scope(|scope| {
+            let running = scope.spawn(|| run(&settings, Vec::new(), &impatient, &cancel));
+            while !impatient.0.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            cancel.store(true, Ordering::Relaxed);
+            running
+                .join()
+                .expect("the run ends")
+                .expect("the settings can be run")
+        });
+        assert_eq!(result.outcome.exit_code, 130);
+        assert!(result.outcome.reason.starts_with("interrupted"));
+    }
+}

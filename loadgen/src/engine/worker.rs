@@ -1,0 +1,383 @@
+//! Controller workers: each part is one concurrent sync. A worker takes a key, lets the sync say
+//! what it wants from the API, carries that out, and hands the answers back until it is done.
+//!
+//! The requests of one batch are concurrent: each has its own turn at the limiter and its own
+//! latency, and the sync goes on when the last answer is here. A worker with nothing to do lists
+//! itself as idle; whoever adds keys wakes as many idle workers as there are keys.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use hdrhistogram::Histogram;
+use podstorm::client::Answer;
+use podstorm::controller::{Controller, Outcome, Step, Sync, SyncErrorClass};
+use podstorm::intern::KeyId;
+use podstorm::object::Now;
+use podstorm::workqueue::Take;
+
+use super::client::{ApiCalls, Client, Trip, retry_after_ns};
+use super::event_sink::EventQueue;
+use super::executor::{Next, Part, PartId, Switchboard};
+use crate::clock::RealClock;
+
+/// A run ends after that many syncs…
+const SYNCS_PER_RUN: u32 = 16;
+
+/// …or after the sync with which it has carried out that many requests.
+const REQUESTS_PER_RUN: u32 = 256;
+
+/// One controller with its queue, its idle workers and its timer.
+#[derive(Debug)]
+pub(super) struct Pool {
+    pub(super) controller: Arc<Controller>,
+    pub(super) client: Arc<Client>,
+    pub(super) events: Arc<EventQueue>,
+    switchboard: Arc<Switchboard>,
+    timer: PartId,
+    /// Reads real time, where time is real.
+    clock: Option<RealClock>,
+    /// Syncs begun and finished.
+    begun: AtomicU64,
+    finished: AtomicU64,
+    /// Workers that found no key. A worker lists itself and then looks at the queue once more, so
+    /// no key is left lying between the two.
+    idle: Mutex<Vec<PartId>>,
+}
+
+impl Pool {
+    pub(super) fn new(
+        controller: Arc<Controller>,
+        client: Arc<Client>,
+        events: Arc<EventQueue>,
+        switchboard: Arc<Switchboard>,
+        timer: PartId,
+        clock: Option<RealClock>,
+    ) -> Pool {
+        Pool {
+            controller,
+            client,
+            events,
+            switchboard,
+            timer,
+            clock,
+            begun: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
+            idle: Mutex::default(),
+        }
+    }
+
+    /// Whether at least `syncs` syncs were finished, none is under way and no key waits.
+    pub(super) fn rests_after(&self, syncs: u64) -> bool {
+        // Acquire, with the releases below: a sync counted as begun has left the queue, so what
+        // is read in this order can't miss one that is between queue and worker for ever; the
+        // caller asks again.
+        let finished = self.finished.load(Ordering::Acquire);
+        let waiting = self.controller.queue().len();
+        let begun = self.begun.load(Ordering::Acquire);
+        finished >= syncs && waiting == 0 && begun == finished
+    }
+
+    /// The present, more exactly than at the beginning of the part's run.
+    fn present(&self, now: Now) -> Now {
+        self.clock.as_ref().map_or(now, RealClock::now)
+    }
+
+    /// To be called after keys may have been added: wakes workers for them, and the timer for
+    /// delayed ones.
+    pub(super) fn keys_added(&self, now: Now) {
+        let queue = self.controller.queue();
+        let count = queue.len();
+        if count > 0 {
+            let mut idle = self
+                .idle
+                .lock()
+                .expect("no thread panics while it holds this lock");
+            for _ in 0..count {
+                let Some(worker) = idle.pop() else { break };
+                self.switchboard.wake(worker, now);
+            }
+        }
+        if let Some(due_ns) = queue.next_due() {
+            self.switchboard.wake_at(self.timer, due_ns, now);
+        }
+    }
+
+    fn list_idle(&self, worker: PartId) {
+        let mut idle = self
+            .idle
+            .lock()
+            .expect("no thread panics while it holds this lock");
+        if !idle.contains(&worker) {
+            idle.push(worker);
+        }
+    }
+}
+
+/// Adds the delayed keys of a controller when they are due.
+#[derive(Debug)]
+pub(super) struct Timer {
+    pool: Arc<Pool>,
+}
+
+impl Timer {
+    pub(super) fn new(pool: Arc<Pool>) -> Timer {
+        Timer { pool }
+    }
+}
+
+impl Part for Timer {
+    fn run(&mut self, now: Now) -> Next {
+        self.pool.controller.queue().fire_due(now.mono_ns);
+        self.pool.keys_added(now);
+        Next::Idle
+    }
+}
+
+/// A request on its way.
+#[derive(Debug)]
+struct InFlight {
+    due_ns: i64,
+    number: u64,
+    index: usize,
+    attempts: u32,
+    state: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    /// To the server; the answer will be here at that moment.
+    There { back_ns: i64 },
+    /// Back, with the answer.
+    Back(Answer),
+}
+
+impl PartialEq for InFlight {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for InFlight {}
+
+impl PartialOrd for InFlight {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for InFlight {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.due_ns, self.number).cmp(&(other.due_ns, other.number))
+    }
+}
+
+/// One concurrent sync.
+#[derive(Debug)]
+pub(super) struct Worker {
+    id: PartId,
+    pool: Arc<Pool>,
+    trip: Trip,
+    sync: Sync,
+    /// Whether a sync is under way.
+    busy: bool,
+    in_flight: BinaryHeap<Reverse<InFlight>>,
+    sent: u64,
+    begun_at: Now,
+    pub(super) tally: Tally,
+}
+
+/// What a worker counts.
+#[derive(Debug)]
+pub(super) struct Tally {
+    pub(super) calls: ApiCalls,
+    /// By outcome, in the order of [`OUTCOMES`].
+    pub(super) syncs: [u64; OUTCOMES.len()],
+    pub(super) syncs_without_requests: u64,
+    /// From taking a key to the end of its sync, ns.
+    pub(super) work_ns: Histogram<u64>,
+}
+
+/// How a sync can end, in words.
+pub(super) const OUTCOMES: [&str; 7] = [
+    "ok",
+    "stale cache",
+    "identity",
+    "claim failed",
+    "create failed",
+    "delete failed",
+    "status failed",
+];
+
+fn outcome_index(outcome: &Outcome) -> usize {
+    let Outcome::Failed(error) = outcome else {
+        return 0;
+    };
+    match error.class {
+        SyncErrorClass::Consistency(_) => 1,
+        SyncErrorClass::Identity => 2,
+        SyncErrorClass::Claim => 3,
+        SyncErrorClass::Create => 4,
+        SyncErrorClass::Delete => 5,
+        SyncErrorClass::Status => 6,
+    }
+}
+
+impl Worker {
+    pub(super) fn new(id: PartId, pool: Arc<Pool>, trip: Trip) -> Worker {
+        Worker {
+            id,
+            pool,
+            trip,
+            sync: Sync::new(),
+            busy: false,
+            in_flight: BinaryHeap::new(),
+            sent: 0,
+            begun_at: Now::default(),
+            tally: Tally {
+                calls: ApiCalls::default(),
+                syncs: [0; OUTCOMES.len()],
+                syncs_without_requests: 0,
+                work_ns: Histogram::new(3).expect("three digits are within bounds"),
+            },
+        }
+    }
+
+    /// Sends every request of the batch. Those that take no time are answered at once; returns how
+    /// many were.
+    fn send_batch(&mut self, now: Now) -> u32 {
+        let at_once = self.pool.client.is_unlimited() && self.trip.is_zero();
+        let count = self.sync.requests().len();
+        for index in 0..count {
+            if at_once {
+                self.deliver(index, 0, now.mono_ns, now);
+            } else {
+                self.send(index, 0, now.mono_ns, now);
+            }
+        }
+        if at_once {
+            u32::try_from(count).unwrap_or(u32::MAX)
+        } else {
+            0
+        }
+    }
+
+    /// Sends one request when the limiter lets it, not before `not_before_ns`.
+    fn send(&mut self, index: usize, attempts: u32, not_before_ns: i64, now: Now) {
+        let turn_ns = now.mono_ns.saturating_add(self.pool.client.reserve_ns(now));
+        let (due_ns, back_ns) = self.trip.times_ns(turn_ns.max(not_before_ns));
+        self.push(due_ns, index, attempts, Way::There { back_ns });
+    }
+
+    fn push(&mut self, due_ns: i64, index: usize, attempts: u32, state: Way) {
+        self.sent += 1;
+        let flight = InFlight {
+            due_ns,
+            number: self.sent,
+            index,
+            attempts,
+            state,
+        };
+        self.in_flight.push(Reverse(flight));
+    }
+
+    /// The request has reached the server.
+    fn deliver(&mut self, index: usize, attempts: u32, back_ns: i64, now: Now) {
+        let request = &self.sync.requests()[index];
+        let answer = self
+            .pool
+            .client
+            .carry_out(request, &mut self.tally.calls, now);
+        if back_ns > now.mono_ns {
+            self.push(back_ns, index, attempts, Way::Back(answer));
+        } else {
+            self.accept(index, attempts, answer, now);
+        }
+    }
+
+    /// The answer is here: the sync gets it, unless the call is to be sent again.
+    fn accept(&mut self, index: usize, attempts: u32, answer: Answer, now: Now) {
+        match retry_after_ns(&answer, attempts) {
+            Some(wait_ns) => self.send(index, attempts + 1, now.mono_ns + wait_ns, now),
+            None => self.sync.answer(index, answer),
+        }
+    }
+
+    /// Moves what travels; returns the next moment at which something does, if any.
+    fn travel(&mut self, now: Now) -> Option<i64> {
+        loop {
+            let Reverse(first) = self.in_flight.peek()?;
+            if first.due_ns > now.mono_ns {
+                return Some(first.due_ns);
+            }
+            let Reverse(flight) = self.in_flight.pop()?;
+            match flight.state {
+                Way::There { back_ns } => self.deliver(flight.index, flight.attempts, back_ns, now),
+                Way::Back(answer) => self.accept(flight.index, flight.attempts, answer, now),
+            }
+        }
+    }
+
+    fn begin(&mut self, key: KeyId, now: Now) -> Step {
+        let now = self.pool.present(now);
+        self.busy = true;
+        self.begun_at = now;
+        // Release: see `Pool::rests_after`.
+        self.pool.begun.fetch_add(1, Ordering::Release);
+        self.pool.controller.begin(key, &mut self.sync, now)
+    }
+
+    fn finish(&mut self, now: Now) {
+        let now = self.pool.present(now);
+        let pool = &*self.pool;
+        self.busy = false;
+        {
+            let events = self.sync.take_events();
+            if events.len() > 0 {
+                pool.events.offer(events, now);
+            }
+        }
+        let tally = &mut self.tally;
+        tally.syncs[outcome_index(self.sync.outcome())] += 1;
+        tally.syncs_without_requests += u64::from(self.sync.requests_made() == 0);
+        let took_ns = u64::try_from(now.mono_ns - self.begun_at.mono_ns).unwrap_or(0);
+        tally.work_ns.saturating_record(took_ns.max(1));
+        pool.controller.finish(&mut self.sync, now);
+        // Release: see `Pool::rests_after`.
+        pool.finished.fetch_add(1, Ordering::Release);
+        pool.keys_added(now);
+    }
+}
+
+impl Part for Worker {
+    fn run(&mut self, now: Now) -> Next {
+        let pool = Arc::clone(&self.pool);
+        let (mut syncs, mut requests) = (0, 0);
+        loop {
+            let step = if self.busy {
+                if let Some(due_ns) = self.travel(now) {
+                    return Next::At(due_ns);
+                }
+                pool.controller.resume(&mut self.sync, now)
+            } else {
+                if syncs >= SYNCS_PER_RUN || requests >= REQUESTS_PER_RUN {
+                    return Next::Again;
+                }
+                let Take::Key(key) = pool.controller.queue().try_take(now.mono_ns) else {
+                    pool.list_idle(self.id);
+                    if pool.controller.queue().len() > 0 {
+                        pool.keys_added(now);
+                    }
+                    return Next::Idle;
+                };
+                syncs += 1;
+                self.begin(key, now)
+            };
+            match step {
+                Step::Requests => requests += self.send_batch(now),
+                Step::Finished => self.finish(now),
+            }
+        }
+    }
+}

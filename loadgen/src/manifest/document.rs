@@ -1,0 +1,266 @@
+//! One document of a file, read from any serde format into JSON: members given twice are refused,
+//! and the items of a `List` are handed on one by one instead of being kept.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+/// What one document was.
+#[derive(Debug)]
+pub(super) enum Document {
+    /// Nothing, or null.
+    Empty,
+    /// An object of its own.
+    Object(Map<String, Value>),
+    /// A list whose items were handed on, with its other members.
+    List(Map<String, Value>),
+}
+
+/// Takes the items of a list: the list's members read so far, the item's index, the item.
+/// An error ends the reading; what it was is kept by the taker.
+pub(super) type ItemTaker<'a> =
+    &'a mut dyn FnMut(&Map<String, Value>, usize, Value) -> Result<(), Stopped>;
+
+/// The taker of items found something wrong.
+#[derive(Debug)]
+pub(super) struct Stopped;
+
+/// Reads a whole document.
+pub(super) struct DocumentSeed<'a> {
+    pub(super) take_item: ItemTaker<'a>,
+}
+
+impl<'de> DeserializeSeed<'de> for DocumentSeed<'_> {
+    type Value = Document;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Document, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for DocumentSeed<'_> {
+    type Value = Document;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a Kubernetes object with apiVersion, kind and metadata")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Document, E> {
+        Ok(Document::Empty)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Document, A::Error> {
+        let mut members = Map::new();
+        let mut is_list = false;
+        while let Some(key) = map.next_key::<String>()? {
+            if members.contains_key(&key) || (is_list && key == "items") {
+                return Err(given_twice(&key));
+            }
+            // `kubectl -o json` sorts members: `items` comes before `kind`. Nothing but lists has
+            // items at the first level, so an unknown kind is taken for one.
+            if key == "items" && members.get("kind").is_none_or(is_list_kind) {
+                is_list = true;
+                map.next_value_seed(ItemsSeed {
+                    members: &members,
+                    take_item: self.take_item,
+                })?;
+            } else {
+                members.insert(key, map.next_value_seed(ValueSeed)?);
+            }
+        }
+        Ok(if is_list {
+            Document::List(members)
+        } else {
+            Document::Object(members)
+        })
+    }
+}
+
+/// Whether that `kind` is one of lists: `List`, `PodList`.
+pub(super) fn is_list_kind(kind: &Value) -> bool {
+    kind.as_str().is_some_and(|kind| kind.ends_with("List"))
+}
+
+fn given_twice<E: Error>(key: &str) -> E {
+    E::custom(format_args!(
+        "the field {key:?} is given twice; remove one of the two"
+    ))
+}
+
+struct ItemsSeed<'a, 'b> {
+    members: &'a Map<String, Value>,
+    take_item: ItemTaker<'b>,
+}
+
+impl<'de> DeserializeSeed<'de> for ItemsSeed<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ItemsSeed<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the list of objects in items")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let mut index = 0;
+        while let Some(item) = items.next_element_seed(ValueSeed)? {
+            (self.take_item)(self.members, index, item)
+                .map_err(|Stopped| A::Error::custom("stopped"))?;
+            index += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Reads any value as JSON, refusing a member given twice.
+struct ValueSeed;
+
+impl<'de> DeserializeSeed<'de> for ValueSeed {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ValueSeed {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text, a number, true, false, null, a list or an object")
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        match Number::from_f64(value) {
+            Some(number) => Ok(Value::Number(number)),
+            None => Err(E::custom(
+                "a number that JSON can't say; quote it to make it a text",
+            )),
+        }
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_string<E: Error>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = items.next_element_seed(ValueSeed)? {
+            values.push(value);
+        }
+        Ok(Value::Array(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut members = Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            if members.contains_key(&key) {
+                return Err(given_twice(&key));
+            }
+            members.insert(key, map.next_value_seed(ValueSeed)?);
+        }
+        Ok(Value::Object(members))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<(Document, Vec<Value>), serde_json::Error> {
+        let mut items = Vec::new();
+        let mut take_item = |_: &Map<String, Value>, index: usize, item: Value| {
+            assert_eq!(index, items.len());
+            items.push(item);
+            Ok(())
+        };
+        let seed = DocumentSeed {
+            take_item: &mut take_item,
+        };
+        let document = seed.deserialize(&mut serde_json::Deserializer::from_str(text))?;
+        Ok((document, items))
+    }
+
+    #[test]
+    fn items_are_handed_on_and_not_kept() {
+        let (document, items) =
+            read(r#"{"apiVersion":"v1","items":[{"a":1},{"b":[null,1.5]}],"kind":"List"}"#)
+                .unwrap();
+        assert_eq!(items, [json!({"a": 1}), json!({"b": [null, 1.5]})]);
+        let Document::List(members) = document else {
+            panic!("{document:?}")
+        };
+        assert_eq!(members["kind"], "List");
+    }
+
+    #[test]
+    fn items_of_another_kind_stay_in_it() {
+        let (document, items) = read(r#"{"kind":"Shelf","items":[1]}"#).unwrap();
+        assert!(items.is_empty());
+        let Document::Object(members) = document else {
+            panic!("{document:?}")
+        };
+        assert_eq!(members["items"], json!([1]));
+    }
+
+    #[test]
+    fn a_member_given_twice_is_refused_at_any_depth() {
+        for text in [
+            r#"{"kind":"A","kind":"A"}"#,
+            r#"{"spec":{"x":[{"y":1,"y":1}]}}"#,
+            r#"{"items":[],"items":[]}"#,
+        ] {
+            let problem = read(text).expect_err(text).to_string();
+            assert!(problem.contains("given twice"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        assert!(matches!(read("null"), Ok((Document::Empty, _))));
+        for text in ["[]", "3", r#""text""#, r#"{"items":3}"#] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+}

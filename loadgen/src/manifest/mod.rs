@@ -1,0 +1,349 @@
+//! Objects from files (`-f`): Kubernetes YAML and JSON as people have it, `List`s, several
+//! documents and several files, standard input, the output of `kubectl get ... -o json`.
+//!
+//! A file is read as a stream; of a list one item at a time is held as JSON. What is wrong is
+//! told once, with file, document and field. Kinds that are not simulated are counted.
+
+mod check;
+mod collect;
+mod document;
+mod error;
+mod json;
+mod size;
+mod yaml;
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+pub use error::ManifestError;
+
+use self::collect::Collector;
+use crate::input::InputObject;
+use crate::result::InputCounts;
+use crate::settings::size::InputSize;
+
+/// What the files held.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The objects of simulated kinds, in the order of files and documents.
+    pub objects: Vec<InputObject>,
+    /// Taken and left objects by kind.
+    pub counts: InputCounts,
+    /// What bears on the size of the cluster.
+    pub size: InputSize,
+}
+
+/// Bytes read at a time.
+const BUFFER_BYTES: usize = 1 << 18;
+
+/// Reads every file; `-` is `stdin`.
+///
+/// # Errors
+/// The first thing that is wrong: a file that can't be read or holds nothing, broken YAML or JSON,
+/// a field of a wrong type, an object that the API server would refuse, two objects of one name or
+/// UID, or nothing but kinds that are not simulated.
+pub fn load(files: &[PathBuf], stdin: impl Read) -> Result<Loaded, Box<ManifestError>> {
+    let mut stdin = Some(stdin);
+    let mut collector = Collector::new();
+    for path in files {
+        if path.as_os_str() == "-" {
+            let Some(stdin) = stdin.take() else {
+                return Err(ManifestError::of_file(
+                    STDIN,
+                    "can be read only once; give -f - once",
+                ));
+            };
+            let reader = BufReader::with_capacity(BUFFER_BYTES, stdin);
+            read_file(reader, STDIN, Format::Either, &mut collector)?;
+        } else {
+            let name = path.display().to_string();
+            let reader = BufReader::with_capacity(BUFFER_BYTES, open(path, &name)?);
+            read_file(reader, &name, Format::of(path), &mut collector)?;
+        }
+    }
+    let (objects, counts) = collector.into_parts();
+    if objects.is_empty() {
+        let kinds: Vec<String> = counts
+            .ignored
+            .iter()
+            .map(|(kind, count)| format!("{count} {kind}"))
+            .collect();
+        let names: Vec<String> = files
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        return Err(ManifestError::of_file(
+            &names.join(", "),
+            format!(
+                "nothing to simulate: found {}; expected ReplicaSet, ReplicationController, Pod, \
+                 Node or Namespace",
+                if kinds.is_empty() {
+                    "no object".to_owned()
+                } else {
+                    kinds.join(", ")
+                }
+            ),
+        ));
+    }
+    let size = size::of_input(&objects);
+    Ok(Loaded {
+        objects,
+        counts,
+        size,
+    })
+}
+
+const STDIN: &str = "standard input";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Yaml,
+    Json,
+    /// JSON where it begins with a brace.
+    Either,
+}
+
+impl Format {
+    fn of(path: &Path) -> Format {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("yaml" | "yml") => Format::Yaml,
+            Some("json") => Format::Json,
+            _ => Format::Either,
+        }
+    }
+}
+
+fn open(path: &Path, name: &str) -> Result<File, Box<ManifestError>> {
+    let file = File::open(path).map_err(|error| unreadable(name, &error))?;
+    let metadata = file.metadata().map_err(|error| unreadable(name, &error))?;
+    if metadata.is_dir() {
+        return Err(ManifestError::of_file(
+            name,
+            "is a directory; name the files in it, each with its own -f",
+        ));
+    }
+    Ok(file)
+}
+
+fn unreadable(name: &str, error: &io::Error) -> Box<ManifestError> {
+    let problem = match error.kind() {
+        io::ErrorKind::NotFound => "no such file".to_owned(),
+        io::ErrorKind::PermissionDenied => "may not be read: permission denied".to_owned(),
+        io::ErrorKind::IsADirectory => "is a directory; name the files in it".to_owned(),
+        _ => format!("can't be read: {error}"),
+    };
+    ManifestError::of_file(name, problem)
+}
+
+fn read_file(
+    mut reader: impl BufRead,
+    name: &str,
+    format: Format,
+    collector: &mut Collector,
+) -> Result<(), Box<ManifestError>> {
+    let is_json = match format {
+        Format::Yaml => false,
+        Format::Json => true,
+        Format::Either => begins_with_brace(&mut reader).map_err(|e| unreadable(name, &e))?,
+    };
+    collector.begin_file(name, !is_json);
+    if is_json {
+        read_json(reader, collector)?
+    } else {
+        read_yaml(reader, name, collector)?
+    }
+    collector.end_file()
+}
+
+/// Whether the first byte that is no blank is `{`; blanks before it are consumed.
+fn begins_with_brace(reader: &mut impl BufRead) -> io::Result<bool> {
+    loop {
+        let buffer = reader.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(false);
+        }
+        match buffer.iter().position(|b| !b.is_ascii_whitespace()) {
+            Some(at) => return Ok(buffer[at] == b'{'),
+            None => {
+                let blanks = buffer.len();
+                reader.consume(blanks);
+            }
+        }
+    }
+}
+
+fn read_json(reader: impl BufRead, collector: &mut Collector) -> Result<(), Box<ManifestError>> {
+    let mut documents = json::JsonDocuments::new(reader);
+    while !documents.is_at_end() {
+        collector.document(|take_item| {
+            documents
+                .read(take_item)
+                .map_err(|error| (error.position, error.problem))
+        })?;
+    }
+    Ok(())
+}
+
+fn read_yaml(
+    reader: impl BufRead,
+    name: &str,
+    collector: &mut Collector,
+) -> Result<(), Box<ManifestError>> {
+    let mut chunks = yaml::Chunks::new(reader);
+    while let Some(chunk) = chunks.next().map_err(|error| unreadable(name, &error))? {
+        collector.document(|take_item| {
+            let line = |within: u64| chunk.first_line + within - 1;
+            let text = std::str::from_utf8(&chunk.text).map_err(|error| {
+                let before = &chunk.text[..error.valid_up_to()];
+                let lines = before.iter().filter(|b| **b == b'\n').count() as u64;
+                let column = before.iter().rev().take_while(|b| **b != b'\n').count() as u64;
+                (
+                    Some((line(lines + 1), column + 1)),
+                    "not UTF-8 text".to_owned(),
+                )
+            })?;
+            yaml::read(text, take_item).map_err(|error| {
+                let position = error
+                    .position
+                    .map(|(within, column)| (line(within), column));
+                (position, error.problem)
+            })
+        })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn load_text(text: &str) -> Result<Loaded, Box<ManifestError>> {
+        load(&[PathBuf::from("-")], text.as_bytes())
+    }
+
+    fn pod(name: &str, more: &str) -> String {
+        format!(
+            r#"{{"metadata":{{"name":"{name}"{more}}},
+                "spec":{{"containers":[{{"name":"c","image":"registry.example/i"}}]}}}}"#
+        )
+    }
+
+    fn with_kind(object: &str) -> String {
+        object.replacen('{', r#"{"apiVersion":"v1","kind":"Pod","#, 1)
+    }
+
+    #[test]
+    fn typed_lists_give_their_items_a_kind_wherever_it_stands() {
+        let (a, b) = (pod("a", ""), pod("b", ""));
+        for text in [
+            format!(r#"{{"kind":"PodList","apiVersion":"v1","items":[{a},{b}]}}"#),
+            format!(r#"{{"apiVersion":"v1","items":[{a},{b}],"kind":"PodList"}}"#),
+        ] {
+            let loaded = load_text(&text).unwrap();
+            assert_eq!(loaded.counts.taken["Pod"], 2);
+            assert_eq!(&*loaded.objects[0].metadata().namespace, "default");
+        }
+        let problem = load_text(&format!(r#"{{"items":[{a}],"kind":"List"}}"#)).unwrap_err();
+        assert!(
+            problem.to_string().contains("items[0].kind: is missing"),
+            "{problem}"
+        );
+    }
+
+    #[test]
+    fn other_kinds_are_counted() {
+        let text = format!(
+            "kind: Service\napiVersion: v1\n---\n{}\n---\nkind: Service\napiVersion: v1\n---\n\
+             kind: Node\napiVersion: metal.example/v1\n",
+            with_kind(&pod("a", ""))
+        );
+        let loaded = load_text(&text).unwrap();
+        assert_eq!(loaded.counts.taken["Pod"], 1);
+        assert_eq!(loaded.counts.ignored["Service"], 2);
+        assert_eq!(loaded.counts.ignored["Node.metal.example"], 1);
+    }
+
+    #[test]
+    fn one_uid_belongs_to_one_object() {
+        let uid = r#","uid":"7f420cbd-206a-47ea-a64a-f37288a6840d""#;
+        let text = with_kind(&pod("a", uid)) + &with_kind(&pod("b", uid));
+        let problem = load_text(&text).unwrap_err().to_string();
+        for word in [
+            "document 2",
+            "Pod default/b",
+            "metadata.uid",
+            "Pod default/a",
+            "document 1",
+        ] {
+            assert!(problem.contains(word), "{word}: {problem}");
+        }
+    }
+
+    #[test]
+    fn names_are_told_apart_by_kind_and_namespace() {
+        let text = with_kind(&pod("a", "")) + &with_kind(&pod("a", r#","namespace":"other""#));
+        assert_eq!(load_text(&text).unwrap().size.namespaces, 2);
+        let generated = with_kind(&pod("", r#","generateName":"a-""#));
+        assert_eq!(load_text(&generated.repeat(2)).unwrap().objects.len(), 2);
+    }
+
+    #[test]
+    fn pods_of_one_spec_share_it() {
+        let text = with_kind(&pod("a", "")) + &with_kind(&pod("b", ""));
+        let objects = load_text(&text).unwrap().objects;
+        let [InputObject::Pod(a), InputObject::Pod(b)] = &objects[..] else {
+            panic!()
+        };
+        assert!(Arc::ptr_eq(&a.spec, &b.spec));
+    }
+
+    #[test]
+    fn pods_that_exist_may_have_been_debugged() {
+        let debugged = |more| {
+            let text = with_kind(&pod("a", more));
+            text.replacen(
+                r#""spec":{"#,
+                r#""spec":{"ephemeralContainers":[{"name":"e"}],"#,
+                1,
+            )
+        };
+        assert!(load_text(&debugged("")).is_err());
+        let uid = r#","uid":"7f420cbd-206a-47ea-a64a-f37288a6840d""#;
+        assert!(load_text(&debugged(uid)).is_ok());
+    }
+
+    #[test]
+    fn sizes_follow_what_the_owners_ask_for() {
+        let text = "\
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: web}
+spec:
+  replicas: 7
+  selector: {matchLabels: {a: b}}
+  template:
+    metadata: {labels: {a: b}}
+    spec: {containers: [{name: c, image: i}]}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: node}
+status: {allocatable: {pods: '20'}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: cordoned}
+spec: {unschedulable: true}
+status: {allocatable: {pods: '20'}}
+";
+        let size = load_text(text).unwrap().size;
+        assert_eq!((size.pods, size.owners), (7, 1));
+        assert_eq!(
+            (size.nodes, size.places, size.nodes_without_capacity),
+            (2, 20, 0)
+        );
+    }
+}

@@ -1,0 +1,271 @@
+//! YAML: a stream is cut into documents as it is read, so that only one of them is in memory, its
+//! number is known when something is wrong in it, and lines count from the start of the file.
+
+use std::io::{self, BufRead};
+
+use serde::de::DeserializeSeed;
+use serde_saphyr::Options;
+
+use super::document::{Document, DocumentSeed, ItemTaker};
+
+/// The text of one document.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Chunk {
+    /// The bytes, with the `---` line that opens the document.
+    pub(super) text: Vec<u8>,
+    /// The line of the file that the text begins at, counted from 1.
+    pub(super) first_line: u64,
+}
+
+/// Cuts a YAML stream into documents at its `---` and `...` lines. A marker at the start of a line
+/// ends a document in whatever context, so no parsing is needed to find it.
+#[derive(Debug)]
+pub(super) struct Chunks<R> {
+    reader: R,
+    /// Lines read so far.
+    lines: u64,
+    /// The `---` line that was read as the end of the document before.
+    opening: Option<Vec<u8>>,
+}
+
+impl<R: BufRead> Chunks<R> {
+    pub(super) fn new(reader: R) -> Chunks<R> {
+        Chunks {
+            reader,
+            lines: 0,
+            opening: None,
+        }
+    }
+
+    /// The next document that has content; `None` at the end of the stream.
+    pub(super) fn next(&mut self) -> io::Result<Option<Chunk>> {
+        let mut chunk = Chunk {
+            text: Vec::new(),
+            first_line: self.lines + 1,
+        };
+        let mut has_content = false;
+        let mut is_opened = self.opening.is_some();
+        if let Some(opening) = self.opening.take() {
+            chunk.first_line = self.lines;
+            has_content = has_text(&opening[3..]);
+            chunk.text = opening;
+        }
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            if self.reader.read_until(b'\n', &mut line)? == 0 {
+                return Ok(has_content.then_some(chunk));
+            }
+            self.lines += 1;
+            let content = if self.lines == 1 {
+                line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&line)
+            } else {
+                &line
+            };
+            if is_marker(content, b"---") {
+                if has_content {
+                    self.opening = Some(content.to_vec());
+                    return Ok(Some(chunk));
+                }
+                // Directives belong to the document they stand before. A document that was opened
+                // and holds nothing is dropped: the parser would count it.
+                if is_opened {
+                    chunk = Chunk {
+                        text: Vec::new(),
+                        first_line: self.lines,
+                    };
+                }
+                is_opened = true;
+                has_content = has_text(&content[3..]);
+            } else if is_marker(content, b"...") {
+                if has_content {
+                    return Ok(Some(chunk));
+                }
+                // Nothing before it; the text so far is comments.
+                chunk = Chunk {
+                    text: Vec::new(),
+                    first_line: self.lines + 1,
+                };
+                is_opened = false;
+                continue;
+            } else {
+                has_content |= has_text(content) && !content.starts_with(b"%");
+            }
+            chunk.text.extend_from_slice(content);
+        }
+    }
+}
+
+/// Whether a line is that document marker: alone or with a blank after it.
+fn is_marker(line: &[u8], marker: &[u8]) -> bool {
+    line.strip_prefix(marker).is_some_and(|rest| {
+        rest.first()
+            .is_none_or(|b| matches!(b, b' ' | b'\t' | b'\r' | b'\n'))
+    })
+}
+
+/// Whether a line says anything but a comment.
+fn has_text(line: &[u8]) -> bool {
+    let text = line.trim_ascii();
+    !text.is_empty() && text[0] != b'#'
+}
+
+/// Something wrong in the text of a document.
+#[derive(Debug)]
+pub(super) struct YamlError {
+    /// Line and column within the text, counted from 1.
+    pub(super) position: Option<(u64, u64)>,
+    pub(super) problem: String,
+}
+
+/// Reads the one document of a text, its list items handed on.
+pub(super) fn read(text: &str, take_item: ItemTaker<'_>) -> Result<Document, YamlError> {
+    let read = serde_saphyr::with_deserializer_from_str_with_options(text, options(text), |de| {
+        DocumentSeed { take_item }.deserialize(de)
+    });
+    read.map_err(|error| {
+        let error = error.without_snippet();
+        let position = error.location().map(|at| (at.line(), at.column()));
+        let text = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
+        // The position is said elsewhere, with the line counted from the start of the file.
+        let text = text.strip_prefix("error: ").unwrap_or(&text);
+        let problem = match text.rfind(" at line ") {
+            Some(at) if position.is_some() => text[..at].trim_end_matches(':').to_owned(),
+            _ => text.to_owned(),
+        };
+        YamlError { position, problem }
+    })
+}
+
+/// Reading as Kubernetes' own tools do: YAML 1.1 octal numbers (`0644`) and booleans (`yes`).
+/// The limits follow the size of the text: a dump is large, an alias bomb is small.
+fn options(text: &str) -> Options {
+    let size = text.len().max(1 << 20);
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_events: size.saturating_mul(2),
+            max_nodes: size,
+            max_total_scalar_bytes: size.saturating_mul(2),
+            max_total_comment_bytes: size,
+            max_buffered_comment_events: 100_000,
+            max_aliases: size / 4,
+            max_anchors: size / 4,
+            max_depth: 200,
+        },
+        emit_comments: false,
+        legacy_octal_numbers: true,
+        with_snippet: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunks(text: &str) -> Vec<(u64, String)> {
+        let mut chunks = Chunks::new(text.as_bytes());
+        let mut all = Vec::new();
+        while let Some(chunk) = chunks.next().unwrap() {
+            all.push((chunk.first_line, String::from_utf8(chunk.text).unwrap()));
+        }
+        all
+    }
+
+    fn object(text: &str) -> serde_json::Value {
+        match read(text, &mut |_, _, _| Ok(())) {
+            Ok(Document::Object(members)) => serde_json::Value::Object(members),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn documents_are_cut_at_their_markers() {
+        let text = "# head\n---\na: 1\n---\n---  # empty\n\n--- {b: 2}\n...\nc: 3\n";
+        let chunks = chunks(text);
+        let texts: Vec<&str> = chunks.iter().map(|(_, text)| text.trim_end()).collect();
+        assert_eq!(texts.len(), 3, "{texts:?}");
+        assert!(texts[0].ends_with("a: 1"));
+        assert!(texts[1].ends_with("--- {b: 2}"));
+        assert_eq!(texts[2], "c: 3");
+        assert_eq!(chunks[2].0, 9);
+    }
+
+    #[test]
+    fn comments_alone_are_no_document() {
+        assert!(chunks("").is_empty());
+        assert!(chunks("# nothing\n---\n# still\n...\n\n").is_empty());
+    }
+
+    #[test]
+    fn every_chunk_is_one_document_to_the_parser() {
+        let text = "%YAML 1.2\n---\na: 1\n---\n# c\n---\nb: |\n  x\n  --- y\n...\n---\nc: 3";
+        let mut seen = Vec::new();
+        for (_, text) in chunks(text) {
+            seen.push(object(&text));
+        }
+        let expected = serde_json::json!([{"a": 1}, {"b": "x\n--- y\n"}, {"c": 3}]);
+        assert_eq!(serde_json::Value::from(seen), expected);
+    }
+
+    #[test]
+    fn values_are_read_as_kubernetes_tools_read_them() {
+        let value = object(
+            "a: yes\nb: 0644\nc: null\nd: 1.5\ne: \"1\"\nf: 2024-01-02T03:04:05Z\n8: ~\ng: 0x1f",
+        );
+        let expected = serde_json::json!({
+            "a": true, "b": 420, "c": null, "d": 1.5, "e": "1", "f": "2024-01-02T03:04:05Z",
+            "8": null, "g": 31,
+        });
+        assert_eq!(value, expected);
+    }
+
+    #[test]
+    fn anchors_and_merge_keys_are_expanded() {
+        let value = object("a: &x {k: 1}\nb: *x\nc:\n  <<: *x\n  l: 2\n");
+        assert_eq!(value["c"], serde_json::json!({"k": 1, "l": 2}));
+        assert_eq!(value["b"]["k"], 1);
+    }
+
+    #[test]
+    fn what_is_broken_is_placed() {
+        for (text, line) in [
+            ("a: [1, 2\nb: 3\n", 2),
+            ("a: 1\n  b: 2\n", 2),
+            ("a:\n\t- 1\n", 2),
+            ("a: 1\na: 2\n", 2),
+            ("a: \"open\n", 2),
+        ] {
+            let error = read(text, &mut |_, _, _| Ok(())).expect_err(text);
+            let at = error.position.expect("a position").0;
+            assert!(at.abs_diff(line) <= 1, "{text:?}: line {at}");
+            assert!(!error.problem.contains(" line "), "{}", error.problem);
+            assert!(!error.problem.contains('\n'), "{}", error.problem);
+        }
+    }
+
+    #[test]
+    fn a_large_document_is_not_too_large() {
+        let mut text = String::from("items:\n");
+        for at in 0..100_000 {
+            text.push_str(&format!("- name: x{at}\n  labels: {{a: b, c: d}}\n"));
+        }
+        let mut count = 0;
+        let document = read(&text, &mut |_, _, _| {
+            count += 1;
+            Ok(())
+        });
+        assert!(matches!(document, Ok(Document::List(_))), "{document:?}");
+        assert_eq!(count, 100_000);
+    }
+
+    #[test]
+    fn an_alias_bomb_is_refused() {
+        let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+        for at in 1..12 {
+            let before = at - 1;
+            let aliases = vec![format!("*a{before}"); 10].join(", ");
+            text.push_str(&format!("a{at}: &a{at} [{aliases}]\n"));
+        }
+        assert!(read(&text, &mut |_, _, _| Ok(())).is_err());
+    }
+}

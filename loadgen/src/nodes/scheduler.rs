@@ -1,0 +1,186 @@
+//! The simulated scheduler: binds every pod that has no node to the node with the most room.
+//!
+//! It looks at nothing but the number of pods a node takes (`status.allocatable.pods`, 110 when it
+//! doesn't say) and at `spec.unschedulable`. A pod that fits nowhere waits until a pod ends or a
+//! node comes. Pods that name another scheduler are left alone.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+
+use compact_str::CompactString;
+use podstorm::object::{Node, Now, Pod, SharedText};
+
+use super::room::Room;
+use crate::cluster::Cluster;
+use crate::engine::executor::{Next, Part, Waker};
+use crate::engine::seed::seed_for;
+use crate::engine::stream::{Item, Stream};
+use crate::latency::LatencySampler;
+use crate::settings::Latency;
+
+/// What a node takes that doesn't say: the kubelet's own default.
+const DEFAULT_PODS_PER_NODE: u32 = 110;
+
+/// The name of the scheduler that pods get by default.
+const SCHEDULER_NAME: &str = "default-scheduler";
+
+/// Most pods bound in one run.
+const BATCH: usize = 1000;
+
+/// A pod to be bound, in order of time, then of arrival.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Waiting {
+    due_ns: i64,
+    number: u64,
+    name: CompactString,
+    namespace: SharedText,
+}
+
+/// The scheduler.
+#[derive(Debug)]
+pub struct Scheduler {
+    cluster: Arc<Cluster>,
+    pods: Stream<Pod>,
+    nodes: Stream<Node>,
+    room: Room,
+    latency: LatencySampler,
+    /// Pods whose scheduling takes time.
+    delayed: BinaryHeap<Reverse<Waiting>>,
+    /// Pods to bind now.
+    ready: VecDeque<Waiting>,
+    /// Pods that fitted nowhere.
+    unfit: VecDeque<Waiting>,
+    arrivals: u64,
+}
+
+impl Scheduler {
+    /// A scheduler of this cluster; `waker` wakes the part that holds it.
+    pub fn new(cluster: Arc<Cluster>, latency: Latency, seed: u64, waker: Waker) -> Scheduler {
+        Scheduler {
+            pods: Stream::new(Arc::clone(&cluster), Arc::clone(&waker)),
+            nodes: Stream::new(Arc::clone(&cluster), waker),
+            cluster,
+            room: Room::new(seed_for(seed, "scheduler ties", 0)),
+            latency: LatencySampler::new(latency, seed_for(seed, "scheduler", 0)),
+            delayed: BinaryHeap::new(),
+            ready: VecDeque::new(),
+            unfit: VecDeque::new(),
+            arrivals: 0,
+        }
+    }
+
+    fn see_nodes(&mut self, now: Now) -> Next {
+        let (room, unfit, ready) = (&mut self.room, &mut self.unfit, &mut self.ready);
+        self.nodes.poll(now, |item| match item {
+            Item::Reset => room.clear_nodes(),
+            Item::Added(node) | Item::Modified(node) => {
+                let allocatable = node.pods_allocatable.unwrap_or(DEFAULT_PODS_PER_NODE);
+                let open = !node.unschedulable && !node.metadata.is_deleting();
+                room.set_node(&node.metadata.name, allocatable, open);
+                // Any of the waiting may fit now.
+                ready.append(unfit);
+            }
+            Item::Deleted(node) => room.set_node(&node.metadata.name, 0, false),
+        })
+    }
+
+    fn see_pods(&mut self, now: Now) -> Next {
+        let (room, unfit, ready) = (&mut self.room, &mut self.unfit, &mut self.ready);
+        let (latency, delayed, arrivals) =
+            (&mut self.latency, &mut self.delayed, &mut self.arrivals);
+        self.pods.poll(now, |item| match item {
+            Item::Reset => room.clear_pods(),
+            Item::Added(pod) => match &pod.node_name {
+                // A pod that has ended holds no room; nothing here ends pods later on.
+                Some(node) if !pod.status.phase.is_terminal() => room.add_pod(node),
+                Some(_) => {}
+                None if wants_scheduling(&pod) => {
+                    *arrivals += 1;
+                    let due_ns = now.mono_ns.saturating_add(latency.draw_ns());
+                    let waiting = Waiting {
+                        due_ns,
+                        number: *arrivals,
+                        name: pod.metadata.name.clone(),
+                        namespace: pod.metadata.namespace.clone(),
+                    };
+                    if due_ns > now.mono_ns {
+                        delayed.push(Reverse(waiting));
+                    } else {
+                        ready.push_back(waiting);
+                    }
+                }
+                None => {}
+            },
+            // Only this scheduler binds, and it has booked the room when it did.
+            Item::Modified(_) => {}
+            Item::Deleted(pod) => {
+                if let Some(node) = &pod.node_name
+                    && !pod.status.phase.is_terminal()
+                    && room.remove_pod(node)
+                    && let Some(first) = unfit.pop_front()
+                {
+                    ready.push_back(first);
+                }
+            }
+        })
+    }
+
+    /// Binds what can be bound now.
+    fn bind(&mut self, now: Now) -> Next {
+        while let Some(Reverse(first)) = self.delayed.peek()
+            && first.due_ns <= now.mono_ns
+        {
+            let Some(Reverse(waiting)) = self.delayed.pop() else {
+                break;
+            };
+            self.ready.push_back(waiting);
+        }
+        for _ in 0..BATCH {
+            let Some(waiting) = self.ready.pop_front() else {
+                break;
+            };
+            let Some(node) = self.room.take() else {
+                self.unfit.push_back(waiting);
+                continue;
+            };
+            let bound = self
+                .cluster
+                .bind(&waiting.namespace, &waiting.name, &node, now);
+            if bound.is_err() {
+                // Gone or on its way out in the meantime.
+                self.room.remove_pod(&node);
+            }
+        }
+        if !self.ready.is_empty() {
+            return Next::Again;
+        }
+        self.delayed
+            .peek()
+            .map_or(Next::Idle, |Reverse(first)| Next::At(first.due_ns))
+    }
+}
+
+/// Whether the pod waits for this scheduler.
+fn wants_scheduling(pod: &Pod) -> bool {
+    let scheduler = pod
+        .spec
+        .fields
+        .get("schedulerName")
+        .and_then(|name| name.as_str());
+    let gated = pod
+        .spec
+        .fields
+        .get("schedulingGates")
+        .and_then(|gates| gates.as_array())
+        .is_some_and(|gates| !gates.is_empty());
+    pod.is_active() && !gated && scheduler.is_none_or(|name| name == SCHEDULER_NAME)
+}
+
+impl Part for Scheduler {
+    fn run(&mut self, now: Now) -> Next {
+        let nodes = self.see_nodes(now);
+        let pods = self.see_pods(now);
+        nodes.or(pods).or(self.bind(now))
+    }
+}

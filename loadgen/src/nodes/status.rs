@@ -1,0 +1,216 @@
+//! What a kubelet writes when a pod's containers have come up, with as much shared between pods as
+//! is equal: at 100,000 pods the unread members of a status would outweigh everything else.
+
+use ahash::RandomState;
+use hashbrown::HashMap;
+use podstorm::intern::FIXED_STATE;
+use podstorm::object::{
+    ConditionStatus, ConditionType, ContainerStatus, Map, Pod, PodCondition, PodPhase, PodStatus,
+    Rest, Str, Time,
+};
+use serde_json::{Value, json};
+
+/// The unread members of the status of all pods that a node started in one second.
+#[derive(Debug)]
+struct NodeRest {
+    started: Time,
+    base: Rest,
+    made: Rest,
+}
+
+/// Makes the statuses of running pods. Memory: one entry per node and per image.
+#[derive(Debug)]
+pub(super) struct RunningStatus {
+    by_node: HashMap<Str, NodeRest, RandomState>,
+    by_image: HashMap<String, (Time, Rest), RandomState>,
+}
+
+impl RunningStatus {
+    pub(super) fn new() -> RunningStatus {
+        RunningStatus {
+            by_node: HashMap::with_hasher(FIXED_STATE),
+            by_image: HashMap::with_hasher(FIXED_STATE),
+        }
+    }
+
+    /// The status of a bound pod that came up now.
+    pub(super) fn of(&mut self, pod: &Pod, node: &Str, now: Time) -> PodStatus {
+        let holds = |kind, since| PodCondition {
+            kind,
+            status: ConditionStatus::True,
+            last_transition_time: since,
+            rest: None,
+        };
+        let scheduled = pod
+            .status
+            .conditions
+            .iter()
+            .find(|condition| condition.kind == ConditionType::PodScheduled)
+            .filter(|condition| condition.status == ConditionStatus::True)
+            .map_or(now, |condition| condition.last_transition_time);
+        let containers = pod.spec.fields.get("containers");
+        let init_containers = pod.spec.fields.get("initContainers");
+        let init: Vec<ContainerStatus> = self.containers(init_containers, now).collect();
+        PodStatus {
+            phase: PodPhase::Running,
+            conditions: [
+                holds(ConditionType::PodReadyToStartContainers, now),
+                holds(ConditionType::Initialized, now),
+                holds(ConditionType::Ready, now),
+                holds(ConditionType::ContainersReady, now),
+                holds(ConditionType::PodScheduled, scheduled),
+            ]
+            .into_iter()
+            .chain(
+                pod.status
+                    .conditions
+                    .iter()
+                    .filter(|c| c.kind == ConditionType::Other)
+                    .cloned(),
+            )
+            .collect(),
+            container_statuses: self.containers(containers, now).collect(),
+            init_container_statuses: (!init.is_empty()).then(|| init.into()),
+            rest: self.node_rest(pod, node, now),
+        }
+    }
+
+    /// `startTime` and addresses. Pods use their node's address, as pods on the host's network do:
+    /// an address of its own would give each pod a map of its own.
+    fn node_rest(&mut self, pod: &Pod, node: &Str, now: Time) -> Rest {
+        let base = &pod.status.rest;
+        if let Some(known) = self.by_node.get(node)
+            && known.started == now
+            && same(&known.base, base)
+        {
+            return known.made.clone();
+        }
+        let address = node_address(node);
+        let mut members = base.as_deref().cloned().unwrap_or_default();
+        members.insert("hostIP".into(), json!(address));
+        members.insert("hostIPs".into(), json!([{ "ip": address }]));
+        members.insert("podIP".into(), json!(address));
+        members.insert("podIPs".into(), json!([{ "ip": address }]));
+        members.insert("startTime".into(), json!(now.to_string()));
+        let made = Some(members.into());
+        let entry = NodeRest {
+            started: now,
+            base: base.clone(),
+            made: Rest::clone(&made),
+        };
+        self.by_node.insert(Str::clone(node), entry);
+        made
+    }
+
+    /// One running and ready container for each of the spec.
+    fn containers(
+        &mut self,
+        spec: Option<&Value>,
+        now: Time,
+    ) -> impl Iterator<Item = ContainerStatus> {
+        let spec = spec
+            .and_then(Value::as_array)
+            .map_or(&[][..], Vec::as_slice);
+        spec.iter().map(move |container| {
+            let text = |member| container.get(member).and_then(Value::as_str).unwrap_or("");
+            ContainerStatus {
+                name: text("name").into(),
+                restart_count: 0,
+                ready: true,
+                rest: self.container_rest(text("image"), now),
+            }
+        })
+    }
+
+    fn container_rest(&mut self, image: &str, now: Time) -> Rest {
+        if let Some((started, rest)) = self.by_image.get(image)
+            && *started == now
+        {
+            return rest.clone();
+        }
+        let mut members = Map::new();
+        members.insert("image".into(), json!(image));
+        members.insert("imageID".into(), json!(""));
+        members.insert("lastState".into(), json!({}));
+        members.insert("started".into(), json!(true));
+        members.insert(
+            "state".into(),
+            json!({ "running": { "startedAt": now.to_string() } }),
+        );
+        let rest = Some(members.into());
+        self.by_image
+            .insert(image.to_owned(), (now, Rest::clone(&rest)));
+        rest
+    }
+}
+
+fn same(a: &Rest, b: &Rest) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => std::sync::Arc::ptr_eq(a, b) || a == b,
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+/// An address in 10.0.0.0/8 from the number at the end of the node's name, or from its hash.
+fn node_address(node: &str) -> String {
+    let digits = node.len() - node.bytes().rev().take_while(u8::is_ascii_digit).count();
+    let number = node[digits..]
+        .parse()
+        .unwrap_or_else(|_| FIXED_STATE.hash_one(node));
+    // The network's own address and the broadcast address of the last octet are left out.
+    let (last, rest) = (number % 254 + 1, number / 254);
+    format!("10.{}.{}.{last}", (rest >> 8) & 0xff, rest & 0xff)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use podstorm::object::PodSpec;
+
+    use super::*;
+
+    fn pod() -> Pod {
+        let fields = json!({ "containers": [{ "name": "app", "image": "shop/app:1" }] });
+        let Value::Object(fields) = fields else {
+            unreachable!()
+        };
+        Pod {
+            spec: Arc::new(PodSpec {
+                fields,
+                ..PodSpec::default()
+            }),
+            ..Pod::default()
+        }
+    }
+
+    #[test]
+    fn a_started_pod_is_running_and_ready_now() {
+        let now = Time::from_unix_seconds(1_000);
+        let mut pod = pod();
+        pod.status = RunningStatus::new().of(&pod, &"node-00300".into(), now);
+        assert!(pod.is_ready());
+        assert_eq!(pod.ready_time(), now);
+        assert_eq!(pod.status.phase, PodPhase::Running);
+        assert_eq!(pod.status.conditions.len(), 5);
+        assert_eq!(&*pod.status.container_statuses[0].name, "app");
+        let rest = pod.status.rest.as_ref().expect("addresses are there");
+        assert_eq!(rest["hostIP"], json!("10.0.1.47"));
+    }
+
+    #[test]
+    fn pods_of_one_node_and_second_share_what_is_equal() {
+        let mut statuses = RunningStatus::new();
+        let node: Str = "node-1".into();
+        let mut at = |seconds| statuses.of(&pod(), &node, Time::from_unix_seconds(seconds));
+        let (a, b, later) = (at(5), at(5), at(6));
+        let shared = |x: &Rest, y: &Rest| Arc::ptr_eq(x.as_ref().unwrap(), y.as_ref().unwrap());
+        assert!(shared(&a.rest, &b.rest));
+        assert!(shared(
+            &a.container_statuses[0].rest,
+            &b.container_statuses[0].rest
+        ));
+        assert!(!shared(&a.rest, &later.rest));
+    }
+}

@@ -1,0 +1,178 @@
+//! Progress on standard error: a bar on a terminal, a plain line now and then elsewhere.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::clock::RealClock;
+use crate::engine::{Observer, Progress};
+use crate::units::{count_for_people, seconds_for_people};
+
+/// Seconds of real time between plain lines of one phase.
+const SECONDS_PER_LINE: f64 = 2.0;
+
+/// Shows progress in one of three ways.
+#[derive(Debug)]
+pub enum ProgressView {
+    /// Nothing is shown.
+    Quiet,
+    /// A bar, redrawn.
+    Bar(Mutex<Bar>),
+    /// Lines.
+    Lines(Mutex<Lines>),
+}
+
+/// The bar of the present phase.
+#[derive(Debug)]
+pub struct Bar {
+    bar: ProgressBar,
+    phase: Option<usize>,
+}
+
+/// When and about what the last line was.
+#[derive(Debug)]
+pub struct Lines {
+    clock: RealClock,
+    phase: Option<usize>,
+    next_at: f64,
+}
+
+impl ProgressView {
+    /// The way that suits standard error, or none at all.
+    pub fn new(quiet: bool) -> ProgressView {
+        if quiet {
+            ProgressView::Quiet
+        } else if io::stderr().is_terminal() {
+            ProgressView::Bar(Mutex::new(Bar {
+                bar: ProgressBar::hidden(),
+                phase: None,
+            }))
+        } else {
+            let clock = RealClock::start();
+            ProgressView::Lines(Mutex::new(Lines {
+                clock,
+                phase: None,
+                next_at: 0.0,
+            }))
+        }
+    }
+
+    /// Takes the bar away, so that the report has the screen to itself.
+    pub fn finish(&self) {
+        if let ProgressView::Bar(bar) = self {
+            locked(bar).bar.finish_and_clear();
+        }
+    }
+}
+
+impl Observer for ProgressView {
+    fn progress(&self, progress: &Progress<'_>) {
+        match self {
+            ProgressView::Quiet => {}
+            ProgressView::Bar(bar) => locked(bar).show(progress),
+            ProgressView::Lines(lines) => {
+                // A reader that went away takes nothing from the run.
+                let _ = locked(lines).show(progress, &mut io::stderr().lock());
+            }
+        }
+    }
+}
+
+/// A panic elsewhere must not become a second one in the display.
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+impl Bar {
+    fn show(&mut self, progress: &Progress<'_>) {
+        if self.phase != Some(progress.phase_index) {
+            self.phase = Some(progress.phase_index);
+            self.bar.finish_and_clear();
+            let style = ProgressStyle::with_template(
+                "{prefix} [{bar:30}] {human_pos}/{human_len} pods  {per_sec}  {msg}  ETA {eta}",
+            )
+            .expect("the template is well-formed")
+            .progress_chars("=> ");
+            self.bar = ProgressBar::new(progress.total).with_style(style);
+            self.bar.set_prefix(phase_text(progress));
+            self.bar.enable_steady_tick(Duration::from_millis(250));
+        }
+        // The total may not be known yet, or be passed.
+        self.bar.set_length(progress.total.max(progress.done));
+        self.bar.set_position(progress.done);
+        self.bar
+            .set_message(format!("queue {}", progress.queue_depth));
+    }
+}
+
+impl Lines {
+    fn show(&mut self, progress: &Progress<'_>, out: &mut impl Write) -> io::Result<()> {
+        let now = self.clock.seconds();
+        if self.phase == Some(progress.phase_index) && now < self.next_at {
+            return Ok(());
+        }
+        self.phase = Some(progress.phase_index);
+        self.next_at = now + SECONDS_PER_LINE;
+        let of_total = match progress.total {
+            0 => String::new(),
+            total => format!(" of {}", count_for_people(total)),
+        };
+        writeln!(
+            out,
+            "{}: {}{of_total} pods, {} exist, queue {}, at {}",
+            phase_text(progress),
+            count_for_people(progress.done),
+            count_for_people(progress.pods),
+            progress.queue_depth,
+            seconds_for_people(progress.engine_seconds),
+        )
+    }
+}
+
+fn phase_text(progress: &Progress<'_>) -> String {
+    format!(
+        "[{}/{}] {}",
+        progress.phase_index + 1,
+        progress.phase_count,
+        progress.phase
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_phase_has_a_line_at_once_and_then_now_and_then() {
+        let mut progress = Progress {
+            phase: "scale to 100 %",
+            phase_index: 0,
+            phase_count: 3,
+            done: 1_500,
+            total: 100_000,
+            pods: 1_600,
+            queue_depth: 7,
+            engine_seconds: 0.25,
+        };
+        let mut lines = Lines {
+            clock: RealClock::start(),
+            phase: None,
+            next_at: 0.0,
+        };
+        let mut out = Vec::new();
+        lines.show(&progress, &mut out).unwrap();
+        lines.show(&progress, &mut out).unwrap();
+        progress.phase_index = 1;
+        lines.show(&progress, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(
+            text.starts_with("[1/3] scale to 100 %: 1,500 of 100,000 pods, "),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,460 @@
+//! The report for people: one screen, aligned, the verdict first.
+
+use std::fmt::Write;
+
+use crate::result::{Host, Quantiles, RunResult};
+use crate::settings::{EngineKind, Latency, ScenarioName};
+use crate::units::{
+    bytes_for_people, count_for_people as count, latency_text, number_for_people,
+    seconds_for_people,
+};
+
+/// Columns before the figures.
+const LABEL: usize = 15;
+
+/// Most violations shown; the result has them all.
+const VIOLATIONS_SHOWN: usize = 5;
+
+/// The report of a run; `host` is shown whether or not the result carries it, `replay` is the
+/// command that repeats the run.
+pub fn render(result: &RunResult, host: Option<&Host>, replay: &str) -> String {
+    let mut out = String::with_capacity(4096);
+    headline(&mut out, result);
+    cluster(&mut out, result);
+    out.push('\n');
+    phases(&mut out, result);
+    distributions(&mut out, result);
+    out.push('\n');
+    pods(&mut out, result);
+    line(&mut out, "API calls", &listed(&result.api_calls, 6));
+    line(&mut out, "syncs", &listed(&result.syncs, 6));
+    line(&mut out, "wasted work", &wasted(result));
+    line(&mut out, "events", &listed(&result.events, 6));
+    let versions = format!(
+        "{} watch events, resource version {}",
+        count(result.watch_events),
+        count(result.resource_version)
+    );
+    line(&mut out, "server", &versions);
+    input(&mut out, result);
+    if let Some(host) = host {
+        line(&mut out, "host", &host_text(host));
+    }
+    if let Some(note) = pace(result) {
+        line(&mut out, "note", &note);
+    }
+    verdict(&mut out, result, replay);
+    out
+}
+
+fn headline(out: &mut String, result: &RunResult) {
+    let settings = &result.settings;
+    let engine = match settings.engine {
+        EngineKind::Threads => format!("threads engine, {} threads", settings.threads),
+        EngineKind::Virtual => "virtual engine".to_owned(),
+    };
+    let time = seconds_for_people(result.elapsed_seconds);
+    let ending = match (result.outcome.exit_code, result.outcome.converged) {
+        (0, true) => format!("converged in {time}"),
+        (0, false) => format!("done in {time}"),
+        (130, _) => format!("interrupted after {time}"),
+        (3, _) => format!("INVARIANT BROKEN within {time}"),
+        _ => format!("FAILED after {time}"),
+    };
+    let simulated = if settings.engine == EngineKind::Virtual {
+        " of simulated time"
+    } else {
+        ""
+    };
+    put(
+        out,
+        format_args!("{}: {ending}{simulated}", result.scenario),
+    );
+    put(
+        out,
+        format_args!("{:LABEL$}{engine}, seed {}", "", settings.seed),
+    );
+}
+
+fn cluster(out: &mut String, result: &RunResult) {
+    let settings = &result.settings;
+    let size = &settings.size;
+    let owners = if settings.scenario == ScenarioName::Manifests {
+        "owners"
+    } else {
+        "ReplicaSets"
+    };
+    let nodes = match (settings.scenario, size.nodes) {
+        (ScenarioName::Manifests, 0) => "nodes of the input".to_owned(),
+        (ScenarioName::Manifests, nodes) => format!("{} generated nodes", count(nodes)),
+        (_, nodes) => format!("{} nodes", count(nodes)),
+    };
+    let text = format!(
+        "{} pods, {} {owners}, {nodes}, {} namespaces",
+        count(size.pods),
+        count(size.replicasets),
+        count(size.namespaces)
+    );
+    line(out, "cluster", &text);
+    let controller = &settings.controller;
+    let limit = match controller.kube_api_qps {
+        Some(qps) => format!(
+            "{} QPS, burst {}",
+            number_for_people(qps),
+            controller.kube_api_burst
+        ),
+        None => "no client limit".to_owned(),
+    };
+    let text = format!(
+        "{} workers, {} per sync, {limit}, {} behaviour",
+        controller.concurrent_replicaset_syncs, controller.burst_replicas, result.behaviour
+    );
+    line(out, "controller", &text);
+    let off: Vec<&str> = controller
+        .feature_gates
+        .iter()
+        .filter(|(_, on)| !**on)
+        .map(|(name, _)| name.as_str())
+        .collect();
+    if !off.is_empty() {
+        line(out, "gates off", &off.join(", "));
+    }
+    let latencies = latencies(result);
+    if !latencies.is_empty() {
+        line(out, "latencies", &latencies.join("  "));
+    }
+}
+
+fn latencies(result: &RunResult) -> Vec<String> {
+    let latency = &result.settings.latency;
+    let all: [(&str, Latency); 5] = [
+        ("api", latency.api),
+        ("watch", latency.watch),
+        ("scheduling", latency.scheduling),
+        ("startup", latency.pod_startup),
+        ("termination", latency.pod_termination),
+    ];
+    let set = all.iter().filter(|(_, latency)| !latency.is_zero());
+    set.map(|(name, latency)| format!("{name} {}", latency_text(*latency)))
+        .collect()
+}
+
+fn phases(out: &mut String, result: &RunResult) {
+    if result.phases.is_empty() {
+        return;
+    }
+    let longest = result
+        .phases
+        .iter()
+        .map(|phase| phase.name.chars().count())
+        .max();
+    let width = longest.unwrap_or(0).clamp(24, 40);
+    put(
+        out,
+        format_args!(
+            "  {:width$} {:>12} {:>12} {:>12} {:>12}",
+            "phase", "time", "created", "deleted", "pods/s"
+        ),
+    );
+    for phase in &result.phases {
+        let moved = phase.pods_created + phase.pods_deleted;
+        let rate = if phase.seconds > 0.0 && moved > 0 {
+            number_for_people(moved as f64 / phase.seconds)
+        } else {
+            "-".to_owned()
+        };
+        let mark = if phase.converged { "" } else { "  not done" };
+        put(
+            out,
+            format_args!(
+                "  {:width$} {:>12} {:>12} {:>12} {rate:>12}{mark}",
+                phase.name,
+                seconds_for_people(phase.seconds),
+                count(phase.pods_created),
+                count(phase.pods_deleted),
+            ),
+        );
+    }
+    out.push('\n');
+}
+
+fn distributions(out: &mut String, result: &RunResult) {
+    let rows: [(&str, &Quantiles); 4] = [
+        ("convergence", &result.convergence_seconds),
+        ("pod ready", &result.pod_ready_seconds),
+        ("queue wait", &result.queue_duration_seconds),
+        ("sync work", &result.work_duration_seconds),
+    ];
+    put(
+        out,
+        format_args!(
+            "  {:13} {:>11} {:>11} {:>11} {:>11} {:>11} {:>12}",
+            "", "p50", "p90", "p99", "p99.9", "max", "count"
+        ),
+    );
+    for (name, q) in rows.iter().filter(|(_, quantiles)| quantiles.count > 0) {
+        let [p50, p90, p99, p999, max] =
+            [q.p50, q.p90, q.p99, q.p999, q.max].map(seconds_for_people);
+        put(
+            out,
+            format_args!(
+                "  {name:13} {p50:>11} {p90:>11} {p99:>11} {p999:>11} {max:>11} {:>12}",
+                count(q.count)
+            ),
+        );
+    }
+}
+
+fn pods(out: &mut String, result: &RunResult) {
+    let pods = &result.pods;
+    let mut text = format!(
+        "{} created, {} bound, {} ready, {} deleted, peak {}",
+        count(pods.created),
+        count(pods.bound),
+        count(pods.ready),
+        count(pods.deleted),
+        count(pods.peak)
+    );
+    if pods.adopted + pods.released > 0 {
+        let moved = format!(
+            ", {} adopted, {} released",
+            count(pods.adopted),
+            count(pods.released)
+        );
+        text.push_str(&moved);
+    }
+    line(out, "pods", &text);
+    line(
+        out,
+        "excess pods",
+        &format!("{} created", count(result.excess_pods_created)),
+    );
+}
+
+fn wasted(result: &RunResult) -> String {
+    let wasted = &result.wasted_work;
+    let all = [
+        (wasted.syncs_without_requests, "syncs without a request"),
+        (wasted.stale_sync_skips, "stale syncs skipped"),
+        (wasted.deletes_not_found, "deletes not found"),
+        (wasted.status_conflicts, "status conflicts"),
+        (wasted.surplus_pods, "surplus pods"),
+    ];
+    let some: Vec<String> = all
+        .iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, what)| format!("{} {what}", count(*number)))
+        .collect();
+    if some.is_empty() {
+        "none".to_owned()
+    } else {
+        some.join(", ")
+    }
+}
+
+fn input(out: &mut String, result: &RunResult) {
+    if !result.input.taken.is_empty() {
+        line(out, "input", &listed(&result.input.taken, 5));
+    }
+    if !result.input.ignored.is_empty() {
+        line(
+            out,
+            "left out",
+            &format!("{} (not simulated)", listed(&result.input.ignored, 5)),
+        );
+    }
+}
+
+fn host_text(host: &Host) -> String {
+    let mut text = format!(
+        "{} wall, {} CPU, {} peak memory, {} pod writes/s",
+        seconds_for_people(host.wall_seconds),
+        seconds_for_people(host.cpu_seconds),
+        bytes_for_people(host.peak_memory_bytes),
+        number_for_people(host.pods_per_second)
+    );
+    if host.peak_memory_bytes == 0 {
+        text = format!("{} wall", seconds_for_people(host.wall_seconds));
+    }
+    text
+}
+
+/// Says when a setting, and not the core, set the pace.
+fn pace(result: &RunResult) -> Option<String> {
+    let settings = &result.settings;
+    let calls: u64 = result.api_calls.values().sum();
+    if let Some(qps) = settings.controller.kube_api_qps
+        && result.elapsed_seconds > 0.0
+        && calls as f64 / result.elapsed_seconds > 0.8 * qps
+    {
+        return Some(format!(
+            "the client limit of {} QPS set the pace, not the core",
+            number_for_people(qps)
+        ));
+    }
+    let set = !latencies(result).is_empty() || settings.min_ready_seconds > 0;
+    set.then(|| "times include the latencies asked for, they are not the core's alone".to_owned())
+}
+
+fn verdict(out: &mut String, result: &RunResult, replay: &str) {
+    let outcome = &result.outcome;
+    if outcome.exit_code == 0 && outcome.violations.is_empty() {
+        return;
+    }
+    out.push('\n');
+    if !outcome.reason.is_empty() {
+        put(out, format_args!("{}", outcome.reason));
+    }
+    for violation in outcome.violations.iter().take(VIOLATIONS_SHOWN) {
+        put(out, format_args!("  broken: {violation}"));
+    }
+    if outcome.violations.len() > VIOLATIONS_SHOWN {
+        let more = outcome.violations.len() - VIOLATIONS_SHOWN;
+        put(
+            out,
+            format_args!("  and {} more in the result", count(more as u64)),
+        );
+    }
+    if outcome.exit_code == 3 {
+        put(
+            out,
+            format_args!("seed {}; to run it again: {replay}", result.seed),
+        );
+    }
+}
+
+/// The largest entries of a count by name, `create pods 201: 100,000`, and how many are left.
+fn listed(counts: &std::collections::BTreeMap<String, u64>, shown: usize) -> String {
+    let mut entries: Vec<(&String, &u64)> = counts.iter().filter(|(_, n)| **n > 0).collect();
+    if entries.is_empty() {
+        return "none".to_owned();
+    }
+    // Stable: equal counts stay in the order of their names.
+    entries.sort_by(|a, b| b.1.cmp(a.1));
+    let left = entries.len().saturating_sub(shown);
+    let texts: Vec<String> = entries
+        .iter()
+        .take(shown)
+        .map(|(name, n)| format!("{name}: {}", count(**n)))
+        .collect();
+    let more = if left > 0 {
+        format!(", {left} more kinds")
+    } else {
+        String::new()
+    };
+    texts.join(", ") + &more
+}
+
+fn line(out: &mut String, label: &str, text: &str) {
+    let width = LABEL - 2;
+    put(out, format_args!("  {label:width$}{text}"));
+}
+
+fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
+    out.write_fmt(text).expect("a String takes everything");
+    // Columns may end in blanks.
+    out.truncate(out.trim_end_matches(' ').len());
+    out.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::result::{InputCounts, Outcome, Phase, PodCounts, SCHEMA_VERSION, WastedWork};
+    use crate::settings::resolve::{Machine, SettingsRequest, resolve};
+
+    fn result() -> RunResult {
+        let machine = Machine {
+            cpus: 2,
+            memory_bytes: None,
+        };
+        let settings = resolve(&SettingsRequest::default(), machine).unwrap();
+        let quantiles = Quantiles {
+            count: 4000,
+            p50: 0.1,
+            max: 1.0,
+            ..Quantiles::default()
+        };
+        RunResult {
+            schema_version: SCHEMA_VERSION,
+            version: "0".into(),
+            scenario: "up-down".into(),
+            engine: "threads".into(),
+            behaviour: "upstream".into(),
+            feature_gates: settings.controller.feature_gates.clone(),
+            seed: 1,
+            settings,
+            outcome: Outcome {
+                converged: true,
+                ..Outcome::default()
+            },
+            pods: PodCounts {
+                created: 100_000,
+                deleted: 100_000,
+                ..PodCounts::default()
+            },
+            excess_pods_created: 0,
+            wasted_work: WastedWork::default(),
+            api_calls: BTreeMap::from([("create pods 201".into(), 100_000)]),
+            writes: BTreeMap::new(),
+            syncs: BTreeMap::from([("done".into(), 8_000)]),
+            convergence_seconds: quantiles.clone(),
+            pod_ready_seconds: Quantiles::default(),
+            queue_duration_seconds: quantiles,
+            work_duration_seconds: Quantiles::default(),
+            events: BTreeMap::new(),
+            watch_events: 5,
+            resource_version: 500_000,
+            elapsed_seconds: 1.25,
+            phases: vec![Phase {
+                name: "scale to 100 %".into(),
+                seconds: 0.5,
+                pods_created: 100_000,
+                pods_deleted: 0,
+                converged: true,
+            }],
+            input: InputCounts::default(),
+            host: None,
+        }
+    }
+
+    #[test]
+    fn the_report_fits_one_screen() {
+        let text = render(&result(), Some(&Host::default()), "loadgen run");
+        assert!(text.starts_with("up-down: converged in 1.25 s\n"), "{text}");
+        assert!(text.lines().count() <= 24, "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 100),
+            "{text}"
+        );
+        assert!(text.lines().all(|line| !line.ends_with(' ')), "{text}");
+        assert!(text.contains("create pods 201: 100,000"), "{text}");
+        assert!(!text.contains("note"), "{text}");
+    }
+
+    #[test]
+    fn a_broken_invariant_comes_with_the_command_that_repeats_it() {
+        let mut result = result();
+        result.outcome.exit_code = 3;
+        result.outcome.violations = vec!["too many pods".into(); 7];
+        let text = render(&result, Some(&Host::default()), "loadgen run --seed 1");
+        assert!(text.contains("INVARIANT BROKEN"), "{text}");
+        assert!(
+            text.contains("to run it again: loadgen run --seed 1"),
+            "{text}"
+        );
+        assert!(text.contains("and 2 more"), "{text}");
+    }
+
+    #[test]
+    fn a_client_limit_that_set_the_pace_is_told() {
+        let mut result = result();
+        result.settings.controller.kube_api_qps = Some(20.0);
+        result.elapsed_seconds = 5_000.0;
+        assert!(pace(&result).unwrap().contains("20 QPS"));
+        result.elapsed_seconds = 500_000.0;
+        assert_eq!(pace(&result), None);
+    }
+}

@@ -1,0 +1,68 @@
+//! The exact check at the end of a phase: lists the store and compares every ReplicaSet with its
+//! pods, whatever the watches may have said.
+
+use std::fmt::Write;
+
+use ahash::RandomState;
+use hashbrown::HashMap;
+use podstorm::intern::FIXED_STATE;
+use podstorm::object::{ObjectMeta, Pod, ReplicaSet, ReplicaSetStatus, ReplicationController, Uid};
+
+use crate::cluster::Cluster;
+
+/// Compares every parent with its pods. O(pods + parents).
+///
+/// # Errors
+/// Says which parent is wrong and how, and how many are.
+pub(super) fn audit(cluster: &Cluster) -> Result<(), String> {
+    let mut active: HashMap<Uid, i32, RandomState> = HashMap::with_hasher(FIXED_STATE);
+    for pod in cluster.list::<Pod>(None).0 {
+        if pod.is_active()
+            && let Some(owner) = pod.metadata.controller()
+        {
+            match active.get_mut(&owner.uid) {
+                Some(count) => *count += 1,
+                None => drop(active.insert(owner.uid.clone(), 1)),
+            }
+        }
+    }
+    let mut wrong = 0u64;
+    let mut first = String::new();
+    let mut check = |meta: &ObjectMeta, replicas: i32, status: &ReplicaSetStatus| {
+        let active = active.get(&meta.uid).copied().unwrap_or(0);
+        let counts = [
+            active,
+            status.replicas,
+            status.ready_replicas,
+            status.available_replicas,
+        ];
+        if counts == [replicas; 4] && status.observed_generation == meta.generation {
+            return;
+        }
+        wrong += 1;
+        if first.is_empty() {
+            let [active, shown, ready, available] = counts;
+            let _infallible = write!(
+                first,
+                "{}/{} wants {replicas} pods and has {active}; its status says {shown}, {ready} \
+                 ready, {available} available, generation {} of {}",
+                meta.namespace, meta.name, status.observed_generation, meta.generation,
+            );
+        }
+    };
+    for parent in cluster.list::<ReplicaSet>(None).0 {
+        check(&parent.metadata, parent.replicas(), &parent.status);
+    }
+    for parent in cluster.list::<ReplicationController>(None).0 {
+        check(
+            &parent.metadata,
+            parent.replicas.unwrap_or(1),
+            &parent.status,
+        );
+    }
+    if wrong == 0 {
+        Ok(())
+    } else {
+        Err(format!("{wrong} in all: {first}"))
+    }
+}

@@ -1,0 +1,474 @@
+//! What the scenario knows of the cluster: counters per ReplicaSet, kept from watches of its own,
+//! so that "has everything converged" is one comparison and no scan.
+//!
+//! Two watches come in, of parents and of pods, and no order is given between them. The tracker
+//! puts them back into the server's order by version: a parent's event waits until every pod event
+//! before it has been seen. So the count of active pods at a pod's creation is exact, and a pod is
+//! in excess only when it is: see [`Tracker::excess`].
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ahash::RandomState;
+use compact_str::CompactString;
+use hashbrown::HashMap;
+use hdrhistogram::Histogram;
+use podstorm::intern::FIXED_STATE;
+use podstorm::object::{Kind, Now, ObjectMeta, Pod, ReplicaSetStatus, Resource, SharedText, Uid};
+use smallvec::SmallVec;
+
+use crate::engine::stream::Item;
+
+/// No parent, no place.
+const NONE: u32 = u32::MAX;
+
+/// A ReplicaSet or ReplicationController.
+#[derive(Debug)]
+pub(super) struct Parent {
+    pub(super) kind: Kind,
+    pub(super) namespace: SharedText,
+    pub(super) name: CompactString,
+    pub(super) uid: Uid,
+    pub(super) desired: i32,
+    /// Of the newest spec known here.
+    generation: i64,
+    /// Active pods on the server.
+    pub(super) active: i32,
+    status: Counts,
+    /// Since when it differs from what is wanted; unset while converged.
+    since_ns: Option<i64>,
+    converged: bool,
+    gone: bool,
+    /// Generations and their replicas, from the newest one that the controller has reported to
+    /// have seen: any of them may be what it acts on.
+    demands: SmallVec<[(i64, i32); 2]>,
+}
+
+/// The counts of a status that must be exact.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    replicas: i32,
+    ready: i32,
+    available: i32,
+    observed_generation: i64,
+}
+
+impl Counts {
+    fn of(status: &ReplicaSetStatus) -> Counts {
+        Counts {
+            replicas: status.replicas,
+            ready: status.ready_replicas,
+            available: status.available_replicas,
+            observed_generation: status.observed_generation,
+        }
+    }
+}
+
+impl Parent {
+    fn is_exact(&self) -> bool {
+        let Counts {
+            replicas,
+            ready,
+            available,
+            observed_generation,
+        } = self.status;
+        self.gone
+            || observed_generation == self.generation
+                && [replicas, ready, available, self.active] == [self.desired; 4]
+    }
+}
+
+/// A parent's change that waits for the pods before it.
+#[derive(Debug)]
+struct ParentEvent {
+    version: u64,
+    kind: Kind,
+    meta: ObjectMeta,
+    replicas: i32,
+    status: Counts,
+    gone: bool,
+}
+
+/// What is known of one pod.
+#[derive(Clone, Copy, Debug)]
+struct PodState {
+    parent: u32,
+    /// Its place among the pods that can be picked.
+    pick: u32,
+    created_ns: i64,
+    active: bool,
+    deleting: bool,
+    ready: bool,
+}
+
+/// The counters.
+#[derive(Debug)]
+pub(super) struct Tracker {
+    pub(super) parents: Vec<Parent>,
+    by_uid: HashMap<Uid, u32, RandomState>,
+    pods: HashMap<Uid, PodState, RandomState>,
+    waiting: VecDeque<ParentEvent>,
+    unconverged: usize,
+    deleting: u64,
+    ready: u64,
+    excess: u64,
+    surplus: u64,
+    /// Whether pods that appear were made by the controller (and not by the scenario).
+    pub(super) controller_runs: bool,
+    /// Pods that are ready and owned, for scenarios that delete pods by lot.
+    pickable: Option<Vec<Arc<Pod>>>,
+    pub(super) convergence: Histogram<u64>,
+    pub(super) pod_ready: Histogram<u64>,
+}
+
+impl Tracker {
+    /// Nothing known. `picks` says whether pods will be picked, which costs memory.
+    pub(super) fn new(picks: bool) -> Tracker {
+        let histogram = || Histogram::new(3).expect("three digits are within bounds");
+        Tracker {
+            parents: Vec::new(),
+            by_uid: HashMap::with_hasher(FIXED_STATE),
+            pods: HashMap::with_hasher(FIXED_STATE),
+            waiting: VecDeque::new(),
+            unconverged: 0,
+            deleting: 0,
+            ready: 0,
+            excess: 0,
+            surplus: 0,
+            controller_runs: true,
+            pickable: picks.then(Vec::new),
+            convergence: histogram(),
+            pod_ready: histogram(),
+        }
+    }
+
+    /// Whether every parent has its pods and an exact status, and no pod is on its way out.
+    pub(super) fn is_converged(&self) -> bool {
+        self.unconverged == 0 && self.deleting == 0 && self.waiting.is_empty()
+    }
+
+    /// How many parents have not converged.
+    pub(super) fn unconverged(&self) -> usize {
+        self.unconverged
+    }
+
+    /// A parent that has not converged, for messages.
+    pub(super) fn first_unconverged(&self) -> Option<&Parent> {
+        self.parents.iter().find(|parent| !parent.converged)
+    }
+
+    /// Pods that exist.
+    pub(super) fn existing(&self) -> u64 {
+        self.pods.len() as u64
+    }
+
+    /// Pods that are active and ready.
+    pub(super) fn ready(&self) -> u64 {
+        self.ready
+    }
+
+    /// Pods being deleted.
+    pub(super) fn deleting(&self) -> u64 {
+        self.deleting
+    }
+
+    /// Pods the controller created above the largest desired count since the version it had read.
+    ///
+    /// That version is not seen from outside, but it is no older than the generation that the last
+    /// status reports as observed. So a pod counts when, at its creation and with it, more pods
+    /// were active than any generation from that one on asked for: never one too many.
+    pub(super) fn excess(&self) -> u64 {
+        self.excess
+    }
+
+    /// Owned pods that went before they were ever ready.
+    pub(super) fn surplus(&self) -> u64 {
+        self.surplus
+    }
+
+    /// The spec of a parent was written at `now`: it is to have that many pods.
+    pub(super) fn asked(
+        &mut self,
+        kind: Kind,
+        meta: &ObjectMeta,
+        replicas: i32,
+        now: Now,
+    ) -> usize {
+        let at = self.parent_at(kind, meta, now);
+        let parent = &mut self.parents[at];
+        if meta.generation > parent.generation {
+            parent.generation = meta.generation;
+            parent.desired = replicas;
+            parent.demands.push((meta.generation, replicas));
+            parent.since_ns = Some(now.mono_ns);
+            self.recheck(at, now);
+        }
+        at
+    }
+
+    /// A change of a parent; it is taken into account when the pods before it have been seen.
+    pub(super) fn parent_item<R: Resource>(
+        &mut self,
+        item: Item<R>,
+        read: impl Fn(&R) -> (i32, &ReplicaSetStatus),
+    ) {
+        let (object, gone) = match item {
+            // A stream that starts over repeats what exists; what went meanwhile stays on the
+            // books as unconverged rather than being forgotten in silence.
+            Item::Reset => return,
+            Item::Added(object) | Item::Modified(object) => (object, false),
+            Item::Deleted(object) => (object, true),
+        };
+        let (replicas, status) = read(&object);
+        let meta = object.metadata();
+        self.waiting.push_back(ParentEvent {
+            version: meta.resource_version.number().unwrap_or(0),
+            kind: R::KIND,
+            meta: ObjectMeta {
+                name: meta.name.clone(),
+                namespace: meta.namespace.clone(),
+                uid: meta.uid.clone(),
+                generation: meta.generation,
+                ..ObjectMeta::default()
+            },
+            replicas,
+            status: Counts::of(status),
+            gone,
+        });
+    }
+
+    /// A change of a pod.
+    pub(super) fn pod_item(&mut self, item: Item<Pod>, now: Now) {
+        match item {
+            Item::Reset => {}
+            Item::Added(pod) => {
+                self.parents_before(&pod, now);
+                self.pod_seen(&pod, true, now);
+            }
+            Item::Modified(pod) => {
+                self.parents_before(&pod, now);
+                self.pod_seen(&pod, false, now);
+            }
+            Item::Deleted(pod) => {
+                self.parents_before(&pod, now);
+                self.pod_gone(&pod, now);
+            }
+        }
+    }
+
+    /// Both streams have been read to their ends, the pods' last: no pod event can be missing
+    /// before the parents' events that wait.
+    pub(super) fn all_seen(&mut self, now: Now) {
+        self.parents_up_to(u64::MAX, now);
+    }
+
+    /// One of the pods that are ready and owned, by lot, no longer to be picked.
+    pub(super) fn pick(&mut self, rng: &mut fastrand::Rng) -> Option<Arc<Pod>> {
+        let pickable = self.pickable.as_mut()?;
+        if pickable.is_empty() {
+            return None;
+        }
+        let at = rng.usize(..pickable.len());
+        let pod = Arc::clone(&pickable[at]);
+        self.unlist(at);
+        if let Some(state) = self.pods.get_mut(&pod.metadata.uid) {
+            state.pick = NONE;
+        }
+        Some(pod)
+    }
+
+    fn parents_before(&mut self, pod: &Pod, now: Now) {
+        if !self.waiting.is_empty() {
+            self.parents_up_to(pod.metadata.resource_version.number().unwrap_or(0), now);
+        }
+    }
+
+    fn parents_up_to(&mut self, version: u64, now: Now) {
+        while let Some(event) = self.waiting.pop_front_if(|event| event.version < version) {
+            self.parent_seen(event, now);
+        }
+    }
+
+    fn parent_seen(&mut self, event: ParentEvent, now: Now) {
+        let at = self.asked(event.kind, &event.meta, event.replicas, now);
+        let parent = &mut self.parents[at];
+        parent.status = event.status;
+        parent.gone = event.gone;
+        let observed = event.status.observed_generation;
+        parent
+            .demands
+            .retain(|&mut (generation, _)| generation >= observed);
+        self.recheck(at, now);
+    }
+
+    fn parent_at(&mut self, kind: Kind, meta: &ObjectMeta, now: Now) -> usize {
+        if let Some(&at) = self.by_uid.get(&meta.uid) {
+            return at as usize;
+        }
+        let at = self.parents.len();
+        self.by_uid.insert(
+            meta.uid.clone(),
+            u32::try_from(at).expect("32 bits of parents"),
+        );
+        self.parents.push(Parent {
+            kind,
+            namespace: meta.namespace.clone(),
+            name: meta.name.clone(),
+            uid: meta.uid.clone(),
+            desired: 0,
+            generation: 0,
+            active: 0,
+            status: Counts::default(),
+            since_ns: Some(now.mono_ns),
+            converged: false,
+            gone: false,
+            demands: SmallVec::new(),
+        });
+        self.unconverged += 1;
+        at
+    }
+
+    /// Compares what is with what is wanted, after either changed.
+    fn recheck(&mut self, at: usize, now: Now) {
+        let parent = &mut self.parents[at];
+        let exact = parent.is_exact();
+        if exact && let Some(since_ns) = parent.since_ns.take() {
+            let took_ns = u64::try_from(now.mono_ns - since_ns).unwrap_or(0);
+            self.convergence.saturating_record(took_ns.max(1));
+        } else if !exact && parent.since_ns.is_none() {
+            parent.since_ns = Some(now.mono_ns);
+        }
+        if exact != parent.converged {
+            parent.converged = exact;
+            if exact {
+                self.unconverged -= 1
+            } else {
+                self.unconverged += 1
+            }
+        }
+    }
+
+    fn move_active(&mut self, parent: u32, by: i32, now: Now) {
+        if let Some(found) = self.parents.get_mut(parent as usize) {
+            found.active += by;
+            self.recheck(parent as usize, now);
+        }
+    }
+
+    fn pod_seen(&mut self, pod: &Arc<Pod>, added: bool, now: Now) {
+        let parent = self.parent_of(pod);
+        let fresh = PodState {
+            parent,
+            pick: NONE,
+            created_ns: now.mono_ns,
+            active: pod.is_active(),
+            deleting: pod.metadata.is_deleting(),
+            ready: pod.is_ready(),
+        };
+        let Some(state) = self.pods.get_mut(&pod.metadata.uid) else {
+            self.pods.insert(pod.metadata.uid.clone(), fresh);
+            self.deleting += u64::from(fresh.deleting);
+            self.ready += u64::from(fresh.ready && fresh.active);
+            if fresh.active && parent != NONE {
+                self.move_active(parent, 1, now);
+                if added && self.controller_runs {
+                    self.count_excess(parent);
+                }
+            }
+            self.list(pod, fresh);
+            return;
+        };
+        let old = *state;
+        *state = PodState {
+            pick: old.pick,
+            created_ns: old.created_ns,
+            ..fresh
+        };
+        state.ready |= old.ready;
+        let new = *state;
+        if new.ready && !old.ready {
+            let took_ns = u64::try_from(now.mono_ns - old.created_ns).unwrap_or(0);
+            self.pod_ready.saturating_record(took_ns.max(1));
+        }
+        self.deleting += u64::from(new.deleting);
+        self.deleting -= u64::from(old.deleting);
+        self.ready += u64::from(new.ready && new.active);
+        self.ready -= u64::from(old.ready && old.active);
+        if (old.parent, old.active) != (new.parent, new.active) {
+            if old.active {
+                self.move_active(old.parent, -1, now);
+            }
+            if new.active {
+                self.move_active(new.parent, 1, now);
+            }
+        }
+        if new.pick == NONE {
+            self.list(pod, new);
+        } else if !new.active || new.parent == NONE {
+            self.unlist(new.pick as usize);
+            if let Some(state) = self.pods.get_mut(&pod.metadata.uid) {
+                state.pick = NONE;
+            }
+        }
+    }
+
+    fn pod_gone(&mut self, pod: &Pod, now: Now) {
+        let Some(state) = self.pods.remove(&pod.metadata.uid) else {
+            return;
+        };
+        self.deleting -= u64::from(state.deleting);
+        self.ready -= u64::from(state.ready && state.active);
+        if state.parent != NONE {
+            self.surplus += u64::from(!state.ready);
+        }
+        if state.active {
+            self.move_active(state.parent, -1, now);
+        }
+        if state.pick != NONE {
+            self.unlist(state.pick as usize);
+        }
+    }
+
+    fn parent_of(&self, pod: &Pod) -> u32 {
+        let owner = pod.metadata.controller();
+        owner
+            .and_then(|owner| self.by_uid.get(&owner.uid))
+            .copied()
+            .unwrap_or(NONE)
+    }
+
+    fn count_excess(&mut self, parent: u32) {
+        let Some(parent) = self.parents.get(parent as usize) else {
+            return;
+        };
+        let most = parent.demands.iter().map(|&(_, replicas)| replicas).max();
+        self.excess += u64::from(parent.active > most.unwrap_or(parent.desired));
+    }
+
+    /// Puts a pod among those that can be picked, if it may be.
+    fn list(&mut self, pod: &Arc<Pod>, state: PodState) {
+        let Some(pickable) = &mut self.pickable else {
+            return;
+        };
+        if state.ready && state.active && state.parent != NONE && state.pick == NONE {
+            let at = u32::try_from(pickable.len()).expect("32 bits of pods");
+            pickable.push(Arc::clone(pod));
+            if let Some(state) = self.pods.get_mut(&pod.metadata.uid) {
+                state.pick = at;
+            }
+        }
+    }
+
+    /// Takes a place out of the list; the last pod moves into it.
+    fn unlist(&mut self, at: usize) {
+        let Some(pickable) = &mut self.pickable else {
+            return;
+        };
+        pickable.swap_remove(at);
+        if let Some(moved) = pickable.get(at)
+            && let Some(state) = self.pods.get_mut(&moved.metadata.uid)
+        {
+            state.pick = u32::try_from(at).expect("places come from 32 bits");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Feature gates under upstream's names: which exist, what they are by default, and the
+//! `NAME=bool,...` that sets them.
+
+use std::collections::BTreeMap;
+
+/// Every known gate with its state in Kubernetes 1.36 and whether it is locked there.
+const KNOWN: [Gate; 4] = [
+    Gate {
+        name: "DeploymentReplicaSetTerminatingReplicas",
+        default: true,
+        locked: false,
+    },
+    Gate {
+        name: "LogarithmicScaleDown",
+        default: true,
+        locked: true,
+    },
+    Gate {
+        name: "PodDeletionCost",
+        default: true,
+        locked: false,
+    },
+    Gate {
+        name: "StaleControllerConsistencyReplicaSet",
+        default: true,
+        locked: false,
+    },
+];
+
+struct Gate {
+    name: &'static str,
+    default: bool,
+    locked: bool,
+}
+
+/// A setting of feature gates that can't be taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct GateError(String);
+
+/// Every known gate as Kubernetes 1.36 has it.
+pub fn defaults() -> BTreeMap<String, bool> {
+    KNOWN
+        .iter()
+        .map(|gate| (gate.name.to_owned(), gate.default))
+        .collect()
+}
+
+/// The defaults with every `NAME=bool,...` of `assignments` applied.
+///
+/// # Errors
+/// A gate that is not known or locked, a value other than true or false, or one gate set to both.
+pub fn parse<'a>(
+    assignments: impl IntoIterator<Item = &'a str>,
+) -> Result<BTreeMap<String, bool>, GateError> {
+    let mut chosen = BTreeMap::new();
+    let items = assignments.into_iter().flat_map(|list| list.split(','));
+    for item in items.map(str::trim).filter(|item| !item.is_empty()) {
+        let Some((name, value)) = item.split_once('=') else {
+            return Err(GateError(format!(
+                "{item:?} sets nothing: write {item}=true or =false"
+            )));
+        };
+        let (name, value) = (name.trim(), value.trim());
+        let Some(gate) = KNOWN.iter().find(|gate| gate.name == name) else {
+            let known: Vec<&str> = KNOWN.iter().map(|gate| gate.name).collect();
+            return Err(GateError(format!(
+                "unknown feature gate {name:?}; known are {}",
+                known.join(", ")
+            )));
+        };
+        let value = match value.to_ascii_lowercase().as_str() {
+            "true" | "t" | "1" => true,
+            "false" | "f" | "0" => false,
+            _ => return Err(GateError(format!("{name} is true or false, not {value:?}"))),
+        };
+        if gate.locked && value != gate.default {
+            return Err(GateError(format!(
+                "{name} is locked to {} since Kubernetes 1.31",
+                gate.default
+            )));
+        }
+        if chosen
+            .insert(gate.name.to_owned(), value)
+            .is_some_and(|before| before != value)
+        {
+            return Err(GateError(format!("{name} is set to both true and false")));
+        }
+    }
+    let mut gates = defaults();
+    gates.extend(chosen);
+    Ok(gates)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gates_that_are_not_named_keep_their_default() {
+        let gates = parse(["PodDeletionCost=false"]).unwrap();
+        assert_eq!(gates.len(), 4);
+        assert!(!gates["PodDeletionCost"]);
+        assert!(gates["LogarithmicScaleDown"]);
+        assert_eq!(parse([]), Ok(defaults()));
+        assert_eq!(parse(["LogarithmicScaleDown=true"]), Ok(defaults()));
+    }
+
+    #[test]
+    fn what_upstream_does_not_have_is_refused() {
+        for (text, word) in [
+            ("Nonsense=true", "known are"),
+            ("LogarithmicScaleDown=false", "locked"),
+            ("PodDeletionCost", "sets nothing"),
+            ("PodDeletionCost=maybe", "true or false"),
+            ("PodDeletionCost=true,PodDeletionCost=false", "both"),
+        ] {
+            let problem = parse([text]).expect_err(text).to_string();
+            assert!(problem.contains(word), "{text}: {problem}");
+        }
+    }
+}

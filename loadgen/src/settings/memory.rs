@@ -1,0 +1,99 @@
+//! Whether a size fits the machine: an estimate of what a run takes, and what there is.
+
+use super::ClusterSize;
+use crate::units::{bytes_for_people, count_for_people};
+
+/// Bytes that every run takes: program, histograms, queues.
+const BASE_BYTES: u64 = 24 << 20;
+
+/// Bytes for each pod: the server's copy, the controller's index entries, its ranking fields, the
+/// kubelet's record, and its share of the watch log while it is created and deleted.
+const BYTES_PER_POD: u64 = 1_500;
+
+/// Bytes for each ReplicaSet: object, template, totals, expectations, queue slot.
+const BYTES_PER_REPLICASET: u64 = 6_000;
+
+/// Bytes for each node.
+const BYTES_PER_NODE: u64 = 1_500;
+
+/// Bytes for each namespace: object and index tables.
+const BYTES_PER_NAMESPACE: u64 = 1_000;
+
+/// What a run of that size takes at its peak, bytes; an estimate, saturating.
+pub fn estimate_bytes(size: &ClusterSize) -> u64 {
+    [
+        (size.pods, BYTES_PER_POD),
+        (size.replicasets, BYTES_PER_REPLICASET),
+        (size.nodes, BYTES_PER_NODE),
+        (size.namespaces, BYTES_PER_NAMESPACE),
+    ]
+    .into_iter()
+    .fold(BASE_BYTES, |sum, (count, bytes)| {
+        sum.saturating_add(count.saturating_mul(bytes))
+    })
+}
+
+/// The memory this process may use, bytes: the machine's, or its control group's where that is
+/// less. `None` where it can't be told.
+pub fn memory_of_machine() -> Option<u64> {
+    let limits = [
+        "/sys/fs/cgroup/memory.max",
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+    ];
+    let limits = limits.iter().filter_map(|path| {
+        std::fs::read_to_string(path)
+            .ok()?
+            .trim()
+            .parse::<u64>()
+            .ok()
+    });
+    limits.chain(memory_total()).min()
+}
+
+fn memory_total() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+/// Says why a size is too much for that memory, or nothing when it fits.
+pub fn shortage(size: &ClusterSize, memory_bytes: u64) -> Option<String> {
+    let needed = estimate_bytes(size);
+    (needed > memory_bytes).then(|| {
+        let fitting = memory_bytes.saturating_sub(BASE_BYTES) / (BYTES_PER_POD + 200);
+        format!(
+            "{} pods would take about {} of memory and this machine has {}; about {} pods fit",
+            count_for_people(size.pods),
+            bytes_for_people(needed),
+            bytes_for_people(memory_bytes),
+            count_for_people(fitting / 1000 * 1000),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size(pods: u64) -> ClusterSize {
+        ClusterSize {
+            pods,
+            replicasets: pods / 50,
+            nodes: pods / 20,
+            namespaces: 100,
+            pods_per_node: 110,
+        }
+    }
+
+    #[test]
+    fn a_size_beyond_memory_is_told_both_figures() {
+        assert_eq!(shortage(&size(100_000), 8_000_000_000), None);
+        let text = shortage(&size(1_000_000_000), 8_000_000_000).unwrap();
+        assert!(text.contains("1,000,000,000 pods"), "{text}");
+        assert!(text.contains("8 GB"), "{text}");
+        assert!(estimate_bytes(&size(u64::MAX / 2)) == u64::MAX);
+    }
+}

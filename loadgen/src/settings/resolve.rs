@@ -1,0 +1,475 @@
+//! From what flags say to [`Settings`] with nothing left open: defaults filled in, contradictions
+//! refused with what to do about them.
+
+use super::size::{self, InputSize, SizeError, SizeRequest};
+use super::{
+    ControllerSettings, EngineKind, Latency, LatencySettings, ScenarioName, Settings, gates, memory,
+};
+use crate::units::{NS_PER_SECOND, number_for_people};
+
+/// Client QPS of a stock controller-manager.
+pub const UPSTREAM_QPS: f64 = 20.0;
+/// Client burst of a stock controller-manager; also the default beside a QPS.
+pub const UPSTREAM_BURST: u32 = 30;
+/// Workers per kind of a stock controller-manager.
+pub const UPSTREAM_SYNCS: u64 = 5;
+/// Most creates or deletes in one sync upstream.
+pub const UPSTREAM_BURST_REPLICAS: u64 = 500;
+/// Most workers, machine threads and the like.
+const MAX_THREADS: u64 = 4_096;
+
+/// What a user asked for; absent where nothing was said.
+#[derive(Clone, Debug, Default)]
+pub struct SettingsRequest {
+    /// `--scenario`.
+    pub scenario: Option<ScenarioName>,
+    /// `--engine`.
+    pub engine: Option<EngineKind>,
+    /// `--seed`.
+    pub seed: Option<u64>,
+    /// `--threads`.
+    pub threads: Option<u64>,
+    /// Sizes.
+    pub size: SizeRequest,
+    /// `--concurrent-replicaset-syncs`.
+    pub concurrent_replicaset_syncs: Option<u64>,
+    /// `--concurrent-rc-syncs`.
+    pub concurrent_rc_syncs: Option<u64>,
+    /// `--burst-replicas`.
+    pub burst_replicas: Option<u64>,
+    /// `--kube-api-qps`, more than zero.
+    pub kube_api_qps: Option<f64>,
+    /// `--kube-api-burst`.
+    pub kube_api_burst: Option<u64>,
+    /// `--upstream-defaults`.
+    pub upstream_defaults: bool,
+    /// `--min-ready-seconds`, ns.
+    pub min_ready_ns: Option<i64>,
+    /// Each `--feature-gates`.
+    pub feature_gates: Vec<String>,
+    /// `--pod-startup-latency`.
+    pub pod_startup_latency: Option<Latency>,
+    /// `--pod-termination-latency`.
+    pub pod_termination_latency: Option<Latency>,
+    /// `--api-latency`.
+    pub api_latency: Option<Latency>,
+    /// `--watch-latency`.
+    pub watch_latency: Option<Latency>,
+    /// `--scheduling-latency`.
+    pub scheduling_latency: Option<Latency>,
+    /// `--duration`, ns.
+    pub duration_ns: Option<i64>,
+    /// `--time-limit`, ns.
+    pub time_limit_ns: Option<i64>,
+    /// `--churn-rate`, per second.
+    pub churn_pods_per_second: Option<f64>,
+    /// `--burst`.
+    pub burst_pods: Option<u64>,
+    /// What `-f` brought; absent without `-f`.
+    pub input: Option<InputSize>,
+}
+
+/// What the machine offers.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine {
+    /// Processors.
+    pub cpus: usize,
+    /// Memory, bytes; absent where it can't be told.
+    pub memory_bytes: Option<u64>,
+}
+
+impl Machine {
+    /// This machine.
+    pub fn this() -> Machine {
+        Machine {
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: memory::memory_of_machine(),
+        }
+    }
+}
+
+/// Settings that contradict each other or can't be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SettingsError(pub String);
+
+impl From<SizeError> for SettingsError {
+    fn from(error: SizeError) -> Self {
+        SettingsError(error.to_string())
+    }
+}
+
+fn refuse<T>(problem: impl Into<String>) -> Result<T, SettingsError> {
+    Err(SettingsError(problem.into()))
+}
+
+/// Decides every setting.
+///
+/// # Errors
+/// Requests that contradict each other, sizes that don't fit each other or the machine.
+pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, SettingsError> {
+    let engine = request.engine.unwrap_or(EngineKind::Threads);
+    let scenario = scenario(request)?;
+    let burst_pods = narrow(
+        "--burst",
+        request.burst_pods.unwrap_or(500),
+        i32::MAX as u64,
+    )?;
+    let extra_pods = if scenario == ScenarioName::Burst {
+        burst_pods
+    } else {
+        0
+    };
+    let size = match &request.input {
+        Some(input) => size::beside_input(&request.size, input)?,
+        None => size::generated(&request.size, extra_pods)?,
+    };
+    if let Some(problem) = machine
+        .memory_bytes
+        .and_then(|memory| memory::shortage(&size, memory))
+    {
+        return refuse(problem);
+    }
+    // One run, one simulated day: enough for 100,000 pods at a stock client's 20 QPS.
+    let default_limit = match engine {
+        EngineKind::Threads => 600 * NS_PER_SECOND,
+        EngineKind::Virtual => 86_400 * NS_PER_SECOND,
+    };
+    let time_limit_ns = request.time_limit_ns.unwrap_or(default_limit);
+    if time_limit_ns == 0 {
+        return refuse("--time-limit 0s leaves no time to run");
+    }
+    Ok(Settings {
+        scenario,
+        engine,
+        seed: request.seed.unwrap_or(1),
+        threads: threads(request, engine, machine)?,
+        size,
+        controller: controller(request)?,
+        latency: LatencySettings {
+            pod_startup: request.pod_startup_latency.unwrap_or(Latency::ZERO),
+            pod_termination: request.pod_termination_latency.unwrap_or(Latency::ZERO),
+            api: request.api_latency.unwrap_or(Latency::ZERO),
+            watch: request.watch_latency.unwrap_or(Latency::ZERO),
+            scheduling: request.scheduling_latency.unwrap_or(Latency::ZERO),
+        },
+        duration_ns: duration(request, scenario, time_limit_ns)?,
+        time_limit_ns,
+        churn_pods_per_second: churn_rate(request, scenario)?,
+        burst_pods: burst_pods as u32,
+        min_ready_seconds: min_ready_seconds(request)?,
+    })
+}
+
+fn scenario(request: &SettingsRequest) -> Result<ScenarioName, SettingsError> {
+    let scenario = match (request.scenario, request.input.is_some()) {
+        (None, true) => ScenarioName::Manifests,
+        (None, false) => ScenarioName::UpDown,
+        (Some(ScenarioName::Manifests), false) => {
+            return refuse(
+                "the scenario manifests runs objects from files: give them with -f FILE",
+            );
+        }
+        (Some(scenario), true) if scenario != ScenarioName::Manifests => {
+            return refuse(format!(
+                "--scenario {} generates its own cluster and can't be used with -f; leave \
+                 --scenario out to run the objects of the files",
+                scenario.name()
+            ));
+        }
+        (Some(scenario), _) => scenario,
+    };
+    if request.burst_pods.is_some() && scenario != ScenarioName::Burst {
+        return refuse(format!(
+            "--burst belongs to the scenario burst, not to {}",
+            scenario.name()
+        ));
+    }
+    Ok(scenario)
+}
+
+fn threads(
+    request: &SettingsRequest,
+    engine: EngineKind,
+    machine: Machine,
+) -> Result<usize, SettingsError> {
+    match (engine, request.threads) {
+        (EngineKind::Virtual, Some(_)) => refuse(
+            "--threads belongs to the threads engine: the virtual engine runs on one thread so \
+             that a seed repeats exactly",
+        ),
+        (EngineKind::Virtual, None) => Ok(1),
+        (EngineKind::Threads, None) => Ok(machine.cpus.max(1)),
+        (EngineKind::Threads, Some(threads)) => {
+            Ok(narrow("--threads", threads, MAX_THREADS)? as usize)
+        }
+    }
+}
+
+fn controller(request: &SettingsRequest) -> Result<ControllerSettings, SettingsError> {
+    let syncs = |flag: &str, given: Option<u64>| {
+        narrow(flag, given.unwrap_or(UPSTREAM_SYNCS), MAX_THREADS).map(|syncs| syncs as usize)
+    };
+    let burst_replicas = request.burst_replicas.unwrap_or(UPSTREAM_BURST_REPLICAS);
+    let (kube_api_qps, kube_api_burst) = client_limit(request)?;
+    Ok(ControllerSettings {
+        concurrent_replicaset_syncs: syncs(
+            "--concurrent-replicaset-syncs",
+            request.concurrent_replicaset_syncs,
+        )?,
+        concurrent_rc_syncs: syncs("--concurrent-rc-syncs", request.concurrent_rc_syncs)?,
+        burst_replicas: narrow("--burst-replicas", burst_replicas, i32::MAX as u64)? as u32,
+        kube_api_qps,
+        kube_api_burst,
+        feature_gates: gates::parse(request.feature_gates.iter().map(String::as_str))
+            .map_err(|error| SettingsError(format!("--feature-gates: {error}")))?,
+    })
+}
+
+fn client_limit(request: &SettingsRequest) -> Result<(Option<f64>, u32), SettingsError> {
+    let burst = match request.kube_api_burst {
+        Some(burst) => Some(narrow("--kube-api-burst", burst, i32::MAX as u64)? as u32),
+        None => None,
+    };
+    if request.upstream_defaults {
+        if let Some(qps) = request.kube_api_qps.filter(|qps| *qps != UPSTREAM_QPS) {
+            return refuse(format!(
+                "--upstream-defaults means --kube-api-qps 20, but --kube-api-qps says {}: leave \
+                 one of them out",
+                number_for_people(qps)
+            ));
+        }
+        if let Some(burst) = burst.filter(|burst| *burst != UPSTREAM_BURST) {
+            return refuse(format!(
+                "--upstream-defaults means --kube-api-burst 30, but --kube-api-burst says \
+                 {burst}: leave one of them out"
+            ));
+        }
+        return Ok((Some(UPSTREAM_QPS), UPSTREAM_BURST));
+    }
+    match (request.kube_api_qps, burst) {
+        (None, Some(_)) => refuse(
+            "--kube-api-burst limits nothing without a rate: give --kube-api-qps too, or \
+             --upstream-defaults",
+        ),
+        (qps, burst) => Ok((qps, burst.unwrap_or(UPSTREAM_BURST))),
+    }
+}
+
+fn duration(
+    request: &SettingsRequest,
+    scenario: ScenarioName,
+    time_limit_ns: i64,
+) -> Result<i64, SettingsError> {
+    match request.duration_ns {
+        Some(_) if scenario != ScenarioName::Churn => refuse(format!(
+            "--duration is how long churn goes on; {} ends when it is done (--time-limit ends it \
+             earlier)",
+            scenario.name()
+        )),
+        Some(0) => refuse("--duration 0s leaves no time to churn"),
+        Some(duration) if duration > time_limit_ns => {
+            refuse("--duration is longer than --time-limit: raise --time-limit")
+        }
+        Some(duration) => Ok(duration),
+        None => Ok((60 * NS_PER_SECOND).min(time_limit_ns)),
+    }
+}
+
+fn churn_rate(request: &SettingsRequest, scenario: ScenarioName) -> Result<f64, SettingsError> {
+    match request.churn_pods_per_second {
+        Some(_) if scenario != ScenarioName::Churn => refuse(format!(
+            "--churn-rate belongs to the scenario churn, not to {}",
+            scenario.name()
+        )),
+        Some(rate) if rate > 1e9 => refuse("--churn-rate: more than a pod every nanosecond"),
+        Some(rate) => Ok(rate),
+        None => Ok(100.0),
+    }
+}
+
+fn min_ready_seconds(request: &SettingsRequest) -> Result<i32, SettingsError> {
+    let ns = request.min_ready_ns.unwrap_or(0);
+    if ns % NS_PER_SECOND != 0 {
+        return refuse("--min-ready-seconds: minReadySeconds counts whole seconds");
+    }
+    if ns > 0 && request.input.is_some() {
+        return refuse(
+            "--min-ready-seconds applies to generated ReplicaSets; with -f write \
+             spec.minReadySeconds in the files",
+        );
+    }
+    i32::try_from(ns / NS_PER_SECOND)
+        .map_err(|_| SettingsError("--min-ready-seconds: longer than 68 years".into()))
+}
+
+fn narrow(flag: &str, value: u64, max: u64) -> Result<u64, SettingsError> {
+    if value == 0 {
+        return refuse(format!("{flag} must be at least 1"));
+    }
+    if value > max {
+        return refuse(format!("{flag} {value} is too many: at most {max}"));
+    }
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MACHINE: Machine = Machine {
+        cpus: 4,
+        memory_bytes: Some(16_000_000_000),
+    };
+
+    fn problem(request: SettingsRequest) -> String {
+        resolve(&request, MACHINE).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn nothing_said_is_up_down_on_every_core_without_limits() {
+        let settings = resolve(&SettingsRequest::default(), MACHINE).unwrap();
+        assert_eq!(settings.scenario, ScenarioName::UpDown);
+        assert_eq!(
+            (settings.engine, settings.threads),
+            (EngineKind::Threads, 4)
+        );
+        assert_eq!(settings.size.pods, 100_000);
+        assert_eq!(settings.controller.kube_api_qps, None);
+        assert_eq!(settings.controller.concurrent_replicaset_syncs, 5);
+        assert_eq!(settings.controller.burst_replicas, 500);
+        assert!(settings.latency.api.is_zero());
+    }
+
+    #[test]
+    fn upstream_defaults_are_a_client_limit() {
+        let request = SettingsRequest {
+            upstream_defaults: true,
+            ..Default::default()
+        };
+        let settings = resolve(&request, MACHINE).unwrap();
+        assert_eq!(settings.controller.kube_api_qps, Some(20.0));
+        assert_eq!(settings.controller.kube_api_burst, 30);
+        let agreeing = SettingsRequest {
+            kube_api_qps: Some(20.0),
+            ..request.clone()
+        };
+        assert!(resolve(&agreeing, MACHINE).is_ok());
+        let other = SettingsRequest {
+            kube_api_qps: Some(50.0),
+            ..request
+        };
+        assert!(problem(other).contains("leave one of them out"));
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let none = SettingsRequest::default;
+        let virtual_engine = Some(EngineKind::Virtual);
+        for (request, word) in [
+            (
+                SettingsRequest {
+                    engine: virtual_engine,
+                    threads: Some(2),
+                    ..none()
+                },
+                "--threads",
+            ),
+            (
+                SettingsRequest {
+                    threads: Some(0),
+                    ..none()
+                },
+                "at least 1",
+            ),
+            (
+                SettingsRequest {
+                    kube_api_burst: Some(2),
+                    ..none()
+                },
+                "--kube-api-qps",
+            ),
+            (
+                SettingsRequest {
+                    burst_pods: Some(5),
+                    ..none()
+                },
+                "--burst",
+            ),
+            (
+                SettingsRequest {
+                    churn_pods_per_second: Some(5.0),
+                    ..none()
+                },
+                "--churn-rate",
+            ),
+            (
+                SettingsRequest {
+                    duration_ns: Some(5),
+                    ..none()
+                },
+                "--duration",
+            ),
+            (
+                SettingsRequest {
+                    time_limit_ns: Some(0),
+                    ..none()
+                },
+                "--time-limit",
+            ),
+            (
+                SettingsRequest {
+                    min_ready_ns: Some(1_500_000_000),
+                    ..none()
+                },
+                "whole seconds",
+            ),
+            (
+                SettingsRequest {
+                    scenario: Some(ScenarioName::Manifests),
+                    ..none()
+                },
+                "-f FILE",
+            ),
+            (
+                SettingsRequest {
+                    scenario: Some(ScenarioName::ColdStart),
+                    input: Some(InputSize::default()),
+                    ..none()
+                },
+                "can't be used with -f",
+            ),
+            (
+                SettingsRequest {
+                    feature_gates: vec!["X=true".into()],
+                    ..none()
+                },
+                "known are",
+            ),
+            (
+                SettingsRequest {
+                    size: SizeRequest {
+                        pods: Some(1_000_000_000),
+                        ..SizeRequest::default()
+                    },
+                    ..none()
+                },
+                "of memory",
+            ),
+        ] {
+            let problem = problem(request);
+            assert!(problem.contains(word), "{problem}");
+        }
+    }
+
+    #[test]
+    fn the_virtual_engine_has_one_thread_and_a_day() {
+        let request = SettingsRequest {
+            engine: Some(EngineKind::Virtual),
+            ..SettingsRequest::default()
+        };
+        let settings = resolve(&request, MACHINE).unwrap();
+        assert_eq!(settings.threads, 1);
+        assert_eq!(settings.time_limit_ns, 86_400 * NS_PER_SECOND);
+    }
+}

@@ -1,0 +1,495 @@
+//! What people write on the command line and what is shown to them: sizes (`100k`), durations
+//! (`500ms`), rates (`20/s`) and latencies (`p50=3ms,p99=40ms`), read strictly and printed back.
+//!
+//! A value that needs a unit is refused without one: `5` is neither five seconds nor five
+//! milliseconds. Errors are whole sentences without the name of the flag, which the caller adds.
+
+use crate::settings::Latency;
+
+/// Nanoseconds in a second.
+pub const NS_PER_SECOND: i64 = 1_000_000_000;
+
+/// The units of a duration, longest first, with their nanoseconds.
+const DURATION_UNITS: [(&str, i64); 6] = [
+    ("h", 3_600 * NS_PER_SECOND),
+    ("m", 60 * NS_PER_SECOND),
+    ("s", NS_PER_SECOND),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
+
+/// A text that is not a value of the kind wanted; says what is wrong and what would do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UnitError(String);
+
+fn refuse<T>(problem: impl Into<String>) -> Result<T, UnitError> {
+    Err(UnitError(problem.into()))
+}
+
+/// Reads a count of at least one: digits, with `k` for thousands or `m` for millions after them.
+/// A fraction is allowed where the result is whole: `1.5k`.
+///
+/// # Errors
+/// No number, a negative one, zero, a fraction of one, or more than fits.
+pub fn parse_size(text: &str) -> Result<u64, UnitError> {
+    let text = text.trim();
+    let (digits, factor) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 1_000),
+        Some(b'm' | b'M') => (&text[..text.len() - 1], 1_000_000),
+        _ => (text, 1),
+    };
+    if digits.starts_with('-') && is_decimal(&digits[1..]) {
+        return refuse("a size can't be negative, it must be at least 1");
+    }
+    if !is_decimal(digits) {
+        return refuse(
+            "expected a whole number, with k for thousands or m for millions: 500, 100k, 1m",
+        );
+    }
+    match scaled(digits, factor) {
+        Some(0) => refuse("a size must be at least 1"),
+        Some(size) => match u64::try_from(size) {
+            Ok(size) => Ok(size),
+            Err(_) => refuse("too large to count"),
+        },
+        None if digits.contains('.') => refuse("not a whole number"),
+        None => refuse("too large to count"),
+    }
+}
+
+/// Reads a duration: a number with its unit (`500ms`, `1.5s`), or several (`1h30m`). Zero is
+/// `0s`. The result is in nanoseconds.
+///
+/// # Errors
+/// No number, no unit or an unknown one, a negative duration, or more than 292 years.
+pub fn parse_duration_ns(text: &str) -> Result<i64, UnitError> {
+    let text = text.trim();
+    if text.is_empty() {
+        return refuse("expected a duration such as 500ms, 3s or 5m");
+    }
+    if text.starts_with('-') {
+        return refuse("a duration can't be negative");
+    }
+    if is_decimal(text) {
+        return refuse(format!(
+            "a unit is missing: write {text}ms, {text}s or {text}m (units: ns, us, ms, s, m, h)"
+        ));
+    }
+    let mut total: i128 = 0;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let number_end = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(rest.len());
+        let (number, tail) = rest.split_at(number_end);
+        let unit_end = tail
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(unit_end);
+        if !is_decimal(number) {
+            return refuse("expected a number with its unit, such as 500ms, 3s or 5m");
+        }
+        if unit.is_empty() {
+            return refuse(format!("{number} has no unit (units: ns, us, ms, s, m, h)"));
+        }
+        let name = if unit == "µs" { "us" } else { unit };
+        let Some((_, factor)) = DURATION_UNITS.iter().find(|(known, _)| *known == name) else {
+            return refuse(format!(
+                "unknown unit {unit:?} (units: ns, us, ms, s, m, h)"
+            ));
+        };
+        let Some(part) = scaled(number, *factor) else {
+            return refuse("finer than a nanosecond, or too long");
+        };
+        total = total.saturating_add(part);
+        rest = tail;
+    }
+    match i64::try_from(total) {
+        Ok(ns) => Ok(ns),
+        Err(_) => refuse("too long: the longest duration is about 292 years"),
+    }
+}
+
+/// Reads a number per unit of time, `20/s`, `1200/m` or `5/h`; the result is per second.
+///
+/// # Errors
+/// No number, no `/s`, a negative, zero or unreasonable rate.
+pub fn parse_rate_per_second(text: &str) -> Result<f64, UnitError> {
+    let text = text.trim();
+    if text.starts_with('-') {
+        return refuse("a rate can't be negative");
+    }
+    let Some((number, unit)) = text.split_once('/') else {
+        let example = if is_decimal(text) { text } else { "20" };
+        return refuse(format!(
+            "a unit is missing: write {example}/s, {example}/m or {example}/h"
+        ));
+    };
+    let seconds = match unit {
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return refuse(format!("unknown unit {unit:?}: write 20/s, 1200/m or 5/h")),
+    };
+    let (digits, factor) = match number.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1e3),
+        None => (number, 1.0),
+    };
+    match digits.parse::<f64>() {
+        Ok(value) if is_decimal(digits) && value.is_finite() && value > 0.0 => {
+            Ok(value * factor / seconds)
+        }
+        Ok(0.0) => refuse("a rate must be more than zero"),
+        _ => refuse("expected a number with its unit, such as 20/s, 1200/m or 5/h"),
+    }
+}
+
+/// Reads a latency: a duration, `constant:5ms`, `uniform:1ms,5ms`, `lognormal:p50=3ms,p99=40ms`
+/// or the latter without its name.
+///
+/// # Errors
+/// An unknown form, a part that is no duration, or parts out of order.
+pub fn parse_latency(text: &str) -> Result<Latency, UnitError> {
+    let text = text.trim();
+    let (form, parts) = match text.split_once(':') {
+        Some((form, parts)) => (form.trim(), parts.trim()),
+        None if text.contains('=') => ("lognormal", text),
+        None => ("constant", text),
+    };
+    match form {
+        "constant" => Ok(Latency::Constant(parse_duration_ns(parts)?)),
+        "uniform" => {
+            let Some((low, high)) = parts.split_once(',') else {
+                return refuse("uniform needs two durations: uniform:1ms,5ms");
+            };
+            let (low, high) = (parse_duration_ns(low)?, parse_duration_ns(high)?);
+            if low > high {
+                return refuse("the first duration of uniform: is the smaller one");
+            }
+            Ok(Latency::Uniform(low, high))
+        }
+        "lognormal" => parse_lognormal(parts),
+        other => refuse(format!(
+            "unknown distribution {other:?}: write 5ms, constant:5ms, uniform:1ms,5ms or \
+             p50=3ms,p99=40ms"
+        )),
+    }
+}
+
+fn parse_lognormal(parts: &str) -> Result<Latency, UnitError> {
+    let (mut p50, mut p99) = (None, None);
+    for part in parts.split(',') {
+        let Some((name, value)) = part.split_once('=') else {
+            return refuse("expected p50=...,p99=..., such as p50=3ms,p99=40ms");
+        };
+        let slot = match name.trim() {
+            "p50" => &mut p50,
+            "p99" => &mut p99,
+            other => return refuse(format!("unknown quantile {other:?}: give p50 and p99")),
+        };
+        if slot.replace(parse_duration_ns(value)?).is_some() {
+            return refuse(format!("{} is given twice", name.trim()));
+        }
+    }
+    match (p50, p99) {
+        (Some(p50), Some(p99)) if p50 > p99 => refuse("p50 is larger than p99"),
+        (Some(0), Some(p99)) if p99 > 0 => {
+            refuse("a p50 of zero leaves no room for a larger p99: write at least p50=1ns")
+        }
+        (Some(p50), Some(p99)) => Ok(Latency::Lognormal { p50, p99 }),
+        (None, _) => refuse("p50 is missing: write p50=3ms,p99=40ms"),
+        (_, None) => refuse("p99 is missing: write p50=3ms,p99=40ms"),
+    }
+}
+
+/// Whether the text is digits with at most one decimal point among them.
+fn is_decimal(text: &str) -> bool {
+    text.bytes().any(|b| b.is_ascii_digit())
+        && text.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+        && text.bytes().filter(|b| *b == b'.').count() <= 1
+}
+
+/// A decimal number times a factor, exactly; `None` where the result is not whole or too large.
+fn scaled(decimal: &str, factor: i64) -> Option<i128> {
+    let (whole, fraction) = decimal.split_once('.').unwrap_or((decimal, ""));
+    let fraction = fraction.trim_end_matches('0');
+    let whole = if whole.is_empty() {
+        0
+    } else {
+        whole.parse::<i128>().ok()?
+    };
+    let mut result = whole.checked_mul(i128::from(factor))?;
+    if !fraction.is_empty() {
+        let divisor = 10i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+        let numerator = fraction
+            .parse::<i128>()
+            .ok()?
+            .checked_mul(i128::from(factor))?;
+        if numerator % divisor != 0 {
+            return None;
+        }
+        result = result.checked_add(numerator / divisor)?;
+    }
+    Some(result)
+}
+
+/// A duration as [`parse_duration_ns`] reads it, exactly: `0s`, `1m30s`, `2500ms` as `2s500ms`.
+pub fn duration_text(ns: i64) -> String {
+    if ns == 0 {
+        return "0s".to_owned();
+    }
+    let mut text = String::new();
+    let mut rest = ns;
+    for (unit, factor) in DURATION_UNITS {
+        if rest / factor > 0 {
+            text.push_str(&format!("{}{unit}", rest / factor));
+            rest %= factor;
+        }
+    }
+    text
+}
+
+/// A latency as [`parse_latency`] reads it, exactly.
+pub fn latency_text(latency: Latency) -> String {
+    match latency {
+        Latency::Constant(ns) => duration_text(ns),
+        Latency::Uniform(low, high) => {
+            format!("uniform:{},{}", duration_text(low), duration_text(high))
+        }
+        Latency::Lognormal { p50, p99 } => {
+            format!("p50={},p99={}", duration_text(p50), duration_text(p99))
+        }
+    }
+}
+
+/// Seconds for people, three digits of them: `412 us`, `1.53 s`, `2 h 05 min`.
+pub fn seconds_for_people(seconds: f64) -> String {
+    let magnitude = seconds.abs();
+    if magnitude == 0.0 {
+        "0 s".to_owned()
+    } else if magnitude < 1e-6 {
+        format!("{:.0} ns", seconds * 1e9)
+    } else if magnitude < 1e-3 {
+        format!("{} us", three_digits(seconds * 1e6))
+    } else if magnitude < 1.0 {
+        format!("{} ms", three_digits(seconds * 1e3))
+    } else if magnitude < 120.0 {
+        format!("{} s", three_digits(seconds))
+    } else if magnitude < 7200.0 {
+        let whole = seconds.round();
+        format!("{:.0} min {:02.0} s", (whole / 60.0).floor(), whole % 60.0)
+    } else {
+        let minutes = (seconds / 60.0).round();
+        format!(
+            "{:.0} h {:02.0} min",
+            (minutes / 60.0).floor(),
+            minutes % 60.0
+        )
+    }
+}
+
+/// A rate or ratio with three significant digits and thousands marked: `152,000`, `21.3`.
+pub fn number_for_people(value: f64) -> String {
+    if value.abs() >= 1000.0 {
+        count_for_people(value.round() as u64)
+    } else {
+        three_digits(value)
+    }
+}
+
+/// A count with its thousands marked: `1,234,567`.
+pub fn count_for_people(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Bytes in decimal units: `512 kB`, `1.53 GB`.
+pub fn bytes_for_people(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    // 999.5 and not 1000: what rounds to four digits belongs to the next unit.
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    format!("{} {}", three_digits(value), UNITS[unit])
+}
+
+fn three_digits(value: f64) -> String {
+    let magnitude = value.abs();
+    let text = if magnitude >= 99.95 {
+        format!("{value:.0}")
+    } else if magnitude >= 9.995 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
+    };
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_take_thousands_and_millions() {
+        for (text, size) in [
+            ("1", 1),
+            ("100k", 100_000),
+            ("1m", 1_000_000),
+            ("1.5k", 1_500),
+            ("2M", 2_000_000),
+        ] {
+            assert_eq!(parse_size(text), Ok(size), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_that_count_nothing_are_refused() {
+        for (text, word) in [
+            ("0", "at least 1"),
+            ("0k", "at least 1"),
+            ("-5", "negative"),
+            ("-5k", "negative"),
+            ("1.5", "not a whole number"),
+            ("", "expected a whole number"),
+            ("k", "expected a whole number"),
+            ("ten", "expected a whole number"),
+            ("1e5", "expected a whole number"),
+            ("99999999999999999999m", "too large"),
+            ("99999999999999999999999999999999999999999999", "too large"),
+        ] {
+            let problem = parse_size(text).expect_err(text).to_string();
+            assert!(problem.contains(word), "{text:?}: {problem}");
+        }
+    }
+
+    #[test]
+    fn durations_need_their_unit() {
+        for (text, ns) in [
+            ("0s", 0),
+            ("500ms", 500_000_000),
+            ("3s", 3_000_000_000),
+            ("5m", 300_000_000_000),
+            ("1h30m", 5_400_000_000_000),
+            ("1.5s", 1_500_000_000),
+            ("20us", 20_000),
+            ("20µs", 20_000),
+            ("7ns", 7),
+        ] {
+            assert_eq!(parse_duration_ns(text), Ok(ns), "{text}");
+        }
+        for (text, word) in [
+            ("5", "unit is missing"),
+            ("0", "unit is missing"),
+            ("1.5", "unit is missing"),
+            ("-3s", "negative"),
+            ("5 parsecs", "unknown unit"),
+            ("1m30", "has no unit"),
+            ("s", "expected a number"),
+            ("", "expected a duration"),
+            ("0.1ns", "finer"),
+            ("9999999h", "too long"),
+        ] {
+            let problem = parse_duration_ns(text).expect_err(text).to_string();
+            assert!(problem.contains(word), "{text:?}: {problem}");
+        }
+    }
+
+    #[test]
+    fn latencies_come_in_four_forms() {
+        let ms = 1_000_000;
+        for (text, latency) in [
+            ("5ms", Latency::Constant(5 * ms)),
+            ("constant:5ms", Latency::Constant(5 * ms)),
+            ("uniform:1ms,5ms", Latency::Uniform(ms, 5 * ms)),
+            (
+                "p50=3ms,p99=40ms",
+                Latency::Lognormal {
+                    p50: 3 * ms,
+                    p99: 40 * ms,
+                },
+            ),
+            (
+                "lognormal:p99=40ms, p50=3ms",
+                Latency::Lognormal {
+                    p50: 3 * ms,
+                    p99: 40 * ms,
+                },
+            ),
+        ] {
+            assert_eq!(parse_latency(text), Ok(latency), "{text}");
+        }
+        for (text, word) in [
+            ("5", "unit is missing"),
+            ("uniform:5ms", "two durations"),
+            ("uniform:5ms,1ms", "smaller"),
+            ("p50=3ms", "p99 is missing"),
+            ("p99=3ms", "p50 is missing"),
+            ("p50=3ms,p99=1ms", "larger"),
+            ("p50=3ms,p99=4", "unit is missing"),
+            ("p50=3ms,p50=3ms", "twice"),
+            ("p50=3ms,p90=4ms", "unknown quantile"),
+            ("gamma:3ms", "unknown distribution"),
+        ] {
+            let problem = parse_latency(text).expect_err(text).to_string();
+            assert!(problem.contains(word), "{text:?}: {problem}");
+        }
+    }
+
+    #[test]
+    fn rates_need_their_unit() {
+        assert_eq!(parse_rate_per_second("20/s"), Ok(20.0));
+        assert_eq!(parse_rate_per_second("1.5k/s"), Ok(1500.0));
+        assert_eq!(parse_rate_per_second("1200/m"), Ok(20.0));
+        for text in ["20", "0/s", "-1/s", "x/s", "20/d", "/s", "inf/s"] {
+            assert!(parse_rate_per_second(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_printed_is_read_back() {
+        for ns in [
+            0,
+            1,
+            999,
+            1_000_000,
+            1_500_000_000,
+            90_000_000_000,
+            5_400_000_000_001,
+        ] {
+            assert_eq!(parse_duration_ns(&duration_text(ns)), Ok(ns));
+        }
+        for text in ["3s", "uniform:1ms,5ms", "p50=3ms,p99=40ms"] {
+            assert_eq!(latency_text(parse_latency(text).unwrap()), text);
+        }
+    }
+
+    #[test]
+    fn figures_for_people_are_short() {
+        assert_eq!(seconds_for_people(0.000_412), "412 us");
+        assert_eq!(seconds_for_people(1.534), "1.53 s");
+        assert_eq!(seconds_for_people(125.0), "2 min 05 s");
+        assert_eq!(seconds_for_people(7500.0), "2 h 05 min");
+        assert_eq!(count_for_people(1_234_567), "1,234,567");
+        assert_eq!(count_for_people(999), "999");
+        assert_eq!(number_for_people(152_400.4), "152,400");
+        assert_eq!(number_for_people(21.34), "21.3");
+        assert_eq!(bytes_for_people(1_534_000_000), "1.53 GB");
+        assert_eq!(bytes_for_people(999_999), "1 MB");
+    }
+}

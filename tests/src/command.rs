@@ -1,0 +1,109 @@
+//! The `loadgen` command for tests: built when it is not up to date, started, and its output.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+/// The built command beside the running test, brought up to date first.
+///
+/// # Panics
+/// When it can neither be built nor found.
+pub fn loadgen() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let test = std::env::current_exe().expect("a process knows its program");
+        // target/<profile>/deps/cli-<hash>
+        let directory = test
+            .ancestors()
+            .nth(2)
+            .expect("tests lie two levels below")
+            .to_owned();
+        let name = format!("loadgen{}", std::env::consts::EXE_SUFFIX);
+        let binary = directory.join(name);
+        let profile = match directory.file_name().and_then(|name| name.to_str()) {
+            Some("debug") | None => "dev",
+            Some(profile) => profile,
+        };
+        let built = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
+            .args([
+                "build",
+                "--quiet",
+                "-p",
+                "podstorm-loadgen",
+                "--bin",
+                "loadgen",
+            ])
+            .args(["--profile", profile, "--target-dir"])
+            .arg(
+                directory
+                    .parent()
+                    .expect("profiles lie in the target directory"),
+            )
+            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
+            .status();
+        match built {
+            // A command that is not up to date would be judged for what it no longer is.
+            Ok(status) => assert!(status.success(), "loadgen does not build"),
+            Err(_) => assert!(binary.exists(), "{} is missing", binary.display()),
+        }
+        binary
+    })
+}
+
+/// Runs the command in a directory, with nothing on its standard input.
+///
+/// # Panics
+/// When it does not start.
+pub fn run_in(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new(loadgen())
+        .args(arguments)
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .env("RUST_BACKTRACE", "1")
+        .output()
+        .expect("the command starts")
+}
+
+/// Runs the command where the test runs.
+///
+/// # Panics
+/// When it does not start.
+pub fn run(arguments: &[&str]) -> Output {
+    run_in(Path::new("."), arguments)
+}
+
+/// What the command said about itself.
+///
+/// # Panics
+/// When it is not UTF-8.
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("messages are UTF-8")
+}
+
+/// What the command was asked for.
+///
+/// # Panics
+/// When it is not UTF-8.
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("reports are UTF-8")
+}
+
+/// Runs the command with that text on its standard input, which a dump comes through.
+///
+/// # Panics
+/// When it does not start.
+pub fn run_with_stdin(arguments: &[&str], text: &str) -> Output {
+    let mut child = Command::new(loadgen())
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    let mut stdin = child.stdin.take().expect("standard input is piped");
+    // A command that stops reading early is judged by what it says.
+    let _ = stdin.write_all(text.as_bytes());
+    drop(stdin);
+    child.wait_with_output().expect("the command ends")
+}
