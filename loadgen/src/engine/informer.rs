@@ -15,7 +15,7 @@ use crate::cluster::{Cluster, ClusterResource, Watch, WatchFrom, WatchOptions};
 use crate::settings::Latency;
 
 /// Most events applied in one run, as upstream's informers batch them.
-const BATCH: usize = 1000;
+const BATCH: usize = 4000;
 
 /// Before a new list after a watch that the server ended: upstream's shortest back-off, ns.
 const RELIST_NS: i64 = 800_000_000;

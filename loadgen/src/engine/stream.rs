@@ -10,7 +10,7 @@ use super::executor::{Next, Waker};
 use crate::cluster::{Cluster, ClusterResource, Watch, WatchFrom, WatchOptions};
 
 /// Most events taken in one poll.
-pub const BATCH: usize = 1000;
+pub const BATCH: usize = 4000;
 
 /// What a stream tells.
 #[derive(Clone, Debug)]

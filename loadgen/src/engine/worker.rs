@@ -26,7 +26,7 @@ use crate::clock::RealClock;
 const SYNCS_PER_RUN: u32 = 16;
 
 /// …or after the sync with which it has carried out that many requests.
-const REQUESTS_PER_RUN: u32 = 256;
+const REQUESTS_PER_RUN: u32 = 64;
 
 /// The informers of a controller: its parents' and the pods'.
 const INFORMERS: usize = 2;

@@ -26,7 +26,7 @@ const DEFAULT_PODS_PER_NODE: u32 = 110;
 const SCHEDULER_NAME: &str = "default-scheduler";
 
 /// Most pods bound in one run.
-const BATCH: usize = 1000;
+const BATCH: usize = 4000;
 
 /// A pod to be bound, in order of time, then of arrival.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
