@@ -115,24 +115,22 @@ impl Cluster {
                 let prefix = metadata.generate_name.as_deref().unwrap_or("");
                 metadata.name = draw.name(prefix, attempt);
             }
-            let metadata = object.metadata();
-            let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
-            let key = store.key(&namespace, &name);
-            match store.insert(&key, object, &tally, now) {
+            match store.insert(object, &tally, now) {
                 Ok(stored) => {
                     self.note(None, Some(&*stored));
                     return Ok(stored);
                 }
                 Err((refused, holder)) => {
                     attempt += 1;
-                    object = refused;
+                    let holder = holder.metadata();
                     if !generated {
-                        let terminating = holder.metadata().is_deleting();
-                        return Err(errors::already_exists(R::KIND, &name, terminating));
+                        let terminating = holder.is_deleting();
+                        return Err(errors::already_exists(R::KIND, &holder.name, terminating));
                     }
                     if attempt == NAME_ATTEMPTS {
-                        return Err(errors::name_not_generated(R::KIND, &name));
+                        return Err(errors::name_not_generated(R::KIND, &holder.name));
                     }
+                    object = refused;
                 }
             }
         }

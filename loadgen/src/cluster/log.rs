@@ -227,7 +227,7 @@ impl<R: Resource> Log<R> {
             return Beyond::More;
         }
         if in_tail {
-            // Also at the end of a full tail: the next segment comes with the next event.
+            // A full tail too: the next segment is made by the next commit.
             state.watcher(watcher).drained = true;
             return Beyond::Drained {
                 version: self.version.load(Ordering::Relaxed),

@@ -74,18 +74,18 @@ pub(super) fn is_shared(new: &ObjectMeta, old: &ObjectMeta) -> bool {
 
 /// The rules that the change from `old` to `new` breaks, both prepared.
 pub(super) fn validate_update(new: &ObjectMeta, old: &ObjectMeta, causes: &mut Vec<Cause>) {
-    let mut immutable = |field: &str, same: bool, value: Value| {
+    let mut immutable = |field: &str, same: bool, value: &dyn Fn() -> Value| {
         if !same {
             let field = format!("metadata.{field}");
-            causes.push(errors::invalid_value(field, &value, "field is immutable"));
+            causes.push(errors::invalid_value(field, &value(), "field is immutable"));
         }
     };
-    immutable("uid", new.uid == old.uid, new.uid.to_string().into());
+    immutable("uid", new.uid == old.uid, &|| new.uid.to_string().into());
     let kept = new.deletion_timestamp == old.deletion_timestamp;
-    immutable("deletionTimestamp", kept, time(new.deletion_timestamp));
+    immutable("deletionTimestamp", kept, &|| time(new.deletion_timestamp));
     let grace = new.deletion_grace_period_seconds;
     let kept = grace == old.deletion_grace_period_seconds;
-    immutable("deletionGracePeriodSeconds", kept, grace.into());
+    immutable("deletionGracePeriodSeconds", kept, &|| grace.into());
     if old.is_deleting() {
         let added: Vec<&str> = new
             .finalizers()

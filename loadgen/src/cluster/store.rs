@@ -9,13 +9,16 @@
 //!
 //! Lock order: shards in ascending order, then the log, then the owner index.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use compact_str::CompactString;
 use crossbeam_utils::CachePadded;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
 use podstorm::object::Now;
+use rayon::prelude::*;
 
 use super::counts::{Tally, TallyTotals};
 use super::log::{Change, History, Log, Position};
@@ -28,10 +31,14 @@ const SHARDS: usize = 32;
 /// The key of an object with its hash.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key<'a> {
-    pub(super) namespace: &'a str,
-    pub(super) name: &'a str,
-    hash: u64,
+    namespace: &'a str,
+    name: &'a str,
+    pub(super) hash: KeyHash,
 }
+
+/// The hash of an object's key: enough to find an object that is at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KeyHash(u64);
 
 struct Stored<R> {
     hash: u64,
@@ -92,64 +99,67 @@ impl<R: ClusterResource> KindStore<R> {
     }
 
     pub(super) fn key<'a>(&self, namespace: &'a str, name: &'a str) -> Key<'a> {
+        let hash = KeyHash(self.hasher.hash_one((namespace, name)));
         Key {
             namespace,
             name,
-            hash: self.hasher.hash_one((namespace, name)),
+            hash,
         }
     }
 
-    fn shard(&self, key: &Key<'_>) -> &Lock<Shard<R>> {
+    fn shard(&self, KeyHash(hash): KeyHash) -> &Lock<Shard<R>> {
         // The table uses the low bits for its buckets and the top seven for its tags.
-        &self.shards[(key.hash >> 48) as usize % SHARDS]
+        &self.shards[(hash >> 48) as usize % SHARDS]
     }
 
     /// The stored object. O(1), one lock.
     pub(super) fn read(&self, key: &Key<'_>) -> Option<Arc<R>> {
-        let shard = self.shard(key).lock();
+        let shard = self.shard(key.hash).lock();
         shard
             .table
-            .find(key.hash, is_at(key))
+            .find(key.hash.0, is_at(key))
             .map(|stored| stored.object.clone())
     }
 
     /// Whether `probe` holds for the stored object; `None` when there is none.
     pub(super) fn inspect<T>(&self, key: &Key<'_>, probe: impl FnOnce(&R) -> T) -> Option<T> {
-        let shard = self.shard(key).lock();
+        let shard = self.shard(key.hash).lock();
         shard
             .table
-            .find(key.hash, is_at(key))
+            .find(key.hash.0, is_at(key))
             .map(|stored| probe(&stored.object))
     }
 
     /// Stores a new object. `Err` gives back the object and the one that has its name.
     pub(super) fn insert(
         &self,
-        key: &Key<'_>,
         object: Arc<R>,
         tally: &Tally,
         now: Now,
     ) -> Result<Arc<R>, (Arc<R>, Arc<R>)> {
-        let mut shard = self.shard(key).lock();
-        let indexed = shard.indexed;
-        let slot = match shard
-            .table
-            .entry(key.hash, is_at(key), |stored| stored.hash)
-        {
-            Slot::Occupied(taken) => return Err((object, taken.get().object.clone())),
+        let metadata = object.metadata();
+        let key = self.key(&metadata.namespace, &metadata.name);
+        let KeyHash(hash) = key.hash;
+        let mut guard = self.shard(key.hash).lock();
+        let shard = &mut *guard;
+        let slot = match shard.table.entry(hash, is_at(&key), |stored| stored.hash) {
+            Slot::Occupied(taken) => {
+                let taken = taken.get().object.clone();
+                return Err((object, taken));
+            }
             Slot::Vacant(slot) => slot,
         };
         let mut append = self.log.begin();
         let object = append.push(Change::Added, object, tally, now);
         let after = append.finish();
         slot.insert(Stored {
-            hash: key.hash,
+            hash,
             object: object.clone(),
         });
-        if indexed {
+        if shard.indexed {
             self.owners.change(None, Some(&*object));
         }
-        drop(shard);
+        drop(guard);
         after.run();
         Ok(object)
     }
@@ -157,7 +167,7 @@ impl<R: ClusterResource> KindStore<R> {
     /// Puts `new` in the place of `current`.
     pub(super) fn replace(
         &self,
-        key: &Key<'_>,
+        key: KeyHash,
         current: &Arc<R>,
         new: Arc<R>,
         tally: &Tally,
@@ -165,7 +175,7 @@ impl<R: ClusterResource> KindStore<R> {
     ) -> Commit<R> {
         let mut guard = self.shard(key).lock();
         let shard = &mut *guard;
-        let Some(stored) = shard.table.find_mut(key.hash, is_same(current)) else {
+        let Some(stored) = shard.table.find_mut(key.0, is_same(current)) else {
             return Commit::Moved;
         };
         let mut append = self.log.begin();
@@ -185,7 +195,7 @@ impl<R: ClusterResource> KindStore<R> {
     /// one with `last`.
     pub(super) fn remove(
         &self,
-        key: &Key<'_>,
+        key: KeyHash,
         current: &Arc<R>,
         marked: Option<Arc<R>>,
         last: Arc<R>,
@@ -194,7 +204,7 @@ impl<R: ClusterResource> KindStore<R> {
     ) -> Commit<R> {
         let mut shard = self.shard(key).lock();
         let indexed = shard.indexed;
-        let Ok(stored) = shard.table.find_entry(key.hash, is_same(current)) else {
+        let Ok(stored) = shard.table.find_entry(key.0, is_same(current)) else {
             return Commit::Moved;
         };
         let mut append = self.log.begin();
@@ -277,7 +287,7 @@ impl<R: ClusterResource> KindStore<R> {
 fn is_at<R: ClusterResource>(key: &Key<'_>) -> impl Fn(&Stored<R>) -> bool {
     move |stored| {
         let metadata = stored.object.metadata();
-        stored.hash == key.hash
+        stored.hash == key.hash.0
             && metadata.name == key.name
             && &*metadata.namespace == key.namespace
     }
@@ -287,13 +297,38 @@ fn is_same<R>(object: &Arc<R>) -> impl Fn(&Stored<R>) -> bool {
     move |stored| Arc::ptr_eq(&stored.object, object)
 }
 
-fn sorted<R: ClusterResource>(mut objects: Vec<Arc<R>>) -> Vec<Arc<R>> {
-    // Keys are unique, so an unstable sort has one outcome.
-    objects.sort_unstable_by(|a, b| {
-        let (a, b) = (a.metadata(), b.metadata());
-        a.namespace
-            .cmp(&b.namespace)
-            .then_with(|| a.name.cmp(&b.name))
-    });
-    objects
+/// Objects from which on sorting is divided among the threads of rayon's pool.
+const PARALLEL_SORT_MIN: usize = 1 << 16;
+
+/// Sorts by namespace and name. The keys are laid side by side first: comparing them in the
+/// objects would miss the cache at every step.
+fn sorted<R: ClusterResource>(objects: Vec<Arc<R>>) -> Vec<Arc<R>> {
+    type SortKey<'a> = (&'a str, CompactString, u32);
+    fn key<R: ClusterResource>((index, object): (usize, &Arc<R>)) -> SortKey<'_> {
+        let metadata = object.metadata();
+        let index = u32::try_from(index).expect("objects in memory are fewer than 2^32");
+        (&metadata.namespace, metadata.name.clone(), index)
+    }
+    fn order(a: &SortKey<'_>, b: &SortKey<'_>) -> Ordering {
+        let same = std::ptr::eq(a.0, b.0);
+        let namespaces = if same { Ordering::Equal } else { a.0.cmp(b.0) };
+        namespaces.then_with(|| a.1.cmp(&b.1))
+    }
+    // Keys are unique, so unstable sorts have one outcome.
+    let mut keys: Vec<SortKey<'_>>;
+    if objects.len() < PARALLEL_SORT_MIN {
+        keys = objects.iter().enumerate().map(key).collect();
+        keys.sort_unstable_by(order);
+    } else {
+        keys = objects.par_iter().enumerate().map(key).collect();
+        keys.par_sort_unstable_by(order);
+    }
+    let order: Vec<u32> = keys.into_iter().map(|(_, _, index)| index).collect();
+    let mut objects: Vec<Option<Arc<R>>> = objects.into_iter().map(Some).collect();
+    let take = |index: u32| {
+        objects[index as usize]
+            .take()
+            .expect("an index occurs once")
+    };
+    order.into_iter().map(take).collect()
 }

@@ -7,7 +7,7 @@ use podstorm::object::{Now, ObjectMeta};
 
 use super::counts::{Tally, Verb};
 use super::create::refuse_invalid;
-use super::store::Commit;
+use super::store::{Commit, KeyHash};
 use super::{Cluster, ClusterResource, errors, meta};
 
 /// What an update makes of the stored object.
@@ -53,20 +53,28 @@ impl Cluster {
     }
 
     fn put<R: ClusterResource>(&self, object: R, verb: Verb, now: Now) -> Result<Arc<R>, ApiError> {
-        let (namespace, name) = {
-            let metadata = object.metadata();
-            (metadata.namespace.clone(), metadata.name.clone())
-        };
-        let mut object = Some(object);
-        self.modify::<R>(&namespace, &name, now, |old| {
-            // Only another writer makes a second attempt necessary.
-            let mut new = object.take().expect("an update is prepared once");
-            check_put(&new, old)?;
-            let unprepared = is_unconditional(&new).then(|| new.clone());
-            prepare_and_validate(&mut new, old, verb)?;
-            object = unprepared;
-            Ok(Update::Write(new, Tally::of(verb)))
-        })
+        let store = R::store(self);
+        let unconditional = is_unconditional(&object);
+        let mut new = object;
+        loop {
+            let metadata = new.metadata();
+            let key = store.key(&metadata.namespace, &metadata.name);
+            let hash = key.hash;
+            let Some(old) = store.read(&key) else {
+                return Err(errors::not_found(R::KIND, &metadata.name));
+            };
+            check_put(&new, &*old)?;
+            let unprepared = unconditional.then(|| new.clone());
+            prepare_and_validate(&mut new, &*old, verb)?;
+            match (
+                self.commit(hash, &old, new, Tally::of(verb), now),
+                unprepared,
+            ) {
+                (Commit::Done(stored), _) => return Ok(stored),
+                (Commit::Moved, Some(unprepared)) => new = unprepared,
+                (Commit::Moved, None) => return Err(errors::stale(R::KIND, &old.metadata().name)),
+            }
+        }
     }
 
     /// Changes the stored object: `change` is given the present state and may be called again
@@ -87,33 +95,46 @@ impl Cluster {
             let Some(old) = store.read(&key) else {
                 return Err(errors::not_found(R::KIND, name));
             };
-            let Update::Write(mut new, mut tally) = change(&old)? else {
+            let Update::Write(new, tally) = change(&old)? else {
                 return Ok(old);
             };
-            new.metadata_mut().resource_version = old.metadata().resource_version.clone();
-            if new == *old {
-                return Ok(old);
-            }
-            let (before, after) = (old.metadata(), new.metadata());
-            if meta::is_past_grace(before)
-                && after.finalizers().is_empty()
-                && !before.finalizers().is_empty()
-            {
-                // The last finalizer is gone: the write becomes the deletion of the stored state.
-                let last = Arc::new(R::clone(&old));
-                if let Commit::Done(last) = store.remove(&key, &old, None, last, &tally, now) {
-                    self.note(Some(&*old), None);
-                    return Ok(last);
-                }
-                continue;
-            }
-            count_ownership(&mut tally, before, after);
-            tally.ready = !old.is_ready_pod() && new.is_ready_pod();
-            if let Commit::Done(new) = store.replace(&key, &old, Arc::new(new), &tally, now) {
-                self.note(Some(&*old), Some(&*new));
-                return Ok(new);
+            if let Commit::Done(stored) = self.commit(key.hash, &old, new, tally, now) {
+                return Ok(stored);
             }
         }
+    }
+
+    /// Puts a changed and prepared object in the place of the stored one, unless it changes
+    /// nothing. Where it takes the last finalizer off a deleted object, that is removed.
+    fn commit<R: ClusterResource>(
+        &self,
+        key: KeyHash,
+        old: &Arc<R>,
+        mut new: R,
+        mut tally: Tally,
+        now: Now,
+    ) -> Commit<R> {
+        let store = R::store(self);
+        new.metadata_mut().resource_version = old.metadata().resource_version.clone();
+        if new == **old {
+            return Commit::Done(old.clone());
+        }
+        let (before, after) = (old.metadata(), new.metadata());
+        let bare = after.finalizers().is_empty();
+        let removed = bare && !before.finalizers().is_empty() && meta::is_past_grace(before);
+        let done = if removed {
+            // The write becomes the deletion of the stored state.
+            let last = Arc::new(R::clone(old));
+            store.remove(key, old, None, last, &tally, now)
+        } else {
+            count_ownership(&mut tally, before, after);
+            tally.ready = !old.is_ready_pod() && new.is_ready_pod();
+            store.replace(key, old, Arc::new(new), &tally, now)
+        };
+        if let Commit::Done(stored) = &done {
+            self.note(Some(&**old), (!removed).then_some(&**stored));
+        }
+        done
     }
 }
 

@@ -350,6 +350,17 @@ mod tests {
     }
 
     #[test]
+    fn a_watch_may_be_drained_at_any_place_of_a_segment() {
+        let cluster = cluster();
+        let mut watch = watch::<Pod>(&cluster);
+        for (begin, end) in [(0, 511), (511, 512), (512, 513), (513, 1024), (1024, 1536)] {
+            create(&cluster, begin..end, 0);
+            assert_eq!(drain(&mut watch).len(), end - begin);
+            assert!(drain(&mut watch).is_empty());
+        }
+    }
+
+    #[test]
     fn the_waker_is_called_once_per_drained_watch() {
         let cluster = cluster();
         let calls = Arc::new(AtomicU32::new(0));

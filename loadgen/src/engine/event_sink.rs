@@ -6,10 +6,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use podstorm::client::{ApiError, EVENT_QUEUE_MAX, EventIntent, EventSink, SinkStep};
-use podstorm::object::{Event, Now};
+use podstorm::object::{Event, Map, Now};
+use serde_json::Value;
 
 use super::client::{ApiCalls, Client, Trip};
 use super::executor::{Next, Part, PartId, Switchboard};
+use crate::cluster::Patch;
 
 /// Most writes in one run.
 const WRITES_PER_RUN: u32 = 64;
@@ -88,7 +90,7 @@ enum Stage {
 #[derive(Debug)]
 enum Write {
     Create(Event),
-    Patch { namespace: String, name: String, body: serde_json::Value },
+    Patch { namespace: String, name: String, body: Map },
 }
 
 impl EventWriter {
@@ -125,13 +127,8 @@ impl EventWriter {
                 created.map(drop)
             }
             Write::Patch { namespace, name, body } => {
-                let patched = cluster.get::<Event>(&namespace, &name).and_then(|live| {
-                    let mut new = Event::clone(&live);
-                    if let serde_json::Value::Object(members) = body {
-                        new.fields.extend(members);
-                    }
-                    cluster.update(new, now)
-                });
+                let patch = Patch::Strategic(body);
+                let patched = cluster.patch::<Event>(&namespace, &name, &patch, now);
                 self.calls.count("patch", "events", 200, &patched);
                 patched.map(drop)
             }
@@ -191,7 +188,10 @@ impl Part for EventWriter {
                 SinkStep::Patch(patch) => Write::Patch {
                     namespace: patch.namespace.to_string(),
                     name: patch.name.clone(),
-                    body: patch.body(),
+                    body: match patch.body() {
+                        Value::Object(members) => members,
+                        _ => Map::new(),
+                    },
                 },
             };
             let sent_ns = now.mono_ns.saturating_add(self.client.reserve_ns(now));

@@ -228,8 +228,8 @@ fn seconds(histogram: &Histogram<u64>) -> Quantiles {
 }
 
 /// Quantiles of a histogram with few buckets, each a decade wide: interpolated within the bucket
-/// on a logarithmic scale, so that they are good to a fraction of a decade. Mean and count are
-/// exact; the maximum is the upper bound of the last bucket in use.
+/// on a logarithmic scale, so that they are good to a fraction of a decade. What lies in the first
+/// bucket (up to 10 ns) is taken for zero. Mean and count are exact; the maximum is the upper bound of the last bucket in use.
 fn from_buckets(snapshot: &HistogramSnapshot) -> Quantiles {
     let count = snapshot.count();
     if count == 0 {
@@ -245,8 +245,10 @@ fn from_buckets(snapshot: &HistogramSnapshot) -> Quantiles {
         for (index, &in_bucket) in snapshot.counts.iter().enumerate() {
             let in_bucket = in_bucket as f64;
             if below + in_bucket >= wanted && in_bucket > 0.0 {
-                let upper = bound(index);
-                let lower = if index == 0 { upper / 10.0 } else { bound(index - 1) };
+                if index == 0 {
+                    return 0.0;
+                }
+                let (lower, upper) = (bound(index - 1), bound(index));
                 return lower * (upper / lower).powf((wanted - below) / in_bucket);
             }
             below += in_bucket;

@@ -34,6 +34,9 @@ pub(super) trait Listener: Send {
     /// Nothing happened up to that version.
     fn bookmark(&mut self, version: &ResourceVersion);
 
+    /// The first `replace` is through: the cache is full.
+    fn synced(&mut self);
+
     /// A batch is over: wake whoever has work now.
     fn batch_over(&mut self, now: Now);
 }
@@ -48,6 +51,7 @@ pub(super) struct Informer<L: Listener> {
     watch: Option<Watch<L::Object>>,
     /// The initial state while it comes in.
     initial: Option<Vec<Arc<L::Object>>>,
+    synced: bool,
     not_before_ns: i64,
     events: Vec<WatchEvent<L::Object>>,
     delivered: Arc<AtomicU64>,
@@ -71,6 +75,7 @@ impl<L: Listener> Informer<L> {
             started,
             watch: None,
             initial: None,
+            synced: false,
             not_before_ns: i64::MIN,
             events: Vec::new(),
             delivered,
@@ -83,6 +88,9 @@ impl<L: Listener> Informer<L> {
             (WatchEvent::Bookmark { version, initial_events_end: true }, initial) => {
                 let objects = initial.take().unwrap_or_default();
                 self.listener.replace(objects, &version, now);
+                if !std::mem::replace(&mut self.synced, true) {
+                    self.listener.synced();
+                }
             }
             (WatchEvent::Bookmark { version, .. }, _) => self.listener.bookmark(&version),
             (WatchEvent::Added(object) | WatchEvent::Modified(object), _) => {
@@ -165,6 +173,10 @@ impl Listener for Pods {
         self.cache.bookmark(version);
     }
 
+    fn synced(&mut self) {
+        self.pools.iter().for_each(|pool| pool.informer_synced());
+    }
+
     fn batch_over(&mut self, now: Now) {
         for pool in &self.pools {
             pool.keys_added(now);
@@ -188,6 +200,10 @@ impl Listener for ReplicaSets {
 
     fn bookmark(&mut self, version: &ResourceVersion) {
         self.0.controller.parent_bookmark(version);
+    }
+
+    fn synced(&mut self) {
+        self.0.informer_synced();
     }
 
     fn batch_over(&mut self, now: Now) {
@@ -221,6 +237,10 @@ impl Listener for ReplicationControllers {
 
     fn bookmark(&mut self, version: &ResourceVersion) {
         self.0.controller.parent_bookmark(version);
+    }
+
+    fn synced(&mut self) {
+        self.0.informer_synced();
     }
 
     fn batch_over(&mut self, now: Now) {

@@ -134,7 +134,7 @@ fn latencies_and_limits_take_time_but_change_nothing_else() {
     assert_eq!([pods.created, pods.bound, pods.ready, pods.deleted], [300; 4]);
     // 600 pod writes and at least as many for status and events, at 20 a second.
     assert!(result.elapsed_seconds > 30.0, "{}", result.elapsed_seconds);
-    assert!(result.convergence_seconds.p50 > 1.0);
+    assert!(result.convergence_seconds.p50 > 1.0, "{:?}", result);
     assert!(result.pod_ready_seconds.p50 > 0.9);
 }
 

@@ -7,7 +7,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hdrhistogram::Histogram;
@@ -28,6 +28,9 @@ const SYNCS_PER_RUN: u32 = 16;
 /// …or after the sync with which it has carried out that many requests.
 const REQUESTS_PER_RUN: u32 = 256;
 
+/// The informers of a controller: its parents' and the pods'.
+const INFORMERS: usize = 2;
+
 /// One controller with its queue, its idle workers and its timer.
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -38,6 +41,8 @@ pub(super) struct Pool {
     timer: PartId,
     /// Reads real time, where time is real.
     clock: Option<RealClock>,
+    /// Informers whose caches are not filled yet: no sync begins before they are.
+    unsynced: AtomicUsize,
     /// Syncs begun and finished.
     begun: AtomicU64,
     finished: AtomicU64,
@@ -62,6 +67,7 @@ impl Pool {
             switchboard,
             timer,
             clock,
+            unsynced: AtomicUsize::new(INFORMERS),
             begun: AtomicU64::new(0),
             finished: AtomicU64::new(0),
             idle: Mutex::default(),
@@ -87,6 +93,9 @@ impl Pool {
     /// To be called after keys may have been added: wakes workers for them, and the timer for
     /// delayed ones.
     pub(super) fn keys_added(&self, now: Now) {
+        if !self.is_synced() {
+            return;
+        }
         let queue = self.controller.queue();
         let count = queue.len();
         if count > 0 {
@@ -99,6 +108,28 @@ impl Pool {
         if let Some(due_ns) = queue.next_due() {
             self.switchboard.wake_at(self.timer, due_ns, now);
         }
+    }
+
+    fn take(&self, now: Now) -> Option<KeyId> {
+        if !self.is_synced() {
+            return None;
+        }
+        match self.controller.queue().try_take(now.mono_ns) {
+            Take::Key(key) => Some(key),
+            Take::Empty | Take::ShutDown => None,
+        }
+    }
+
+    /// One of the informers has filled its cache for the first time. The caller says
+    /// [`Pool::keys_added`] afterwards.
+    pub(super) fn informer_synced(&self) {
+        // Release, with the load below: whoever sees zero sees full caches.
+        self.unsynced.fetch_sub(1, Ordering::Release);
+    }
+
+    fn is_synced(&self) -> bool {
+        // Acquire: see `informer_synced`.
+        self.unsynced.load(Ordering::Acquire) == 0
     }
 
     fn list_idle(&self, worker: PartId) {
@@ -314,7 +345,8 @@ impl Worker {
         tally.syncs[outcome_index(self.sync.outcome())] += 1;
         tally.syncs_without_requests += u64::from(self.sync.requests_made() == 0);
         let took_ns = u64::try_from(now.mono_ns - self.begun_at.mono_ns).unwrap_or(0);
-        tally.work_ns.saturating_record(took_ns.max(1));
+        // Refused only where the histogram's size would not fit a usize.
+        let _recorded = tally.work_ns.record(took_ns);
         pool.controller.finish(&mut self.sync, now);
         // Release: see `Pool::rests_after`.
         pool.finished.fetch_add(1, Ordering::Release);
@@ -336,11 +368,9 @@ impl Part for Worker {
                 if syncs >= SYNCS_PER_RUN || requests >= REQUESTS_PER_RUN {
                     return Next::Again;
                 }
-                let Take::Key(key) = pool.controller.queue().try_take(now.mono_ns) else {
+                let Some(key) = pool.take(now) else {
                     pool.list_idle(self.id);
-                    if pool.controller.queue().len() > 0 {
-                        pool.keys_added(now);
-                    }
+                    pool.keys_added(now);
                     return Next::Idle;
                 };
                 syncs += 1;

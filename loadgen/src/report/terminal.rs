@@ -1,5 +1,6 @@
 //! The report for people: one screen, aligned, the verdict first.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::result::{Host, Quantiles, RunResult};
@@ -11,6 +12,9 @@ use crate::units::{
 
 /// Columns before the figures.
 const LABEL: usize = 15;
+
+/// Columns of a list of counts, so that a line stays within 100.
+const LISTED_WIDTH: usize = 72;
 
 /// Most violations shown; the result has them all.
 const VIOLATIONS_SHOWN: usize = 5;
@@ -26,10 +30,12 @@ pub fn render(result: &RunResult, host: Option<&Host>, replay: &str) -> String {
     distributions(&mut out, result);
     out.push('\n');
     pods(&mut out, result);
-    line(&mut out, "API calls", &listed(&result.api_calls, 6));
-    line(&mut out, "syncs", &listed(&result.syncs, 6));
+    line(&mut out, "API calls", &listed(&result.api_calls));
+    line(&mut out, "syncs", &listed(&result.syncs));
     line(&mut out, "wasted work", &wasted(result));
-    line(&mut out, "events", &listed(&result.events, 6));
+    if !result.events.is_empty() {
+        line(&mut out, "events", &listed(&result.events));
+    }
     let versions = format!(
         "{} watch events, resource version {}",
         count(result.watch_events),
@@ -193,8 +199,9 @@ fn distributions(out: &mut String, result: &RunResult) {
         ),
     );
     for (name, q) in rows.iter().filter(|(_, quantiles)| quantiles.count > 0) {
-        let [p50, p90, p99, p999, max] =
-            [q.p50, q.p90, q.p99, q.p999, q.max].map(seconds_for_people);
+        // A nanosecond is the least that the histograms hold: it stands for no time at all.
+        let text = |seconds: f64| seconds_for_people(if seconds <= 1e-9 { 0.0 } else { seconds });
+        let [p50, p90, p99, p999, max] = [q.p50, q.p90, q.p99, q.p999, q.max].map(text);
         put(
             out,
             format_args!(
@@ -254,13 +261,13 @@ fn wasted(result: &RunResult) -> String {
 
 fn input(out: &mut String, result: &RunResult) {
     if !result.input.taken.is_empty() {
-        line(out, "input", &listed(&result.input.taken, 5));
+        line(out, "input", &listed(&result.input.taken));
     }
     if !result.input.ignored.is_empty() {
         line(
             out,
             "left out",
-            &format!("{} (not simulated)", listed(&result.input.ignored, 5)),
+            &format!("{} (not simulated)", listed(&result.input.ignored)),
         );
     }
 }
@@ -323,26 +330,29 @@ fn verdict(out: &mut String, result: &RunResult, replay: &str) {
     }
 }
 
-/// The largest entries of a count by name, `create pods 201: 100,000`, and how many are left.
-fn listed(counts: &std::collections::BTreeMap<String, u64>, shown: usize) -> String {
+/// The largest entries of a count by name, `create pods 201: 100,000`, as many as a line takes,
+/// and how many are left.
+fn listed(counts: &BTreeMap<String, u64>) -> String {
     let mut entries: Vec<(&String, &u64)> = counts.iter().filter(|(_, n)| **n > 0).collect();
-    if entries.is_empty() {
-        return "none".to_owned();
-    }
     // Stable: equal counts stay in the order of their names.
     entries.sort_by(|a, b| b.1.cmp(a.1));
-    let left = entries.len().saturating_sub(shown);
-    let texts: Vec<String> = entries
-        .iter()
-        .take(shown)
-        .map(|(name, n)| format!("{name}: {}", count(**n)))
-        .collect();
-    let more = if left > 0 {
-        format!(", {left} more kinds")
+    let mut text = String::new();
+    for (at, (name, n)) in entries.iter().enumerate() {
+        let entry = format!("{name}: {}", count(**n));
+        if at > 0 && text.len() + entry.len() > LISTED_WIDTH {
+            text.push_str(&format!(", {} more", entries.len() - at));
+            break;
+        }
+        if at > 0 {
+            text.push_str(", ");
+        }
+        text.push_str(&entry);
+    }
+    if text.is_empty() {
+        "none".to_owned()
     } else {
-        String::new()
-    };
-    texts.join(", ") + &more
+        text
+    }
 }
 
 fn line(out: &mut String, label: &str, text: &str) {
@@ -359,8 +369,6 @@ fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::result::{InputCounts, Outcome, Phase, PodCounts, SCHEMA_VERSION, WastedWork};
     use crate::settings::resolve::{Machine, SettingsRequest, resolve};

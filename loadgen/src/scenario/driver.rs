@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use hdrhistogram::Histogram;
 use podstorm::object::{
-    Kind, Now, Pod, ReplicaSet, ReplicaSetStatus, ReplicationController,
+    Now, Pod, ReplicaSet, ReplicaSetStatus, ReplicationController,
 };
 
 use super::audit::audit;
@@ -221,9 +221,10 @@ impl Driver {
 
     /// Hears what has happened; whether anything had, and when to listen again.
     fn listen(&mut self, now: Now) -> Next {
-        let tracker = &mut self.tracker;
+        let (tracker, doubted) = (&mut self.tracker, &mut self.at.doubted);
         // Parents first: then no pod event before theirs can be missing when the pods' are read.
         let mut next = self.replica_sets.poll(now, |item| {
+            *doubted = false;
             tracker.parent_item(item, |parent: &ReplicaSet| (parent.replicas(), &parent.status));
         });
         if let Some(stream) = &mut self.replication_controllers {
@@ -233,7 +234,6 @@ impl Driver {
                 });
             }));
         }
-        let doubted = &mut self.at.doubted;
         next = next.or(self.pods.poll(now, |item| {
             *doubted = false;
             tracker.pod_item(item, now);
@@ -248,9 +248,7 @@ impl Driver {
     fn work(&mut self, now: Now) -> Next {
         let mut left = WRITES_PER_RUN;
         while left > 0 {
-            let Some(&task) = self.plan[self.at.phase].tasks.get(self.at.task) else {
-                return Next::Idle;
-            };
+            let Some(&task) = self.plan[self.at.phase].tasks.get(self.at.task) else { break };
             let begun_ns = *self.at.task_started_ns.get_or_insert(now.mono_ns);
             match self.step(task, begun_ns, now) {
                 Step::Done => {
@@ -349,7 +347,7 @@ impl Driver {
         let replicas = self.amount(amount, number);
         let created = self.cluster.create(self.objects.replica_set(number, replicas), now);
         if let Some(created) = self.note("creating a ReplicaSet", created) {
-            let at = self.tracker.asked(Kind::ReplicaSet, &created.metadata, replicas, now);
+            let at = self.tracker.asked(&created.metadata, replicas, now);
             self.generated.push(at);
         }
         Step::Wrote
@@ -372,7 +370,7 @@ impl Driver {
             now,
         );
         if let Some(scaled) = self.note("scaling a ReplicaSet", scaled) {
-            self.tracker.asked(Kind::ReplicaSet, &scaled.metadata, replicas, now);
+            self.tracker.asked(&scaled.metadata, replicas, now);
         }
         Step::Wrote
     }
@@ -464,7 +462,6 @@ impl Driver {
     fn settle(&mut self, now: Now) -> Next {
         let plan = &self.plan[self.at.phase];
         let met = match plan.until {
-            Until::Done => true,
             Until::Converged => self.tracker.is_converged(),
             Until::PodsReady => self.tracker.ready() >= self.settings.size.pods,
             Until::Synced => {
@@ -475,7 +472,7 @@ impl Driver {
                 self.tracker.is_converged()
             }
         };
-        if !met || self.at.doubted {
+        if !met || !self.pods.is_drained() || !self.replica_sets.is_drained() {
             return Next::Idle;
         }
         if matches!(plan.until, Until::Converged | Until::Synced)
@@ -483,15 +480,15 @@ impl Driver {
         {
             // Either something has just changed, and the watches will say so, or the store and
             // the watches contradict each other.
-            if !self.pods.is_drained() || !self.replica_sets.is_drained() {
+            if !self.at.doubted {
+                self.at.doubted = true;
                 return Next::Again;
             }
-            self.at.doubted = true;
-            let text = format!("phase \"{}\": {problem}", plan.name);
-            if !self.violations.contains(&text) {
-                self.violations.push(text);
-            }
-            return Next::Again;
+            self.violations.push(format!("phase \"{}\": {problem}", plan.name));
+            self.write_down(false, now);
+            self.finished = true;
+            self.switchboard.stop();
+            return Next::Idle;
         }
         self.write_down(true, now);
         self.begin_phase(self.at.phase + 1, now);
@@ -539,10 +536,13 @@ impl Driver {
         });
     }
 
+    fn tasks_done(&self) -> bool {
+        self.at.task >= self.plan[self.at.phase].tasks.len()
+    }
+
     fn show(&mut self) {
-        let tasks_done = self.at.task >= self.plan[self.at.phase].tasks.len();
         let tracker = &self.tracker;
-        if tasks_done && self.at.goal.is_none() {
+        if self.tasks_done() && self.at.goal.is_none() {
             let wanted = tracker.parents.iter().map(|parent| u64::from(parent.desired.max(0) as u32));
             let goal: u64 = wanted.sum();
             self.at.goal = Some(goal);
@@ -572,13 +572,14 @@ impl Part for Driver {
         if self.finished {
             return Next::Idle;
         }
+        // What the scenario has written itself it must have heard of before it can be judged: so
+        // a phase is never over in the run that did its last write.
+        let tasks_done = self.tasks_done();
         let heard = self.listen(now);
-        let worked = self.work(now);
-        let tasks_done = self.at.task >= self.plan[self.at.phase].tasks.len();
-        let settled = if tasks_done { self.settle(now) } else { Next::Idle };
+        let done = if tasks_done { self.settle(now) } else { self.work(now) };
         if !self.finished {
             self.show();
         }
-        heard.or(worked).or(settled)
+        heard.or(done)
     }
 }

@@ -95,13 +95,13 @@ impl Loader {
             InputObject::Pod(object) => cluster.import(*object, now).map(drop),
             InputObject::ReplicaSet(object) => {
                 let stored: Arc<ReplicaSet> = cluster.import(*object, now)?;
-                tracker.asked(Kind::ReplicaSet, &stored.metadata, stored.replicas(), now);
+                tracker.asked(&stored.metadata, stored.replicas(), now);
                 Ok(())
             }
             InputObject::ReplicationController(object) => {
                 let stored: Arc<ReplicationController> = cluster.import(*object, now)?;
                 let replicas = stored.replicas.unwrap_or(1);
-                tracker.asked(Kind::ReplicationController, &stored.metadata, replicas, now);
+                tracker.asked(&stored.metadata, replicas, now);
                 Ok(())
             }
         }

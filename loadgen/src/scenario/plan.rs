@@ -74,8 +74,6 @@ impl Amount {
 /// When a phase is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
-    /// Its tasks are done.
-    Done,
     /// Every ReplicaSet has its pods and an exact status, and no pod is on its way out.
     Converged,
     /// As many pods are ready as the cluster is to have.

@@ -15,7 +15,7 @@ use hashbrown::HashMap;
 use hdrhistogram::Histogram;
 use podstorm::intern::FIXED_STATE;
 use podstorm::object::{
-    Kind, Now, ObjectMeta, Pod, ReplicaSetStatus, Resource, SharedText, Uid,
+    Now, ObjectMeta, Pod, ReplicaSetStatus, Resource, SharedText, Uid,
 };
 use smallvec::SmallVec;
 
@@ -27,10 +27,8 @@ const NONE: u32 = u32::MAX;
 /// A ReplicaSet or ReplicationController.
 #[derive(Debug)]
 pub(super) struct Parent {
-    pub(super) kind: Kind,
     pub(super) namespace: SharedText,
     pub(super) name: CompactString,
-    pub(super) uid: Uid,
     pub(super) desired: i32,
     /// Of the newest spec known here.
     generation: i64,
@@ -79,11 +77,16 @@ impl Parent {
 #[derive(Debug)]
 struct ParentEvent {
     version: u64,
-    kind: Kind,
     meta: ObjectMeta,
     replicas: i32,
     status: Counts,
     gone: bool,
+}
+
+/// Counts a duration; the histogram grows to hold it.
+fn record(histogram: &mut Histogram<u64>, took_ns: u64) {
+    // Refused only where the histogram's size would not fit a usize.
+    let _recorded = histogram.record(took_ns);
 }
 
 /// What is known of one pod.
@@ -184,14 +187,8 @@ impl Tracker {
     }
 
     /// The spec of a parent was written at `now`: it is to have that many pods.
-    pub(super) fn asked(
-        &mut self,
-        kind: Kind,
-        meta: &ObjectMeta,
-        replicas: i32,
-        now: Now,
-    ) -> usize {
-        let at = self.parent_at(kind, meta, now);
+    pub(super) fn asked(&mut self, meta: &ObjectMeta, replicas: i32, now: Now) -> usize {
+        let at = self.parent_at(meta, now);
         let parent = &mut self.parents[at];
         if meta.generation > parent.generation {
             parent.generation = meta.generation;
@@ -220,7 +217,6 @@ impl Tracker {
         let meta = object.metadata();
         self.waiting.push_back(ParentEvent {
             version: meta.resource_version.number().unwrap_or(0),
-            kind: R::KIND,
             meta: ObjectMeta {
                 name: meta.name.clone(),
                 namespace: meta.namespace.clone(),
@@ -287,7 +283,7 @@ impl Tracker {
     }
 
     fn parent_seen(&mut self, event: ParentEvent, now: Now) {
-        let at = self.asked(event.kind, &event.meta, event.replicas, now);
+        let at = self.asked(&event.meta, event.replicas, now);
         let parent = &mut self.parents[at];
         parent.status = event.status;
         parent.gone = event.gone;
@@ -296,17 +292,15 @@ impl Tracker {
         self.recheck(at, now);
     }
 
-    fn parent_at(&mut self, kind: Kind, meta: &ObjectMeta, now: Now) -> usize {
+    fn parent_at(&mut self, meta: &ObjectMeta, now: Now) -> usize {
         if let Some(&at) = self.by_uid.get(&meta.uid) {
             return at as usize;
         }
         let at = self.parents.len();
         self.by_uid.insert(meta.uid.clone(), u32::try_from(at).expect("32 bits of parents"));
         self.parents.push(Parent {
-            kind,
             namespace: meta.namespace.clone(),
             name: meta.name.clone(),
-            uid: meta.uid.clone(),
             desired: 0,
             generation: 0,
             active: 0,
@@ -326,7 +320,7 @@ impl Tracker {
         let exact = parent.is_exact();
         if exact && let Some(since_ns) = parent.since_ns.take() {
             let took_ns = u64::try_from(now.mono_ns - since_ns).unwrap_or(0);
-            self.convergence.saturating_record(took_ns.max(1));
+            record(&mut self.convergence, took_ns);
         } else if !exact && parent.since_ns.is_none() {
             parent.since_ns = Some(now.mono_ns);
         }
@@ -372,7 +366,7 @@ impl Tracker {
         let new = *state;
         if new.ready && !old.ready {
             let took_ns = u64::try_from(now.mono_ns - old.created_ns).unwrap_or(0);
-            self.pod_ready.saturating_record(took_ns.max(1));
+            record(&mut self.pod_ready, took_ns);
         }
         self.deleting += u64::from(new.deleting);
         self.deleting -= u64::from(old.deleting);

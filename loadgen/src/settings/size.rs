@@ -118,10 +118,19 @@ pub fn beside_input(request: &SizeRequest, input: &InputSize) -> Result<ClusterS
     let places = input
         .places
         .saturating_add(input.nodes_without_capacity * u64::from(pods_per_node));
-    let nodes = if input.nodes > 0 && request.nodes.is_none() && places >= input.pods {
-        0
-    } else {
-        nodes_for(request, input.pods, places, pods_per_node)?
+    let nodes = match request.nodes {
+        // Nodes of the input stand for themselves: silently adding some would change the cluster.
+        None if input.nodes > 0 && places < input.pods => {
+            let needed = (input.pods - places).div_ceil(u64::from(pods_per_node));
+            return Err(SizeError(format!(
+                "the cluster of the input is too small: {} pods and room for {}; add nodes with \
+                 --nodes {needed}",
+                count(input.pods),
+                count(places)
+            )));
+        }
+        None if input.nodes > 0 => 0,
+        _ => nodes_for(request, input.pods, places, pods_per_node)?,
     };
     check_counts(&[("pods of the input", input.pods), ("--nodes", nodes)])?;
     Ok(ClusterSize {
@@ -202,13 +211,6 @@ fn nodes_for(
             count(nodes)
         ))),
         Some(nodes) => Ok(nodes),
-        // Nodes of the input stand for themselves: silently adding some would change the cluster.
-        None if places > 0 && needed > 0 => Err(SizeError(format!(
-            "the cluster of the input is too small: {} pods and room for {}; add nodes with \
-             --nodes {needed}",
-            count(wanted),
-            count(places)
-        ))),
         None => Ok((wanted / DEFAULT_PODS_FOR_A_NODE).max(needed).max(1)),
     }
 }
@@ -381,6 +383,11 @@ mod tests {
         };
         assert_eq!(
             beside_input(&SizeRequest::default(), &bare).unwrap().nodes,
+            10
+        );
+        let bound = InputSize { places: 1, ..bare };
+        assert_eq!(
+            beside_input(&SizeRequest::default(), &bound).unwrap().nodes,
             10
         );
         let sized = SizeRequest {

@@ -94,7 +94,8 @@ impl Cluster {
                     });
                 }
                 Step::Mark(new) => {
-                    if let Commit::Done(new) = store.replace(&key, &old, Arc::new(new), &tally, now)
+                    if let Commit::Done(new) =
+                        store.replace(key.hash, &old, Arc::new(new), &tally, now)
                     {
                         self.note(Some(&*old), Some(&*new));
                         return Ok(Deletion {
@@ -106,7 +107,8 @@ impl Cluster {
                 Step::Remove(marked) => {
                     let last = Arc::new(marked.as_ref().unwrap_or(&old).clone());
                     let marked = marked.map(Arc::new);
-                    if let Commit::Done(last) = store.remove(&key, &old, marked, last, &tally, now)
+                    if let Commit::Done(last) =
+                        store.remove(key.hash, &old, marked, last, &tally, now)
                     {
                         self.note(Some(&*old), None);
                         return Ok(Deletion {

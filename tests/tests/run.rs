@@ -1,0 +1,348 @@
+//! Whole runs through the `loadgen` command: what a user gets when all goes well, when time runs
+//! out, and when Ctrl-C is pressed.
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use podstorm_tests::command::{run, run_in, run_with_stdin, stderr, stdout};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Runs with `--json -` and gives the result.
+#[track_caller]
+fn result_of(arguments: &[&str]) -> Value {
+    let mut all = vec!["run", "--quiet", "--json", "-"];
+    all.extend(arguments);
+    let output = run(&all);
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{}{}",
+        stdout(&output),
+        stderr(&output)
+    );
+    serde_json::from_slice(&output.stdout).expect("standard output is JSON alone")
+}
+
+#[test]
+fn up_down_can_be_audited_on_both_engines() {
+    for engine in ["threads", "virtual"] {
+        let result = result_of(&["--engine", engine, "--pods", "500"]);
+        for what in ["created", "bound", "ready", "deleted", "peak"] {
+            assert_eq!(result["pods"][what], 500, "{engine}: {what}");
+        }
+        assert_eq!(result["excess_pods_created"], 0);
+        assert_eq!(result["writes"]["create pods"], 500);
+        assert_eq!(result["outcome"]["converged"], true);
+        assert_eq!(result["outcome"]["exit_code"], 0);
+        assert_eq!(result["engine"], engine);
+        assert_eq!(result["settings"]["size"]["replicasets"], 10);
+        assert_eq!(result.get("host").is_some(), engine == "threads");
+    }
+    let result = result_of(&["--engine", "virtual", "--pods", "50", "--host-figures"]);
+    assert!(result["host"]["wall_seconds"].is_number());
+}
+
+#[test]
+fn the_result_has_its_members_by_name() {
+    let result = result_of(&["--engine", "virtual", "--pods", "50"]);
+    for name in [
+        "schema_version",
+        "version",
+        "scenario",
+        "engine",
+        "behaviour",
+        "feature_gates",
+        "seed",
+        "settings",
+        "outcome",
+        "pods",
+        "excess_pods_created",
+        "wasted_work",
+        "api_calls",
+        "syncs",
+        "convergence_seconds",
+        "queue_duration_seconds",
+        "work_duration_seconds",
+        "events",
+        "watch_events",
+        "resource_version",
+        "phases",
+        "input",
+    ] {
+        assert!(result.get(name).is_some(), "{name}");
+    }
+    for quantile in ["p50", "p90", "p99", "p999", "max"] {
+        assert!(
+            result["convergence_seconds"][quantile].is_number(),
+            "{quantile}"
+        );
+    }
+}
+
+#[test]
+fn a_virtual_run_is_its_seed() {
+    let bytes = |seed: &str| {
+        let arguments = [
+            "run",
+            "-q",
+            "--json",
+            "-",
+            "--engine",
+            "virtual",
+            "--pods",
+            "300",
+            "--seed",
+            seed,
+            "--api-latency",
+            "p50=3ms,p99=40ms",
+            "--watch-latency",
+            "uniform:1ms,9ms",
+        ];
+        run(&arguments).stdout
+    };
+    let first = bytes("7");
+    assert!(!first.is_empty());
+    assert!(first == bytes("7"), "the same seed gives the same bytes");
+    assert!(first != bytes("8"));
+}
+
+#[test]
+fn every_scenario_meets_its_condition() {
+    for scenario in [
+        "up-down",
+        "scale-up",
+        "scale-down",
+        "burst",
+        "churn",
+        "adoption",
+        "cold-start",
+    ] {
+        let result = result_of(&[
+            "--engine",
+            "virtual",
+            "--pods",
+            "400",
+            "--scenario",
+            scenario,
+        ]);
+        assert_eq!(result["scenario"], scenario);
+        assert_eq!(result["outcome"]["converged"], true, "{scenario}");
+    }
+}
+
+#[test]
+fn a_run_that_is_not_done_in_time_fails_and_reports() {
+    let directory = TempDir::new().unwrap();
+    let output = run_in(
+        directory.path(),
+        &[
+            "run",
+            "--engine",
+            "virtual",
+            "--pods",
+            "500",
+            "--api-latency",
+            "100ms",
+            "--time-limit",
+            "150ms",
+            "--json",
+            "result.json",
+        ],
+    );
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stdout(&output).contains("FAILED"), "{}", stdout(&output));
+    let result = read_json(&directory.path().join("result.json"));
+    assert_eq!(result["outcome"]["exit_code"], 1);
+    assert_ne!(result["outcome"]["reason"], "");
+}
+
+#[test]
+fn quiet_is_quiet_and_loud_is_one_screen() {
+    let output = run(&["run", "-q", "--engine", "virtual", "--pods", "50"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(
+        (stdout(&output), stderr(&output)),
+        (String::new(), String::new())
+    );
+    let output = run(&[
+        "run",
+        "--engine",
+        "virtual",
+        "--pods",
+        "500",
+        "--upstream-defaults",
+    ]);
+    let report = stdout(&output);
+    assert!(report.starts_with("up-down: converged in "), "{report}");
+    assert!(report.contains("20 QPS set the pace"), "{report}");
+    assert!(report.lines().count() <= 30, "{report}");
+    assert!(
+        report.lines().all(|line| line.chars().count() <= 100),
+        "{report}"
+    );
+    // Not a terminal: plain lines, nothing redrawn.
+    assert!(
+        !stderr(&output).contains(['\r', '\u{1b}']),
+        "{}",
+        stderr(&output)
+    );
+    // The report makes way for the JSON.
+    let output = run(&["run", "--engine", "virtual", "--pods", "50", "--json", "-"]);
+    assert!(serde_json::from_slice::<Value>(&output.stdout).is_ok());
+    assert!(stderr(&output).contains("converged"), "{}", stderr(&output));
+}
+
+#[test]
+fn examples_run_as_they_are() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../loadgen/examples");
+    let files = ["frontend.yaml", "nginx-rc.yaml"].map(|name| examples.join(name));
+    let files = files.each_ref().map(|path| path.to_str().unwrap());
+    let result = result_of(&["--engine", "virtual", "-f", files[0], "-f", files[1]]);
+    assert_eq!(result["scenario"], "manifests");
+    assert_eq!(result["input"]["taken"]["ReplicaSet"], 1);
+    assert_eq!(result["input"]["taken"]["ReplicationController"], 1);
+    assert_eq!(result["input"]["taken"]["Pod"], 1);
+    // Three and three, one of them by hand.
+    assert_eq!(result["pods"]["created"], 6);
+    assert_eq!(result["pods"]["adopted"], 1);
+}
+
+#[test]
+fn a_dump_is_taken_as_it_is_and_the_rest_is_counted() {
+    let uid = |n: u32| format!("7f420cbd-206a-47ea-a64a-{n:012}");
+    let pod = |n: u32| {
+        serde_json::json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": format!("web-{n}"), "namespace": "shop", "uid": uid(n),
+                "creationTimestamp": "2026-01-02T03:04:05Z", "labels": {"app": "web"},
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet",
+                    "name": "web", "uid": uid(0), "controller": true}],
+            },
+            "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True",
+                "lastTransitionTime": "2026-01-02T03:04:09Z"}]},
+        })
+    };
+    let template = serde_json::json!({
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    });
+    let dump = serde_json::json!({
+        "apiVersion": "v1",
+        "items": [
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet",
+             "metadata": {"name": "web", "namespace": "shop", "uid": uid(0)},
+             "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}},
+                      "template": template}},
+            pod(1), pod(2), pod(3),
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"},
+             "status": {"allocatable": {"pods": "10"}}},
+            {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}},
+        ],
+        "kind": "List",
+    });
+    let arguments = ["run", "--engine", "virtual", "-f", "-", "--json", "-"];
+    let output = run_with_stdin(&arguments, &dump.to_string());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["input"]["ignored"]["Service"], 1);
+    assert_eq!(result["input"]["taken"]["Pod"], 3);
+    assert_eq!(
+        result["pods"]["created"], 3,
+        "none beside those of the dump"
+    );
+    assert_eq!(result["pods"]["deleted"], 1);
+    assert!(
+        stderr(&output).contains("Service: 1 (not simulated)"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+#[cfg(unix)]
+fn an_interrupted_run_reports_on_what_ran() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    let directory = TempDir::new().unwrap();
+    // Hours of work in real time: it ends because it is told to.
+    let mut child = Command::new(podstorm_tests::command::loadgen())
+        .args([
+            "run",
+            "--pods",
+            "1000",
+            "--kube-api-qps",
+            "1",
+            "--json",
+            "result.json",
+        ])
+        .current_dir(directory.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    errors.read_line(&mut line).unwrap();
+    let kill = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(kill.unwrap().success(), "the run goes on: {line}");
+    // Read on, or the command would meet a closed pipe.
+    let rest = std::thread::spawn(move || std::io::read_to_string(errors));
+    let output: Output = child.wait_with_output().unwrap();
+    let rest = rest.join().unwrap().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{rest}");
+    assert!(rest.contains("interrupted"), "{rest}");
+    assert!(
+        stdout(&output).starts_with("up-down: interrupted after "),
+        "{}",
+        stdout(&output)
+    );
+    let result = read_json(&directory.path().join("result.json"));
+    assert_eq!(result["outcome"]["exit_code"], 130);
+    assert_eq!(
+        fs::read_dir(directory.path()).unwrap().count(),
+        1,
+        "nothing but the result"
+    );
+}
+
+/// The report meets a pipe that nobody reads.
+#[test]
+fn a_report_that_nobody_reads_harms_nothing() {
+    let directory = TempDir::new().unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = std::process::Command::new(podstorm_tests::command::loadgen())
+        .args([
+            "run",
+            "--engine",
+            "virtual",
+            "--pods",
+            "50",
+            "--json",
+            "result.json",
+        ])
+        .current_dir(directory.path())
+        .stdout(writer)
+        .stderr(std::process::Stdio::piped())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
+    assert_eq!(
+        read_json(&directory.path().join("result.json"))["scenario"],
+        "up-down"
+    );
+}
+
+fn read_json(path: &Path) -> Value {
+    let text = fs::read_to_string(path).expect("the result is there");
+    serde_json::from_str(&text).expect("the result is JSON")
+}
