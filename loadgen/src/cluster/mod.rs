@@ -4,9 +4,9 @@
 //! passed in. Objects travel as `Arc`s that the store, its watches and all callers share.
 //!
 //! A write goes: admission (its namespace exists), defaulting and validation, the rules of
-//! metadata, all on a private copy and without a lock; then a short commit ([`store`]) that
-//! assigns the version and appends the event to the kind's log ([`log`]); then, with no lock held,
-//! the garbage collector takes note ([`gc`]) and drained watches are woken.
+//! metadata, all on a private copy and without a lock; then a short commit (`store`) that
+//! assigns the version and appends the event to the kind's log (`log`); then, with no lock held,
+//! the garbage collector takes note (`gc`) and drained watches are woken.
 //!
 //! Equal seeds and equal sequences of calls give equal objects, versions and events.
 
