@@ -52,7 +52,7 @@ pub(super) fn run(case: Value) -> Result<(), String> {
                     Some("error") => Err(ApiError::transport("error")),
                     Some(other) => return Err(format!("unknown patch result {other:?}")),
                 };
-                claim.patched(answer.as_ref().map(|()| ()));
+                claim.patched(answer.as_ref().copied());
             }
         }
     }
