@@ -76,7 +76,8 @@ impl RunningStatus {
     }
 
     /// `startTime` and addresses. Pods use their node's address, as pods on the host's network do:
-    /// an address of its own would give each pod a map of its own.
+    /// an address of its own would give each pod a map of its own. The lists `hostIPs` and
+    /// `podIPs` are left out: each would weigh more than all else in here.
     fn node_rest(&mut self, pod: &Pod, node: &Str, now: Time) -> Rest {
         let base = &pod.status.rest;
         if let Some(known) = self.by_node.get(node)
@@ -88,9 +89,7 @@ impl RunningStatus {
         let address = node_address(node);
         let mut members = base.as_deref().cloned().unwrap_or_default();
         members.insert("hostIP".into(), json!(address));
-        members.insert("hostIPs".into(), json!([{ "ip": address }]));
         members.insert("podIP".into(), json!(address));
-        members.insert("podIPs".into(), json!([{ "ip": address }]));
         members.insert("startTime".into(), json!(now.to_string()));
         let made = Some(members.into());
         let entry = NodeRest {
