@@ -48,7 +48,7 @@ impl LatencySampler {
             Latency::Lognormal { p50, .. } if p50 <= 0 => 0,
             Latency::Lognormal { .. } => {
                 // Float-to-integer casts saturate.
-                (self.mu + self.sigma * self.normal()).exp() as i64
+                (self.mu + self.sigma * self.normal()).exp().round() as i64
             }
         }
     }
