@@ -44,6 +44,9 @@ impl PartialEq for PodSpec {
 pub struct PodStatus {
     /// Where the pod is in its life.
     pub phase: PodPhase,
+    /// When the kubelet took the pod on. Typed because it differs from pod to pod where the rest
+    /// is shared.
+    pub start_time: Time,
     /// In the order given; a type may occur more than once. A kubelet writes five.
     pub conditions: SmallVec<[PodCondition; 5]>,
     /// One for each container, ordinary pods have one.

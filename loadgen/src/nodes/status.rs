@@ -10,10 +10,9 @@ use podstorm::object::{
 };
 use serde_json::{Value, json};
 
-/// The unread members of the status of all pods that a node started in one second.
+/// The unread members of the status of all pods that a node starts.
 #[derive(Debug)]
 struct NodeRest {
-    started: Time,
     base: Rest,
     made: Rest,
 }
@@ -71,16 +70,17 @@ impl RunningStatus {
             .collect(),
             container_statuses: self.containers(containers, now).collect(),
             init_container_statuses: (!init.is_empty()).then(|| init.into()),
-            rest: self.node_rest(pod, node, now),
+            start_time: now,
+            rest: self.node_rest(pod, node),
         }
     }
 
-    /// `startTime` and addresses. Pods use their node's address, as pods on the host's network do:
-    /// an address of its own would give each pod a map of its own.
-    fn node_rest(&mut self, pod: &Pod, node: &Str, now: Time) -> Rest {
+    /// The addresses. Pods use their node's address, as pods on the host's network do:
+    /// an address of its own would give each pod a map of its own. The lists `hostIPs` and
+    /// `podIPs` are left out: each would weigh more than all else in here.
+    fn node_rest(&mut self, pod: &Pod, node: &Str) -> Rest {
         let base = &pod.status.rest;
         if let Some(known) = self.by_node.get(node)
-            && known.started == now
             && same(&known.base, base)
         {
             return known.made.clone();
@@ -88,13 +88,9 @@ impl RunningStatus {
         let address = node_address(node);
         let mut members = base.as_deref().cloned().unwrap_or_default();
         members.insert("hostIP".into(), json!(address));
-        members.insert("hostIPs".into(), json!([{ "ip": address }]));
         members.insert("podIP".into(), json!(address));
-        members.insert("podIPs".into(), json!([{ "ip": address }]));
-        members.insert("startTime".into(), json!(now.to_string()));
         let made = Some(members.into());
         let entry = NodeRest {
-            started: now,
             base: base.clone(),
             made: Rest::clone(&made),
         };
@@ -200,17 +196,20 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_one_node_and_second_share_what_is_equal() {
+    fn pods_of_one_node_share_what_is_equal() {
         let mut statuses = RunningStatus::new();
         let node: Str = "node-1".into();
         let mut at = |seconds| statuses.of(&pod(), &node, Time::from_unix_seconds(seconds));
         let (a, b, later) = (at(5), at(5), at(6));
         let shared = |x: &Rest, y: &Rest| Arc::ptr_eq(x.as_ref().unwrap(), y.as_ref().unwrap());
         assert!(shared(&a.rest, &b.rest));
+        assert!(shared(&a.rest, &later.rest));
+        assert_ne!(a.start_time, later.start_time);
         assert!(shared(
             &a.container_statuses[0].rest,
             &b.container_statuses[0].rest
         ));
-        assert!(!shared(&a.rest, &later.rest));
+        let containers = |status: &PodStatus| status.container_statuses[0].rest.clone();
+        assert!(!shared(&containers(&a), &containers(&later)));
     }
 }

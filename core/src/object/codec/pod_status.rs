@@ -17,6 +17,7 @@ impl PodStatus {
             members.list("initContainerStatuses", ContainerStatus::read)?;
         Ok(PodStatus {
             phase: PodPhase::new(&members.text("phase")?),
+            start_time: members.time("startTime")?,
             conditions: members.list("conditions", PodCondition::read)?,
             container_statuses: members.list("containerStatuses", ContainerStatus::read)?,
             init_container_statuses: (!init.is_empty()).then(|| init.into_vec().into()),
@@ -40,6 +41,7 @@ impl PodStatus {
     pub(super) fn to_map(&self) -> Map {
         let mut out = Writer::with_rest(&self.rest);
         out.put_text("phase", self.phase.as_str());
+        out.put_time("startTime", self.start_time);
         out.put_list(
             "conditions",
             self.conditions.iter().map(PodCondition::to_json),
