@@ -14,16 +14,27 @@ pub struct RealClock {
 
 impl RealClock {
     /// A clock whose monotonic line starts here.
-    #[expect(clippy::disallowed_methods, reason = "this is the clock that others are told from")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the clock that others are told from"
+    )]
     pub fn start() -> RealClock {
-        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        RealClock { started: Instant::now(), wall_started_ns: saturating_ns(wall) }
+        let wall = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        RealClock {
+            started: Instant::now(),
+            wall_started_ns: saturating_ns(wall),
+        }
     }
 
     /// The present.
     pub fn now(&self) -> Now {
         let mono_ns = saturating_ns(self.started.elapsed());
-        Now { mono_ns, wall_ns: self.wall_started_ns.saturating_add(mono_ns) }
+        Now {
+            mono_ns,
+            wall_ns: self.wall_started_ns.saturating_add(mono_ns),
+        }
     }
 
     /// Seconds since the start.

@@ -26,13 +26,13 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(
-        cluster: Arc<Cluster>,
-        kind: Kind,
-        limiter: Option<QpsLimiter>,
-    ) -> Client {
+    pub(super) fn new(cluster: Arc<Cluster>, kind: Kind, limiter: Option<QpsLimiter>) -> Client {
         let of_rcs = kind == Kind::ReplicationController;
-        Client { cluster, of_rcs, limiter: limiter.map(Mutex::new) }
+        Client {
+            cluster,
+            of_rcs,
+            limiter: limiter.map(Mutex::new),
+        }
     }
 
     /// Whether requests need not wait for the limiter.
@@ -43,7 +43,9 @@ impl Client {
     /// Takes a turn at the limiter: how long to wait before sending, ns.
     pub(super) fn reserve_ns(&self, now: Now) -> i64 {
         self.limiter.as_ref().map_or(0, |limiter| {
-            let mut limiter = limiter.lock().expect("no thread panics while it holds this lock");
+            let mut limiter = limiter
+                .lock()
+                .expect("no thread panics while it holds this lock");
             limiter.reserve(now.mono_ns).max(0)
         })
     }
@@ -64,7 +66,11 @@ impl Client {
                 calls.count("delete", "pods", 200, &deleted);
                 deleted.map_or_else(Answer::Failed, |_| Answer::Deleted)
             }
-            Request::PatchPod { namespace, name, patch } => {
+            Request::PatchPod {
+                namespace,
+                name,
+                patch,
+            } => {
                 let patched = cluster.patch_pod_owner(namespace, name, patch, now);
                 calls.count("patch", "pods", 200, &patched);
                 patched.map_or_else(Answer::Failed, Answer::Pod)
@@ -103,18 +109,28 @@ impl Client {
     }
 
     fn resource(&self) -> &'static str {
-        if self.of_rcs { "replicationcontrollers" } else { "replicasets" }
+        if self.of_rcs {
+            "replicationcontrollers"
+        } else {
+            "replicasets"
+        }
     }
 
     fn status_resource(&self) -> &'static str {
-        if self.of_rcs { "replicationcontrollers/status" } else { "replicasets/status" }
+        if self.of_rcs {
+            "replicationcontrollers/status"
+        } else {
+            "replicasets/status"
+        }
     }
 }
 
 /// After how many seconds a failed call is to be sent again by the client itself: when the server
 /// said so on an overload or a failure of its own.
 pub(super) fn retry_after_ns(answer: &Answer, attempts: u32) -> Option<i64> {
-    let Answer::Failed(error) = answer else { return None };
+    let Answer::Failed(error) = answer else {
+        return None;
+    };
     let seconds = error.retry_after_seconds?;
     let retried = error.code == 429 || error.code >= 500;
     (retried && attempts < RETRIES_MAX).then(|| i64::from(seconds) * 1_000_000_000)
@@ -139,7 +155,10 @@ impl Trip {
     /// line: half the drawn time each way.
     pub(super) fn times_ns(&mut self, sent_ns: i64) -> (i64, i64) {
         let total_ns = self.latency.draw_ns();
-        (sent_ns.saturating_add(total_ns / 2), sent_ns.saturating_add(total_ns))
+        (
+            sent_ns.saturating_add(total_ns / 2),
+            sent_ns.saturating_add(total_ns),
+        )
     }
 }
 
@@ -161,7 +180,13 @@ impl ApiCalls {
         success: u16,
         outcome: &Result<T, ApiError>,
     ) {
-        let call = (verb, resource, outcome.as_ref().map_or_else(|error| error.code, |_| success));
+        let call = (
+            verb,
+            resource,
+            outcome
+                .as_ref()
+                .map_or_else(|error| error.code, |_| success),
+        );
         match self.counts.iter_mut().find(|(known, _)| *known == call) {
             Some((_, count)) => *count += 1,
             None => self.counts.push((call, 1)),
@@ -171,7 +196,9 @@ impl ApiCalls {
     /// Adds these calls to a table with keys like `create pods 201`.
     pub(super) fn add_to(&self, table: &mut BTreeMap<String, u64>) {
         for ((verb, resource, code), count) in &self.counts {
-            *table.entry(format!("{verb} {resource} {code}")).or_default() += count;
+            *table
+                .entry(format!("{verb} {resource} {code}"))
+                .or_default() += count;
         }
     }
 }
@@ -200,8 +227,14 @@ mod tests {
         let mut error = ApiError::status(429, Reason::TooManyRequests, "busy");
         assert_eq!(retry_after_ns(&Answer::Failed(error.clone()), 0), None);
         error.retry_after_seconds = Some(2);
-        assert_eq!(retry_after_ns(&Answer::Failed(error.clone()), 0), Some(2_000_000_000));
-        assert_eq!(retry_after_ns(&Answer::Failed(error.clone()), RETRIES_MAX), None);
+        assert_eq!(
+            retry_after_ns(&Answer::Failed(error.clone()), 0),
+            Some(2_000_000_000)
+        );
+        assert_eq!(
+            retry_after_ns(&Answer::Failed(error.clone()), RETRIES_MAX),
+            None
+        );
         error.code = 409;
         assert_eq!(retry_after_ns(&Answer::Failed(error), 0), None);
         assert_eq!(retry_after_ns(&Answer::Deleted, 0), None);

@@ -34,14 +34,24 @@ struct Inbox {
 
 impl EventQueue {
     pub(super) fn new(switchboard: Arc<Switchboard>, sink: PartId) -> EventQueue {
-        EventQueue { switchboard, sink, inbox: Mutex::default() }
+        EventQueue {
+            switchboard,
+            sink,
+            inbox: Mutex::default(),
+        }
     }
 
     /// Takes what a sync wants to say.
     pub(super) fn offer(&self, intents: impl Iterator<Item = EventIntent>, now: Now) {
-        let mut inbox = self.inbox.lock().expect("no thread panics while it holds this lock");
+        let mut inbox = self
+            .inbox
+            .lock()
+            .expect("no thread panics while it holds this lock");
         for intent in intents {
-            *inbox.recorded.entry((intent.kind.as_str(), intent.reason)).or_default() += 1;
+            *inbox
+                .recorded
+                .entry((intent.kind.as_str(), intent.reason))
+                .or_default() += 1;
             if inbox.waiting.len() < EVENT_QUEUE_MAX {
                 inbox.waiting.push_back((intent, now));
             } else {
@@ -55,7 +65,10 @@ impl EventQueue {
     /// Adds what was recorded to a table with keys like `Normal SuccessfulCreate`, and the number
     /// dropped on the way under `dropped`.
     pub(super) fn add_to(&self, table: &mut BTreeMap<String, u64>) {
-        let inbox = self.inbox.lock().expect("no thread panics while it holds this lock");
+        let inbox = self
+            .inbox
+            .lock()
+            .expect("no thread panics while it holds this lock");
         for ((kind, reason), count) in &inbox.recorded {
             *table.entry(format!("{kind} {reason}")).or_default() += count;
         }
@@ -82,9 +95,16 @@ enum Stage {
     /// None is under way.
     None,
     /// It will reach the server then.
-    There { write: Write, due_ns: i64, back_ns: i64 },
+    There {
+        write: Write,
+        due_ns: i64,
+        back_ns: i64,
+    },
     /// It was carried out; the answer will be here then.
-    Back { outcome: Result<(), ApiError>, due_ns: i64 },
+    Back {
+        outcome: Result<(), ApiError>,
+        due_ns: i64,
+    },
 }
 
 #[derive(Debug)]
@@ -138,7 +158,8 @@ impl EventWriter {
     fn answered(&mut self, outcome: &Result<(), ApiError>, now: Now) {
         self.written += u64::from(outcome.is_ok());
         let random = self.random.f64();
-        self.sink.answered(outcome.as_ref().map(|_| ()), now, random);
+        self.sink
+            .answered(outcome.as_ref().map(|_| ()), now, random);
     }
 
     /// Moves the write under way; the moment to go on at, or `None` when nothing is under way.
@@ -146,15 +167,23 @@ impl EventWriter {
         loop {
             match std::mem::replace(&mut self.stage, Stage::None) {
                 Stage::None => return None,
-                Stage::There { write, due_ns, back_ns } if due_ns <= now.mono_ns => {
+                Stage::There {
+                    write,
+                    due_ns,
+                    back_ns,
+                } if due_ns <= now.mono_ns => {
                     let outcome = self.carry_out(write, now);
-                    self.stage = Stage::Back { outcome, due_ns: back_ns };
+                    self.stage = Stage::Back {
+                        outcome,
+                        due_ns: back_ns,
+                    };
                 }
                 Stage::Back { outcome, due_ns } if due_ns <= now.mono_ns => {
                     self.answered(&outcome, now);
                 }
                 waiting => {
-                    let (Stage::There { due_ns, .. } | Stage::Back { due_ns, .. }) = &waiting else {
+                    let (Stage::There { due_ns, .. } | Stage::Back { due_ns, .. }) = &waiting
+                    else {
                         return None;
                     };
                     let due_ns = *due_ns;
@@ -167,7 +196,10 @@ impl EventWriter {
 
     fn take_in(&mut self) {
         let queue = Arc::clone(&self.queue);
-        let mut inbox = queue.inbox.lock().expect("no thread panics while it holds this lock");
+        let mut inbox = queue
+            .inbox
+            .lock()
+            .expect("no thread panics while it holds this lock");
         for (intent, now) in inbox.waiting.drain(..) {
             self.sink.push(intent, now);
         }
@@ -196,7 +228,11 @@ impl Part for EventWriter {
             };
             let sent_ns = now.mono_ns.saturating_add(self.client.reserve_ns(now));
             let (due_ns, back_ns) = self.trip.times_ns(sent_ns);
-            self.stage = Stage::There { write, due_ns, back_ns };
+            self.stage = Stage::There {
+                write,
+                due_ns,
+                back_ns,
+            };
         }
         Next::Again
     }

@@ -122,7 +122,8 @@ impl Switchboard {
 
     /// Wakes a part at `at_ns` of the monotonic line; an earlier wish that is pending stays.
     pub fn wake_at(&self, part: PartId, at_ns: i64, now: Now) {
-        self.queue.add_after(part, at_ns.saturating_sub(now.mono_ns).max(0), now.mono_ns);
+        self.queue
+            .add_after(part, at_ns.saturating_sub(now.mono_ns).max(0), now.mono_ns);
         // Whoever sleeps may have to sleep shorter.
         self.ring();
     }
@@ -138,7 +139,10 @@ impl Switchboard {
     pub fn stop(&self) {
         // SeqCst with the fence in `ring`: a thread about to sleep sees the flag or hears the bell.
         self.stopped.store(true, Ordering::SeqCst);
-        let _guard = self.bell.lock().expect("no thread panics while it holds this lock");
+        let _guard = self
+            .bell
+            .lock()
+            .expect("no thread panics while it holds this lock");
         self.rung.notify_all();
         self.ended.notify_all();
     }
@@ -184,7 +188,10 @@ impl Switchboard {
     /// Sleeps until somebody rings or `timeout` has passed; returns at once when a part is queued
     /// or the run is over. May return for no reason.
     pub(super) fn sleep(&self, timeout: Duration) {
-        let guard = self.bell.lock().expect("no thread panics while it holds this lock");
+        let guard = self
+            .bell
+            .lock()
+            .expect("no thread panics while it holds this lock");
         // SeqCst: pairs with the fence in `ring`. Either the waker sees this sleeper and takes the
         // lock to notify, or this thread sees what the waker queued.
         self.sleepers.fetch_add(1, Ordering::SeqCst);
@@ -199,7 +206,10 @@ impl Switchboard {
 
     /// Sleeps until the run is ended or `timeout` has passed: for the thread that watches.
     pub(super) fn wait_stopped(&self, timeout: Duration) {
-        let guard = self.bell.lock().expect("no thread panics while it holds this lock");
+        let guard = self
+            .bell
+            .lock()
+            .expect("no thread panics while it holds this lock");
         if !self.is_stopped() {
             let _woken = self
                 .ended
@@ -213,7 +223,10 @@ impl Switchboard {
         // SeqCst: orders the add before the look at the sleepers; see `sleep`.
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) > 0 {
-            let _guard = self.bell.lock().expect("no thread panics while it holds this lock");
+            let _guard = self
+                .bell
+                .lock()
+                .expect("no thread panics while it holds this lock");
             self.rung.notify_one();
         }
     }
@@ -227,7 +240,9 @@ pub struct Parts {
 
 impl fmt::Debug for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Parts").field("count", &self.parts.len()).finish()
+        f.debug_struct("Parts")
+            .field("count", &self.parts.len())
+            .finish()
     }
 }
 
@@ -256,8 +271,13 @@ impl Parts {
 
     /// Runs a part that was taken from the switchboard and books it.
     pub(super) fn run(&self, id: PartId, switchboard: &Switchboard, now: Now) {
-        let part = self.parts[id.index()].as_ref().expect("a woken part is installed");
-        let next = part.lock().expect("a part that panicked ends the run").run(now);
+        let part = self.parts[id.index()]
+            .as_ref()
+            .expect("a woken part is installed");
+        let next = part
+            .lock()
+            .expect("a part that panicked ends the run")
+            .run(now);
         switchboard.finish(id, next, now);
     }
 }

@@ -25,6 +25,10 @@ impl Garbage {
 
 impl Part for Garbage {
     fn run(&mut self, now: Now) -> Next {
-        if self.cluster.collect_garbage(BATCH, now) == BATCH { Next::Again } else { Next::Idle }
+        if self.cluster.collect_garbage(BATCH, now) == BATCH {
+            Next::Again
+        } else {
+            Next::Idle
+        }
     }
 }

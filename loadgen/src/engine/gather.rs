@@ -38,7 +38,10 @@ pub(super) struct Harvest<'a> {
 pub(super) fn count_input(objects: &[InputObject]) -> InputCounts {
     let mut counts = InputCounts::default();
     for object in objects {
-        *counts.taken.entry(object.kind().name().to_owned()).or_default() += 1;
+        *counts
+            .taken
+            .entry(object.kind().name().to_owned())
+            .or_default() += 1;
     }
     counts
 }
@@ -103,8 +106,10 @@ impl Harvest<'_> {
             End::Stopped if report.converged => 0,
             _ => 1,
         };
-        let reasons: Vec<String> =
-            ended.into_iter().chain(report.failures.iter().cloned()).collect();
+        let reasons: Vec<String> = ended
+            .into_iter()
+            .chain(report.failures.iter().cloned())
+            .collect();
         Outcome {
             converged: report.converged && self.end == End::Stopped,
             exit_code,
@@ -168,12 +173,20 @@ impl Harvest<'_> {
     fn queue_duration(&self) -> Quantiles {
         let mut total: Option<HistogramSnapshot> = None;
         for pool in self.pools {
-            let one = pool.controller.queue().stats(self.now.mono_ns).queue_duration;
+            let one = pool
+                .controller
+                .queue()
+                .stats(self.now.mono_ns)
+                .queue_duration;
             match &mut total {
                 None => total = Some(one),
                 Some(total) => {
                     total.sum += one.sum;
-                    total.counts.iter_mut().zip(&one.counts).for_each(|(sum, more)| *sum += more);
+                    total
+                        .counts
+                        .iter_mut()
+                        .zip(&one.counts)
+                        .for_each(|(sum, more)| *sum += more);
                 }
             }
         }
@@ -190,7 +203,12 @@ impl Harvest<'_> {
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             cpu_model: cpu_model().unwrap_or_default(),
             platform: format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH),
-            allocator: if cfg!(feature = "mimalloc") { "mimalloc" } else { "system" }.to_owned(),
+            allocator: if cfg!(feature = "mimalloc") {
+                "mimalloc"
+            } else {
+                "system"
+            }
+            .to_owned(),
         }
     }
 }
@@ -289,7 +307,6 @@ fn cpu_model() -> Option<String> {
     let line = info.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -15,7 +15,7 @@ use crate::cluster::{Cluster, ClusterResource, Watch, WatchFrom, WatchOptions};
 use crate::settings::Latency;
 
 /// Most events applied in one run, as upstream's informers batch them.
-const BATCH: usize = 1000;
+const BATCH: usize = 4000;
 
 /// Before a new list after a watch that the server ended: upstream's shortest back-off, ns.
 const RELIST_NS: i64 = 800_000_000;
@@ -71,7 +71,11 @@ impl<L: Listener> Informer<L> {
         Informer {
             cluster,
             listener,
-            options: WatchOptions { latency, seed, waker: Some(waker) },
+            options: WatchOptions {
+                latency,
+                seed,
+                waker: Some(waker),
+            },
             started,
             watch: None,
             initial: None,
@@ -85,7 +89,13 @@ impl<L: Listener> Informer<L> {
     fn hear(&mut self, event: WatchEvent<L::Object>, now: Now) {
         match (event, &mut self.initial) {
             (WatchEvent::Added(object), Some(initial)) => initial.push(object),
-            (WatchEvent::Bookmark { version, initial_events_end: true }, initial) => {
+            (
+                WatchEvent::Bookmark {
+                    version,
+                    initial_events_end: true,
+                },
+                initial,
+            ) => {
                 let objects = initial.take().unwrap_or_default();
                 self.listener.replace(objects, &version, now);
                 if !std::mem::replace(&mut self.synced, true) {
@@ -130,7 +140,8 @@ impl<L: Listener> Part for Informer<L> {
         let mut events = std::mem::take(&mut self.events);
         let poll = watch.poll(BATCH, now, &mut events);
         // Relaxed: a statistic, read when the run is over.
-        self.delivered.fetch_add(events.len() as u64, Ordering::Relaxed);
+        self.delivered
+            .fetch_add(events.len() as u64, Ordering::Relaxed);
         for event in events.drain(..) {
             self.hear(event, now);
         }
@@ -231,7 +242,10 @@ impl Listener for ReplicationControllers {
         version: &ResourceVersion,
         now: Now,
     ) {
-        let objects = objects.iter().map(|object| Arc::new(object.to_replica_set())).collect();
+        let objects = objects
+            .iter()
+            .map(|object| Arc::new(object.to_replica_set()))
+            .collect();
         self.0.controller.parent_replace(objects, version, now);
     }
 

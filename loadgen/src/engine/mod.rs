@@ -113,7 +113,9 @@ pub fn run(
     cancel: &AtomicBool,
 ) -> Result<RunResult, RunError> {
     if settings.controller.concurrent_replicaset_syncs == 0 {
-        return Err(RunError::Settings("at least one concurrent sync is needed".into()));
+        return Err(RunError::Settings(
+            "at least one concurrent sync is needed".into(),
+        ));
     }
     let clock = RealClock::start();
     let input = gather::count_input(&objects);
@@ -180,7 +182,8 @@ impl Builder<'_> {
     fn add<P: Part + 'static>(&mut self, make: impl FnOnce(PartId, Waker) -> P) -> Arc<Mutex<P>> {
         let id = self.switchboard.reserve();
         let part = Arc::new(Mutex::new(make(id, self.switchboard.waker(id))));
-        self.parts.install(id, Arc::clone(&part) as Arc<Mutex<dyn Part>>);
+        self.parts
+            .install(id, Arc::clone(&part) as Arc<Mutex<dyn Part>>);
         part
     }
 
@@ -189,7 +192,10 @@ impl Builder<'_> {
     }
 
     fn trip(&self, user: &str, number: u64) -> Trip {
-        Trip::new(LatencySampler::new(self.settings.latency.api, self.seed(user, number)))
+        Trip::new(LatencySampler::new(
+            self.settings.latency.api,
+            self.seed(user, number),
+        ))
     }
 
     /// A controller with its workers, its timer and its event writer.
@@ -205,7 +211,9 @@ impl Builder<'_> {
                 stale_controller_consistency: gate("StaleControllerConsistencyReplicaSet"),
             },
         };
-        let limiter = told.kube_api_qps.map(|qps| QpsLimiter::new(qps as f32, told.kube_api_burst));
+        let limiter = told
+            .kube_api_qps
+            .map(|qps| QpsLimiter::new(qps as f32, told.kube_api_burst));
         let client = Arc::new(Client::new(Arc::clone(&self.cluster), kind, limiter));
         let sink = self.switchboard.reserve();
         let timer = self.switchboard.reserve();
@@ -226,7 +234,8 @@ impl Builder<'_> {
             self.seed(component, u64::MAX - 1),
         );
         let writer = Arc::new(Mutex::new(writer));
-        self.parts.install(sink, Arc::clone(&writer) as Arc<Mutex<dyn Part>>);
+        self.parts
+            .install(sink, Arc::clone(&writer) as Arc<Mutex<dyn Part>>);
         self.writers.push(writer);
         let timer_part = Timer::new(Arc::clone(&pool));
         self.parts.install(timer, Arc::new(Mutex::new(timer_part)));
@@ -337,7 +346,15 @@ impl Engine {
             let driver = driver.lock().expect("nobody else has it yet");
             (driver.phase_names(), driver.position())
         };
-        let Builder { switchboard, parts, cluster, delivered, workers, writers, .. } = builder;
+        let Builder {
+            switchboard,
+            parts,
+            cluster,
+            delivered,
+            workers,
+            writers,
+            ..
+        } = builder;
         Engine {
             switchboard,
             parts,
@@ -374,7 +391,10 @@ impl Engine {
             // Relaxed: the threads that counted have ended.
             watch_events: self.delivered.load(Ordering::Relaxed),
         };
-        let mut driver = self.driver.lock().expect("a part that panicked ends the run");
+        let mut driver = self
+            .driver
+            .lock()
+            .expect("a part that panicked ends the run");
         harvest.result(driver.report(now))
     }
 }
@@ -404,8 +424,11 @@ impl Watcher<'_> {
 
     fn show(&self, now: Now) {
         // Relaxed: figures to look at, which order nothing.
-        let phase_index =
-            self.position.phase.load(Ordering::Relaxed).min(self.phases.len().saturating_sub(1));
+        let phase_index = self
+            .position
+            .phase
+            .load(Ordering::Relaxed)
+            .min(self.phases.len().saturating_sub(1));
         self.observer.progress(&Progress {
             phase: self.phases.get(phase_index).map_or("", String::as_str),
             phase_index,
@@ -413,7 +436,11 @@ impl Watcher<'_> {
             done: self.position.done.load(Ordering::Relaxed),
             total: self.position.total.load(Ordering::Relaxed),
             pods: self.position.pods.load(Ordering::Relaxed),
-            queue_depth: self.pools.iter().map(|pool| pool.controller.queue().len()).sum(),
+            queue_depth: self
+                .pools
+                .iter()
+                .map(|pool| pool.controller.queue().len())
+                .sum(),
             engine_seconds: now.mono_ns as f64 / 1e9,
         });
     }

@@ -18,8 +18,11 @@ mod tests {
 
     #[test]
     fn seeds_differ_by_user_and_number() {
-        let seeds =
-            [seed_for(1, "kubelet", 0), seed_for(1, "kubelet", 1), seed_for(1, "worker", 0)];
+        let seeds = [
+            seed_for(1, "kubelet", 0),
+            seed_for(1, "kubelet", 1),
+            seed_for(1, "worker", 0),
+        ];
         assert!(seeds[0] != seeds[1] && seeds[0] != seeds[2] && seeds[1] != seeds[2]);
         assert_eq!(seed_for(1, "kubelet", 0), seeds[0]);
         assert_ne!(seed_for(2, "kubelet", 0), seeds[0]);

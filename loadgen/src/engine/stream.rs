@@ -10,7 +10,7 @@ use super::executor::{Next, Waker};
 use crate::cluster::{Cluster, ClusterResource, Watch, WatchFrom, WatchOptions};
 
 /// Most events taken in one poll.
-pub const BATCH: usize = 1000;
+pub const BATCH: usize = 4000;
 
 /// What a stream tells.
 #[derive(Clone, Debug)]
@@ -36,14 +36,22 @@ pub struct Stream<R: ClusterResource> {
 
 impl<R: ClusterResource> std::fmt::Debug for Stream<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stream").field("open", &self.watch.is_some()).finish_non_exhaustive()
+        f.debug_struct("Stream")
+            .field("open", &self.watch.is_some())
+            .finish_non_exhaustive()
     }
 }
 
 impl<R: ClusterResource> Stream<R> {
     /// A stream without delay; `waker` is called when events come after it was drained.
     pub fn new(cluster: Arc<Cluster>, waker: Waker) -> Self {
-        Stream { cluster, waker, watch: None, events: Vec::new(), drained: false }
+        Stream {
+            cluster,
+            waker,
+            watch: None,
+            events: Vec::new(),
+            drained: false,
+        }
     }
 
     /// Whether the last poll took everything that was there.
@@ -56,8 +64,10 @@ impl<R: ClusterResource> Stream<R> {
         let watch = match &mut self.watch {
             Some(watch) => watch,
             closed => {
-                let options =
-                    WatchOptions { waker: Some(Arc::clone(&self.waker)), ..WatchOptions::default() };
+                let options = WatchOptions {
+                    waker: Some(Arc::clone(&self.waker)),
+                    ..WatchOptions::default()
+                };
                 // A watch from the present state can't be refused: no version can be too old.
                 let Ok(watch) = self.cluster.watch::<R>(WatchFrom::Initial, options) else {
                     return Next::At(now.mono_ns + 1_000_000_000);

@@ -60,9 +60,15 @@ fn slow(scenario: ScenarioName) -> Settings {
     let mut settings = settings(scenario, EngineKind::Virtual);
     settings.controller.kube_api_qps = Some(20.0);
     settings.latency = LatencySettings {
-        pod_startup: Latency::Lognormal { p50: SECOND_NS, p99: 5 * SECOND_NS },
+        pod_startup: Latency::Lognormal {
+            p50: SECOND_NS,
+            p99: 5 * SECOND_NS,
+        },
         pod_termination: Latency::Uniform(SECOND_NS, 40 * SECOND_NS),
-        api: Latency::Lognormal { p50: 3_000_000, p99: 40_000_000 },
+        api: Latency::Lognormal {
+            p50: 3_000_000,
+            p99: 40_000_000,
+        },
         watch: Latency::Uniform(1_000_000, 50_000_000),
         scheduling: Latency::Constant(10_000_000),
     };
@@ -70,8 +76,8 @@ fn slow(scenario: ScenarioName) -> Settings {
 }
 
 fn run_ok(settings: &Settings) -> RunResult {
-    let result = run(settings, Vec::new(), &(), &AtomicBool::new(false))
-        .expect("the settings can be run");
+    let result =
+        run(settings, Vec::new(), &(), &AtomicBool::new(false)).expect("the settings can be run");
     assert_eq!(result.outcome.exit_code, 0, "{:#?}", result.outcome);
     assert!(result.outcome.converged);
     assert_eq!(result.excess_pods_created, 0);
@@ -89,16 +95,29 @@ fn up_down_writes_every_step_of_every_pod_once() {
         let result = run_ok(&settings(ScenarioName::UpDown, engine));
         let pods = &result.pods;
         assert_eq!(
-            [pods.created, pods.bound, pods.ready, pods.deleted, pods.peak],
+            [
+                pods.created,
+                pods.bound,
+                pods.ready,
+                pods.deleted,
+                pods.peak
+            ],
             [300; 5],
             "{engine:?}"
         );
         assert_eq!(result.api_calls["create pods 201"], 300);
         assert_eq!(result.api_calls["delete pods 200"], 300);
-        assert_eq!(result.convergence_seconds.count, 4 * 12, "12 sets in 4 phases");
+        assert_eq!(
+            result.convergence_seconds.count,
+            4 * 12,
+            "12 sets in 4 phases"
+        );
         assert_eq!(result.pod_ready_seconds.count, 300);
-        let phases: Vec<(u64, u64)> =
-            result.phases.iter().map(|phase| (phase.pods_created, phase.pods_deleted)).collect();
+        let phases: Vec<(u64, u64)> = result
+            .phases
+            .iter()
+            .map(|phase| (phase.pods_created, phase.pods_deleted))
+            .collect();
         assert_eq!(phases, [(0, 0), (300, 0), (0, 156), (0, 144)]);
         assert_eq!(result.wasted_work.surplus_pods, 0);
         let revisions: u64 = result.writes.values().sum();
@@ -131,7 +150,10 @@ fn every_scenario_succeeds_on_both_engines() {
 fn latencies_and_limits_take_time_but_change_nothing_else() {
     let result = run_ok(&slow(ScenarioName::UpDown));
     let pods = &result.pods;
-    assert_eq!([pods.created, pods.bound, pods.ready, pods.deleted], [300; 4]);
+    assert_eq!(
+        [pods.created, pods.bound, pods.ready, pods.deleted],
+        [300; 4]
+    );
     // 600 pod writes and at least as many for status and events, at 20 a second.
     assert!(result.elapsed_seconds > 30.0, "{}", result.elapsed_seconds);
     assert!(result.convergence_seconds.p50 > 1.0, "{:?}", result);
@@ -147,7 +169,10 @@ fn a_virtual_run_is_the_same_every_time() {
     ] {
         let (a, b) = (json(run_ok(&settings)), json(run_ok(&settings)));
         assert!(a == b, "two runs of {:?} differ", settings.scenario);
-        let other = Settings { seed: 8, ..settings };
+        let other = Settings {
+            seed: 8,
+            ..settings
+        };
         assert!(json(run_ok(&other)) != a, "another seed is another run");
     }
 }
@@ -159,8 +184,16 @@ fn a_run_past_its_time_limit_says_what_is_missing() {
     let result = run(&settings, Vec::new(), &(), &AtomicBool::new(false)).unwrap();
     assert_eq!(result.outcome.exit_code, 1);
     assert!(!result.outcome.converged);
-    assert!(result.outcome.reason.contains("time limit of 5 s"), "{}", result.outcome.reason);
-    assert!(result.outcome.reason.contains("have not converged"), "{}", result.outcome.reason);
+    assert!(
+        result.outcome.reason.contains("time limit of 5 s"),
+        "{}",
+        result.outcome.reason
+    );
+    assert!(
+        result.outcome.reason.contains("have not converged"),
+        "{}",
+        result.outcome.reason
+    );
     assert_eq!(result.elapsed_seconds, 5.0);
 }
 
@@ -188,7 +221,10 @@ fn an_interrupted_run_reports_on_what_ran() {
                 std::thread::yield_now();
             }
             cancel.store(true, Ordering::Relaxed);
-            running.join().expect("the run ends").expect("the settings can be run")
+            running
+                .join()
+                .expect("the run ends")
+                .expect("the settings can be run")
         });
         assert_eq!(result.outcome.exit_code, 130);
         assert!(result.outcome.reason.starts_with("interrupted"));

@@ -67,7 +67,10 @@ fn work(parts: &Parts, switchboard: &Switchboard, clock: &RealClock) {
     let mut looks = 0;
     while !switchboard.is_stopped() {
         let now = clock.now();
-        if switchboard.next_due().is_some_and(|due_ns| due_ns <= now.mono_ns) {
+        if switchboard
+            .next_due()
+            .is_some_and(|due_ns| due_ns <= now.mono_ns)
+        {
             switchboard.fire_due(now);
         }
         if let Some(part) = switchboard.try_take(now) {
@@ -116,7 +119,10 @@ mod tests {
 
     impl Part for Runner {
         fn run(&mut self, now: Now) -> Next {
-            assert!(!self.busy.swap(true, Ordering::SeqCst), "a part runs once at a time");
+            assert!(
+                !self.busy.swap(true, Ordering::SeqCst),
+                "a part runs once at a time"
+            );
             if self.runs.fetch_add(1, Ordering::SeqCst) >= self.enough {
                 self.switchboard.stop();
             }
@@ -175,7 +181,10 @@ mod tests {
         let switchboard = Arc::new(Switchboard::new());
         let id = switchboard.reserve();
         let mut parts = Parts::default();
-        let sleeper = Sleeper { left: 3, switchboard: Arc::clone(&switchboard) };
+        let sleeper = Sleeper {
+            left: 3,
+            switchboard: Arc::clone(&switchboard),
+        };
         parts.install(id, Arc::new(Mutex::new(sleeper)));
         let clock = RealClock::start();
         let (end, now) = drive(&parts, &switchboard, 2, &clock, i64::MAX, |_| true);
@@ -187,8 +196,14 @@ mod tests {
     fn a_cancelled_run_and_one_past_its_limit_end() {
         let (switchboard, parts, _) = ring_of(2, u64::MAX);
         let clock = RealClock::start();
-        assert_eq!(drive(&parts, &switchboard, 2, &clock, i64::MAX, |_| false).0, End::Cancelled);
+        assert_eq!(
+            drive(&parts, &switchboard, 2, &clock, i64::MAX, |_| false).0,
+            End::Cancelled
+        );
         let (switchboard, parts, _) = ring_of(2, u64::MAX);
-        assert_eq!(drive(&parts, &switchboard, 2, &clock, 30_000_000, |_| true).0, End::TimeLimit);
+        assert_eq!(
+            drive(&parts, &switchboard, 2, &clock, 30_000_000, |_| true).0,
+            End::TimeLimit
+        );
     }
 }

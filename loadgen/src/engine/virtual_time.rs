@@ -33,7 +33,10 @@ pub fn drive(
     limit_ns: i64,
     mut check: impl FnMut(Now) -> bool,
 ) -> (End, Now) {
-    let mut now = Now { mono_ns: 0, wall_ns: WALL_START_NS };
+    let mut now = Now {
+        mono_ns: 0,
+        wall_ns: WALL_START_NS,
+    };
     let mut runs = 0u32;
     parts.wake_all(switchboard, now);
     loop {
@@ -51,7 +54,10 @@ pub fn drive(
             return (End::Quiet, now);
         };
         if due_ns > limit_ns {
-            return (End::TimeLimit, now.plus_ns(limit_ns.saturating_sub(now.mono_ns).max(0)));
+            return (
+                End::TimeLimit,
+                now.plus_ns(limit_ns.saturating_sub(now.mono_ns).max(0)),
+            );
         }
         now = now.plus_ns((due_ns - now.mono_ns).max(0));
         switchboard.fire_due(now);
@@ -80,7 +86,11 @@ mod tests {
                 switchboard.wake(*other, now);
                 switchboard.wake(*other, now);
             }
-            if self.wishes.is_empty() { Next::Idle } else { self.wishes.remove(0) }
+            if self.wishes.is_empty() {
+                Next::Idle
+            } else {
+                self.wishes.remove(0)
+            }
         }
     }
 
@@ -93,7 +103,12 @@ mod tests {
         let mut parts = Parts::default();
         for (&id, (name, wishes, wakes)) in ids.iter().zip(scripts) {
             let wakes = wakes.map(|at| (Arc::clone(&switchboard), ids[at]));
-            let diary = Diary { name, wishes, pages: Arc::clone(&pages), wakes };
+            let diary = Diary {
+                name,
+                wishes,
+                pages: Arc::clone(&pages),
+                wakes,
+            };
             parts.install(id, Arc::new(Mutex::new(diary)));
         }
         let (end, _) = drive(&parts, &switchboard, limit_ns, |_| true);
@@ -111,13 +126,29 @@ mod tests {
             1_000,
         );
         assert_eq!(end, End::Quiet);
-        assert_eq!(pages, [('a', 0), ('b', 0), ('b', 20), ('b', 20), ('a', 30), ('a', 50)]);
+        assert_eq!(
+            pages,
+            [
+                ('a', 0),
+                ('b', 0),
+                ('b', 20),
+                ('b', 20),
+                ('a', 30),
+                ('a', 50)
+            ]
+        );
     }
 
     #[test]
     fn a_part_woken_twice_before_its_turn_runs_once() {
-        let (_, pages) =
-            run_parts(vec![('a', vec![], Some(1)), ('b', vec![], None), ('c', vec![], Some(1))], 9);
+        let (_, pages) = run_parts(
+            vec![
+                ('a', vec![], Some(1)),
+                ('b', vec![], None),
+                ('c', vec![], Some(1)),
+            ],
+            9,
+        );
         assert_eq!(pages, [('a', 0), ('b', 0), ('c', 0), ('b', 0)]);
     }
 

@@ -26,7 +26,7 @@ use crate::clock::RealClock;
 const SYNCS_PER_RUN: u32 = 16;
 
 /// …or after the sync with which it has carried out that many requests.
-const REQUESTS_PER_RUN: u32 = 256;
+const REQUESTS_PER_RUN: u32 = 64;
 
 /// The informers of a controller: its parents' and the pods'.
 const INFORMERS: usize = 2;
@@ -99,7 +99,10 @@ impl Pool {
         let queue = self.controller.queue();
         let count = queue.len();
         if count > 0 {
-            let mut idle = self.idle.lock().expect("no thread panics while it holds this lock");
+            let mut idle = self
+                .idle
+                .lock()
+                .expect("no thread panics while it holds this lock");
             for _ in 0..count {
                 let Some(worker) = idle.pop() else { break };
                 self.switchboard.wake(worker, now);
@@ -133,7 +136,10 @@ impl Pool {
     }
 
     fn list_idle(&self, worker: PartId) {
-        let mut idle = self.idle.lock().expect("no thread panics while it holds this lock");
+        let mut idle = self
+            .idle
+            .lock()
+            .expect("no thread panics while it holds this lock");
         if !idle.contains(&worker) {
             idle.push(worker);
         }
@@ -225,11 +231,20 @@ pub(super) struct Tally {
 }
 
 /// How a sync can end, in words.
-pub(super) const OUTCOMES: [&str; 7] =
-    ["ok", "stale cache", "identity", "claim failed", "create failed", "delete failed", "status failed"];
+pub(super) const OUTCOMES: [&str; 7] = [
+    "ok",
+    "stale cache",
+    "identity",
+    "claim failed",
+    "create failed",
+    "delete failed",
+    "status failed",
+];
 
 fn outcome_index(outcome: &Outcome) -> usize {
-    let Outcome::Failed(error) = outcome else { return 0 };
+    let Outcome::Failed(error) = outcome else {
+        return 0;
+    };
     match error.class {
         SyncErrorClass::Consistency(_) => 1,
         SyncErrorClass::Identity => 2,
@@ -272,7 +287,11 @@ impl Worker {
                 self.send(index, 0, now.mono_ns, now);
             }
         }
-        if at_once { u32::try_from(count).unwrap_or(u32::MAX) } else { 0 }
+        if at_once {
+            u32::try_from(count).unwrap_or(u32::MAX)
+        } else {
+            0
+        }
     }
 
     /// Sends one request when the limiter lets it, not before `not_before_ns`.
@@ -284,14 +303,23 @@ impl Worker {
 
     fn push(&mut self, due_ns: i64, index: usize, attempts: u32, state: Way) {
         self.sent += 1;
-        let flight = InFlight { due_ns, number: self.sent, index, attempts, state };
+        let flight = InFlight {
+            due_ns,
+            number: self.sent,
+            index,
+            attempts,
+            state,
+        };
         self.in_flight.push(Reverse(flight));
     }
 
     /// The request has reached the server.
     fn deliver(&mut self, index: usize, attempts: u32, back_ns: i64, now: Now) {
         let request = &self.sync.requests()[index];
-        let answer = self.pool.client.carry_out(request, &mut self.tally.calls, now);
+        let answer = self
+            .pool
+            .client
+            .carry_out(request, &mut self.tally.calls, now);
         if back_ns > now.mono_ns {
             self.push(back_ns, index, attempts, Way::Back(answer));
         } else {

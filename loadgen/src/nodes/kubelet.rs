@@ -115,7 +115,12 @@ impl Kubelets {
 
 impl Part for Kubelets {
     fn run(&mut self, now: Now) -> Next {
-        let Kubelets { shard, shards, pods, hands } = self;
+        let Kubelets {
+            shard,
+            shards,
+            pods,
+            hands,
+        } = self;
         let mine = |node: &str| *shards == 1 || FIXED_STATE.hash_one(node) % *shards == *shard;
         let next = pods.poll(now, |item| {
             if let Item::Added(pod) | Item::Modified(pod) = item
@@ -145,8 +150,14 @@ impl Hands {
         let delay_ns = match act {
             Act::Start => self.startup.draw_ns(),
             Act::End => {
-                let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(0).max(0);
-                self.termination.draw_ns().min(grace.saturating_mul(1_000_000_000))
+                let grace = pod
+                    .metadata
+                    .deletion_grace_period_seconds
+                    .unwrap_or(0)
+                    .max(0);
+                self.termination
+                    .draw_ns()
+                    .min(grace.saturating_mul(1_000_000_000))
             }
         };
         if delay_ns == 0 {
@@ -154,7 +165,12 @@ impl Hands {
         }
         self.arrivals += 1;
         let due_ns = now.mono_ns.saturating_add(delay_ns);
-        self.later.push(Reverse(Later { due_ns, number: self.arrivals, act, pod }));
+        self.later.push(Reverse(Later {
+            due_ns,
+            number: self.arrivals,
+            act,
+            pod,
+        }));
     }
 
     /// Does everything whose time has come.
@@ -163,7 +179,9 @@ impl Hands {
             if first.due_ns > now.mono_ns {
                 return Next::At(first.due_ns);
             }
-            let Some(Reverse(Later { act, pod, .. })) = self.later.pop() else { break };
+            let Some(Reverse(Later { act, pod, .. })) = self.later.pop() else {
+                break;
+            };
             self.act(act, pod, now);
         }
         Next::Idle
@@ -179,9 +197,14 @@ impl Hands {
     /// Reports the pod running and ready.
     fn start(&mut self, mut pod: Arc<Pod>, now: Now) {
         for _ in 0..STATUS_ATTEMPTS {
-            let Some(node) = pod.node_name.as_ref().map(Str::clone) else { return };
+            let Some(node) = pod.node_name.as_ref().map(Str::clone) else {
+                return;
+            };
             let status = self.statuses.of(&pod, &node, now.wall());
-            let written = Pod { status, ..Pod::clone(&pod) };
+            let written = Pod {
+                status,
+                ..Pod::clone(&pod)
+            };
             match self.cluster.update_status(written, now) {
                 Err(error) if error.code == 409 => {}
                 // Written, or the pod is gone, or the server refuses it for good.
@@ -206,7 +229,9 @@ impl Hands {
             ..DeleteOptions::default()
         };
         // A refusal means that the pod is gone already, or is another one by now.
-        let _gone = self.cluster.delete::<Pod>(&meta.namespace, &meta.name, &options, now);
+        let _gone = self
+            .cluster
+            .delete::<Pod>(&meta.namespace, &meta.name, &options, now);
     }
 }
 

@@ -93,7 +93,10 @@ impl Room {
         while self.highest > 0 && self.buckets[self.highest].is_empty() {
             self.highest -= 1;
         }
-        let bucket = self.buckets.get(self.highest).filter(|bucket| !bucket.is_empty())?;
+        let bucket = self
+            .buckets
+            .get(self.highest)
+            .filter(|bucket| !bucket.is_empty())?;
         let node = bucket[self.rng.usize(..bucket.len())] as usize;
         self.nodes[node].pods += 1;
         self.file(node);
@@ -106,15 +109,28 @@ impl Room {
         }
         let number = self.nodes.len();
         let name = Str::from(name);
-        self.by_name.insert(Str::clone(&name), u32::try_from(number).expect("32 bits of nodes"));
-        self.nodes.push(Place { name, allocatable: 0, pods: 0, open: false, bucket: None });
+        self.by_name.insert(
+            Str::clone(&name),
+            u32::try_from(number).expect("32 bits of nodes"),
+        );
+        self.nodes.push(Place {
+            name,
+            allocatable: 0,
+            pods: 0,
+            open: false,
+            bucket: None,
+        });
         number
     }
 
     /// Moves a node to the bucket of its room.
     fn file(&mut self, node: usize) {
         let place = &self.nodes[node];
-        let room = if place.open { place.allocatable.saturating_sub(place.pods) as usize } else { 0 };
+        let room = if place.open {
+            place.allocatable.saturating_sub(place.pods) as usize
+        } else {
+            0
+        };
         if let Some((bucket, at)) = place.bucket {
             if bucket == room {
                 return;

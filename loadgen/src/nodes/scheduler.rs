@@ -26,7 +26,7 @@ const DEFAULT_PODS_PER_NODE: u32 = 110;
 const SCHEDULER_NAME: &str = "default-scheduler";
 
 /// Most pods bound in one run.
-const BATCH: usize = 1000;
+const BATCH: usize = 4000;
 
 /// A pod to be bound, in order of time, then of arrival.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,16 +131,22 @@ impl Scheduler {
         while let Some(Reverse(first)) = self.delayed.peek()
             && first.due_ns <= now.mono_ns
         {
-            let Some(Reverse(waiting)) = self.delayed.pop() else { break };
+            let Some(Reverse(waiting)) = self.delayed.pop() else {
+                break;
+            };
             self.ready.push_back(waiting);
         }
         for _ in 0..BATCH {
-            let Some(waiting) = self.ready.pop_front() else { break };
+            let Some(waiting) = self.ready.pop_front() else {
+                break;
+            };
             let Some(node) = self.room.take() else {
                 self.unfit.push_back(waiting);
                 continue;
             };
-            let bound = self.cluster.bind(&waiting.namespace, &waiting.name, &node, now);
+            let bound = self
+                .cluster
+                .bind(&waiting.namespace, &waiting.name, &node, now);
             if bound.is_err() {
                 // Gone or on its way out in the meantime.
                 self.room.remove_pod(&node);
@@ -149,13 +155,19 @@ impl Scheduler {
         if !self.ready.is_empty() {
             return Next::Again;
         }
-        self.delayed.peek().map_or(Next::Idle, |Reverse(first)| Next::At(first.due_ns))
+        self.delayed
+            .peek()
+            .map_or(Next::Idle, |Reverse(first)| Next::At(first.due_ns))
     }
 }
 
 /// Whether the pod waits for this scheduler.
 fn wants_scheduling(pod: &Pod) -> bool {
-    let scheduler = pod.spec.fields.get("schedulerName").and_then(|name| name.as_str());
+    let scheduler = pod
+        .spec
+        .fields
+        .get("schedulerName")
+        .and_then(|name| name.as_str());
     let gated = pod
         .spec
         .fields

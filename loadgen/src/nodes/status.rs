@@ -61,7 +61,13 @@ impl RunningStatus {
                 holds(ConditionType::PodScheduled, scheduled),
             ]
             .into_iter()
-            .chain(pod.status.conditions.iter().filter(|c| c.kind == ConditionType::Other).cloned())
+            .chain(
+                pod.status
+                    .conditions
+                    .iter()
+                    .filter(|c| c.kind == ConditionType::Other)
+                    .cloned(),
+            )
             .collect(),
             container_statuses: self.containers(containers, now).collect(),
             init_container_statuses: (!init.is_empty()).then(|| init.into()),
@@ -87,7 +93,11 @@ impl RunningStatus {
         members.insert("podIPs".into(), json!([{ "ip": address }]));
         members.insert("startTime".into(), json!(now.to_string()));
         let made = Some(members.into());
-        let entry = NodeRest { started: now, base: base.clone(), made: Rest::clone(&made) };
+        let entry = NodeRest {
+            started: now,
+            base: base.clone(),
+            made: Rest::clone(&made),
+        };
         self.by_node.insert(Str::clone(node), entry);
         made
     }
@@ -98,7 +108,9 @@ impl RunningStatus {
         spec: Option<&Value>,
         now: Time,
     ) -> impl Iterator<Item = ContainerStatus> {
-        let spec = spec.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let spec = spec
+            .and_then(Value::as_array)
+            .map_or(&[][..], Vec::as_slice);
         spec.iter().map(move |container| {
             let text = |member| container.get(member).and_then(Value::as_str).unwrap_or("");
             ContainerStatus {
@@ -121,9 +133,13 @@ impl RunningStatus {
         members.insert("imageID".into(), json!(""));
         members.insert("lastState".into(), json!({}));
         members.insert("started".into(), json!(true));
-        members.insert("state".into(), json!({ "running": { "startedAt": now.to_string() } }));
+        members.insert(
+            "state".into(),
+            json!({ "running": { "startedAt": now.to_string() } }),
+        );
         let rest = Some(members.into());
-        self.by_image.insert(image.to_owned(), (now, Rest::clone(&rest)));
+        self.by_image
+            .insert(image.to_owned(), (now, Rest::clone(&rest)));
         rest
     }
 }
@@ -139,7 +155,9 @@ fn same(a: &Rest, b: &Rest) -> bool {
 /// An address in 10.0.0.0/8 from the number at the end of the node's name, or from its hash.
 fn node_address(node: &str) -> String {
     let digits = node.len() - node.bytes().rev().take_while(u8::is_ascii_digit).count();
-    let number = node[digits..].parse().unwrap_or_else(|_| FIXED_STATE.hash_one(node));
+    let number = node[digits..]
+        .parse()
+        .unwrap_or_else(|_| FIXED_STATE.hash_one(node));
     // The network's own address and the broadcast address of the last octet are left out.
     let (last, rest) = (number % 254 + 1, number / 254);
     format!("10.{}.{}.{last}", (rest >> 8) & 0xff, rest & 0xff)
@@ -155,8 +173,16 @@ mod tests {
 
     fn pod() -> Pod {
         let fields = json!({ "containers": [{ "name": "app", "image": "shop/app:1" }] });
-        let Value::Object(fields) = fields else { unreachable!() };
-        Pod { spec: Arc::new(PodSpec { fields, ..PodSpec::default() }), ..Pod::default() }
+        let Value::Object(fields) = fields else {
+            unreachable!()
+        };
+        Pod {
+            spec: Arc::new(PodSpec {
+                fields,
+                ..PodSpec::default()
+            }),
+            ..Pod::default()
+        }
     }
 
     #[test]
@@ -181,7 +207,10 @@ mod tests {
         let (a, b, later) = (at(5), at(5), at(6));
         let shared = |x: &Rest, y: &Rest| Arc::ptr_eq(x.as_ref().unwrap(), y.as_ref().unwrap());
         assert!(shared(&a.rest, &b.rest));
-        assert!(shared(&a.container_statuses[0].rest, &b.container_statuses[0].rest));
+        assert!(shared(
+            &a.container_statuses[0].rest,
+            &b.container_statuses[0].rest
+        ));
         assert!(!shared(&a.rest, &later.rest));
     }
 }

@@ -6,9 +6,7 @@ use std::fmt::Write;
 use ahash::RandomState;
 use hashbrown::HashMap;
 use podstorm::intern::FIXED_STATE;
-use podstorm::object::{
-    ObjectMeta, Pod, ReplicaSet, ReplicaSetStatus, ReplicationController, Uid,
-};
+use podstorm::object::{ObjectMeta, Pod, ReplicaSet, ReplicaSetStatus, ReplicationController, Uid};
 
 use crate::cluster::Cluster;
 
@@ -32,8 +30,12 @@ pub(super) fn audit(cluster: &Cluster) -> Result<(), String> {
     let mut first = String::new();
     let mut check = |meta: &ObjectMeta, replicas: i32, status: &ReplicaSetStatus| {
         let active = active.get(&meta.uid).copied().unwrap_or(0);
-        let counts =
-            [active, status.replicas, status.ready_replicas, status.available_replicas];
+        let counts = [
+            active,
+            status.replicas,
+            status.ready_replicas,
+            status.available_replicas,
+        ];
         if counts == [replicas; 4] && status.observed_generation == meta.generation {
             return;
         }
@@ -52,7 +54,15 @@ pub(super) fn audit(cluster: &Cluster) -> Result<(), String> {
         check(&parent.metadata, parent.replicas(), &parent.status);
     }
     for parent in cluster.list::<ReplicationController>(None).0 {
-        check(&parent.metadata, parent.replicas.unwrap_or(1), &parent.status);
+        check(
+            &parent.metadata,
+            parent.replicas.unwrap_or(1),
+            &parent.status,
+        );
     }
-    if wrong == 0 { Ok(()) } else { Err(format!("{wrong} in all: {first}")) }
+    if wrong == 0 {
+        Ok(())
+    } else {
+        Err(format!("{wrong} in all: {first}"))
+    }
 }

@@ -40,7 +40,9 @@ pub struct Controllers {
 
 impl std::fmt::Debug for Controllers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Controllers").field("started", &self.started).finish_non_exhaustive()
+        f.debug_struct("Controllers")
+            .field("started", &self.started)
+            .finish_non_exhaustive()
     }
 }
 
@@ -139,7 +141,9 @@ impl Driver {
         let mut tracker = Tracker::new(picks_pods(settings.scenario));
         tracker.controller_runs = !starts_controllers(settings.scenario);
         // Otherwise the controllers run from the start.
-        controllers.started.store(tracker.controller_runs, Ordering::Release);
+        controllers
+            .started
+            .store(tracker.controller_runs, Ordering::Release);
         Driver {
             pods: Stream::new(Arc::clone(&cluster), Arc::clone(&waker)),
             replica_sets: Stream::new(Arc::clone(&cluster), Arc::clone(&waker)),
@@ -270,9 +274,9 @@ impl Driver {
         let size = &self.settings.size;
         let number = self.at.cursor;
         match task {
-            Task::Namespaces => {
-                self.count_up(size.namespaces, |driver| driver.create_namespace(number, now))
-            }
+            Task::Namespaces => self.count_up(size.namespaces, |driver| {
+                driver.create_namespace(number, now)
+            }),
             Task::Nodes => self.count_up(size.nodes, |driver| driver.create_node(number, now)),
             Task::Input => {
                 if self.settings.scenario == ScenarioName::Manifests
@@ -345,7 +349,9 @@ impl Driver {
 
     fn create_replica_set(&mut self, number: u64, amount: Amount, now: Now) -> Step {
         let replicas = self.amount(amount, number);
-        let created = self.cluster.create(self.objects.replica_set(number, replicas), now);
+        let created = self
+            .cluster
+            .create(self.objects.replica_set(number, replicas), now);
         if let Some(created) = self.note("creating a ReplicaSet", created) {
             let at = self.tracker.asked(&created.metadata, replicas, now);
             self.generated.push(at);
@@ -355,20 +361,23 @@ impl Driver {
 
     fn scale(&mut self, number: u64, amount: Amount, now: Now) -> Step {
         let replicas = self.amount(amount, number);
-        let Some(parent) = self.generated.get(number as usize).map(|&at| &self.tracker.parents[at])
+        let Some(parent) = self
+            .generated
+            .get(number as usize)
+            .map(|&at| &self.tracker.parents[at])
         else {
             return Step::Skipped;
         };
         if parent.desired == replicas {
             return Step::Skipped;
         }
-        let update = ScaleUpdate { replicas, ..ScaleUpdate::default() };
-        let scaled = self.cluster.update_scale::<ReplicaSet>(
-            &parent.namespace,
-            &parent.name,
-            &update,
-            now,
-        );
+        let update = ScaleUpdate {
+            replicas,
+            ..ScaleUpdate::default()
+        };
+        let scaled =
+            self.cluster
+                .update_scale::<ReplicaSet>(&parent.namespace, &parent.name, &update, now);
         if let Some(scaled) = self.note("scaling a ReplicaSet", scaled) {
             self.tracker.asked(&scaled.metadata, replicas, now);
         }
@@ -389,9 +398,16 @@ impl Driver {
         }
         let namespace = self.objects.namespace_of(number).clone();
         let owner = owned
-            .then(|| self.generated.get(number as usize).map(|&at| &self.tracker.parents[at]))
+            .then(|| {
+                self.generated
+                    .get(number as usize)
+                    .map(|&at| &self.tracker.parents[at])
+            })
             .flatten()
-            .map(|parent| self.cluster.get::<ReplicaSet>(&parent.namespace, &parent.name));
+            .map(|parent| {
+                self.cluster
+                    .get::<ReplicaSet>(&parent.namespace, &parent.name)
+            });
         let owner = owner.and_then(Result::ok);
         // One body for all pods of a ReplicaSet, as its controller would send them.
         let body = Arc::new(self.objects.pod(number, owner.as_deref()));
@@ -408,14 +424,23 @@ impl Driver {
 
     /// The status that a controller leaves behind when all is well.
     fn write_status(&mut self, number: u64, now: Now) -> Step {
-        let Some(parent) = self.generated.get(number as usize).map(|&at| &self.tracker.parents[at])
+        let Some(parent) = self
+            .generated
+            .get(number as usize)
+            .map(|&at| &self.tracker.parents[at])
         else {
             return Step::Skipped;
         };
-        let found = self.cluster.get::<ReplicaSet>(&parent.namespace, &parent.name);
-        let Some(found) = self.note("reading a ReplicaSet", found) else { return Step::Wrote };
+        let found = self
+            .cluster
+            .get::<ReplicaSet>(&parent.namespace, &parent.name);
+        let Some(found) = self.note("reading a ReplicaSet", found) else {
+            return Step::Wrote;
+        };
         let gates = &self.settings.controller.feature_gates;
-        let terminating = gates.get("DeploymentReplicaSetTerminatingReplicas").copied();
+        let terminating = gates
+            .get("DeploymentReplicaSetTerminatingReplicas")
+            .copied();
         let replicas = found.replicas();
         let mut written = ReplicaSet::clone(&found);
         written.status = ReplicaSetStatus {
@@ -435,7 +460,10 @@ impl Driver {
     /// Deletes a ready pod when one is due: the n-th at n times the interval from the start, late
     /// or not, so that a slow run is not a gentle one.
     fn churn(&mut self, begun_ns: i64, now: Now) -> Step {
-        let (rate, length_ns) = (self.settings.churn_pods_per_second, self.settings.duration_ns);
+        let (rate, length_ns) = (
+            self.settings.churn_pods_per_second,
+            self.settings.duration_ns,
+        );
         let offset_ns = self.at.cursor as f64 * 1e9 / rate;
         if rate <= 0.0 || offset_ns >= length_ns as f64 {
             return Step::Done;
@@ -546,14 +574,20 @@ impl Driver {
             let wanted = tracker.parents.iter().map(|parent| u64::from(parent.desired.max(0) as u32));
             let goal: u64 = wanted.sum();
             self.at.goal = Some(goal);
-            self.position.total.store(goal.abs_diff(self.at.existing), Ordering::Relaxed);
+            self.position
+                .total
+                .store(goal.abs_diff(self.at.existing), Ordering::Relaxed);
         }
         let done = match self.at.goal {
-            Some(goal) if goal < self.at.existing => self.at.existing - tracker.existing().min(self.at.existing),
+            Some(goal) if goal < self.at.existing => {
+                self.at.existing - tracker.existing().min(self.at.existing)
+            }
             _ => tracker.ready().saturating_sub(self.at.ready),
         };
         self.position.done.store(done, Ordering::Relaxed);
-        self.position.pods.store(tracker.existing(), Ordering::Relaxed);
+        self.position
+            .pods
+            .store(tracker.existing(), Ordering::Relaxed);
     }
 }
 

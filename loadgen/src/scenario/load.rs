@@ -47,12 +47,22 @@ impl Loader {
             namespaces.remove(known.metadata().name.as_str());
         }
         let missing = namespaces.into_iter().map(|name| {
-            let metadata = ObjectMeta { name: name.into(), ..ObjectMeta::default() };
-            InputObject::Namespace(Box::new(Namespace { metadata, ..Namespace::default() }))
+            let metadata = ObjectMeta {
+                name: name.into(),
+                ..ObjectMeta::default()
+            };
+            InputObject::Namespace(Box::new(Namespace {
+                metadata,
+                ..Namespace::default()
+            }))
         });
         let has_nodes = !ranked[1].is_empty();
         Loader {
-            objects: missing.collect::<Vec<_>>().into_iter().chain(ranked.into_iter().flatten()).collect(),
+            objects: missing
+                .collect::<Vec<_>>()
+                .into_iter()
+                .chain(ranked.into_iter().flatten())
+                .collect(),
             has_nodes,
             refused: Vec::new(),
             refused_count: 0,
@@ -61,14 +71,22 @@ impl Loader {
 
     /// Whether there is a ReplicationController among the objects.
     pub(super) fn has_replication_controllers(objects: &[InputObject]) -> bool {
-        objects.iter().any(|object| object.kind() == Kind::ReplicationController)
+        objects
+            .iter()
+            .any(|object| object.kind() == Kind::ReplicationController)
     }
 
     /// Loads the next object; false when there is none left.
     pub(super) fn step(&mut self, cluster: &Cluster, tracker: &mut Tracker, now: Now) -> bool {
-        let Some(object) = self.objects.pop_front() else { return false };
-        let described =
-            format!("{} {}/{}", object.kind().name(), object.metadata().namespace, object.metadata().name);
+        let Some(object) = self.objects.pop_front() else {
+            return false;
+        };
+        let described = format!(
+            "{} {}/{}",
+            object.kind().name(),
+            object.metadata().namespace,
+            object.metadata().name
+        );
         if let Err(error) = self.load(object, cluster, tracker, now) {
             self.refused_count += 1;
             if self.refused.len() < REFUSED_MAX {

@@ -27,7 +27,9 @@ impl Objects {
         let size = settings.size.clone();
         let count = size.namespaces.max(1);
         Objects {
-            namespaces: (0..count).map(|number| format!("load-{number:03}").into()).collect(),
+            namespaces: (0..count)
+                .map(|number| format!("load-{number:03}").into())
+                .collect(),
             min_ready_seconds: settings.min_ready_seconds,
             size,
             pod_spec: Arc::new(pod_spec()),
@@ -37,7 +39,10 @@ impl Objects {
     pub(super) fn namespace(&self, number: u64) -> Namespace {
         let name = &*self.namespaces[number as usize];
         Namespace {
-            metadata: ObjectMeta { name: name.into(), ..ObjectMeta::default() },
+            metadata: ObjectMeta {
+                name: name.into(),
+                ..ObjectMeta::default()
+            },
             ..Namespace::default()
         }
     }
@@ -46,7 +51,10 @@ impl Objects {
         let name = format_compact!("node-{number:05}");
         let pods = self.size.pods_per_node;
         Node {
-            metadata: ObjectMeta { name, ..ObjectMeta::default() },
+            metadata: ObjectMeta {
+                name,
+                ..ObjectMeta::default()
+            },
             status: members(json!({ "allocatable": { "pods": pods.to_string() } })),
             pods_allocatable: Some(pods),
             ..Node::default()
@@ -83,7 +91,10 @@ impl Objects {
                     match_expressions: Arc::default(),
                 })),
                 template: Arc::new(PodTemplate {
-                    metadata: ObjectMeta { labels, ..ObjectMeta::default() },
+                    metadata: ObjectMeta {
+                        labels,
+                        ..ObjectMeta::default()
+                    },
                     spec: Arc::clone(&self.pod_spec),
                     node_name: None,
                 }),
@@ -157,9 +168,17 @@ mod tests {
     use super::*;
 
     fn objects(pods: u64, replicasets: u64, namespaces: u64) -> Objects {
-        let size = ClusterSize { pods, replicasets, nodes: 3, namespaces, pods_per_node: 110 };
+        let size = ClusterSize {
+            pods,
+            replicasets,
+            nodes: 3,
+            namespaces,
+            pods_per_node: 110,
+        };
         Objects {
-            namespaces: (0..namespaces).map(|number| format!("load-{number:03}").into()).collect(),
+            namespaces: (0..namespaces)
+                .map(|number| format!("load-{number:03}").into())
+                .collect(),
             size,
             min_ready_seconds: 0,
             pod_spec: Arc::new(pod_spec()),
@@ -184,6 +203,9 @@ mod tests {
         assert!(pod.metadata.labels.contains_all(&selector.match_labels));
         assert!(Arc::ptr_eq(&a.spec.template.spec, &b.spec.template.spec));
         assert!(Arc::ptr_eq(&a.spec.template.spec, &pod.spec));
-        assert_eq!(pod.metadata.controller().map(|owner| &*owner.name), Some("rs-00000"));
+        assert_eq!(
+            pod.metadata.controller().map(|owner| &*owner.name),
+            Some("rs-00000")
+        );
     }
 }

@@ -102,7 +102,11 @@ pub(super) fn phases(settings: &Settings) -> Vec<PhasePlan> {
     let scale = |name: &str, amount| phase(name, &[Task::Scale(amount)], Until::Converged);
     let set_up = |amount| {
         use Task::{Input, Namespaces, Nodes, ReplicaSets};
-        phase("set up", &[Namespaces, Nodes, Input, ReplicaSets(amount)], Until::Converged)
+        phase(
+            "set up",
+            &[Namespaces, Nodes, Input, ReplicaSets(amount)],
+            Until::Converged,
+        )
     };
     let burst = settings.burst_pods;
     match settings.scenario {
@@ -126,18 +130,35 @@ pub(super) fn phases(settings: &Settings) -> Vec<PhasePlan> {
             scale(&format!("{burst} fewer on all"), Amount::Full),
         ],
         ScenarioName::Churn => {
-            vec![set_up(Amount::Full), phase("churn", &[Task::Churn], Until::Converged)]
+            vec![
+                set_up(Amount::Full),
+                phase("churn", &[Task::Churn], Until::Converged),
+            ]
         }
         ScenarioName::Adoption => {
             use Task::{BarePods, Input, Namespaces, Nodes, ReplicaSets};
-            let mut adopt =
-                phase("adopt", &[ReplicaSets(Amount::Full)], Until::Converged);
+            let mut adopt = phase("adopt", &[ReplicaSets(Amount::Full)], Until::Converged);
             adopt.bound = Bound::NoPodWritten;
-            vec![phase("bare pods", &[Namespaces, Nodes, Input, BarePods], Until::PodsReady), adopt]
+            vec![
+                phase(
+                    "bare pods",
+                    &[Namespaces, Nodes, Input, BarePods],
+                    Until::PodsReady,
+                ),
+                adopt,
+            ]
         }
         ScenarioName::ColdStart => {
-            use Task::{Input, Namespaces, Nodes, OwnedPods, ReplicaSets, StartControllers, Statuses};
-            let existing = [Namespaces, Nodes, Input, ReplicaSets(Amount::Full), OwnedPods];
+            use Task::{
+                Input, Namespaces, Nodes, OwnedPods, ReplicaSets, StartControllers, Statuses,
+            };
+            let existing = [
+                Namespaces,
+                Nodes,
+                Input,
+                ReplicaSets(Amount::Full),
+                OwnedPods,
+            ];
             let mut start = phase("start the controller", &[StartControllers], Until::Synced);
             start.bound = Bound::NoPodWritten;
             vec![

@@ -66,7 +66,12 @@ impl Counts {
 
 impl Parent {
     fn is_exact(&self) -> bool {
-        let Counts { replicas, ready, available, observed_generation } = self.status;
+        let Counts {
+            replicas,
+            ready,
+            available,
+            observed_generation,
+        } = self.status;
         self.gone
             || observed_generation == self.generation
                 && [replicas, ready, available, self.active] == [self.desired; 4]
@@ -288,7 +293,9 @@ impl Tracker {
         parent.status = event.status;
         parent.gone = event.gone;
         let observed = event.status.observed_generation;
-        parent.demands.retain(|&mut (generation, _)| generation >= observed);
+        parent
+            .demands
+            .retain(|&mut (generation, _)| generation >= observed);
         self.recheck(at, now);
     }
 
@@ -297,7 +304,10 @@ impl Tracker {
             return at as usize;
         }
         let at = self.parents.len();
-        self.by_uid.insert(meta.uid.clone(), u32::try_from(at).expect("32 bits of parents"));
+        self.by_uid.insert(
+            meta.uid.clone(),
+            u32::try_from(at).expect("32 bits of parents"),
+        );
         self.parents.push(Parent {
             namespace: meta.namespace.clone(),
             name: meta.name.clone(),
@@ -326,7 +336,11 @@ impl Tracker {
         }
         if exact != parent.converged {
             parent.converged = exact;
-            if exact { self.unconverged -= 1 } else { self.unconverged += 1 }
+            if exact {
+                self.unconverged -= 1
+            } else {
+                self.unconverged += 1
+            }
         }
     }
 
@@ -361,7 +375,11 @@ impl Tracker {
             return;
         };
         let old = *state;
-        *state = PodState { pick: old.pick, created_ns: old.created_ns, ..fresh };
+        *state = PodState {
+            pick: old.pick,
+            created_ns: old.created_ns,
+            ..fresh
+        };
         state.ready |= old.ready;
         let new = *state;
         if new.ready && !old.ready {
@@ -391,7 +409,9 @@ impl Tracker {
     }
 
     fn pod_gone(&mut self, pod: &Pod, now: Now) {
-        let Some(state) = self.pods.remove(&pod.metadata.uid) else { return };
+        let Some(state) = self.pods.remove(&pod.metadata.uid) else {
+            return;
+        };
         self.deleting -= u64::from(state.deleting);
         self.ready -= u64::from(state.ready && state.active);
         if state.parent != NONE {
@@ -407,18 +427,25 @@ impl Tracker {
 
     fn parent_of(&self, pod: &Pod) -> u32 {
         let owner = pod.metadata.controller();
-        owner.and_then(|owner| self.by_uid.get(&owner.uid)).copied().unwrap_or(NONE)
+        owner
+            .and_then(|owner| self.by_uid.get(&owner.uid))
+            .copied()
+            .unwrap_or(NONE)
     }
 
     fn count_excess(&mut self, parent: u32) {
-        let Some(parent) = self.parents.get(parent as usize) else { return };
+        let Some(parent) = self.parents.get(parent as usize) else {
+            return;
+        };
         let most = parent.demands.iter().map(|&(_, replicas)| replicas).max();
         self.excess += u64::from(parent.active > most.unwrap_or(parent.desired));
     }
 
     /// Puts a pod among those that can be picked, if it may be.
     fn list(&mut self, pod: &Arc<Pod>, state: PodState) {
-        let Some(pickable) = &mut self.pickable else { return };
+        let Some(pickable) = &mut self.pickable else {
+            return;
+        };
         if state.ready && state.active && state.parent != NONE && state.pick == NONE {
             let at = u32::try_from(pickable.len()).expect("32 bits of pods");
             pickable.push(Arc::clone(pod));
@@ -430,7 +457,9 @@ impl Tracker {
 
     /// Takes a place out of the list; the last pod moves into it.
     fn unlist(&mut self, at: usize) {
-        let Some(pickable) = &mut self.pickable else { return };
+        let Some(pickable) = &mut self.pickable else {
+            return;
+        };
         pickable.swap_remove(at);
         if let Some(moved) = pickable.get(at)
             && let Some(state) = self.pods.get_mut(&moved.metadata.uid)
