@@ -47,7 +47,7 @@ impl LatencySampler {
             Latency::Uniform(low, _) => low.max(0),
             Latency::Lognormal { p50, .. } if p50 <= 0 => 0,
             Latency::Lognormal { .. } => {
-                // Float-to-integer casts saturate.
+                // Rounded, or a median of 8 would come out as 7.99…; the cast saturates.
                 (self.mu + self.sigma * self.normal()).exp().round() as i64
             }
         }
