@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use podstorm::client::Reason;
-use podstorm::object::{Kind, Pod, Regarding, ReplicaSet, ReplicationController};
+use podstorm::object::{Kind, Pod, Regarding, ReplicaSet, ReplicationController, Resource as _};
 use podstorm_loadgen::cluster::{Cluster, Propagation};
 use podstorm_loadgen::settings::{EngineKind, Latency};
 use podstorm_tests::lab::{Lab, NAMESPACE, SECOND_NS, owned, pods};
