@@ -110,7 +110,11 @@ enum Stage {
 #[derive(Debug)]
 enum Write {
     Create(Event),
-    Patch { namespace: String, name: String, body: Map },
+    Patch {
+        namespace: String,
+        name: String,
+        body: Map,
+    },
 }
 
 impl EventWriter {
@@ -146,7 +150,11 @@ impl EventWriter {
                 self.calls.count("create", "events", 201, &created);
                 created.map(drop)
             }
-            Write::Patch { namespace, name, body } => {
+            Write::Patch {
+                namespace,
+                name,
+                body,
+            } => {
                 let patch = Patch::Strategic(body);
                 let patched = cluster.patch::<Event>(&namespace, &name, &patch, now);
                 self.calls.count("patch", "events", 200, &patched);

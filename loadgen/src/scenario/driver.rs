@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use hdrhistogram::Histogram;
-use podstorm::object::{
-    Now, Pod, ReplicaSet, ReplicaSetStatus, ReplicationController,
-};
+use podstorm::object::{Now, Pod, ReplicaSet, ReplicaSetStatus, ReplicationController};
 
 use super::audit::audit;
 use super::load::Loader;
@@ -229,7 +227,9 @@ impl Driver {
         // Parents first: then no pod event before theirs can be missing when the pods' are read.
         let mut next = self.replica_sets.poll(now, |item| {
             *doubted = false;
-            tracker.parent_item(item, |parent: &ReplicaSet| (parent.replicas(), &parent.status));
+            tracker.parent_item(item, |parent: &ReplicaSet| {
+                (parent.replicas(), &parent.status)
+            });
         });
         if let Some(stream) = &mut self.replication_controllers {
             next = next.or(stream.poll(now, |item| {
@@ -252,7 +252,9 @@ impl Driver {
     fn work(&mut self, now: Now) -> Next {
         let mut left = WRITES_PER_RUN;
         while left > 0 {
-            let Some(&task) = self.plan[self.at.phase].tasks.get(self.at.task) else { break };
+            let Some(&task) = self.plan[self.at.phase].tasks.get(self.at.task) else {
+                break;
+            };
             let begun_ns = *self.at.task_started_ns.get_or_insert(now.mono_ns);
             match self.step(task, begun_ns, now) {
                 Step::Done => {
@@ -512,7 +514,8 @@ impl Driver {
                 self.at.doubted = true;
                 return Next::Again;
             }
-            self.violations.push(format!("phase \"{}\": {problem}", plan.name));
+            self.violations
+                .push(format!("phase \"{}\": {problem}", plan.name));
             self.write_down(false, now);
             self.finished = true;
             self.switchboard.stop();
@@ -571,7 +574,10 @@ impl Driver {
     fn show(&mut self) {
         let tracker = &self.tracker;
         if self.tasks_done() && self.at.goal.is_none() {
-            let wanted = tracker.parents.iter().map(|parent| u64::from(parent.desired.max(0) as u32));
+            let wanted = tracker
+                .parents
+                .iter()
+                .map(|parent| u64::from(parent.desired.max(0) as u32));
             let goal: u64 = wanted.sum();
             self.at.goal = Some(goal);
             self.position
@@ -610,7 +616,11 @@ impl Part for Driver {
         // a phase is never over in the run that did its last write.
         let tasks_done = self.tasks_done();
         let heard = self.listen(now);
-        let done = if tasks_done { self.settle(now) } else { self.work(now) };
+        let done = if tasks_done {
+            self.settle(now)
+        } else {
+            self.work(now)
+        };
         if !self.finished {
             self.show();
         }
