@@ -159,7 +159,10 @@ mod tests {
 
     #[test]
     fn a_namespace_writes_the_phase_it_has_now() {
-        let namespace = Namespace { terminating: true, ..Namespace::default() };
+        let namespace = Namespace {
+            terminating: true,
+            ..Namespace::default()
+        };
         let written = namespace.to_json();
         assert_eq!(written["status"], json!({"phase": "Terminating"}));
         let mut read = Namespace::from_json(written).unwrap();
