@@ -49,7 +49,7 @@ impl RunningStatus {
             .map_or(now, |condition| condition.last_transition_time);
         let containers = pod.spec.fields.get("containers");
         let init_containers = pod.spec.fields.get("initContainers");
-        let init: Vec<ContainerStatus> = self.containers(init_containers, now).collect();
+        let init: Vec<ContainerStatus> = self.containers(init_containers, &[], now).collect();
         PodStatus {
             phase: PodPhase::Running,
             conditions: [
@@ -68,7 +68,9 @@ impl RunningStatus {
                     .cloned(),
             )
             .collect(),
-            container_statuses: self.containers(containers, now).collect(),
+            container_statuses: self
+                .containers(containers, &pod.spec.containers, now)
+                .collect(),
             init_container_statuses: (!init.is_empty()).then(|| init.into()),
             start_time: now,
             rest: self.node_rest(pod, node),
@@ -98,19 +100,23 @@ impl RunningStatus {
         made
     }
 
-    /// One running and ready container for each of the spec.
-    fn containers(
-        &mut self,
-        spec: Option<&Value>,
+    /// One running and ready container for each of the spec; takes the names from `names` as far
+    /// as they are there, to share them.
+    fn containers<'a>(
+        &'a mut self,
+        spec: Option<&'a Value>,
+        names: &'a [Str],
         now: Time,
-    ) -> impl Iterator<Item = ContainerStatus> {
+    ) -> impl Iterator<Item = ContainerStatus> + 'a {
         let spec = spec
             .and_then(Value::as_array)
             .map_or(&[][..], Vec::as_slice);
-        spec.iter().map(move |container| {
+        spec.iter().enumerate().map(move |(index, container)| {
             let text = |member| container.get(member).and_then(Value::as_str).unwrap_or("");
             ContainerStatus {
-                name: text("name").into(),
+                name: names
+                    .get(index)
+                    .map_or_else(|| text("name").into(), Str::clone),
                 restart_count: 0,
                 ready: true,
                 rest: self.container_rest(text("image"), now),

@@ -10,6 +10,7 @@ mod driver;
 mod load;
 mod objects;
 mod plan;
+mod tasks;
 mod tracker;
 
 pub use driver::{Controllers, Driver, Position, Report};
