@@ -223,7 +223,12 @@ impl EventRecorder {
             reporting_instance: none,
             component,
         });
-        self.topics.push(Topic { kind, reason, combined, shared: Arc::clone(&shared) });
+        self.topics.push(Topic {
+            kind,
+            reason,
+            combined,
+            shared: Arc::clone(&shared),
+        });
         shared
     }
 

@@ -9,9 +9,7 @@ use std::sync::Arc;
 use compact_str::CompactString;
 use serde_json::{Value, json};
 
-use crate::object::{
-    Event, EventTopic, ObjectMeta, ObjectReference, Regarding, Str, Time,
-};
+use crate::object::{Event, EventTopic, ObjectMeta, ObjectReference, Regarding, Str, Time};
 
 /// `type` of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -10,10 +10,10 @@ mod lru;
 mod request;
 mod watch;
 
+pub use crate::object::ObjectReference;
 pub use error::{ApiError, Cause, Reason};
 pub use event_recorder::EventRecorder;
 pub use event_sink::{EVENT_QUEUE_MAX, EventSink, SinkStep};
-pub use crate::object::ObjectReference;
 pub use events::{EventIntent, EventMessage, EventPatch, EventType, EventWrite};
 pub use limiter::QpsLimiter;
 pub use request::{Answer, PodPatch, Request};

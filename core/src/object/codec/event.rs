@@ -32,8 +32,14 @@ const REST: Shape = Shape::Object(&[
 ]);
 
 /// The members of a reference to a known kind, all of them texts.
-const REFERENCE_MEMBERS: [&str; 6] =
-    ["apiVersion", "kind", "name", "namespace", "resourceVersion", "uid"];
+const REFERENCE_MEMBERS: [&str; 6] = [
+    "apiVersion",
+    "kind",
+    "name",
+    "namespace",
+    "resourceVersion",
+    "uid",
+];
 
 impl Resource for Event {
     const KIND: Kind = Kind::Event;
@@ -83,7 +89,10 @@ impl Resource for Event {
         out.put("apiVersion", Kind::Event.api_version());
         out.put("kind", Kind::Event.name());
         out.put("metadata", self.metadata.to_json());
-        out.put_some("involvedObject", self.regarding.as_ref().map(Regarding::to_json));
+        out.put_some(
+            "involvedObject",
+            self.regarding.as_ref().map(Regarding::to_json),
+        );
         out.put_text("type", &topic.kind);
         out.put_text("reason", &topic.reason);
         out.put_text("message", &self.message);
@@ -132,7 +141,9 @@ impl ObjectReference {
             return None;
         }
         let text = |member: &str| members[member].as_str();
-        let kind = Kind::ALL.into_iter().find(|kind| text("kind") == Some(kind.name()))?;
+        let kind = Kind::ALL
+            .into_iter()
+            .find(|kind| text("kind") == Some(kind.name()))?;
         if text("apiVersion") != Some(kind.api_version()) {
             return None;
         }
@@ -200,8 +211,14 @@ mod tests {
             let mut about = about_web();
             about[member] = value;
             let event: Event = round_trip(&json!({"involvedObject": about}));
-            assert!(matches!(&event.regarding, Some(Regarding::Other(_))), "{member}");
-            assert_eq!(event.regarding.as_ref().map(Regarding::namespace), Some("shop"));
+            assert!(
+                matches!(&event.regarding, Some(Regarding::Other(_))),
+                "{member}"
+            );
+            assert_eq!(
+                event.regarding.as_ref().map(Regarding::namespace),
+                Some("shop")
+            );
         }
     }
 
