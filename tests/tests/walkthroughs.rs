@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use podstorm::client::Reason;
-use podstorm::object::{Kind, Pod, ReplicaSet, ReplicationController};
+use podstorm::object::{Kind, Pod, Regarding, ReplicaSet, ReplicationController, Resource};
 use podstorm_loadgen::cluster::{Cluster, Propagation};
 use podstorm_loadgen::settings::{EngineKind, Latency};
 use podstorm_tests::lab::{Lab, NAMESPACE, SECOND_NS, owned, pods};
@@ -95,7 +95,7 @@ fn a_frontend_comes_up(engine: EngineKind) {
     let told: BTreeSet<String> = events
         .iter()
         .map(|event| {
-            let fields = &event.fields;
+            let fields = event.to_json();
             assert_eq!(fields["type"], "Normal");
             assert_eq!(fields["reason"], "SuccessfulCreate");
             assert_eq!(fields["count"], 1);
@@ -391,14 +391,11 @@ fn a_replication_controller_does_the_same(engine: EngineKind) {
         assert!(pod.metadata.name.starts_with("nginx-"));
     }
     for event in lab.events() {
-        assert_eq!(
-            event.fields["source"]["component"],
-            "replication-controller"
-        );
-        assert_eq!(
-            event.fields["involvedObject"]["kind"],
-            "ReplicationController"
-        );
+        assert_eq!(&*event.topic.component, "replication-controller");
+        let Some(Regarding::Object(about)) = &event.regarding else {
+            panic!("{event:?}")
+        };
+        assert_eq!(about.kind, Kind::ReplicationController);
     }
     assert_eq!(lab.events().len(), 3);
 }

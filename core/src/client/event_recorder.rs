@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use super::events::Source;
 use super::lru::Lru;
-use super::{EventIntent, EventPatch, EventWrite, ObjectReference};
-use crate::object::{Now, Str, Time, Uid};
+use super::{EventIntent, EventPatch, EventType, EventWrite, ObjectReference};
+use crate::object::{EventTopic, Now, Str, Time, Uid};
 
 /// How many entries each of the three memories holds.
 const MEMORY_ENTRIES: usize = 4096;
@@ -50,6 +50,16 @@ pub struct EventRecorder {
     text: String,
     /// What to remember once the last write has succeeded.
     written: Option<(u128, Logged)>,
+    /// What the events of each kind share. There are a handful.
+    topics: Vec<Topic>,
+}
+
+#[derive(Debug)]
+struct Topic {
+    kind: EventType,
+    reason: &'static str,
+    combined: bool,
+    shared: Arc<EventTopic>,
 }
 
 /// The messages of one object, type and reason.
@@ -93,6 +103,7 @@ impl EventRecorder {
             last_stamp: 0,
             text: String::new(),
             written: None,
+            topics: Vec::new(),
         }
     }
 
@@ -184,17 +195,41 @@ impl EventRecorder {
             last_timestamp: at.wall(),
             source: Source {
                 regarding,
-                kind,
-                reason,
+                topic: self.topic(kind, reason, combined),
                 first_timestamp: logged.first,
-                component: self.component,
-                reporting_component: if combined { "" } else { self.component },
             },
         };
         match logged.count {
             1 => EventWrite::Create(patch.to_event()),
             _ => EventWrite::Patch(patch),
         }
+    }
+
+    fn topic(&mut self, kind: EventType, reason: &'static str, combined: bool) -> Arc<EventTopic> {
+        let known = self.topics.iter().find(|topic| {
+            topic.kind == kind && topic.reason == reason && topic.combined == combined
+        });
+        if let Some(known) = known {
+            return Arc::clone(&known.shared);
+        }
+        let component = Str::from(self.component);
+        let none = Str::from("");
+        let shared = Arc::new(EventTopic {
+            kind: kind.as_str().into(),
+            reason: reason.into(),
+            host: Str::clone(&none),
+            // Combined events don't carry it, as upstream's don't.
+            reporting_component: Str::clone(if combined { &none } else { &component }),
+            reporting_instance: none,
+            component,
+        });
+        self.topics.push(Topic {
+            kind,
+            reason,
+            combined,
+            shared: Arc::clone(&shared),
+        });
+        shared
     }
 
     /// `<object>.<hex stamp>`; a UUID where that is too long for a name.
@@ -292,10 +327,10 @@ impl Bucket {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
-    use crate::object::Kind;
+    use crate::object::{Kind, Resource};
 
     fn now(seconds: i64) -> Now {
         Now {
@@ -452,7 +487,7 @@ mod tests {
             let EventWrite::Create(event) = write else {
                 panic!("{write:?}")
             };
-            let message = event.fields["message"].as_str().unwrap();
+            let message = &*event.message;
             assert_eq!(
                 message.starts_with(COMBINED),
                 combined,
@@ -483,8 +518,10 @@ mod tests {
         assert_eq!(event.metadata.name, "web.18fae27693b40000");
         assert_eq!(&*event.metadata.namespace, "shop");
         assert_eq!(
-            Value::Object(event.fields),
+            event.to_json(),
             json!({
+                "apiVersion": "v1", "kind": "Event",
+                "metadata": {"name": "web.18fae27693b40000", "namespace": "shop"},
                 "involvedObject": {
                     "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web",
                     "namespace": "shop", "resourceVersion": "12",
@@ -511,12 +548,10 @@ mod tests {
         };
         let again = patch.to_event();
         assert_eq!(again.metadata, first.metadata);
-        assert_eq!(again.fields["count"], 2);
-        assert_eq!(
-            again.fields["firstTimestamp"],
-            first.fields["firstTimestamp"]
-        );
-        assert_eq!(again.fields["lastTimestamp"], "2027-01-15T08:01:00Z");
+        assert_eq!(again.count, 2);
+        assert_eq!(again.first_timestamp, first.first_timestamp);
+        assert_eq!(again.last_timestamp, now(60).wall());
+        assert!(Arc::ptr_eq(&again.topic, &first.topic));
     }
 
     #[test]

@@ -261,7 +261,7 @@ mod tests {
         let SinkStep::Create(event) = sink.next(now(0)) else {
             panic!()
         };
-        assert_eq!(event.fields["count"], 2);
+        assert_eq!(event.count, 2);
         // A 404 of the create, say of the namespace, ends it.
         sink.answered(Err(&gone), now(0), RANDOM);
         assert_eq!(sink.next(now(0)), SinkStep::Idle);

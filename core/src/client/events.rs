@@ -9,47 +9,7 @@ use std::sync::Arc;
 use compact_str::CompactString;
 use serde_json::{Value, json};
 
-use crate::object::{Event, Kind, Map, ObjectMeta, ResourceVersion, Str, Time, Uid};
-
-/// The object an event is about, as it was in the cache. All events of a sync share one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObjectReference {
-    /// Its kind, which implies the API version.
-    pub kind: Kind,
-    /// Its namespace.
-    pub namespace: Str,
-    /// Its name.
-    pub name: CompactString,
-    /// Its UID.
-    pub uid: Uid,
-    /// The version the sync saw.
-    pub resource_version: ResourceVersion,
-}
-
-impl ObjectReference {
-    /// The reference to an object of that kind and metadata.
-    pub fn new(kind: Kind, metadata: &ObjectMeta) -> ObjectReference {
-        ObjectReference {
-            kind,
-            namespace: metadata.namespace.to_str(),
-            name: metadata.name.clone(),
-            uid: metadata.uid.clone(),
-            resource_version: metadata.resource_version.clone(),
-        }
-    }
-
-    /// As in `involvedObject`: `apiVersion`, `kind`, `name`, `namespace`, `resourceVersion`, `uid`.
-    pub fn to_json(&self) -> Value {
-        json!({
-            "apiVersion": self.kind.api_version(),
-            "kind": self.kind.name(),
-            "name": self.name.as_str(),
-            "namespace": &*self.namespace,
-            "resourceVersion": self.resource_version.to_string(),
-            "uid": self.uid.to_string(),
-        })
-    }
-}
+use crate::object::{Event, EventTopic, ObjectMeta, ObjectReference, Regarding, Str, Time};
 
 /// `type` of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -188,12 +148,8 @@ pub struct EventPatch {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Source {
     pub(super) regarding: Arc<ObjectReference>,
-    pub(super) kind: EventType,
-    pub(super) reason: &'static str,
+    pub(super) topic: Arc<EventTopic>,
     pub(super) first_timestamp: Time,
-    pub(super) component: &'static str,
-    /// Combined events don't carry it, as upstream's don't.
-    pub(super) reporting_component: &'static str,
 }
 
 impl EventPatch {
@@ -211,29 +167,22 @@ impl EventPatch {
     pub fn to_event(&self) -> Event {
         let Source {
             regarding,
-            kind,
-            reason,
+            topic,
             first_timestamp,
-            component,
-            reporting_component,
         } = &self.source;
-        let mut fields = Map::new();
-        let mut set = |key: &str, value: Value| fields.insert(key.to_owned(), value);
-        set("involvedObject", regarding.to_json());
-        set("reason", (*reason).into());
-        set("message", self.message.as_str().into());
-        set("type", kind.as_str().into());
-        set("count", self.count.into());
-        set("firstTimestamp", first_timestamp.to_string().into());
-        set("lastTimestamp", self.last_timestamp.to_string().into());
-        set("source", json!({ "component": component }));
-        set("reportingComponent", (*reporting_component).into());
-        set("reportingInstance", "".into());
-        let metadata = ObjectMeta {
-            name: CompactString::from(self.name.as_str()),
-            namespace: Arc::clone(&self.namespace).into(),
-            ..ObjectMeta::default()
-        };
-        Event { metadata, fields }
+        Event {
+            metadata: ObjectMeta {
+                name: CompactString::from(self.name.as_str()),
+                namespace: Arc::clone(&self.namespace).into(),
+                ..ObjectMeta::default()
+            },
+            regarding: Some(Regarding::Object(Arc::clone(regarding))),
+            topic: Arc::clone(topic),
+            message: self.message.as_str().into(),
+            count: self.count,
+            first_timestamp: *first_timestamp,
+            last_timestamp: self.last_timestamp,
+            rest: None,
+        }
     }
 }

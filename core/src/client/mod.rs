@@ -10,10 +10,11 @@ mod lru;
 mod request;
 mod watch;
 
+pub use crate::object::ObjectReference;
 pub use error::{ApiError, Cause, Reason};
 pub use event_recorder::EventRecorder;
 pub use event_sink::{EVENT_QUEUE_MAX, EventSink, SinkStep};
-pub use events::{EventIntent, EventMessage, EventPatch, EventType, EventWrite, ObjectReference};
+pub use events::{EventIntent, EventMessage, EventPatch, EventType, EventWrite};
 pub use limiter::QpsLimiter;
 pub use request::{Answer, PodPatch, Request};
 pub use watch::WatchEvent;

@@ -6,6 +6,7 @@
 
 mod codec;
 pub mod decode;
+mod event;
 mod kind;
 mod labels;
 mod meta;
@@ -22,6 +23,7 @@ mod uid;
 mod version;
 
 pub use decode::{DecodeError, FieldPath};
+pub use event::{Event, EventTopic, ObjectReference, Regarding};
 pub use kind::{Kind, Resource};
 pub use labels::Labels;
 pub use meta::{ObjectMeta, OwnerReference, OwnerReferences, SharedText};
@@ -40,7 +42,7 @@ pub use selector::{
     check_label_value,
 };
 pub use share::Sharer;
-pub use simple::{Event, Namespace};
+pub use simple::Namespace;
 pub use time::{Now, Time, TimeError};
 pub use uid::Uid;
 pub use version::ResourceVersion;

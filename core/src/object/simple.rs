@@ -1,4 +1,4 @@
-//! Kinds of which little is read: namespaces and events.
+//! Kinds of which little is read: namespaces.
 
 use super::{Map, ObjectMeta};
 
@@ -10,15 +10,5 @@ pub struct Namespace {
     /// Whether `status.phase` is `Terminating`.
     pub terminating: bool,
     /// Every member but `metadata`, `apiVersion`, `kind`.
-    pub fields: Map,
-}
-
-/// An event about an object.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Event {
-    /// Name and namespace.
-    pub metadata: ObjectMeta,
-    /// Every member but `metadata`, `apiVersion`, `kind`: `involvedObject`, `reason`, `message`,
-    /// `type`, `count`, `firstTimestamp`, `lastTimestamp`, `source`.
     pub fields: Map,
 }

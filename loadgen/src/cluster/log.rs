@@ -42,6 +42,16 @@ impl Default for History {
     }
 }
 
+impl History {
+    /// What is kept of Events, which hardly anybody watches: less.
+    pub(super) fn for_events(self) -> History {
+        History {
+            min_events: self.min_events.min(SEGMENT_LEN),
+            ..self
+        }
+    }
+}
+
 /// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {

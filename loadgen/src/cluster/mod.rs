@@ -138,7 +138,7 @@ impl Cluster {
             pods: store(parts(), history),
             replica_sets: store(parts(), history),
             replication_controllers: store(parts(), history),
-            events: store(parts(), history),
+            events: store(parts(), history.for_events()),
             options,
             version,
             owners,

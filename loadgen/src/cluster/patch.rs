@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use podstorm::client::{ApiError, Reason};
-use podstorm::object::{Map, Now, ObjectMeta};
+use podstorm::client::{ApiError, EventPatch, Reason};
+use podstorm::object::{Event, Map, Now, ObjectMeta};
 use serde_json::Value;
 
 use super::counts::{Tally, Verb};
@@ -36,6 +36,22 @@ impl Cluster {
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
         self.apply_patch(namespace, name, patch, Verb::Patch, now)
+    }
+
+    /// Counts a repetition: what [`patch`](Cluster::patch) makes of the repetition's
+    /// [`body`](EventPatch::body), without the way through JSON.
+    ///
+    /// # Errors
+    /// 404 when the event is gone; 422 for a broken rule.
+    pub fn repeat_event(&self, repeated: &EventPatch, now: Now) -> Result<Arc<Event>, ApiError> {
+        self.modify::<Event>(&repeated.namespace, &repeated.name, now, |old| {
+            let mut new = Event::clone(old);
+            new.count = repeated.count;
+            new.last_timestamp = repeated.last_timestamp;
+            new.message = repeated.message.as_str().into();
+            prepare_and_validate(&mut new, &**old, Verb::Patch)?;
+            Ok(Update::Write(new, Tally::of(Verb::Patch)))
+        })
     }
 
     /// Patches an object's status (and metadata); its spec stays.
@@ -116,7 +132,8 @@ fn share_metadata(new: &mut ObjectMeta, old: &ObjectMeta) {
 
 #[cfg(test)]
 mod tests {
-    use podstorm::object::{Pod, ReplicaSet, Uid};
+    use podstorm::client::{EventIntent, EventRecorder, EventWrite, ObjectReference};
+    use podstorm::object::{Kind, Pod, ReplicaSet, Uid};
     use serde_json::json;
 
     use super::super::testing::*;
@@ -187,6 +204,41 @@ mod tests {
         assert!(released.metadata.owner_references.is_empty());
         let pods = cluster.write_counts().pods;
         assert_eq!((pods.adopted, pods.released), (1, 1));
+    }
+
+    #[test]
+    fn a_repeated_event_is_what_its_patch_makes_of_it() {
+        let about = ObjectReference {
+            kind: Kind::ReplicaSet,
+            namespace: "default".into(),
+            name: "web".into(),
+            uid: "u".into(),
+            resource_version: 7.into(),
+        };
+        let about = Arc::new(about);
+        let mut recorder = EventRecorder::new("replicaset-controller");
+        let mut said = |seconds| {
+            let intent = EventIntent::deleted_pod(&about, &"web-1".into());
+            recorder.record(intent, at(seconds)).unwrap()
+        };
+        let (EventWrite::Create(event), EventWrite::Patch(repeated)) = (said(0), said(9)) else {
+            panic!("first said, then repeated")
+        };
+        let (typed, document) = (cluster(), cluster());
+        assert_eq!(refused(typed.repeat_event(&repeated, at(9))), "404 NotFound");
+        let body = strategic(repeated.body());
+        for _twice in 0..2 {
+            let by_document = document.create(event.clone(), at(0));
+            assert_eq!(typed.create(event.clone(), at(0)), by_document);
+            let by_document =
+                document.patch::<Event>("default", &repeated.name, &body, at(9)).unwrap();
+            let counted = typed.repeat_event(&repeated, at(9)).unwrap();
+            assert_eq!(counted, by_document);
+            assert_eq!((counted.count, counted.last_timestamp), (2, at(9).wall()));
+            assert_eq!(typed.resource_version(), document.resource_version());
+            assert!(Arc::ptr_eq(&counted.topic, &event.topic));
+        }
+        assert_eq!(typed.write_counts().writes, document.write_counts().writes);
     }
 
     #[test]

@@ -139,6 +139,12 @@ impl ClusterResource for Event {
         validation::validate_event(self)
     }
 
+    fn share_with(&mut self, old: &Self) {
+        share(&mut self.regarding, &old.regarding);
+        share(&mut self.topic, &old.topic);
+        share(&mut self.rest, &old.rest);
+    }
+
     fn validate_update(&self, _old: &Self) -> Vec<Cause> {
         validation::validate_event(self)
     }

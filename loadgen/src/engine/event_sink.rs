@@ -5,13 +5,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
-use podstorm::client::{ApiError, EVENT_QUEUE_MAX, EventIntent, EventSink, SinkStep};
-use podstorm::object::{Event, Map, Now};
-use serde_json::Value;
+use podstorm::client::{ApiError, EVENT_QUEUE_MAX, EventIntent, EventPatch, EventSink, SinkStep};
+use podstorm::object::{Event, Now};
 
 use super::client::{ApiCalls, Client, Trip};
 use super::executor::{Next, Part, PartId, Switchboard};
-use crate::cluster::Patch;
 
 /// Most writes in one run.
 const WRITES_PER_RUN: u32 = 64;
@@ -110,7 +108,7 @@ enum Stage {
 #[derive(Debug)]
 enum Write {
     Create(Event),
-    Patch { namespace: String, name: String, body: Map },
+    Patch(EventPatch),
 }
 
 impl EventWriter {
@@ -146,9 +144,8 @@ impl EventWriter {
                 self.calls.count("create", "events", 201, &created);
                 created.map(drop)
             }
-            Write::Patch { namespace, name, body } => {
-                let patch = Patch::Strategic(body);
-                let patched = cluster.patch::<Event>(&namespace, &name, &patch, now);
+            Write::Patch(patch) => {
+                let patched = cluster.repeat_event(&patch, now);
                 self.calls.count("patch", "events", 200, &patched);
                 patched.map(drop)
             }
@@ -217,14 +214,7 @@ impl Part for EventWriter {
                 SinkStep::Idle | SinkStep::InFlight => return Next::Idle,
                 SinkStep::Wait { until_ns } => return Next::At(until_ns),
                 SinkStep::Create(event) => Write::Create(event.clone()),
-                SinkStep::Patch(patch) => Write::Patch {
-                    namespace: patch.namespace.to_string(),
-                    name: patch.name.clone(),
-                    body: match patch.body() {
-                        Value::Object(members) => members,
-                        _ => Map::new(),
-                    },
-                },
+                SinkStep::Patch(patch) => Write::Patch(patch.clone()),
             };
             let sent_ns = now.mono_ns.saturating_add(self.client.reserve_ns(now));
             let (due_ns, back_ns) = self.trip.times_ns(sent_ns);

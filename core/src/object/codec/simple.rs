@@ -1,11 +1,11 @@
-//! Namespaces and events.
+//! Namespaces.
 
 use serde_json::Value;
 
 use super::shape::{Shape, check};
 use super::{Writer, open};
 use crate::object::decode::{DecodeError, Path};
-use crate::object::{Event, Kind, Map, Namespace, ObjectMeta, Resource};
+use crate::object::{Kind, Map, Namespace, ObjectMeta, Resource};
 
 const NAMESPACE: Shape = Shape::Object(&[
     (
@@ -19,39 +19,6 @@ const NAMESPACE: Shape = Shape::Object(&[
             ("phase", Shape::Text),
         ]),
     ),
-]);
-
-const REFERENCE: Shape = Shape::Object(&[
-    ("apiVersion", Shape::Text),
-    ("fieldPath", Shape::Text),
-    ("kind", Shape::Text),
-    ("name", Shape::Text),
-    ("namespace", Shape::Text),
-    ("resourceVersion", Shape::Text),
-    ("uid", Shape::Text),
-]);
-
-const EVENT: Shape = Shape::Object(&[
-    ("action", Shape::Text),
-    ("count", Shape::Int32),
-    ("eventTime", Shape::Time),
-    ("firstTimestamp", Shape::Time),
-    ("involvedObject", REFERENCE),
-    ("lastTimestamp", Shape::Time),
-    ("message", Shape::Text),
-    ("reason", Shape::Text),
-    ("related", REFERENCE),
-    ("reportingComponent", Shape::Text),
-    ("reportingInstance", Shape::Text),
-    (
-        "series",
-        Shape::Object(&[("count", Shape::Int32), ("lastObservedTime", Shape::Time)]),
-    ),
-    (
-        "source",
-        Shape::Object(&[("component", Shape::Text), ("host", Shape::Text)]),
-    ),
-    ("type", Shape::Text),
 ]);
 
 impl Resource for Namespace {
@@ -104,62 +71,28 @@ impl Resource for Namespace {
     }
 }
 
-impl Resource for Event {
-    const KIND: Kind = Kind::Event;
-
-    fn metadata(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn metadata_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-
-    fn from_json(value: Value) -> Result<Self, DecodeError> {
-        let mut members = open(value, Kind::Event)?;
-        let metadata = members
-            .child("metadata", ObjectMeta::read)?
-            .unwrap_or_default();
-        let fields = members.into_map();
-        check(&fields, &EVENT, &Path::ROOT)?;
-        Ok(Event { metadata, fields })
-    }
-
-    fn to_json(&self) -> Value {
-        let mut out = Writer::of_kind(Kind::Event);
-        out.put("metadata", self.metadata.to_json());
-        out.0.extend(self.fields.clone());
-        out.into_value()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::super::shape::is_sorted;
-    use super::super::testing::{refusal, round_trip};
+    use super::super::testing::round_trip;
     use super::*;
 
     #[test]
-    fn namespaces_and_events_round_trip() {
-        assert!(is_sorted(&NAMESPACE) && is_sorted(&EVENT));
+    fn namespaces_round_trip() {
+        assert!(is_sorted(&NAMESPACE));
         let namespace: Namespace = round_trip(&json!({"metadata": {"name": "shop"},
             "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Terminating"}}));
         assert!(namespace.terminating);
-        let event: Event = round_trip(&json!({"metadata": {"name": "e", "namespace": "shop"},
-            "involvedObject": {"kind": "ReplicaSet", "name": "web"}, "reason": "SuccessfulCreate",
-            "type": "Normal", "count": 3, "lastTimestamp": "2026-01-02T03:04:05Z"}));
-        assert_eq!(event.fields["reason"], "SuccessfulCreate");
-        assert_eq!(
-            refusal::<Event>(json!({"involvedObject": {"kind": 1}})),
-            "involvedObject.kind: expected a string, found the number 1"
-        );
     }
 
     #[test]
     fn a_namespace_writes_the_phase_it_has_now() {
-        let namespace = Namespace { terminating: true, ..Namespace::default() };
+        let namespace = Namespace {
+            terminating: true,
+            ..Namespace::default()
+        };
         let written = namespace.to_json();
         assert_eq!(written["status"], json!({"phase": "Terminating"}));
         let mut read = Namespace::from_json(written).unwrap();

@@ -85,8 +85,8 @@ pub fn validate_event(event: &Event) -> Vec<Cause> {
         &meta,
         &mut causes,
     );
-    if let Some(Value::Object(about)) = event.fields.get("involvedObject") {
-        let (here, there) = (&*event.metadata.namespace, text(about, "namespace"));
+    if let Some(about) = &event.regarding {
+        let (here, there) = (&*event.metadata.namespace, about.namespace());
         let fits = if there.is_empty() {
             here == "default"
         } else {

@@ -1,0 +1,96 @@
+//! Events, in a form small enough to keep tens of thousands: what many of them share is one
+//! allocation, and a repetition changes three plain members.
+
+use std::sync::Arc;
+
+use compact_str::CompactString;
+
+use super::{Kind, Map, ObjectMeta, ResourceVersion, Rest, Str, Time, Uid};
+
+/// An event about an object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Event {
+    /// Name and namespace.
+    pub metadata: ObjectMeta,
+    /// `involvedObject`: what it is about.
+    pub regarding: Option<Regarding>,
+    /// What kind of event it is, and who says so.
+    pub topic: Arc<EventTopic>,
+    /// `message`: a sentence for people.
+    pub message: Box<str>,
+    /// `count`: how often it has happened.
+    pub count: i32,
+    /// `firstTimestamp`: when it happened first.
+    pub first_timestamp: Time,
+    /// `lastTimestamp`: when it happened last.
+    pub last_timestamp: Time,
+    /// Members without a typed place.
+    pub rest: Rest,
+}
+
+/// What all events of one kind from one component have in common.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventTopic {
+    /// `type`: `Normal` or `Warning`.
+    pub kind: Str,
+    /// `reason`: a word for programs.
+    pub reason: Str,
+    /// `source.component`.
+    pub component: Str,
+    /// `source.host`.
+    pub host: Str,
+    /// `reportingComponent`.
+    pub reporting_component: Str,
+    /// `reportingInstance`.
+    pub reporting_instance: Str,
+}
+
+/// The object an event is about.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Regarding {
+    /// One of the known kinds, named in full, with nothing beside.
+    Object(Arc<ObjectReference>),
+    /// Any other reference, as it is. Reading never makes it of what [`Regarding::Object`] holds.
+    Other(Arc<Map>),
+}
+
+impl Regarding {
+    /// The object's namespace; empty when there is none.
+    pub fn namespace(&self) -> &str {
+        match self {
+            Regarding::Object(object) => &object.namespace,
+            Regarding::Other(members) => members
+                .get("namespace")
+                .and_then(|namespace| namespace.as_str())
+                .unwrap_or(""),
+        }
+    }
+}
+
+/// An object of a known kind, as it was in the cache. All events of a sync share one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectReference {
+    /// Its kind, which implies the API version.
+    pub kind: Kind,
+    /// Its namespace.
+    pub namespace: Str,
+    /// Its name.
+    pub name: CompactString,
+    /// Its UID.
+    pub uid: Uid,
+    /// The version the sync saw.
+    pub resource_version: ResourceVersion,
+}
+
+impl ObjectReference {
+    /// The reference to an object of that kind and metadata.
+    pub fn new(kind: Kind, metadata: &ObjectMeta) -> ObjectReference {
+        ObjectReference {
+            kind,
+            namespace: metadata.namespace.to_str(),
+            name: metadata.name.clone(),
+            uid: metadata.uid.clone(),
+            resource_version: metadata.resource_version.clone(),
+        }
+    }
+}
