@@ -225,13 +225,17 @@ mod tests {
             panic!("first said, then repeated")
         };
         let (typed, document) = (cluster(), cluster());
-        assert_eq!(refused(typed.repeat_event(&repeated, at(9))), "404 NotFound");
+        assert_eq!(
+            refused(typed.repeat_event(&repeated, at(9))),
+            "404 NotFound"
+        );
         let body = strategic(repeated.body());
         for _twice in 0..2 {
             let by_document = document.create(event.clone(), at(0));
             assert_eq!(typed.create(event.clone(), at(0)), by_document);
-            let by_document =
-                document.patch::<Event>("default", &repeated.name, &body, at(9)).unwrap();
+            let by_document = document
+                .patch::<Event>("default", &repeated.name, &body, at(9))
+                .unwrap();
             let counted = typed.repeat_event(&repeated, at(9)).unwrap();
             assert_eq!(counted, by_document);
             assert_eq!((counted.count, counted.last_timestamp), (2, at(9).wall()));
