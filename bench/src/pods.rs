@@ -82,7 +82,7 @@ fn drawn_pod(index: usize, growth: Growth, nodes: &[Str], rng: &mut Rng) -> Pod 
             } else {
                 ConditionStatus::False
             },
-            last_transition_time: Time::from_unix_seconds(created + rng.i64(2..60)),
+            last_transition_time: Time::from_unix_seconds(created + rng.i64(2..60)).into(),
             rest: None,
         }),
     );

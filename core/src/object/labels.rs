@@ -5,14 +5,20 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use serde_json::Value;
+use smallvec::SmallVec;
 
 use super::decode::{DecodeError, Path};
 use super::{Map, Str};
 
+/// Pairs that lie beside the reference count; more get an allocation of their own.
+const INLINE_PAIRS: usize = 2;
+
+type Pairs = SmallVec<[(Str, Str); INLINE_PAIRS]>;
+
 /// A string map sorted by key. Absent (JSON null) and empty are told apart, as Go tells a nil map
 /// from an empty one. Cloning shares; equality looks at the pointer first.
 #[derive(Clone, Default)]
-pub struct Labels(Option<Arc<[(Str, Str)]>>);
+pub struct Labels(Option<Arc<Pairs>>);
 
 impl Labels {
     /// The absent map.
@@ -24,7 +30,7 @@ impl Labels {
             .into_iter()
             .map(|(key, value)| (key.into(), value.into()))
             .collect();
-        Labels(Some(map.into_iter().collect()))
+        Labels(Some(Arc::new(map.into_iter().collect())))
     }
 
     /// Reads a JSON object of strings; null is absent. A null value is the empty string.
@@ -71,7 +77,7 @@ impl Labels {
         if !pairs.is_sorted_by(|(a, _), (b, _)| a < b) {
             pairs.sort_by(|(a, _), (b, _)| a.cmp(b));
         }
-        Labels(Some(pairs.into()))
+        Labels(Some(Arc::new(pairs.into())))
     }
 
     /// Whether the map is absent, as opposed to empty.
@@ -91,7 +97,7 @@ impl Labels {
 
     /// The pairs, sorted by key.
     pub fn pairs(&self) -> &[(Str, Str)] {
-        self.0.as_deref().unwrap_or(&[])
+        self.0.as_ref().map_or(&[], |pairs| pairs)
     }
 
     /// The value of a key. O(log n).

@@ -27,7 +27,7 @@ pub struct ObjectMeta {
     /// Set when deletion has begun; unset otherwise.
     pub deletion_timestamp: Time,
     /// Seconds allowed for the deletion under way.
-    pub deletion_grace_period_seconds: Option<i64>,
+    pub deletion_grace_period_seconds: OptionalSeconds,
     /// The labels.
     pub labels: Labels,
     /// The annotations.
@@ -35,9 +35,51 @@ pub struct ObjectMeta {
     /// The owners, at most one of them the controller.
     pub owner_references: OwnerReferences,
     /// What must happen before the object is removed; absent when none.
-    pub finalizers: Option<Arc<[Str]>>,
+    pub finalizers: Option<Arc<Vec<Str>>>,
     /// Fields without a typed place.
     pub rest: Rest,
+}
+
+/// A number of seconds that may be absent, in the space of the number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct OptionalSeconds(i64);
+
+impl OptionalSeconds {
+    /// No number.
+    pub const NONE: OptionalSeconds = OptionalSeconds(i64::MIN);
+
+    /// That many seconds. The least number of all, 292 thousand million years ago, is taken for
+    /// none.
+    pub const fn new(seconds: i64) -> OptionalSeconds {
+        OptionalSeconds(seconds)
+    }
+
+    /// The number; `None` when absent.
+    pub const fn get(self) -> Option<i64> {
+        if self.0 == i64::MIN {
+            None
+        } else {
+            Some(self.0)
+        }
+    }
+}
+
+impl Default for OptionalSeconds {
+    fn default() -> Self {
+        OptionalSeconds::NONE
+    }
+}
+
+impl From<Option<i64>> for OptionalSeconds {
+    fn from(seconds: Option<i64>) -> Self {
+        seconds.map_or(OptionalSeconds::NONE, OptionalSeconds)
+    }
+}
+
+impl std::fmt::Debug for OptionalSeconds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.get().fmt(f)
+    }
 }
 
 /// Owner references; ordinary objects have at most one.
@@ -129,6 +171,6 @@ impl ObjectMeta {
 
     /// The finalizers, none when absent.
     pub fn finalizers(&self) -> &[Str] {
-        self.finalizers.as_deref().unwrap_or(&[])
+        self.finalizers.as_ref().map_or(&[], |names| names)
     }
 }

@@ -26,11 +26,11 @@ pub use decode::{DecodeError, FieldPath};
 pub use event::{Event, EventTopic, ObjectReference, Regarding};
 pub use kind::{Kind, Resource};
 pub use labels::Labels;
-pub use meta::{ObjectMeta, OwnerReference, OwnerReferences, SharedText};
+pub use meta::{ObjectMeta, OptionalSeconds, OwnerReference, OwnerReferences, SharedText};
 pub use node::Node;
 pub use pod::{
-    ConditionStatus, ConditionType, ContainerStatus, Pod, PodCondition, PodPhase, PodSpec,
-    PodStatus,
+    ConditionStatus, ConditionType, ContainerStatus, ContainerStatuses, Pod, PodCondition,
+    PodPhase, PodSpec, PodStart, PodStatus,
 };
 pub use quantity::{Quantity, QuantityError};
 pub use replica_set::{
@@ -43,7 +43,7 @@ pub use selector::{
 };
 pub use share::Sharer;
 pub use simple::Namespace;
-pub use time::{Now, Time, TimeError};
+pub use time::{Now, PackedTime, Time, TimeError};
 pub use uid::Uid;
 pub use version::ResourceVersion;
 

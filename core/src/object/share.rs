@@ -62,7 +62,8 @@ impl Sharer {
         for condition in &mut pod.status.conditions {
             self.share_rest(&mut condition.rest);
         }
-        let init = pod.status.init_container_statuses.iter_mut().flatten();
+        let init = pod.status.init_container_statuses.iter_mut();
+        let init = init.flat_map(|statuses| statuses.iter_mut());
         for status in pod.status.container_statuses.iter_mut().chain(init) {
             self.share_text(&mut status.name);
         }

@@ -45,6 +45,59 @@ impl Time {
     }
 }
 
+/// A [`Time`] in six bytes, to lie between smaller members.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PackedTime([u16; 3]);
+
+impl PackedTime {
+    /// The seconds that fit, 4.4 million years either way; the least stands for the unset time.
+    const SECONDS: std::ops::RangeInclusive<i64> = -(1 << 47)..=(1 << 47) - 1;
+
+    /// The time in brief. Those beyond 4.4 million years, which no text can say, move to the
+    /// nearest that fits.
+    pub const fn new(time: Time) -> PackedTime {
+        let (low, high) = (*Self::SECONDS.start(), *Self::SECONDS.end());
+        let seconds = if time.is_unset() {
+            low
+        } else if time.0 <= low {
+            low + 1
+        } else if time.0 > high {
+            high
+        } else {
+            time.0
+        };
+        PackedTime([
+            seconds as u16,
+            (seconds >> 16) as u16,
+            (seconds >> 32) as u16,
+        ])
+    }
+
+    /// The time at full length.
+    pub const fn get(self) -> Time {
+        let [low, middle, high] = self.0;
+        // Two steps: the sign is in the highest part.
+        let seconds = (high as i16 as i64) << 32 | (middle as i64) << 16 | low as i64;
+        if seconds == *Self::SECONDS.start() {
+            Time::UNSET
+        } else {
+            Time(seconds)
+        }
+    }
+}
+
+impl From<Time> for PackedTime {
+    fn from(time: Time) -> Self {
+        PackedTime::new(time)
+    }
+}
+
+impl fmt::Debug for PackedTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
+}
+
 impl Default for Time {
     fn default() -> Self {
         Time::UNSET
@@ -194,6 +247,28 @@ impl Now {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn packed_times_are_the_times_they_were() {
+        for seconds in [
+            0,
+            1,
+            -1,
+            65_535,
+            65_536,
+            1 << 32,
+            -(1 << 32),
+            253_402_300_799,
+        ] {
+            let time = Time::from_unix_seconds(seconds);
+            assert_eq!(PackedTime::new(time).get(), time);
+        }
+        assert_eq!(PackedTime::new(Time::UNSET).get(), Time::UNSET);
+        for seconds in [i64::MAX, i64::MIN + 1] {
+            let time = PackedTime::new(Time::from_unix_seconds(seconds)).get();
+            assert_eq!(time.unix_seconds().map(i64::signum), Some(seconds.signum()));
+        }
+    }
 
     #[test]
     fn times_read_and_write_rfc_3339() {

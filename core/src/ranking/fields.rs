@@ -51,7 +51,7 @@ impl RankFields {
         let cost = deletion_cost(annotation.map(|text| &**text)).unwrap_or(0);
         RankFields {
             prefix: u64::from(scheduled) << SCHEDULED_SHIFT
-                | phase_ordinal(&pod.status.phase) << PHASE_SHIFT
+                | phase_ordinal(pod.status.phase) << PHASE_SHIFT
                 | u64::from(ready) << READY_SHIFT
                 | u64::from(cost as u32 ^ 0x8000_0000) << COST_SHIFT,
             ready_time: normalized(pod.ready_time()),
@@ -117,7 +117,7 @@ impl RankFields {
     }
 }
 
-fn phase_ordinal(phase: &PodPhase) -> u64 {
+fn phase_ordinal(phase: PodPhase) -> u64 {
     match phase {
         PodPhase::Unknown => 1,
         PodPhase::Running => 2,
@@ -125,7 +125,7 @@ fn phase_ordinal(phase: &PodPhase) -> u64 {
         | PodPhase::Pending
         | PodPhase::Succeeded
         | PodPhase::Failed
-        | PodPhase::Other(_) => 0,
+        | PodPhase::Other => 0,
     }
 }
 
@@ -144,11 +144,11 @@ fn container_restarts(pod: &Pod) -> u64 {
 }
 
 fn sidecar_restarts(pod: &Pod) -> u64 {
-    let statuses = pod.status.init_container_statuses.as_deref().unwrap_or(&[]);
+    let statuses = pod.status.init_container_statuses.iter();
+    let statuses = statuses.flat_map(|statuses| statuses.iter());
     let is_sidecar = |name: &str| pod.spec.sidecars.iter().any(|sidecar| **sidecar == *name);
     most(
         statuses
-            .iter()
             .filter(|status| is_sidecar(&status.name))
             .map(|status| status.restart_count),
     )
@@ -195,13 +195,17 @@ mod tests {
         pod.status.conditions.push(PodCondition {
             kind: ConditionType::Ready,
             status: ConditionStatus::True,
-            last_transition_time: Time::from_unix_seconds(50),
+            last_transition_time: Time::from_unix_seconds(50).into(),
             rest: None,
         });
         pod.status
             .container_statuses
             .extend([status("a", 2), status("b", 5), status("c", -3)]);
-        pod.status.init_container_statuses = Some([status("mesh", 4), status("setup", 9)].into());
+        pod.status.init_container_statuses = Some(Box::new(
+            [status("mesh", 4), status("setup", 9)]
+                .into_iter()
+                .collect(),
+        ));
 
         let fields = RankFields::of(&pod, 3);
         assert_eq!(fields.node(), 3);
@@ -224,7 +228,7 @@ mod tests {
             node_name: Some("".into()),
             ..Pod::default()
         };
-        pod.status.phase = PodPhase::Other("Odd".into());
+        pod.status.phase = PodPhase::Other;
         pod.metadata.creation_timestamp = ZERO_TIME;
         let fields = RankFields::of(&pod, 0);
         assert!(!fields.is_scheduled());

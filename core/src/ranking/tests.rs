@@ -56,7 +56,7 @@ fn pod() -> impl Strategy<Value = Pod> {
                 } else {
                     ConditionStatus::False
                 },
-                last_transition_time: time(ready_age),
+                last_transition_time: time(ready_age).into(),
                 rest: None,
             });
             pod.status.container_statuses.push(ContainerStatus {
@@ -161,7 +161,7 @@ fn ready_on(node: u32, uid: &str, ready_age: i64, age: i64, restarts: i32) -> Ra
     pod.status.conditions.push(PodCondition {
         kind: ConditionType::Ready,
         status: ConditionStatus::True,
-        last_transition_time: Time::from_unix_seconds(NOW_SECONDS - ready_age),
+        last_transition_time: Time::from_unix_seconds(NOW_SECONDS - ready_age).into(),
         rest: None,
     });
     pod.status.container_statuses.push(ContainerStatus {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use podstorm::client::ApiError;
-use podstorm::object::{Kind, Now, ObjectMeta, ResourceVersion, Time};
+use podstorm::object::{Kind, Now, ObjectMeta, OptionalSeconds, ResourceVersion, Time};
 
 use super::counts::{Tally, Verb};
 use super::name::{Draw, NAME_ATTEMPTS};
@@ -142,7 +142,7 @@ pub(super) fn prepare_metadata<R: ClusterResource>(metadata: &mut ObjectMeta) {
     metadata.resource_version = ResourceVersion::Unset;
     metadata.generation = i64::from(R::HAS_GENERATION);
     metadata.deletion_timestamp = Time::UNSET;
-    metadata.deletion_grace_period_seconds = None;
+    metadata.deletion_grace_period_seconds = OptionalSeconds::NONE;
     tidy_metadata(metadata);
 }
 
@@ -206,7 +206,7 @@ mod tests {
             Some(cluster.resource_version())
         );
         assert!(!metadata.is_deleting());
-        assert_eq!(metadata.deletion_grace_period_seconds, None);
+        assert_eq!(metadata.deletion_grace_period_seconds.get(), None);
         assert_eq!(stored.status, Default::default());
         let sent = pod("a", json!({"status": {"phase": "Running"}}));
         let stored = cluster.create(sent, at(5)).unwrap();

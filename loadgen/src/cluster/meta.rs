@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use podstorm::client::Cause;
-use podstorm::object::{ObjectMeta, OwnerReferences, ResourceVersion, Time};
+use podstorm::object::{ObjectMeta, OptionalSeconds, OwnerReferences, ResourceVersion, Time};
 use serde_json::Value;
 
 use super::errors;
@@ -25,7 +25,7 @@ pub(super) fn has_finalizer(metadata: &ObjectMeta, finalizer: &str) -> bool {
 
 /// Whether nothing keeps the object once its last finalizer goes.
 pub(super) fn is_past_grace(metadata: &ObjectMeta) -> bool {
-    metadata.is_deleting() && metadata.deletion_grace_period_seconds.unwrap_or(0) == 0
+    metadata.is_deleting() && metadata.deletion_grace_period_seconds.get().unwrap_or(0) == 0
 }
 
 /// Removes owner references that repeat an earlier one in every member.
@@ -50,7 +50,7 @@ pub(super) fn prepare_for_update(new: &mut ObjectMeta, old: &ObjectMeta) {
     if old.is_deleting() {
         new.deletion_timestamp = old.deletion_timestamp;
     }
-    if new.deletion_grace_period_seconds.is_none() {
+    if new.deletion_grace_period_seconds == OptionalSeconds::NONE {
         new.deletion_grace_period_seconds = old.deletion_grace_period_seconds;
     }
     if !same_owners(&new.owner_references, &old.owner_references) {
@@ -85,7 +85,7 @@ pub(super) fn validate_update(new: &ObjectMeta, old: &ObjectMeta, causes: &mut V
     immutable("deletionTimestamp", kept, &|| time(new.deletion_timestamp));
     let grace = new.deletion_grace_period_seconds;
     let kept = grace == old.deletion_grace_period_seconds;
-    immutable("deletionGracePeriodSeconds", kept, &|| grace.into());
+    immutable("deletionGracePeriodSeconds", kept, &|| grace.get().into());
     if old.is_deleting() {
         let added: Vec<&str> = new
             .finalizers()
@@ -115,7 +115,7 @@ pub(super) fn named_version(version: &ResourceVersion) -> Result<Option<u64>, &R
     match version {
         ResourceVersion::Unset => Ok(None),
         ResourceVersion::Number(number) => Ok(Some(*number)),
-        ResourceVersion::Opaque(text) if &**text == "0" => Ok(None),
+        ResourceVersion::Opaque(text) if text.as_str() == "0" => Ok(None),
         ResourceVersion::Opaque(_) => Err(version),
     }
 }

@@ -281,7 +281,7 @@ pub(super) fn set_condition_true(status: &mut PodStatus, kind: ConditionType, no
     let new = PodCondition {
         kind,
         status: ConditionStatus::True,
-        last_transition_time: now,
+        last_transition_time: now.into(),
         rest: None,
     };
     match status
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(bound.status.conditions[0].kind, ConditionType::PodScheduled);
         assert_eq!(
             bound.status.conditions[0].last_transition_time,
-            at(0).wall()
+            at(0).wall().into()
         );
         assert_eq!(bound.metadata.generation, 1);
     }

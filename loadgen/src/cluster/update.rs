@@ -215,7 +215,9 @@ fn count_ownership(tally: &mut Tally, before: &ObjectMeta, after: &ObjectMeta) {
 
 #[cfg(test)]
 mod tests {
-    use podstorm::object::{Pod, PodPhase, ReplicaSet, ReplicationController, Time};
+    use podstorm::object::{
+        OptionalSeconds, Pod, PodPhase, ReplicaSet, ReplicationController, Time,
+    };
     use serde_json::json;
 
     use super::super::DeleteOptions;
@@ -358,7 +360,7 @@ mod tests {
             ["metadata.deletionTimestamp"]
         );
         let mut sent = Pod::clone(&stored);
-        sent.metadata.deletion_grace_period_seconds = Some(7);
+        sent.metadata.deletion_grace_period_seconds = OptionalSeconds::new(7);
         assert_eq!(
             fields(cluster.update(sent, at(1))),
             ["metadata.deletionGracePeriodSeconds"]
@@ -374,7 +376,7 @@ mod tests {
             .object;
         let mut sent = Pod::clone(&marked);
         sent.metadata.deletion_timestamp = Time::UNSET;
-        sent.metadata.deletion_grace_period_seconds = None;
+        sent.metadata.deletion_grace_period_seconds = OptionalSeconds::NONE;
         let before = cluster.resource_version();
         cluster.update(sent, at(2)).unwrap();
         assert_eq!(
@@ -383,13 +385,13 @@ mod tests {
             "nothing was left to change"
         );
         let mut sent = Pod::clone(&marked);
-        sent.metadata.deletion_grace_period_seconds = Some(8);
+        sent.metadata.deletion_grace_period_seconds = OptionalSeconds::new(8);
         assert_eq!(
             fields(cluster.update(sent, at(2))),
             ["metadata.deletionGracePeriodSeconds"]
         );
         let mut sent = Pod::clone(&marked);
-        sent.metadata.finalizers = Some(["a.b/c".into(), "a.b/d".into()].into());
+        sent.metadata.finalizers = Some(vec!["a.b/c".into(), "a.b/d".into()].into());
         assert_eq!(fields(cluster.update(sent, at(2))), ["metadata.finalizers"]);
     }
 

@@ -139,7 +139,7 @@ fn cue(pod: &Pod) -> Option<Act> {
     let meta = &pod.metadata;
     if meta.is_deleting() {
         // Grace 0 is the kubelet's own final delete (or a forced one) on its way.
-        return (meta.deletion_grace_period_seconds != Some(0)).then_some(Act::End);
+        return (meta.deletion_grace_period_seconds.get() != Some(0)).then_some(Act::End);
     }
     matches!(pod.status.phase, PodPhase::Pending | PodPhase::Unset).then_some(Act::Start)
 }
@@ -153,6 +153,7 @@ impl Hands {
                 let grace = pod
                     .metadata
                     .deletion_grace_period_seconds
+                    .get()
                     .unwrap_or(0)
                     .max(0);
                 self.termination
@@ -248,9 +249,9 @@ mod tests {
         pod.status.phase = PodPhase::Running;
         assert_eq!(cue(&pod), None);
         pod.metadata.deletion_timestamp = Time::from_unix_seconds(1);
-        pod.metadata.deletion_grace_period_seconds = Some(30);
+        pod.metadata.deletion_grace_period_seconds = Some(30).into();
         assert_eq!(cue(&pod), Some(Act::End));
-        pod.metadata.deletion_grace_period_seconds = Some(0);
+        pod.metadata.deletion_grace_period_seconds = Some(0).into();
         assert_eq!(cue(&pod), None);
     }
 }

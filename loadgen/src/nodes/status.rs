@@ -1,26 +1,22 @@
 //! What a kubelet writes when a pod's containers have come up, with as much shared between pods as
 //! is equal: at 100,000 pods the unread members of a status would outweigh everything else.
 
+use std::sync::Arc;
+
 use ahash::RandomState;
 use hashbrown::HashMap;
 use podstorm::intern::FIXED_STATE;
 use podstorm::object::{
-    ConditionStatus, ConditionType, ContainerStatus, Map, Pod, PodCondition, PodPhase, PodStatus,
-    Rest, Str, Time,
+    ConditionStatus, ConditionType, ContainerStatus, ContainerStatuses, Map, PackedTime, Pod,
+    PodCondition, PodPhase, PodStart, PodStatus, Rest, Str, Time,
 };
 use serde_json::{Value, json};
-
-/// The unread members of the status of all pods that a node starts.
-#[derive(Debug)]
-struct NodeRest {
-    base: Rest,
-    made: Rest,
-}
 
 /// Makes the statuses of running pods. Memory: one entry per node and per image.
 #[derive(Debug)]
 pub(super) struct RunningStatus {
-    by_node: HashMap<Str, NodeRest, RandomState>,
+    /// What the pods share that a node started last.
+    by_node: HashMap<Str, Arc<PodStart>, RandomState>,
     by_image: HashMap<String, (Time, Rest), RandomState>,
 }
 
@@ -37,7 +33,7 @@ impl RunningStatus {
         let holds = |kind, since| PodCondition {
             kind,
             status: ConditionStatus::True,
-            last_transition_time: since,
+            last_transition_time: PackedTime::new(since),
             rest: None,
         };
         let scheduled = pod
@@ -46,10 +42,10 @@ impl RunningStatus {
             .iter()
             .find(|condition| condition.kind == ConditionType::PodScheduled)
             .filter(|condition| condition.status == ConditionStatus::True)
-            .map_or(now, |condition| condition.last_transition_time);
+            .map_or(now, |condition| condition.last_transition_time.get());
         let containers = pod.spec.fields.get("containers");
         let init_containers = pod.spec.fields.get("initContainers");
-        let init: Vec<ContainerStatus> = self.containers(init_containers, &[], now).collect();
+        let init: ContainerStatuses = self.containers(init_containers, &[], now).collect();
         PodStatus {
             phase: PodPhase::Running,
             conditions: [
@@ -72,42 +68,35 @@ impl RunningStatus {
                 .containers(containers, &pod.spec.containers, now)
                 .collect(),
             init_container_statuses: (!init.is_empty()).then(|| init.into()),
-            start_time: now,
-            rest: self.node_rest(pod, node),
+            started: Some(self.start(node, now)),
+            rest: pod.status.rest.clone(),
         }
     }
 
-    /// The addresses. Pods use their node's address, as pods on the host's network do:
-    /// an address of its own would give each pod a map of its own. The lists `hostIPs` and
-    /// `podIPs` are left out: each would weigh more than all else in here.
-    fn node_rest(&mut self, pod: &Pod, node: &Str) -> Rest {
-        let base = &pod.status.rest;
-        if let Some(known) = self.by_node.get(node)
-            && same(&known.base, base)
-        {
-            return known.made.clone();
-        }
-        let address = node_address(node);
-        let mut members = base.as_deref().cloned().unwrap_or_default();
-        members.insert("hostIP".into(), json!(address));
-        members.insert("podIP".into(), json!(address));
-        let made = Some(members.into());
-        let entry = NodeRest {
-            base: base.clone(),
-            made: Rest::clone(&made),
+    /// Pods use their node's address, as pods on the host's network do.
+    fn start(&mut self, node: &Str, now: Time) -> Arc<PodStart> {
+        let host_ip = match self.by_node.get(node) {
+            Some(known) if known.time == now => return Arc::clone(known),
+            Some(known) => Str::clone(&known.host_ip),
+            None => node_address(node).into(),
         };
-        self.by_node.insert(Str::clone(node), entry);
-        made
+        let start = PodStart {
+            pod_ip: Str::clone(&host_ip),
+            host_ip,
+            time: now,
+        };
+        let start = Arc::new(start);
+        self.by_node.insert(Str::clone(node), Arc::clone(&start));
+        start
     }
 
-    /// One running and ready container for each of the spec; takes the names from `names` as far
-    /// as they are there, to share them.
-    fn containers<'a>(
-        &'a mut self,
-        spec: Option<&'a Value>,
-        names: &'a [Str],
+    /// One running and ready container for each of the spec, whose names may be known.
+    fn containers(
+        &mut self,
+        spec: Option<&Value>,
+        names: &[Str],
         now: Time,
-    ) -> impl Iterator<Item = ContainerStatus> + 'a {
+    ) -> impl Iterator<Item = ContainerStatus> {
         let spec = spec
             .and_then(Value::as_array)
             .map_or(&[][..], Vec::as_slice);
@@ -146,14 +135,6 @@ impl RunningStatus {
     }
 }
 
-fn same(a: &Rest, b: &Rest) -> bool {
-    match (a, b) {
-        (Some(a), Some(b)) => std::sync::Arc::ptr_eq(a, b) || a == b,
-        (None, None) => true,
-        _ => false,
-    }
-}
-
 /// An address in 10.0.0.0/8 from the number at the end of the node's name, or from its hash.
 fn node_address(node: &str) -> String {
     let digits = node.len() - node.bytes().rev().take_while(u8::is_ascii_digit).count();
@@ -167,8 +148,6 @@ fn node_address(node: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use podstorm::object::PodSpec;
 
     use super::*;
@@ -197,25 +176,24 @@ mod tests {
         assert_eq!(pod.status.phase, PodPhase::Running);
         assert_eq!(pod.status.conditions.len(), 5);
         assert_eq!(&*pod.status.container_statuses[0].name, "app");
-        let rest = pod.status.rest.as_ref().expect("addresses are there");
-        assert_eq!(rest["hostIP"], json!("10.0.1.47"));
+        let started = pod.status.started.as_ref().expect("it was started");
+        assert_eq!((&*started.host_ip, started.time), ("10.0.1.47", now));
     }
 
     #[test]
-    fn pods_of_one_node_share_what_is_equal() {
+    fn pods_of_one_node_and_second_share_what_is_equal() {
         let mut statuses = RunningStatus::new();
         let node: Str = "node-1".into();
         let mut at = |seconds| statuses.of(&pod(), &node, Time::from_unix_seconds(seconds));
         let (a, b, later) = (at(5), at(5), at(6));
         let shared = |x: &Rest, y: &Rest| Arc::ptr_eq(x.as_ref().unwrap(), y.as_ref().unwrap());
-        assert!(shared(&a.rest, &b.rest));
-        assert!(shared(&a.rest, &later.rest));
-        assert_ne!(a.start_time, later.start_time);
+        let start = |status: &PodStatus| status.started.clone().unwrap();
+        assert!(Arc::ptr_eq(&start(&a), &start(&b)));
+        assert!(Arc::ptr_eq(&start(&a).host_ip, &start(&later).host_ip));
         assert!(shared(
             &a.container_statuses[0].rest,
             &b.container_statuses[0].rest
         ));
-        let containers = |status: &PodStatus| status.container_statuses[0].rest.clone();
-        assert!(!shared(&containers(&a), &containers(&later)));
+        assert_ne!(start(&a), start(&later));
     }
 }

@@ -34,7 +34,7 @@ impl ObjectMeta {
             generation: members.opt_i64("generation")?.unwrap_or(0),
             creation_timestamp: members.time("creationTimestamp")?,
             deletion_timestamp: members.time("deletionTimestamp")?,
-            deletion_grace_period_seconds: members.opt_i64("deletionGracePeriodSeconds")?,
+            deletion_grace_period_seconds: members.opt_i64("deletionGracePeriodSeconds")?.into(),
             labels: members.labels("labels")?.or_absent(),
             annotations: members.labels("annotations")?.or_absent(),
             owner_references: members.list("ownerReferences", |value, path| {
@@ -66,7 +66,7 @@ impl ObjectMeta {
         out.put_time("deletionTimestamp", self.deletion_timestamp);
         out.put_some(
             "deletionGracePeriodSeconds",
-            self.deletion_grace_period_seconds,
+            self.deletion_grace_period_seconds.get(),
         );
         out.put_labels("labels", &self.labels);
         out.put_labels("annotations", &self.annotations);
@@ -148,7 +148,7 @@ mod tests {
     fn metadata_round_trips_with_unknown_members() {
         let meta = ObjectMeta::from_json(full()).unwrap();
         assert_eq!(meta.name, "web-abcde");
-        assert_eq!(meta.deletion_grace_period_seconds, Some(0));
+        assert_eq!(meta.deletion_grace_period_seconds.get(), Some(0));
         assert_eq!(meta.controller().unwrap().uid, Uid::new("u1"));
         assert_eq!(meta.to_json(), full());
     }

@@ -187,7 +187,7 @@ mod tests {
                 {"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-02T03:04:05Z"},
                 {"type": "Ready", "status": "True"}],
             "initContainerStatuses": [{"name": "i", "restartCount": 4, "ready": true}]}}));
-        assert_eq!(pod.status.phase, PodPhase::Other("Dreaming".into()));
+        assert_eq!(pod.status.phase, PodPhase::Other);
         assert_eq!(pod.status.conditions[0].kind, ConditionType::Other);
         assert_eq!(pod.status.conditions[0].status, ConditionStatus::Other);
         assert_eq!(pod.ready_time(), Time::UNSET);
@@ -195,6 +195,32 @@ mod tests {
             pod.status.init_container_statuses.unwrap()[0].restart_count,
             4
         );
+    }
+
+    #[test]
+    fn a_start_of_another_form_is_kept_as_it_is() {
+        let status = json!({"hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.1"}],
+            "podIP": "10.1.0.1", "podIPs": [{"ip": "10.1.0.1"}],
+            "startTime": "2026-01-02T03:04:05Z", "qosClass": "Burstable"});
+        let pod: Pod = round_trip(&json!({"status": status}));
+        let started = pod.status.started.expect("of the ordinary form");
+        assert_eq!(
+            (&*started.host_ip, &*started.pod_ip),
+            ("10.0.0.1", "10.1.0.1")
+        );
+        assert_eq!(pod.status.rest.expect("the class").len(), 1);
+        for (member, value) in [
+            ("podIPs", json!([{"ip": "10.1.0.1"}, {"ip": "fd00::1"}])),
+            ("podIPs", json!([{"ip": "10.1.0.2"}])),
+            ("hostIPs", json!([{"ip": "10.0.0.1", "zone": "a"}])),
+            ("hostIP", json!("")),
+            ("startTime", Value::Null),
+        ] {
+            let mut other = status.clone();
+            other[member] = value;
+            let pod: Pod = round_trip(&json!({"status": other}));
+            assert_eq!(pod.status.started, None, "{other}");
+        }
     }
 
     #[test]

@@ -1,27 +1,39 @@
 //! `status` of a pod.
 
-use serde_json::Value;
-use smallvec::SmallVec;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
 
 use super::shape::{Shape, check};
 use super::{Writer, pod_shape};
 use crate::object::decode::{DecodeError, Members, Path};
 use crate::object::{
-    ConditionStatus, ConditionType, ContainerStatus, Map, PodCondition, PodPhase, PodStatus, Rest,
+    ConditionStatus, ConditionType, ContainerStatus, ContainerStatuses, Map, PodCondition,
+    PodPhase, PodStart, PodStatus, Rest, Str, Time,
 };
 
 impl PodStatus {
     pub(super) fn read(value: Value, path: &Path<'_>) -> Result<PodStatus, DecodeError> {
         let mut members = Members::new(value, path)?;
-        let init: SmallVec<[ContainerStatus; 1]> =
+        let init: ContainerStatuses =
             members.list("initContainerStatuses", ContainerStatus::read)?;
+        let phase_text = members.text("phase")?;
+        let phase = PodPhase::new(&phase_text);
+        let conditions = members.list("conditions", PodCondition::read)?;
+        let container_statuses = members.list("containerStatuses", ContainerStatus::read)?;
+        let mut map = members.into_map();
+        check(&map, &pod_shape::POD_STATUS, path)?;
+        if phase == PodPhase::Other {
+            map.insert("phase".into(), phase_text.into());
+        }
+        let started = PodStart::take_from(&mut map);
         Ok(PodStatus {
-            phase: PodPhase::new(&members.text("phase")?),
-            start_time: members.time("startTime")?,
-            conditions: members.list("conditions", PodCondition::read)?,
-            container_statuses: members.list("containerStatuses", ContainerStatus::read)?,
-            init_container_statuses: (!init.is_empty()).then(|| init.into_vec().into()),
-            rest: checked_rest(members, &pod_shape::POD_STATUS, path)?,
+            phase,
+            conditions,
+            container_statuses,
+            init_container_statuses: (!init.is_empty()).then(|| init.into()),
+            started: started.map(Arc::new),
+            rest: (!map.is_empty()).then(|| map.into()),
         })
     }
 
@@ -40,8 +52,15 @@ impl PodStatus {
 
     pub(super) fn to_map(&self) -> Map {
         let mut out = Writer::with_rest(&self.rest);
-        out.put_text("phase", self.phase.as_str());
-        out.put_time("startTime", self.start_time);
+        if let Some(started) = &self.started {
+            started.write(&mut out);
+        }
+        match self.phase.as_str() {
+            Some("") => drop(out.0.remove("phase")),
+            Some(text) => out.put("phase", text),
+            // Its text came with the rest.
+            None => {}
+        }
         out.put_list(
             "conditions",
             self.conditions.iter().map(PodCondition::to_json),
@@ -68,6 +87,51 @@ fn checked_rest(members: Members<'_>, shape: &Shape, path: &Path<'_>) -> Result<
     Ok(rest)
 }
 
+impl PodStart {
+    /// Takes the members out of a status; leaves them all where they say anything else.
+    fn take_from(status: &mut Map) -> Option<PodStart> {
+        let address = |one: &str, list: &str| -> Option<Str> {
+            let ip = status.get(one)?.as_str()?;
+            let Value::Array(items) = status.get(list)? else {
+                return None;
+            };
+            let [Value::Object(item)] = items.as_slice() else {
+                return None;
+            };
+            let same = item.len() == 1 && item.get("ip").and_then(Value::as_str) == Some(ip);
+            (same && !ip.is_empty()).then(|| ip.into())
+        };
+        let (host_ip, pod_ip) = (address("hostIP", "hostIPs")?, address("podIP", "podIPs")?);
+        let time: Time = status.get("startTime")?.as_str()?.parse().ok()?;
+        if time.is_unset() {
+            return None;
+        }
+        for member in ["hostIP", "hostIPs", "podIP", "podIPs", "startTime"] {
+            status.remove(member);
+        }
+        // Pods on their host's network have its address.
+        let pod_ip = if pod_ip == host_ip {
+            Str::clone(&host_ip)
+        } else {
+            pod_ip
+        };
+        Some(PodStart {
+            host_ip,
+            pod_ip,
+            time,
+        })
+    }
+
+    fn write(&self, out: &mut Writer) {
+        let (host_ip, pod_ip) = (&*self.host_ip, &*self.pod_ip);
+        out.put("hostIP", host_ip);
+        out.put("hostIPs", json!([{ "ip": host_ip }]));
+        out.put("podIP", pod_ip);
+        out.put("podIPs", json!([{ "ip": pod_ip }]));
+        out.put_time("startTime", self.time);
+    }
+}
+
 impl PodPhase {
     /// The phase of that text.
     pub fn new(text: &str) -> PodPhase {
@@ -78,21 +142,22 @@ impl PodPhase {
             "Succeeded" => PodPhase::Succeeded,
             "Failed" => PodPhase::Failed,
             "Unknown" => PodPhase::Unknown,
-            other => PodPhase::Other(other.into()),
+            _ => PodPhase::Other,
         }
     }
 
-    /// The text in the API; empty when unset.
-    pub fn as_str(&self) -> &str {
-        match self {
+    /// The text in the API, empty when unset; `None` for [`PodPhase::Other`], whose text is
+    /// elsewhere.
+    pub const fn as_str(self) -> Option<&'static str> {
+        Some(match self {
             PodPhase::Unset => "",
             PodPhase::Pending => "Pending",
             PodPhase::Running => "Running",
             PodPhase::Succeeded => "Succeeded",
             PodPhase::Failed => "Failed",
             PodPhase::Unknown => "Unknown",
-            PodPhase::Other(text) => text,
-        }
+            PodPhase::Other => return None,
+        })
     }
 }
 
@@ -164,7 +229,7 @@ impl PodCondition {
         Ok(PodCondition {
             kind,
             status,
-            last_transition_time,
+            last_transition_time: last_transition_time.into(),
             rest,
         })
     }
@@ -173,7 +238,7 @@ impl PodCondition {
         let mut out = Writer::with_rest(&self.rest);
         out.put_some("type", self.kind.as_str());
         out.put_some("status", self.status.as_str());
-        out.put_time("lastTransitionTime", self.last_transition_time);
+        out.put_time("lastTransitionTime", self.last_transition_time.get());
         out.into_value()
     }
 }

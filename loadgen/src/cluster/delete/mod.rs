@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use podstorm::client::{ApiError, Cause, Reason};
-use podstorm::object::{Kind, Now, ObjectMeta, ResourceVersion, Str, Time, Uid};
+use podstorm::object::{Kind, Now, ObjectMeta, OptionalSeconds, ResourceVersion, Str, Time, Uid};
 
 use crate::cluster::counts::{Tally, Verb};
 use crate::cluster::store::Commit;
@@ -197,13 +197,13 @@ fn plan<R: ClusterResource>(old: &R, options: &DeleteOptions, now: Now) -> Step<
     match graceful {
         Some((deadline, seconds)) => {
             changed.deletion_timestamp = deadline;
-            changed.deletion_grace_period_seconds = Some(seconds);
+            changed.deletion_grace_period_seconds = OptionalSeconds::new(seconds);
         }
         None if held => {
             if begins || metadata.deletion_timestamp > now.wall() {
                 changed.deletion_timestamp = now.wall();
             }
-            changed.deletion_grace_period_seconds = Some(0);
+            changed.deletion_grace_period_seconds = OptionalSeconds::new(0);
         }
         None => {}
     }
@@ -245,7 +245,7 @@ fn grace<R: ClusterResource>(old: &R, options: &DeleteOptions, now: Now) -> Grac
             seconds: first,
         };
     };
-    let running = metadata.deletion_grace_period_seconds.unwrap_or(0);
+    let running = metadata.deletion_grace_period_seconds.get().unwrap_or(0);
     if running == 0 {
         return Grace::None;
     }

@@ -21,7 +21,7 @@ fn deletion(metadata: &ObjectMeta) -> (Option<i64>, Option<i64>, i64) {
         .map(|at| at - EPOCH);
     (
         deadline,
-        metadata.deletion_grace_period_seconds,
+        metadata.deletion_grace_period_seconds.get(),
         metadata.generation,
     )
 }

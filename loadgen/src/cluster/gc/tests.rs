@@ -221,7 +221,7 @@ fn bound_pods_are_collected_gracefully() {
     collect(&cluster);
     assert_eq!(pods(&cluster), ["free", "p0"]);
     let going = cluster.get::<Pod>("default", "p0").unwrap();
-    assert_eq!(going.metadata.deletion_grace_period_seconds, Some(30));
+    assert_eq!(going.metadata.deletion_grace_period_seconds.get(), Some(30));
 }
 
 #[test]
