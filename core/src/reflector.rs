@@ -5,7 +5,6 @@
 //! through the `on_…` methods, and what comes out of those, a [`Delivery`], goes to the store in
 //! that order. No I/O, no clock, no locks: one driver owns the reflector.
 
-use std::collections::BTreeMap;
 use std::mem;
 use std::sync::Arc;
 
@@ -132,7 +131,34 @@ enum Phase<T> {
     },
 }
 
-type Objects<T> = BTreeMap<(SharedText, CompactString), Arc<T>>;
+/// The initial state as it comes in, sorted by namespace and name. Servers send it in that order,
+/// so that an object usually goes to the end.
+#[derive(Debug)]
+struct Objects<T>(Vec<Arc<T>>);
+
+impl<T: Resource> Objects<T> {
+    fn place(&self, object: &T) -> Result<usize, usize> {
+        match self.0.last() {
+            Some(last) if key(&**last) < key(object) => Err(self.0.len()),
+            _ => self
+                .0
+                .binary_search_by(|held| key(&**held).cmp(&key(object))),
+        }
+    }
+
+    fn insert(&mut self, object: Arc<T>) {
+        match self.place(&object) {
+            Ok(at) => self.0[at] = object,
+            Err(at) => self.0.insert(at, object),
+        }
+    }
+
+    fn remove(&mut self, object: &T) {
+        if let Ok(at) = self.place(object) {
+            self.0.remove(at);
+        }
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -260,7 +286,7 @@ impl<T: Resource> Reflector<T> {
         match (answer, then) {
             (Ok(()), Step::Watch) => self.watch(since_ns),
             (Ok(()), _) => {
-                let objects = Objects::new();
+                let objects = Objects(Vec::new());
                 self.phase = Phase::Collecting {
                     since_ns,
                     events: 0,
@@ -320,16 +346,16 @@ impl<T: Resource> Reflector<T> {
         *events += 1;
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                objects.insert(key(&*object), object);
+                objects.insert(object);
             }
             WatchEvent::Deleted(object) => {
-                objects.remove(&key(&*object));
+                objects.remove(&object);
             }
             WatchEvent::Bookmark {
                 version,
                 initial_events_end: true,
             } => {
-                let objects = mem::take(objects).into_values().collect();
+                let objects = mem::take(&mut objects.0);
                 self.unavailable = false;
                 self.last = version.clone();
                 self.watch(now.mono_ns);

@@ -47,8 +47,8 @@ impl LatencySampler {
             Latency::Uniform(low, _) => low.max(0),
             Latency::Lognormal { p50, .. } if p50 <= 0 => 0,
             Latency::Lognormal { .. } => {
-                // Float-to-integer casts saturate.
-                (self.mu + self.sigma * self.normal()).exp() as i64
+                // Rounded, or a median of 8 would come out as 7.99…; the cast saturates.
+                (self.mu + self.sigma * self.normal()).exp().round() as i64
             }
         }
     }

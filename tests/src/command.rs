@@ -29,8 +29,8 @@ pub fn loadgen() -> &'static Path {
             .args([
                 "build",
                 "--quiet",
-                "-p",
-                "podstorm-loadgen",
+                // The whole workspace's features, as the tests were built with.
+                "--workspace",
                 "--bin",
                 "loadgen",
             ])

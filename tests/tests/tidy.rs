@@ -10,11 +10,23 @@ use std::path::{Path, PathBuf};
 const LINES_MAX: usize = 600;
 
 /// Files that may be longer, each with the reason.
-const LONGER: [(&str, usize, &str); 1] = [(
-    "core/src/controller/sync.rs",
-    700,
-    "one state machine, read from top to bottom",
-)];
+const LONGER: [(&str, usize, &str); 3] = [
+    (
+        "core/src/controller/sync.rs",
+        700,
+        "one state machine, read from top to bottom",
+    ),
+    (
+        "loadgen/src/scenario/driver.rs",
+        650,
+        "one state machine, read from top to bottom",
+    ),
+    (
+        "tests/src/conformance/sync.rs",
+        850,
+        "one kind of case, whose members are all read here",
+    ),
+];
 
 /// The packages of the workspace.
 const PACKAGES: [&str; 4] = ["core", "bench", "loadgen", "tests"];

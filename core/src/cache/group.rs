@@ -327,8 +327,11 @@ impl Members {
         let (index, came) = match self.label_set_of(labels) {
             Some(index) => (index, None),
             None => {
-                let fresh =
-                    LabelSet { labels: labels.clone(), pods: 0, totals: Totals::default() };
+                let fresh = LabelSet {
+                    labels: labels.clone(),
+                    pods: 0,
+                    totals: Totals::default(),
+                };
                 let index = if let Some(free) = self.free_label_sets.pop() {
                     self.label_sets[free as usize] = fresh;
                     free
@@ -367,9 +370,10 @@ impl Members {
             set.0 += 1;
             set.1.add(PodState::of(pod));
         }
-        self.label_sets.iter().zip(counted).all(|(set, (pods, totals))| {
-            set.pods == pods && set.totals == totals
-        })
+        self.label_sets
+            .iter()
+            .zip(counted)
+            .all(|(set, (pods, totals))| set.pods == pods && set.totals == totals)
     }
 }
 
@@ -390,8 +394,18 @@ mod tests {
     fn totals_follow_every_change() {
         let mut members = Members::default();
         let web = [("app", "web")];
-        assert!(members.insert(0, pod("a", &web, PodPhase::Running), 0).came.is_some());
-        assert!(members.insert(1, pod("b", &web, PodPhase::Running), 0).came.is_none());
+        assert!(
+            members
+                .insert(0, pod("a", &web, PodPhase::Running), 0)
+                .came
+                .is_some()
+        );
+        assert!(
+            members
+                .insert(1, pod("b", &web, PodPhase::Running), 0)
+                .came
+                .is_none()
+        );
         members.insert(2, pod("c", &[("app", "db")], PodPhase::Running), 0);
         assert!(members.totals_are_exact());
         members.update(0, pod("a", &web, PodPhase::Failed), 0);

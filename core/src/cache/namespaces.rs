@@ -21,7 +21,9 @@ type GroupsByLabels = HashMap<Labels, Vec<Arc<Group>>, RandomState>;
 
 impl Namespaces {
     pub(crate) fn new() -> Namespaces {
-        Namespaces { by_name: HashMap::with_hasher(FIXED_STATE) }
+        Namespaces {
+            by_name: HashMap::with_hasher(FIXED_STATE),
+        }
     }
 
     /// Notes what a group's change did to its label sets.
@@ -52,7 +54,9 @@ impl Namespaces {
     ) -> Vec<(Labels, Arc<Group>)> {
         let mut found = Vec::new();
         for (namespace, selectors) in selectors {
-            let Some(sets) = self.by_name.get(namespace) else { continue };
+            let Some(sets) = self.by_name.get(namespace) else {
+                continue;
+            };
             for (labels, groups) in sets {
                 if selectors.iter().any(|selector| selector.matches(labels)) {
                     found.extend(groups.iter().map(|group| (labels.clone(), group.clone())));

@@ -71,7 +71,8 @@ pub struct ParentChange {
 impl Parent {
     /// The body of a pod to create, the same for every pod.
     pub fn body(&self) -> &Arc<Pod> {
-        self.body.get_or_init(|| Arc::new(pod_body(&self.object, &self.owner)))
+        self.body
+            .get_or_init(|| Arc::new(pod_body(&self.object, &self.owner)))
     }
 }
 
@@ -135,7 +136,12 @@ impl ParentStore {
                 let key = self.intern(&meta.namespace, &meta.name);
                 let old = self.swap(key, None);
                 self.version.set(&meta.resource_version);
-                ParentChange { key, old, new: None, deleted_uid: Some(meta.uid.clone()) }
+                ParentChange {
+                    key,
+                    old,
+                    new: None,
+                    deleted_uid: Some(meta.uid.clone()),
+                }
             }
         }
     }
@@ -152,7 +158,12 @@ impl ParentStore {
         let meta = &last_known?.metadata;
         // Handlers go by the name of the object they are shown.
         let key = self.intern(&meta.namespace, &meta.name);
-        Some(ParentChange { key, old, new: None, deleted_uid: Some(meta.uid.clone()) })
+        Some(ParentChange {
+            key,
+            old,
+            new: None,
+            deleted_uid: Some(meta.uid.clone()),
+        })
     }
 
     /// Replaces the whole store by a list: missing parents first, in name order, as deleted in the
@@ -166,14 +177,22 @@ impl ParentStore {
             .iter()
             .map(|item| self.intern(&item.metadata.namespace, &item.metadata.name))
             .collect();
-        let mut gone: Vec<Arc<Parent>> =
-            self.all().into_iter().filter(|parent| !listed.contains(&parent.key)).collect();
+        let mut gone: Vec<Arc<Parent>> = self
+            .all()
+            .into_iter()
+            .filter(|parent| !listed.contains(&parent.key))
+            .collect();
         gone.sort_by_key(|parent| self.name(parent.key).to_string());
         let mut changes = Vec::with_capacity(gone.len() + items.len());
         for parent in gone {
             let uid = parent.object.metadata.uid.clone();
             let old = self.swap(parent.key, None);
-            changes.push(ParentChange { key: parent.key, old, new: None, deleted_uid: Some(uid) });
+            changes.push(ParentChange {
+                key: parent.key,
+                old,
+                new: None,
+                deleted_uid: Some(uid),
+            });
         }
         changes.extend(items.into_iter().map(|item| self.put(item)));
         self.version.set(version);
@@ -182,7 +201,9 @@ impl ParentStore {
 
     /// Every cached parent, in key order.
     pub fn all(&self) -> Vec<Arc<Parent>> {
-        (0..self.keys.len()).filter_map(|index| self.get(KeyId::from_index(index))).collect()
+        (0..self.keys.len())
+            .filter_map(|index| self.get(KeyId::from_index(index)))
+            .collect()
     }
 
     /// The parents of a namespace whose selector is valid, not empty, and matches the labels, in
@@ -193,7 +214,9 @@ impl ParentStore {
             return found;
         }
         let mut keys: smallvec::SmallVec<[KeyId; 4]> = smallvec::SmallVec::new();
-        self.lock_indexes().selectors.candidates(namespace, labels, |key| keys.push(key));
+        self.lock_indexes()
+            .selectors
+            .candidates(namespace, labels, |key| keys.push(key));
         for key in keys {
             if let Some(parent) = self.get(key)
                 && let Ok(selector) = &parent.selector
@@ -214,11 +237,17 @@ impl ParentStore {
     pub fn related_selectors(&self, parent: &Parent) -> BTreeMap<SharedText, Vec<Arc<Selector>>> {
         let mut related: BTreeMap<SharedText, Vec<Arc<Selector>>> = BTreeMap::new();
         // Upstream's index yields nothing for ReplicationControllers.
-        let Some(controller) = parent.object.metadata.controller() else { return related };
+        let Some(controller) = parent.object.metadata.controller() else {
+            return related;
+        };
         if self.kind != Kind::ReplicaSet {
             return related;
         }
-        let siblings = self.lock_indexes().by_controller.get(&controller.uid).cloned();
+        let siblings = self
+            .lock_indexes()
+            .by_controller
+            .get(&controller.uid)
+            .cloned();
         for sibling in siblings.unwrap_or_default() {
             if let Some(sibling) = self.get(sibling)
                 && let Ok(selector) = &sibling.selector
@@ -234,7 +263,12 @@ impl ParentStore {
         let key = self.intern(&object.metadata.namespace, &object.metadata.name);
         let parent = Arc::new(self.parent_of(key, object, self.get(key).as_deref()));
         let old = self.swap(key, Some(parent.clone()));
-        ParentChange { key, old, new: Some(parent), deleted_uid: None }
+        ParentChange {
+            key,
+            old,
+            new: Some(parent),
+            deleted_uid: None,
+        }
     }
 
     /// Derives a parent, sharing with the old one what did not change.
@@ -307,7 +341,9 @@ impl ParentStore {
             }
         }
         if let Some(old) = &old
-            && new.as_ref().is_none_or(|new| !Arc::ptr_eq(&old.group, &new.group))
+            && new
+                .as_ref()
+                .is_none_or(|new| !Arc::ptr_eq(&old.group, &new.group))
         {
             self.pods.detach_parent(&old.group);
         }
@@ -338,7 +374,10 @@ impl Indexes {
             self.selectors.insert(&meta.namespace, selector, parent.key);
         }
         if let Some(controller) = meta.controller() {
-            self.by_controller.entry(controller.uid.clone()).or_default().push(parent.key);
+            self.by_controller
+                .entry(controller.uid.clone())
+                .or_default()
+                .push(parent.key);
         }
     }
 

@@ -84,7 +84,9 @@ impl Groups {
         let is_it = |group: &Arc<Group>| {
             group.owner().is_some_and(|held| held.is(owner)) && group.namespace() == namespace
         };
-        self.owned.find(self.hasher.hash_one(&owner.uid), is_it).cloned()
+        self.owned
+            .find(self.hasher.hash_one(&owner.uid), is_it)
+            .cloned()
     }
 
     fn orphans(&mut self, namespace: &SharedText) -> Arc<Group> {
@@ -115,7 +117,10 @@ impl PodCache {
         let hasher = FIXED_STATE;
         let nodes = StrTable::new();
         let unbound = nodes.intern("");
-        assert_eq!(unbound, 0, "the first number is that of pods without a node");
+        assert_eq!(
+            unbound, 0,
+            "the first number is that of pods without a node"
+        );
         PodCache {
             index: Mutex::default(),
             groups: Mutex::new(Groups {
@@ -182,8 +187,10 @@ impl PodCache {
             (&*a.metadata.namespace, &*a.metadata.name)
                 .cmp(&(&*b.metadata.namespace, &*b.metadata.name))
         });
-        let mut changes: Vec<PodChange> =
-            gone.into_iter().map(|pod| self.take(&mut index, pod)).collect();
+        let mut changes: Vec<PodChange> = gone
+            .into_iter()
+            .map(|pod| self.take(&mut index, pod))
+            .collect();
         changes.extend(items.into_iter().map(|pod| self.put(&mut index, pod)));
         self.version.set(version);
         changes
@@ -208,7 +215,13 @@ impl PodCache {
         let new = last_known?;
         let new_group = self.find_group_of(&new.metadata);
         let (old, old_group) = old.map_or((None, None), |(pod, group)| (Some(pod), Some(group)));
-        Some(PodChange { old, new, deleted: true, old_group, new_group })
+        Some(PodChange {
+            old,
+            new,
+            deleted: true,
+            old_group,
+            new_group,
+        })
     }
 
     /// Makes a parent known to the pods that refer to it, and returns their group.
@@ -256,7 +269,10 @@ impl PodCache {
         &self,
         selectors: &BTreeMap<SharedText, Vec<Arc<Selector>>>,
     ) -> Vec<(Labels, Arc<Group>)> {
-        self.namespaces.lock().unwrap_or_else(PoisonError::into_inner).matching(selectors)
+        self.namespaces
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .matching(selectors)
     }
 
     fn put(&self, index: &mut Index, pod: Arc<Pod>) -> PodChange {
@@ -268,11 +284,17 @@ impl PodCache {
             let node = node.map_or(0, |node| self.nodes.intern(node));
             let slot_number = index.allocate();
             let position = self.enter(&group, slot_number, pod.clone(), node);
-            index.slots[slot_number as usize] =
-                Some(Slot { pod: pod.clone(), group: group.clone(), position });
+            index.slots[slot_number as usize] = Some(Slot {
+                pod: pod.clone(),
+                group: group.clone(),
+                position,
+            });
             let Index { by_name, slots, .. } = index;
             by_name.insert_unique(hash, slot_number, |&slot| {
-                let meta = &slots[slot as usize].as_ref().expect("indexed slots are taken").pod;
+                let meta = &slots[slot as usize]
+                    .as_ref()
+                    .expect("indexed slots are taken")
+                    .pod;
                 self.hash(&meta.metadata.namespace, &meta.metadata.name)
             });
             return PodChange {
@@ -325,18 +347,32 @@ impl PodCache {
         let slot = index.find(self.hash(namespace, name), namespace, name);
         let Some((old, old_group)) = slot.map(|slot| self.remove_slot(index, slot)) else {
             let new_group = self.find_group_of(&last.metadata);
-            return PodChange { old: None, new: last, deleted: true, old_group: None, new_group };
+            return PodChange {
+                old: None,
+                new: last,
+                deleted: true,
+                old_group: None,
+                new_group,
+            };
         };
         let new_group = if same_controller(&old.metadata, &last.metadata) {
             Some(old_group.clone())
         } else {
             self.find_group_of(&last.metadata)
         };
-        PodChange { old: Some(old), new: last, deleted: true, old_group: Some(old_group), new_group }
+        PodChange {
+            old: Some(old),
+            new: last,
+            deleted: true,
+            old_group: Some(old_group),
+            new_group,
+        }
     }
 
     fn remove_slot(&self, index: &mut Index, slot_number: u32) -> (Arc<Pod>, Arc<Group>) {
-        let slot = index.slots[slot_number as usize].take().expect("found slots are taken");
+        let slot = index.slots[slot_number as usize]
+            .take()
+            .expect("found slots are taken");
         let meta = &slot.pod.metadata;
         let hash = self.hash(&meta.namespace, &meta.name);
         index
@@ -379,7 +415,10 @@ impl PodCache {
 
     fn note(&self, group: &Arc<Group>, change: LabelSetChange) {
         if change.came.is_some() || change.went.is_some() {
-            self.namespaces.lock().unwrap_or_else(PoisonError::into_inner).note(group, change);
+            self.namespaces
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .note(group, change);
         }
     }
 
@@ -437,11 +476,15 @@ impl Index {
     }
 
     fn slot(&self, slot: u32) -> &Slot {
-        self.slots[slot as usize].as_ref().expect("indexed slots are taken")
+        self.slots[slot as usize]
+            .as_ref()
+            .expect("indexed slots are taken")
     }
 
     fn slot_mut(&mut self, slot: u32) -> &mut Slot {
-        self.slots[slot as usize].as_mut().expect("indexed slots are taken")
+        self.slots[slot as usize]
+            .as_mut()
+            .expect("indexed slots are taken")
     }
 }
 
@@ -479,7 +522,12 @@ mod tests {
         assert!(added.old.is_none() && added.new_group.as_ref().is_some_and(|g| g.is_orphans()));
         cache.apply(Delta::Applied(pod("b", 2, Some(&owner))));
         let adopted = cache.apply(Delta::Applied(pod("a", 3, Some(&owner))));
-        assert!(adopted.old_group.as_ref().is_some_and(|group| group.is_orphans()));
+        assert!(
+            adopted
+                .old_group
+                .as_ref()
+                .is_some_and(|group| group.is_orphans())
+        );
         let group = cache.lock_groups().owned(&"ns".into(), &owner);
         assert_eq!(group.lock().len(), 2);
         assert!(group.lock().totals_are_exact());
@@ -490,7 +538,11 @@ mod tests {
         assert_eq!(cache.version().get(), ResourceVersion::Number(4));
         assert!(cache.get("ns", "a").is_some());
         cache.apply(Delta::Deleted(pod("a", 5, Some(&owner))));
-        assert!(cache.find_group_of(&pod("a", 5, Some(&owner)).metadata).is_none());
+        assert!(
+            cache
+                .find_group_of(&pod("a", 5, Some(&owner)).metadata)
+                .is_none()
+        );
     }
 
     #[test]
@@ -502,11 +554,22 @@ mod tests {
         let changes = cache.replace(vec![pod("d", 9, None), pod("b", 8, None)], &9.into());
         let told: Vec<_> = changes
             .iter()
-            .map(|change| (&*change.new.metadata.name, change.deleted, change.old.is_some()))
+            .map(|change| {
+                (
+                    &*change.new.metadata.name,
+                    change.deleted,
+                    change.old.is_some(),
+                )
+            })
             .collect();
         assert_eq!(
             told,
-            [("a", true, true), ("c", true, true), ("d", false, false), ("b", false, true)]
+            [
+                ("a", true, true),
+                ("c", true, true),
+                ("d", false, false),
+                ("b", false, true)
+            ]
         );
         assert_eq!(cache.version().get(), ResourceVersion::Number(9));
     }

@@ -22,13 +22,17 @@ struct NamespaceSelectors {
 
 impl SelectorIndex {
     pub(crate) fn new() -> SelectorIndex {
-        SelectorIndex { by_namespace: HashMap::with_hasher(FIXED_STATE) }
+        SelectorIndex {
+            by_namespace: HashMap::with_hasher(FIXED_STATE),
+        }
     }
 
     /// Adds a parent under the first pair its selector requires.
     pub(crate) fn insert(&mut self, namespace: &SharedText, selector: &Selector, key: KeyId) {
-        let selectors =
-            self.by_namespace.entry(namespace.clone()).or_insert_with(|| NamespaceSelectors {
+        let selectors = self
+            .by_namespace
+            .entry(namespace.clone())
+            .or_insert_with(|| NamespaceSelectors {
                 by_pair: HashMap::with_hasher(FIXED_STATE),
                 others: Vec::new(),
             });
@@ -40,7 +44,9 @@ impl SelectorIndex {
 
     /// Removes what `insert` with the same arguments added.
     pub(crate) fn remove(&mut self, namespace: &SharedText, selector: &Selector, key: KeyId) {
-        let Some(selectors) = self.by_namespace.get_mut(namespace) else { return };
+        let Some(selectors) = self.by_namespace.get_mut(namespace) else {
+            return;
+        };
         match selector.required_pairs().first() {
             Some(pair) => {
                 if let Some(keys) = selectors.by_pair.get_mut(pair) {
@@ -64,7 +70,9 @@ impl SelectorIndex {
         labels: &Labels,
         mut candidate: impl FnMut(KeyId),
     ) {
-        let Some(selectors) = self.by_namespace.get(namespace) else { return };
+        let Some(selectors) = self.by_namespace.get(namespace) else {
+            return;
+        };
         for pair in labels.pairs() {
             if let Some(keys) = selectors.by_pair.get(pair) {
                 keys.iter().copied().for_each(&mut candidate);

@@ -32,7 +32,11 @@ impl StoreVersion {
     pub fn get(&self) -> ResourceVersion {
         // Acquire: pairs with the Release above.
         match self.number.load(Ordering::Acquire) {
-            0 => self.text.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            0 => self
+                .text
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
             number => ResourceVersion::Number(number),
         }
     }

@@ -33,11 +33,15 @@ impl Effects for Live<'_> {
     }
 
     fn add_after(&self, key: KeyId, delay_ns: i64) {
-        self.controller.queue.add_after(key, delay_ns, self.now.mono_ns);
+        self.controller
+            .queue
+            .add_after(key, delay_ns, self.now.mono_ns);
     }
 
     fn wrote_at(&self, owner: KeyId, uid: &Uid, resource: usize, version: &ResourceVersion) {
-        self.controller.consistency.wrote_at(owner, uid, resource, version);
+        self.controller
+            .consistency
+            .wrote_at(owner, uid, resource, version);
     }
 
     fn clear_written(&self, owner: KeyId, uid: Option<&Uid>) {

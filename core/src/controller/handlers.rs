@@ -86,7 +86,9 @@ impl Controller {
             effects.add(key);
         }
         if new.metadata.controller().is_some() {
-            let Some(key) = self.resolve(new_group) else { return };
+            let Some(key) = self.resolve(new_group) else {
+                return;
+            };
             effects.add(key);
             if !old.is_ready() && new.is_ready() {
                 self.check_availability_later(key, effects);
@@ -120,13 +122,18 @@ impl Controller {
     }
 
     fn enqueue_matching(&self, pod: &Pod, effects: &impl Effects) {
-        for parent in self.parents.matching(&pod.metadata.namespace, &pod.metadata.labels) {
+        for parent in self
+            .parents
+            .matching(&pod.metadata.namespace, &pod.metadata.labels)
+        {
             effects.add(parent.key);
         }
     }
 
     /// The key of the cached parent of our kind that a pod's controller reference means.
     fn resolve(&self, group: Option<&Group>) -> Option<KeyId> {
-        group.filter(|group| group.owner_kind() == Some(self.options.kind.name()))?.parent()
+        group
+            .filter(|group| group.owner_kind() == Some(self.options.kind.name()))?
+            .parent()
     }
 }

@@ -16,6 +16,7 @@ mod effects;
 mod handlers;
 mod key;
 mod scale;
+mod steps;
 mod sync;
 
 use std::sync::Arc;
@@ -71,7 +72,11 @@ impl Default for Gates {
 impl ControllerOptions {
     /// Upstream's defaults for a kind.
     pub fn new(kind: Kind) -> ControllerOptions {
-        ControllerOptions { kind, burst_replicas: BURST_REPLICAS, gates: Gates::default() }
+        ControllerOptions {
+            kind,
+            burst_replicas: BURST_REPLICAS,
+            gates: Gates::default(),
+        }
     }
 }
 
@@ -151,12 +156,7 @@ impl Controller {
     }
 
     /// Replaces the parents by a list and handles every change.
-    pub fn parent_replace(
-        &self,
-        items: Vec<Arc<ReplicaSet>>,
-        version: &ResourceVersion,
-        now: Now,
-    ) {
+    pub fn parent_replace(&self, items: Vec<Arc<ReplicaSet>>, version: &ResourceVersion, now: Now) {
         for change in self.parents.replace(items, version) {
             self.handle_parent(&change, &self.live(now));
         }
@@ -187,6 +187,9 @@ impl Controller {
 
     /// Effects on this controller's own queue and records.
     fn live(&self, now: Now) -> effects::Live<'_> {
-        effects::Live { controller: self, now }
+        effects::Live {
+            controller: self,
+            now,
+        }
     }
 }

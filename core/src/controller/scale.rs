@@ -52,14 +52,20 @@ impl Controller {
         let mut related_counted = false;
         loop {
             let members = parent.group.lock();
-            debug_assert!(members.totals_are_exact(), "running totals must equal a recount");
+            debug_assert!(
+                members.totals_are_exact(),
+                "running totals must equal a recount"
+            );
             let mut matching = Totals::default();
             let mut fully_labeled = 0;
             let mut others_active = 0;
             for set in members.label_sets().iter().filter(|set| set.pods > 0) {
                 if selector.matches(&set.labels) {
                     matching.merge(set.totals);
-                    if set.labels.contains_all(&parent.object.spec.template.metadata.labels) {
+                    if set
+                        .labels
+                        .contains_all(&parent.object.spec.template.metadata.labels)
+                    {
                         fully_labeled += set.totals.active;
                     }
                 } else {
@@ -97,7 +103,9 @@ impl Controller {
                     .iter()
                     .filter(|(_, member)| member.is_active() && member.is_ready())
                     .filter(|(pod, _)| selector.matches(&pod.metadata.labels));
-                sync.census.ready_times.extend(ready.map(|(pod, _)| pod.ready_time()));
+                sync.census
+                    .ready_times
+                    .extend(ready.map(|(pod, _)| pod.ready_time()));
             }
             if !sync.may_scale || wanted == 0 {
                 return None;
@@ -107,18 +115,31 @@ impl Controller {
                 .iter()
                 .map(|set| set.pods > 0 && selector.matches(&set.labels))
                 .collect();
-            let active = members.members().iter().enumerate().filter(|(_, member)| {
-                member.is_active() && matches[member.label_set as usize]
-            });
-            let Victims { pods, ranker, related, .. } = &mut sync.victims;
+            let active = members
+                .members()
+                .iter()
+                .enumerate()
+                .filter(|(_, member)| member.is_active() && matches[member.label_set as usize]);
+            let Victims {
+                pods,
+                ranker,
+                related,
+                ..
+            } = &mut sync.victims;
             pods.clear();
             if ranked {
                 let candidates = active.map(|(at, member)| (index(at), &member.rank));
                 let options = self.rank_options(now);
-                let chosen =
-                    ranker.choose(candidates.clone(), |node| related.get(node), &options, wanted);
+                let chosen = ranker.choose(
+                    candidates.clone(),
+                    |node| related.get(node),
+                    &options,
+                    wanted,
+                );
                 pods.extend(chosen.iter().map(|&at| members.pod(at as usize).clone()));
-                let fields = chosen.iter().map(|&at| &members.members()[at as usize].rank);
+                let fields = chosen
+                    .iter()
+                    .map(|&at| &members.members()[at as usize].rank);
                 self.observe_age_ratios(candidates.map(|(_, fields)| fields), fields, now);
             } else {
                 pods.extend(active.map(|(at, _)| members.pod(at).clone()));
@@ -129,7 +150,10 @@ impl Controller {
 
     /// Counts the claimed pods one by one and, where too many, chooses the victims.
     pub(super) fn count_claimed(&self, claimed: &[Arc<Pod>], sync: &mut Sync, now: Now) {
-        let parent = sync.parent.clone().expect("a sync past its beginning has a parent");
+        let parent = sync
+            .parent
+            .clone()
+            .expect("a sync past its beginning has a parent");
         let spec = &parent.object.spec;
         sync.census.counts = StatusCounts::count(
             claimed.iter().map(|pod| &**pod),
@@ -139,7 +163,9 @@ impl Controller {
         );
         let ready = claimed.iter().filter(|pod| pod.is_ready());
         sync.census.ready_times.clear();
-        sync.census.ready_times.extend(ready.map(|pod| pod.ready_time()));
+        sync.census
+            .ready_times
+            .extend(ready.map(|pod| pod.ready_time()));
         sync.victims.claimed_pods.extend_from_slice(claimed);
         let surplus = i64::from(sync.census.counts.replicas) - i64::from(parent.object.replicas());
         let wanted = surplus.clamp(0, self.burst());
@@ -153,11 +179,25 @@ impl Controller {
         }
         self.count_related(&parent, sync);
         let nodes = self.pods();
-        let Victims { pods, ranker, related, claimed: fields, .. } = &mut sync.victims;
+        let Victims {
+            pods,
+            ranker,
+            related,
+            claimed: fields,
+            ..
+        } = &mut sync.victims;
         fields.extend(claimed.iter().map(|pod| {
-            RankFields::of(pod, pod.node_name.as_deref().map_or(0, |node| nodes.node_number(node)))
+            RankFields::of(
+                pod,
+                pod.node_name
+                    .as_deref()
+                    .map_or(0, |node| nodes.node_number(node)),
+            )
         }));
-        let candidates = fields.iter().enumerate().map(|(at, fields)| (index(at), fields));
+        let candidates = fields
+            .iter()
+            .enumerate()
+            .map(|(at, fields)| (index(at), fields));
         let options = self.rank_options(now);
         let chosen = ranker.choose(candidates, |node| related.get(node), &options, wanted);
         pods.extend(chosen.iter().map(|&at| claimed[at as usize].clone()));
@@ -170,15 +210,22 @@ impl Controller {
         if !sync.victims.claimed_pods.is_empty() {
             return; // Collected when they were claimed.
         }
-        let parent = sync.parent.clone().expect("a sync past its beginning has a parent");
-        let Ok(selector) = &parent.selector else { return };
+        let parent = sync
+            .parent
+            .clone()
+            .expect("a sync past its beginning has a parent");
+        let Ok(selector) = &parent.selector else {
+            return;
+        };
         let members = parent.group.lock();
         let ready = members
             .iter()
             .filter(|(_, member)| member.is_active() && member.is_ready())
             .filter(|(pod, _)| selector.matches(&pod.metadata.labels));
         sync.census.ready_times.clear();
-        sync.census.ready_times.extend(ready.map(|(pod, _)| pod.ready_time()));
+        sync.census
+            .ready_times
+            .extend(ready.map(|(pod, _)| pod.ready_time()));
     }
 
     /// Whether an active orphan of the namespace matches. O(label sets among the orphans).
@@ -209,7 +256,9 @@ impl Controller {
         }
         for (labels, group) in self.pods().matching_label_sets(&selectors) {
             let members = group.lock();
-            let Some(label_set) = members.label_set_of(&labels) else { continue };
+            let Some(label_set) = members.label_set_of(&labels) else {
+                continue;
+            };
             for member in members.members() {
                 if member.label_set == label_set && member.is_active() {
                     related.add(member.node);
@@ -222,12 +271,17 @@ impl Controller {
     /// explanations. O(pods of the related label sets).
     pub fn related_pods(&self, parent: &Parent) -> Vec<Arc<Pod>> {
         let mut pods = Vec::new();
-        for (labels, group) in
-            self.pods().matching_label_sets(&self.parents.related_selectors(parent))
+        for (labels, group) in self
+            .pods()
+            .matching_label_sets(&self.parents.related_selectors(parent))
         {
             let members = group.lock();
-            let Some(label_set) = members.label_set_of(&labels) else { continue };
-            let of_set = members.iter().filter(|(_, member)| member.label_set == label_set);
+            let Some(label_set) = members.label_set_of(&labels) else {
+                continue;
+            };
+            let of_set = members
+                .iter()
+                .filter(|(_, member)| member.label_set == label_set);
             pods.extend(of_set.map(|(pod, _)| pod.clone()));
         }
         pods
@@ -254,14 +308,19 @@ impl Controller {
             let created = fields.creation_time().unix_nanos();
             created.map_or(i64::MAX, |created| now.wall_ns.saturating_sub(created)) / 1_000_000
         };
-        let youngest = candidates.filter(|fields| fields.is_ready()).map(age_ms).min();
+        let youngest = candidates
+            .filter(|fields| fields.is_ready())
+            .map(age_ms)
+            .min();
         let youngest = youngest.unwrap_or(i64::MAX / 1_000_000);
         if youngest == 0 {
             return;
         }
         for fields in victims.filter(|fields| fields.is_ready()) {
             let ratio = age_ms(fields) / youngest;
-            self.metrics.sorting_deletion_age_ratio.observe(ratio as f64);
+            self.metrics
+                .sorting_deletion_age_ratio
+                .observe(ratio as f64);
         }
     }
 }

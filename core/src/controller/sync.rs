@@ -1,50 +1,41 @@
-//! One sync of one key as a state machine: it asks for API calls and is fed their answers.
-//!
-//! The order of the steps is upstream's and is observable: the read-your-writes gate, the parent,
-//! the expectations (before any pod is read, so that what they counted is in the cache), claim,
-//! scale, status, the next availability check.
+//! One sync of one key as a state machine: it asks for API calls and is fed their answers. What it
+//! holds between its steps is here, the steps are in `steps.rs`.
 
 use std::sync::Arc;
 
-use super::effects::Effects;
 use super::scale::Victims;
-use super::Controller;
 use crate::cache::Parent;
-use crate::client::{Answer, ApiError, EventIntent, ObjectReference, Request};
-use crate::consistency::{PARENTS, PODS};
+use crate::client::{Answer, EventIntent, ObjectReference, Request};
 use crate::intern::KeyId;
-use crate::object::{Kind, Now, Pod, ReplicaSet, ReplicaSetStatus, Time};
-use crate::reconcile::{
-    Claim, ClaimStep, StatusCounts, compute_status, is_available, next_check_of_times,
-    status_is_unchanged,
-};
+use crate::object::{Kind, ReplicaSetStatus, Time};
+use crate::reconcile::{Claim, StatusCounts};
 use crate::slow_start::SlowStart;
 
 /// A sync in progress. Made once per worker and reused, with its scratch memory, for every key.
 #[derive(Debug)]
 pub struct Sync {
-    key: KeyId,
-    state: State,
-    outcome: Outcome,
-    requests: Vec<Request>,
-    answers: Vec<Option<Answer>>,
+    pub(super) key: KeyId,
+    pub(super) state: State,
+    pub(super) outcome: Outcome,
+    pub(super) requests: Vec<Request>,
+    pub(super) answers: Vec<Option<Answer>>,
     /// The answered requests in the order in which their answers came.
     answered: Vec<usize>,
-    events: Vec<EventIntent>,
+    pub(super) events: Vec<EventIntent>,
     /// What the Events are about; made when the first one is recorded.
     regarding: Option<Arc<ObjectReference>>,
-    requests_made: u32,
+    pub(super) requests_made: u32,
     /// Everything below is of this sync alone.
     pub(super) parent: Option<Arc<Parent>>,
     pub(super) may_scale: bool,
-    claim: Option<Box<Claim>>,
+    pub(super) claim: Option<Box<Claim>>,
     pub(super) census: Census,
     pub(super) victims: Victims,
-    slow_start: SlowStart,
-    creates_wanted: usize,
+    pub(super) slow_start: SlowStart,
+    pub(super) creates_wanted: usize,
     /// What went wrong with creating or deleting; returned only after the status is written.
-    manage_error: Option<(SyncErrorClass, String)>,
-    new_status: Option<Box<ReplicaSetStatus>>,
+    pub(super) manage_error: Option<(SyncErrorClass, String)>,
+    pub(super) new_status: Option<Box<ReplicaSetStatus>>,
 }
 
 /// What the claimed pods add up to, as of the moment they were claimed.
@@ -57,7 +48,7 @@ pub(super) struct Census {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     Finished,
     ReadingParentToAdopt,
     Patching,
@@ -73,7 +64,7 @@ enum State {
 #[must_use]
 pub enum Step {
     /// Carry out [`Sync::requests`], all at once, give each its [`Sync::answer`], then
-    /// [`Controller::resume`].
+    /// [`Controller::resume`](super::Controller::resume).
     Requests,
     /// The sync is over; [`Sync::outcome`] says how.
     Finished,
@@ -125,7 +116,7 @@ impl Default for Sync {
 }
 
 impl Sync {
-    /// A sync that is over; [`Controller::begin`] starts it.
+    /// A sync that is over; [`Controller::begin`](super::Controller::begin) starts it.
     pub fn new() -> Sync {
         Sync {
             key: KeyId::default(),
@@ -185,7 +176,7 @@ impl Sync {
         &self.outcome
     }
 
-    fn reset(&mut self, key: KeyId) {
+    pub(super) fn reset(&mut self, key: KeyId) {
         self.key = key;
         self.state = State::Finished;
         self.outcome = Outcome::Ok;
@@ -205,24 +196,34 @@ impl Sync {
         self.new_status = None;
     }
 
-    fn parent(&self) -> &Arc<Parent> {
-        self.parent.as_ref().expect("a sync past its beginning has a parent")
+    pub(super) fn parent(&self) -> &Arc<Parent> {
+        self.parent
+            .as_ref()
+            .expect("a sync past its beginning has a parent")
     }
 
-    fn finish(&mut self) -> Step {
+    pub(super) fn finish(&mut self) -> Step {
         self.state = State::Finished;
         self.requests.clear();
         self.answers.clear();
         Step::Finished
     }
 
-    fn fail(&mut self, class: SyncErrorClass, message: String) -> Step {
-        self.outcome = Outcome::Failed(SyncError { class, message, details: Vec::new() });
+    pub(super) fn fail(&mut self, class: SyncErrorClass, message: String) -> Step {
+        self.outcome = Outcome::Failed(SyncError {
+            class,
+            message,
+            details: Vec::new(),
+        });
         self.finish()
     }
 
     /// Replaces the batch of requests.
-    fn ask(&mut self, state: State, requests: impl IntoIterator<Item = Request>) -> Step {
+    pub(super) fn ask(
+        &mut self,
+        state: State,
+        requests: impl IntoIterator<Item = Request>,
+    ) -> Step {
         self.state = state;
         self.requests.clear();
         self.requests.extend(requests);
@@ -234,412 +235,29 @@ impl Sync {
     }
 
     /// Takes the answer that came at that place, with the index of its request.
-    fn take_answer(&mut self, place: usize) -> (usize, Answer) {
+    pub(super) fn take_answer(&mut self, place: usize) -> (usize, Answer) {
         let index = *self
             .answered
             .get(place)
             .expect("every request is answered before the sync is resumed");
-        (index, self.answers[index].take().expect("answers are taken once"))
+        (
+            index,
+            self.answers[index].take().expect("answers are taken once"),
+        )
     }
 
     /// Takes the answer of a batch of one.
-    fn only_answer(&mut self) -> Answer {
+    pub(super) fn only_answer(&mut self) -> Answer {
         self.take_answer(0).1
     }
 
     /// What the Events of this sync are about: the parent as cached when it began.
-    fn regarding(&mut self, kind: Kind) -> Arc<ObjectReference> {
-        let parent = self.parent.as_ref().expect("a sync past its beginning has a parent");
+    pub(super) fn regarding(&mut self, kind: Kind) -> Arc<ObjectReference> {
+        let parent = self
+            .parent
+            .as_ref()
+            .expect("a sync past its beginning has a parent");
         let make = || Arc::new(ObjectReference::new(kind, &parent.object.metadata));
         self.regarding.get_or_insert_with(make).clone()
-    }
-}
-
-impl Controller {
-    /// Begins the sync of a key taken from the queue. End it with [`Controller::finish`].
-    pub fn begin(&self, key: KeyId, sync: &mut Sync, now: Now) -> Step {
-        self.begin_with(key, sync, now, &self.live(now))
-    }
-
-    /// Goes on after every request of the batch has its answer.
-    ///
-    /// # Panics
-    /// When a request has no answer, or the sync is over.
-    pub fn resume(&self, sync: &mut Sync, now: Now) -> Step {
-        self.resume_with(sync, now, &self.live(now))
-    }
-
-    /// [`Controller::begin`] with other effects than the controller's own.
-    pub fn begin_with(
-        &self,
-        key: KeyId,
-        sync: &mut Sync,
-        now: Now,
-        effects: &impl Effects,
-    ) -> Step {
-        sync.reset(key);
-        if self.keeps_records() {
-            let stores = [self.pods().version().get(), self.parents.version().get()];
-            if let Err(stale) = self.consistency.ensure_ready(&key, &stores) {
-                let (skips, resource) = if stale.resource == PODS {
-                    (&self.metrics.stale_sync_skips_pods, Kind::Pod)
-                } else {
-                    (&self.metrics.stale_sync_skips_replicasets, self.options.kind)
-                };
-                skips.increment();
-                let message = stale.message(resource.group_resource());
-                return sync.fail(SyncErrorClass::Consistency(stale.resource), message);
-            }
-        }
-        let Some(parent) = self.parents.get(key) else {
-            if self.keeps_records() {
-                effects.clear_written(key, None);
-            }
-            self.expectations.delete(key);
-            return sync.finish();
-        };
-        // Before any pod is read: what the expectations have counted is then in the cache.
-        let satisfied = self.expectations.satisfied(key, now.mono_ns);
-        let Ok(selector) = parent.selector.clone() else {
-            // Nothing that a retry would mend; an update of the parent brings the key back.
-            return sync.finish();
-        };
-        let meta = &parent.object.metadata;
-        for (member, empty) in [
-            ("namespace", meta.namespace.is_empty()),
-            ("name", meta.name.is_empty()),
-            ("uid", meta.uid.is_empty()),
-        ] {
-            if empty {
-                let message = format!("no owner {member} provided");
-                return sync.fail(SyncErrorClass::Identity, message);
-            }
-        }
-        sync.may_scale = satisfied && !meta.is_deleting();
-        sync.parent = Some(parent.clone());
-        if let Some(pods) = self.take_census(&parent, &selector, sync, now) {
-            let claim = Claim::new(
-                parent.object.clone(),
-                self.options.kind,
-                parent.owner.clone(),
-                pods,
-                |pod| selector.matches(&pod.metadata.labels),
-            );
-            sync.claim = Some(Box::new(claim));
-            return self.claim_on(sync, now, effects);
-        }
-        self.scale(sync, now, effects)
-    }
-
-    /// [`Controller::resume`] with other effects than the controller's own.
-    pub fn resume_with(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
-        match sync.state {
-            State::Finished => panic!("a sync that is over can't be resumed"),
-            State::ReadingParentToAdopt => {
-                let answer = sync.only_answer();
-                let claim = sync.claim.as_mut().expect("a claim is under way");
-                match &answer {
-                    Answer::Parent(live) => claim.parent_read(Ok(live)),
-                    Answer::Failed(error) => claim.parent_read(Err(error)),
-                    other => panic!("a read of the parent can't be answered by {other:?}"),
-                }
-                self.claim_on(sync, now, effects)
-            }
-            State::Patching => {
-                let answer = sync.only_answer();
-                if let Answer::Pod(pod) = &answer {
-                    self.record_pod_write(pod, effects);
-                }
-                let claim = sync.claim.as_mut().expect("a claim is under way");
-                match &answer {
-                    Answer::Failed(error) => claim.patched(Err(error)),
-                    _ => claim.patched(Ok(())),
-                }
-                self.claim_on(sync, now, effects)
-            }
-            State::Creating => self.created(sync, now, effects),
-            State::Deleting => self.deleted(sync, now, effects),
-            State::PuttingStatus => match sync.only_answer() {
-                Answer::Parent(updated) => self.status_written(sync, &updated, now, effects),
-                _ => {
-                    let meta = &sync.parent().object.metadata;
-                    let request = Request::GetParent {
-                        namespace: sync.parent().namespace.clone(),
-                        name: meta.name.clone(),
-                    };
-                    sync.ask(State::ReadingParentToRetry, [request])
-                }
-            },
-            State::ReadingParentToRetry => match sync.only_answer() {
-                Answer::Parent(live) => {
-                    // The same status once more, on whatever the server has now: upstream looks
-                    // neither at the UID nor at the generation.
-                    let mut object = ReplicaSet::clone(&live);
-                    object.status = *sync.new_status.take().expect("the status is being written");
-                    sync.ask(
-                        State::PuttingStatusAgain,
-                        [Request::PutStatus { object: Arc::new(object) }],
-                    )
-                }
-                answer => sync.fail(SyncErrorClass::Status, failure(answer).message),
-            },
-            State::PuttingStatusAgain => match sync.only_answer() {
-                Answer::Parent(updated) => self.status_written(sync, &updated, now, effects),
-                answer => sync.fail(SyncErrorClass::Status, failure(answer).message),
-            },
-        }
-    }
-
-    /// Most creates or deletes in one sync.
-    pub(super) fn burst(&self) -> i64 {
-        i64::try_from(self.options.burst_replicas).unwrap_or(i64::MAX)
-    }
-
-    /// Whether read-your-writes records are kept: never for ReplicationControllers.
-    pub(super) fn keeps_records(&self) -> bool {
-        self.options.gates.stale_controller_consistency && self.options.kind == Kind::ReplicaSet
-    }
-
-    fn claim_on(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
-        let claim = sync.claim.as_mut().expect("a claim is under way");
-        match claim.step() {
-            ClaimStep::ReadParent => {
-                let parent = sync.parent();
-                let request = Request::GetParent {
-                    namespace: parent.namespace.clone(),
-                    name: parent.object.metadata.name.clone(),
-                };
-                sync.ask(State::ReadingParentToAdopt, [request])
-            }
-            ClaimStep::Patch(pod, patch) => {
-                let request = Request::PatchPod {
-                    namespace: pod.metadata.namespace.to_str(),
-                    name: pod.metadata.name.clone(),
-                    patch,
-                };
-                sync.ask(State::Patching, [request])
-            }
-            ClaimStep::Finished => {
-                let claim = sync.claim.take().expect("a claim is under way");
-                if let Some(message) = claim.error() {
-                    let details = claim.errors().to_vec();
-                    let class = SyncErrorClass::Claim;
-                    sync.outcome = Outcome::Failed(SyncError { class, message, details });
-                    return sync.finish();
-                }
-                self.count_claimed(claim.claimed(), sync, now);
-                self.scale(sync, now, effects)
-            }
-        }
-    }
-
-    /// Creates what is missing or deletes what is too much, if it may.
-    fn scale(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
-        let parent = sync.parent().clone();
-        let missing = i64::from(parent.object.replicas()) - i64::from(sync.census.counts.replicas);
-        if !sync.may_scale || missing == 0 {
-            return self.update_status(sync, now, effects);
-        }
-        if missing > 0 {
-            let wanted = missing.min(self.burst());
-            self.expectations.expect_creations(sync.key, wanted, now.mono_ns);
-            sync.creates_wanted = usize::try_from(wanted).expect("positive here");
-            sync.slow_start = SlowStart::new(sync.creates_wanted, 1);
-            if parent.object.spec.template.metadata.labels.is_empty() {
-                // Refused here, without a call and without an Event.
-                let error = crate::reconcile::NO_LABELS_ERROR.to_owned();
-                return self.creates_ended(sync, Some(error), now, effects);
-            }
-            return self.create_batch(sync, now, effects);
-        }
-        let names = sync.victims.pods().iter().map(|pod| pod.metadata.name.clone());
-        self.expectations.expect_deletions(sync.key, names, now.mono_ns);
-        let requests: Vec<Request> = Vec::new();
-        let step = sync.ask(State::Deleting, requests);
-        let Sync { requests, answers, victims, requests_made, .. } = sync;
-        requests.extend(victims.pods().iter().map(|pod| Request::DeletePod {
-            namespace: parent.namespace.clone(),
-            name: pod.metadata.name.clone(),
-        }));
-        answers.resize_with(requests.len(), || None);
-        *requests_made += u32::try_from(requests.len()).expect("bursts fit 32 bits");
-        step
-    }
-
-    fn create_batch(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
-        match sync.slow_start.next_batch() {
-            None => self.creates_ended(sync, None, now, effects),
-            Some(size) => {
-                let parent = sync.parent();
-                let request = Request::CreatePod {
-                    namespace: parent.namespace.clone(),
-                    body: parent.body().clone(),
-                };
-                sync.ask(State::Creating, std::iter::repeat_n(request, size))
-            }
-        }
-    }
-
-    fn created(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
-        let regarding = sync.regarding(self.options.kind);
-        let mut first_error: Option<String> = None;
-        for place in 0..sync.answers.len() {
-            match sync.take_answer(place).1 {
-                Answer::Pod(pod) => {
-                    sync.slow_start.on_result(true);
-                    sync.events.push(EventIntent::created_pod(&regarding, &pod.metadata.name));
-                    self.record_pod_write(&pod, effects);
-                }
-                Answer::Failed(error) if error.has_cause("NamespaceTerminating") => {
-                    // Whatever else happens in that namespace comes from its deletion.
-                    sync.slow_start.on_result(true);
-                }
-                Answer::Failed(error) => {
-                    sync.slow_start.on_result(false);
-                    sync.events.push(EventIntent::failed_create(&regarding, &error));
-                    first_error.get_or_insert(error.message);
-                }
-                other => panic!("a create can't be answered by {other:?}"),
-            }
-        }
-        if first_error.is_some() {
-            return self.creates_ended(sync, first_error, now, effects);
-        }
-        self.create_batch(sync, now, effects)
-    }
-
-    fn creates_ended(
-        &self,
-        sync: &mut Sync,
-        error: Option<String>,
-        now: Now,
-        effects: &impl Effects,
-    ) -> Step {
-        let lost = sync.creates_wanted - sync.slow_start.successes();
-        if lost > 0 {
-            // Failed and never attempted ones will not be observed.
-            let lost = i64::try_from(lost).expect("bursts are bounded");
-            self.expectations.creations_observed(sync.key, lost);
-        }
-        sync.manage_error = error.map(|error| (SyncErrorClass::Create, error));
-        self.update_status(sync, now, effects)
-    }
-
-    fn deleted(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
-        let regarding = sync.regarding(self.options.kind);
-        let mut first_error: Option<String> = None;
-        for place in 0..sync.answers.len() {
-            let (index, answer) = sync.take_answer(place);
-            let name = sync.victims.pods()[index].metadata.name.clone();
-            match answer {
-                Answer::Failed(error) => {
-                    self.expectations.deletion_observed(sync.key, &name);
-                    if !error.is_not_found() {
-                        sync.events.push(EventIntent::failed_delete(&regarding, &error));
-                        let message = || format!("unable to delete pods: {}", error.message);
-                        first_error.get_or_insert_with(message);
-                    }
-                }
-                _ => sync.events.push(EventIntent::deleted_pod(&regarding, &name)),
-            }
-        }
-        sync.manage_error = first_error.map(|error| (SyncErrorClass::Delete, error));
-        self.update_status(sync, now, effects)
-    }
-
-    fn update_status(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
-        let parent = sync.parent().clone();
-        let object = &parent.object;
-        let min_ready_seconds = object.spec.min_ready_seconds;
-        let mut counts = sync.census.counts;
-        counts.available = if min_ready_seconds == 0 {
-            counts.ready
-        } else {
-            let available = sync
-                .census
-                .ready_times
-                .iter()
-                .filter(|time| is_available(**time, min_ready_seconds, now.wall_ns))
-                .count();
-            i32::try_from(available).expect("a ReplicaSet's pods fit 31 bits")
-        };
-        let terminating = (self.options.gates.terminating_replicas
-            && self.options.kind == Kind::ReplicaSet)
-            .then_some(sync.census.terminating);
-        let status = if is_same_status(object, counts, terminating)
-            && sync.manage_error.is_none()
-            && object.status.conditions.is_empty()
-        {
-            None
-        } else {
-            let error = sync.manage_error.as_ref().map(|(_, error)| error.as_str());
-            let status = compute_status(object, counts, terminating, error, now.wall());
-            (!status_is_unchanged(object, &status)).then_some(status)
-        };
-        let Some(mut status) = status else {
-            return self.status_written(sync, object, now, effects);
-        };
-        status.observed_generation = object.metadata.generation;
-        let mut updated = ReplicaSet::clone(object);
-        updated.status = status.clone();
-        sync.new_status = Some(Box::new(status));
-        sync.ask(State::PuttingStatus, [Request::PutStatus { object: Arc::new(updated) }])
-    }
-
-    fn status_written(
-        &self,
-        sync: &mut Sync,
-        updated: &ReplicaSet,
-        now: Now,
-        effects: &impl Effects,
-    ) -> Step {
-        if self.keeps_records() {
-            let uid = &sync.parent().object.metadata.uid;
-            effects.wrote_at(sync.key, uid, PARENTS, &updated.metadata.resource_version);
-        }
-        if let Some((class, message)) = sync.manage_error.take() {
-            return sync.fail(class, message);
-        }
-        let min_ready_seconds = updated.spec.min_ready_seconds;
-        if min_ready_seconds > 0
-            && updated.status.ready_replicas != updated.status.available_replicas
-        {
-            if sync.parent().object.spec.min_ready_seconds == 0 {
-                self.collect_ready_times(sync);
-            }
-            let times = sync.census.ready_times.iter().copied();
-            let delay = next_check_of_times(times, min_ready_seconds, now.wall_ns)
-                .unwrap_or(i64::from(min_ready_seconds) * 1_000_000_000);
-            effects.add_after(sync.key, delay);
-        }
-        sync.finish()
-    }
-
-    /// Remembers the version of a pod we wrote, for its controller as the server has it now.
-    fn record_pod_write(&self, pod: &Pod, effects: &impl Effects) {
-        if !self.keeps_records() {
-            return;
-        }
-        if let Some(controller) = pod.metadata.controller() {
-            let owner = self.parents.intern(&pod.metadata.namespace, &controller.name);
-            effects.wrote_at(owner, &controller.uid, PODS, &pod.metadata.resource_version);
-        }
-    }
-}
-
-fn is_same_status(object: &ReplicaSet, counts: StatusCounts, terminating: Option<i32>) -> bool {
-    let status = &object.status;
-    status.replicas == counts.replicas
-        && status.fully_labeled_replicas == counts.fully_labeled
-        && status.ready_replicas == counts.ready
-        && status.available_replicas == counts.available
-        && status.terminating_replicas == terminating
-        && status.observed_generation == object.metadata.generation
-}
-
-fn failure(answer: Answer) -> ApiError {
-    match answer {
-        Answer::Failed(error) => error,
-        other => panic!("expected a failure or the parent, not {other:?}"),
     }
 }

@@ -48,7 +48,9 @@ impl Quantity {
     /// The sum of two amounts, saturating.
     #[must_use]
     pub const fn plus(self, other: Quantity) -> Quantity {
-        Quantity { nanos: self.nanos.saturating_add(other.nanos) }
+        Quantity {
+            nanos: self.nanos.saturating_add(other.nanos),
+        }
     }
 }
 
@@ -92,15 +94,23 @@ fn parse(text: &str) -> Option<Quantity> {
         other => {
             let exponent: i32 = other.strip_prefix(['e', 'E'])?.parse().ok()?;
             let power = 10_i128.checked_pow(exponent.unsigned_abs())?;
-            if exponent < 0 { (NANO, power) } else { (NANO.checked_mul(power)?, 1) }
+            if exponent < 0 {
+                (NANO, power)
+            } else {
+                (NANO.checked_mul(power)?, 1)
+            }
         }
     };
     let fraction = fraction.trim_end_matches('0');
-    over = 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?.checked_mul(over)?;
+    over = 10_i128
+        .checked_pow(u32::try_from(fraction.len()).ok()?)?
+        .checked_mul(over)?;
     let digits: i128 = format!("0{whole}{fraction}").parse().ok()?;
     let nanos = digits.checked_mul(times)?;
     let rounded = nanos / over + i128::from(nanos % over != 0);
-    Some(Quantity { nanos: sign * rounded })
+    Some(Quantity {
+        nanos: sign * rounded,
+    })
 }
 
 #[cfg(test)]
@@ -143,13 +153,21 @@ mod tests {
         assert!(quantity("-1m").is_negative());
         assert!(quantity("0Mi").is_zero());
         assert_eq!(quantity("0.5").plus(quantity("500m")), quantity("1"));
-        assert_eq!(Quantity::from_json(&serde_json::json!(2)), Ok(quantity("2")));
-        assert_eq!(Quantity::from_json(&serde_json::json!([])), Err(QuantityError));
+        assert_eq!(
+            Quantity::from_json(&serde_json::json!(2)),
+            Ok(quantity("2"))
+        );
+        assert_eq!(
+            Quantity::from_json(&serde_json::json!([])),
+            Err(QuantityError)
+        );
     }
 
     #[test]
     fn other_texts_are_refused() {
-        for text in ["", "x", "1.2.3", "1 k", "k", "-", "--1", "1kk", "1e99", "e3", "1e"] {
+        for text in [
+            "", "x", "1.2.3", "1 k", "k", "-", "--1", "1kk", "1e99", "e3", "1e",
+        ] {
             assert_eq!(text.parse::<Quantity>(), Err(QuantityError), "{text:?}");
         }
     }

@@ -23,7 +23,10 @@ pub fn next_availability_check<'a>(
     min_ready_seconds: i32,
     now_wall_ns: i64,
 ) -> Option<i64> {
-    let ready = pods.into_iter().filter(|pod| pod.is_ready()).map(Pod::ready_time);
+    let ready = pods
+        .into_iter()
+        .filter(|pod| pod.is_ready())
+        .map(Pod::ready_time);
     next_check_of_times(ready, min_ready_seconds, now_wall_ns)
 }
 

@@ -37,7 +37,11 @@ pub fn pod_name_prefix(parent_name: &str) -> String {
     let mut masked = parent_name.to_owned();
     masked.pop();
     masked.push('a');
-    if is_dns1123_subdomain(&masked) { format!("{parent_name}-") } else { parent_name.to_owned() }
+    if is_dns1123_subdomain(&masked) {
+        format!("{parent_name}-")
+    } else {
+        parent_name.to_owned()
+    }
 }
 
 fn is_dns1123_subdomain(name: &str) -> bool {

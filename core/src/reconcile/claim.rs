@@ -151,7 +151,10 @@ impl Claim {
             Ok(live) if live.metadata.is_deleting() => {
                 let at = live.metadata.deletion_timestamp.to_string();
                 let at = at.replace('T', " ").replace('Z', " +0000 UTC");
-                Err(format!("{}/{} has just been deleted at {at}", meta.namespace, meta.name))
+                Err(format!(
+                    "{}/{} has just been deleted at {at}",
+                    meta.namespace, meta.name
+                ))
             }
             Ok(_) => Ok(()),
         }

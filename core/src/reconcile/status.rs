@@ -2,9 +2,7 @@
 //! condition.
 
 use super::availability::is_available;
-use crate::object::{
-    Labels, Pod, ReplicaSet, ReplicaSetCondition, ReplicaSetStatus, Str, Time,
-};
+use crate::object::{Labels, Pod, ReplicaSet, ReplicaSetCondition, ReplicaSetStatus, Str, Time};
 
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 
@@ -65,7 +63,10 @@ pub fn compute_status(
     now: Time,
 ) -> ReplicaSetStatus {
     let mut status = parent.status.clone();
-    let failure = status.conditions.iter().any(|condition| *condition.kind == *REPLICA_FAILURE);
+    let failure = status
+        .conditions
+        .iter()
+        .any(|condition| *condition.kind == *REPLICA_FAILURE);
     match manage_error {
         Some(message) if !failure => {
             let reason = match counts.replicas.cmp(&parent.replicas()) {
@@ -83,7 +84,9 @@ pub fn compute_status(
             });
         }
         None if failure => {
-            status.conditions.retain(|condition| *condition.kind != *REPLICA_FAILURE);
+            status
+                .conditions
+                .retain(|condition| *condition.kind != *REPLICA_FAILURE);
         }
         _ => {}
     }
@@ -120,13 +123,26 @@ mod tests {
     #[test]
     fn a_failure_is_recorded_once_and_removed_when_nothing_failed() {
         let now = Time::from_unix_seconds(1);
-        let counts = StatusCounts { replicas: 2, ..StatusCounts::default() };
+        let counts = StatusCounts {
+            replicas: 2,
+            ..StatusCounts::default()
+        };
         let mut rs = parent(3);
         rs.status = compute_status(&rs, counts, Some(0), Some("quota"), now);
         assert_eq!(&*rs.status.conditions[0].reason, "FailedCreate");
-        let again = compute_status(&rs, counts, Some(0), Some("other"), Time::from_unix_seconds(9));
+        let again = compute_status(
+            &rs,
+            counts,
+            Some(0),
+            Some("other"),
+            Time::from_unix_seconds(9),
+        );
         assert_eq!(again.conditions, rs.status.conditions);
-        assert!(compute_status(&rs, counts, Some(0), None, now).conditions.is_empty());
+        assert!(
+            compute_status(&rs, counts, Some(0), None, now)
+                .conditions
+                .is_empty()
+        );
     }
 
     #[test]

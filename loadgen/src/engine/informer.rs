@@ -1,5 +1,5 @@
-//! Informers: list and watch one kind and feed a controller's cache, in order, in batches of up to
-//! 1000. One informer of pods feeds the shared pod cache and then tells every controller; each
+//! Informers: list and watch one kind as the core's reflector says, and feed a controller's cache,
+//! in order. One informer of pods feeds the shared pod cache and then tells every controller; each
 //! controller has an informer of its own kind.
 
 use std::sync::Arc;
@@ -8,17 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use podstorm::cache::{Delta, PodCache};
 use podstorm::client::WatchEvent;
 use podstorm::object::{Now, Pod, ReplicaSet, ReplicationController, ResourceVersion};
+use podstorm::reflector::{Action, Delivery, Reflector, ReflectorOptions};
 
 use super::executor::{Next, Part, Waker};
 use super::worker::Pool;
-use crate::cluster::{Cluster, ClusterResource, Watch, WatchFrom, WatchOptions};
+use crate::cluster::{Cluster, ClusterResource, Poll, Watch, WatchFrom, WatchOptions};
 use crate::settings::Latency;
 
-/// Most events applied in one run, as upstream's informers batch them.
+/// Most events applied in one run.
 const BATCH: usize = 4000;
-
-/// Before a new list after a watch that the server ended: upstream's shortest back-off, ns.
-const RELIST_NS: i64 = 800_000_000;
 
 /// What an informer does with what it hears.
 pub(super) trait Listener: Send {
@@ -48,11 +46,10 @@ pub(super) struct Informer<L: Listener> {
     options: WatchOptions,
     /// Whether the controller runs yet; it is started by the scenario.
     started: Arc<AtomicBool>,
+    reflector: Reflector<L::Object>,
+    random: fastrand::Rng,
     watch: Option<Watch<L::Object>>,
-    /// The initial state while it comes in.
-    initial: Option<Vec<Arc<L::Object>>>,
     synced: bool,
-    not_before_ns: i64,
     events: Vec<WatchEvent<L::Object>>,
     delivered: Arc<AtomicU64>,
 }
@@ -77,41 +74,60 @@ impl<L: Listener> Informer<L> {
                 waker: Some(waker),
             },
             started,
+            reflector: Reflector::new(ReflectorOptions::default()),
+            random: fastrand::Rng::with_seed(seed),
             watch: None,
-            initial: None,
             synced: false,
-            not_before_ns: i64::MIN,
             events: Vec::new(),
             delivered,
         }
     }
 
-    fn hear(&mut self, event: WatchEvent<L::Object>, now: Now) {
-        match (event, &mut self.initial) {
-            (WatchEvent::Added(object), Some(initial)) => initial.push(object),
-            (
-                WatchEvent::Bookmark {
-                    version,
-                    initial_events_end: true,
-                },
-                initial,
-            ) => {
-                let objects = initial.take().unwrap_or_default();
+    fn deliver(&mut self, delivery: Delivery<L::Object>, now: Now) {
+        match delivery {
+            Delivery::Applied(object) => self.listener.apply(Delta::Applied(object), now),
+            Delivery::Deleted(object) => self.listener.apply(Delta::Deleted(object), now),
+            Delivery::Bookmark(version) => self.listener.bookmark(&version),
+            Delivery::Replace(objects, version) => {
                 self.listener.replace(objects, &version, now);
                 if !std::mem::replace(&mut self.synced, true) {
                     self.listener.synced();
                 }
             }
-            (WatchEvent::Bookmark { version, .. }, _) => self.listener.bookmark(&version),
-            (WatchEvent::Added(object) | WatchEvent::Modified(object), _) => {
-                self.listener.apply(Delta::Applied(object), now);
-            }
-            (WatchEvent::Deleted(object), _) => self.listener.apply(Delta::Deleted(object), now),
-            (WatchEvent::Error(_), _) => {
+        }
+    }
+
+    fn open(&mut self, version: &ResourceVersion, initial_events: bool, now: Now) {
+        let from = match version.number() {
+            Some(version) if !initial_events => WatchFrom::Version(version),
+            _ => WatchFrom::Initial,
+        };
+        let opened = self.cluster.watch(from, self.options.clone());
+        self.reflector.on_watch(opened.as_ref().map(|_| ()), now);
+        self.watch = opened.ok();
+    }
+
+    /// Takes a batch of events; says whether there are more and when the next one can be seen.
+    fn hear(&mut self, now: Now) -> Poll {
+        let Some(watch) = &mut self.watch else {
+            return Poll::default();
+        };
+        let mut events = std::mem::take(&mut self.events);
+        let poll = watch.poll(BATCH, now, &mut events);
+        // Relaxed: a statistic, read when the run is over.
+        self.delivered
+            .fetch_add(events.len() as u64, Ordering::Relaxed);
+        for event in events.drain(..) {
+            if matches!(event, WatchEvent::Error(_)) {
                 self.watch = None;
-                self.not_before_ns = now.mono_ns.saturating_add(RELIST_NS);
+            }
+            if let Some(delivery) = self.reflector.on_event(event, now) {
+                self.deliver(delivery, now);
             }
         }
+        self.events = events;
+        self.listener.batch_over(now);
+        poll
     }
 }
 
@@ -121,37 +137,31 @@ impl<L: Listener> Part for Informer<L> {
         if !self.started.load(Ordering::Acquire) {
             return Next::Idle;
         }
-        if now.mono_ns < self.not_before_ns {
-            return Next::At(self.not_before_ns);
-        }
-        let watch = match &mut self.watch {
-            Some(watch) => watch,
-            closed => match self.cluster.watch(WatchFrom::Initial, self.options.clone()) {
-                Ok(watch) => {
-                    self.initial = Some(Vec::new());
-                    closed.insert(watch)
+        loop {
+            match self.reflector.next(now, self.random.f64()) {
+                Action::Wait { until_ns } => return Next::At(until_ns),
+                Action::List { .. } => {
+                    // The embedded server lists its newest state whatever version is asked for.
+                    let listed = self.cluster.list(None);
+                    if let Some(delivery) = self.reflector.on_list(Ok(listed), now) {
+                        self.deliver(delivery, now);
+                        self.listener.batch_over(now);
+                    }
                 }
-                Err(_) => {
-                    self.not_before_ns = now.mono_ns.saturating_add(RELIST_NS);
-                    return Next::At(self.not_before_ns);
+                Action::Watch {
+                    version,
+                    initial_events,
+                    ..
+                } => self.open(&version, initial_events, now),
+                Action::Busy => {
+                    let poll = self.hear(now);
+                    return match poll.next_visible_ns {
+                        _ if poll.more || self.watch.is_none() => Next::Again,
+                        Some(at_ns) => Next::At(at_ns),
+                        None => Next::Idle,
+                    };
                 }
-            },
-        };
-        let mut events = std::mem::take(&mut self.events);
-        let poll = watch.poll(BATCH, now, &mut events);
-        // Relaxed: a statistic, read when the run is over.
-        self.delivered
-            .fetch_add(events.len() as u64, Ordering::Relaxed);
-        for event in events.drain(..) {
-            self.hear(event, now);
-        }
-        self.events = events;
-        self.listener.batch_over(now);
-        match poll.next_visible_ns {
-            _ if self.watch.is_none() => Next::At(self.not_before_ns),
-            _ if poll.more => Next::Again,
-            Some(at_ns) => Next::At(at_ns),
-            None => Next::Idle,
+            }
         }
     }
 }

@@ -298,7 +298,10 @@ fn assemble(
         builder.informer(ReplicationControllers(Arc::clone(&rc)), 1);
         pools.push(rc);
     }
-    let listener = Pods { cache: Arc::clone(&builder.cache), pools: pools.clone() };
+    let listener = Pods {
+        cache: Arc::clone(&builder.cache),
+        pools: pools.clone(),
+    };
     builder.informer(listener, 2);
     builder.add(|_, waker| {
         let latency = settings.latency.scheduling;

@@ -5,25 +5,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use hdrhistogram::Histogram;
-use podstorm::object::{
-    Now, Pod, ReplicaSet, ReplicaSetStatus, ReplicationController,
-};
+use podstorm::object::{Now, Pod, ReplicaSet, ReplicationController};
 
 use super::audit::audit;
 use super::load::Loader;
 use super::objects::Objects;
-use super::plan::{Amount, Bound, PhasePlan, Task, Until, phases, picks_pods, starts_controllers};
+use super::plan::{Bound, PhasePlan, Until, phases, picks_pods, starts_controllers};
+use super::tasks::Step;
 use super::tracker::Tracker;
-use crate::cluster::{Cluster, DeleteOptions, PodTotals, ScaleUpdate};
+use crate::cluster::{Cluster, PodTotals};
 use crate::engine::executor::{Next, Part, Switchboard, Waker};
 use crate::engine::seed::seed_for;
 use crate::engine::stream::Stream;
 use crate::input::InputObject;
 use crate::result::Phase;
-use crate::settings::{ScenarioName, Settings};
+use crate::settings::Settings;
 
 /// Most writes in one run.
-const WRITES_PER_RUN: u32 = 100;
+pub(super) const WRITES_PER_RUN: u32 = 100;
 
 /// Between two looks at whether the controllers have come to rest, ns.
 const REST_CHECK_NS: i64 = 1_000_000;
@@ -84,47 +83,47 @@ pub struct Report {
 /// The driver.
 #[derive(Debug)]
 pub struct Driver {
-    settings: Settings,
-    cluster: Arc<Cluster>,
-    switchboard: Arc<Switchboard>,
-    controllers: Controllers,
-    pods: Stream<Pod>,
-    replica_sets: Stream<ReplicaSet>,
-    replication_controllers: Option<Stream<ReplicationController>>,
-    tracker: Tracker,
-    objects: Objects,
-    loader: Loader,
+    pub(super) settings: Settings,
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) switchboard: Arc<Switchboard>,
+    pub(super) controllers: Controllers,
+    pub(super) pods: Stream<Pod>,
+    pub(super) replica_sets: Stream<ReplicaSet>,
+    pub(super) replication_controllers: Option<Stream<ReplicationController>>,
+    pub(super) tracker: Tracker,
+    pub(super) objects: Objects,
+    pub(super) loader: Loader,
     /// Numbers in the tracker of the generated ReplicaSets.
-    generated: Vec<usize>,
-    plan: Vec<PhasePlan>,
-    at: Place,
-    position: Arc<Position>,
-    random: fastrand::Rng,
-    done: Vec<Phase>,
-    failures: Vec<String>,
-    violations: Vec<String>,
-    finished: bool,
+    pub(super) generated: Vec<usize>,
+    pub(super) plan: Vec<PhasePlan>,
+    pub(super) at: Place,
+    pub(super) position: Arc<Position>,
+    pub(super) random: fastrand::Rng,
+    pub(super) done: Vec<Phase>,
+    pub(super) failures: Vec<String>,
+    pub(super) violations: Vec<String>,
+    pub(super) finished: bool,
 }
 
 /// Where in the plan, and what was true when the phase began.
 #[derive(Debug, Default)]
-struct Place {
-    phase: usize,
-    task: usize,
+pub(super) struct Place {
+    pub(super) phase: usize,
+    pub(super) task: usize,
     /// How much of the task is done.
-    cursor: u64,
+    pub(super) cursor: u64,
     /// Within a number of the cursor.
-    inner: i32,
-    started_ns: i64,
+    pub(super) inner: i32,
+    pub(super) started_ns: i64,
     /// When the task began; set at its first run.
-    task_started_ns: Option<i64>,
-    pods: PodTotals,
-    existing: u64,
-    ready: u64,
+    pub(super) task_started_ns: Option<i64>,
+    pub(super) pods: PodTotals,
+    pub(super) existing: u64,
+    pub(super) ready: u64,
     /// Parents' desired pods, once the tasks are done.
-    goal: Option<u64>,
+    pub(super) goal: Option<u64>,
     /// An audit failed, and nothing has been heard since.
-    doubted: bool,
+    pub(super) doubted: bool,
 }
 
 impl Driver {
@@ -229,7 +228,9 @@ impl Driver {
         // Parents first: then no pod event before theirs can be missing when the pods' are read.
         let mut next = self.replica_sets.poll(now, |item| {
             *doubted = false;
-            tracker.parent_item(item, |parent: &ReplicaSet| (parent.replicas(), &parent.status));
+            tracker.parent_item(item, |parent: &ReplicaSet| {
+                (parent.replicas(), &parent.status)
+            });
         });
         if let Some(stream) = &mut self.replication_controllers {
             next = next.or(stream.poll(now, |item| {
@@ -252,7 +253,9 @@ impl Driver {
     fn work(&mut self, now: Now) -> Next {
         let mut left = WRITES_PER_RUN;
         while left > 0 {
-            let Some(&task) = self.plan[self.at.phase].tasks.get(self.at.task) else { break };
+            let Some(&task) = self.plan[self.at.phase].tasks.get(self.at.task) else {
+                break;
+            };
             let begun_ns = *self.at.task_started_ns.get_or_insert(now.mono_ns);
             match self.step(task, begun_ns, now) {
                 Step::Done => {
@@ -267,223 +270,6 @@ impl Driver {
             }
         }
         Next::Again
-    }
-
-    /// Does one write of a task.
-    fn step(&mut self, task: Task, begun_ns: i64, now: Now) -> Step {
-        let size = &self.settings.size;
-        let number = self.at.cursor;
-        match task {
-            Task::Namespaces => self.count_up(size.namespaces, |driver| {
-                driver.create_namespace(number, now)
-            }),
-            Task::Nodes => self.count_up(size.nodes, |driver| driver.create_node(number, now)),
-            Task::Input => {
-                if self.settings.scenario == ScenarioName::Manifests
-                    && !self.loader.has_nodes
-                    && number < size.nodes
-                {
-                    return self.count_up(size.nodes, |driver| driver.create_node(number, now));
-                }
-                let more = self.loader.step(&self.cluster, &mut self.tracker, now);
-                if more { Step::Wrote } else { Step::Done }
-            }
-            Task::ReplicaSets(amount) => self.count_up(size.replicasets, |driver| {
-                driver.create_replica_set(number, amount, now)
-            }),
-            Task::Scale(amount) => {
-                self.count_up(size.replicasets, |driver| driver.scale(number, amount, now))
-            }
-            Task::OwnedPods => self.create_pods(true, now),
-            Task::BarePods => self.create_pods(false, now),
-            Task::Statuses => {
-                self.count_up(size.replicasets, |driver| driver.write_status(number, now))
-            }
-            Task::StartControllers => {
-                self.tracker.controller_runs = true;
-                // Release: whoever sees the flag sees everything written before.
-                self.controllers.started.store(true, Ordering::Release);
-                self.controllers.wake.iter().for_each(|wake| wake());
-                Step::Done
-            }
-            Task::Churn => self.churn(begun_ns, now),
-        }
-    }
-
-    /// One more of `count`, or the end.
-    fn count_up(&mut self, count: u64, one: impl FnOnce(&mut Driver) -> Step) -> Step {
-        if self.at.cursor >= count {
-            return Step::Done;
-        }
-        self.at.cursor += 1;
-        one(self)
-    }
-
-    fn note<T, E: std::fmt::Display>(&mut self, what: &str, outcome: Result<T, E>) -> Option<T> {
-        outcome
-            .map_err(|error| {
-                // The first few say enough.
-                if self.failures.len() < 10 {
-                    self.failures.push(format!("{what}: {error}"));
-                }
-            })
-            .ok()
-    }
-
-    fn create_namespace(&mut self, number: u64, now: Now) -> Step {
-        let created = self.cluster.create(self.objects.namespace(number), now);
-        self.note("creating a namespace", created);
-        Step::Wrote
-    }
-
-    fn create_node(&mut self, number: u64, now: Now) -> Step {
-        let created = self.cluster.create(self.objects.node(number), now);
-        self.note("creating a node", created);
-        Step::Wrote
-    }
-
-    fn amount(&self, amount: Amount, number: u64) -> i32 {
-        let (count, burst) = (self.settings.size.replicasets, self.settings.burst_pods);
-        amount.of(number, count, self.objects.share(number), burst)
-    }
-
-    fn create_replica_set(&mut self, number: u64, amount: Amount, now: Now) -> Step {
-        let replicas = self.amount(amount, number);
-        let created = self
-            .cluster
-            .create(self.objects.replica_set(number, replicas), now);
-        if let Some(created) = self.note("creating a ReplicaSet", created) {
-            let at = self.tracker.asked(&created.metadata, replicas, now);
-            self.generated.push(at);
-        }
-        Step::Wrote
-    }
-
-    fn scale(&mut self, number: u64, amount: Amount, now: Now) -> Step {
-        let replicas = self.amount(amount, number);
-        let Some(parent) = self
-            .generated
-            .get(number as usize)
-            .map(|&at| &self.tracker.parents[at])
-        else {
-            return Step::Skipped;
-        };
-        if parent.desired == replicas {
-            return Step::Skipped;
-        }
-        let update = ScaleUpdate {
-            replicas,
-            ..ScaleUpdate::default()
-        };
-        let scaled =
-            self.cluster
-                .update_scale::<ReplicaSet>(&parent.namespace, &parent.name, &update, now);
-        if let Some(scaled) = self.note("scaling a ReplicaSet", scaled) {
-            self.tracker.asked(&scaled.metadata, replicas, now);
-        }
-        Step::Wrote
-    }
-
-    /// One of the pods that exist before their ReplicaSets, or their controller, do.
-    fn create_pods(&mut self, owned: bool, now: Now) -> Step {
-        let number = self.at.cursor;
-        if number >= self.settings.size.replicasets {
-            return Step::Done;
-        }
-        let share = self.objects.share(number);
-        if self.at.inner >= share {
-            self.at.inner = 0;
-            self.at.cursor += 1;
-            return Step::Skipped;
-        }
-        let namespace = self.objects.namespace_of(number).clone();
-        let owner = owned
-            .then(|| {
-                self.generated
-                    .get(number as usize)
-                    .map(|&at| &self.tracker.parents[at])
-            })
-            .flatten()
-            .map(|parent| {
-                self.cluster
-                    .get::<ReplicaSet>(&parent.namespace, &parent.name)
-            });
-        let owner = owner.and_then(Result::ok);
-        // One body for all pods of a ReplicaSet, as its controller would send them.
-        let body = Arc::new(self.objects.pod(number, owner.as_deref()));
-        for _ in 0..WRITES_PER_RUN {
-            if self.at.inner >= share {
-                break;
-            }
-            self.at.inner += 1;
-            let created = self.cluster.create_pod(&namespace, &body, now);
-            self.note("creating a pod", created);
-        }
-        Step::Wrote
-    }
-
-    /// The status that a controller leaves behind when all is well.
-    fn write_status(&mut self, number: u64, now: Now) -> Step {
-        let Some(parent) = self
-            .generated
-            .get(number as usize)
-            .map(|&at| &self.tracker.parents[at])
-        else {
-            return Step::Skipped;
-        };
-        let found = self
-            .cluster
-            .get::<ReplicaSet>(&parent.namespace, &parent.name);
-        let Some(found) = self.note("reading a ReplicaSet", found) else {
-            return Step::Wrote;
-        };
-        let gates = &self.settings.controller.feature_gates;
-        let terminating = gates
-            .get("DeploymentReplicaSetTerminatingReplicas")
-            .copied();
-        let replicas = found.replicas();
-        let mut written = ReplicaSet::clone(&found);
-        written.status = ReplicaSetStatus {
-            replicas,
-            fully_labeled_replicas: replicas,
-            ready_replicas: replicas,
-            available_replicas: replicas,
-            terminating_replicas: terminating.unwrap_or(true).then_some(0),
-            observed_generation: found.metadata.generation,
-            ..ReplicaSetStatus::default()
-        };
-        let outcome = self.cluster.update_status(written, now);
-        self.note("writing a status", outcome);
-        Step::Wrote
-    }
-
-    /// Deletes a ready pod when one is due: the n-th at n times the interval from the start, late
-    /// or not, so that a slow run is not a gentle one.
-    fn churn(&mut self, begun_ns: i64, now: Now) -> Step {
-        let (rate, length_ns) = (
-            self.settings.churn_pods_per_second,
-            self.settings.duration_ns,
-        );
-        let offset_ns = self.at.cursor as f64 * 1e9 / rate;
-        if rate <= 0.0 || offset_ns >= length_ns as f64 {
-            return Step::Done;
-        }
-        let due_ns = begun_ns.saturating_add(offset_ns as i64);
-        if due_ns > now.mono_ns {
-            return Step::Wait(due_ns);
-        }
-        self.at.cursor += 1;
-        if let Some(pod) = self.tracker.pick(&mut self.random) {
-            let meta = &pod.metadata;
-            // Refused only when somebody else has deleted the pod since: churn all the same.
-            let _deleted = self.cluster.delete::<Pod>(
-                &meta.namespace,
-                &meta.name,
-                &DeleteOptions::default(),
-                now,
-            );
-        }
-        Step::Wrote
     }
 
     /// Looks whether the phase is over, its tasks being done.
@@ -512,7 +298,8 @@ impl Driver {
                 self.at.doubted = true;
                 return Next::Again;
             }
-            self.violations.push(format!("phase \"{}\": {problem}", plan.name));
+            self.violations
+                .push(format!("phase \"{}\": {problem}", plan.name));
             self.write_down(false, now);
             self.finished = true;
             self.switchboard.stop();
@@ -571,7 +358,10 @@ impl Driver {
     fn show(&mut self) {
         let tracker = &self.tracker;
         if self.tasks_done() && self.at.goal.is_none() {
-            let wanted = tracker.parents.iter().map(|parent| u64::from(parent.desired.max(0) as u32));
+            let wanted = tracker
+                .parents
+                .iter()
+                .map(|parent| u64::from(parent.desired.max(0) as u32));
             let goal: u64 = wanted.sum();
             self.at.goal = Some(goal);
             self.position
@@ -591,16 +381,6 @@ impl Driver {
     }
 }
 
-/// What a step of a task did.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Step {
-    Wrote,
-    Skipped,
-    /// Nothing is due before that moment, ns of the monotonic line.
-    Wait(i64),
-    Done,
-}
-
 impl Part for Driver {
     fn run(&mut self, now: Now) -> Next {
         if self.finished {
@@ -610,7 +390,11 @@ impl Part for Driver {
         // a phase is never over in the run that did its last write.
         let tasks_done = self.tasks_done();
         let heard = self.listen(now);
-        let done = if tasks_done { self.settle(now) } else { self.work(now) };
+        let done = if tasks_done {
+            self.settle(now)
+        } else {
+            self.work(now)
+        };
         if !self.finished {
             self.show();
         }

@@ -1,8 +1,8 @@
 //! Scenarios: what happens to the cluster in a run, and when it counts as done.
 //!
-//! A scenario is a list of phases ([`plan`]); a part ([`driver`]) does what a phase says, through
+//! A scenario is a list of phases (`plan`); a part (`driver`) does what a phase says, through
 //! the API like any client, and waits for the phase's condition, which it knows from watches of its
-//! own ([`tracker`]). At the end of a phase the cluster's store is listed and checked against what
+//! own (`tracker`). At the end of a phase the cluster's store is listed and checked against what
 //! the watches said.
 
 mod audit;
@@ -10,6 +10,7 @@ mod driver;
 mod load;
 mod objects;
 mod plan;
+mod tasks;
 mod tracker;
 
 pub use driver::{Controllers, Driver, Position, Report};

@@ -14,9 +14,7 @@ use compact_str::CompactString;
 use hashbrown::HashMap;
 use hdrhistogram::Histogram;
 use podstorm::intern::FIXED_STATE;
-use podstorm::object::{
-    Now, ObjectMeta, Pod, ReplicaSetStatus, Resource, SharedText, Uid,
-};
+use podstorm::object::{Now, ObjectMeta, Pod, ReplicaSetStatus, Resource, SharedText, Uid};
 use smallvec::SmallVec;
 
 use crate::engine::stream::Item;

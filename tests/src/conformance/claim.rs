@@ -14,7 +14,11 @@ use super::{Fields, expect_eq};
 pub(super) fn run(case: Value) -> Result<(), String> {
     let mut case = Fields::new(case, "case")?;
     let parent = parent(Kind::ReplicaSet, case.value("replicaSet"))?;
-    let pods = case.list("pods")?.into_iter().map(pod).collect::<Result<Vec<_>, _>>()?;
+    let pods = case
+        .list("pods")?
+        .into_iter()
+        .map(pod)
+        .collect::<Result<Vec<_>, _>>()?;
     let can_adopt = case.text("canAdopt")?;
     let results = case.object("patchResults")?.into_rest();
     let owner = Arc::new(OwnerReference {
@@ -43,7 +47,8 @@ pub(super) fn run(case: Value) -> Result<(), String> {
                 });
             }
             ClaimStep::Patch(pod, patch) => {
-                patches.push(json!({"name": pod.metadata.name.as_str(), "body": patch_body(&patch)}));
+                patches
+                    .push(json!({"name": pod.metadata.name.as_str(), "body": patch_body(&patch)}));
                 let answer = match results.get(&*pod.metadata.name).and_then(Value::as_str) {
                     None => Ok(()),
                     Some("notFound") => Err(ApiError::status(404, Reason::NotFound, "gone")),
@@ -52,14 +57,21 @@ pub(super) fn run(case: Value) -> Result<(), String> {
                     Some("error") => Err(ApiError::transport("error")),
                     Some(other) => return Err(format!("unknown patch result {other:?}")),
                 };
-                claim.patched(answer.as_ref().map(|()| ()));
+                claim.patched(answer.as_ref().copied());
             }
         }
     }
-    let claimed: Vec<Value> =
-        claim.claimed().iter().map(|pod| json!(pod.metadata.name.as_str())).collect();
+    let claimed: Vec<Value> = claim
+        .claimed()
+        .iter()
+        .map(|pod| json!(pod.metadata.name.as_str()))
+        .collect();
     expect_eq("claimed", &claimed, &case.list("claimed")?)?;
-    expect_same_json("patches", Value::Array(patches), Value::Array(case.list("patches")?))?;
+    expect_same_json(
+        "patches",
+        Value::Array(patches),
+        Value::Array(case.list("patches")?),
+    )?;
     expect_eq("canAdoptCalls", &checks, &case.int("canAdoptCalls")?)?;
     let errors = i64::try_from(claim.errors().len()).expect("few errors");
     expect_eq("errors", &errors, &case.int("errors")?)?;

@@ -18,9 +18,16 @@ pub(super) fn run(case: Value) -> Result<(), String> {
     let steps = case.list("steps")?;
     case.finish()?;
     let controller = Controller::new(ControllerOptions::new(kind), Arc::new(PodCache::new()));
-    let mut world = World { kind, controller, now_ns: 0, expected: BTreeMap::new() };
+    let mut world = World {
+        kind,
+        controller,
+        now_ns: 0,
+        expected: BTreeMap::new(),
+    };
     for (index, step) in steps.into_iter().enumerate() {
-        world.step(step).map_err(|error| format!("step {index}: {error}"))?;
+        world
+            .step(step)
+            .map_err(|error| format!("step {index}: {error}"))?;
     }
     Ok(())
 }
@@ -59,7 +66,9 @@ impl World {
                     Some(object) => Some(parent(kind, object)?),
                 };
                 let change =
-                    controller.parents().apply_tombstone(namespace, name, object.as_deref());
+                    controller
+                        .parents()
+                        .apply_tombstone(namespace, name, object.as_deref());
                 if let Some(change) = change {
                     controller.handle_parent(&change, &effects);
                 }
@@ -90,7 +99,9 @@ impl World {
                 let count = step.int("n")?;
                 let (namespace, name) = parse_key(&key).map_err(|error| error.to_string())?;
                 let id = controller.parents().intern(namespace, name);
-                controller.expectations().expect_creations(id, count, self.now_ns);
+                controller
+                    .expectations()
+                    .expect_creations(id, count, self.now_ns);
                 self.expected.insert(key, ());
             }
             "expectDeletions" => {
@@ -100,7 +111,9 @@ impl World {
                 let id = controller.parents().intern(namespace, name);
                 let names = keys.iter().filter_map(Value::as_str);
                 let names = names.map(|key| waited_name(namespace, key).into());
-                controller.expectations().expect_deletions(id, names, self.now_ns);
+                controller
+                    .expectations()
+                    .expect_deletions(id, names, self.now_ns);
                 self.expected.insert(key, ());
             }
             "advance" => self.now_ns += step.int("nanos")?,
@@ -109,9 +122,17 @@ impl World {
         let mut out = step.object("out")?;
         step.finish()?;
         let strings = |values: Vec<Value>| -> Vec<String> {
-            values.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+            values
+                .iter()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect()
         };
-        expect_eq("queue", &*effects.added.borrow(), &strings(out.list("queue")?))?;
+        expect_eq(
+            "queue",
+            &*effects.added.borrow(),
+            &strings(out.list("queue")?),
+        )?;
         let after: Vec<Value> = effects
             .added_after
             .borrow()

@@ -19,18 +19,34 @@ pub(super) fn run(case: Value) -> Result<(), String> {
         "nowUnixNano": 1_700_000_000_000_000_000_i64,
         "featureGates": {"DeploymentReplicaSetTerminatingReplicas": true},
     }))?;
-    let creates: Vec<&Value> =
-        run.requests.iter().filter(|request| request["verb"] == "create").collect();
+    let creates: Vec<&Value> = run
+        .requests
+        .iter()
+        .filter(|request| request["verb"] == "create")
+        .collect();
     let calls: usize = creates
         .iter()
         .flat_map(|request| request["batches"].as_array().into_iter().flatten())
-        .map(|size| size.as_u64().map_or(0, |size| usize::try_from(size).unwrap_or(usize::MAX)))
+        .map(|size| {
+            size.as_u64()
+                .map_or(0, |size| usize::try_from(size).unwrap_or(usize::MAX))
+        })
         .sum();
     let recorded_error = out.text("error")?;
-    super::expect_eq("error", &run.create_error().unwrap_or_default(), &recorded_error)?;
-    super::expect_eq("apiCalls", &i64::try_from(calls).expect("few"), &out.int("apiCalls")?)?;
+    super::expect_eq(
+        "error",
+        &run.create_error().unwrap_or_default(),
+        &recorded_error,
+    )?;
+    super::expect_eq(
+        "apiCalls",
+        &i64::try_from(calls).expect("few"),
+        &out.int("apiCalls")?,
+    )?;
     super::expect_eq("events", &run.events, &out.list("events")?)?;
-    let body = creates.first().map_or(Value::Null, |request| request["body"].clone());
+    let body = creates
+        .first()
+        .map_or(Value::Null, |request| request["body"].clone());
     super::world::expect_same_json("pod", body, out.value("pod"))?;
     out.finish()
 }

@@ -22,7 +22,9 @@ pub(super) fn run(case: Value) -> Result<(), String> {
     let cache = Arc::new(PodCache::new());
     let controller = Controller::new(ControllerOptions::new(kind), cache.clone());
     for value in parents {
-        controller.parents().apply(Delta::Applied(parent(kind, value)?));
+        controller
+            .parents()
+            .apply(Delta::Applied(parent(kind, value)?));
     }
     let pods: Vec<Arc<Pod>> = pods.into_iter().map(pod).collect::<Result<_, _>>()?;
     for pod in &pods {
@@ -34,7 +36,10 @@ pub(super) fn run(case: Value) -> Result<(), String> {
         let (namespace, short) =
             podstorm::controller::parse_key(&name).map_err(|error| error.to_string())?;
         let key = controller.parents().intern(namespace, short);
-        let parent = controller.parents().get(key).ok_or(format!("{name} is not cached"))?;
+        let parent = controller
+            .parents()
+            .get(key)
+            .ok_or(format!("{name} is not cached"))?;
         let related = controller.related_pods(&parent);
         let mut names: Vec<String> = related.iter().map(|pod| key_of(pod)).collect();
         names.sort();
@@ -49,9 +54,13 @@ pub(super) fn run(case: Value) -> Result<(), String> {
         let ranks: BTreeMap<String, i64> = pods
             .iter()
             .map(|pod| {
-                let on_node =
-                    related.iter().filter(|other| other.is_active() && node(other) == node(pod));
-                (key_of(pod), i64::try_from(on_node.count()).expect("few pods"))
+                let on_node = related
+                    .iter()
+                    .filter(|other| other.is_active() && node(other) == node(pod));
+                (
+                    key_of(pod),
+                    i64::try_from(on_node.count()).expect("few pods"),
+                )
             })
             .collect();
         let recorded: BTreeMap<String, i64> = expected

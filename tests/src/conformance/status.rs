@@ -23,7 +23,11 @@ pub(super) fn run(case: Value) -> Result<(), String> {
     gates.finish()?;
     let enabled = case.flag("enableStatusTerminatingReplicas")?;
     let parent = parent(Kind::ReplicaSet, case.value("replicaSet"))?;
-    let pods = case.list("activePods")?.into_iter().map(pod).collect::<Result<Vec<_>, _>>()?;
+    let pods = case
+        .list("activePods")?
+        .into_iter()
+        .map(pod)
+        .collect::<Result<Vec<_>, _>>()?;
     let pods: Vec<&Pod> = pods.iter().map(|pod| &**pod).collect();
     let terminating = i32::try_from(case.int("terminatingPods")?).map_err(|e| e.to_string())?;
     let error = case.text("manageReplicasError")?;
@@ -35,7 +39,11 @@ pub(super) fn run(case: Value) -> Result<(), String> {
     let status = compute_status(&parent, counts, terminating, error.as_deref(), now);
     expect_same_json("newStatus", status.to_json(), case.value("newStatus"))?;
     let next = next_availability_check(pods.iter().copied(), min_ready, now_ns);
-    expect_eq("next check", &next, &case.opt_int("nextAvailabilityCheckNanos")?)?;
+    expect_eq(
+        "next check",
+        &next,
+        &case.opt_int("nextAvailabilityCheckNanos")?,
+    )?;
     write(&mut case, &parent, status)?;
     case.finish()
 }
@@ -71,7 +79,11 @@ fn write(
             }
         }
     }
-    expect_same_json("writes", Value::Array(writes), Value::Array(case.list("writes")?))?;
+    expect_same_json(
+        "writes",
+        Value::Array(writes),
+        Value::Array(case.list("writes")?),
+    )?;
     expect_eq("gets", &gets, &case.int("gets")?)?;
     expect_eq("updateError", &failed, &case.flag("updateError")?)
 }

@@ -22,7 +22,9 @@ pub(super) fn parent_kind(text: &str) -> Result<Kind, String> {
 
 /// A pod from its JSON.
 pub(super) fn pod(value: Value) -> Result<Arc<Pod>, String> {
-    Pod::from_json(value).map(Arc::new).map_err(|error| format!("pod: {error}"))
+    Pod::from_json(value)
+        .map(Arc::new)
+        .map_err(|error| format!("pod: {error}"))
 }
 
 /// A parent from the JSON of its kind, as the controller sees it.
@@ -33,7 +35,9 @@ pub(super) fn parent(kind: Kind, value: Value) -> Result<Arc<ReplicaSet>, String
         }
         _ => ReplicaSet::from_json(value),
     };
-    parent.map(Arc::new).map_err(|error| format!("parent: {error}"))
+    parent
+        .map(Arc::new)
+        .map_err(|error| format!("parent: {error}"))
 }
 
 /// Effects as they were asked for, by text.
@@ -78,7 +82,9 @@ impl Effects for Recorded<'_> {
     }
 
     fn add_after(&self, key: KeyId, delay_ns: i64) {
-        self.added_after.borrow_mut().push((self.name(key), delay_ns));
+        self.added_after
+            .borrow_mut()
+            .push((self.name(key), delay_ns));
     }
 
     fn wrote_at(&self, owner: KeyId, uid: &Uid, resource: usize, version: &ResourceVersion) {
@@ -93,7 +99,9 @@ impl Effects for Recorded<'_> {
 
     fn clear_written(&self, owner: KeyId, uid: Option<&Uid>) {
         let uid = uid.map(ToString::to_string).unwrap_or_default();
-        self.cleared.borrow_mut().push(format!("{}={uid}", self.owner(owner)));
+        self.cleared
+            .borrow_mut()
+            .push(format!("{}={uid}", self.owner(owner)));
     }
 }
 
@@ -137,17 +145,20 @@ pub(super) fn expectations_of(controller: &Controller, key: &str, now_ns: i64) -
     };
     let id = controller.parents().intern(namespace, name);
     let counts = controller.expectations().counts(id);
-    let keys = controller.expectations().pending_deletions(id).map(|names| {
-        let mut keys: Vec<String> = names
-            .iter()
-            .map(|name| match name.contains('/') {
-                true => name.to_string(),
-                false => format!("{namespace}/{name}"),
-            })
-            .collect();
-        keys.sort();
-        keys
-    });
+    let keys = controller
+        .expectations()
+        .pending_deletions(id)
+        .map(|names| {
+            let mut keys: Vec<String> = names
+                .iter()
+                .map(|name| match name.contains('/') {
+                    true => name.to_string(),
+                    false => format!("{namespace}/{name}"),
+                })
+                .collect();
+            keys.sort();
+            keys
+        });
     serde_json::json!({
         "exists": counts.is_some(),
         "add": counts.map_or(0, |counts| counts.add),

@@ -1,0 +1,316 @@
+//! An API that answers as a case of `sync` says, and the record of what it was asked.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use podstorm::client::{Answer, ApiError, Cause, PodPatch, Reason, Request};
+use podstorm::controller::Sync;
+use podstorm::object::{Kind, Map, Pod, ReplicaSet, Resource};
+use serde_json::{Value, json};
+
+use super::Fields;
+use super::claim::patch_body;
+use super::world::parent;
+
+/// The scripted API and the record of what it was asked.
+pub(super) struct Api {
+    kind: Kind,
+    parent_json: Value,
+    pods: BTreeMap<String, (usize, Arc<Pod>)>,
+    creates: Map,
+    deletes: Map,
+    patches: Map,
+    parent_gets: Option<Vec<Value>>,
+    status_puts: Vec<Value>,
+    cancelled: bool,
+    creates_called: usize,
+    creates_succeeded: u64,
+    gets_called: usize,
+    puts_called: usize,
+    /// The object that the next status write must be based on.
+    base: Option<Arc<ReplicaSet>>,
+    requests: Vec<Value>,
+}
+
+impl Api {
+    pub(super) fn new(
+        mut script: Fields,
+        kind: Kind,
+        parent_json: Value,
+        pods: &[Arc<Pod>],
+        cancelled: bool,
+    ) -> Result<Api, String> {
+        let base = match &parent_json {
+            Value::Null => None,
+            value => Some(parent(kind, value.clone())?),
+        };
+        let api = Api {
+            kind,
+            parent_json,
+            pods: pods
+                .iter()
+                .enumerate()
+                .map(|(at, pod)| {
+                    (
+                        pod_key(&pod.metadata.namespace, &pod.metadata.name),
+                        (at, pod.clone()),
+                    )
+                })
+                .collect(),
+            creates: script.object("creates")?.into_rest(),
+            deletes: script.object("deletes")?.into_rest(),
+            patches: script.object("patches")?.into_rest(),
+            parent_gets: match script.take("parentGets") {
+                None => None,
+                Some(Value::Array(gets)) => Some(gets),
+                Some(other) => return Err(format!("api.parentGets: {other}")),
+            },
+            status_puts: script.list("statusPuts")?,
+            cancelled,
+            creates_called: 0,
+            creates_succeeded: 0,
+            gets_called: 0,
+            puts_called: 0,
+            base,
+            requests: Vec::new(),
+        };
+        script.finish()?;
+        Ok(api)
+    }
+
+    /// Answers a batch: creates in index order, deletes in name order.
+    pub(super) fn answer_all(&mut self, sync: &mut Sync) -> Result<(), String> {
+        let requests = sync.requests().to_vec();
+        let mut order: Vec<usize> = (0..requests.len()).collect();
+        if let Some(Request::DeletePod { .. }) = requests.first() {
+            let name = |at: &usize| match &requests[*at] {
+                Request::DeletePod { name, .. } => name.clone(),
+                other => panic!("a batch of deletes holds {other:?}"),
+            };
+            order.sort_by_key(name);
+            let names: Vec<String> = order.iter().map(|at| name(at).to_string()).collect();
+            self.requests
+                .push(json!({"verb": "delete", "resource": "pods", "names": names}));
+        }
+        if let Some(Request::CreatePod { body, .. }) = requests.first() {
+            self.note_creates(requests.len(), body);
+        }
+        for index in order {
+            let answer = self.answer(&requests[index])?;
+            sync.answer(index, answer);
+        }
+        Ok(())
+    }
+
+    fn note_creates(&mut self, size: usize, body: &Pod) {
+        if let Some(last) = self
+            .requests
+            .last_mut()
+            .filter(|last| last["verb"] == "create")
+        {
+            let batches = last["batches"]
+                .as_array_mut()
+                .expect("made as a list below");
+            return batches.push(json!(size));
+        }
+        let mut body = body.to_json();
+        let members = body.as_object_mut().expect("objects are objects");
+        members.remove("apiVersion");
+        members.remove("kind");
+        self.requests
+            .push(json!({"verb": "create", "resource": "pods", "batches": [size], "body": body}));
+    }
+
+    fn answer(&mut self, request: &Request) -> Result<Answer, String> {
+        let cancelled = || Answer::Failed(ApiError::transport("context canceled"));
+        Ok(match request {
+            Request::CreatePod { body, .. } => {
+                let index = self.creates_called;
+                self.creates_called += 1;
+                if self.cancelled {
+                    return Ok(cancelled());
+                }
+                if let Some(error) = self.creates.get(&index.to_string()) {
+                    return Ok(Answer::Failed(api_error(error)?));
+                }
+                self.creates_succeeded += 1;
+                let mut pod = Pod::clone(body);
+                let prefix = pod.metadata.generate_name.as_deref().unwrap_or_default();
+                pod.metadata.name = format!("{}{index:05}", &prefix[..prefix.len().min(58)]).into();
+                pod.metadata.resource_version = (900_000 + self.creates_succeeded).into();
+                if let Some(base) = &self.base {
+                    pod.metadata.namespace = base.metadata.namespace.clone();
+                }
+                Answer::Pod(Arc::new(pod))
+            }
+            Request::DeletePod { name, .. } => {
+                if self.cancelled {
+                    return Ok(cancelled());
+                }
+                match self.deletes.get(&**name) {
+                    Some(error) => Answer::Failed(api_error(error)?),
+                    None => Answer::Deleted,
+                }
+            }
+            Request::PatchPod {
+                namespace,
+                name,
+                patch,
+            } => {
+                let body = patch_body(patch);
+                self.requests.push(
+                    json!({"verb": "patch", "resource": "pods", "name": name.as_str(), "body": body}),
+                );
+                if self.cancelled {
+                    return Ok(cancelled());
+                }
+                if let Some(error) = self.patches.get(&**name) {
+                    return Ok(Answer::Failed(api_error(error)?));
+                }
+                let (at, pod) = self
+                    .pods
+                    .get(&pod_key(namespace, name))
+                    .ok_or("no such pod")?;
+                let mut pod = Pod::clone(pod);
+                pod.metadata.resource_version = (910_000 + *at as u64).into();
+                match patch {
+                    PodPatch::Adopt { owner, .. } => {
+                        pod.metadata.owner_references.push(owner.clone());
+                    }
+                    PodPatch::Release { owner_uid, .. } => {
+                        pod.metadata
+                            .owner_references
+                            .retain(|owner| owner.uid != *owner_uid);
+                    }
+                }
+                Answer::Pod(Arc::new(pod))
+            }
+            Request::GetParent { name, .. } => {
+                self.requests.push(
+                    json!({"verb": "get", "resource": self.kind.resource(), "name": name.as_str()}),
+                );
+                if self.cancelled && self.puts_called == 0 {
+                    return Ok(cancelled());
+                }
+                self.get_parent()?
+            }
+            Request::PutStatus { object } => self.put_status(object)?,
+        })
+    }
+
+    fn get_parent(&mut self) -> Result<Answer, String> {
+        let mut live = self.parent_json.clone();
+        if let Some(gets) = &self.parent_gets {
+            let get = gets.get(self.gets_called.min(gets.len().saturating_sub(1)));
+            self.gets_called += 1;
+            let mut get = Fields::new(get.cloned().unwrap_or(json!({})), "parentGets")?;
+            let (error, merge) = (get.take("error"), get.take("merge"));
+            get.finish()?;
+            if let Some(error) = error {
+                return Ok(Answer::Failed(api_error(&error)?));
+            }
+            if let Some(merge) = merge {
+                merge_patch(&mut live, &merge);
+            }
+        }
+        let live = parent(self.kind, live)?;
+        if self.puts_called > 0 {
+            self.base = Some(live.clone());
+        }
+        Ok(Answer::Parent(live))
+    }
+
+    fn put_status(&mut self, object: &Arc<ReplicaSet>) -> Result<Answer, String> {
+        let base = self
+            .base
+            .as_ref()
+            .ok_or("a status write without a parent")?;
+        if object.spec != base.spec || object.metadata != base.metadata {
+            return Err("the status write changes more than the status".to_owned());
+        }
+        let meta = &object.metadata;
+        self.requests.push(json!({
+            "verb": "put", "resource": self.kind.resource(), "subresource": "status",
+            "name": meta.name.as_str(),
+            "body": {
+                "metadata": {
+                    "name": meta.name.as_str(), "namespace": &*meta.namespace,
+                    "uid": meta.uid.to_string(),
+                    "resourceVersion": meta.resource_version.to_string(),
+                    "generation": meta.generation,
+                },
+                "status": object.status.to_json(),
+            },
+        }));
+        let script = self
+            .status_puts
+            .get(self.puts_called)
+            .filter(|error| !error.is_null());
+        self.puts_called += 1;
+        if let Some(error) = script {
+            return Ok(Answer::Failed(api_error(error)?));
+        }
+        let mut updated = ReplicaSet::clone(object);
+        updated.metadata.resource_version = (920_000 + self.puts_called as u64).into();
+        Ok(Answer::Parent(Arc::new(updated)))
+    }
+
+    /// The requests, patches of one kind in name order as recorded.
+    pub(super) fn into_requests(mut self) -> Vec<Value> {
+        let is_release = |request: &Value| request.to_string().contains("$patch");
+        for run in self.requests.chunk_by_mut(|a, b| {
+            a["verb"] == "patch" && b["verb"] == "patch" && is_release(a) == is_release(b)
+        }) {
+            run.sort_by_key(|request| request["name"].to_string());
+        }
+        self.requests
+    }
+}
+
+fn pod_key(namespace: &str, name: &str) -> String {
+    format!("{namespace}/{name}")
+}
+
+fn api_error(value: &Value) -> Result<ApiError, String> {
+    let mut fields = Fields::new(value.clone(), "error")?;
+    if let Some(Value::String(text)) = fields.take("transport") {
+        fields.finish()?;
+        return Ok(ApiError::transport(text));
+    }
+    let code = u16::try_from(fields.int("code")?).map_err(|error| error.to_string())?;
+    let mut error = ApiError::status(
+        code,
+        Reason::new(&fields.text("reason")?),
+        fields.text("message")?,
+    );
+    for cause in fields.list("causes")? {
+        let mut cause = Fields::new(cause, "cause")?;
+        error.causes.push(Cause {
+            reason: cause.text("reason")?,
+            message: cause.text("message")?,
+            field: cause.text("field")?,
+        });
+        cause.finish()?;
+    }
+    fields.finish()?;
+    Ok(error)
+}
+
+/// RFC 7396.
+fn merge_patch(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    let target = target.as_object_mut().expect("made an object above");
+    for (key, value) in patch {
+        if value.is_null() {
+            target.remove(key);
+        } else {
+            merge_patch(target.entry(key.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
