@@ -232,11 +232,12 @@ impl<R: Resource> Log<R> {
     /// Goes on from the end of what a watch has read of `segment`.
     pub(super) fn beyond(&self, watcher: u64, segment: &Segment<R>, index: usize) -> Beyond<R> {
         let mut state = self.state.lock();
-        let in_tail = segment.number == state.tail().number;
-        if in_tail && index < state.tail_len {
+        // Filled since the watch looked, perhaps together with all the rest of the segment.
+        let slot = segment.entries.get(index);
+        if slot.is_some_and(|slot| slot.get().is_some()) {
             return Beyond::More;
         }
-        if in_tail {
+        if segment.number == state.tail().number {
             // A full tail too: the next segment is made by the next commit.
             state.watcher(watcher).drained = true;
             return Beyond::Drained {

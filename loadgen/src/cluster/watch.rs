@@ -302,6 +302,18 @@ mod tests {
     }
 
     #[test]
+    fn a_watch_that_was_overtaken_between_looking_and_locking_loses_nothing() {
+        let cluster = cluster();
+        create(&cluster, 0..5, 0);
+        let mut watch = watch::<Pod>(&cluster);
+        create(&cluster, 5..SEGMENT_LEN + 9, 0);
+        // As if its slot had been empty a moment ago.
+        let beyond = watch.log.beyond(watch.watcher, &watch.segment, watch.index);
+        assert!(matches!(beyond, Beyond::More));
+        assert_eq!(drain(&mut watch).len(), SEGMENT_LEN + 4);
+    }
+
+    #[test]
     fn an_initial_watch_gets_the_state_a_bookmark_and_what_follows() {
         let cluster = cluster();
         create(&cluster, 0..2, 0);
