@@ -199,6 +199,17 @@ impl ParentStore {
         changes
     }
 
+    /// The periodic resync: an update of every parent to itself, in key order.
+    pub fn resync(&self) -> Vec<ParentChange> {
+        let unchanged = |parent: Arc<Parent>| ParentChange {
+            key: parent.key,
+            old: Some(parent.clone()),
+            new: Some(parent),
+            deleted_uid: None,
+        };
+        self.all().into_iter().map(unchanged).collect()
+    }
+
     /// Every cached parent, in key order.
     pub fn all(&self) -> Vec<Arc<Parent>> {
         (0..self.keys.len())

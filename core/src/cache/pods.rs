@@ -196,6 +196,19 @@ impl PodCache {
         changes
     }
 
+    /// The periodic resync: an update of every pod to itself, which handlers ignore.
+    pub fn resync(&self) -> Vec<PodChange> {
+        let index = self.lock_index();
+        let unchanged = |slot: &Slot| PodChange {
+            old: Some(slot.pod.clone()),
+            new: slot.pod.clone(),
+            deleted: false,
+            old_group: Some(slot.group.clone()),
+            new_group: Some(slot.group.clone()),
+        };
+        index.slots.iter().flatten().map(unchanged).collect()
+    }
+
     /// Advances the store's version without a change.
     pub fn bookmark(&self, version: &ResourceVersion) {
         self.version.set(version);

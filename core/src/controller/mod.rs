@@ -162,6 +162,14 @@ impl Controller {
         }
     }
 
+    /// The periodic resync of the parents (upstream: every 12 to 24 hours): every key is added.
+    /// The pods' resync, [`PodCache::resync`], changes nothing: pods of an equal version are ignored.
+    pub fn parent_resync(&self, now: Now) {
+        for change in self.parents.resync() {
+            self.handle_parent(&change, &self.live(now));
+        }
+    }
+
     /// Advances the version of the parents' store without a change.
     pub fn parent_bookmark(&self, version: &ResourceVersion) {
         self.parents.version().set(version);
@@ -191,5 +199,39 @@ impl Controller {
             controller: self,
             now,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Pod, Uid};
+    use crate::workqueue::Take;
+
+    #[test]
+    fn a_resync_adds_every_parent_and_no_key_for_pods() {
+        let pods = Arc::new(PodCache::new());
+        let controller = Controller::new(ControllerOptions::new(Kind::ReplicaSet), pods.clone());
+        let now = Now::default();
+        for name in ["a", "b"] {
+            let mut parent = ReplicaSet::default();
+            parent.metadata.name = name.into();
+            parent.metadata.namespace = "ns".into();
+            parent.metadata.uid = Uid::new(name);
+            controller.parent_delta(Delta::Applied(Arc::new(parent)), now);
+        }
+        let mut pod = Pod::default();
+        pod.metadata.name = "p".into();
+        pod.metadata.namespace = "ns".into();
+        controller.pod_changed(&pods.apply(Delta::Applied(Arc::new(pod))), now);
+        while let Take::Key(key) = controller.queue().try_take(0) {
+            controller.queue().done(key, 0);
+        }
+        for change in pods.resync() {
+            controller.pod_changed(&change, now);
+        }
+        assert_eq!(controller.queue().len(), 0);
+        controller.parent_resync(now);
+        assert_eq!(controller.queue().len(), 2);
     }
 }
