@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ahash::RandomState;
 use hashbrown::HashMap;
 
+use smallvec::SmallVec;
+
 use crate::intern::{DenseKey, FIXED_STATE, KeyId};
 use crate::object::{Labels, OwnerReference, Pod, SharedText, Str, Uid};
 use crate::ranking::RankFields;
@@ -364,7 +366,9 @@ impl Members {
 
     /// Recounts every label set and says whether the running totals are right. O(pods).
     pub(crate) fn totals_are_exact(&self) -> bool {
-        let mut counted: Vec<(u32, Totals)> = vec![(0, Totals::default()); self.label_sets.len()];
+        // Debug builds recount at every sync, and a sync with nothing to do allocates nothing.
+        let mut counted: SmallVec<[(u32, Totals); 4]> =
+            smallvec::smallvec![(0, Totals::default()); self.label_sets.len()];
         for (pod, member) in self.iter() {
             let set = &mut counted[member.label_set as usize];
             set.0 += 1;

@@ -6,6 +6,10 @@
 //! woken while it runs runs again, and no part ever runs twice at once. Drivers
 //! ([`super::virtual_time`], [`super::threads`]) take numbers from it and run the parts.
 //!
+//! There are two such queues, and parts of the second run only when the first is empty: the
+//! controllers' workers make work for all others, and those who make work wait until what they
+//! made is done. This bounds how far watches fall behind, and with it what the watch log holds.
+//!
 //! Locks: each part lives in a mutex that only the driver thread which took its number locks while
 //! the run lasts, so it is never contended. The bell's mutex guards nothing but going to sleep.
 
@@ -18,7 +22,7 @@ use podstorm::intern::DenseKey;
 use podstorm::object::Now;
 use podstorm::workqueue::{RateLimitingQueue, Take};
 
-/// The number of a part.
+/// The number of a part; the lowest bit says in which of the two queues it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartId(u32);
 
@@ -66,9 +70,18 @@ pub trait Part: Send {
 /// A closure that wakes one part.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
+impl PartId {
+    const LATE: u32 = 1;
+
+    fn queue(self) -> usize {
+        (self.0 & PartId::LATE) as usize
+    }
+}
+
 /// Whose turn it is. Shared by the driver and by everyone who wakes parts.
 pub struct Switchboard {
-    queue: RateLimitingQueue<PartId>,
+    /// The parts that run first, and those that run when nobody else wants to.
+    queues: [RateLimitingQueue<PartId>; 2],
     next_id: AtomicU32,
     stopped: AtomicBool,
     /// Threads that are asleep or about to be.
@@ -82,7 +95,7 @@ pub struct Switchboard {
 impl fmt::Debug for Switchboard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Switchboard")
-            .field("queued", &self.queue.len())
+            .field("queued", &self.queued())
             .field("stopped", &self.is_stopped())
             .finish_non_exhaustive()
     }
@@ -98,7 +111,7 @@ impl Switchboard {
     /// A switchboard without parts.
     pub fn new() -> Switchboard {
         Switchboard {
-            queue: RateLimitingQueue::new(),
+            queues: [RateLimitingQueue::new(), RateLimitingQueue::new()],
             next_id: AtomicU32::new(0),
             stopped: AtomicBool::new(false),
             sleepers: AtomicUsize::new(0),
@@ -111,18 +124,31 @@ impl Switchboard {
     /// A number for a part to be, so that wakers can be made before the part is.
     pub fn reserve(&self) -> PartId {
         // Relaxed: a counter that orders nothing.
-        PartId(self.next_id.fetch_add(1, Ordering::Relaxed))
+        PartId(self.next_id.fetch_add(1, Ordering::Relaxed) << 1)
+    }
+
+    /// A number for a part that runs only when no other is queued.
+    pub fn reserve_late(&self) -> PartId {
+        PartId(self.reserve().0 | PartId::LATE)
+    }
+
+    fn queue(&self, part: PartId) -> &RateLimitingQueue<PartId> {
+        &self.queues[part.queue()]
+    }
+
+    fn queued(&self) -> usize {
+        self.queues.iter().map(RateLimitingQueue::len).sum()
     }
 
     /// Wakes a part: it runs soon, once.
     pub fn wake(&self, part: PartId, now: Now) {
-        self.queue.add(part, now.mono_ns);
+        self.queue(part).add(part, now.mono_ns);
         self.ring();
     }
 
     /// Wakes a part at `at_ns` of the monotonic line; an earlier wish that is pending stays.
     pub fn wake_at(&self, part: PartId, at_ns: i64, now: Now) {
-        self.queue
+        self.queue(part)
             .add_after(part, at_ns.saturating_sub(now.mono_ns).max(0), now.mono_ns);
         // Whoever sleeps may have to sleep shorter.
         self.ring();
@@ -155,32 +181,39 @@ impl Switchboard {
 
     /// Takes the next part to run, if one is queued.
     pub(super) fn try_take(&self, now: Now) -> Option<PartId> {
-        match self.queue.try_take(now.mono_ns) {
-            Take::Key(part) => Some(part),
-            Take::Empty | Take::ShutDown => None,
-        }
+        self.queues
+            .iter()
+            .find_map(|queue| match queue.try_take(now.mono_ns) {
+                Take::Key(part) => Some(part),
+                Take::Empty | Take::ShutDown => None,
+            })
     }
 
     /// Queues the parts whose moment has come; returns how many.
     pub(super) fn fire_due(&self, now: Now) -> usize {
-        self.queue.fire_due(now.mono_ns)
+        let fire = |queue: &RateLimitingQueue<PartId>| queue.fire_due(now.mono_ns);
+        self.queues.iter().map(fire).sum()
     }
 
     /// The moment of the earliest delayed part.
     pub(super) fn next_due(&self) -> Option<i64> {
-        self.queue.next_due()
+        self.queues
+            .iter()
+            .filter_map(RateLimitingQueue::next_due)
+            .min()
     }
 
     /// Books a part's run as over, with its wish.
     pub(super) fn finish(&self, part: PartId, next: Next, now: Now) {
         match next {
             Next::Idle => {}
-            Next::Again => drop(self.queue.add(part, now.mono_ns)),
-            Next::At(at_ns) if at_ns <= now.mono_ns => drop(self.queue.add(part, now.mono_ns)),
-            Next::At(at_ns) => self.wake_at(part, at_ns, now),
+            Next::At(at_ns) if at_ns > now.mono_ns => self.wake_at(part, at_ns, now),
+            Next::Again | Next::At(_) => {
+                self.queue(part).add(part, now.mono_ns);
+            }
         }
-        self.queue.done(part, now.mono_ns);
-        if self.queue.len() > 1 {
+        self.queue(part).done(part, now.mono_ns);
+        if self.queued() > 1 {
             self.ring();
         }
     }
@@ -195,7 +228,7 @@ impl Switchboard {
         // SeqCst: pairs with the fence in `ring`. Either the waker sees this sleeper and takes the
         // lock to notify, or this thread sees what the waker queued.
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        if self.queue.is_empty() && !self.is_stopped() {
+        if self.queued() == 0 && !self.is_stopped() {
             let _woken = self
                 .rung
                 .wait_timeout(guard, timeout)

@@ -187,6 +187,15 @@ impl Builder<'_> {
         part
     }
 
+    /// A worker: it runs when no other part wants to.
+    fn add_worker(&mut self, pool: Arc<Pool>, trip: Trip) {
+        let id = self.switchboard.reserve_late();
+        let worker = Arc::new(Mutex::new(Worker::new(id, pool, trip)));
+        self.parts
+            .install(id, Arc::clone(&worker) as Arc<Mutex<dyn Part>>);
+        self.workers.push(worker);
+    }
+
     fn seed(&self, user: &str, number: u64) -> u64 {
         seed_for(self.settings.seed, user, number)
     }
@@ -241,9 +250,7 @@ impl Builder<'_> {
         self.parts.install(timer, Arc::new(Mutex::new(timer_part)));
         for number in 0..workers.max(1) {
             let trip = self.trip(component, number as u64);
-            let pool = Arc::clone(&pool);
-            let worker = self.add(|id, _| Worker::new(id, pool, trip));
-            self.workers.push(worker);
+            self.add_worker(Arc::clone(&pool), trip);
         }
         pool
     }

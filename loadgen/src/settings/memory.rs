@@ -8,8 +8,8 @@ const BASE_BYTES: u64 = 24 << 20;
 
 /// Bytes for each pod: the server's copy, the controller's index entries, its ranking fields, the
 /// kubelet's record, and its share of the watch log while it is created and deleted. Whole runs of
-/// `up-down` peaked at 2,300 to 3,200 with a node for every 20 and a ReplicaSet for every 50.
-const BYTES_PER_POD: u64 = 2_500;
+/// `up-down` peaked at 1,160 to 1,250 with a node for every 20 and a ReplicaSet for every 50.
+const BYTES_PER_POD: u64 = 1_300;
 
 /// Bytes for each ReplicaSet: object, template, totals, expectations, queue slot.
 const BYTES_PER_REPLICASET: u64 = 6_000;
