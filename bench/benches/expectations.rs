@@ -143,5 +143,9 @@ fn deletions(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, creations, deletions);
+criterion_group! {
+    name = benches;
+    config = podstorm_bench::profiler::criterion();
+    targets = creations, deletions
+}
 criterion_main!(benches);

@@ -173,5 +173,9 @@ fn node_counts(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, choose_500, one_tie_group, node_counts);
+criterion_group! {
+    name = benches;
+    config = podstorm_bench::profiler::criterion();
+    targets = choose_500, one_tie_group, node_counts
+}
 criterion_main!(benches);

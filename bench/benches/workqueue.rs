@@ -171,5 +171,9 @@ fn delayed(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, cycle, backlog, add_again, limiter, delayed);
+criterion_group! {
+    name = benches;
+    config = podstorm_bench::profiler::criterion();
+    targets = cycle, backlog, add_again, limiter, delayed
+}
 criterion_main!(benches);

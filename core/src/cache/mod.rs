@@ -14,6 +14,8 @@
 //! No lock is held across a call into another module of the crate, but for pure functions.
 
 mod group;
+#[cfg(test)]
+mod model_tests;
 mod namespaces;
 mod parents;
 mod pods;

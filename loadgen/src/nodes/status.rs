@@ -90,13 +90,14 @@ impl RunningStatus {
         start
     }
 
-    /// One running and ready container for each of the spec, whose names may be known.
-    fn containers(
-        &mut self,
-        spec: Option<&Value>,
-        names: &[Str],
+    /// One running and ready container for each of the spec; takes the names from `names` as far
+    /// as they are there, to share them.
+    fn containers<'a>(
+        &'a mut self,
+        spec: Option<&'a Value>,
+        names: &'a [Str],
         now: Time,
-    ) -> impl Iterator<Item = ContainerStatus> {
+    ) -> impl Iterator<Item = ContainerStatus> + 'a {
         let spec = spec
             .and_then(Value::as_array)
             .map_or(&[][..], Vec::as_slice);
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_one_node_and_second_share_what_is_equal() {
+    fn pods_of_one_node_share_what_is_equal() {
         let mut statuses = RunningStatus::new();
         let node: Str = "node-1".into();
         let mut at = |seconds| statuses.of(&pod(), &node, Time::from_unix_seconds(seconds));
