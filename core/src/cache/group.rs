@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ahash::RandomState;
 use hashbrown::HashMap;
-
 use smallvec::SmallVec;
 
 use crate::intern::{DenseKey, FIXED_STATE, KeyId};
@@ -150,10 +149,22 @@ pub(crate) struct LabelSet {
 pub(crate) struct Members {
     pods: Vec<Arc<Pod>>,
     members: Vec<Member>,
-    label_sets: Vec<LabelSet>,
-    /// Label sets by their labels; looked at only where the first set isn't the one.
-    by_labels: HashMap<Labels, u32, RandomState>,
+    /// Nearly always a single one.
+    label_sets: SmallVec<[LabelSet; 1]>,
+    /// Label sets by their labels, once there have been more than [`SEARCHED_SETS`].
+    by_labels: Option<Box<HashMap<Labels, u32, RandomState>>>,
     free_label_sets: Vec<u32>,
+}
+
+/// So many label sets are searched one by one.
+const SEARCHED_SETS: usize = 8;
+
+/// Makes room for one more, with less to spare than a vector would: there is a group for every
+/// owner, and half of an 80-byte member for each pod is more than the pod's other entries.
+fn reserve_one<T>(items: &mut Vec<T>) {
+    if items.len() == items.capacity() {
+        items.reserve_exact((items.len() / 4).max(4));
+    }
 }
 
 /// What a change of a group's pods did to its label sets.
@@ -237,8 +248,8 @@ impl Default for Members {
         Members {
             pods: Vec::new(),
             members: Vec::new(),
-            label_sets: Vec::new(),
-            by_labels: HashMap::with_hasher(FIXED_STATE),
+            label_sets: SmallVec::new(),
+            by_labels: None,
             free_label_sets: Vec::new(),
         }
     }
@@ -269,6 +280,7 @@ impl Members {
     pub(crate) fn insert(&mut self, slot: u32, pod: Arc<Pod>, node: u32) -> LabelSetChange {
         let state = PodState::of(&pod);
         let (label_set, came) = self.enter_label_set(&pod.metadata.labels, state);
+        reserve_one(&mut self.members);
         self.members.push(Member {
             rank: RankFields::of(&pod, node),
             label_set,
@@ -276,6 +288,7 @@ impl Members {
             node,
             state,
         });
+        reserve_one(&mut self.pods);
         self.pods.push(pod);
         LabelSetChange { came, went: None }
     }
@@ -321,7 +334,33 @@ impl Members {
     pub(crate) fn label_set_of(&self, labels: &Labels) -> Option<u32> {
         match self.label_sets.first() {
             Some(first) if first.pods > 0 && first.labels.is_same(labels) => Some(0),
-            _ => self.by_labels.get(labels).copied(),
+            _ => match &self.by_labels {
+                Some(by_labels) => by_labels.get(labels).copied(),
+                None => self.search_label_set(labels),
+            },
+        }
+    }
+
+    fn search_label_set(&self, labels: &Labels) -> Option<u32> {
+        let mut sets = (0u32..).zip(&self.label_sets);
+        let found = sets.find(|(_, set)| set.pods > 0 && set.labels == *labels);
+        found.map(|(index, _)| index)
+    }
+
+    /// Files a label set that has come, and all others with it as soon as there are many.
+    fn file_label_set(&mut self, labels: &Labels, index: u32) {
+        match &mut self.by_labels {
+            Some(by_labels) => {
+                by_labels.insert(labels.clone(), index);
+            }
+            None if self.label_sets.len() > SEARCHED_SETS => {
+                let used = (0u32..).zip(&self.label_sets);
+                let used = used.filter(|(number, set)| set.pods > 0 || *number == index);
+                let mut by_labels = HashMap::with_hasher(FIXED_STATE);
+                by_labels.extend(used.map(|(number, set)| (set.labels.clone(), number)));
+                self.by_labels = Some(Box::new(by_labels));
+            }
+            None => {}
         }
     }
 
@@ -341,7 +380,7 @@ impl Members {
                     self.label_sets.push(fresh);
                     u32::try_from(self.label_sets.len() - 1).expect("fewer label sets than pods")
                 };
-                self.by_labels.insert(labels.clone(), index);
+                self.file_label_set(labels, index);
                 (index, Some(labels.clone()))
             }
         };
@@ -359,7 +398,9 @@ impl Members {
             return None;
         }
         let labels = std::mem::take(&mut set.labels);
-        self.by_labels.remove(&labels);
+        if let Some(by_labels) = &mut self.by_labels {
+            by_labels.remove(&labels);
+        }
         self.free_label_sets.push(index);
         Some(labels)
     }
@@ -392,6 +433,30 @@ mod tests {
         pod.metadata.labels = Labels::from_pairs(labels.iter().copied());
         pod.status.phase = phase;
         Arc::new(pod)
+    }
+
+    #[test]
+    fn label_sets_are_found_before_and_after_there_are_many() {
+        let mut members = Members::default();
+        let labels = |n: u32| Labels::from_pairs([("n", n.to_string().as_str())]);
+        let labelled = |n: u32| pod("p", &[("n", &n.to_string())], PodPhase::Running);
+        for n in 0..20 {
+            assert!(members.insert(n, labelled(n), 0).came.is_some());
+            assert_eq!(members.by_labels.is_some(), n >= 8);
+            for known in 0..=n {
+                assert_eq!(members.label_set_of(&labels(known)), Some(known));
+            }
+            assert_eq!(members.label_set_of(&labels(n + 1)), None);
+            assert!(members.insert(100 + n, labelled(n), 0).came.is_none());
+        }
+        // Those of the last position move forward, so that this empties the group.
+        while members.len() > 0 {
+            members.remove(0);
+        }
+        assert!((0..20).all(|n| members.label_set_of(&labels(n)).is_none()));
+        assert_eq!(members.insert(0, labelled(3), 0).came, Some(labels(3)));
+        assert_eq!(members.label_sets.len(), 20, "a free one is used again");
+        assert!(members.totals_are_exact());
     }
 
     #[test]

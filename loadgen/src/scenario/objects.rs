@@ -55,7 +55,7 @@ impl Objects {
                 name,
                 ..ObjectMeta::default()
             },
-            status: members(json!({ "allocatable": { "pods": pods.to_string() } })),
+            // Written as `status.allocatable`, which would take a kilobyte for each node.
             pods_allocatable: Some(pods),
             ..Node::default()
         }
