@@ -1,8 +1,7 @@
 //! The pods that one owner controls (or that nobody does, in one namespace), with running totals
 //! by label set, so that a sync with nothing to do looks at no pod.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ahash::RandomState;
 use hashbrown::HashMap;
@@ -10,6 +9,7 @@ use smallvec::SmallVec;
 
 use crate::intern::{DenseKey, FIXED_STATE, KeyId};
 use crate::object::{Labels, OwnerReference, Pod, SharedText, Str, Uid};
+use crate::primitives::{AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
 use crate::ranking::RankFields;
 
 /// The pods of one controller reference, or the orphans of one namespace.
@@ -237,9 +237,7 @@ impl Group {
     }
 
     pub(crate) fn lock(&self) -> MembersGuard<'_> {
-        // A panic elsewhere leaves counts that no later step would notice: go on with them no
-        // worse than upstream, which ends the process.
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.members)
     }
 }
 

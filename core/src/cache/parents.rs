@@ -2,7 +2,7 @@
 //! their compiled selectors, the group of their pods, and the body of the pods they create.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::Arc;
 
 use ahash::RandomState;
 use hashbrown::HashMap;
@@ -14,6 +14,7 @@ use crate::object::{
     Kind, Labels, OwnerReference, Pod, ReplicaSet, ResourceVersion, Selector, SelectorError,
     SharedText, Str, Uid,
 };
+use crate::primitives::{Mutex, MutexGuard, OnceLock, lock};
 use crate::reconcile::pod_body;
 
 /// The cached parents of one kind. One informer applies deltas; handlers and workers read.
@@ -362,12 +363,8 @@ impl ParentStore {
     }
 
     fn lock_indexes(&self) -> MutexGuard<'_, Indexes> {
-        self.indexes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.indexes)
     }
-}
-
-fn lock(slot: &Mutex<Option<Arc<Parent>>>) -> MutexGuard<'_, Option<Arc<Parent>>> {
-    slot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn same_selector(a: &Parent, b: &Parent) -> bool {

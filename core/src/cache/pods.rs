@@ -1,7 +1,7 @@
 //! The pod store: names to pods, pods to the group of their controller, and what a delta changed.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ahash::RandomState;
 use hashbrown::{HashMap, HashTable};
@@ -13,6 +13,7 @@ use crate::intern::{FIXED_STATE, KeyId, StrTable};
 use crate::object::{
     Labels, ObjectMeta, OwnerReference, Pod, ResourceVersion, Selector, SharedText,
 };
+use crate::primitives::{Mutex, MutexGuard, lock};
 
 /// The cached pods of all namespaces. One informer applies deltas; workers read groups.
 #[derive(Debug)]
@@ -282,10 +283,7 @@ impl PodCache {
         &self,
         selectors: &BTreeMap<SharedText, Vec<Arc<Selector>>>,
     ) -> Vec<(Labels, Arc<Group>)> {
-        self.namespaces
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .matching(selectors)
+        lock(&self.namespaces).matching(selectors)
     }
 
     fn put(&self, index: &mut Index, pod: Arc<Pod>) -> PodChange {
@@ -428,10 +426,7 @@ impl PodCache {
 
     fn note(&self, group: &Arc<Group>, change: LabelSetChange) {
         if change.came.is_some() || change.went.is_some() {
-            self.namespaces
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .note(group, change);
+            lock(&self.namespaces).note(group, change);
         }
     }
 
@@ -455,11 +450,11 @@ impl PodCache {
     }
 
     fn lock_index(&self) -> MutexGuard<'_, Index> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.index)
     }
 
     fn lock_groups(&self) -> MutexGuard<'_, Groups> {
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.groups)
     }
 }
 

@@ -1,9 +1,7 @@
 //! How far a store has come: the resource version of the last thing it applied.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
-
 use crate::object::ResourceVersion;
+use crate::primitives::{AtomicU64, Mutex, Ordering, lock};
 
 /// The version a store has reached; read by every sync, written by the informer.
 #[derive(Debug, Default)]
@@ -21,7 +19,7 @@ impl StoreVersion {
             // Release: whoever reads this version must find the objects stored before it.
             Some(number) => self.number.store(number, Ordering::Release),
             None => {
-                *self.text.lock().unwrap_or_else(PoisonError::into_inner) = version.clone();
+                *lock(&self.text) = version.clone();
                 // Release: pairs with the Acquire below, so that 0 is seen with its text.
                 self.number.store(0, Ordering::Release);
             }
@@ -32,11 +30,7 @@ impl StoreVersion {
     pub fn get(&self) -> ResourceVersion {
         // Acquire: pairs with the Release above.
         match self.number.load(Ordering::Acquire) {
-            0 => self
-                .text
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone(),
+            0 => lock(&self.text).clone(),
             number => ResourceVersion::Number(number),
         }
     }
