@@ -47,6 +47,7 @@ fn write_flamegraph(report: &Report, title: &str, path: &Path) {
     let mut folded: Vec<String> = report
         .data
         .iter()
+        .filter(|(stack, _)| !stack.frames.is_empty())
         .map(|(stack, samples)| {
             let calls = stack
                 .frames
@@ -58,9 +59,11 @@ fn write_flamegraph(report: &Report, title: &str, path: &Path) {
         })
         .collect();
     folded.sort();
-    if folded.is_empty() {
-        return; // Too short a time for a single sample.
-    }
+    assert!(
+        !folded.is_empty(),
+        "no stack was sampled: build with RUSTFLAGS=\"-C force-frame-pointers=yes\", and profile for \
+         some seconds"
+    );
     let mut options = Options::default();
     options.title = title.to_owned();
     let file = fs::File::create(path).expect("criterion's directory can be written");
