@@ -1,0 +1,62 @@
+//! Expectations by dense key: a creation from expectation to satisfaction, and a burst of deletions.
+
+use std::hint::black_box;
+
+use podstorm::expectations::Expectations;
+
+use super::HotPath;
+
+/// Pods deleted in one burst.
+const BURST: u64 = 500;
+
+pub(super) fn paths() -> Vec<HotPath> {
+    vec![
+        HotPath {
+            id: "expectations/create/1",
+            what: "expect 1 creation, observe it, ask satisfied; 1 key",
+            calls: 1_000,
+            allocation_free: true,
+            prepare: || Box::new(create(1)),
+        },
+        HotPath {
+            id: "expectations/create/5000",
+            what: "expect 1 creation, observe it, ask satisfied; 5,000 keys in turn",
+            calls: 5_000,
+            allocation_free: true,
+            prepare: || Box::new(create(5_000)),
+        },
+        HotPath {
+            id: "expectations/delete/500",
+            what: "expect 500 deletions and observe all 500",
+            calls: 10,
+            allocation_free: true,
+            prepare: || Box::new(delete()),
+        },
+    ]
+}
+
+/// Expects one creation, observes it, asks whether the key is satisfied; `keys` in turn.
+pub fn create(keys: u32) -> impl FnMut() -> u64 {
+    let (store, mut key) = (Expectations::<u32, u64>::new(), 0);
+    // Entries of keys are made once.
+    (0..keys).for_each(|key| store.expect_creations(key, 0, 0));
+    move || {
+        // A step coprime to the count: an order that looks random and visits each key once a round.
+        key = (key + 2_503) % keys;
+        store.expect_creations(black_box(key), 1, 0);
+        store.creation_observed(key);
+        store.satisfied(key, 1).into()
+    }
+}
+
+/// Expects the deletion of 500 pods, observes all, asks whether the key is satisfied.
+pub fn delete() -> impl FnMut() -> u64 {
+    let store = Expectations::<u32, u64>::new();
+    move || {
+        store.expect_deletions(0, black_box(0)..BURST, 0);
+        for pod in 0..BURST {
+            store.deletion_observed(0, &pod);
+        }
+        store.satisfied(0, 1).into()
+    }
+}

@@ -1,0 +1,64 @@
+//! The hot paths, each defined once: criterion times them, callgrind counts their instructions, and
+//! dhat their allocations. One module per subject builds them.
+
+pub mod expectations;
+
+use std::fmt;
+
+/// A hot path in its steady state.
+pub struct HotPath {
+    /// `subject/variant/size`: the same in criterion, in the budgets and in the targets.
+    pub id: &'static str,
+    /// What one call does, for a reader of the gate's output.
+    pub what: &'static str,
+    /// How many calls are counted together, so that the cost of counting vanishes.
+    pub calls: u32,
+    /// Whether the steady state allocates nothing.
+    pub allocation_free: bool,
+    /// Sets it up and brings it into its steady state.
+    pub prepare: fn() -> Operation,
+}
+
+/// One call of a hot path. It returns something that depends on the work, so that none is left out.
+pub type Operation = Box<dyn FnMut() -> u64>;
+
+impl fmt::Debug for HotPath {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("HotPath")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// All hot paths, by subject.
+pub fn paths() -> Vec<HotPath> {
+    [expectations::paths()].into_iter().flatten().collect()
+}
+
+/// The hot path of that id.
+pub fn find(id: &str) -> Option<HotPath> {
+    paths().into_iter().find(|path| path.id == id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_can_be_prepared_and_called_and_ids_are_unique() {
+        let mut ids = Vec::new();
+        for path in paths() {
+            let mut operation = (path.prepare)();
+            for _ in 0..3 {
+                operation();
+            }
+            assert_eq!(path.id.split('/').count(), 3, "{}", path.id);
+            ids.push(path.id);
+        }
+        let count = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), count);
+    }
+}
