@@ -4,3 +4,4 @@
 pub mod hot;
 pub mod pods;
 pub mod profiler;
+pub mod results;
