@@ -36,14 +36,18 @@ const FIXTURE: &str = include_str!("../../core/fixtures/pod.json");
 pub struct Plan {
     /// Over which the ReplicaSets are dealt out in turn.
     pub namespaces: usize,
-    /// ReplicaSets of all namespaces together.
+    /// ReplicaSets with pods, of all namespaces together.
     pub replica_sets: usize,
+    /// ReplicaSets without pods beside each of them: earlier revisions of its Deployment.
+    pub old_revisions: usize,
     /// Pods of each; a tenth as many nodes as pods in all.
     pub pods_each: usize,
-    /// `spec.replicas` of each; `None` for as many as are active, so that nothing is to be done.
+    /// `spec.replicas` of each but the old revisions; `None` for as many as are active, so that nothing is to be done.
     pub wanted: Option<i32>,
-    /// Whether all of a namespace belong to one Deployment (else each to one of its own).
+    /// Whether all belong to one Deployment (else each, with its old revisions, to its own).
     pub one_deployment: bool,
+    /// `spec.minReadySeconds` of each.
+    pub min_ready_seconds: i32,
     /// What the pods of a ReplicaSet share.
     pub sharing: Sharing,
     /// Of everything that is drawn.
@@ -68,15 +72,17 @@ impl Plan {
         Plan {
             namespaces: 1,
             replica_sets,
+            old_revisions: 0,
             pods_each,
             wanted: None,
             one_deployment: false,
+            min_ready_seconds: 0,
             sharing: Sharing::All,
             seed: 36,
         }
     }
 
-    /// The objects alone, pods by ReplicaSet.
+    /// The objects alone, pods by ReplicaSet; old revisions come last.
     pub fn draw(&self) -> Vec<(Arc<ReplicaSet>, Vec<Arc<Pod>>)> {
         let mut mold = Mold::new(self.sharing);
         let mut drawn =
@@ -95,7 +101,11 @@ impl Plan {
                 let prefix = Str::from(format!("{}-", parent.metadata.name));
                 let pods: Vec<Arc<Pod>> = drawn
                     .by_ref()
-                    .take(self.pods_each)
+                    .take(if index < self.replica_sets {
+                        self.pods_each
+                    } else {
+                        0
+                    })
                     .enumerate()
                     .map(|(number, pod)| {
                         let mut pod = mold.cast(pod, &parent);
@@ -138,37 +148,37 @@ impl Plan {
     }
 
     fn replica_set(&self, index: usize, mold: &Mold) -> ReplicaSet {
-        let namespace = index % self.namespaces;
-        let app = if self.one_deployment {
-            "web".to_owned()
+        let deployment = if self.one_deployment {
+            0
         } else {
-            format!("web-{index}")
+            index % self.replica_sets
         };
+        let namespace = index % self.replica_sets % self.namespaces;
+        let app = format!("web-{deployment}");
         let hash = word(index, 10);
         let labels = Labels::from_pairs([
             ("app.kubernetes.io/name", app.as_str()),
             ("app.kubernetes.io/part-of", "shop"),
             ("pod-template-hash", &hash),
         ]);
-        let number = index as u128;
         let mut object = ReplicaSet::default();
         let meta = &mut object.metadata;
         meta.name = format!("web-{hash}").into();
         meta.namespace = mold.namespace(namespace);
-        meta.uid = Uid::from_u128(0x5265_706c_6963_4000_8000_0000_0000_0000 | number);
+        meta.uid = Uid::from_u128(0x5265_706c_6963_4000_8000_0000_0000_0000 | index as u128);
         meta.resource_version = (1_000 + index as u64).into();
         meta.generation = 1;
         meta.creation_timestamp = Time::from_unix_seconds(NOW_NS / 1_000_000_000 - 31 * 86_400);
         meta.labels = labels.clone();
-        let deployment = if self.one_deployment { 0 } else { number };
         meta.owner_references.push(Arc::new(OwnerReference {
             api_version: "apps/v1".into(),
             kind: "Deployment".into(),
             name: app.as_str().into(),
-            uid: Uid::from_u128(0x4465_706c_6f79_4000_8000_0000_0000_0000 | deployment),
+            uid: Uid::from_u128(0x4465_706c_6f79_4000_8000_0000_0000_0000 | deployment as u128),
             controller: Some(true),
             block_owner_deletion: Some(true),
         }));
+        object.spec.min_ready_seconds = self.min_ready_seconds;
         object.spec.selector = Some(Arc::new(LabelSelector {
             match_labels: Labels::from_pairs([
                 ("app.kubernetes.io/name", app.as_str()),
@@ -187,8 +197,16 @@ impl Plan {
     fn settle(&self, parent: &mut ReplicaSet, pods: &[Arc<Pod>]) {
         let active = pods.iter().filter(|pod| pod.is_active());
         let labels = &parent.spec.template.metadata.labels;
-        let counts = StatusCounts::count(active.map(|pod| &**pod), labels, 0, NOW_NS);
-        parent.spec.replicas = Some(self.wanted.unwrap_or(counts.replicas));
+        let counts = StatusCounts::count(
+            active.map(|pod| &**pod),
+            labels,
+            self.min_ready_seconds,
+            NOW_NS,
+        );
+        let wanted = self
+            .wanted
+            .filter(|_| !pods.is_empty() || self.pods_each == 0);
+        parent.spec.replicas = Some(wanted.unwrap_or(counts.replicas));
         let status = &mut parent.status;
         status.replicas = counts.replicas;
         status.fully_labeled_replicas = counts.fully_labeled;
@@ -204,7 +222,7 @@ impl Plan {
 pub struct Cluster {
     /// Of ReplicaSets.
     pub controller: Controller,
-    /// The keys of the ReplicaSets.
+    /// The keys of the ReplicaSets; old revisions come last, here and below.
     pub keys: Vec<KeyId>,
     /// The ReplicaSets, as cached.
     pub parents: Vec<Arc<ReplicaSet>>,
@@ -339,7 +357,7 @@ impl Mold {
                 "containerID".into(),
                 format!(
                     "containerd://{:064x}",
-                    u128::from(number) << 90 | 0x91d7_aa07_c3
+                    u128::from(number) << 90 | 0x91_d7aa_07c3
                 )
                 .into(),
             );

@@ -2,6 +2,10 @@
 //! dhat their allocations. One module per subject builds them.
 
 pub mod expectations;
+pub mod handlers;
+pub mod selectors;
+pub mod slow_start;
+pub mod sync;
 
 use std::fmt;
 
@@ -33,7 +37,16 @@ impl fmt::Debug for HotPath {
 
 /// All hot paths, by subject.
 pub fn paths() -> Vec<HotPath> {
-    [expectations::paths()].into_iter().flatten().collect()
+    [
+        expectations::paths(),
+        handlers::paths(),
+        selectors::paths(),
+        slow_start::paths(),
+        sync::paths(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// The hot path of that id.
