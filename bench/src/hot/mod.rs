@@ -1,6 +1,7 @@
 //! The hot paths, each defined once: criterion times them, callgrind counts their instructions, and
 //! dhat their allocations. One module per subject builds them.
 
+pub mod cache;
 pub mod expectations;
 
 use std::fmt;
@@ -33,7 +34,7 @@ impl fmt::Debug for HotPath {
 
 /// All hot paths, by subject.
 pub fn paths() -> Vec<HotPath> {
-    [expectations::paths()].into_iter().flatten().collect()
+    [cache::paths(), expectations::paths()].into_iter().flatten().collect()
 }
 
 /// The hot path of that id.
