@@ -1,6 +1,7 @@
 //! The hot paths, each defined once: criterion times them, callgrind counts their instructions, and
 //! dhat their allocations. One module per subject builds them.
 
+pub mod cache;
 pub mod expectations;
 pub mod handlers;
 pub mod selectors;
@@ -38,6 +39,7 @@ impl fmt::Debug for HotPath {
 /// All hot paths, by subject.
 pub fn paths() -> Vec<HotPath> {
     [
+        cache::paths(),
         expectations::paths(),
         handlers::paths(),
         selectors::paths(),
