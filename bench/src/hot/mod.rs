@@ -2,6 +2,8 @@
 //! dhat their allocations. One module per subject builds them.
 
 pub mod expectations;
+pub mod ranking;
+pub mod workqueue;
 
 use std::fmt;
 
@@ -33,7 +35,10 @@ impl fmt::Debug for HotPath {
 
 /// All hot paths, by subject.
 pub fn paths() -> Vec<HotPath> {
-    [expectations::paths()].into_iter().flatten().collect()
+    [expectations::paths(), ranking::paths(), workqueue::paths()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// The hot path of that id.
