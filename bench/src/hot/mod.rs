@@ -4,9 +4,11 @@
 pub mod cache;
 pub mod expectations;
 pub mod handlers;
+pub mod ranking;
 pub mod selectors;
 pub mod slow_start;
 pub mod sync;
+pub mod workqueue;
 
 use std::fmt;
 
@@ -42,9 +44,11 @@ pub fn paths() -> Vec<HotPath> {
         cache::paths(),
         expectations::paths(),
         handlers::paths(),
+        ranking::paths(),
         selectors::paths(),
         slow_start::paths(),
         sync::paths(),
+        workqueue::paths(),
     ]
     .into_iter()
     .flatten()
