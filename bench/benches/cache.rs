@@ -176,7 +176,12 @@ fn comings_and_goings(criterion: &mut Criterion) {
     let take = |pod: &Arc<Pod>| drop(store.take(black_box(pod)));
     group.bench_function(BenchmarkId::new("insert", PODS), |bencher| {
         bencher.iter_custom(|calls| {
-            in_rounds(calls, &more, |pod| add(&cache, pod), |pod| remove(&cache, pod))
+            in_rounds(
+                calls,
+                &more,
+                |pod| add(&cache, pod),
+                |pod| remove(&cache, pod),
+            )
         });
     });
     group.bench_function(BenchmarkId::new("insert-plain", PODS), |bencher| {
@@ -186,7 +191,12 @@ fn comings_and_goings(criterion: &mut Criterion) {
     more.iter().for_each(put);
     group.bench_function(BenchmarkId::new("delete", PODS), |bencher| {
         bencher.iter_custom(|calls| {
-            in_rounds(calls, &more, |pod| remove(&cache, pod), |pod| add(&cache, pod))
+            in_rounds(
+                calls,
+                &more,
+                |pod| remove(&cache, pod),
+                |pod| add(&cache, pod),
+            )
         });
     });
     group.bench_function(BenchmarkId::new("delete-plain", PODS), |bencher| {
