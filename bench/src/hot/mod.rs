@@ -2,6 +2,9 @@
 //! dhat their allocations. One module per subject builds them.
 
 pub mod expectations;
+#[cfg(feature = "planted")]
+mod planted;
+pub mod run;
 
 use std::fmt;
 
@@ -22,6 +25,20 @@ pub struct HotPath {
 /// One call of a hot path. It returns something that depends on the work, so that none is left out.
 pub type Operation = Box<dyn FnMut() -> u64>;
 
+impl HotPath {
+    /// Sets it up and goes round once, so that what is counted next is the steady state: lists have
+    /// grown, entries exist, code has run.
+    pub fn steady(&self) -> Operation {
+        let mut operation = (self.prepare)();
+        for _ in 0..self.calls {
+            operation();
+        }
+        #[cfg(feature = "planted")]
+        let operation = planted::slowed(self.id, operation);
+        operation
+    }
+}
+
 impl fmt::Debug for HotPath {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
@@ -33,7 +50,10 @@ impl fmt::Debug for HotPath {
 
 /// All hot paths, by subject.
 pub fn paths() -> Vec<HotPath> {
-    [expectations::paths()].into_iter().flatten().collect()
+    [expectations::paths(), run::paths()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// The hot path of that id.
