@@ -2,6 +2,7 @@
 //! and counted; and the gate over the counts.
 
 pub mod clusters;
+pub mod gate;
 pub mod hot;
 pub mod pods;
 pub mod profiler;
