@@ -5,3 +5,4 @@ pub mod hot;
 pub mod pods;
 pub mod profiler;
 pub mod results;
+pub mod whole;
