@@ -7,3 +7,4 @@ pub mod hot;
 pub mod pods;
 pub mod profiler;
 pub mod results;
+pub mod whole;
