@@ -3,5 +3,6 @@
 
 pub mod clusters;
 pub mod hot;
+pub mod plain;
 pub mod pods;
 pub mod profiler;
