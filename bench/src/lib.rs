@@ -4,6 +4,7 @@
 pub mod clusters;
 pub mod gate;
 pub mod hot;
+pub mod plain;
 pub mod pods;
 pub mod profiler;
 pub mod results;

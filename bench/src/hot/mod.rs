@@ -4,9 +4,9 @@
 pub mod cache;
 pub mod expectations;
 pub mod handlers;
-pub mod ranking;
 #[cfg(feature = "planted")]
 mod planted;
+pub mod ranking;
 pub mod run;
 pub mod selectors;
 pub mod slow_start;
