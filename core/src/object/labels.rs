@@ -95,6 +95,12 @@ impl Labels {
         self.pairs().len()
     }
 
+    /// Whether there are more pairs than lie beside the reference count, so that they have an
+    /// allocation of their own.
+    pub fn spilled(&self) -> bool {
+        self.0.as_ref().is_some_and(|pairs| pairs.spilled())
+    }
+
     /// The pairs, sorted by key.
     pub fn pairs(&self) -> &[(Str, Str)] {
         self.0.as_ref().map_or(&[], |pairs| pairs)

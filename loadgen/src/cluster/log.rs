@@ -296,6 +296,9 @@ impl<R: Resource> Log<R> {
 
 type Garbage<R> = SmallVec<[Arc<Segment<R>>; 1]>;
 
+/// Pods have the most watches: the controllers' informer, scheduler, kubelets and scenario.
+type Wakers = SmallVec<[Waker; 4]>;
+
 impl<R: Resource> State<R> {
     fn tail(&self) -> &Arc<Segment<R>> {
         self.segments.back().expect("a log has a segment")
@@ -362,7 +365,7 @@ impl<R: Resource> State<R> {
         }
     }
 
-    fn take_wakers(&mut self) -> SmallVec<[Waker; 2]> {
+    fn take_wakers(&mut self) -> Wakers {
         let mut wakers = SmallVec::new();
         for watcher in &mut self.watchers {
             if std::mem::take(&mut watcher.drained) {
@@ -428,7 +431,7 @@ impl<R: Resource> Append<'_, R> {
 /// What a commit leaves to do when no lock is held any more.
 #[must_use]
 pub(super) struct After<R> {
-    wakers: SmallVec<[Waker; 2]>,
+    wakers: Wakers,
     garbage: Garbage<R>,
 }
 

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Observer, Progress, run};
+use podstorm::object::Pod;
+
+use super::{Engine, Observer, Progress, run, virtual_time};
+use crate::clock::RealClock;
 use crate::result::RunResult;
 use crate::settings::{
     ClusterSize, ControllerSettings, EngineKind, Latency, LatencySettings, ScenarioName, Settings,
@@ -229,4 +232,43 @@ fn an_interrupted_run_reports_on_what_ran() {
         assert_eq!(result.outcome.exit_code, 130);
         assert!(result.outcome.reason.starts_with("interrupted"));
     }
+}
+
+/// How many inline lists of a pod have outgrown their places.
+fn spilled_lists(pod: &Pod) -> usize {
+    let (metadata, status) = (&pod.metadata, &pod.status);
+    let lists = [
+        metadata.owner_references.spilled(),
+        metadata.labels.spilled(),
+        metadata.annotations.spilled(),
+        status.conditions.spilled(),
+        status.container_statuses.spilled(),
+        status
+            .init_container_statuses
+            .as_ref()
+            .is_some_and(|list| list.spilled()),
+        pod.spec.sidecars.spilled(),
+        pod.spec.containers.spilled(),
+    ];
+    lists.into_iter().filter(|spilled| *spilled).count()
+}
+
+#[test]
+fn no_inline_list_of_a_standard_pod_outgrows_its_place_at_any_time() {
+    let settings = settings(ScenarioName::UpDown, EngineKind::Virtual);
+    let engine = Engine::build(&settings, Vec::new(), RealClock::start());
+    let (mut spilled, mut seen) = (0, 0);
+    virtual_time::drive(
+        &engine.parts,
+        &engine.switchboard,
+        settings.time_limit_ns,
+        |_| {
+            let (pods, _) = engine.cluster.list::<Pod>(None);
+            seen = pods.len().max(seen);
+            spilled += pods.iter().map(|pod| spilled_lists(pod)).sum::<usize>();
+            true
+        },
+    );
+    assert!(seen > 0, "no pod was looked at");
+    assert_eq!(spilled, 0);
 }
