@@ -34,7 +34,10 @@ impl fmt::Debug for HotPath {
 
 /// All hot paths, by subject.
 pub fn paths() -> Vec<HotPath> {
-    [cache::paths(), expectations::paths()].into_iter().flatten().collect()
+    [cache::paths(), expectations::paths()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// The hot path of that id.
