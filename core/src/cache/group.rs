@@ -361,7 +361,7 @@ impl Members {
         let member = &mut self.members[position];
         let old = member.state;
         let state = PodState::of(&pod);
-        member.rank = RankFields::of(&pod, node);
+        member.rank = member.rank.next(&self.pods[position], &pod, node);
         member.state = state;
         member.node = node;
         let old_set = member.label_set;
