@@ -25,6 +25,7 @@ mod version;
 use std::sync::Arc;
 
 pub use group::{Group, Member, Totals};
+pub(crate) use namespaces::RelatedSelector;
 pub use parents::{Parent, ParentChange, ParentStore};
 pub use pods::{PodCache, PodChange};
 pub use version::StoreVersion;

@@ -7,12 +7,10 @@ use ahash::RandomState;
 use hashbrown::{HashMap, HashTable};
 
 use super::group::{Group, GroupOwner, LabelSetChange};
-use super::namespaces::Namespaces;
+use super::namespaces::{Namespaces, RelatedSelector};
 use super::{Delta, StoreVersion};
 use crate::intern::{FIXED_STATE, KeyId, StrTable};
-use crate::object::{
-    Labels, ObjectMeta, OwnerReference, Pod, ResourceVersion, Selector, SharedText,
-};
+use crate::object::{Labels, ObjectMeta, OwnerReference, Pod, ResourceVersion, SharedText};
 use crate::primitives::{Mutex, MutexGuard, lock};
 
 /// The cached pods of all namespaces. One informer applies deltas; workers read groups.
@@ -278,12 +276,13 @@ impl PodCache {
         }
     }
 
-    /// Pods of several groups that one of the selectors matches, by label set.
+    /// Fills `found` with the label sets that one of the selectors matches, with their groups.
     pub(crate) fn matching_label_sets(
         &self,
-        selectors: &BTreeMap<SharedText, Vec<Arc<Selector>>>,
-    ) -> Vec<(Labels, Arc<Group>)> {
-        lock(&self.namespaces).matching(selectors)
+        selectors: &[RelatedSelector],
+        found: &mut Vec<(Labels, Arc<Group>)>,
+    ) {
+        lock(&self.namespaces).matching(selectors, found);
     }
 
     fn put(&self, index: &mut Index, pod: Arc<Pod>) -> PodChange {
