@@ -1,11 +1,17 @@
 //! The hot paths, each defined once: criterion times them, callgrind counts their instructions, and
 //! dhat their allocations. One module per subject builds them.
 
+pub mod cache;
 pub mod expectations;
 pub mod handlers;
+#[cfg(feature = "planted")]
+mod planted;
+pub mod ranking;
+pub mod run;
 pub mod selectors;
 pub mod slow_start;
 pub mod sync;
+pub mod workqueue;
 
 use std::fmt;
 
@@ -26,6 +32,20 @@ pub struct HotPath {
 /// One call of a hot path. It returns something that depends on the work, so that none is left out.
 pub type Operation = Box<dyn FnMut() -> u64>;
 
+impl HotPath {
+    /// Sets it up and goes round once, so that what is counted next is the steady state: lists have
+    /// grown, entries exist, code has run.
+    pub fn steady(&self) -> Operation {
+        let mut operation = (self.prepare)();
+        for _ in 0..self.calls {
+            operation();
+        }
+        #[cfg(feature = "planted")]
+        let operation = planted::slowed(self.id, operation);
+        operation
+    }
+}
+
 impl fmt::Debug for HotPath {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
@@ -38,11 +58,15 @@ impl fmt::Debug for HotPath {
 /// All hot paths, by subject.
 pub fn paths() -> Vec<HotPath> {
     [
+        cache::paths(),
         expectations::paths(),
         handlers::paths(),
+        ranking::paths(),
+        run::paths(),
         selectors::paths(),
         slow_start::paths(),
         sync::paths(),
+        workqueue::paths(),
     ]
     .into_iter()
     .flatten()

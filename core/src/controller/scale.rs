@@ -6,7 +6,7 @@ use std::sync::Arc;
 use compact_str::CompactString;
 
 use super::{Controller, Sync};
-use crate::cache::{Group, Parent, RelatedSelector, Totals};
+use crate::cache::{Group, Member, Parent, RelatedSelector, Totals};
 use crate::object::{Labels, Now, Pod, Selector};
 use crate::ranking::{NodeCounts, RankFields, RankOptions, Ranker};
 use crate::reconcile::StatusCounts;
@@ -120,11 +120,12 @@ impl Controller {
                 .iter()
                 .map(|set| set.pods > 0 && selector.matches(&set.labels))
                 .collect();
+            let is_candidate =
+                |member: &Member| member.is_active() && matches[member.label_set as usize];
             let active = members
                 .members()
                 .iter()
-                .enumerate()
-                .filter(|(_, member)| member.is_active() && matches[member.label_set as usize]);
+                .filter(|member| is_candidate(member));
             let Victims {
                 names,
                 ranker,
@@ -133,10 +134,10 @@ impl Controller {
             } = &mut sync.victims;
             names.clear();
             if ranked {
-                let candidates = active.map(|(at, member)| (index(at), &member.rank));
                 let options = self.rank_options(now);
-                let chosen = ranker.choose(
-                    candidates.clone(),
+                let chosen = ranker.choose_among(
+                    members.members(),
+                    |member| is_candidate(member).then_some(&member.rank),
                     |node| related.get(node),
                     &options,
                     wanted,
@@ -146,9 +147,10 @@ impl Controller {
                 let fields = chosen
                     .iter()
                     .map(|&at| &members.members()[at as usize].rank);
-                self.observe_age_ratios(candidates.map(|(_, fields)| fields), fields, now);
+                self.observe_age_ratios(active.map(|member| &member.rank), fields, now);
             } else {
-                names.extend(active.map(|(at, _)| members.pod(at).metadata.name.clone()));
+                let active = members.iter().filter(|(_, member)| is_candidate(member));
+                names.extend(active.map(|(pod, _)| pod.metadata.name.clone()));
             }
             return None;
         }
