@@ -30,6 +30,7 @@ use std::sync::Arc;
 
 pub use group::{Group, Member, Totals};
 pub use listed::{Listed, PodRun};
+pub(crate) use namespaces::RelatedSelector;
 pub use parents::{Parent, ParentChange, ParentStore};
 pub use pods::{PodCache, PodChange};
 pub use version::StoreVersion;

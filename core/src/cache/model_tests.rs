@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{Delta, PodCache};
+use super::{Delta, PodCache, RelatedSelector};
 use crate::object::{Labels, OwnerReference, Pod, PodPhase, Selector, SharedText, Time, Uid};
 
 /// What a step does to one pod: its owner, labels, whether it has ended, whether it is on its way
@@ -46,12 +46,20 @@ fn pod(name: u8, version: u64, (controller, labels, ended, deleting): (u8, u8, b
 /// Active pods by namespace, owner and labels.
 type Tally = BTreeMap<(String, Option<String>, String), u32>;
 
-fn tally_of(cache: &PodCache) -> Tally {
-    let everything = Arc::new(Selector::compile(Some(&Default::default())).expect("it is valid"));
-    let namespaces = ["a", "b"].map(|name| (SharedText::from(name), vec![everything.clone()]));
+/// By a selector that matches everything, or by those of single label sets and their neighbours.
+fn tally_of(cache: &PodCache, selectors: &[&str]) -> Tally {
+    let compiled = selectors
+        .iter()
+        .map(|text| Selector::parse(text).expect("it is valid"));
+    let selectors: Vec<RelatedSelector> = compiled
+        .map(Arc::new)
+        .flat_map(|selector| ["a", "b"].map(|name| (SharedText::from(name), selector.clone())))
+        .collect();
     let mut tally = Tally::new();
     let mut seen = BTreeSet::new();
-    for (labels, group) in cache.matching_label_sets(&namespaces.into_iter().collect()) {
+    let mut found = Vec::new();
+    cache.matching_label_sets(&selectors, &mut found);
+    for (labels, group) in found {
         let members = group.lock();
         assert!(members.totals_are_exact());
         assert_eq!(group.pod_count(), members.len());
@@ -107,7 +115,9 @@ proptest! {
                 let set = pod.metadata.labels.get("set").expect("every pod has it").to_string();
                 *expected.entry((pod.metadata.namespace.to_string(), owner, set)).or_default() += 1;
             }
-            prop_assert_eq!(tally_of(&cache), expected);
+            prop_assert_eq!(tally_of(&cache, &[""]), expected.clone());
+            let single = ["set=0", "set=1", "set in (0,2)", "set=2", "set=9"];
+            prop_assert_eq!(tally_of(&cache, &single), expected);
         }
     }
 }

@@ -1,17 +1,14 @@
 //! The pod store: names to pods, pods to the group of their controller, and what a delta changed.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::group::{Group, GroupOwner, LabelSetChange, Members};
 use super::groups::Groups;
 use super::index::{Index, Place, Slot};
-use super::namespaces::Namespaces;
+use super::namespaces::{Namespaces, RelatedSelector};
 use super::{Delta, StoreVersion};
 use crate::intern::{KeyId, StrTable};
-use crate::object::{
-    Labels, ObjectMeta, OwnerReference, Pod, ResourceVersion, Selector, SharedText,
-};
+use crate::object::{Labels, ObjectMeta, OwnerReference, Pod, ResourceVersion, SharedText};
 use crate::primitives::{CachePadded, Mutex, lock};
 
 /// The cached pods of all namespaces. One informer or several apply deltas, those of one pod in
@@ -184,12 +181,13 @@ impl PodCache {
         self.nodes.intern(node)
     }
 
-    /// Pods of several groups that one of the selectors matches, by label set.
+    /// Fills `found` with the label sets that one of the selectors matches, with their groups.
     pub(crate) fn matching_label_sets(
         &self,
-        selectors: &BTreeMap<SharedText, Vec<Arc<Selector>>>,
-    ) -> Vec<(Labels, Arc<Group>)> {
-        lock(&self.namespaces).matching(selectors)
+        selectors: &[RelatedSelector],
+        found: &mut Vec<(Labels, Arc<Group>)>,
+    ) {
+        lock(&self.namespaces).matching(selectors, found);
     }
 
     pub(super) fn put(&self, pod: Arc<Pod>) -> PodChange {
