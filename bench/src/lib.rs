@@ -2,7 +2,10 @@
 //! and counted; and the gate over the counts.
 
 pub mod clusters;
+pub mod gate;
 pub mod hot;
+pub mod plain;
 pub mod pods;
 pub mod profiler;
 pub mod results;
+pub mod whole;

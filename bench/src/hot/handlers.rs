@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use podstorm::cache::{Delta, PodChange};
-use podstorm::object::{ConditionStatus, Pod};
+use podstorm::object::{ConditionStatus, Pod, ReplicaSet};
 
 use super::HotPath;
 use crate::clusters::{Cluster, NOW, Plan, next_version};
@@ -75,6 +75,16 @@ impl Events {
         events.cluster.drain();
         events.expect();
         events
+    }
+
+    /// The ReplicaSets, as cached.
+    pub fn parents(&self) -> &[Arc<ReplicaSet>] {
+        &self.cluster.parents
+    }
+
+    /// All events, round after round.
+    pub fn changes(&self) -> impl Iterator<Item = &PodChange> {
+        self.rounds.iter().flatten()
     }
 
     /// How many events are left of the round.

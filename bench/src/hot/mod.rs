@@ -4,7 +4,10 @@
 pub mod cache;
 pub mod expectations;
 pub mod handlers;
+#[cfg(feature = "planted")]
+mod planted;
 pub mod ranking;
+pub mod run;
 pub mod selectors;
 pub mod slow_start;
 pub mod sync;
@@ -29,6 +32,20 @@ pub struct HotPath {
 /// One call of a hot path. It returns something that depends on the work, so that none is left out.
 pub type Operation = Box<dyn FnMut() -> u64>;
 
+impl HotPath {
+    /// Sets it up and goes round once, so that what is counted next is the steady state: lists have
+    /// grown, entries exist, code has run.
+    pub fn steady(&self) -> Operation {
+        let mut operation = (self.prepare)();
+        for _ in 0..self.calls {
+            operation();
+        }
+        #[cfg(feature = "planted")]
+        let operation = planted::slowed(self.id, operation);
+        operation
+    }
+}
+
 impl fmt::Debug for HotPath {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
@@ -45,6 +62,7 @@ pub fn paths() -> Vec<HotPath> {
         expectations::paths(),
         handlers::paths(),
         ranking::paths(),
+        run::paths(),
         selectors::paths(),
         slow_start::paths(),
         sync::paths(),

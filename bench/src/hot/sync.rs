@@ -60,31 +60,31 @@ pub(super) fn paths() -> Vec<HotPath> {
             "sync/delete-500/1000",
             "a sync that deletes 500 of 1,000 pods, 1,000 in the namespace",
             10,
-            || Box::new(delete(1_000)),
+            || Box::new(scale_down(deleting(1_000))),
         ),
         path(
             "sync/delete-500/100000",
             "a sync that deletes 500 of 1,000 pods, 100,000 in the namespace",
             10,
-            || Box::new(delete(100_000)),
+            || Box::new(scale_down(deleting(100_000))),
         ),
         path(
             "sync/delete-500-siblings/20000",
             "a sync that deletes 500 of 1,000 pods, 20,000 of the same Deployment in the namespace",
             10,
-            || Box::new(delete_among_siblings(20_000)),
+            || Box::new(scale_down(deleting_among_siblings(20_000))),
         ),
     ]
 }
 
 /// A sync with nothing to do, of one ReplicaSet with so many pods.
 pub fn idle(pods: usize) -> impl FnMut() -> u64 {
-    idle_in_turn(Plan::new(1, pods).build())
+    idle_in_turn(Plan::new(1, pods))
 }
 
 /// The same for 100 ReplicaSets in turn, so that little is left in the caches of the processor.
 pub fn idle_round(pods: usize) -> impl FnMut() -> u64 {
-    idle_in_turn(Plan::new(ROUND, pods).build())
+    idle_in_turn(Plan::new(ROUND, pods))
 }
 
 /// A sync with nothing to do where pods must be ready for 30 seconds to be available.
@@ -93,11 +93,12 @@ pub fn idle_min_ready(pods: usize) -> impl FnMut() -> u64 {
         min_ready_seconds: 30,
         ..Plan::new(1, pods)
     };
-    idle_in_turn(plan.build())
+    idle_in_turn(plan)
 }
 
-fn idle_in_turn(cluster: Cluster) -> impl FnMut() -> u64 {
-    let (mut sync, mut turn) = (Sync::new(), 0);
+/// A sync with nothing to do, of each ReplicaSet in turn.
+pub fn idle_in_turn(plan: Plan) -> impl FnMut() -> u64 {
+    let (cluster, mut sync, mut turn) = (plan.build(), Sync::new(), 0);
     move || {
         // Coprime to the count: an order that looks random and visits each once a round.
         turn = (turn + 37) % cluster.keys.len();
@@ -110,11 +111,7 @@ fn idle_in_turn(cluster: Cluster) -> impl FnMut() -> u64 {
 
 /// A sync that creates so many pods. The pods are made before, as a server does.
 pub fn create(count: usize) -> impl FnMut() -> u64 {
-    let plan = Plan {
-        wanted: Some(i32::try_from(count).expect("a burst is small")),
-        ..Plan::new(1, 0)
-    };
-    let cluster = plan.build();
+    let cluster = creating(count).build();
     let pods = created_by_the_server(count, &cluster);
     let mut sync = Sync::new();
     move || {
@@ -133,29 +130,35 @@ pub fn create(count: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// A sync that deletes 500 of 1,000 pods; the namespace has so many in all, of Deployments like
-/// this one, each with ten old revisions.
-pub fn delete(namespace_pods: usize) -> impl FnMut() -> u64 {
-    scale_down(Plan {
+/// A ReplicaSet that wants so many pods and has none.
+pub fn creating(count: usize) -> Plan {
+    Plan {
+        wanted: Some(i32::try_from(count).expect("a burst is small")),
+        ..Plan::new(1, 0)
+    }
+}
+
+/// ReplicaSets that have 1,000 pods and want 500, so many pods in the namespace, every ReplicaSet of
+/// a Deployment of its own with ten old revisions.
+pub fn deleting(namespace_pods: usize) -> Plan {
+    Plan {
         old_revisions: 10,
-        ..Plan::new(namespace_pods / SCALED_DOWN, SCALED_DOWN)
-    })
-}
-
-/// A sync that deletes 500 of 1,000 pods; the namespace has so many in all, and all ReplicaSets
-/// belong to one Deployment, so that all pods count for co-location.
-pub fn delete_among_siblings(namespace_pods: usize) -> impl FnMut() -> u64 {
-    scale_down(Plan {
-        one_deployment: true,
-        ..Plan::new(namespace_pods / SCALED_DOWN, SCALED_DOWN)
-    })
-}
-
-fn scale_down(plan: Plan) -> impl FnMut() -> u64 {
-    let plan = Plan {
         wanted: Some(i32::try_from(SCALED_DOWN - VICTIMS).expect("some hundred")),
-        ..plan
-    };
+        ..Plan::new(namespace_pods / SCALED_DOWN, SCALED_DOWN)
+    }
+}
+
+/// The same, but all ReplicaSets belong to one Deployment, so that all pods count for co-location.
+pub fn deleting_among_siblings(namespace_pods: usize) -> Plan {
+    Plan {
+        old_revisions: 0,
+        one_deployment: true,
+        ..deleting(namespace_pods)
+    }
+}
+
+/// A sync that deletes 500 of 1,000 pods.
+pub fn scale_down(plan: Plan) -> impl FnMut() -> u64 {
     let (cluster, mut sync) = (plan.build(), Sync::new());
     move || {
         let key = black_box(cluster.keys[0]);

@@ -1,0 +1,246 @@
+//! The committed budgets, `bench/budgets.toml`: reading with errors that name the place and the mend, and
+//! writing in one layout, so that a blessing changes only the lines it is about.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+
+use super::measurement::{Toolchain, Unit};
+
+/// What the file says about itself; anything else before the first table is lost by a blessing.
+const HEADER: &str = "\
+# Budgets of the gate: what every hot path and whole run may cost, in counts that repeat exactly.
+# `cargo run -p podstorm-bench --bin gate` compares; `… -- --bless ID --reason TEXT` rewrites rows and is
+# the way to change this file. A row is a regression above figure + tolerance; below figure -
+# tolerance the gate asks to bless, so that what was won is kept. See bench/README.md.
+";
+
+/// One budget.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Budget {
+    /// The hot path.
+    pub id: String,
+    /// What it costs, per call.
+    pub figure: f64,
+    /// Of what.
+    pub unit: Unit,
+    /// How far a count may be from the figure, in percent of it.
+    pub tolerance_percent: f64,
+    /// The command that measures this row.
+    pub command: String,
+    /// When it was blessed, `YYYY-MM-DD`.
+    pub date: String,
+    /// Name of the toolchain it was blessed with.
+    pub toolchain: String,
+    /// Why it is what it is.
+    pub reason: String,
+}
+
+impl Budget {
+    /// The most that passes.
+    pub fn most(&self) -> f64 {
+        self.figure * (1.0 + self.tolerance_percent / 100.0)
+    }
+
+    /// The least that needs no blessing.
+    pub fn least(&self) -> f64 {
+        self.figure * (1.0 - self.tolerance_percent / 100.0)
+    }
+}
+
+/// The file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Budgets {
+    /// Toolchains by the name rows use.
+    #[serde(default)]
+    pub toolchain: BTreeMap<String, Toolchain>,
+    /// The rows.
+    #[serde(default)]
+    pub row: Vec<Budget>,
+}
+
+impl Budgets {
+    /// Reads the text of a budgets file that errors call `name`.
+    ///
+    /// # Errors
+    /// What is wrong, where, and what to do about it.
+    pub fn parse(text: &str, name: &str) -> Result<Budgets, String> {
+        let budgets: Budgets = toml::from_str(text).map_err(|error| {
+            let place = error.span().map_or(String::new(), |span| {
+                let line = text[..span.start.min(text.len())].matches('\n').count() + 1;
+                format!(":{line}")
+            });
+            format!(
+                "{name}{place}: not a budgets file: {}\n{MEND}",
+                error.message()
+            )
+        })?;
+        budgets
+            .check()
+            .map_err(|problem| format!("{name}: {problem}\n{MEND}"))?;
+        Ok(budgets)
+    }
+
+    /// The text of the file.
+    pub fn render(&self) -> String {
+        let mut text = HEADER.to_owned();
+        let body = toml::to_string(self).expect("texts and finite numbers can be written");
+        write!(text, "\n{body}").expect("a String takes everything");
+        text
+    }
+
+    /// The row of that path and unit.
+    pub fn find(&self, id: &str, unit: Unit) -> Option<&Budget> {
+        let is_it = |row: &&Budget| row.id == id && row.unit == unit;
+        self.row.iter().find(is_it)
+    }
+
+    /// With what a row was blessed.
+    ///
+    /// # Panics
+    /// When the row is of another file.
+    pub fn toolchain_of(&self, row: &Budget) -> &Toolchain {
+        let found = self.toolchain.get(&row.toolchain);
+        found.expect("every row's toolchain was checked when the file was read")
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.row.is_empty() {
+            return Err("there is no [[row]]: nothing would be held to anything".into());
+        }
+        let mut seen = BTreeSet::new();
+        for (number, row) in (1..).zip(&self.row) {
+            row.problem(self)
+                .or_else(|| {
+                    let again = !seen.insert((&row.id, row.unit));
+                    again.then(|| "there is a row of this id and unit before it".to_owned())
+                })
+                .map_or(Ok(()), |problem| {
+                    Err(format!(
+                        "row {number} ({}, {}): {problem}",
+                        row.id, row.unit
+                    ))
+                })?;
+        }
+        Ok(())
+    }
+}
+
+const MEND: &str = "Take the file back from version control, or write the rows anew: \
+    gate --bless-all --reason TEXT";
+
+impl Budget {
+    fn problem(&self, budgets: &Budgets) -> Option<String> {
+        if self.id.is_empty() {
+            return Some("the id is empty".into());
+        }
+        if !self.figure.is_finite() || self.figure < 0.0 {
+            return Some(format!("figure {} is no count", self.figure));
+        }
+        if !(0.0..=100.0).contains(&self.tolerance_percent) {
+            return Some(format!(
+                "tolerance_percent {} is not within 0 to 100",
+                self.tolerance_percent
+            ));
+        }
+        let is_date = self.date.len() == 10
+            && self.date.bytes().enumerate().all(|(at, byte)| match at {
+                4 | 7 => byte == b'-',
+                _ => byte.is_ascii_digit(),
+            });
+        if !is_date {
+            return Some(format!("date \"{}\" is not YYYY-MM-DD", self.date));
+        }
+        if !budgets.toolchain.contains_key(&self.toolchain) {
+            return Some(format!(
+                "there is no [toolchain.{}] in this file",
+                self.toolchain
+            ));
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+[toolchain.t1]
+rustc = "rustc 1"
+flags = "x86"
+cpu = "avx2"
+libc = "glibc 2"
+valgrind = "3"
+
+[[row]]
+id = "queue/cycle/1"
+figure = 10.5
+unit = "instructions/call"
+tolerance_percent = 1.0
+command = "gate"
+date = "2026-11-21"
+toolchain = "t1"
+reason = "first count"
+"#;
+
+    fn error_of(text: &str) -> String {
+        Budgets::parse(text, "b.toml").unwrap_err()
+    }
+
+    #[test]
+    fn what_is_rendered_is_read_back() {
+        let budgets = Budgets::parse(GOOD, "b.toml").unwrap();
+        let again = Budgets::parse(&budgets.render(), "b.toml").unwrap();
+        assert_eq!(again, budgets);
+        assert_eq!(again.render(), budgets.render());
+        assert!(budgets.render().starts_with("# Budgets of the gate"));
+    }
+
+    #[test]
+    fn an_error_names_the_line() {
+        let error = error_of(&GOOD.replace("figure = 10.5", "figure = ten"));
+        assert!(error.starts_with("b.toml:11: "), "{error}");
+        assert!(error.contains("--bless-all"), "{error}");
+    }
+
+    #[test]
+    fn an_unknown_or_missing_field_is_refused() {
+        assert!(error_of(&GOOD.replace("date =", "day =")).contains("day"));
+        assert!(error_of(&GOOD.replace("reason = \"first count\"", "")).contains("reason"));
+        assert!(error_of(&GOOD.replace("instructions/call", "miles")).contains("miles"));
+    }
+
+    #[test]
+    fn nonsense_in_a_row_is_refused_by_its_name() {
+        for (from, to, word) in [
+            ("10.5", "-1.0", "figure -1"),
+            ("10.5", "nan", "figure NaN"),
+            ("= 1.0", "= 101.0", "tolerance_percent 101"),
+            ("2026-11-21", "yesterday!", "YYYY-MM-DD"),
+            ("toolchain = \"t1\"", "toolchain = \"t2\"", "[toolchain.t2]"),
+            ("queue/cycle/1", "", "the id is empty"),
+        ] {
+            let error = error_of(&GOOD.replace(from, to));
+            assert!(error.contains("row 1 ("), "{error}");
+            assert!(error.contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_row_twice_is_refused() {
+        let row = GOOD.split_once("[[row]]").unwrap().1;
+        let error = error_of(&format!("{GOOD}\n[[row]]{row}"));
+        assert!(error.contains("row 2 (queue/cycle/1"), "{error}");
+    }
+
+    #[test]
+    fn no_rows_are_no_budgets() {
+        for text in ["", "# nothing\n", GOOD.split_once("[[row]]").unwrap().0] {
+            assert!(error_of(text).contains("no [[row]]"));
+        }
+    }
+}

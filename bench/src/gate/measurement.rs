@@ -1,0 +1,165 @@
+//! What was counted, and with what: the counting benches' output and the gate's own record of it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What a figure counts. Figures of hot paths are per call, those of whole runs (one call) alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Unit {
+    /// Instructions under callgrind, divided by calls.
+    #[serde(rename = "instructions/call")]
+    Instructions,
+    /// Blocks asked of the allocator, divided by calls.
+    #[serde(rename = "allocations/call")]
+    Allocations,
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Unit::Instructions => "instructions/call",
+            Unit::Allocations => "allocations/call",
+        })
+    }
+}
+
+/// What a count depends on besides our code.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Toolchain {
+    /// The compiler, e.g. `rustc 1.95.0 (59807616e 2026-04-14)`.
+    pub rustc: String,
+    /// Target, its features, flags of the compiler.
+    pub flags: String,
+    /// The processor's abilities as valgrind shows them to the program: by these libc chooses its
+    /// `memcpy`, and whoever asks at run time chooses an algorithm.
+    pub cpu: String,
+    /// The C library, whose allocator and `memcpy` are counted too, e.g. `glibc 2.36`.
+    pub libc: String,
+    /// Version of valgrind.
+    pub valgrind: String,
+}
+
+impl Toolchain {
+    /// The compiler and flags that this crate was built with; nothing about the machine.
+    pub fn of_build() -> Toolchain {
+        Toolchain {
+            rustc: env!("PODSTORM_RUSTC").into(),
+            flags: env!("PODSTORM_FLAGS").into(),
+            ..Toolchain::default()
+        }
+    }
+
+    /// What differs from `other` and can change counts of `unit`, as `what: theirs -> ours`.
+    /// Allocations depend on the compiler alone, instructions on the machine too.
+    pub fn differences(&self, other: &Toolchain, unit: Unit) -> Vec<String> {
+        let build = [
+            ("rustc", &self.rustc, &other.rustc),
+            ("flags", &self.flags, &other.flags),
+        ];
+        let machine = [
+            ("cpu", &self.cpu, &other.cpu),
+            ("libc", &self.libc, &other.libc),
+            ("valgrind", &self.valgrind, &other.valgrind),
+        ];
+        let machine = match unit {
+            Unit::Instructions => &machine[..],
+            Unit::Allocations => &[],
+        };
+        let all = build.iter().chain(machine);
+        all.filter(|(_, ours, theirs)| ours != theirs)
+            .map(|(what, ours, theirs)| format!("{what}: {theirs} -> {ours}"))
+            .collect()
+    }
+}
+
+/// One count.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Count {
+    /// The hot path.
+    pub id: String,
+    /// What is counted.
+    pub unit: Unit,
+    /// How much, per call, to three decimals.
+    pub figure: f64,
+    /// Whether the path says that it allocates nothing.
+    pub allocation_free: bool,
+}
+
+/// Everything counted in one go.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// With what.
+    pub toolchain: Toolchain,
+    /// By path in the order of the list of hot paths, instructions before allocations.
+    pub counts: Vec<Count>,
+}
+
+impl Measurement {
+    /// The count of that row.
+    pub fn find(&self, id: &str, unit: Unit) -> Option<&Count> {
+        let is_it = |count: &&Count| count.id == id && count.unit == unit;
+        self.counts.iter().find(is_it)
+    }
+}
+
+/// `total` over `calls`, to three decimals: the same text on every machine.
+pub fn per_call(total: u64, calls: u32) -> f64 {
+    (total as f64 / f64::from(calls) * 1_000.0).round() / 1_000.0
+}
+
+/// What the allocation bench prints under `--json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AllocationReport {
+    /// With what it was built; nothing about the machine.
+    pub toolchain: Toolchain,
+    /// Every path of the list, in its order: its numbers are those of the instruction bench.
+    pub paths: Vec<PathReport>,
+}
+
+/// A path as the allocation bench knows it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PathReport {
+    /// The hot path.
+    pub id: String,
+    /// Calls counted together.
+    pub calls: u32,
+    /// Whether the path says that it allocates nothing.
+    pub allocation_free: bool,
+    /// Blocks allocated in all calls; absent for paths that were not asked for.
+    pub blocks: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allocations_do_not_depend_on_the_machine() {
+        let ours = Toolchain::of_build();
+        let theirs = Toolchain {
+            cpu: "other".into(),
+            ..ours.clone()
+        };
+        assert!(ours.differences(&theirs, Unit::Allocations).is_empty());
+        assert_eq!(
+            ours.differences(&theirs, Unit::Instructions),
+            ["cpu: other -> "]
+        );
+    }
+
+    #[test]
+    fn figures_have_three_decimals() {
+        assert_eq!(per_call(575_029, 5_000), 115.006);
+        assert_eq!(per_call(0, 3), 0.0);
+        assert_eq!(per_call(2, 3), 0.667);
+    }
+
+    #[test]
+    fn the_build_says_its_compiler_and_target() {
+        let toolchain = Toolchain::of_build();
+        assert!(toolchain.rustc.starts_with("rustc "));
+        assert!(toolchain.flags.contains(std::env::consts::ARCH));
+    }
+}
