@@ -5,7 +5,8 @@ use std::hint::black_box;
 use std::sync::Mutex;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use podstorm::expectations::{Expectations, NamedExpectations};
+use podstorm::expectations::NamedExpectations;
+use podstorm_bench::hot::expectations;
 
 const KEYS: [u32; 2] = [1, 5_000];
 const BURST: u64 = 500;
@@ -76,14 +77,8 @@ fn creations(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("expectations");
     for count in KEYS {
         let names = names(count);
-        let (mut next, store) = (rounds(count), Expectations::<u32, u64>::new());
-        group.bench_function(BenchmarkId::new("create-dense", count), |bencher| {
-            bencher.iter(|| {
-                let key = black_box(next());
-                store.expect_creations(key, 1, 0);
-                store.creation_observed(key);
-                store.satisfied(key, 1)
-            });
+        group.bench_function(BenchmarkId::new("create", count), |bencher| {
+            bencher.iter(expectations::create(count));
         });
         let (mut next, store) = (rounds(count), NamedExpectations::<u64>::new());
         group.bench_function(BenchmarkId::new("create-named", count), |bencher| {
@@ -110,15 +105,8 @@ fn creations(criterion: &mut Criterion) {
 /// Expects the deletion of 500 pods and observes all.
 fn deletions(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("expectations");
-    let store = Expectations::<u32, u64>::new();
-    group.bench_function(BenchmarkId::new("delete-dense", BURST), |bencher| {
-        bencher.iter(|| {
-            store.expect_deletions(0, black_box(0)..BURST, 0);
-            for pod in 0..BURST {
-                store.deletion_observed(0, &pod);
-            }
-            store.satisfied(0, 1)
-        });
+    group.bench_function(BenchmarkId::new("delete", BURST), |bencher| {
+        bencher.iter(expectations::delete());
     });
     let store = NamedExpectations::<u64>::new();
     group.bench_function(BenchmarkId::new("delete-named", BURST), |bencher| {

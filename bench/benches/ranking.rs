@@ -3,93 +3,55 @@
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
-use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use podstorm::object::{Pod, PodPhase, Time};
-use podstorm::ranking::{
-    DELETION_COST_ANNOTATION, NodeCounts, RankFields, RankOptions, Ranker, age_bucket,
-    deletion_cost,
-};
-use podstorm_bench::pods::{Growth, NOW_NS, counts, drawn_pods, fields};
-
-/// How many are deleted at most in one sync.
-const BURST: usize = 500;
-
-/// One ReplicaSet.
-struct Input {
-    pods: Vec<Pod>,
-    /// What the cache keeps of them.
-    fields: Vec<RankFields>,
-    counts: NodeCounts,
-    /// The rank of every pod.
-    ranks: Vec<u32>,
-}
-
-/// Several ReplicaSets, so that small ones are not learnt by heart by the branch predictor.
-fn inputs(count: usize, growth: Growth) -> Vec<Input> {
-    let sets = (32_000 / count).clamp(1, 16);
-    let input = |seed| {
-        let pods = drawn_pods(count, growth, seed);
-        let fields = fields(&pods);
-        let counts = counts(&fields);
-        let ranks = fields
-            .iter()
-            .map(|fields| counts.get(fields.node()))
-            .collect();
-        Input {
-            pods,
-            fields,
-            counts,
-            ranks,
-        }
-    };
-    (1..=sets as u64).map(input).collect()
-}
+use podstorm::ranking::{DELETION_COST_ANNOTATION, RankFields, age_bucket, deletion_cost};
+use podstorm_bench::hot::ranking::{self, BURST, Input};
+use podstorm_bench::pods::{Growth, NOW_NS};
 
 fn choose_500(c: &mut Criterion) {
-    let mut group = c.benchmark_group("choose-500-of");
+    let mut group = c.benchmark_group("ranking");
     for count in [1_000, 10_000, 100_000] {
-        compare(&mut group, count, &inputs(count, Growth::Month));
+        group.throughput(Throughput::Elements(count as u64));
+        group.bench_function(BenchmarkId::new("choose-500", count), |b| {
+            b.iter(ranking::choose(count));
+        });
+        if count > 10_000 {
+            group.sample_size(10);
+        }
+        group.bench_function(BenchmarkId::new("choose-500-plain", count), |b| {
+            b.iter(plain(count, Growth::Month));
+        });
     }
     group.finish();
 }
 
 fn one_tie_group(c: &mut Criterion) {
-    let mut group = c.benchmark_group("one-tie-group");
-    compare(&mut group, 1_000, &inputs(1_000, Growth::Burst));
+    let mut group = c.benchmark_group("ranking");
+    let count = 1_000;
+    group.throughput(Throughput::Elements(count as u64));
+    group.bench_function(BenchmarkId::new("tie-group", count), |b| {
+        b.iter(ranking::tie_group(count));
+    });
+    group.bench_function(BenchmarkId::new("tie-group-plain", count), |b| {
+        b.iter(plain(count, Growth::Burst));
+    });
     group.finish();
 }
 
-type Group<'a> = criterion::BenchmarkGroup<'a, criterion::measurement::WallTime>;
-
-fn compare(group: &mut Group<'_>, count: usize, inputs: &[Input]) {
-    let options = RankOptions::at(NOW_NS);
-    group.throughput(Throughput::Elements(count as u64));
-    group.bench_function(BenchmarkId::new("ranker", count), |b| {
-        let mut ranker = Ranker::new();
-        let mut turns = inputs.iter().cycle();
-        b.iter(|| {
-            let input = turns.next().expect("a cycle has no end");
-            let candidates = (0u32..).zip(black_box(&input.fields));
-            let rank_of_node = |node| input.counts.get(node);
-            black_box(
-                ranker
-                    .choose(candidates, rank_of_node, &options, BURST)
-                    .len(),
-            )
-        });
-    });
-    if count > 10_000 {
-        group.sample_size(10);
-    }
-    group.bench_function(BenchmarkId::new("plain-sort", count), |b| {
-        let mut turns = inputs.iter().cycle();
-        b.iter(|| {
-            let input = turns.next().expect("a cycle has no end");
-            black_box(plain_sort(&input.pods, &input.ranks, BURST).len())
-        });
-    });
+/// Chooses by a sort; the ranks are known.
+fn plain(count: usize, growth: Growth) -> impl FnMut() -> u64 {
+    let with_ranks = |input: Input| {
+        let rank = |fields: &RankFields| input.counts.get(fields.node());
+        let ranks: Vec<u32> = input.fields.iter().map(rank).collect();
+        (input, ranks)
+    };
+    let inputs = ranking::inputs(count, growth);
+    let inputs: Vec<_> = inputs.into_iter().map(with_ranks).collect();
+    ranking::in_turn(inputs, |(input, ranks)| {
+        plain_sort(&input.pods, ranks, BURST).len() as u64
+    })
 }
 
 /// The first `k` by a comparison sort of the pods. Its order is one of per-pod values alone, so
@@ -141,34 +103,24 @@ fn compare_pods(a: &Pod, b: &Pod, a_rank: u32, b_rank: u32) -> Ordering {
 
 fn node_counts(c: &mut Criterion) {
     let count = 10_000;
-    let inputs = inputs(count, Growth::Month);
-    let mut group = c.benchmark_group("node-counts");
+    let mut group = c.benchmark_group("ranking");
     group.throughput(Throughput::Elements(count as u64));
-    group.bench_function(BenchmarkId::new("dense", count), |b| {
-        let mut counts = NodeCounts::new();
-        let mut turns = inputs.iter().cycle();
-        b.iter(|| {
-            let input = turns.next().expect("a cycle has no end");
-            counts.clear();
-            input
-                .fields
-                .iter()
-                .for_each(|fields| counts.add(fields.node()));
-            black_box(counts.get(1))
-        });
+    group.bench_function(BenchmarkId::new("node-counts", count), |b| {
+        b.iter(ranking::node_counts(count));
     });
-    group.bench_function(BenchmarkId::new("map-by-name", count), |b| {
-        let mut turns = inputs.iter().cycle();
-        b.iter(|| {
-            let input = turns.next().expect("a cycle has no end");
-            let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
-            for pod in &input.pods {
-                *counts
-                    .entry(pod.node_name.as_deref().unwrap_or(""))
-                    .or_default() += 1;
-            }
-            black_box(counts.len())
-        });
+    group.bench_function(BenchmarkId::new("node-counts-plain", count), |b| {
+        b.iter(ranking::in_turn(
+            ranking::inputs(count, Growth::Month),
+            |input| {
+                let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
+                for pod in &input.pods {
+                    *counts
+                        .entry(pod.node_name.as_deref().unwrap_or(""))
+                        .or_default() += 1;
+                }
+                counts.len() as u64
+            },
+        ));
     });
     group.finish();
 }

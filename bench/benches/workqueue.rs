@@ -1,11 +1,16 @@
 //! The work queue with its metrics, beside the plain way: one lock around a `VecDeque` and two sets.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::hint::black_box;
 use std::sync::Mutex;
+use std::time::Duration;
 
-use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use podstorm::workqueue::{ControllerLimiter, RateLimitingQueue, Take};
+use criterion::measurement::{Measurement, WallTime};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use podstorm::limits::{RETRY_BURST, RETRY_QPS};
+use podstorm::workqueue::TokenBucket;
+use podstorm_bench::hot::workqueue::{self, DelayedAdds, rounds};
 
 const KEYS: u32 = 5_000;
 
@@ -40,43 +45,58 @@ impl Plain {
     }
 }
 
-/// Keys in an order that looks random and visits each once per round.
-fn rounds() -> impl FnMut() -> u32 {
-    let mut key = 0;
-    move || {
-        key = (key + 2_503) % KEYS;
-        key
+/// Failures and the bucket of all keys, behind one lock.
+struct PlainLimiter(Mutex<(BTreeMap<u32, u32>, TokenBucket)>);
+
+impl PlainLimiter {
+    fn when(&self, key: u32, now_ns: i64) -> i64 {
+        let mut state = self.0.lock().expect("not poisoned");
+        let failures = state.0.entry(key).or_default();
+        *failures += 1;
+        let own_ms = 5 * 2f64.powi(*failures as i32 - 1) as i64;
+        state
+            .1
+            .reserve(now_ns)
+            .max(own_ms.min(1_000_000) * 1_000_000)
+    }
+
+    fn forget(&self, key: u32) {
+        self.0.lock().expect("not poisoned").0.remove(&key);
     }
 }
 
-/// Time that passes: 100 ns from call to call.
-fn clock() -> impl FnMut() -> i64 {
-    let mut now_ns = 0;
-    move || {
-        now_ns += 100;
-        now_ns
-    }
-}
+/// A heap of times and the time of each key, behind one lock; an entry that the map knows another
+/// time of is passed over when it is due.
+#[derive(Default)]
+struct PlainDelays(Mutex<Delays>);
 
-fn take(queue: &RateLimitingQueue<u32>, now_ns: i64) -> Option<u32> {
-    match queue.try_take(now_ns) {
-        Take::Key(key) => Some(key),
-        Take::Empty | Take::ShutDown => None,
+type Delays = (BinaryHeap<Reverse<(i64, u32)>>, BTreeMap<u32, i64>);
+
+impl PlainDelays {
+    fn add_after(&self, key: u32, delay_ns: i64, now_ns: i64) {
+        let due_ns = now_ns + delay_ns;
+        let mut state = self.0.lock().expect("not poisoned");
+        let known_ns = state.1.entry(key).or_insert(i64::MAX);
+        if due_ns < *known_ns {
+            *known_ns = due_ns;
+            state.0.push(Reverse((due_ns, key)));
+        }
+    }
+
+    fn drain(&self) {
+        let mut state = self.0.lock().expect("not poisoned");
+        state.0.clear();
+        state.1.clear();
     }
 }
 
 /// Adds a key, takes it, is done with it.
 fn cycle(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("workqueue");
-    let (queue, mut next, mut now) = (RateLimitingQueue::<u32>::new(), rounds(), clock());
-    group.bench_function(BenchmarkId::new("cycle-podstorm", KEYS), |bencher| {
-        bencher.iter(|| {
-            queue.add(next(), now());
-            let key = take(&queue, now());
-            key.inspect(|&key| queue.done(key, now()))
-        });
+    group.bench_function(BenchmarkId::new("cycle", KEYS), |bencher| {
+        bencher.iter(workqueue::cycle(KEYS));
     });
-    let (queue, mut next) = (Plain::default(), rounds());
+    let (queue, mut next) = (Plain::default(), rounds(KEYS));
     group.bench_function(BenchmarkId::new("cycle-plain", KEYS), |bencher| {
         bencher.iter(|| {
             queue.add(next());
@@ -90,16 +110,10 @@ fn cycle(criterion: &mut Criterion) {
 fn backlog(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("workqueue");
     group.throughput(Throughput::Elements(u64::from(KEYS)));
-    let (queue, mut next, mut now) = (RateLimitingQueue::<u32>::new(), rounds(), clock());
-    group.bench_function(BenchmarkId::new("backlog-podstorm", KEYS), |bencher| {
-        bencher.iter(|| {
-            (0..KEYS).for_each(|_| assert!(queue.add(next(), now())));
-            while let Some(key) = take(&queue, now()) {
-                queue.done(key, now());
-            }
-        });
+    group.bench_function(BenchmarkId::new("backlog", KEYS), |bencher| {
+        bencher.iter(workqueue::backlog(KEYS));
     });
-    let (queue, mut next) = (Plain::default(), rounds());
+    let (queue, mut next) = (Plain::default(), rounds(KEYS));
     group.bench_function(BenchmarkId::new("backlog-plain", KEYS), |bencher| {
         bencher.iter(|| {
             (0..KEYS).for_each(|_| assert!(queue.add(next())));
@@ -112,29 +126,35 @@ fn backlog(criterion: &mut Criterion) {
 }
 
 /// Adds a key that waits already.
-fn add_again(criterion: &mut Criterion) {
+fn add_queued(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("workqueue");
-    let queue = RateLimitingQueue::<u32>::new();
-    queue.add(7, 0);
-    group.bench_function(BenchmarkId::new("add-again-podstorm", 1), |bencher| {
-        bencher.iter(|| queue.add(black_box(7), 0));
-    });
-    let queue = Plain::default();
-    queue.add(7);
-    group.bench_function(BenchmarkId::new("add-again-plain", 1), |bencher| {
-        bencher.iter(|| queue.add(black_box(7)));
-    });
+    for keys in [1, KEYS] {
+        group.bench_function(BenchmarkId::new("add-queued", keys), |bencher| {
+            bencher.iter(workqueue::add_queued(keys));
+        });
+        let (queue, mut next) = (Plain::default(), rounds(keys));
+        (0..keys).for_each(|key| assert!(queue.add(key)));
+        group.bench_function(BenchmarkId::new("add-queued-plain", keys), |bencher| {
+            bencher.iter(|| queue.add(next()));
+        });
+    }
     group.finish();
 }
 
 /// Counts a failure and forgets it.
 fn limiter(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("workqueue");
-    let (limiter, mut next, mut now) = (ControllerLimiter::<u32>::new(), rounds(), clock());
-    group.bench_function(BenchmarkId::new("failure-forget", KEYS), |bencher| {
+    group.bench_function(BenchmarkId::new("limiter", KEYS), |bencher| {
+        bencher.iter(workqueue::limiter(KEYS));
+    });
+    let bucket = TokenBucket::new(RETRY_QPS, RETRY_BURST);
+    let limiter = PlainLimiter(Mutex::new((BTreeMap::new(), bucket)));
+    let (mut next, mut now_ns) = (rounds(KEYS), 0);
+    group.bench_function(BenchmarkId::new("limiter-plain", KEYS), |bencher| {
         bencher.iter(|| {
             let key = next();
-            let delay_ns = limiter.when(key, now());
+            now_ns += 100;
+            let delay_ns = limiter.when(key, now_ns);
             limiter.forget(key);
             delay_ns
         });
@@ -142,31 +162,50 @@ fn limiter(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// Times so many calls of `add` in rounds of all keys, and before each round `drain`, untimed.
+fn in_rounds<T>(
+    calls: u64,
+    state: &mut T,
+    mut drain: impl FnMut(&mut T),
+    mut add: impl FnMut(&mut T) -> u64,
+) -> Duration {
+    let (mut left, mut taken) = (calls, Duration::ZERO);
+    while left > 0 {
+        drain(state);
+        let round = left.min(u64::from(KEYS));
+        let start = WallTime.start();
+        (0..round).for_each(|_| {
+            black_box(add(state));
+        });
+        taken += WallTime.end(start);
+        left -= round;
+    }
+    taken
+}
+
 /// Adds all keys later, each at another time.
 fn delayed(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("workqueue");
-    group.throughput(Throughput::Elements(u64::from(KEYS)));
-    let (queue, mut next) = (RateLimitingQueue::<u32>::new(), rounds());
-    let mut random = fastrand::Rng::with_seed(7);
-    let mut now_ns = 0;
+    let mut adds = DelayedAdds::new(KEYS);
     group.bench_function(BenchmarkId::new("delayed-add", KEYS), |bencher| {
-        let setup = || {
-            // What waits is fired, so that every round begins with nothing waiting.
-            now_ns += 1 << 31;
-            queue.fire_due(now_ns);
-            while let Some(key) = take(&queue, now_ns) {
-                queue.done(key, now_ns);
-            }
-            let delays: Vec<i64> = (0..KEYS).map(|_| random.i64(1..1 << 30)).collect();
-            (now_ns, delays)
-        };
-        let add_all = |(now_ns, delays): (i64, Vec<i64>)| {
-            for &delay_ns in &delays {
-                queue.add_after(next(), delay_ns, now_ns);
-            }
-            delays
-        };
-        bencher.iter_batched(setup, add_all, BatchSize::PerIteration);
+        bencher
+            .iter_custom(|calls| in_rounds(calls, &mut adds, DelayedAdds::drain, DelayedAdds::add));
+    });
+    let (delays, mut next) = (PlainDelays::default(), rounds(KEYS));
+    let mut random = fastrand::Rng::with_seed(7);
+    group.bench_function(BenchmarkId::new("delayed-add-plain", KEYS), |bencher| {
+        bencher.iter_custom(|calls| {
+            in_rounds(
+                calls,
+                &mut random,
+                |_| delays.drain(),
+                |random| {
+                    let delay_ns = (random.u64(..) >> 34) as i64 + 1;
+                    delays.add_after(next(), delay_ns, 0);
+                    0
+                },
+            )
+        });
     });
     group.finish();
 }
@@ -174,6 +213,6 @@ fn delayed(criterion: &mut Criterion) {
 criterion_group! {
     name = benches;
     config = podstorm_bench::profiler::criterion();
-    targets = cycle, backlog, add_again, limiter, delayed
+    targets = cycle, backlog, add_queued, limiter, delayed
 }
 criterion_main!(benches);

@@ -1,7 +1,11 @@
 //! What the benches share: drawn inputs, the same for the same seed; the hot paths that are timed
 //! and counted; and the gate over the counts.
 
+pub mod clusters;
 pub mod gate;
 pub mod hot;
+pub mod plain;
 pub mod pods;
 pub mod profiler;
+pub mod results;
+pub mod whole;

@@ -9,6 +9,8 @@ pub mod input;
 pub mod latency;
 pub mod manifest;
 pub mod nodes;
+#[cfg(feature = "profile")]
+pub mod profile;
 pub mod report;
 pub mod result;
 pub mod scenario;

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use podstorm_tests::command::{loadgen, run, run_in, run_with_stdin, stderr, stdout};
+use pprof::protos::Message;
 use tempfile::TempDir;
 
 /// Asserts that a command was refused with one message that holds every word, and nothing else.
@@ -420,13 +421,115 @@ fn outputs_that_cannot_be_written_are_refused_before_the_run() {
         ("file/result.json", "can't be written"),
         ("web.yaml", "overwrite an input"),
     ] {
-        let result = run_in(path, &["run", "-f", "web.yaml", "--json", output]);
-        assert_refused(&result, &["--json", output, word]);
+        for flag in ["--json", "--flamegraph", "--pprof", "--folded"] {
+            let result = run_in(path, &["run", "-f", "web.yaml", flag, output]);
+            assert_refused(&result, &[flag, output, word]);
+        }
     }
     assert_eq!(names_in(path), ["file", "taken", "web.yaml"]);
     assert_eq!(
         fs::read_to_string(path.join("web.yaml")).unwrap(),
         REPLICA_SET
+    );
+}
+
+#[test]
+fn two_outputs_in_one_place_are_refused() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path();
+    fs::create_dir(path.join("sub")).unwrap();
+    for (one, other) in [
+        ("--flamegraph", "--pprof"),
+        ("--json", "--folded"),
+        ("--folded", "--flamegraph"),
+    ] {
+        let result = run_in(path, &["run", one, "out", other, "sub/../out"]);
+        assert_refused(&result, &[one, other, "out", "name two files"]);
+        let result = run_in(path, &["run", one, "-", other, "-"]);
+        assert_refused(&result, &[one, other, "standard output"]);
+    }
+    assert_eq!(names_in(path), ["sub"]);
+}
+
+#[test]
+fn a_sampling_rate_must_make_sense() {
+    for rate in ["0", "-1", "1001", "often"] {
+        assert_flags_refused(
+            &["--folded", "-", "--profile-hertz", rate],
+            &["--profile-hertz"],
+        );
+    }
+    assert_flags_refused(&["--profile-hertz", "99"], &["--flamegraph", "--folded"]);
+}
+
+/// A run of some tenths of a second of processor time, profiled in each form.
+#[test]
+fn a_profiled_run_leaves_flamegraph_profile_and_stacks() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path();
+    let arguments = "run -q --engine virtual --pods 20k --flamegraph f.svg --pprof f.pb \
+                     --folded f.txt --json f.json";
+    let arguments: Vec<&str> = arguments.split_whitespace().collect();
+    let output = run_in(path, &arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(names_in(path), ["f.json", "f.pb", "f.svg", "f.txt"]);
+
+    let stacks = fs::read_to_string(path.join("f.txt")).unwrap();
+    let mut samples = 0;
+    for line in stacks.lines() {
+        let (_, count) = line.rsplit_once(' ').expect("a stack and its samples");
+        samples += count.parse::<u64>().expect("samples are a number");
+    }
+    assert!(samples > 0);
+    // Unwound to the root, and from there on named.
+    let rooted = stacks
+        .lines()
+        .filter(|line| line.contains("podstorm_loadgen::engine::run;"));
+    assert!(
+        rooted.count() * 10 >= stacks.lines().count() * 9,
+        "{}",
+        stacks.lines().next().unwrap_or_default()
+    );
+
+    let svg = fs::read_to_string(path.join("f.svg")).unwrap();
+    assert!(svg.starts_with("<?xml") && svg.trim_end().ends_with("</svg>"));
+    assert_eq!(svg.matches("<g").count(), svg.matches("</g>").count());
+    assert!(svg.contains("podstorm_loadgen::engine::run ("));
+    assert!(svg.contains("--engine virtual"), "the title is the command");
+
+    let profile = pprof::protos::Profile::decode(&*fs::read(path.join("f.pb")).unwrap());
+    let profile = profile.expect("a profile of pprof");
+    let counted: i64 = profile.sample.iter().map(|sample| sample.value[0]).sum();
+    assert_eq!(u64::try_from(counted).unwrap(), samples);
+    let names = profile.string_table;
+    assert!(
+        names.iter().any(|name| name.starts_with("podstorm::")),
+        "{names:?}"
+    );
+}
+
+#[test]
+fn a_run_too_short_to_be_sampled_says_so() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path();
+    fs::write(path.join("web.yaml"), REPLICA_SET).unwrap();
+    fs::write(path.join("f.svg"), "an older one").unwrap();
+    let arguments = [
+        "run",
+        "-q",
+        "-f",
+        "web.yaml",
+        "--engine",
+        "virtual",
+        "--flamegraph",
+        "f.svg",
+    ];
+    let output = run_in(path, &[&arguments[..], &["--profile-hertz", "1"]].concat());
+    assert_refused(&output, &["no sample", "1000.0 ms", "--profile-hertz"]);
+    assert_eq!(names_in(path), ["f.svg", "web.yaml"]);
+    assert_eq!(
+        fs::read_to_string(path.join("f.svg")).unwrap(),
+        "an older one"
     );
 }
 

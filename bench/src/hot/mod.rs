@@ -1,10 +1,17 @@
 //! The hot paths, each defined once: criterion times them, callgrind counts their instructions, and
 //! dhat their allocations. One module per subject builds them.
 
+pub mod cache;
 pub mod expectations;
+pub mod handlers;
 #[cfg(feature = "planted")]
 mod planted;
+pub mod ranking;
 pub mod run;
+pub mod selectors;
+pub mod slow_start;
+pub mod sync;
+pub mod workqueue;
 
 use std::fmt;
 
@@ -50,10 +57,20 @@ impl fmt::Debug for HotPath {
 
 /// All hot paths, by subject.
 pub fn paths() -> Vec<HotPath> {
-    [expectations::paths(), run::paths()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        cache::paths(),
+        expectations::paths(),
+        handlers::paths(),
+        ranking::paths(),
+        run::paths(),
+        selectors::paths(),
+        slow_start::paths(),
+        sync::paths(),
+        workqueue::paths(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// The hot path of that id.

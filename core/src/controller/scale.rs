@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{Controller, Sync};
-use crate::cache::{Parent, Totals};
+use crate::cache::{Member, Parent, Totals};
 use crate::object::{Now, Pod, Selector};
 use crate::ranking::{NodeCounts, RankFields, RankOptions, Ranker};
 use crate::reconcile::StatusCounts;
@@ -115,11 +115,12 @@ impl Controller {
                 .iter()
                 .map(|set| set.pods > 0 && selector.matches(&set.labels))
                 .collect();
+            let is_candidate =
+                |member: &Member| member.is_active() && matches[member.label_set as usize];
             let active = members
                 .members()
                 .iter()
-                .enumerate()
-                .filter(|(_, member)| member.is_active() && matches[member.label_set as usize]);
+                .filter(|member| is_candidate(member));
             let Victims {
                 pods,
                 ranker,
@@ -128,10 +129,10 @@ impl Controller {
             } = &mut sync.victims;
             pods.clear();
             if ranked {
-                let candidates = active.map(|(at, member)| (index(at), &member.rank));
                 let options = self.rank_options(now);
-                let chosen = ranker.choose(
-                    candidates.clone(),
+                let chosen = ranker.choose_among(
+                    members.members(),
+                    |member| is_candidate(member).then_some(&member.rank),
                     |node| related.get(node),
                     &options,
                     wanted,
@@ -140,8 +141,10 @@ impl Controller {
                 let fields = chosen
                     .iter()
                     .map(|&at| &members.members()[at as usize].rank);
-                self.observe_age_ratios(candidates.map(|(_, fields)| fields), fields, now);
+                self.observe_age_ratios(active.map(|member| &member.rank), fields, now);
             } else {
+                let active = (0..).zip(members.members());
+                let active = active.filter(|(_, member)| is_candidate(member));
                 pods.extend(active.map(|(at, _)| members.pod(at).clone()));
             }
             return None;

@@ -39,6 +39,8 @@ mod exact;
 mod fields;
 mod key;
 mod node_counts;
+#[cfg(feature = "rayon")]
+mod parallel;
 mod ranker;
 mod relation;
 mod select;

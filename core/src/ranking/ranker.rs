@@ -13,17 +13,12 @@ use super::select::{merge_sort, select_first};
 const TIED_ROOM_MIN: usize = 512;
 
 /// How many keys are sampled to find a bound for the keys that matter.
-const SAMPLE: usize = 256;
+pub(super) const SAMPLE: usize = 256;
 /// From this many pods on, and when a quarter of them or fewer go, such a bound is looked for.
 const NARROW_MIN: usize = 4 * SAMPLE;
 
 // The sample's place for the largest share of pods that is narrowed, with its margin.
 const _: () = assert!(SAMPLE / 4 + 3 * (SAMPLE / 4).isqrt() + 4 < SAMPLE);
-
-/// From this many pods on, packing them on several cores pays: it then takes about 100 µs on one,
-/// against some 10 µs to wake others.
-#[cfg(feature = "rayon")]
-const PARALLEL_PACK_MIN: usize = 32_768;
 
 /// Chooses pods to delete. Keeps its scratch memory from call to call: a call with no more pods
 /// than an earlier one, nor more than before (or than 512) that tie at the cut, allocates nothing.
@@ -33,16 +28,16 @@ pub struct Ranker {
     /// What the caller calls the pods, by position.
     ids: Vec<u32>,
     /// By position.
-    keys: Vec<u64>,
+    pub(super) keys: Vec<u64>,
     /// Positions of the pods that may be at the cut or below, then free places; as long as the
     /// longest list of keys so far, like the next three.
     near: Vec<u32>,
     /// Their keys; in no particular order once the one at the cut is looked for.
     loose_keys: Vec<u64>,
     /// Positions of the pods below the cut.
-    below: Vec<u32>,
+    pub(super) below: Vec<u32>,
     /// Positions of the pods whose key is the one at the cut.
-    tied: Vec<u32>,
+    pub(super) tied: Vec<u32>,
     /// Exact values of the tied pods, or of all for the full order.
     exact: Vec<Exact>,
     /// Their UIDs, while there is one that is not canonical.
@@ -50,10 +45,16 @@ pub struct Ranker {
     probes: Vec<Probe>,
     probe_scratch: Vec<Probe>,
     /// The chosen pods: positions, and in the end what the caller calls them.
-    chosen: Vec<u32>,
+    pub(super) chosen: Vec<u32>,
     /// Positions, for the full order.
     order: Vec<u32>,
     order_scratch: Vec<u32>,
+    /// What each piece of a list gone through on several cores has found.
+    #[cfg(feature = "rayon")]
+    pub(super) pieces: Vec<super::parallel::Piece>,
+    /// From how many items on several cores are asked, where that was set.
+    #[cfg(feature = "rayon")]
+    pub(super) parallel_from: Option<usize>,
 }
 
 impl Ranker {
@@ -87,42 +88,24 @@ impl Ranker {
         &self.chosen
     }
 
-    /// As [`choose`](Self::choose) over all of a dense list, where a pod's number is its place in
-    /// the list. From some tens of thousands of pods on the keys are packed on the rayon pool that
-    /// the caller runs in; the choice is the same.
-    #[cfg(feature = "rayon")]
-    pub fn choose_dense(
+    /// As [`choose`](Self::choose), of those items of a list that have fields; the numbers chosen
+    /// are places in the list. With the feature `rayon`, a list of some ten thousands of which few
+    /// are to go is gone through on the rayon pool that the caller runs in; the choice is the same.
+    pub fn choose_among<'a, T: Sync>(
         &mut self,
-        fields: &[RankFields],
+        items: &'a [T],
+        fields: impl Fn(&'a T) -> Option<&'a RankFields> + Sync,
         rank_of_node: impl Fn(u32) -> u32 + Sync,
         options: &RankOptions,
         k: usize,
     ) -> &[u32] {
-        use rayon::prelude::*;
-        let numbered = (0u32..).zip(fields);
-        if fields.len() < PARALLEL_PACK_MIN {
-            return self.choose(numbered, rank_of_node, options, k);
+        #[cfg(feature = "rayon")]
+        if self.choose_parallel(items, &fields, &rank_of_node, options, k) {
+            return &self.chosen;
         }
-        let packing = Packing::new(options);
-        self.keys.resize(fields.len(), 0);
-        let records = self
-            .keys
-            .par_iter_mut()
-            .zip(fields)
-            .with_min_len(PARALLEL_PACK_MIN / 4);
-        let packed = records.map(|(key, fields)| {
-            let rank = Packing::rank(fields, &rank_of_node);
-            *key = packing.fine(fields, rank);
-            rank
-        });
-        if packed
-            .max()
-            .is_some_and(|rank_max| rank_max > FINE_RANK_MAX)
-        {
-            return self.choose(numbered, rank_of_node, options, k);
-        }
-        self.select(fields.iter(), options, k);
-        &self.chosen
+        let numbered = (0u32..).zip(items);
+        let candidates = numbered.filter_map(|(at, item)| Some((at, fields(item)?)));
+        self.choose(candidates, rank_of_node, options, k)
     }
 
     /// All candidates, most deletable first. The first `k` are exactly those that
@@ -216,13 +199,7 @@ impl Ranker {
             return;
         }
 
-        if self.near.len() < self.keys.len() {
-            self.near.resize(self.keys.len(), 0);
-            self.loose_keys.resize(self.keys.len(), 0);
-            self.below.resize(self.keys.len(), 0);
-            self.tied.resize(self.keys.len(), 0);
-            self.make_room_for_tied(TIED_ROOM_MIN.min(self.keys.len()));
-        }
+        self.make_room(self.keys.len());
         let narrowed = self.bound(k).map_or(0, |bound| self.keep_near(bound));
         let places = (&mut self.below[..], &mut self.tied[..]);
         let (below, tied) = if narrowed >= k {
@@ -236,12 +213,38 @@ impl Ranker {
             let (_, cut, _) = loose_keys.select_nth_unstable(k - 1);
             split((0u32..).zip(self.keys.iter().copied()), *cut, places)
         };
+        let tied_at = std::mem::take(&mut self.tied);
+        let tied_fields = at_positions(&tied_at[..tied], fields);
+        self.fill_chosen(below, &tied_at[..tied], tied_fields, options, k);
+        self.tied = tied_at;
+    }
+
+    /// Makes room for a list of so many keys.
+    pub(super) fn make_room(&mut self, keys: usize) {
+        if self.near.len() < keys {
+            self.near.resize(keys, 0);
+            self.loose_keys.resize(keys, 0);
+            self.below.resize(keys, 0);
+            self.tied.resize(keys, 0);
+            self.make_room_for_tied(TIED_ROOM_MIN.min(keys));
+        }
+    }
+
+    /// Adds to the chosen the first so many of `below`, and of the tied ones as many as are missing.
+    pub(super) fn fill_chosen<'a>(
+        &mut self,
+        below: usize,
+        tied: &[u32],
+        tied_fields: impl Iterator<Item = &'a RankFields> + Clone,
+        options: &RankOptions,
+        k: usize,
+    ) {
         self.chosen.extend_from_slice(&self.below[..below]);
         let missing = k - below;
-        if missing == tied {
-            self.chosen.extend_from_slice(&self.tied[..tied]);
+        if missing == tied.len() {
+            self.chosen.extend_from_slice(tied);
         } else {
-            self.select_tied(fields, options, tied, missing);
+            self.select_tied(tied, tied_fields, options, missing);
         }
     }
 
@@ -256,9 +259,7 @@ impl Ranker {
         for (place, key) in sample.iter_mut().zip(self.keys.iter().step_by(stride)) {
             *place = *key;
         }
-        // The number of sampled keys below the k-th spreads by about its root.
-        let expected = k * SAMPLE / self.keys.len();
-        let (_, bound, _) = sample.select_nth_unstable(expected + 3 * expected.isqrt() + 4);
+        let (_, bound, _) = sample.select_nth_unstable(bound_place(k, self.keys.len()));
         Some(*bound)
     }
 
@@ -284,25 +285,23 @@ impl Ranker {
         self.probe_scratch.reserve(2 * tied);
     }
 
-    /// Adds to the chosen as many of the first `tied` tied pods as are missing.
+    /// Adds to the chosen as many of the tied pods as are missing.
     fn select_tied<'a>(
         &mut self,
-        fields: impl Iterator<Item = &'a RankFields> + Clone,
+        tied: &[u32],
+        tied_fields: impl Iterator<Item = &'a RankFields> + Clone,
         options: &RankOptions,
-        tied: usize,
         missing: usize,
     ) {
-        self.make_room_for_tied(tied);
-        let tied = &self.tied[..tied];
+        self.make_room_for_tied(tied.len());
         let mut canonical = true;
-        self.exact
-            .extend(at_positions(tied, fields.clone()).map(|fields| {
-                canonical &= fields.uid().as_u128().is_some();
-                Exact::new(fields)
-            }));
+        self.exact.extend(tied_fields.clone().map(|fields| {
+            canonical &= fields.uid().as_u128().is_some();
+            Exact::new(fields)
+        }));
         if !canonical {
             self.uids
-                .extend(at_positions(tied, fields).map(|fields| fields.uid().clone()));
+                .extend(tied_fields.map(|fields| fields.uid().clone()));
         }
         let group = Group::new(&self.exact, &self.uids, options);
         group.probe(&mut self.probes);
@@ -321,8 +320,15 @@ impl Ranker {
     }
 }
 
+/// The place, in a sorted sample of so many keys, of one that is probably above the `k`-th.
+pub(super) fn bound_place(k: usize, keys: usize) -> usize {
+    // The number of sampled keys below the k-th spreads by about its root.
+    let expected = k * SAMPLE / keys;
+    expected + 3 * expected.isqrt() + 4
+}
+
 /// Writes down the positions of the keys below the cut and at the cut; returns how many there are.
-fn split(
+pub(super) fn split(
     keys: impl Iterator<Item = (u32, u64)>,
     cut: u64,
     (below_places, tied_places): (&mut [u32], &mut [u32]),
@@ -346,8 +352,8 @@ fn end_of(keys: &[u64]) -> u32 {
 /// The items at some positions, which ascend.
 fn at_positions<T>(
     positions: &[u32],
-    mut items: impl Iterator<Item = T>,
-) -> impl Iterator<Item = T> {
+    mut items: impl Iterator<Item = T> + Clone,
+) -> impl Iterator<Item = T> + Clone {
     let mut passed = 0;
     positions.iter().map_while(move |at| {
         let skipped = *at - passed;

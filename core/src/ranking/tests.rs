@@ -287,7 +287,7 @@ fn large_choices_are_admissible_too() {
 
 #[cfg(feature = "rayon")]
 #[test]
-fn packing_on_several_cores_chooses_the_same() {
+fn a_long_list_on_several_cores_gives_the_same_choice() {
     let mut drawn = drawn(5);
     let fields: Vec<RankFields> = (0..40_000)
         .map(|node| ready_on(node, "u", drawn(9_000_000) as i64, 9_000_000, 0))
@@ -298,7 +298,7 @@ fn packing_on_several_cores_chooses_the_same() {
         let rank_of_node = |node: u32| node % 7 * crowd;
         let chosen = one.choose((0u32..).zip(&fields), rank_of_node, &options, 500);
         assert_eq!(
-            several.choose_dense(&fields, rank_of_node, &options, 500),
+            several.choose_among(&fields, Some, rank_of_node, &options, 500),
             chosen
         );
     }

@@ -177,6 +177,24 @@ pub(super) struct RunFlags {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) json: Option<PathBuf>,
 
+    /// Sample the run and draw where its processor time went as a flamegraph (SVG)
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(super) flamegraph: Option<PathBuf>,
+
+    /// Sample the run and write a profile for `go tool pprof`
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(super) pprof: Option<PathBuf>,
+
+    /// Sample the run and write its stacks, one a line with its number of samples; two such files
+    /// make a differential flamegraph
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(super) folded: Option<PathBuf>,
+
+    /// Samples of a profile per second of processor time, 1 to 1000 [default: 199]
+    #[arg(long, value_name = "NUMBER", help_heading = "Output", allow_hyphen_values = true,
+          value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(super) profile_hertz: Option<u16>,
+
     /// Put wall time, CPU, memory and machine into the result of a virtual run too
     #[arg(long, help_heading = "Output")]
     pub(super) host_figures: bool,

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(super) const EXIT_INTERRUPTED: u8 = 130;
 
 /// Watches for interrupts on a thread of its own, which ends with the process. `cancel` is set by
-/// the first; `temporary` is removed by the second, which runs no destructors.
-pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Option<PathBuf>, quiet: bool) {
+/// the first; `temporary` are removed by the second, which runs no destructors.
+pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bool) {
     let cancel = Arc::clone(cancel);
     let thread = std::thread::Builder::new()
         .name("interrupts".into())
@@ -30,7 +30,7 @@ pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Option<PathBuf>, quiet:
                     let _ = writeln!(io::stderr(), "interrupted: stopping (again to end at once)");
                 }
                 if wait().await.is_ok() {
-                    if let Some(temporary) = temporary {
+                    for temporary in temporary {
                         let _ = std::fs::remove_file(temporary);
                     }
                     std::process::exit(i32::from(EXIT_INTERRUPTED));

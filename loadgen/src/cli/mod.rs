@@ -7,6 +7,8 @@
 mod effective;
 mod flags;
 mod interrupt;
+mod outputs;
+mod profile;
 mod run;
 
 use std::io::{self, Write};

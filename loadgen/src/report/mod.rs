@@ -1,6 +1,6 @@
-//! What a user sees of a run: progress while it goes on, one screen afterwards, and the result as
-//! JSON. Writing never panics: a reader that went away ends the output quietly.
+//! What a user sees of a run: progress while it goes on, one screen afterwards, and the
+//! files asked for. Writing never panics: a reader that went away ends the output quietly.
 
-pub mod json;
+pub mod output;
 pub mod progress;
 pub mod terminal;

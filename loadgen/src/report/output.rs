@@ -1,15 +1,18 @@
-//! The result as JSON: a file that is whole or not there, or standard output.
+//! What a run leaves behind: each output a file that is whole or not there, or standard output.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
-
-/// Where the result goes. Made before the run, so that an output that can't be written is known
-/// then and not after an hour; the file appears under its name at [`JsonOutput::write`] only.
+/// Where something that is known after the run goes. Made before it, so that an output that can't
+/// be written is known then and not after an hour; the file appears under its name at
+/// [`Output::write`] only.
 #[derive(Debug)]
-pub struct JsonOutput(Target);
+pub struct Output {
+    /// The flag that names it.
+    flag: &'static str,
+    target: Target,
+}
 
 #[derive(Debug)]
 enum Target {
@@ -27,26 +30,29 @@ enum Target {
     },
 }
 
-/// An output path that can't be written: the path and why.
+/// An output path that can't be written: its flag, the path and why.
 #[derive(Debug, thiserror::Error)]
-#[error("--json {}: {problem}", .path.display())]
+#[error("{flag} {}: {problem}", .path.display())]
 pub struct OutputError {
+    flag: &'static str,
     path: PathBuf,
     problem: String,
 }
 
-fn output_error(path: &Path, problem: impl Into<String>) -> OutputError {
+fn output_error(flag: &'static str, path: &Path, problem: impl Into<String>) -> OutputError {
     OutputError {
+        flag,
         path: path.to_owned(),
         problem: problem.into(),
     }
 }
 
-fn io_problem(path: &Path, error: &io::Error) -> OutputError {
+fn io_problem(flag: &'static str, path: &Path, error: &io::Error) -> OutputError {
     let parent = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
     output_error(
+        flag,
         path,
         match error.kind() {
             io::ErrorKind::NotFound => format!(
@@ -65,44 +71,47 @@ fn io_problem(path: &Path, error: &io::Error) -> OutputError {
     )
 }
 
-impl JsonOutput {
-    /// Opens the output; `-` is standard output. Nothing is seen of it before
-    /// [`JsonOutput::write`] but a temporary file beside the one named, which goes away with this.
+impl Output {
+    /// Opens the output that `flag` names; `-` is standard output. Nothing is seen of it before
+    /// [`Output::write`] but a temporary file beside the one named, which goes away with this.
     ///
     /// # Errors
     /// A directory, or a place that can't be written.
-    pub fn open(path: &Path) -> Result<JsonOutput, OutputError> {
+    pub fn open(flag: &'static str, path: &Path) -> Result<Output, OutputError> {
+        let output = |target| Output { flag, target };
         if path.as_os_str() == "-" {
-            return Ok(JsonOutput(Target::Stdout));
+            return Ok(output(Target::Stdout));
         }
-        // Through links: the file they lead to is replaced, not the link.
-        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        // Through links: the file they lead to is replaced, not the link. One file, one name.
+        let target = fs::canonicalize(path)
+            .or_else(|_| in_real_parent(path))
+            .unwrap_or_else(|_| path.to_owned());
         match fs::metadata(&target) {
             Ok(metadata) if metadata.is_dir() => {
-                return Err(output_error(path, "is a directory; name a file"));
+                return Err(output_error(flag, path, "is a directory; name a file"));
             }
             Ok(metadata) if metadata.is_file() => {
                 // The rename would succeed on a file that may not be written: ask first.
                 OpenOptions::new()
                     .append(true)
                     .open(&target)
-                    .map_err(|e| io_problem(path, &e))?;
+                    .map_err(|e| io_problem(flag, path, &e))?;
             }
             Ok(_) => {
                 let file = OpenOptions::new()
                     .write(true)
                     .open(&target)
-                    .map_err(|error| io_problem(path, &error))?;
-                return Ok(JsonOutput(Target::Direct {
+                    .map_err(|error| io_problem(flag, path, &error))?;
+                return Ok(output(Target::Direct {
                     file,
                     path: path.to_owned(),
                 }));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(io_problem(path, &error)),
+            Err(error) => return Err(io_problem(flag, path, &error)),
         }
         let Some(name) = target.file_name() else {
-            return Err(output_error(path, "names no file"));
+            return Err(output_error(flag, path, "names no file"));
         };
         let name = format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id());
         let temporary = target.with_file_name(name);
@@ -111,43 +120,59 @@ impl JsonOutput {
             .create(true)
             .truncate(true)
             .open(&temporary)
-            .map_err(|error| io_problem(path, &error))?;
-        Ok(JsonOutput(Target::Temporary {
+            .map_err(|error| io_problem(flag, path, &error))?;
+        Ok(output(Target::Temporary {
             file: Some(file),
             temporary,
             path: target,
         }))
     }
 
+    /// The flag that names it.
+    pub fn flag(&self) -> &'static str {
+        self.flag
+    }
+
     /// Whether this is standard output.
     pub fn is_stdout(&self) -> bool {
-        matches!(self.0, Target::Stdout)
+        matches!(self.target, Target::Stdout)
     }
 
     /// The temporary file, to be removed by whoever ends the process without unwinding.
     pub fn temporary(&self) -> Option<&Path> {
-        match &self.0 {
+        match &self.target {
             Target::Temporary { temporary, .. } => Some(temporary),
             _ => None,
         }
     }
 
-    /// Writes the value, indented and with a line feed at its end, and puts the file in place.
+    /// The file that is written in the end, links followed; none for standard output and devices,
+    /// which several outputs may share.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.target {
+            Target::Temporary { path, .. } => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Has `write` make the content, and puts the file in place.
     ///
     /// # Errors
-    /// The output can't be written; a file of that name that was there before is untouched.
-    pub fn write(mut self, value: &impl Serialize) -> Result<(), OutputError> {
-        match &mut self.0 {
-            Target::Stdout => {
-                let written = serialize(BufWriter::new(io::stdout().lock()), value);
-                match written {
-                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-                    written => written.map_err(|error| io_problem(Path::new("-"), &error)),
-                }
-            }
-            Target::Direct { file, path } => match serialize(BufWriter::new(file), value) {
+    /// The output can't be written; a file of that name that was there before is untouched. A
+    /// reader of a pipe that has gone away is no error.
+    pub fn write(
+        mut self,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), OutputError> {
+        let flag = self.flag;
+        match &mut self.target {
+            Target::Stdout => match buffered(io::stdout().lock(), write) {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-                written => written.map_err(|error| io_problem(path, &error)),
+                written => written.map_err(|error| io_problem(flag, Path::new("-"), &error)),
+            },
+            Target::Direct { file, path } => match buffered(file, write) {
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+                written => written.map_err(|error| io_problem(flag, path, &error)),
             },
             Target::Temporary {
                 file,
@@ -155,28 +180,49 @@ impl JsonOutput {
                 path,
             } => {
                 let file = file.take().expect("the file is taken only here, once");
-                let written = serialize(BufWriter::new(&file), value)
+                let written = buffered(&file, write)
                     .and_then(|()| file.sync_all())
                     .and_then(|()| fs::rename(&*temporary, &*path));
-                written.map_err(|error| io_problem(path, &error))
+                written.map_err(|error| io_problem(flag, path, &error))
             }
         }
     }
 }
 
-impl Drop for JsonOutput {
+impl Drop for Output {
     fn drop(&mut self) {
-        if let Target::Temporary { temporary, .. } = &self.0 {
+        if let Target::Temporary { temporary, .. } = &self.target {
             // Gone already where it was renamed; otherwise nothing half-written is left.
             let _ = fs::remove_file(temporary);
         }
     }
 }
 
-fn serialize(mut writer: impl Write, value: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut writer, value).map_err(io::Error::from)?;
-    writer.write_all(b"\n")?;
+/// A file that is not there yet, in the directory as it is without links.
+fn in_real_parent(path: &Path) -> io::Result<PathBuf> {
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+    Ok(fs::canonicalize(parent.unwrap_or(Path::new(".")))?.join(name))
+}
+
+fn buffered(
+    writer: impl Write,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut writer = BufWriter::new(writer);
+    write(&mut writer)?;
     writer.flush()
+}
+
+/// Writes a value as indented JSON with a line feed at its end, for [`Output::write`].
+///
+/// # Errors
+/// What the writer's are.
+pub fn json(writer: &mut dyn Write, value: &impl serde::Serialize) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *writer, value)?;
+    writer.write_all(b"\n")
 }
 
 #[cfg(test)]
@@ -201,12 +247,14 @@ mod tests {
     fn the_file_appears_whole_or_not_at_all() {
         let directory = directory("json");
         let path = directory.join("result.json");
-        let output = JsonOutput::open(&path).unwrap();
+        let output = Output::open("--json", &path).unwrap();
         assert!(!path.exists());
         drop(output);
         assert!(names(&directory).is_empty());
-        let output = JsonOutput::open(&path).unwrap();
-        output.write(&serde_json::json!({"a": 1})).unwrap();
+        let output = Output::open("--json", &path).unwrap();
+        output
+            .write(|out| json(out, &serde_json::json!({"a": 1})))
+            .unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "{\n  \"a\": 1\n}\n");
         assert_eq!(names(&directory), ["result.json"]);
         fs::remove_dir_all(directory).unwrap();
@@ -219,7 +267,7 @@ mod tests {
             (directory.clone(), "is a directory"),
             (directory.join("none/result.json"), "no directory"),
         ] {
-            let problem = JsonOutput::open(&path).unwrap_err().to_string();
+            let problem = Output::open("--json", &path).unwrap_err().to_string();
             assert!(problem.contains(word), "{problem}");
         }
         assert!(names(&directory).is_empty());
@@ -229,8 +277,8 @@ mod tests {
     #[test]
     #[cfg(unix)]
     fn devices_are_written_and_not_replaced() {
-        let output = JsonOutput::open(Path::new("/dev/null")).unwrap();
-        assert!(output.temporary().is_none());
-        output.write(&1).unwrap();
+        let output = Output::open("--json", Path::new("/dev/null")).unwrap();
+        assert!(output.temporary().is_none() && output.path().is_none());
+        output.write(|out| json(out, &1)).unwrap();
     }
 }

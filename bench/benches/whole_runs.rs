@@ -1,0 +1,152 @@
+//! Whole runs of the `loadgen` command: wall time, CPU time and peak memory, medians of several
+//! runs. There is no plain rival to these: upstream's recorded figures are in TARGETS.md.
+
+use std::path::Path;
+
+use podstorm_bench::results::{Unit, is_smoke_test, record_runs};
+use podstorm_bench::whole::{Spent, loadgen, run};
+
+const UP_DOWN_100K: &[&str] = &["--pods", "100k", "--replicasets", "2k", "--nodes", "5k"];
+const UP_DOWN_1M: &[&str] = &["--pods", "1m", "--replicasets", "20k", "--nodes", "15k"];
+const COLD_START_1M: &[&str] = &[
+    "--scenario",
+    "cold-start",
+    "--pods",
+    "1m",
+    "--replicasets",
+    "20k",
+    "--nodes",
+    "15k",
+];
+const CHURN_100K: &[&str] = &[
+    "--scenario",
+    "churn",
+    "--engine",
+    "virtual",
+    "--pods",
+    "100k",
+    "--duration",
+    "1h",
+    "--churn-rate",
+    "100/s",
+    "--host-figures",
+];
+const VIRTUAL_100K: &[&str] = &["--engine", "virtual", "--pods", "100k", "--seed", "7"];
+
+/// What `--test` runs instead of each: the same, tiny.
+const TINY: &[&str] = &["--pods", "200", "--replicasets", "10", "--nodes", "20"];
+
+fn main() -> anyhow::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let has = |name: &str| arguments.iter().any(|argument| argument == name);
+    // Whole runs are profiled by `loadgen run --flamegraph`, and are not listed one by one.
+    if has("--list") || has("--profile-time") {
+        return Ok(());
+    }
+    let binary = loadgen()?;
+    if is_smoke_test() {
+        return smoke(&binary);
+    }
+    let quick = has("--quick");
+    let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
+    let wanted = |id: &str| filter.is_none_or(|filter| id.contains(&**filter));
+
+    if wanted("whole_runs/up-down/100000") {
+        let runs = repeat(&binary, UP_DOWN_100K, if quick { 3 } else { 7 })?;
+        record_spent("up-down", 100_000, &runs);
+        record_controller("up-down", 100_000, &runs)?;
+    }
+    if wanted("whole_runs/same-seed/100000") {
+        let (one, other) = (run(&binary, VIRTUAL_100K)?, run(&binary, VIRTUAL_100K)?);
+        let holds = f64::from(u8::from(one.text == other.text));
+        record_runs("whole_runs/same-seed/100000", &[holds], Unit::Holds);
+    }
+    if wanted("whole_runs/churn/100000") {
+        let runs = repeat(&binary, CHURN_100K, if quick { 1 } else { 3 })?;
+        record_spent("churn", 100_000, &runs);
+    }
+    if wanted("whole_runs/cold-start/1000000") {
+        let runs = repeat(&binary, COLD_START_1M, if quick { 1 } else { 3 })?;
+        let phase = |spent: &Spent| spent.phase("start the controller", "seconds");
+        let seconds = runs
+            .iter()
+            .map(phase)
+            .collect::<anyhow::Result<Vec<f64>>>()?;
+        record_runs("whole_runs/cold-start/1000000", &seconds, Unit::Seconds);
+    }
+    if wanted("whole_runs/up-down/1000000") {
+        let runs = repeat(&binary, UP_DOWN_1M, if quick { 1 } else { 3 })?;
+        record_spent("up-down", 1_000_000, &runs);
+        record_controller("up-down", 1_000_000, &runs)?;
+    }
+    Ok(())
+}
+
+fn repeat(binary: &Path, arguments: &[&str], runs: u32) -> anyhow::Result<Vec<Spent>> {
+    (0..runs).map(|_| run(binary, arguments)).collect()
+}
+
+/// The whole process, end to end.
+fn record_spent(name: &str, pods: u32, runs: &[Spent]) {
+    type Figure = fn(&Spent) -> f64;
+    let figures: [(&str, Figure, Unit); 3] = [
+        ("wall", |spent| spent.wall_seconds, Unit::Seconds),
+        ("cpu", |spent| spent.cpu_seconds, Unit::Seconds),
+        ("peak", |spent| spent.peak_memory_bytes, Unit::Bytes),
+    ];
+    for (figure, of, unit) in figures {
+        let values: Vec<f64> = runs.iter().map(of).collect();
+        record_runs(&format!("whole_runs/{name}-{figure}/{pods}"), &values, unit);
+    }
+}
+
+/// The controller's share: the time in syncs for each 1,000 pods created, and the pods created per
+/// second while they were.
+fn record_controller(name: &str, pods: u32, runs: &[Spent]) -> anyhow::Result<()> {
+    let sync_seconds = |spent: &Spent| {
+        let (count, mean) = (
+            "/work_duration_seconds/count",
+            "/work_duration_seconds/mean",
+        );
+        let total = spent.number(count)? * spent.number(mean)?;
+        Ok(total / spent.number("/pods/created")? * 1_000.0)
+    };
+    let rate = |spent: &Spent| {
+        let phase = |member| spent.phase("scale to 100 %", member);
+        Ok(phase("pods_created")? / phase("seconds")?)
+    };
+    let seconds: anyhow::Result<Vec<f64>> = runs.iter().map(sync_seconds).collect();
+    let rates: anyhow::Result<Vec<f64>> = runs.iter().map(rate).collect();
+    record_runs(
+        &format!("whole_runs/{name}-sync/{pods}"),
+        &seconds?,
+        Unit::Seconds,
+    );
+    record_runs(
+        &format!("whole_runs/{name}-creates/{pods}"),
+        &rates?,
+        Unit::PerSecond,
+    );
+    Ok(())
+}
+
+/// Every kind of run in its smallest form, and that the figures are where they are looked for.
+fn smoke(binary: &Path) -> anyhow::Result<()> {
+    let up_down = run(binary, TINY)?;
+    record_controller("up-down", 200, &[up_down])?;
+    let cold_start = run(binary, &[&["--scenario", "cold-start"], TINY].concat())?;
+    cold_start.phase("start the controller", "seconds")?;
+    let churn = [
+        "--scenario",
+        "churn",
+        "--engine",
+        "virtual",
+        "--duration",
+        "2s",
+    ];
+    run(binary, &[&churn, TINY].concat())?;
+    let same = ["--engine", "virtual", "--seed", "7"];
+    let same = [&same, TINY].concat();
+    assert_eq!(run(binary, &same)?.text, run(binary, &same)?.text);
+    Ok(())
+}

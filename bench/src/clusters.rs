@@ -1,0 +1,452 @@
+//! Controllers over a filled pod cache: ReplicaSets as Deployments make them, and realistic pods.
+//!
+//! Every pod is `core/fixtures/pod.json` with what differs from pod to pod drawn as in
+//! [`pods`](crate::pods): names, UIDs, nodes, phases, costs, restarts, times. The same plan gives
+//! the same cluster.
+
+use std::sync::Arc;
+
+use podstorm::cache::{Delta, PodCache};
+use podstorm::controller::{Controller, ControllerOptions};
+use podstorm::intern::KeyId;
+use podstorm::object::{
+    Kind, LabelSelector, Labels, Map, Now, OwnerReference, Pod, PodSpec, PodStart, PodTemplate,
+    ReplicaSet, Resource as _, SharedText, Str, Time, Uid,
+};
+use podstorm::reconcile::StatusCounts;
+use podstorm::workqueue::Take;
+use serde_json::{Value, json};
+
+use crate::pods::{Growth, NOW_NS, drawn_pods};
+
+/// The present of every cluster.
+pub const NOW: Now = Now {
+    mono_ns: 3_600_000_000_000,
+    wall_ns: NOW_NS,
+};
+
+/// What names are made of in Kubernetes: no vowels, so no words.
+const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// The pod of every bench, as an API server serves it.
+const FIXTURE: &str = include_str!("../../core/fixtures/pod.json");
+
+/// What a cluster consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Over which the ReplicaSets are dealt out in turn.
+    pub namespaces: usize,
+    /// ReplicaSets with pods, of all namespaces together.
+    pub replica_sets: usize,
+    /// ReplicaSets without pods beside each of them: earlier revisions of its Deployment.
+    pub old_revisions: usize,
+    /// Pods of each; a tenth as many nodes as pods in all.
+    pub pods_each: usize,
+    /// `spec.replicas` of each but the old revisions; `None` for as many as are active, so that nothing is to be done.
+    pub wanted: Option<i32>,
+    /// Whether all belong to one Deployment (else each, with its old revisions, to its own).
+    pub one_deployment: bool,
+    /// `spec.minReadySeconds` of each.
+    pub min_ready_seconds: i32,
+    /// What the pods of a ReplicaSet share.
+    pub sharing: Sharing,
+    /// Of everything that is drawn.
+    pub seed: u64,
+}
+
+/// What the pods of a ReplicaSet share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// Spec, labels, and what the kubelet says about the container: as the pods of the embedded
+    /// cluster, and as pods that a driver has stripped of what no controller reads.
+    All,
+    /// Spec and labels: each pod has its own container id, start time and address.
+    Template,
+    /// Labels alone: each spec differs too, by the random name of its service-account volume.
+    Nothing,
+}
+
+impl Plan {
+    /// So many ReplicaSets in one namespace, so many pods each, nothing to be done.
+    pub fn new(replica_sets: usize, pods_each: usize) -> Plan {
+        Plan {
+            namespaces: 1,
+            replica_sets,
+            old_revisions: 0,
+            pods_each,
+            wanted: None,
+            one_deployment: false,
+            min_ready_seconds: 0,
+            sharing: Sharing::All,
+            seed: 36,
+        }
+    }
+
+    /// The objects alone, pods by ReplicaSet; old revisions come last.
+    pub fn draw(&self) -> Vec<(Arc<ReplicaSet>, Vec<Arc<Pod>>)> {
+        let mut mold = Mold::new(self.sharing);
+        let mut drawn =
+            drawn_pods(self.replica_sets * self.pods_each, Growth::Month, self.seed).into_iter();
+        (0..self.replica_sets)
+            .map(|index| {
+                let mut parent = self.replica_set(index, &mold);
+                let owner = Arc::new(OwnerReference {
+                    api_version: Kind::ReplicaSet.api_version().into(),
+                    kind: Kind::ReplicaSet.name().into(),
+                    name: parent.metadata.name.as_str().into(),
+                    uid: parent.metadata.uid.clone(),
+                    controller: Some(true),
+                    block_owner_deletion: Some(true),
+                });
+                let prefix = Str::from(format!("{}-", parent.metadata.name));
+                let pods: Vec<Arc<Pod>> = drawn
+                    .by_ref()
+                    .take(if index < self.replica_sets {
+                        self.pods_each
+                    } else {
+                        0
+                    })
+                    .enumerate()
+                    .map(|(number, pod)| {
+                        let mut pod = mold.cast(pod, &parent);
+                        pod.metadata.name = format!("{prefix}{}", word(number, 5)).into();
+                        pod.metadata.generate_name = Some(prefix.clone());
+                        pod.metadata.owner_references.push(owner.clone());
+                        Arc::new(pod)
+                    })
+                    .collect();
+                self.settle(&mut parent, &pods);
+                (Arc::new(parent), pods)
+            })
+            .collect()
+    }
+
+    /// The whole cluster: everything in the caches, all keys synced once, nothing expected.
+    pub fn build(&self) -> Cluster {
+        let drawn = self.draw();
+        let cache = Arc::new(PodCache::new());
+        let controller = Controller::new(ControllerOptions::new(Kind::ReplicaSet), cache.clone());
+        let (mut keys, mut parents, mut pods) = (Vec::new(), Vec::new(), Vec::new());
+        for (parent, owned) in drawn {
+            controller.parent_delta(Delta::Applied(parent.clone()), NOW);
+            let meta = &parent.metadata;
+            keys.push(controller.parents().intern(&meta.namespace, &meta.name));
+            for pod in &owned {
+                cache.apply(Delta::Applied(pod.clone()));
+            }
+            parents.push(parent);
+            pods.push(owned);
+        }
+        let cluster = Cluster {
+            controller,
+            keys,
+            parents,
+            pods,
+        };
+        cluster.drain();
+        cluster
+    }
+
+    fn replica_set(&self, index: usize, mold: &Mold) -> ReplicaSet {
+        let deployment = if self.one_deployment {
+            0
+        } else {
+            index % self.replica_sets
+        };
+        let namespace = index % self.replica_sets % self.namespaces;
+        let app = format!("web-{deployment}");
+        let hash = word(index, 10);
+        let labels = Labels::from_pairs([
+            ("app.kubernetes.io/name", app.as_str()),
+            ("app.kubernetes.io/part-of", "shop"),
+            ("pod-template-hash", &hash),
+        ]);
+        let mut object = ReplicaSet::default();
+        let meta = &mut object.metadata;
+        meta.name = format!("web-{hash}").into();
+        meta.namespace = mold.namespace(namespace);
+        meta.uid = Uid::from_u128(0x5265_706c_6963_4000_8000_0000_0000_0000 | index as u128);
+        meta.resource_version = (1_000 + index as u64).into();
+        meta.generation = 1;
+        meta.creation_timestamp = Time::from_unix_seconds(NOW_NS / 1_000_000_000 - 31 * 86_400);
+        meta.labels = labels.clone();
+        meta.owner_references.push(Arc::new(OwnerReference {
+            api_version: "apps/v1".into(),
+            kind: "Deployment".into(),
+            name: app.as_str().into(),
+            uid: Uid::from_u128(0x4465_706c_6f79_4000_8000_0000_0000_0000 | deployment as u128),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        }));
+        object.spec.min_ready_seconds = self.min_ready_seconds;
+        object.spec.selector = Some(Arc::new(LabelSelector {
+            match_labels: Labels::from_pairs([
+                ("app.kubernetes.io/name", app.as_str()),
+                ("pod-template-hash", &hash),
+            ]),
+            match_expressions: Arc::new([]),
+        }));
+        let mut template = PodTemplate::default();
+        template.metadata.labels = labels;
+        template.spec = mold.pod.spec.clone();
+        object.spec.template = Arc::new(template);
+        object
+    }
+
+    /// Sets what is wanted, and a status that says what is.
+    fn settle(&self, parent: &mut ReplicaSet, pods: &[Arc<Pod>]) {
+        let active = pods.iter().filter(|pod| pod.is_active());
+        let labels = &parent.spec.template.metadata.labels;
+        let counts = StatusCounts::count(
+            active.map(|pod| &**pod),
+            labels,
+            self.min_ready_seconds,
+            NOW_NS,
+        );
+        let wanted = self
+            .wanted
+            .filter(|_| !pods.is_empty() || self.pods_each == 0);
+        parent.spec.replicas = Some(wanted.unwrap_or(counts.replicas));
+        let status = &mut parent.status;
+        status.replicas = counts.replicas;
+        status.fully_labeled_replicas = counts.fully_labeled;
+        status.ready_replicas = counts.ready;
+        status.available_replicas = counts.available;
+        status.terminating_replicas = Some(0);
+        status.observed_generation = parent.metadata.generation;
+    }
+}
+
+/// A controller whose caches hold a cluster.
+#[derive(Debug)]
+pub struct Cluster {
+    /// Of ReplicaSets.
+    pub controller: Controller,
+    /// The keys of the ReplicaSets; old revisions come last, here and below.
+    pub keys: Vec<KeyId>,
+    /// The ReplicaSets, as cached.
+    pub parents: Vec<Arc<ReplicaSet>>,
+    /// The pods of each, as cached at first.
+    pub pods: Vec<Vec<Arc<Pod>>>,
+}
+
+impl Cluster {
+    /// Takes every key out of the queue.
+    pub fn drain(&self) {
+        let queue = self.controller.queue();
+        while let Take::Key(key) = queue.try_take(NOW.mono_ns) {
+            queue.done(key, NOW.mono_ns);
+        }
+    }
+
+    /// A pod as the ReplicaSet would have it, which nobody controls.
+    pub fn orphan(&self, replica_set: usize) -> Pod {
+        let mut pod = Pod::clone(&self.pods[replica_set][0]);
+        pod.metadata.name = format!("stray-{}", word(replica_set, 5)).into();
+        pod.metadata.uid = Uid::from_u128(0x4f72_7068_616e_4000_8000_0000_0000_0000);
+        pod.metadata.owner_references.clear();
+        pod
+    }
+}
+
+/// The version after that one.
+pub fn next_version(pod: &Pod) -> Arc<Pod> {
+    let mut next = Pod::clone(pod);
+    let version = pod.metadata.resource_version.number();
+    next.metadata.resource_version = version.map_or(1, |version| version + 1).into();
+    Arc::new(next)
+}
+
+/// A word of that length for a number; different for different numbers below 27 to its length.
+fn word(number: usize, length: u32) -> String {
+    let size = 27u64.pow(length);
+    // Odd and no multiple of 3, so that all numbers below the size change places.
+    let mut rest = (number as u64 + 1) * 7_777_777 % size;
+    (0..length)
+        .map(|_| {
+            let letter = ALPHABET[(rest % 27) as usize];
+            rest /= 27;
+            char::from(letter)
+        })
+        .collect()
+}
+
+/// What pods are made from.
+struct Mold {
+    /// The fixture, as a cache holds it.
+    pod: Pod,
+    /// What the kubelet says of a container that was never restarted.
+    unharmed: Arc<Map>,
+    sharing: Sharing,
+    made: u64,
+}
+
+impl Mold {
+    fn new(sharing: Sharing) -> Mold {
+        let json = serde_json::from_str(FIXTURE).expect("the fixture is JSON");
+        let mut pod = Pod::from_json(json).expect("the fixture is a pod");
+        pod.strip_for_cache();
+        pod.metadata.owner_references.clear();
+        let container = &pod.status.container_statuses[0];
+        let mut unharmed = container.rest.as_deref().cloned().unwrap_or_default();
+        unharmed.remove("lastState");
+        Mold {
+            unharmed: Arc::new(unharmed),
+            pod,
+            sharing,
+            made: 0,
+        }
+    }
+
+    fn namespace(&self, index: usize) -> SharedText {
+        match index {
+            0 => self.pod.metadata.namespace.clone(),
+            other => format!("{}-{other}", self.pod.metadata.namespace)
+                .as_str()
+                .into(),
+        }
+    }
+
+    /// The fixture with what was drawn.
+    fn cast(&mut self, drawn: Pod, parent: &ReplicaSet) -> Pod {
+        self.made += 1;
+        let mut pod = self.pod.clone();
+        let meta = &mut pod.metadata;
+        meta.namespace = parent.metadata.namespace.clone();
+        meta.uid = drawn.metadata.uid;
+        meta.resource_version = (100_000 + self.made).into();
+        meta.creation_timestamp = drawn.metadata.creation_timestamp;
+        meta.labels = parent.spec.template.metadata.labels.clone();
+        meta.annotations = drawn.metadata.annotations;
+        pod.spec = parent.spec.template.spec.clone();
+        pod.node_name = drawn.node_name;
+        pod.status.phase = drawn.status.phase;
+        let became = drawn.status.conditions.last().expect("three are drawn");
+        for condition in &mut pod.status.conditions {
+            condition.status = became.status;
+            condition.last_transition_time = became.last_transition_time;
+        }
+        let (said, container) = (
+            &drawn.status.container_statuses[0],
+            &mut pod.status.container_statuses[0],
+        );
+        container.ready = said.ready;
+        container.restart_count = said.restart_count;
+        if said.restart_count == 0 {
+            container.rest = Some(self.unharmed.clone());
+        }
+        if self.sharing != Sharing::All {
+            self.tell_apart(&mut pod);
+        }
+        pod
+    }
+
+    fn tell_apart(&self, pod: &mut Pod) {
+        let began = pod.metadata.creation_timestamp;
+        let number = self.made;
+        let address =
+            |net: u64| Str::from(format!("10.{net}.{}.{}", number >> 8 & 255, number & 255));
+        pod.status.started = Some(Arc::new(PodStart {
+            host_ip: address(20),
+            pod_ip: address(64 + (number >> 16 & 127)),
+            time: began,
+        }));
+        if let Some(rest) = &mut pod.status.container_statuses[0].rest {
+            let rest = Arc::make_mut(rest);
+            rest.insert(
+                "containerID".into(),
+                format!(
+                    "containerd://{:064x}",
+                    u128::from(number) << 90 | 0x91_d7aa_07c3
+                )
+                .into(),
+            );
+            rest.insert(
+                "state".into(),
+                json!({"running": {"startedAt": began.to_string()}}),
+            );
+        }
+        if self.sharing == Sharing::Nothing {
+            pod.spec = Arc::new(self.spec_of_its_own());
+        }
+    }
+
+    /// The template's spec with a volume that the service-account admission has named.
+    fn spec_of_its_own(&self) -> PodSpec {
+        let name = format!("kube-api-access-{}", word(self.made as usize, 5));
+        let mut spec = PodSpec::clone(&self.pod.spec);
+        let mut rename = |path: &str| {
+            let mut steps = path.split('/');
+            let first = steps.next().expect("a path has a step");
+            let place = spec.fields.get_mut(first).expect("the fixture has it");
+            let place = steps.try_fold(place, |place, step| match step.parse::<usize>() {
+                Ok(index) => place.get_mut(index),
+                Err(_) => place.get_mut(step),
+            });
+            *place.expect("the fixture has it") = Value::from(name.as_str());
+        };
+        rename("volumes/0/name");
+        rename("containers/0/volumeMounts/0/name");
+        spec
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_is_drawn_as_planned_and_settled() {
+        let cluster = Plan::new(3, 200).build();
+        assert_eq!(cluster.keys.len(), 3);
+        assert_eq!(cluster.controller.pods().len(), 600);
+        assert_eq!(cluster.controller.queue().len(), 0);
+        for (parent, pods) in cluster.parents.iter().zip(&cluster.pods) {
+            assert_eq!(parent.status.replicas, 200);
+            assert_eq!(parent.spec.replicas, Some(200));
+            let ready = pods.iter().filter(|pod| pod.is_ready()).count();
+            assert_eq!(usize::try_from(parent.status.ready_replicas), Ok(ready));
+            assert!((170..200).contains(&ready), "{ready}");
+            assert!(pods.iter().all(|pod| Arc::ptr_eq(&pod.spec, &pods[0].spec)));
+        }
+    }
+
+    #[test]
+    fn the_same_plan_gives_the_same_pods_and_another_seed_others() {
+        let plan = Plan {
+            sharing: Sharing::Nothing,
+            ..Plan::new(2, 20)
+        };
+        let json = |plan: &Plan| -> Vec<Value> {
+            let drawn = plan.draw();
+            let pods = drawn.iter().flat_map(|(_, pods)| pods);
+            pods.map(|pod| pod.to_json()).collect()
+        };
+        assert_eq!(json(&plan), json(&plan));
+        assert_ne!(json(&plan), json(&Plan { seed: 1, ..plan }));
+        let drawn = plan.draw();
+        let (first, second) = (&drawn[0].1[0], &drawn[0].1[1]);
+        assert_ne!(first.spec, second.spec);
+        assert_ne!(
+            first.status.container_statuses[0].rest,
+            second.status.container_statuses[0].rest
+        );
+    }
+
+    #[test]
+    fn siblings_share_a_deployment_and_namespaces_are_dealt_out() {
+        let plan = Plan {
+            one_deployment: true,
+            namespaces: 2,
+            ..Plan::new(4, 1)
+        };
+        let drawn = plan.draw();
+        let owner = |index: usize| drawn[index].0.metadata.controller().cloned();
+        assert_eq!(
+            owner(0).map(|o| o.uid.clone()),
+            owner(3).map(|o| o.uid.clone())
+        );
+        assert_eq!(&*drawn[2].0.metadata.namespace, "shop");
+        assert_eq!(&*drawn[3].0.metadata.namespace, "shop-1");
+    }
+}

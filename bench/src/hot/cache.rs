@@ -1,0 +1,172 @@
+//! The pod cache: one pod's update, its departure and return, and a look-up, each with the
+//! indexes; 50 pods to a ReplicaSet, a hundred nodes.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use podstorm::cache::{Delta, PodCache};
+use podstorm::object::{
+    ConditionStatus, ConditionType, Labels, OwnerReference, Pod, Resource, Str, Uid,
+};
+
+use super::HotPath;
+
+/// Pods to a ReplicaSet.
+pub const PODS_PER_OWNER: usize = 50;
+
+const NODES: usize = 100;
+
+/// The realistic pod of all tests, as JSON.
+pub const FIXTURE: &str = include_str!("../../../core/fixtures/pod.json");
+
+pub(super) fn paths() -> Vec<HotPath> {
+    vec![
+        HotPath {
+            id: "cache/update/10000",
+            what: "one pod of 10,000 becomes ready or unready, indexes and totals kept",
+            calls: 10_000,
+            allocation_free: true,
+            prepare: || Box::new(update(10_000)),
+        },
+        HotPath {
+            id: "cache/turnover/10000",
+            what: "one pod of 10,000 goes and another of its ReplicaSet comes",
+            calls: 10_000,
+            allocation_free: true,
+            prepare: || Box::new(turnover(10_000)),
+        },
+        HotPath {
+            id: "cache/get/10000",
+            what: "one pod of 10,000 by namespace and name",
+            calls: 10_000,
+            allocation_free: true,
+            prepare: || Box::new(get(10_000)),
+        },
+    ]
+}
+
+/// A realistic pod without `managedFields`.
+///
+/// # Panics
+/// Never: the fixture is a pod.
+pub fn realistic_pod() -> Pod {
+    let value = serde_json::from_str(FIXTURE).expect("the fixture is JSON");
+    let mut pod = Pod::from_json(value).expect("the fixture is a pod");
+    pod.strip_for_cache();
+    pod
+}
+
+/// So many realistic pods in one namespace, numbered from `first`, that share all that pods of one
+/// ReplicaSet share. `ready` says what their `Ready` condition says.
+pub fn realistic_pods(first: usize, count: usize, version: u64, ready: bool) -> Vec<Arc<Pod>> {
+    let template = realistic_pod();
+    let nodes: Vec<Str> = (0..NODES).map(|n| format!("node-{n:04}").into()).collect();
+    let mut owner = None;
+    let pod = |number: usize| {
+        let set = number / PODS_PER_OWNER;
+        let (labels, owner) = match &owner {
+            Some((held, labels, owner)) if *held == set => (labels, owner),
+            _ => {
+                let (labels, reference) = parts_of(set, &template);
+                let (_, labels, owner) = owner.insert((set, labels, reference));
+                (&*labels, &*owner)
+            }
+        };
+        let mut pod = template.clone();
+        pod.metadata.name = pod_name(number).into();
+        pod.metadata.uid = Uid::from_u128(number as u128 + 1);
+        pod.metadata.resource_version = version.into();
+        pod.metadata.labels = labels.clone();
+        pod.metadata.owner_references = std::iter::once(owner.clone()).collect();
+        // A step coprime to the count, as a scheduler spreads.
+        pod.node_name = Some(nodes[number * 37 % NODES].clone());
+        for condition in &mut pod.status.conditions {
+            if condition.kind == ConditionType::Ready && !ready {
+                condition.status = ConditionStatus::False;
+            }
+        }
+        Arc::new(pod)
+    };
+    (first..first + count).map(pod).collect()
+}
+
+/// The name of a pod: that of its ReplicaSet and five more letters or digits, as in life.
+pub fn pod_name(number: usize) -> String {
+    let set = number / PODS_PER_OWNER;
+    // A bijection of 20 bits, so that names of one ReplicaSet don't differ at their ends alone.
+    let suffix = (number * 0x9_e375) & 0xf_ffff;
+    format!("web-{set:05}-6d4cf56db6-{suffix:05x}")
+}
+
+fn parts_of(set: usize, template: &Pod) -> (Labels, Arc<OwnerReference>) {
+    let name = format!("web-{set:05}-6d4cf56db6");
+    let labels = template.metadata.labels.with("app", &name);
+    let controller = template.metadata.controller();
+    let mut owner = (**controller.expect("the fixture is controlled")).clone();
+    owner.name = name.as_str().into();
+    owner.uid = Uid::from_u128((1 << 64) + set as u128);
+    (labels, Arc::new(owner))
+}
+
+/// A cache with those pods.
+pub fn filled(pods: &[Arc<Pod>]) -> PodCache {
+    let cache = PodCache::new();
+    for pod in pods {
+        cache.apply(Delta::Applied(pod.clone()));
+    }
+    cache
+}
+
+/// Visits all numbers below `count` once a round, in an order that looks random.
+pub fn rounds(count: usize) -> impl FnMut() -> usize {
+    let mut at = 0;
+    move || {
+        at = (at + 6_007) % count;
+        at
+    }
+}
+
+/// Updates the pods of a cache in turn: unready in one round, ready in the next.
+pub fn update(size: usize) -> impl FnMut() -> u64 {
+    let versions = [
+        realistic_pods(0, size, 7, true),
+        realistic_pods(0, size, 8, false),
+    ];
+    let cache = filled(&versions[0]);
+    let (mut next, mut done) = (rounds(size), 0);
+    move || {
+        let pod = &versions[1 - done / size % 2][next()];
+        done += 1;
+        let change = cache.apply(Delta::Applied(black_box(pod).clone()));
+        u64::from(change.old.is_some())
+    }
+}
+
+/// Removes one pod of a cache and adds another, in turn.
+pub fn turnover(size: usize) -> impl FnMut() -> u64 {
+    let pods = realistic_pods(0, size, 7, true);
+    let cache = filled(&pods);
+    let mut next = rounds(size);
+    let mut away = next();
+    cache.apply(Delta::Deleted(pods[away].clone()));
+    move || {
+        let goes = next();
+        let back = std::mem::replace(&mut away, goes);
+        let deleted = cache.apply(Delta::Deleted(black_box(&pods[goes]).clone()));
+        let added = cache.apply(Delta::Applied(black_box(&pods[back]).clone()));
+        u64::from(deleted.old.is_some()) + u64::from(added.old.is_none())
+    }
+}
+
+/// Looks the pods of a cache up in turn.
+pub fn get(size: usize) -> impl FnMut() -> u64 {
+    let pods = realistic_pods(0, size, 7, true);
+    let cache = filled(&pods);
+    let names: Vec<String> = (0..size).map(pod_name).collect();
+    let mut next = rounds(size);
+    let namespace = pods[0].metadata.namespace.clone();
+    move || {
+        let found = cache.get(&namespace, black_box(&names[next()]));
+        u64::from(found.is_some())
+    }
+}

@@ -1,0 +1,213 @@
+//! Event handlers: a pod's change, as the cache tells it, to what the expectations count and the
+//! key in the queue. What the cache does before is `cache/update`.
+
+use std::collections::VecDeque;
+use std::hint::black_box;
+use std::sync::Arc;
+
+use podstorm::cache::{Delta, PodChange};
+use podstorm::object::{ConditionStatus, Pod, ReplicaSet};
+
+use super::HotPath;
+use crate::clusters::{Cluster, NOW, Plan, next_version};
+
+/// Pods of each ReplicaSet.
+const PODS_EACH: usize = 10;
+
+pub(super) fn paths() -> Vec<HotPath> {
+    let path = |id, what, prepare| HotPath {
+        id,
+        what,
+        calls: 20_000,
+        allocation_free: true,
+        prepare,
+    };
+    vec![
+        path(
+            "handlers/owned-created/2000",
+            "a created pod of one of 2,000 ReplicaSets in turn, awaited; and its key taken",
+            || Box::new(in_turn(created(2_000))),
+        ),
+        path(
+            "handlers/owned-updated/2000",
+            "an updated pod of one of 2,000 ReplicaSets in turn; and its key taken",
+            || Box::new(in_turn(updated(2_000))),
+        ),
+        path(
+            "handlers/owned-deleted/2000",
+            "a deleted pod of one of 2,000 ReplicaSets in turn, awaited; and its key taken",
+            || Box::new(in_turn(deleted(2_000))),
+        ),
+        path(
+            "handlers/orphan/2000",
+            "a new orphan that one of 2,000 ReplicaSets of its namespace matches; and its key taken",
+            || Box::new(in_turn(orphan(2_000))),
+        ),
+    ]
+}
+
+/// Changes to handle, in rounds of one for each ReplicaSet.
+#[derive(Debug)]
+pub struct Events {
+    cluster: Cluster,
+    rounds: VecDeque<Vec<PodChange>>,
+    next: usize,
+    awaited: Awaited,
+}
+
+/// What every ReplicaSet waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Awaited {
+    Nothing,
+    Creations,
+    /// Of all its pods.
+    Deletions,
+}
+
+impl Events {
+    fn new(cluster: Cluster, rounds: VecDeque<Vec<PodChange>>, awaited: Awaited) -> Events {
+        let events = Events {
+            cluster,
+            rounds,
+            next: 0,
+            awaited,
+        };
+        events.cluster.drain();
+        events.expect();
+        events
+    }
+
+    /// The ReplicaSets, as cached.
+    pub fn parents(&self) -> &[Arc<ReplicaSet>] {
+        &self.cluster.parents
+    }
+
+    /// All events, round after round.
+    pub fn changes(&self) -> impl Iterator<Item = &PodChange> {
+        self.rounds.iter().flatten()
+    }
+
+    /// How many events are left of the round.
+    pub fn left(&self) -> usize {
+        self.rounds[0].len() - self.next
+    }
+
+    /// Handles the next event of the round.
+    pub fn handle(&mut self) -> u64 {
+        let change = black_box(&self.rounds[0][self.next]);
+        self.cluster.controller.pod_changed(change, NOW);
+        self.next += 1;
+        self.next as u64
+    }
+
+    /// Goes on to the next round: takes all keys, and expects anew what has all been seen.
+    pub fn next_round(&mut self) {
+        self.next = 0;
+        self.rounds.rotate_left(1);
+        assert_eq!(
+            self.cluster.controller.queue().len(),
+            self.cluster.keys.len(),
+            "every ReplicaSet was woken"
+        );
+        self.cluster.drain();
+        if self.awaited == Awaited::Deletions && !self.waits() {
+            self.expect();
+        }
+    }
+
+    fn waits(&self) -> bool {
+        let expectations = self.cluster.controller.expectations();
+        !expectations.satisfied(self.cluster.keys[0], NOW.mono_ns)
+    }
+
+    fn expect(&self) {
+        let expectations = self.cluster.controller.expectations();
+        for (key, pods) in self.cluster.keys.iter().zip(&self.cluster.pods) {
+            match self.awaited {
+                Awaited::Nothing => {}
+                Awaited::Creations => expectations.expect_creations(*key, 1 << 40, NOW.mono_ns),
+                Awaited::Deletions => {
+                    let names = pods.iter().map(|pod| pod.metadata.name.clone());
+                    expectations.expect_deletions(*key, names, NOW.mono_ns);
+                }
+            }
+        }
+    }
+}
+
+/// One event a call; at the end of a round all its keys are taken.
+fn in_turn(mut events: Events) -> impl FnMut() -> u64 {
+    move || {
+        if events.left() == 0 {
+            events.next_round();
+        }
+        events.handle()
+    }
+}
+
+/// Created pods, while their ReplicaSets wait for creations.
+pub fn created(replica_sets: usize) -> Events {
+    let cluster = Plan::new(replica_sets, PODS_EACH).build();
+    let rounds = one_round(&cluster, |index| {
+        let mut pod = Pod::clone(&cluster.pods[index][0]);
+        pod.metadata.name.push_str("-new");
+        cluster
+            .controller
+            .pods()
+            .apply(Delta::Applied(Arc::new(pod)))
+    });
+    Events::new(cluster, rounds, Awaited::Creations)
+}
+
+/// Updated pods: half of them have just become ready, of the others some other status has changed.
+pub fn updated(replica_sets: usize) -> Events {
+    let cluster = Plan::new(replica_sets, PODS_EACH).build();
+    let rounds = one_round(&cluster, |index| {
+        let pods = cluster.controller.pods();
+        let mut pod = Pod::clone(&cluster.pods[index][0]);
+        let after = next_version(&pod);
+        if index % 2 == 0 {
+            for condition in &mut pod.status.conditions {
+                condition.status = ConditionStatus::False;
+            }
+        }
+        pods.apply(Delta::Applied(Arc::new(pod)));
+        pods.apply(Delta::Applied(after))
+    });
+    Events::new(cluster, rounds, Awaited::Nothing)
+}
+
+/// Deleted pods, while their ReplicaSets wait for the deletion of all.
+pub fn deleted(replica_sets: usize) -> Events {
+    let cluster = Plan::new(replica_sets, PODS_EACH).build();
+    let rounds = (0..PODS_EACH)
+        .flat_map(|place| {
+            one_round(&cluster, |index| {
+                let pod = cluster.pods[index][place].clone();
+                cluster.controller.pods().apply(Delta::Deleted(pod))
+            })
+        })
+        .collect();
+    Events::new(cluster, rounds, Awaited::Deletions)
+}
+
+/// New pods without an owner, for each ReplicaSet one that it matches.
+pub fn orphan(replica_sets: usize) -> Events {
+    let cluster = Plan::new(replica_sets, PODS_EACH).build();
+    let rounds = one_round(&cluster, |index| {
+        let pod = Arc::new(cluster.orphan(index));
+        cluster.controller.pods().apply(Delta::Applied(pod))
+    });
+    Events::new(cluster, rounds, Awaited::Nothing)
+}
+
+/// A change for each ReplicaSet, in an order that looks random.
+fn one_round(
+    cluster: &Cluster,
+    mut change: impl FnMut(usize) -> PodChange,
+) -> VecDeque<Vec<PodChange>> {
+    let count = cluster.keys.len();
+    // Prime, so that each comes once.
+    let order = (0..count).map(|turn| turn * 7_919 % count);
+    [order.map(&mut change).collect()].into()
+}

@@ -1,0 +1,132 @@
+//! Selectors: compiling one, matching one against a pod's labels, and finding the parents that
+//! match an orphan.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use podstorm::object::{LabelSelector, LabelSelectorRequirement, Labels, Selector, Str};
+
+use super::HotPath;
+use crate::clusters::Plan;
+
+pub(super) fn paths() -> Vec<HotPath> {
+    let path = |id, what, allocation_free, prepare| HotPath {
+        id,
+        what,
+        calls: 2_000,
+        allocation_free,
+        prepare,
+    };
+    vec![
+        path(
+            "selectors/match-labels/2",
+            "matchLabels of two pairs against a pod's labels, every second one matching",
+            true,
+            || Box::new(matching(match_labels())),
+        ),
+        path(
+            "selectors/match-expressions/4",
+            "matchExpressions, one of each operator, against a pod's labels, every second one matching",
+            true,
+            || Box::new(matching(match_expressions())),
+        ),
+        path(
+            "selectors/compile/4",
+            "a selector of four matchExpressions compiled",
+            false,
+            || Box::new(compile()),
+        ),
+        path(
+            "selectors/parents/2000",
+            "the ReplicaSets that match an orphan, of 2,000 in its namespace",
+            true,
+            || Box::new(parents(2_000)),
+        ),
+    ]
+}
+
+/// The selector of a Deployment's ReplicaSet.
+pub fn match_labels() -> LabelSelector {
+    LabelSelector {
+        match_labels: Labels::from_pairs([
+            ("app.kubernetes.io/name", "web-7"),
+            ("pod-template-hash", "7d9c5b8f6d"),
+        ]),
+        match_expressions: Arc::new([]),
+    }
+}
+
+/// One requirement of each operator.
+pub fn match_expressions() -> LabelSelector {
+    let requirement = |key: &str, operator: &str, values: &[&str]| LabelSelectorRequirement {
+        key: key.into(),
+        operator: operator.into(),
+        values: values.iter().map(|value| Str::from(*value)).collect(),
+    };
+    LabelSelector {
+        match_labels: Labels::ABSENT,
+        match_expressions: Arc::new([
+            requirement("pod-template-hash", "In", &["5f6d7c8b9", "7d9c5b8f6d"]),
+            requirement("app.kubernetes.io/name", "Exists", &[]),
+            requirement("tier", "NotIn", &["canary", "test"]),
+            requirement("drained", "DoesNotExist", &[]),
+        ]),
+    }
+}
+
+/// Labels of pods: the even ones match both selectors, the odd ones fail at the last label.
+pub fn labels() -> [Labels; 16] {
+    std::array::from_fn(|index| {
+        let hash = if index % 2 == 0 {
+            "7d9c5b8f6d"
+        } else {
+            "7d9c5b8f6x"
+        };
+        Labels::from_pairs([
+            ("app.kubernetes.io/name", "web-7"),
+            ("app.kubernetes.io/part-of", "shop"),
+            ("pod-template-hash", hash),
+        ])
+    })
+}
+
+/// Matches a compiled selector against one pod's labels.
+pub fn matching(selector: LabelSelector) -> impl FnMut() -> u64 {
+    let selector = Selector::compile(Some(&selector)).expect("it is valid");
+    let (labels, mut turn) = (labels(), 0);
+    move || {
+        turn = (turn + 1) % labels.len();
+        selector.matches(black_box(&labels[turn])).into()
+    }
+}
+
+/// Compiles a selector.
+pub fn compile() -> impl FnMut() -> u64 {
+    let selector = match_expressions();
+    move || {
+        let selector = Selector::compile(Some(black_box(&selector))).expect("it is valid");
+        selector.required_pairs().len() as u64
+    }
+}
+
+/// Finds the parents that could adopt an orphan, one of so many in its namespace.
+pub fn parents(count: usize) -> impl FnMut() -> u64 {
+    let cluster = Plan::new(count, 0).build();
+    let labels: Vec<Labels> = cluster
+        .parents
+        .iter()
+        .map(|parent| parent.spec.template.metadata.labels.clone())
+        .collect();
+    let mut turn = 0;
+    move || {
+        // A prime: an order that looks random and visits each once a round.
+        turn = (turn + 7_919) % labels.len();
+        let namespace = &cluster.parents[turn].metadata.namespace;
+        let found = cluster
+            .controller
+            .parents()
+            .matching(namespace, black_box(&labels[turn]));
+        assert!(found.len() == 1);
+        found[0].key.index() as u64
+    }
+}

@@ -1,0 +1,200 @@
+//! Syncs from the key to the last request, every request answered at once. Between two syncs what
+//! the last one expected is forgotten, because the pods it asked for never come.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use podstorm::client::Answer;
+use podstorm::controller::{Step, Sync};
+use podstorm::object::Pod;
+
+use super::HotPath;
+use crate::clusters::{Cluster, NOW, Plan};
+
+/// ReplicaSets that take turns in a round.
+const ROUND: usize = 100;
+/// Pods of the ReplicaSet that is scaled down, and how many of them go.
+const SCALED_DOWN: usize = 1_000;
+const VICTIMS: usize = 500;
+
+pub(super) fn paths() -> Vec<HotPath> {
+    let path = |id, what, calls, prepare| HotPath {
+        id,
+        what,
+        calls,
+        allocation_free: true,
+        prepare,
+    };
+    vec![
+        path(
+            "sync/idle/50",
+            "a sync with nothing to do, 50 own pods",
+            1_000,
+            || Box::new(idle(50)),
+        ),
+        path(
+            "sync/idle-round/50",
+            "a sync with nothing to do, 50 own pods, 100 ReplicaSets in turn",
+            1_000,
+            || Box::new(idle_round(50)),
+        ),
+        path(
+            "sync/idle/5000",
+            "a sync with nothing to do, 5,000 own pods",
+            1_000,
+            || Box::new(idle(5_000)),
+        ),
+        path(
+            "sync/idle-min-ready/5000",
+            "a sync with nothing to do, 5,000 own pods that must be ready for 30 seconds",
+            1_000,
+            || Box::new(idle_min_ready(5_000)),
+        ),
+        path(
+            "sync/create/500",
+            "a sync that creates 500 pods, which the server has made",
+            10,
+            || Box::new(create(500)),
+        ),
+        path(
+            "sync/delete-500/1000",
+            "a sync that deletes 500 of 1,000 pods, 1,000 in the namespace",
+            10,
+            || Box::new(scale_down(deleting(1_000))),
+        ),
+        path(
+            "sync/delete-500/100000",
+            "a sync that deletes 500 of 1,000 pods, 100,000 in the namespace",
+            10,
+            || Box::new(scale_down(deleting(100_000))),
+        ),
+        path(
+            "sync/delete-500-siblings/20000",
+            "a sync that deletes 500 of 1,000 pods, 20,000 of the same Deployment in the namespace",
+            10,
+            || Box::new(scale_down(deleting_among_siblings(20_000))),
+        ),
+    ]
+}
+
+/// A sync with nothing to do, of one ReplicaSet with so many pods.
+pub fn idle(pods: usize) -> impl FnMut() -> u64 {
+    idle_in_turn(Plan::new(1, pods))
+}
+
+/// The same for 100 ReplicaSets in turn, so that little is left in the caches of the processor.
+pub fn idle_round(pods: usize) -> impl FnMut() -> u64 {
+    idle_in_turn(Plan::new(ROUND, pods))
+}
+
+/// A sync with nothing to do where pods must be ready for 30 seconds to be available.
+pub fn idle_min_ready(pods: usize) -> impl FnMut() -> u64 {
+    let plan = Plan {
+        min_ready_seconds: 30,
+        ..Plan::new(1, pods)
+    };
+    idle_in_turn(plan)
+}
+
+/// A sync with nothing to do, of each ReplicaSet in turn.
+pub fn idle_in_turn(plan: Plan) -> impl FnMut() -> u64 {
+    let (cluster, mut sync, mut turn) = (plan.build(), Sync::new(), 0);
+    move || {
+        // Coprime to the count: an order that looks random and visits each once a round.
+        turn = (turn + 37) % cluster.keys.len();
+        let key = black_box(cluster.keys[turn]);
+        let step = cluster.controller.begin(key, &mut sync, NOW);
+        assert!(step == Step::Finished);
+        u64::from(sync.requests_made())
+    }
+}
+
+/// A sync that creates so many pods. The pods are made before, as a server does.
+pub fn create(count: usize) -> impl FnMut() -> u64 {
+    let cluster = creating(count).build();
+    let pods = created_by_the_server(count, &cluster);
+    let mut sync = Sync::new();
+    move || {
+        let key = black_box(cluster.keys[0]);
+        let mut step = cluster.controller.begin(key, &mut sync, NOW);
+        let mut created = 0;
+        while step == Step::Requests {
+            for index in 0..sync.requests().len() {
+                sync.answer(index, Answer::Pod(pods[created].clone()));
+                created += 1;
+            }
+            step = cluster.controller.resume(&mut sync, NOW);
+        }
+        assert_eq!(created, pods.len());
+        forget(&cluster, &mut sync)
+    }
+}
+
+/// A ReplicaSet that wants so many pods and has none.
+pub fn creating(count: usize) -> Plan {
+    Plan {
+        wanted: Some(i32::try_from(count).expect("a burst is small")),
+        ..Plan::new(1, 0)
+    }
+}
+
+/// ReplicaSets that have 1,000 pods and want 500, so many pods in the namespace, every ReplicaSet of
+/// a Deployment of its own with ten old revisions.
+pub fn deleting(namespace_pods: usize) -> Plan {
+    Plan {
+        old_revisions: 10,
+        wanted: Some(i32::try_from(SCALED_DOWN - VICTIMS).expect("some hundred")),
+        ..Plan::new(namespace_pods / SCALED_DOWN, SCALED_DOWN)
+    }
+}
+
+/// The same, but all ReplicaSets belong to one Deployment, so that all pods count for co-location.
+pub fn deleting_among_siblings(namespace_pods: usize) -> Plan {
+    Plan {
+        old_revisions: 0,
+        one_deployment: true,
+        ..deleting(namespace_pods)
+    }
+}
+
+/// A sync that deletes 500 of 1,000 pods.
+pub fn scale_down(plan: Plan) -> impl FnMut() -> u64 {
+    let (cluster, mut sync) = (plan.build(), Sync::new());
+    move || {
+        let key = black_box(cluster.keys[0]);
+        let mut step = cluster.controller.begin(key, &mut sync, NOW);
+        assert_eq!(sync.requests().len(), VICTIMS);
+        while step == Step::Requests {
+            for index in 0..sync.requests().len() {
+                sync.answer(index, Answer::Deleted);
+            }
+            step = cluster.controller.resume(&mut sync, NOW);
+        }
+        forget(&cluster, &mut sync)
+    }
+}
+
+/// What a server answers to as many creates.
+fn created_by_the_server(count: usize, cluster: &Cluster) -> Vec<Arc<Pod>> {
+    let parent = cluster.controller.parents().get(cluster.keys[0]);
+    let parent = parent.expect("the ReplicaSet is cached");
+    let version = 1_000_000u64;
+    // The cache has seen them by the next sync, or that would wait for them.
+    cluster.controller.pods().bookmark(&(version).into());
+    (0..count)
+        .map(|number| {
+            let mut pod = Pod::clone(parent.body());
+            pod.metadata.namespace = parent.object.metadata.namespace.clone();
+            pod.metadata.name = format!("{}-{number:05}", parent.object.metadata.name).into();
+            pod.metadata.resource_version = version.into();
+            Arc::new(pod)
+        })
+        .collect()
+}
+
+/// Takes the Events, and forgets what is expected.
+fn forget(cluster: &Cluster, sync: &mut Sync) -> u64 {
+    let events = sync.take_events().count();
+    cluster.controller.expectations().delete(cluster.keys[0]);
+    events as u64
+}

@@ -1,0 +1,178 @@
+//! The rate-limited work queue, its metrics always on, and the limiter.
+
+use std::hint::black_box;
+
+use podstorm::workqueue::{ControllerLimiter, RateLimitingQueue, Take};
+
+use super::HotPath;
+
+pub(super) fn paths() -> Vec<HotPath> {
+    vec![
+        HotPath {
+            id: "workqueue/cycle/5000",
+            what: "add a key, take it, be done with it; 5,000 keys in turn",
+            calls: 5_000,
+            allocation_free: true,
+            prepare: || warm(cycle(5_000), 5_000),
+        },
+        HotPath {
+            id: "workqueue/backlog/5000",
+            what: "add 5,000 keys, then take and finish all",
+            calls: 2,
+            allocation_free: true,
+            prepare: || warm(backlog(5_000), 1),
+        },
+        HotPath {
+            id: "workqueue/add-queued/5000",
+            what: "add a key that waits already; 5,000 keys in turn",
+            calls: 5_000,
+            allocation_free: true,
+            prepare: || Box::new(add_queued(5_000)),
+        },
+        HotPath {
+            id: "workqueue/limiter/5000",
+            what: "count a failure and forget it; 5,000 keys in turn",
+            calls: 5_000,
+            allocation_free: true,
+            prepare: || warm(limiter(5_000), 5_000),
+        },
+        HotPath {
+            id: "workqueue/delayed-add/5000",
+            what: "add a key later, each of 5,000 at another time",
+            calls: 4_000,
+            allocation_free: true,
+            prepare: || {
+                let mut adds = DelayedAdds::new(5_000);
+                Box::new(move || adds.add())
+            },
+        },
+    ]
+}
+
+fn warm(mut operation: impl FnMut() -> u64 + 'static, calls: usize) -> super::Operation {
+    (0..calls).for_each(|_| {
+        operation();
+    });
+    Box::new(operation)
+}
+
+/// Keys in an order that looks random and visits each once a round, for any count that 2,503 does
+/// not divide.
+pub fn rounds(keys: u32) -> impl FnMut() -> u32 {
+    let mut key = 0;
+    move || {
+        key = (key + 2_503) % keys;
+        key
+    }
+}
+
+/// Time that passes: 100 ns from call to call.
+fn clock() -> impl FnMut() -> i64 {
+    let mut now_ns = 0;
+    move || {
+        now_ns += 100;
+        now_ns
+    }
+}
+
+fn take(queue: &RateLimitingQueue<u32>, now_ns: i64) -> Option<u32> {
+    match queue.try_take(now_ns) {
+        Take::Key(key) => Some(key),
+        Take::Empty | Take::ShutDown => None,
+    }
+}
+
+/// Adds a key, takes it, is done with it; so many keys in turn.
+pub fn cycle(keys: u32) -> impl FnMut() -> u64 {
+    let (queue, mut next, mut now) = (RateLimitingQueue::<u32>::new(), rounds(keys), clock());
+    move || {
+        queue.add(black_box(next()), now());
+        let key = take(&queue, now()).expect("it was added");
+        queue.done(key, now());
+        key.into()
+    }
+}
+
+/// Adds so many keys, then takes and finishes all.
+pub fn backlog(keys: u32) -> impl FnMut() -> u64 {
+    let (queue, mut next, mut now) = (RateLimitingQueue::<u32>::new(), rounds(keys), clock());
+    move || {
+        (0..keys).for_each(|_| assert!(queue.add(next(), now())));
+        let mut count = 0;
+        while let Some(key) = take(&queue, now()) {
+            queue.done(key, now());
+            count += 1;
+        }
+        count
+    }
+}
+
+/// Adds a key that waits already; so many keys wait, and are added in turn.
+pub fn add_queued(keys: u32) -> impl FnMut() -> u64 {
+    let (queue, mut next) = (RateLimitingQueue::<u32>::new(), rounds(keys));
+    (0..keys).for_each(|key| assert!(queue.add(key, 0)));
+    move || queue.add(black_box(next()), 1).into()
+}
+
+/// Counts a failure and forgets it; so many keys in turn, 100 ns apart.
+pub fn limiter(keys: u32) -> impl FnMut() -> u64 {
+    let (limiter, mut next, mut now) = (ControllerLimiter::<u32>::new(), rounds(keys), clock());
+    move || {
+        let key = black_box(next());
+        let delay_ns = limiter.when(key, now());
+        limiter.forget(key);
+        delay_ns as u64
+    }
+}
+
+/// Later adds of so many keys in rounds; a round begins with nothing waiting.
+#[derive(Debug)]
+pub struct DelayedAdds {
+    queue: RateLimitingQueue<u32>,
+    keys: u32,
+    /// Keys added in this round.
+    added: u32,
+    now_ns: i64,
+    random: fastrand::Rng,
+}
+
+impl DelayedAdds {
+    /// With room made, and nothing waiting.
+    pub fn new(keys: u32) -> DelayedAdds {
+        let mut adds = DelayedAdds {
+            queue: RateLimitingQueue::new(),
+            keys,
+            added: 0,
+            now_ns: 0,
+            random: fastrand::Rng::with_seed(7),
+        };
+        (0..keys).for_each(|_| {
+            adds.add();
+        });
+        adds.drain();
+        adds
+    }
+
+    /// Adds the next key after a random delay. The first call after a round has added every key
+    /// drains the queue before: call [`drain`](Self::drain) yourself to leave it out of a timing.
+    pub fn add(&mut self) -> u64 {
+        if self.added == self.keys {
+            self.drain();
+        }
+        let key = u32::try_from(u64::from(self.added) * 2_503 % u64::from(self.keys));
+        let delay_ns = (self.random.u64(..) >> 34) as i64 + 1;
+        self.added += 1;
+        let key = key.expect("less than the keys");
+        self.queue.add_after(key, delay_ns, self.now_ns).into()
+    }
+
+    /// Fires and finishes what waits.
+    pub fn drain(&mut self) {
+        self.now_ns += 1 << 31;
+        self.queue.fire_due(self.now_ns);
+        while let Some(key) = take(&self.queue, self.now_ns) {
+            self.queue.done(key, self.now_ns);
+        }
+        self.added = 0;
+    }
+}

@@ -1,0 +1,106 @@
+//! `bench/TARGETS.md`: the targets for people, made from `targets.toml`.
+
+use std::fmt::Write as _;
+
+use super::targets::{Section, Target};
+
+const HEADER: &str = "\
+# Performance targets
+
+Made from [targets.toml](targets.toml) by `cargo run -p podstorm-bench --bin targets -- --document`; a
+test fails when this page is out of date. How far each is reached: [results/targets.md](results/targets.md).
+
+\"Upstream\" is the Kubernetes 1.36.2 ReplicaSet controller, its own code measured on a two-core virtual
+machine (AMD EPYC, Zen 4): medians, one thread unless said. \"Target\" is for the same work on such a machine,
+release build; \"raised\" is what was set after a target was met. Absolute times move with the machine and its
+load: judge by the ratio, and gate on instructions and allocations. \"Limit\" is what must happen physically,
+whoever writes the program: bytes that must move, operations that must be done.
+
+What is timed: ranking from cached pods (their ranking fields are kept by the cache) to the chosen set; an
+expectation cycle by dense key; a queue cycle with its metrics counted; a handled event from the cache's delta
+to the queue; a sync from the key to its last request, answers fed at once. Ranking input: 95 % ready, 5 %
+with a cost, 8 % with restarts, ready times over 30 days, n/10 nodes.
+
+Whole runs create, bind, make ready and delete every pod by versioned writes with watch events. For scale: the
+real controller against a real API server and etcd on the same two cores creates 670 to 1,140 pods/s and spends
+0.33 to 0.45 CPU-seconds per 1,000 pods in the controller alone (HTTP and protobuf included), the API server 1.3
+to 2.2, etcd 0.2 to 0.5. At its default client limit it makes 21 pods/s. Published elsewhere: 1,000 pods/s at
+130,000 nodes (GKE), 500 pods/s at 100,000 nodes (EKS, second-hand). So there is no plain rival to whole runs.
+";
+
+/// The whole page.
+pub fn render(targets: &[Target]) -> String {
+    let mut out = String::from(HEADER);
+    for section in Section::ALL {
+        let rows: Vec<&Target> = targets
+            .iter()
+            .filter(|target| target.section == section)
+            .collect();
+        if rows.is_empty() {
+            continue;
+        }
+        let _ = writeln!(out, "\n## {}\n", section.heading());
+        out.push_str("| work | upstream | target | raised | allocations | limit | bench |\n");
+        out.push_str("|---|---|--:|--:|---|---|---|\n");
+        for row in &rows {
+            let text = |figure: Option<f64>| {
+                figure.map_or_else(|| "–".to_owned(), |figure| row.target_text(figure))
+            };
+            let _ = writeln!(
+                out,
+                "| {} | {} | {} | {} | {} | {} | `{}` |",
+                row.work,
+                row.upstream.as_deref().unwrap_or("–"),
+                text(row.target),
+                text(row.raised),
+                row.allocations.as_deref().unwrap_or("–"),
+                row.limit,
+                row.id,
+            );
+        }
+        remarks(&mut out, &rows);
+    }
+    out
+}
+
+/// What doesn't fit the table: rivals, reasons, and what can't be measured.
+fn remarks(out: &mut String, rows: &[&Target]) {
+    out.push('\n');
+    for row in rows {
+        let _ = write!(out, "* `{}`: ", row.id);
+        match row.rival.strip_prefix("none") {
+            Some(why) => {
+                let _ = write!(out, "no plain rival{why}.");
+            }
+            None => {
+                let _ = write!(out, "plain rival: {}.", row.rival);
+            }
+        }
+        if let Some(cores) = row.cores {
+            let _ = write!(out, " Needs a machine with {cores} cores.");
+        }
+        if let Some(why) = &row.unmeasured {
+            let _ = write!(out, " **Not measured**: {why}.");
+        }
+        if let Some(note) = &row.note {
+            let _ = write!(out, " {note}");
+        }
+        out.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::{package_directory, targets};
+
+    #[test]
+    fn the_page_is_up_to_date() {
+        let page = render(&targets::load_own().unwrap());
+        let written = std::fs::read_to_string(package_directory().join("TARGETS.md")).unwrap();
+        assert!(
+            page == written,
+            "bench/TARGETS.md is out of date: cargo run -p podstorm-bench --bin targets -- --document"
+        );
+    }
+}

@@ -1,0 +1,59 @@
+//! From measurements to the table of targets.
+//!
+//! A row of `bench/targets.toml` names what measures it by an id, `subject/variant/size`. Behind the
+//! id stands, in cargo's target directory, one of two files:
+//!
+//! * `criterion/<id>/new/estimates.json`: criterion's, from a bench of that group, function and
+//!   value. The table reads the median and its confidence interval, in nanoseconds.
+//! * `criterion/<id>/new/figure.json`: a [`Figure`], from a bench that isn't criterion's, because
+//!   it measures bytes, whole runs or ratios. [`record`] writes it:
+//!
+//! ```no_run
+//! use podstorm_bench::results::{Unit, record};
+//!
+//! record("memory/pod-shared/100000", 291.4, Unit::Bytes);
+//! record("memory/pod-shared-plain/100000", 1_412.0, Unit::Bytes);
+//! ```
+//!
+//! The plain rival of `subject/variant/size` is `subject/variant-plain/size`, in either form. Under
+//! `cargo bench -- --test` nothing is recorded: a smoke test's figures are not figures.
+
+pub mod document;
+pub mod figure;
+pub mod machine;
+pub mod render;
+pub mod run;
+pub mod table;
+pub mod targets;
+
+use std::path::{Path, PathBuf};
+
+pub use figure::{Figure, Measured, Unit, is_smoke_test, record, record_runs};
+
+/// The folder of this package in the source tree, where `targets.toml` and `results/` are.
+pub fn package_directory() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Where criterion and [`record`] leave their figures: `$CRITERION_HOME`, else `criterion` in
+/// cargo's target directory, which is found as the tagged folder that this program lies in.
+pub fn measurements_directory() -> PathBuf {
+    if let Some(home) = std::env::var_os("CRITERION_HOME") {
+        return home.into();
+    }
+    target_directory().join("criterion")
+}
+
+/// Cargo's target directory: `$CARGO_TARGET_DIR`, or the tagged folder that this program lies in.
+pub fn target_directory() -> PathBuf {
+    let root = package_directory().join("..");
+    if let Some(target) = std::env::var_os("CARGO_TARGET_DIR") {
+        // A relative one is relative to where cargo was called, which benches don't know.
+        return root.join(target);
+    }
+    let program = std::env::current_exe().unwrap_or_default();
+    let tagged = program
+        .ancestors()
+        .find(|folder| folder.join("CACHEDIR.TAG").is_file());
+    tagged.map_or_else(|| root.join("target"), Path::to_path_buf)
+}

@@ -1,0 +1,123 @@
+//! What a table belongs to: when and how its figures were measured, and from when on figures count
+//! as measured with these sources.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use podstorm::object::Time;
+use serde::Serialize;
+
+use super::machine::{Commit, Machine, load_average, rustc_version};
+use super::package_directory;
+
+/// Set (to anything) for the benches by who prints the table itself when they are done.
+pub const TABLE_ELSEWHERE: &str = "PODSTORM_TABLE_ELSEWHERE";
+
+/// The circumstances of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Run {
+    /// The command that repeats it.
+    pub command: String,
+    /// When it ended, UTC.
+    pub date: String,
+    /// What was checked out.
+    pub commit: Commit,
+    /// The compiler.
+    pub rustc: String,
+    /// The machine.
+    pub machine: Machine,
+    /// Load average before, where it is known: the run's own threads aren't in it.
+    pub load_before: Option<[f64; 3]>,
+    /// Load average after.
+    pub load_after: Option<[f64; 3]>,
+    /// Since when a figure counts as one of this run, in words.
+    pub fresh_since: String,
+}
+
+impl Run {
+    /// A run that begins: what is known before it.
+    pub fn begin(command: String) -> Run {
+        Run {
+            command,
+            date: String::new(),
+            commit: Commit::here(),
+            rustc: rustc_version(),
+            machine: Machine::here(),
+            load_before: load_average(),
+            load_after: None,
+            fresh_since: String::new(),
+        }
+    }
+
+    /// The same when it has ended.
+    pub fn end(&mut self, now: SystemTime) {
+        self.date = date_text(now);
+        self.load_after = load_average();
+    }
+}
+
+/// A moment in words, UTC.
+pub fn date_text(moment: SystemTime) -> String {
+    let seconds = unix_seconds(moment);
+    Time::from_unix_seconds(i64::try_from(seconds).unwrap_or(i64::MAX)).to_string()
+}
+
+/// Seconds since the Unix epoch.
+pub fn unix_seconds(moment: SystemTime) -> u64 {
+    moment
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or(Duration::ZERO)
+        .as_secs()
+}
+
+/// The present, for dates and the age of files.
+pub fn now() -> SystemTime {
+    let wall_ns = podstorm_loadgen::clock::RealClock::start().now().wall_ns;
+    SystemTime::UNIX_EPOCH + Duration::from_nanos(u64::try_from(wall_ns).unwrap_or(0))
+}
+
+/// What the figures depend on, relative to this package.
+const SOURCES: [&str; 5] = [
+    "../core/src",
+    "../loadgen/src",
+    "src/hot",
+    "benches",
+    "../Cargo.lock",
+];
+
+/// When the sources that figures depend on last changed: what was measured before was measured
+/// with another program.
+pub fn sources_changed() -> SystemTime {
+    let newest = SOURCES
+        .iter()
+        .filter_map(|source| newest(&package_directory().join(source)));
+    newest.max().unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+fn newest(path: &Path) -> Option<SystemTime> {
+    let metadata = fs::metadata(path).ok()?;
+    if !metadata.is_dir() {
+        return metadata.modified().ok();
+    }
+    let entries = fs::read_dir(path).ok()?.flatten();
+    entries.filter_map(|entry| newest(&entry.path())).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sources_changed_in_the_past() {
+        let changed = sources_changed();
+        assert!(changed > SystemTime::UNIX_EPOCH);
+        assert!(changed <= now() + Duration::from_secs(60));
+    }
+
+    #[test]
+    fn dates_are_utc() {
+        let moment = SystemTime::UNIX_EPOCH + Duration::from_secs(1_772_921_233);
+        assert_eq!(date_text(moment), "2026-03-07T22:07:13Z");
+    }
+}

@@ -1,0 +1,254 @@
+//! The rows of `bench/targets.toml`, checked.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::Unit;
+
+/// One figure to reach; the file itself says what each member means.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// `subject/variant/size`.
+    pub id: String,
+    /// The bench target that measures it.
+    pub bench: String,
+    /// Which table it belongs to.
+    #[serde(default)]
+    pub section: Section,
+    /// What is measured.
+    pub work: String,
+    /// Upstream's recorded figure, in words.
+    pub upstream: Option<String>,
+    /// The same in `unit`.
+    pub upstream_value: Option<f64>,
+    /// What the figure counts.
+    pub unit: Unit,
+    /// The figure to reach; without one the figure is there to be known.
+    pub target: Option<f64>,
+    /// Our own target beyond it.
+    pub raised: Option<f64>,
+    /// In which direction the figure is better.
+    #[serde(default)]
+    pub better: Better,
+    /// What the plain rival does, or why there is none.
+    pub rival: String,
+    /// Allocations in the steady state.
+    pub allocations: Option<String>,
+    /// What must happen physically.
+    pub limit: String,
+    /// Why the target is missed.
+    pub note: Option<String>,
+    /// Why there is no figure yet.
+    pub unmeasured: Option<String>,
+    /// The figure can be had on a machine with so many cores.
+    pub cores: Option<usize>,
+}
+
+/// A table of targets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Section {
+    /// Parts of the controller, one thread.
+    #[default]
+    Parts,
+    /// Whole runs of `loadgen`.
+    Runs,
+    /// Throughput by threads.
+    Cores,
+    /// Packages against doing without them.
+    Packages,
+}
+
+impl Section {
+    /// Every section, in the order of the document.
+    pub const ALL: [Section; 4] = [
+        Section::Parts,
+        Section::Runs,
+        Section::Cores,
+        Section::Packages,
+    ];
+
+    /// Its heading.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Section::Parts => "Parts of the controller",
+            Section::Runs => "Whole runs",
+            Section::Cores => "Across cores",
+            Section::Packages => "Packages",
+        }
+    }
+}
+
+/// In which direction a figure is better.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// Less is better: times, bytes.
+    #[default]
+    Lower,
+    /// More is better: throughputs, shares.
+    Higher,
+}
+
+impl Better {
+    /// Whether a figure reaches a target.
+    pub fn reaches(self, value: f64, target: f64) -> bool {
+        match self {
+            Better::Lower => value <= target,
+            Better::Higher => value >= target,
+        }
+    }
+
+    /// How many times better a figure is than another.
+    pub fn gain(self, value: f64, other: f64) -> f64 {
+        match self {
+            Better::Lower => other / value,
+            Better::Higher => value / other,
+        }
+    }
+}
+
+impl Target {
+    /// The plain rival's id: `-plain` behind the variant.
+    pub fn rival_id(&self) -> Option<String> {
+        if self.rival.starts_with("none") {
+            return None;
+        }
+        let (start, size) = self.id.rsplit_once('/')?;
+        Some(format!("{start}-plain/{size}"))
+    }
+
+    /// A target in words: `8 µs`, `at least 0.80`.
+    pub fn target_text(&self, target: f64) -> String {
+        let text = self.unit.text(target);
+        match (self.better, self.unit) {
+            (_, Unit::Holds) | (Better::Lower, _) => text,
+            (Better::Higher, _) => format!("at least {text}"),
+        }
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        let parts: Vec<&str> = self.id.split('/').collect();
+        ensure!(
+            parts.len() == 3 && parts.iter().all(|part| !part.is_empty()),
+            "an id is subject/variant/size"
+        );
+        for (name, value) in [
+            ("target", self.target),
+            ("raised", self.raised),
+            ("upstream_value", self.upstream_value),
+        ] {
+            ensure!(
+                value.is_none_or(|value| value.is_finite() && value > 0.0),
+                "{name} is not a positive number"
+            );
+        }
+        ensure!(
+            self.upstream_value.is_none() || self.upstream.is_some(),
+            "upstream_value without upstream"
+        );
+        if let Some(raised) = self.raised {
+            ensure!(
+                self.target
+                    .is_some_and(|target| self.better.reaches(raised, target)),
+                "raised is easier than the target"
+            );
+        }
+        Ok(())
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(rename = "row")]
+    rows: Vec<Target>,
+}
+
+/// The rows of a file, in its order.
+///
+/// # Errors
+///
+/// A file that can't be read or understood, and a row that can't be: with its id.
+pub fn load(path: &Path) -> anyhow::Result<Vec<Target>> {
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    parse(&text).with_context(|| path.display().to_string())
+}
+
+/// The rows of the project: `bench/targets.toml`.
+///
+/// # Errors
+///
+/// As [`load`].
+pub fn load_own() -> anyhow::Result<Vec<Target>> {
+    load(&super::package_directory().join("targets.toml"))
+}
+
+fn parse(text: &str) -> anyhow::Result<Vec<Target>> {
+    let file: File = toml::from_str(text)?;
+    let mut seen = BTreeSet::new();
+    for row in &file.rows {
+        row.check().with_context(|| format!("row {:?}", row.id))?;
+        ensure!(seen.insert(&row.id), "row {:?} is there twice", row.id);
+    }
+    ensure!(!file.rows.is_empty(), "there is no row");
+    Ok(file.rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROW: &str = r#"
+        [[row]]
+        id = "a/b/1"
+        bench = "a"
+        work = "w"
+        unit = "ns"
+        target = 10
+        rival = "r"
+        limit = "l"
+    "#;
+
+    #[test]
+    fn the_projects_rows_are_well_formed() {
+        let rows = load_own().unwrap();
+        assert!(rows.len() > 40, "{}", rows.len());
+        // The document has them by section.
+        assert!(rows.is_sorted_by_key(|row| row.section));
+    }
+
+    #[test]
+    fn a_row_that_cannot_be_understood_is_named() {
+        assert_eq!(parse(ROW).unwrap().len(), 1);
+        let twice = format!("{ROW}{ROW}");
+        for (text, said) in [
+            (twice.as_str(), "twice"),
+            (&ROW.replace("a/b/1", "a/b"), "subject/variant/size"),
+            (&ROW.replace("= 10", "= -10"), "positive"),
+            (
+                &ROW.replace("target = 10", "target = 10\nraised = 11"),
+                "easier",
+            ),
+            (&ROW.replace("limit", "limits"), "limits"),
+            (&ROW.replace("\"ns\"", "\"parsecs\""), "parsecs"),
+            ("", "row"),
+        ] {
+            let error = format!("{:#}", parse(text).unwrap_err());
+            assert!(error.contains(said), "{said:?} is not in {error:?}");
+        }
+    }
+
+    #[test]
+    fn the_rival_stands_beside_its_variant() {
+        let row = &parse(ROW).unwrap()[0];
+        assert_eq!(row.rival_id().as_deref(), Some("a/b-plain/1"));
+        let without = ROW.replace("rival = \"r\"", "rival = \"none: there is no other way\"");
+        assert_eq!(parse(&without).unwrap()[0].rival_id(), None);
+    }
+}

@@ -1,0 +1,142 @@
+//! Whole runs of the `loadgen` command as child processes, and what each of them spent.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, ensure};
+use podstorm_loadgen::clock::RealClock;
+use serde_json::Value;
+
+use crate::results::{package_directory, target_directory};
+
+/// What one run spent and said.
+#[derive(Debug)]
+pub struct Spent {
+    /// From the start of the process to its end, seconds: what the result's own figure leaves out,
+    /// such as freeing a million pods, included.
+    pub wall_seconds: f64,
+    /// CPU time of the whole process, user and system, seconds; the kernel counts hundredths.
+    pub cpu_seconds: f64,
+    /// Most memory resident, bytes; 0 where the result doesn't tell.
+    pub peak_memory_bytes: f64,
+    /// The result.
+    pub result: Value,
+    /// The result as it was written.
+    pub text: Vec<u8>,
+}
+
+impl Spent {
+    /// A number of the result, by its path (`/pods/created`).
+    ///
+    /// # Errors
+    ///
+    /// Where there is none.
+    pub fn number(&self, path: &str) -> anyhow::Result<f64> {
+        let value = self.result.pointer(path).and_then(Value::as_f64);
+        value.with_context(|| format!("the result has no number {path}"))
+    }
+
+    /// A member of a phase of the result, by the phase's name.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none.
+    pub fn phase(&self, name: &str, member: &str) -> anyhow::Result<f64> {
+        let phases = self.result["phases"].as_array();
+        let mut phases = phases.into_iter().flatten();
+        let value = phases
+            .find(|phase| phase["name"] == name)
+            .and_then(|phase| phase[member].as_f64());
+        value.with_context(|| format!("the result has no phase {name:?} with {member}"))
+    }
+}
+
+/// Builds the release binary of `loadgen` when it is not up to date; where it is.
+///
+/// # Errors
+///
+/// Where it can't be built.
+pub fn loadgen() -> anyhow::Result<PathBuf> {
+    // Built with the whole workspace's features, so that nothing is built twice.
+    build(&target_directory(), &["--workspace"])
+}
+
+/// Builds the release binary of `loadgen` with features of its own into a target directory.
+///
+/// # Errors
+///
+/// Where it can't be built.
+pub fn build(target: &Path, features: &[&str]) -> anyhow::Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .current_dir(package_directory().join(".."))
+        .args(["build", "--quiet", "--release", "--bin", "loadgen"])
+        .args(features)
+        .arg("--target-dir")
+        .arg(target)
+        .status()
+        .context("cargo build")?;
+    ensure!(status.success(), "loadgen could not be built");
+    Ok(target.join(format!("release/loadgen{}", std::env::consts::EXE_SUFFIX)))
+}
+
+/// One run: `loadgen run` with these arguments, quietly.
+///
+/// # Errors
+///
+/// Where it doesn't start, or doesn't meet its condition.
+pub fn run(binary: &Path, arguments: &[&str]) -> anyhow::Result<Spent> {
+    let (clock, cpu_before) = (RealClock::start(), children_cpu_seconds()?);
+    let output = Command::new(binary)
+        .args(["run", "--quiet", "--json", "-"])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| binary.display().to_string())?;
+    let wall_seconds = clock.seconds();
+    let cpu_seconds = children_cpu_seconds()? - cpu_before;
+    ensure!(
+        output.status.success(),
+        "loadgen run {} ended with {}",
+        arguments.join(" "),
+        output.status
+    );
+    let result: Value = serde_json::from_slice(&output.stdout).context("the result of a run")?;
+    let peak = result.pointer("/host/peak_memory_bytes");
+    Ok(Spent {
+        wall_seconds,
+        cpu_seconds,
+        peak_memory_bytes: peak.and_then(Value::as_f64).unwrap_or(0.0),
+        result,
+        text: output.stdout,
+    })
+}
+
+/// CPU time of the child processes that have ended and were waited for, seconds.
+fn children_cpu_seconds() -> anyhow::Result<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").context("CPU times need Linux")?;
+    // The command's name may hold spaces; it ends with the last parenthesis. The children's user
+    // and system times are the 16th and 17th fields, in ticks of which Linux shows 100 a second.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let mut fields = fields.split_ascii_whitespace().skip(13);
+    let mut next = || fields.next()?.parse::<f64>().ok();
+    let ticks = next().zip(next()).map(|(user, system)| user + system);
+    Ok(ticks.context("/proc/self/stat has too few fields")? / 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_children_is_counted_when_they_have_ended() {
+        let before = children_cpu_seconds().unwrap();
+        let status = Command::new("sh")
+            .args(["-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"])
+            .status()
+            .unwrap();
+        assert!(status.success());
+        assert!(children_cpu_seconds().unwrap() > before);
+    }
+}

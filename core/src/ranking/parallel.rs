@@ -1,0 +1,235 @@
+//! The choice from a long list on several cores: each takes pieces of the list, and of a piece keeps
+//! only the keys that may be at the cut or below. What is kept is a little more than what is to be
+//! chosen, and is looked at by one.
+//!
+//! The pieces are put together in the order of the list, so the choice is that of one core.
+
+use rayon::prelude::*;
+
+use super::fields::RankFields;
+use super::key::{FINE_RANK_MAX, Packing};
+use super::ranker::{Ranker, SAMPLE, bound_place, split};
+use super::relation::RankOptions;
+
+/// From this many items on several cores are asked. Two cores then gain 1.5 times and more; see
+/// `bench/results/packages.md`.
+const PARALLEL_MIN: usize = 32_768;
+
+/// Items in a piece: some 20 µs of work, against the few that it costs to hand it out.
+const PIECE: usize = 8_192;
+
+/// Fewest sampled candidates that a bound is taken from.
+const SAMPLED_MIN: usize = SAMPLE / 4;
+
+/// What a piece of the list has of interest.
+#[derive(Debug, Default)]
+pub(super) struct Piece {
+    /// Places in the list of the candidates up to the bound, then free places.
+    near: Vec<u32>,
+    /// Their keys.
+    keys: Vec<u64>,
+    /// How many they are.
+    kept: usize,
+    rank_max: u32,
+}
+
+impl Ranker {
+    /// The same ranker, which asks several cores from so many items on, instead of some ten
+    /// thousands.
+    pub fn parallel_from(mut self, items: usize) -> Ranker {
+        self.parallel_from = Some(items);
+        self
+    }
+
+    /// Fills `chosen` with places in the list; false where this is better done by one core, or can
+    /// only be done with all keys at hand.
+    pub(super) fn choose_parallel<'a, T: Sync>(
+        &mut self,
+        items: &'a [T],
+        fields: &(impl Fn(&'a T) -> Option<&'a RankFields> + Sync),
+        rank_of_node: &(impl Fn(u32) -> u32 + Sync),
+        options: &RankOptions,
+        k: usize,
+    ) -> bool {
+        let least = self.parallel_from.unwrap_or(PARALLEL_MIN).max(SAMPLE);
+        if items.len() < least || k == 0 || k > items.len() / 4 || rayon::current_num_threads() == 1
+        {
+            return false;
+        }
+        let packing = Packing::new(options);
+        let key = |item: &'a T| {
+            let fields = fields(item)?;
+            let rank = Packing::rank(fields, rank_of_node);
+            Some((packing.fine(fields, rank), rank))
+        };
+        let sample = items.iter().step_by(items.len() / SAMPLE).filter_map(key);
+        self.keys.clear();
+        self.keys.extend(sample.map(|(key, _)| key));
+        let (sampled, place) = (self.keys.len(), bound_place(k, items.len()));
+        if sampled < SAMPLED_MIN || place >= sampled {
+            return false;
+        }
+        let (_, bound, _) = self.keys.select_nth_unstable(place);
+        let bound = *bound;
+
+        let count = items.len().div_ceil(PIECE);
+        if self.pieces.len() < count {
+            self.pieces.resize_with(count, Piece::default);
+        }
+        let pieces = &mut self.pieces[..count];
+        pieces
+            .par_iter_mut()
+            .zip(items.par_chunks(PIECE))
+            .enumerate()
+            .for_each(|(number, (piece, items))| piece.fill(number * PIECE, items, key, bound));
+        let kept = pieces.iter().map(|piece| piece.kept).sum();
+        if kept < k || pieces.iter().any(|piece| piece.rank_max > FINE_RANK_MAX) {
+            return false; // An unlucky sample, or ranks that need another form of key.
+        }
+
+        let pieces = std::mem::take(&mut self.pieces);
+        self.cut(&pieces[..count], kept, items, fields, options, k);
+        self.pieces = pieces;
+        true
+    }
+
+    /// Fills `chosen` from the candidates that the pieces have kept, `kept` in all.
+    fn cut<'a, T>(
+        &mut self,
+        pieces: &[Piece],
+        kept: usize,
+        items: &'a [T],
+        fields: &impl Fn(&'a T) -> Option<&'a RankFields>,
+        options: &RankOptions,
+        k: usize,
+    ) {
+        self.make_room(kept);
+        self.chosen.clear();
+        let mut tied_at = std::mem::take(&mut self.tied);
+        let keys = pieces.iter().flat_map(|piece| &piece.keys[..piece.kept]);
+        self.keys.clear();
+        self.keys.extend(keys);
+        let (_, cut, _) = self.keys.select_nth_unstable(k - 1);
+        let near = pieces.iter().flat_map(|piece| {
+            let near = piece.near[..piece.kept].iter().copied();
+            near.zip(piece.keys[..piece.kept].iter().copied())
+        });
+        let (below, tied) = split(near, *cut, (&mut self.below, &mut tied_at));
+        let tied_fields = tied_at[..tied]
+            .iter()
+            .map(|&at| fields(&items[at as usize]).expect("only items with fields were kept"));
+        self.fill_chosen(below, &tied_at[..tied], tied_fields, options, k);
+        self.tied = tied_at;
+    }
+}
+
+impl Piece {
+    fn fill<'a, T>(
+        &mut self,
+        first: usize,
+        items: &'a [T],
+        key: impl Fn(&'a T) -> Option<(u64, u32)>,
+        bound: u64,
+    ) {
+        if self.near.len() < items.len() {
+            self.near.resize(items.len(), 0);
+            self.keys.resize(items.len(), 0);
+        }
+        let first = u32::try_from(first).expect("pods are numbered in 32 bits");
+        let (mut kept, mut rank_max) = (0, 0);
+        for (at, item) in (first..).zip(items) {
+            let Some((key, rank)) = key(item) else {
+                continue;
+            };
+            rank_max = rank_max.max(rank);
+            // Written always and kept by the count, as on one core.
+            self.near[kept] = at;
+            self.keys[kept] = key;
+            kept += usize::from(key <= bound);
+        }
+        (self.kept, self.rank_max) = (kept, rank_max);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Time, Uid};
+    use crate::ranking::NodeCounts;
+
+    const NOW_NS: i64 = 1_772_921_233 * 1_000_000_000;
+
+    /// Pods that tie a lot: a handful of ready times and nodes.
+    fn listed(count: u32, seed: u64) -> Vec<Option<RankFields>> {
+        let mut state = seed;
+        let mut draw = |below: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) % below
+        };
+        (0..count)
+            .map(|_| {
+                let mut pod = crate::object::Pod::default();
+                pod.metadata.uid = Uid::from_u128(u128::from(draw(1 << 31)));
+                let age = 60 << draw(12);
+                pod.metadata.creation_timestamp = Time::from_unix_seconds(1_772_921_233 - age);
+                pod.node_name = (draw(20) > 0).then(|| "node".into());
+                let node = u32::try_from(draw(50)).unwrap();
+                (draw(10) > 0).then(|| RankFields::of(&pod, node))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn several_cores_choose_what_one_chooses_in_the_same_order() {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(3)
+            .build()
+            .unwrap();
+        let options = RankOptions::at(NOW_NS);
+        let (mut several, mut one) = (Ranker::new().parallel_from(0), Ranker::new());
+        let mut shared_out = 0;
+        for (count, seed) in [(300, 1), (20_000, 2), (50_000, 3), (9_000, 4)] {
+            let items = listed(count, seed);
+            let mut nodes = NodeCounts::new();
+            items
+                .iter()
+                .flatten()
+                .for_each(|fields| nodes.add(fields.node()));
+            for k in [1, 2, 70, 500, 2_000, count as usize] {
+                let candidates = (0u32..).zip(&items);
+                let candidates = candidates.filter_map(|(at, item)| Some((at, item.as_ref()?)));
+                let expected = one.choose(candidates, |node| nodes.get(node), &options, k);
+                let fields = Option::as_ref;
+                let rank = |node| nodes.get(node);
+                pool.install(|| {
+                    let chosen = several.choose_among(&items, fields, rank, &options, k);
+                    assert_eq!(chosen, expected, "{k} of {count}");
+                    let shared = several.choose_parallel(&items, &fields, &rank, &options, k);
+                    shared_out += u32::from(shared);
+                });
+            }
+        }
+        assert!(
+            shared_out >= 12,
+            "several cores were asked {shared_out} times"
+        );
+    }
+
+    #[test]
+    fn a_rank_beyond_the_fine_keys_is_left_to_one_core() {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(2)
+            .build()
+            .unwrap();
+        let items = listed(10_000, 5);
+        let options = RankOptions::at(NOW_NS);
+        let rank = |node| if node == 7 { FINE_RANK_MAX + 1 } else { 1 };
+        let mut ranker = Ranker::new().parallel_from(0);
+        let parallel = |ranker: &mut Ranker| {
+            pool.install(|| ranker.choose_parallel(&items, &Option::as_ref, &rank, &options, 500))
+        };
+        assert!(!parallel(&mut ranker));
+    }
+}

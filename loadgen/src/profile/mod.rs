@@ -1,0 +1,338 @@
+//! Where a process spends its processor time: stacks sampled by a timer of the whole process, and
+//! written as a flamegraph, as folded stacks or for `go tool pprof`.
+//!
+//! Stacks are unwound by the unwind tables, which every build has; no frame pointers are needed.
+//! The handler of the timer's signal allocates nothing and takes no lock that it could wait for,
+//! but for the tables: they are read on first use. [`Sampler::start`] therefore takes one sample
+//! at once, at a place where nothing can be half done.
+//!
+//! Samples are added up by *function as compiled*, so what the compiler inlined counts for the
+//! function it was inlined into. (Only one place per distinct stack is kept, so naming the inlined
+//! call would credit all the others to it.)
+
+mod symbols;
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use inferno::flamegraph::{self, Options, Palette, color::BasicPalette};
+use nix::sys::signal::{Signal, raise};
+use pprof::protos::Message;
+use pprof::{Frames, ProfilerGuard, ProfilerGuardBuilder, Report, Symbol, UnresolvedReport};
+
+use symbols::Names;
+
+/// Samples per second of processor time where nothing else is asked for; more gains nothing on
+/// virtual machines. Not a round number, which what is sampled might keep step with.
+pub const HERTZ: u16 = 199;
+
+/// Frames narrower than this are left out of a flamegraph, percent of all samples: at 1,200 points
+/// of width they would be a third of a point.
+const FRAME_WIDTH_MIN_PERCENT: f64 = 0.03;
+
+/// Why there is no profile.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// The sampler can't be started.
+    #[error("the profiler can't be started: {0}")]
+    Start(String),
+    /// The samples can't be read.
+    #[error("the profile can't be made: {0}")]
+    Report(String),
+    /// There are none.
+    #[error(
+        "no sample was taken: one is due every {period_ms:.1} ms of processor time; make the run \
+         longer, or sample it more often with --profile-hertz"
+    )]
+    Empty {
+        /// Processor time from one sample to the next, milliseconds.
+        period_ms: f64,
+    },
+}
+
+/// Samples all threads of this process while it lives. There can be one at a time.
+pub struct Sampler {
+    guard: ProfilerGuard<'static>,
+    hertz: u16,
+}
+
+impl std::fmt::Debug for Sampler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sampler")
+            .field("hertz", &self.hertz)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Sampler {
+    /// Starts to take `hertz` samples per second of processor time, of all threads together.
+    ///
+    /// # Errors
+    /// Another sampler runs, or the system refuses its timer, its handler or its temporary file.
+    pub fn start(hertz: u16) -> Result<Sampler, ProfileError> {
+        let problem = |error: &dyn std::fmt::Display| ProfileError::Start(error.to_string());
+        let guard = ProfilerGuardBuilder::default()
+            .frequency(i32::from(hertz))
+            .build()
+            .map_err(|error| problem(&error))?;
+        // The first sample reads the unwind tables, with allocations: not from within one.
+        raise(Signal::SIGPROF).map_err(|error| problem(&error))?;
+        Ok(Sampler { guard, hertz })
+    }
+
+    /// Stops, and adds up what was sampled. Reads the debug information: a second or so.
+    ///
+    /// # Errors
+    /// No sample was taken, or what was taken can't be read back.
+    pub fn stop(self) -> Result<Profile, ProfileError> {
+        let report = self.guard.report().build_unresolved();
+        drop(self.guard);
+        let report = report.map_err(|error| ProfileError::Report(error.to_string()))?;
+        let profile = Profile::of(report, self.hertz);
+        if profile.samples == 0 {
+            let period_ms = 1000.0 / f64::from(self.hertz);
+            return Err(ProfileError::Empty { period_ms });
+        }
+        Ok(profile)
+    }
+}
+
+/// What was sampled.
+pub struct Profile {
+    report: Report,
+    hertz: u16,
+    samples: u64,
+}
+
+impl std::fmt::Debug for Profile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Profile")
+            .field("samples", &self.samples)
+            .field("hertz", &self.hertz)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Profile {
+    fn of(report: UnresolvedReport, hertz: u16) -> Profile {
+        let mut names = Names::new();
+        let mut samples = 0;
+        let mut data = Vec::new();
+        for (stack, count) in report.data {
+            let calls = names.of(stack.frames.iter().map(|frame| frame.ip), |depth| {
+                let mut alone = stack.clone();
+                alone.frames.truncate(depth + 1);
+                alone.frames.drain(..depth);
+                // Inlined calls come first; the last is the function itself.
+                Frames::from(alone).frames.pop()?.pop()
+            });
+            let is_own = |call: &Symbol| call.name().contains("profile::Sampler");
+            if !calls.is_empty() && !calls.iter().any(is_own) {
+                samples += count as u64;
+                let thread = &stack.thread_name[..stack.thread_name_length];
+                let frames = Frames {
+                    frames: calls.into_iter().map(|call| vec![call]).collect(),
+                    thread_name: String::from_utf8_lossy(thread).into_owned(),
+                    thread_id: stack.thread_id,
+                    sample_timestamp: stack.sample_timestamp,
+                };
+                data.push((frames, count));
+            }
+        }
+        let report = Report {
+            data: data.into_iter().collect(),
+            timing: report.timing,
+        };
+        Profile {
+            report,
+            hertz,
+            samples,
+        }
+    }
+
+    /// How many samples were taken.
+    pub fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    /// The stacks of all threads together, outermost call first, each with its samples: lines of
+    /// `a;b;c 12`, sorted.
+    pub fn folded(&self) -> Vec<String> {
+        let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
+        for (stack, samples) in &self.report.data {
+            let calls = stack.frames.iter().rev().flatten();
+            let names: Vec<String> = calls.map(|call| plain_name(&call.name())).collect();
+            *stacks.entry(names.join(";")).or_default() += *samples as u64;
+        }
+        stacks
+            .into_iter()
+            .map(|(stack, samples)| format!("{stack} {samples}"))
+            .collect()
+    }
+
+    /// Writes the folded stacks.
+    ///
+    /// # Errors
+    /// What the writer's are.
+    pub fn write_folded(&self, mut out: impl Write) -> io::Result<()> {
+        for line in self.folded() {
+            writeln!(out, "{line}")?;
+        }
+        Ok(())
+    }
+
+    /// Draws the flamegraph (SVG).
+    ///
+    /// # Errors
+    /// What the writer's are.
+    pub fn write_flamegraph(&self, title: &str, out: impl Write) -> io::Result<()> {
+        let subtitle = format!("{} samples at {} Hz", self.samples, self.hertz);
+        draw(title, &subtitle, &self.folded(), out)
+    }
+
+    /// Writes the profile for `go tool pprof`: its protocol buffer, not compressed.
+    ///
+    /// # Errors
+    /// What the writer's are.
+    pub fn write_pprof(&self, mut out: impl Write) -> io::Result<()> {
+        let profile = self.report.pprof().map_err(io::Error::other)?;
+        out.write_all(&profile.encode_to_vec())
+    }
+}
+
+/// Draws folded stacks as a flamegraph (SVG); the same stacks make the same bytes.
+///
+/// # Errors
+/// No line is a stack with its samples, or the writer fails.
+pub fn draw(title: &str, subtitle: &str, folded: &[String], out: impl Write) -> io::Result<()> {
+    let mut options = Options::default();
+    options.title = title.to_owned();
+    options.subtitle = Some(subtitle.to_owned());
+    options.min_width = FRAME_WIDTH_MIN_PERCENT;
+    options.colors = Palette::Basic(BasicPalette::Hot);
+    // Colours by name and not by chance: the same function looks the same everywhere.
+    options.hash = true;
+    flamegraph::from_lines(&mut options, folded.iter().map(String::as_str), out)
+}
+
+/// Draws what became more (red) and less (blue) from one profile to another, both folded: the
+/// width is that of `after`; the counts of `before` are scaled to the same total.
+///
+/// # Errors
+/// The stacks are none, or the writer fails.
+pub fn draw_difference(
+    title: &str,
+    before: &[String],
+    after: &[String],
+    out: impl Write,
+) -> io::Result<()> {
+    let mut lines = Vec::new();
+    let options = inferno::differential::Options {
+        normalize: true,
+        ..Default::default()
+    };
+    inferno::differential::from_readers(
+        options,
+        before.join("\n").as_bytes(),
+        after.join("\n").as_bytes(),
+        &mut lines,
+    )?;
+    let lines = String::from_utf8(lines).map_err(io::Error::other)?;
+    let mut options = Options::default();
+    options.title = title.to_owned();
+    options.subtitle = Some("red: more of the time than before; blue: less".to_owned());
+    options.min_width = FRAME_WIDTH_MIN_PERCENT;
+    flamegraph::from_lines(&mut options, lines.lines(), out)
+}
+
+/// A function's name without the hash that the compiler ends it with, and without what folded
+/// stacks give a meaning.
+fn plain_name(name: &str) -> String {
+    let name = match name.rsplit_once("::h") {
+        Some((name, hash)) if hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => {
+            name
+        }
+        _ => name,
+    };
+    name.replace([';', '\n'], ",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lose_their_hash_and_nothing_else() {
+        assert_eq!(plain_name("a::b::h0123456789abcdef"), "a::b");
+        assert_eq!(plain_name("a::b::help"), "a::b::help");
+        assert_eq!(plain_name("[u8; 4]"), "[u8, 4]");
+    }
+
+    #[test]
+    fn the_same_stacks_make_the_same_drawing() {
+        let folded = ["main;a 3".to_owned(), "main;b 1".to_owned()];
+        let mut drawings = [Vec::new(), Vec::new()];
+        for drawing in &mut drawings {
+            draw("t", "s", &folded, drawing).unwrap();
+        }
+        assert_eq!(drawings[0], drawings[1]);
+        let text = String::from_utf8(drawings[0].clone()).unwrap();
+        assert!(text.contains("a (3 samples, 75.00%)"), "{text}");
+    }
+
+    #[test]
+    fn a_difference_names_both_sides() {
+        let before = ["main;a 3".to_owned(), "main;b 1".to_owned()];
+        let after = ["main;a 1".to_owned(), "main;b 3".to_owned()];
+        let mut drawing = Vec::new();
+        draw_difference("t", &before, &after, &mut drawing).unwrap();
+        let text = String::from_utf8(drawing).unwrap();
+        assert!(
+            text.contains("+50.00%") && text.contains("-50.00%"),
+            "{text}"
+        );
+        assert!(draw_difference("t", &[], &[], &mut Vec::new()).is_err());
+    }
+
+    /// One test for all of it: there is one sampler per process.
+    #[test]
+    fn work_is_found_where_it_was_done() {
+        let sampler = Sampler::start(997).unwrap();
+        assert!(matches!(Sampler::start(99), Err(ProfileError::Start(_))));
+        let profile = {
+            let mut sum = 0;
+            let mut profile = None;
+            // Until there are samples, however little of the processor this process gets.
+            let mut sampler = Some(sampler);
+            for round in 0..200_u64 {
+                sum += busy(round);
+                if round % 50 == 49 {
+                    let stopped = sampler.take().map(Sampler::stop);
+                    if let Some(Ok(found)) = stopped {
+                        profile = Some(found);
+                        break;
+                    }
+                    sampler = Some(Sampler::start(997).unwrap());
+                }
+            }
+            assert_ne!(sum, 0);
+            profile.expect("200 rounds take more than a few milliseconds")
+        };
+        let folded = profile.folded();
+        assert!(
+            folded.iter().any(|line| line.contains("tests::busy")),
+            "{folded:#?}"
+        );
+        assert!(profile.samples() > 0);
+        let mut bytes = Vec::new();
+        profile.write_pprof(&mut bytes).unwrap();
+        let read = pprof::protos::Profile::decode(bytes.as_slice()).unwrap();
+        let counted: i64 = read.sample.iter().map(|sample| sample.value[0]).sum();
+        assert_eq!(u64::try_from(counted).unwrap(), profile.samples());
+    }
+
+    #[inline(never)]
+    fn busy(round: u64) -> u64 {
+        (0..1_000_000_u64).fold(round, |sum, i| std::hint::black_box(sum ^ i.rotate_left(7)))
+    }
+}

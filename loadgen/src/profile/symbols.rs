@@ -1,0 +1,126 @@
+//! From sampled addresses to functions: this program's own by its symbol table, others (the C
+//! library's) as `pprof` resolves them.
+//!
+//! The debug information of a release build is line tables only: functions stand in it without
+//! the modules they live in.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use findshlibs::{SharedLibrary, TargetSharedLibrary};
+use object::{Object, ObjectSymbol, SymbolKind};
+use pprof::Symbol;
+
+/// Names by address, each found once.
+#[derive(Debug)]
+pub(super) struct Names {
+    functions: Functions,
+    found: BTreeMap<usize, Option<Symbol>>,
+}
+
+impl Names {
+    pub(super) fn new() -> Names {
+        Names {
+            functions: Functions::of_this_program(),
+            found: BTreeMap::new(),
+        }
+    }
+
+    /// The functions of a stack, innermost first; those without a name are left out. `addresses`
+    /// are as sampled; `resolve` finds what is at one of them, by its place, if not its name.
+    pub(super) fn of(
+        &mut self,
+        addresses: impl Iterator<Item = usize>,
+        resolve: impl Fn(usize) -> Option<Symbol>,
+    ) -> Vec<Symbol> {
+        let mut calls = Vec::new();
+        for (depth, address) in addresses.enumerate() {
+            // All but the innermost are addresses to return to: the call is just before.
+            let address = address - usize::from(depth > 0);
+            let functions = &self.functions;
+            let found = self.found.entry(address).or_insert_with(|| {
+                let symbol = resolve(depth);
+                match functions.name_at(address) {
+                    None => symbol,
+                    Some(name) => Some(Symbol {
+                        name: Some(name.to_vec()),
+                        addr: None,
+                        lineno: symbol.as_ref().and_then(|symbol| symbol.lineno),
+                        filename: symbol.and_then(|symbol| symbol.filename),
+                    }),
+                }
+            });
+            calls.extend(found.clone());
+        }
+        calls
+    }
+}
+
+/// The functions of this program by address.
+#[derive(Debug, Default)]
+struct Functions {
+    /// What the loader added to the addresses of the file.
+    bias: usize,
+    /// Start, end and name as it stands in the file; sorted by start.
+    functions: Vec<(usize, usize, Vec<u8>)>,
+}
+
+impl Functions {
+    /// Reads the symbol table of the running program; empty when it has none or can't be read.
+    fn of_this_program() -> Functions {
+        let path = std::env::current_exe();
+        let file = path.and_then(fs::read).unwrap_or_default();
+        let Ok(object) = object::File::parse(&*file) else {
+            return Functions::default();
+        };
+        let mut functions: Vec<_> = object
+            .symbols()
+            .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.size() > 0)
+            .filter_map(|symbol| {
+                let start = usize::try_from(symbol.address()).ok()?;
+                let size = usize::try_from(symbol.size()).ok()?;
+                let name = symbol.name_bytes().ok()?.to_vec();
+                Some((start, start.saturating_add(size), name))
+            })
+            .collect();
+        // By name too, so that of several names of one function the same is always chosen.
+        functions.sort_unstable();
+        let mut bias = None;
+        TargetSharedLibrary::each(|library| {
+            // The program itself comes first.
+            bias.get_or_insert(library.virtual_memory_bias().0);
+        });
+        Functions {
+            bias: bias.unwrap_or(0),
+            functions,
+        }
+    }
+
+    /// The function that holds this address of the running program.
+    fn name_at(&self, address: usize) -> Option<&[u8]> {
+        let address = address.checked_sub(self.bias)?;
+        let after = self
+            .functions
+            .partition_point(|(start, ..)| *start <= address);
+        let (_, end, name) = self.functions.get(after.checked_sub(1)?)?;
+        (address < *end).then_some(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_is_found_by_an_address_within() {
+        let functions = Functions::of_this_program();
+        let here = a_function_is_found_by_an_address_within as fn() as usize;
+        let name = functions.name_at(here + 1).expect("tests are not stripped");
+        let name = String::from_utf8_lossy(name);
+        assert!(
+            name.contains("a_function_is_found_by_an_address_within"),
+            "{name}"
+        );
+        assert!(functions.name_at(0).is_none());
+    }
+}
