@@ -177,7 +177,7 @@ fn threads_that_apply_different_pods_leave_what_one_leaves() {
             }
         });
         assert_eq!(shared.len(), single.len());
-        assert_eq!(tally_of(&shared), tally_of(&single));
+        assert_eq!(tally_of(&shared, &[""]), tally_of(&single, &[""]));
         for change in single.resync() {
             let meta = &change.new.metadata;
             let held = shared
