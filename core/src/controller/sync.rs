@@ -42,8 +42,11 @@ pub struct Sync {
 #[derive(Debug, Default)]
 pub(super) struct Census {
     pub(super) counts: StatusCounts,
-    /// When the ready pods became so; collected where `minReadySeconds` asks for it.
-    pub(super) ready_times: Vec<Time>,
+    /// Ready pods that were available already; counted, like the next, where `minReadySeconds` asks
+    /// for it.
+    pub(super) matured: u32,
+    /// When the other ready pods became so, and how many at a time.
+    pub(super) ready_times: Vec<(Time, u32)>,
     pub(super) terminating: i32,
 }
 
@@ -190,6 +193,7 @@ impl Sync {
         self.parent = None;
         self.claim = None;
         self.census.counts = StatusCounts::default();
+        self.census.matured = 0;
         self.census.ready_times.clear();
         self.census.terminating = 0;
         self.victims.clear();
