@@ -309,7 +309,7 @@ impl Controller {
         now: Now,
         effects: &impl Effects,
     ) -> Step {
-        let regarding = sync.regarding(self.options.kind, parent);
+        let regarding = parent.reference(self.options.kind);
         sync.require_answers();
         self.record_creations(parent, sync, effects);
         let mut first_error: Option<String> = None;
@@ -324,7 +324,7 @@ impl Controller {
             match answer_of(answers, *index) {
                 Answer::Pod(pod) => {
                     slow_start.on_result(true);
-                    events.push(EventIntent::created_pod(&regarding, &pod.metadata.name));
+                    events.push(EventIntent::created_pod(regarding, &pod.metadata.name));
                 }
                 Answer::Failed(error) if error.has_cause("NamespaceTerminating") => {
                     // Whatever else happens in that namespace comes from its deletion.
@@ -332,7 +332,7 @@ impl Controller {
                 }
                 Answer::Failed(error) => {
                     slow_start.on_result(false);
-                    events.push(EventIntent::failed_create(&regarding, error));
+                    events.push(EventIntent::failed_create(regarding, error));
                     first_error.get_or_insert_with(|| error.message.clone());
                 }
                 other => panic!("a create can't be answered by {other:?}"),
@@ -402,7 +402,7 @@ impl Controller {
         now: Now,
         effects: &impl Effects,
     ) -> Step {
-        let regarding = sync.regarding(self.options.kind, parent);
+        let regarding = parent.reference(self.options.kind);
         sync.require_answers();
         let mut first_error: Option<String> = None;
         let Sync {
@@ -419,12 +419,12 @@ impl Controller {
                 Answer::Failed(error) => {
                     self.expectations.deletion_observed(*key, name);
                     if !error.is_not_found() {
-                        events.push(EventIntent::failed_delete(&regarding, error));
+                        events.push(EventIntent::failed_delete(regarding, error));
                         let message = || format!("unable to delete pods: {}", error.message);
                         first_error.get_or_insert_with(message);
                     }
                 }
-                _ => events.push(EventIntent::deleted_pod(&regarding, name)),
+                _ => events.push(EventIntent::deleted_pod(regarding, name)),
             }
         }
         sync.manage_error = first_error.map(|error| (SyncErrorClass::Delete, error));
