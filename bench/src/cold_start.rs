@@ -135,8 +135,7 @@ fn replica_set(number: usize, namespace: &Str, pods: usize, pod: &Pod) -> Replic
     let name = format!("rs-{number:05}");
     let labels = Labels::from_pairs([("app", name.as_str())]);
     let replicas = i32::try_from(pods).expect("fewer pods than 31 bits count");
-    let mut object = ReplicaSet::default();
-    object.metadata = ObjectMeta {
+    let metadata = ObjectMeta {
         name: name.as_str().into(),
         namespace: namespace.clone().into(),
         labels: labels.clone(),
@@ -144,6 +143,10 @@ fn replica_set(number: usize, namespace: &Str, pods: usize, pod: &Pod) -> Replic
         creation_timestamp: Time::from_unix_seconds(1_767_225_600),
         generation: 1,
         ..ObjectMeta::default()
+    };
+    let mut object = ReplicaSet {
+        metadata,
+        ..ReplicaSet::default()
     };
     object.spec.replicas = Some(replicas);
     object.spec.selector = Some(Arc::new(LabelSelector {

@@ -13,7 +13,6 @@ use super::{EXIT_PASS, EXIT_TOOLCHAIN};
 /// The whole report.
 pub(super) fn report(rows: &[Judged]) -> String {
     let mut text = table(rows);
-    text.push('\n');
     advise(&mut text, rows);
     text
 }
