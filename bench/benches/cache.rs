@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use podstorm::cache::{Delta, PodCache};
 use podstorm::object::Pod;
-use podstorm_bench::hot::cache::{filled, get, pod_name, realistic_pods, rounds, update};
+use podstorm_bench::hot::cache::{filled, get, pod_name, realistic_pods, rounds, unready, update};
 
 const PODS: usize = 10_000;
 
@@ -109,13 +109,11 @@ fn updates(criterion: &mut Criterion) {
         bencher.iter(&mut update);
     });
     group.bench_function(BenchmarkId::new("update-plain", PODS), |bencher| {
-        let versions = [
-            realistic_pods(0, PODS, 7, true),
-            realistic_pods(0, PODS, 8, false),
-        ];
-        let (store, mut next, mut done) = (Plain::filled(&versions[0]), rounds(PODS), 0);
+        let pods = realistic_pods(0, PODS);
+        let versions = [unready(&pods), pods];
+        let (store, mut next, mut done) = (Plain::filled(&versions[1]), rounds(PODS), 0);
         bencher.iter(|| {
-            let pod = &versions[1 - done / PODS % 2][next()];
+            let pod = &versions[done / PODS % 2][next()];
             done += 1;
             store.put(black_box(pod).clone()).is_some()
         });
@@ -130,7 +128,7 @@ fn look_ups(criterion: &mut Criterion) {
         bencher.iter(&mut get);
     });
     group.bench_function(BenchmarkId::new("get-plain", PODS), |bencher| {
-        let pods = realistic_pods(0, PODS, 7, true);
+        let pods = realistic_pods(0, PODS);
         let names: Vec<String> = (0..PODS).map(pod_name).collect();
         let (store, mut next) = (Plain::filled(&pods), rounds(PODS));
         let namespace = pods[0].metadata.namespace.clone();
@@ -162,8 +160,8 @@ fn in_rounds(
 /// Pods that come to a full store, and pods that leave it.
 fn comings_and_goings(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("cache");
-    let pods = realistic_pods(0, PODS, 7, true);
-    let more = realistic_pods(PODS, PODS / 10, 7, true);
+    let pods = realistic_pods(0, PODS);
+    let more = realistic_pods(PODS, PODS / 10);
     let add = |cache: &PodCache, pod: &Arc<Pod>| {
         cache.apply(Delta::Applied(black_box(pod).clone()));
     };

@@ -2,8 +2,10 @@
 //! and counted; and the gate over the counts.
 
 pub mod clusters;
+pub mod cold_start;
 pub mod gate;
 pub mod hot;
+pub mod memory;
 pub mod plain;
 pub mod pods;
 pub mod profiler;

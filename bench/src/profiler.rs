@@ -3,14 +3,19 @@
 
 use std::fs::{self, File};
 use std::path::Path;
+use std::time::Duration;
 
 use criterion::Criterion;
 use criterion::profiler::Profiler;
 use podstorm_loadgen::profile::{HERTZ, Sampler};
 
-/// Criterion with this profiler: the `config` of every `criterion_group!`.
+/// Criterion with this profiler: the `config` of every `criterion_group!`. It measures each bench for
+/// so long that all of them together take ten minutes.
 pub fn criterion() -> Criterion {
-    Criterion::default().with_profiler(BenchProfiler { sampler: None })
+    Criterion::default()
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_millis(1_500))
+        .with_profiler(BenchProfiler { sampler: None })
 }
 
 struct BenchProfiler {

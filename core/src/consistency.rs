@@ -6,9 +6,11 @@
 //! that the caches have reached. Owners are spread over shards with one short lock each; no lock is
 //! held across a call out of this file, and two are never held at once.
 
-use hashbrown::HashMap;
 use std::cmp::Ordering;
 use std::hash::Hash;
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 use crate::object::{ResourceVersion, Uid};
 use crate::primitives::{CachePadded, Mutex, MutexGuard, lock};
@@ -33,7 +35,8 @@ pub struct ConsistencyStore<K, const N: usize = 2> {
     hasher: ahash::RandomState,
 }
 
-type Records<K, const N: usize> = HashMap<K, Record<N>, ahash::RandomState>;
+/// Found by the hash that has told the shard already.
+type Records<K, const N: usize> = HashTable<(K, Record<N>)>;
 
 type Shard<K, const N: usize> = CachePadded<Mutex<Records<K, N>>>;
 
@@ -75,10 +78,10 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
     pub fn new() -> Self {
         // Fixed seeds: no order can be seen, but runs stay repeatable down to the allocations.
         let hasher = ahash::RandomState::with_seeds(0x636f, 0x6e73, 0x6973, 0x7431);
-        let shard = || CachePadded::new(Mutex::new(Records::with_hasher(hasher.clone())));
+        let shard = || CachePadded::new(Mutex::new(Records::new()));
         ConsistencyStore {
             shards: (0..SHARDS).map(|_| shard()).collect(),
-            hasher: hasher.clone(),
+            hasher,
         }
     }
 
@@ -90,8 +93,13 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
     /// When `resource` is not below `N`.
     pub fn wrote_at(&self, owner: K, uid: &Uid, resource: usize, version: &ResourceVersion) {
         assert!(resource < N, "resource {resource} of {N}");
-        let mut records = self.records(&owner);
-        let record = records.entry(owner).or_insert_with(|| Record::new(uid));
+        let hash = self.hash(&owner);
+        let mut records = self.records(hash);
+        let rehash = |(owner, _): &(K, Record<N>)| self.hash(owner);
+        let record = match records.entry(hash, |(other, _)| *other == owner, rehash) {
+            Entry::Occupied(known) => &mut known.into_mut().1,
+            Entry::Vacant(place) => &mut place.insert((owner, Record::new(uid))).into_mut().1,
+        };
         if record.uid != *uid {
             *record = Record::new(uid);
         }
@@ -106,12 +114,12 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
 
     /// Forgets the owner's record; with a UID only when the record is for that one.
     pub fn clear(&self, owner: &K, uid: Option<&Uid>) {
-        let mut records = self.records(owner);
-        if records
-            .get(owner)
-            .is_some_and(|record| uid.is_none_or(|uid| record.uid == *uid))
-        {
-            records.remove(owner);
+        let hash = self.hash(owner);
+        let mut records = self.records(hash);
+        if let Ok(known) = records.find_entry(hash, |(other, record)| {
+            other == owner && uid.is_none_or(|uid| record.uid == *uid)
+        }) {
+            known.remove();
         }
     }
 
@@ -123,11 +131,12 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
     /// The first resource whose cache is behind; the record is kept. The caller should try again
     /// later.
     pub fn ensure_ready(&self, owner: &K, stores: &[ResourceVersion; N]) -> Result<(), Stale> {
-        let mut records = self.records(owner);
-        let Some(record) = records.get(owner) else {
+        let hash = self.hash(owner);
+        let mut records = self.records(hash);
+        let Ok(known) = records.find_entry(hash, |(other, _)| other == owner) else {
             return Ok(());
         };
-        for (resource, (wrote, store)) in record.written.iter().zip(stores).enumerate() {
+        for (resource, (wrote, store)) in known.get().1.written.iter().zip(stores).enumerate() {
             if let Some(wrote) = wrote
                 && wrote.compare(store) == Some(Ordering::Greater)
             {
@@ -138,13 +147,16 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
                 });
             }
         }
-        records.remove(owner);
+        known.remove();
         Ok(())
     }
 
     /// A copy of the owner's record.
     pub fn record(&self, owner: &K) -> Option<Record<N>> {
-        self.records(owner).get(owner).cloned()
+        let hash = self.hash(owner);
+        let records = self.records(hash);
+        let known = records.find(hash, |(other, _)| other == owner);
+        known.map(|(_, record)| record.clone())
     }
 
     /// How many owners have a record; takes every lock in turn.
@@ -157,10 +169,14 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
         self.len() == 0
     }
 
-    fn records(&self, owner: &K) -> MutexGuard<'_, Records<K, N>> {
-        // The middle bits: a shard's map uses the lowest for the bucket, the highest for the tag.
-        let index = (self.hasher.hash_one(owner) >> 32) as usize % SHARDS;
-        lock(&self.shards[index])
+    fn hash(&self, owner: &K) -> u64 {
+        self.hasher.hash_one(owner)
+    }
+
+    /// The records of the shard that the owner with that hash is in.
+    fn records(&self, hash: u64) -> MutexGuard<'_, Records<K, N>> {
+        // The middle bits: a shard's table uses the lowest for the bucket, the highest for the tag.
+        lock(&self.shards[(hash >> 32) as usize % SHARDS])
     }
 }
 

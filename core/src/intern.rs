@@ -4,8 +4,9 @@
 //! from 0. Behind the border everything is an index into an [`AppendTable`], whose readers take no
 //! lock. Names are never forgotten: an id means the same name for the life of its table.
 //!
-//! Locks: each name table has one `RwLock` around its text index, held for one look-up or one
-//! insertion and never across a call out. Reading a name by its id takes none.
+//! Locks: a key table has one `RwLock` around its text index, a text table one around each shard of
+//! it, held for one look-up or one insertion and never across a call out. Reading a name by its id
+//! takes none.
 
 use std::fmt;
 use std::hash::Hash;
@@ -14,7 +15,7 @@ use hashbrown::HashTable;
 
 use crate::limits::{TABLE_CHUNKS, TABLE_FIRST_CHUNK};
 use crate::object::Str;
-use crate::primitives::{OnceLock, RwLock};
+use crate::primitives::{AtomicU32, CachePadded, OnceLock, Ordering, RwLock};
 
 /// The hasher of every look-up table here: fast, and with fixed seeds so that two runs are alike.
 /// It does not resist chosen collisions.
@@ -296,52 +297,84 @@ fn share(texts: &mut HashTable<Str>, text: &str) -> Str {
     fresh
 }
 
+/// Shards of a text table's index: more than the threads that look texts up at a time.
+const TEXT_SHARDS: usize = 32;
+
 /// Ids for texts, given in the order of first use; for names of nodes and the like.
-#[derive(Debug, Default)]
+///
+/// The index is in shards, each alone in its cache lines, so that threads that look different texts
+/// up don't take turns at one lock's word.
+#[derive(Debug)]
 pub struct StrTable {
     texts: AppendTable<OnceLock<Str>>,
+    /// How many ids are given.
+    count: AtomicU32,
     /// Ids by the hash of their text.
-    index: RwLock<HashTable<u32>>,
+    index: Box<[CachePadded<RwLock<HashTable<u32>>>]>,
+}
+
+impl Default for StrTable {
+    fn default() -> Self {
+        StrTable::new()
+    }
 }
 
 impl StrTable {
     /// An empty table.
     pub fn new() -> Self {
-        StrTable::default()
+        StrTable {
+            texts: AppendTable::new(),
+            count: AtomicU32::new(0),
+            index: (0..TEXT_SHARDS).map(|_| CachePadded::default()).collect(),
+        }
     }
 
-    /// The id of that text, a new one at first use. Takes the lock for reading, and for writing when
+    /// The id of that text, a new one at first use. Takes a lock for reading, and for writing when
     /// the text is new; only then allocates.
     ///
     /// # Panics
     /// When there are 2^32 texts already.
     pub fn intern(&self, text: &str) -> u32 {
-        if let Some(known) = self.find(text) {
+        let hash = FIXED_STATE.hash_one(text);
+        let shard = self.shard(hash);
+        let known = shard
+            .read()
+            .expect("no thread panics while it holds this lock")
+            .find(hash, |&id| **self.text_ref(id) == *text)
+            .copied();
+        if let Some(known) = known {
             return known;
         }
-        let mut index = self
-            .index
+        let mut index = shard
             .write()
             .expect("no thread panics while it holds this lock");
-        if let Some(known) = self.find_in(&index, text) {
+        if let Some(&known) = index.find(hash, |&id| **self.text_ref(id) == *text) {
             return known;
         }
-        let id = u32::from_index(index.len());
+        // Relaxed: it only hands out numbers; the lock makes the text seen before its id.
+        let id = self.count.fetch_add(1, Ordering::Relaxed);
+        assert!(id < u32::MAX, "ids fit in 32 bits");
         let fresh = self.texts.get_or_grow(id as usize).set(text.into()).is_ok();
         assert!(fresh, "an id is given once");
-        index.insert_unique(FIXED_STATE.hash_one(text), id, |&other| {
+        index.insert_unique(hash, id, |&other| {
             FIXED_STATE.hash_one(&**self.text_ref(other))
         });
         id
     }
 
-    /// The id of that text, if it has one. Takes the lock for reading; allocates nothing.
+    /// The id of that text, if it has one. Takes a lock for reading; allocates nothing.
     pub fn find(&self, text: &str) -> Option<u32> {
-        let index = self
-            .index
+        let hash = FIXED_STATE.hash_one(text);
+        self.shard(hash)
             .read()
-            .expect("no thread panics while it holds this lock");
-        self.find_in(&index, text)
+            .expect("no thread panics while it holds this lock")
+            .find(hash, |&id| **self.text_ref(id) == *text)
+            .copied()
+    }
+
+    fn shard(&self, hash: u64) -> &RwLock<HashTable<u32>> {
+        // The tables take their tags from the seven highest bits, their buckets from the lowest.
+        &self.index[(hash >> 40) as usize % TEXT_SHARDS]
     }
 
     /// The text with that id, shared. Takes no lock.
@@ -365,23 +398,13 @@ impl StrTable {
 
     /// The number of texts; all smaller ids are given.
     pub fn len(&self) -> usize {
-        self.index
-            .read()
-            .expect("no thread panics while it holds this lock")
-            .len()
+        // Relaxed: a number to look at, which orders nothing.
+        self.count.load(Ordering::Relaxed) as usize
     }
 
     /// Whether there is no text yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    fn find_in(&self, index: &HashTable<u32>, text: &str) -> Option<u32> {
-        index
-            .find(FIXED_STATE.hash_one(text), |&id| {
-                **self.text_ref(id) == *text
-            })
-            .copied()
     }
 }
 

@@ -67,3 +67,7 @@ const _: () = assert!(QUEUE_FIRST_CAPACITY << (QUEUE_GENERATIONS - 1) == 1 << 32
 const _: () = assert!(TABLE_FIRST_CHUNK.is_power_of_two());
 const _: () = assert!(TABLE_FIRST_CHUNK * ((1 << TABLE_CHUNKS) - 1) > u32::MAX as usize);
 const _: () = assert!(EXPECTATIONS_SHARDS.is_power_of_two());
+
+/// Pods in a list from which on a cache is filled on several threads: below, waking them costs more
+/// than they save.
+pub const PARALLEL_LIST_MIN: usize = 16_384;

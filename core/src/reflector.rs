@@ -8,10 +8,8 @@
 use std::mem;
 use std::sync::Arc;
 
-use compact_str::CompactString;
-
 use crate::client::{ApiError, Reason, WatchEvent};
-use crate::object::{Now, Resource, ResourceVersion, SharedText};
+use crate::object::{Now, Resource, ResourceVersion};
 
 /// First delay, ns.
 const BACKOFF_FIRST_NS: i64 = 800_000_000;
@@ -131,32 +129,41 @@ enum Phase<T> {
     },
 }
 
-/// The initial state as it comes in, sorted by namespace and name. Servers send it in that order,
-/// so that an object usually goes to the end.
+/// The initial state as it comes in. Servers send it sorted by namespace and name and each object
+/// once, so objects are put one behind the other; whether that was right is looked at when an
+/// object changes meanwhile, and at the end.
 #[derive(Debug)]
 struct Objects<T>(Vec<Arc<T>>);
 
 impl<T: Resource> Objects<T> {
-    fn place(&self, object: &T) -> Result<usize, usize> {
-        match self.0.last() {
-            Some(last) if key(&**last) < key(object) => Err(self.0.len()),
-            _ => self
-                .0
-                .binary_search_by(|held| key(&**held).cmp(&key(object))),
-        }
-    }
-
-    fn insert(&mut self, object: Arc<T>) {
-        match self.place(&object) {
-            Ok(at) => self.0[at] = object,
-            Err(at) => self.0.insert(at, object),
-        }
+    fn add(&mut self, object: Arc<T>) {
+        self.0.push(object);
     }
 
     fn remove(&mut self, object: &T) {
-        if let Ok(at) = self.place(object) {
+        self.settle();
+        if let Ok(at) = self
+            .0
+            .binary_search_by(|held| key(&**held).cmp(&key(object)))
+        {
             self.0.remove(at);
         }
+    }
+
+    /// Sorts by namespace and name; of several objects of one name the last is left.
+    fn settle(&mut self) {
+        if self.0.is_sorted_by(|a, b| key(&**a) < key(&**b)) {
+            return;
+        }
+        // Later ones first among equals, so that they are the ones that are kept.
+        self.0.reverse();
+        self.0.sort_by(|a, b| key(&**a).cmp(&key(&**b)));
+        self.0.dedup_by(|a, b| key(&**a) == key(&**b));
+    }
+
+    fn take(&mut self) -> Vec<Arc<T>> {
+        self.settle();
+        mem::take(&mut self.0)
     }
 }
 
@@ -346,7 +353,7 @@ impl<T: Resource> Reflector<T> {
         *events += 1;
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                objects.insert(object);
+                objects.add(object);
             }
             WatchEvent::Deleted(object) => {
                 objects.remove(&object);
@@ -355,7 +362,7 @@ impl<T: Resource> Reflector<T> {
                 version,
                 initial_events_end: true,
             } => {
-                let objects = mem::take(&mut objects.0);
+                let objects = objects.take();
                 self.unavailable = false;
                 self.last = version.clone();
                 self.watch(now.mono_ns);
@@ -463,9 +470,9 @@ impl<T: Resource> Reflector<T> {
     }
 }
 
-fn key<T: Resource>(object: &T) -> (SharedText, CompactString) {
+fn key<T: Resource>(object: &T) -> (&str, &str) {
     let metadata = object.metadata();
-    (metadata.namespace.clone(), metadata.name.clone())
+    (&metadata.namespace, &metadata.name)
 }
 
 /// Whether a refused request may simply be made again later.

@@ -56,9 +56,9 @@ pub fn realistic_pod() -> Pod {
     pod
 }
 
-/// So many realistic pods in one namespace, numbered from `first`, that share all that pods of one
-/// ReplicaSet share. `ready` says what their `Ready` condition says.
-pub fn realistic_pods(first: usize, count: usize, version: u64, ready: bool) -> Vec<Arc<Pod>> {
+/// So many realistic pods in one namespace, numbered from `first`, all ready, that share all that
+/// pods of one ReplicaSet share.
+pub fn realistic_pods(first: usize, count: usize) -> Vec<Arc<Pod>> {
     let template = realistic_pod();
     let nodes: Vec<Str> = (0..NODES).map(|n| format!("node-{n:04}").into()).collect();
     let mut owner = None;
@@ -75,19 +75,29 @@ pub fn realistic_pods(first: usize, count: usize, version: u64, ready: bool) -> 
         let mut pod = template.clone();
         pod.metadata.name = pod_name(number).into();
         pod.metadata.uid = Uid::from_u128(number as u128 + 1);
-        pod.metadata.resource_version = version.into();
+        pod.metadata.resource_version = 7.into();
         pod.metadata.labels = labels.clone();
         pod.metadata.owner_references = std::iter::once(owner.clone()).collect();
         // A step coprime to the count, as a scheduler spreads.
         pod.node_name = Some(nodes[number * 37 % NODES].clone());
+        Arc::new(pod)
+    };
+    (first..first + count).map(pod).collect()
+}
+
+/// The same pods, not ready any more, as the server makes them of the ready ones.
+pub fn unready(pods: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
+    let unready = |pod: &Arc<Pod>| {
+        let mut pod = (**pod).clone();
+        pod.metadata.resource_version = 8.into();
         for condition in &mut pod.status.conditions {
-            if condition.kind == ConditionType::Ready && !ready {
+            if condition.kind == ConditionType::Ready {
                 condition.status = ConditionStatus::False;
             }
         }
         Arc::new(pod)
     };
-    (first..first + count).map(pod).collect()
+    pods.iter().map(unready).collect()
 }
 
 /// The name of a pod: that of its ReplicaSet and five more letters or digits, as in life.
@@ -128,14 +138,12 @@ pub fn rounds(count: usize) -> impl FnMut() -> usize {
 
 /// Updates the pods of a cache in turn: unready in one round, ready in the next.
 pub fn update(size: usize) -> impl FnMut() -> u64 {
-    let versions = [
-        realistic_pods(0, size, 7, true),
-        realistic_pods(0, size, 8, false),
-    ];
-    let cache = filled(&versions[0]);
+    let pods = realistic_pods(0, size);
+    let versions = [unready(&pods), pods];
+    let cache = filled(&versions[1]);
     let (mut next, mut done) = (rounds(size), 0);
     move || {
-        let pod = &versions[1 - done / size % 2][next()];
+        let pod = &versions[done / size % 2][next()];
         done += 1;
         let change = cache.apply(Delta::Applied(black_box(pod).clone()));
         u64::from(change.old.is_some())
@@ -144,7 +152,7 @@ pub fn update(size: usize) -> impl FnMut() -> u64 {
 
 /// Removes one pod of a cache and adds another, in turn.
 pub fn turnover(size: usize) -> impl FnMut() -> u64 {
-    let pods = realistic_pods(0, size, 7, true);
+    let pods = realistic_pods(0, size);
     let cache = filled(&pods);
     let mut next = rounds(size);
     let mut away = next();
@@ -160,7 +168,7 @@ pub fn turnover(size: usize) -> impl FnMut() -> u64 {
 
 /// Looks the pods of a cache up in turn.
 pub fn get(size: usize) -> impl FnMut() -> u64 {
-    let pods = realistic_pods(0, size, 7, true);
+    let pods = realistic_pods(0, size);
     let cache = filled(&pods);
     let names: Vec<String> = (0..size).map(pod_name).collect();
     let mut next = rounds(size);

@@ -37,13 +37,15 @@ pub(super) fn paths() -> Vec<HotPath> {
 
 /// Expects one creation, observes it, asks whether the key is satisfied; `keys` in turn.
 pub fn create(keys: u32) -> impl FnMut() -> u64 {
-    let (store, mut key) = (Expectations::<u32, u64>::new(), 0);
+    let (store, mut next) = (
+        Expectations::<u32, u64>::new(),
+        super::workqueue::rounds(keys),
+    );
     // Entries of keys are made once.
     (0..keys).for_each(|key| store.expect_creations(key, 0, 0));
     move || {
-        // A step coprime to the count: an order that looks random and visits each key once a round.
-        key = (key + 2_503) % keys;
-        store.expect_creations(black_box(key), 1, 0);
+        let key = black_box(next());
+        store.expect_creations(key, 1, 0);
         store.creation_observed(key);
         store.satisfied(key, 1).into()
     }

@@ -43,16 +43,14 @@ pub fn render(targets: &[Target]) -> String {
         out.push_str("| work | upstream | target | raised | allocations | limit | bench |\n");
         out.push_str("|---|---|--:|--:|---|---|---|\n");
         for row in &rows {
-            let text = |figure: Option<f64>| {
-                figure.map_or_else(|| "–".to_owned(), |figure| row.target_text(figure))
-            };
+            let text = |aim: Option<String>| aim.unwrap_or_else(|| "–".to_owned());
             let _ = writeln!(
                 out,
                 "| {} | {} | {} | {} | {} | {} | `{}` |",
                 row.work,
                 row.upstream.as_deref().unwrap_or("–"),
-                text(row.target),
-                text(row.raised),
+                text(row.aim_text()),
+                text(row.raised.map(|raised| row.target_text(raised))),
                 row.allocations.as_deref().unwrap_or("–"),
                 row.limit,
                 row.id,

@@ -161,6 +161,7 @@ pub fn json(lines: &[Line], run: &Run) -> serde_json::Value {
                 "upstream": target.upstream_value,
                 "target": target.target,
                 "raised": target.raised,
+                "gain": target.gain,
                 "gain_over_rival": line.gain_over_rival(),
                 "gain_over_upstream": line.gain_over_upstream(),
                 "verdict": line.verdict.text(),
@@ -220,10 +221,9 @@ fn upstream_text(line: &Line) -> String {
 
 fn target_text(line: &Line) -> String {
     let target = &line.target;
-    let given = target.target.map(|given| target.target_text(given));
-    match (given, target.raised) {
-        (Some(given), Some(raised)) => format!("{given}, raised: {}", target.unit.text(raised)),
-        (Some(given), None) => given,
+    match (target.aim_text(), target.raised) {
+        (Some(aim), Some(raised)) => format!("{aim}, raised: {}", target.unit.text(raised)),
+        (Some(aim), None) => aim,
         (None, _) => String::new(),
     }
 }

@@ -120,8 +120,8 @@ pub fn lines(
             Some(id) => figure::read(measurements, &id)?,
             None => None,
         };
-        let verdict = verdict(&target, ours.as_ref(), since, cores);
         let rival = rival.filter(|rival| rival.unit == target.unit && rival.written >= since);
+        let verdict = verdict(&target, ours.as_ref(), rival.as_ref(), since, cores);
         Ok(Line {
             target,
             ours,
@@ -132,7 +132,13 @@ pub fn lines(
     targets.into_iter().map(line).collect()
 }
 
-fn verdict(target: &Target, ours: Option<&Measured>, since: SystemTime, cores: usize) -> Verdict {
+fn verdict(
+    target: &Target,
+    ours: Option<&Measured>,
+    rival: Option<&Measured>,
+    since: SystemTime,
+    cores: usize,
+) -> Verdict {
     let Some(ours) = ours else {
         return match (&target.unmeasured, target.cores) {
             (Some(why), _) => Verdict::Cannot(why.clone()),
@@ -153,6 +159,13 @@ fn verdict(target: &Target, ours: Option<&Measured>, since: SystemTime, cores: u
     let reached = |figure: Option<f64>| {
         figure.is_some_and(|figure| target.better.reaches(ours.value, figure))
     };
+    if let Some(gain) = target.gain {
+        return match rival {
+            None => Verdict::NotMeasured,
+            Some(rival) if target.better.gain(ours.value, rival.value) >= gain => Verdict::Met,
+            Some(_) => Verdict::Missed,
+        };
+    }
     match target.target {
         None => Verdict::Known,
         Some(_) if reached(target.raised) => Verdict::MetRaised,
@@ -178,6 +191,7 @@ mod tests {
             unit: Unit::Bytes,
             target: figure,
             raised: figure.map(|figure| figure / 2.0),
+            gain: None,
             better: Better::Lower,
             rival: "r".to_owned(),
             allocations: None,
@@ -244,6 +258,24 @@ mod tests {
         assert_eq!(lines[4].gain_over_upstream(), None);
         let complete: Vec<bool> = verdicts.iter().map(Verdict::is_complete).collect();
         assert_eq!(complete, [true, true, true, true, false, false, true, true]);
+    }
+
+    #[test]
+    fn a_gain_over_the_rival_is_a_target_too() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "a/b/1", 10.0, Unit::Bytes);
+        let verdict = |gain| {
+            let mut target = target("a/b/1", None);
+            target.gain = Some(gain);
+            let since = SystemTime::UNIX_EPOCH;
+            lines(vec![target], folder.path(), since, 2).unwrap()[0]
+                .verdict
+                .clone()
+        };
+        assert_eq!(verdict(1.5), Verdict::NotMeasured, "there is no rival yet");
+        write(folder.path(), "a/b-plain/1", 16.0, Unit::Bytes);
+        assert_eq!(verdict(1.5), Verdict::Met);
+        assert_eq!(verdict(1.7), Verdict::Missed);
     }
 
     #[test]

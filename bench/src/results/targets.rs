@@ -32,6 +32,8 @@ pub struct Target {
     pub target: Option<f64>,
     /// Our own target beyond it.
     pub raised: Option<f64>,
+    /// The target as a ratio: so many times better than the plain rival.
+    pub gain: Option<f64>,
     /// In which direction the figure is better.
     #[serde(default)]
     pub better: Better,
@@ -123,7 +125,13 @@ impl Target {
         Some(format!("{start}-plain/{size}"))
     }
 
-    /// A target in words: `8 µs`, `at least 0.80`.
+    /// The target in words: `8 µs`, `at least 0.80`, `1.5 × the rival`; `None` without one.
+    pub fn aim_text(&self) -> Option<String> {
+        let gain = self.gain.map(|gain| format!("{gain} × the rival"));
+        self.target.map(|target| self.target_text(target)).or(gain)
+    }
+
+    /// A value of the target in words.
     pub fn target_text(&self, target: f64) -> String {
         let text = self.unit.text(target);
         match (self.better, self.unit) {
@@ -141,6 +149,7 @@ impl Target {
         for (name, value) in [
             ("target", self.target),
             ("raised", self.raised),
+            ("gain", self.gain),
             ("upstream_value", self.upstream_value),
         ] {
             ensure!(
@@ -151,6 +160,10 @@ impl Target {
         ensure!(
             self.upstream_value.is_none() || self.upstream.is_some(),
             "upstream_value without upstream"
+        );
+        ensure!(
+            self.gain.is_none() || (self.target.is_none() && self.rival_id().is_some()),
+            "gain is a target of its own, over a rival"
         );
         if let Some(raised) = self.raised {
             ensure!(
@@ -235,6 +248,7 @@ mod tests {
                 &ROW.replace("target = 10", "target = 10\nraised = 11"),
                 "easier",
             ),
+            (&ROW.replace("unit =", "gain = 2\nunit ="), "gain"),
             (&ROW.replace("limit", "limits"), "limits"),
             (&ROW.replace("\"ns\"", "\"parsecs\""), "parsecs"),
             ("", "row"),

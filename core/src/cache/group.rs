@@ -43,6 +43,11 @@ impl GroupOwner {
         }
     }
 
+    /// Whether both references mean the same.
+    pub(crate) fn is_same(a: &OwnerReference, b: &OwnerReference) -> bool {
+        a.uid == b.uid && a.name == b.name && a.kind == b.kind
+    }
+
     pub(crate) fn is(&self, reference: &OwnerReference) -> bool {
         self.uid == reference.uid && self.name == reference.name && self.kind == reference.kind
     }
@@ -61,8 +66,8 @@ pub struct Member {
     pub rank: RankFields,
     /// Index into the group's label sets.
     pub(crate) label_set: u32,
-    /// The pod's slot in the cache's index.
-    pub(crate) slot: u32,
+    /// The pod's handle: `positions[handle]` is where it is.
+    handle: u32,
     /// Dense number of the pod's node; 0 when it is not bound.
     pub(crate) node: u32,
     state: PodState,
@@ -144,17 +149,30 @@ pub(crate) struct LabelSet {
     pub(crate) totals: Totals,
 }
 
-/// The pods of a group. `pods[i]` and `members[i]` are one pod.
+/// The pods of a group. `pods[i]` and `members[i]` are one pod, and so is
+/// `positions[members[i].handle]`, which is `i`.
+///
+/// Outside a pod goes by its handle, which stays the same while others come and go: nobody else
+/// need be told when a pod moves to another position.
 #[derive(Debug)]
 pub(crate) struct Members {
     pods: Vec<Arc<Pod>>,
     members: Vec<Member>,
+    /// By handle: the position or, where the handle is free, the next free handle.
+    positions: Vec<u32>,
+    /// The first free handle; that of no pod when none is free.
+    free_handle: u32,
+    /// Whether the group was dropped: no pod enters it any more.
+    is_closed: bool,
     /// Nearly always a single one.
     label_sets: SmallVec<[LabelSet; 1]>,
     /// Label sets by their labels, once there have been more than [`SEARCHED_SETS`].
     by_labels: Option<Box<HashMap<Labels, u32, RandomState>>>,
     free_label_sets: Vec<u32>,
 }
+
+/// The end of the list of free handles.
+const NO_HANDLE: u32 = u32::MAX;
 
 /// So many label sets are searched one by one.
 const SEARCHED_SETS: usize = 8;
@@ -174,6 +192,13 @@ pub(crate) struct LabelSetChange {
     pub(crate) came: Option<Labels>,
     /// Labels that no pod of the group carries any more.
     pub(crate) went: Option<Labels>,
+}
+
+impl LabelSetChange {
+    /// Whether nothing came and nothing went.
+    pub(crate) fn is_none(&self) -> bool {
+        self.came.is_none() && self.went.is_none()
+    }
 }
 
 impl Group {
@@ -246,6 +271,9 @@ impl Default for Members {
         Members {
             pods: Vec::new(),
             members: Vec::new(),
+            positions: Vec::new(),
+            free_handle: NO_HANDLE,
+            is_closed: false,
             label_sets: SmallVec::new(),
             by_labels: None,
             free_label_sets: Vec::new(),
@@ -274,30 +302,66 @@ impl Members {
         &self.label_sets
     }
 
-    /// Adds a pod; its position is the new length less one.
-    pub(crate) fn insert(&mut self, slot: u32, pod: Arc<Pod>, node: u32) -> LabelSetChange {
+    /// Closes the group to pods when there are none; whether it is closed now.
+    pub(crate) fn close_if_empty(&mut self) -> bool {
+        self.is_closed |= self.pods.is_empty();
+        self.is_closed
+    }
+
+    /// Whether the group was dropped.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Makes room for so many more pods.
+    pub(crate) fn reserve(&mut self, count: usize) {
+        self.pods.reserve_exact(count);
+        self.members.reserve_exact(count);
+        self.positions.reserve_exact(count);
+    }
+
+    /// The number of the node of a pod.
+    pub(crate) fn node_of(&self, handle: u32) -> u32 {
+        self.members[self.positions[handle as usize] as usize].node
+    }
+
+    /// Adds a pod behind the others and returns its handle.
+    pub(crate) fn insert(&mut self, pod: Arc<Pod>, node: u32) -> (u32, LabelSetChange) {
         let state = PodState::of(&pod);
         let (label_set, came) = self.enter_label_set(&pod.metadata.labels, state);
+        let position = u32::try_from(self.pods.len()).expect("fewer pods than 32 bits count");
+        let handle = self.take_handle(position);
         reserve_one(&mut self.members);
         self.members.push(Member {
             rank: RankFields::of(&pod, node),
             label_set,
-            slot,
+            handle,
             node,
             state,
         });
         reserve_one(&mut self.pods);
         self.pods.push(pod);
-        LabelSetChange { came, went: None }
+        (handle, LabelSetChange { came, went: None })
+    }
+
+    fn take_handle(&mut self, position: u32) -> u32 {
+        let handle = self.free_handle;
+        if let Some(free) = self.positions.get_mut(handle as usize) {
+            self.free_handle = std::mem::replace(free, position);
+            return handle;
+        }
+        reserve_one(&mut self.positions);
+        self.positions.push(position);
+        u32::try_from(self.positions.len() - 1).expect("fewer pods than 32 bits count")
     }
 
     /// Replaces a pod in place.
-    pub(crate) fn update(&mut self, position: u32, pod: Arc<Pod>, node: u32) -> LabelSetChange {
-        let position = position as usize;
+    pub(crate) fn update(&mut self, handle: u32, pod: Arc<Pod>, node: u32) -> LabelSetChange {
+        let position = self.positions[handle as usize] as usize;
         let member = &mut self.members[position];
         let old = member.state;
         let state = PodState::of(&pod);
-        member.rank = RankFields::of(&pod, node);
+        member.rank = member.rank.next(&self.pods[position], &pod, node);
         member.state = state;
         member.node = node;
         let old_set = member.label_set;
@@ -318,14 +382,17 @@ impl Members {
         change
     }
 
-    /// Removes a pod; the last one takes its position, and its slot is returned to be told so.
-    pub(crate) fn remove(&mut self, position: u32) -> (Option<u32>, LabelSetChange) {
-        let position = position as usize;
-        self.pods.swap_remove(position);
-        let member = self.members.swap_remove(position);
+    /// Removes a pod; the last one takes its position.
+    pub(crate) fn remove(&mut self, handle: u32) -> LabelSetChange {
+        let position = std::mem::replace(&mut self.positions[handle as usize], self.free_handle);
+        self.free_handle = handle;
+        self.pods.swap_remove(position as usize);
+        let member = self.members.swap_remove(position as usize);
+        if let Some(moved) = self.members.get(position as usize) {
+            self.positions[moved.handle as usize] = position;
+        }
         let went = self.leave_label_set(member.label_set, member.state);
-        let moved = self.members.get(position).map(|member| member.slot);
-        (moved, LabelSetChange { came: None, went })
+        LabelSetChange { came: None, went }
     }
 
     /// The index of the label set of exactly these labels.
@@ -403,8 +470,13 @@ impl Members {
         Some(labels)
     }
 
-    /// Recounts every label set and says whether the running totals are right. O(pods).
+    /// Recounts every label set and says whether the running totals are right, and whether every
+    /// handle leads to its pod. O(pods).
     pub(crate) fn totals_are_exact(&self) -> bool {
+        let mut handles = (0u32..).zip(self.members.iter().map(|member| member.handle));
+        if !handles.all(|(position, handle)| self.positions[handle as usize] == position) {
+            return false;
+        }
         // Debug builds recount at every sync, and a sync with nothing to do allocates nothing.
         let mut counted: SmallVec<[(u32, Totals); 4]> =
             smallvec::smallvec![(0, Totals::default()); self.label_sets.len()];
@@ -439,20 +511,18 @@ mod tests {
         let labels = |n: u32| Labels::from_pairs([("n", n.to_string().as_str())]);
         let labelled = |n: u32| pod("p", &[("n", &n.to_string())], PodPhase::Running);
         for n in 0..20 {
-            assert!(members.insert(n, labelled(n), 0).came.is_some());
+            assert!(members.insert(labelled(n), 0).1.came.is_some());
             assert_eq!(members.by_labels.is_some(), n >= 8);
             for known in 0..=n {
                 assert_eq!(members.label_set_of(&labels(known)), Some(known));
             }
             assert_eq!(members.label_set_of(&labels(n + 1)), None);
-            assert!(members.insert(100 + n, labelled(n), 0).came.is_none());
+            assert!(members.insert(labelled(n), 0).1.came.is_none());
         }
-        // Those of the last position move forward, so that this empties the group.
-        while members.len() > 0 {
-            members.remove(0);
-        }
+        (0..40).for_each(|handle| drop(members.remove(handle)));
+        assert_eq!(members.len(), 0);
         assert!((0..20).all(|n| members.label_set_of(&labels(n)).is_none()));
-        assert_eq!(members.insert(0, labelled(3), 0).came, Some(labels(3)));
+        assert_eq!(members.insert(labelled(3), 0).1.came, Some(labels(3)));
         assert_eq!(members.label_sets.len(), 20, "a free one is used again");
         assert!(members.totals_are_exact());
     }
@@ -461,33 +531,29 @@ mod tests {
     fn totals_follow_every_change() {
         let mut members = Members::default();
         let web = [("app", "web")];
-        assert!(
-            members
-                .insert(0, pod("a", &web, PodPhase::Running), 0)
-                .came
-                .is_some()
-        );
-        assert!(
-            members
-                .insert(1, pod("b", &web, PodPhase::Running), 0)
-                .came
-                .is_none()
-        );
-        members.insert(2, pod("c", &[("app", "db")], PodPhase::Running), 0);
+        let (a, change) = members.insert(pod("a", &web, PodPhase::Running), 0);
+        assert!(change.came.is_some());
+        let (b, change) = members.insert(pod("b", &web, PodPhase::Running), 0);
+        assert!(change.came.is_none());
+        let (c, _) = members.insert(pod("c", &[("app", "db")], PodPhase::Running), 0);
         assert!(members.totals_are_exact());
-        members.update(0, pod("a", &web, PodPhase::Failed), 0);
+        members.update(a, pod("a", &web, PodPhase::Failed), 0);
         assert_eq!(members.label_sets()[0].totals.active, 1);
-        let change = members.update(2, pod("c", &web, PodPhase::Running), 0);
+        let change = members.update(c, pod("c", &web, PodPhase::Running), 0);
         assert_eq!(change.went, Some(Labels::from_pairs([("app", "db")])));
         assert!(members.totals_are_exact());
-        let (moved, change) = members.remove(0);
-        assert_eq!(moved, Some(2));
-        assert!(change.went.is_none());
-        members.remove(0);
-        let (moved, change) = members.remove(0);
-        assert_eq!(moved, None);
-        assert!(change.went.is_some());
+        assert!(members.remove(a).is_none());
+        assert_eq!(&*members.pod(0).metadata.name, "c", "the last one moved");
+        assert!(members.totals_are_exact());
+        let (d, _) = members.insert(pod("d", &web, PodPhase::Running), 0);
+        assert_eq!(d, a, "a free handle is used again");
+        assert!(members.totals_are_exact());
+        assert!(!members.close_if_empty());
+        assert!(members.remove(c).is_none());
+        assert!(members.remove(b).is_none());
+        assert!(members.remove(d).went.is_some());
         assert_eq!(members.len(), 0);
         assert!(members.totals_are_exact());
+        assert!(members.close_if_empty());
     }
 }

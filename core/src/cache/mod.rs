@@ -6,14 +6,18 @@
 //! is returned, so whoever acts on a change finds the store at least as new.
 //!
 //! Locks, in the order in which they may be held together:
-//! 1. `PodCache::index`: names to slots. One writer, the informer; no worker takes it.
-//! 2. `Group::members`: the pods of one owner. Taken by that owner's events and its syncs alone.
-//! 3. `PodCache::namespaces`: which groups hold which label sets. Taken when a label set comes to
+//! 1. A shard of `PodCache::index`: names to pods. Appliers alone take them, one shard each.
+//! 2. A shard of `PodCache::groups`: owners to groups; for a look-up or to drop a group.
+//! 3. `Group::members`: the pods of one owner. Taken by that owner's events and its syncs alone.
+//! 4. `PodCache::namespaces`: which groups hold which label sets. Taken when a label set comes to
 //!    or leaves a group, and by a scale-down that ranks by co-location.
 //!
 //! No lock is held across a call into another module of the crate, but for pure functions.
 
 mod group;
+mod groups;
+mod index;
+mod listed;
 #[cfg(test)]
 mod model_tests;
 mod namespaces;
@@ -25,6 +29,8 @@ mod version;
 use std::sync::Arc;
 
 pub use group::{Group, Member, Totals};
+pub use listed::{Listed, PodRun};
+pub(crate) use namespaces::RelatedSelector;
 pub use parents::{Parent, ParentChange, ParentStore};
 pub use pods::{PodCache, PodChange};
 pub use version::StoreVersion;

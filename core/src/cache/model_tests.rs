@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{Delta, PodCache};
+use super::{Delta, PodCache, RelatedSelector};
 use crate::object::{Labels, OwnerReference, Pod, PodPhase, Selector, SharedText, Time, Uid};
 
 /// What a step does to one pod: its owner, labels, whether it has ended, whether it is on its way
@@ -46,12 +46,20 @@ fn pod(name: u8, version: u64, (controller, labels, ended, deleting): (u8, u8, b
 /// Active pods by namespace, owner and labels.
 type Tally = BTreeMap<(String, Option<String>, String), u32>;
 
-fn tally_of(cache: &PodCache) -> Tally {
-    let everything = Arc::new(Selector::compile(Some(&Default::default())).expect("it is valid"));
-    let namespaces = ["a", "b"].map(|name| (SharedText::from(name), vec![everything.clone()]));
+/// By a selector that matches everything, or by those of single label sets and their neighbours.
+fn tally_of(cache: &PodCache, selectors: &[&str]) -> Tally {
+    let compiled = selectors
+        .iter()
+        .map(|text| Selector::parse(text).expect("it is valid"));
+    let selectors: Vec<RelatedSelector> = compiled
+        .map(Arc::new)
+        .flat_map(|selector| ["a", "b"].map(|name| (SharedText::from(name), selector.clone())))
+        .collect();
     let mut tally = Tally::new();
     let mut seen = BTreeSet::new();
-    for (labels, group) in cache.matching_label_sets(&namespaces.into_iter().collect()) {
+    let mut found = Vec::new();
+    cache.matching_label_sets(&selectors, &mut found);
+    for (labels, group) in found {
         let members = group.lock();
         assert!(members.totals_are_exact());
         assert_eq!(group.pod_count(), members.len());
@@ -107,7 +115,88 @@ proptest! {
                 let set = pod.metadata.labels.get("set").expect("every pod has it").to_string();
                 *expected.entry((pod.metadata.namespace.to_string(), owner, set)).or_default() += 1;
             }
-            prop_assert_eq!(tally_of(&cache), expected);
+            prop_assert_eq!(tally_of(&cache, &[""]), expected.clone());
+            let single = ["set=0", "set=1", "set in (0,2)", "set=2", "set=9"];
+            prop_assert_eq!(tally_of(&cache, &single), expected);
+        }
+    }
+}
+
+/// The fate of one pod, as a number of versions drawn from a seed.
+fn life(name: u8, seed: u64) -> Vec<Delta<Pod>> {
+    let mut state = seed ^ u64::from(name).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut draw = |below: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) % below
+    };
+    let mut next = |version: u64| {
+        let shape = (draw(4) as u8, draw(12) as u8, draw(4) == 0, draw(5) == 0);
+        let pod = Arc::new(pod(name, version, shape));
+        match draw(6) {
+            0 => Delta::Deleted(pod),
+            _ => Delta::Applied(pod),
+        }
+    };
+    (1..200).map(&mut next).collect()
+}
+
+#[test]
+fn threads_that_apply_different_pods_leave_what_one_leaves() {
+    const THREADS: u8 = 4;
+    for seed in 0..8 {
+        let lives: Vec<Vec<Delta<Pod>>> = (0..40).map(|name| life(name, seed)).collect();
+        let (single, shared) = (PodCache::new(), PodCache::new());
+        for version in 0..lives[0].len() {
+            for life in &lives {
+                single.apply(life[version].clone());
+            }
+        }
+        let start = std::sync::Barrier::new(usize::from(THREADS));
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (shared, start) = (&shared, &start);
+                let own: Vec<_> = lives
+                    .iter()
+                    .skip(thread.into())
+                    .step_by(THREADS.into())
+                    .collect();
+                scope.spawn(move || {
+                    start.wait();
+                    for version in 0..own[0].len() {
+                        for life in &own {
+                            let change = shared.apply_out_of_order(life[version].clone());
+                            // Groups come and go under the appliers' feet.
+                            if let Some(group) = change.new_group {
+                                assert!(group.lock().totals_are_exact());
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(shared.len(), single.len());
+        assert_eq!(tally_of(&shared), tally_of(&single));
+        for change in single.resync() {
+            let meta = &change.new.metadata;
+            let held = shared
+                .get(&meta.namespace, &meta.name)
+                .expect("both hold it");
+            assert!(Arc::ptr_eq(&held, &change.new), "the last version is held");
+            let group = shared.groups.find(meta).expect("it has a pod");
+            assert!(group.lock().iter().any(|(pod, _)| Arc::ptr_eq(pod, &held)));
+        }
+        // Nothing is left of groups without pods.
+        for change in single.resync() {
+            shared.apply(Delta::Deleted(change.new));
+        }
+        assert!(shared.is_empty());
+        for number in 1..4 {
+            for namespace in [0, 1] {
+                let pod = pod(namespace, 1, (number, 0, false, false));
+                assert!(shared.groups.find(&pod.metadata).is_none());
+            }
         }
     }
 }

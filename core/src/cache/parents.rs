@@ -1,12 +1,13 @@
 //! The store of parents: ReplicaSets, or ReplicationControllers seen as such, by dense key, with
 //! their compiled selectors, the group of their pods, and the body of the pods they create.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ahash::RandomState;
 use hashbrown::HashMap;
+use smallvec::SmallVec;
 
+use super::namespaces::RelatedSelector;
 use super::selector_index::SelectorIndex;
 use super::{Delta, Group, PodCache, StoreVersion};
 use crate::intern::{AppendTable, DenseKey, FIXED_STATE, KeyId, KeyTable, ObjectKey};
@@ -219,13 +220,14 @@ impl ParentStore {
     }
 
     /// The parents of a namespace whose selector is valid, not empty, and matches the labels, in
-    /// name order. A pod without labels has none. O(labels + candidates).
-    pub fn matching(&self, namespace: &SharedText, labels: &Labels) -> Vec<Arc<Parent>> {
-        let mut found = Vec::new();
+    /// name order. A pod without labels has none. O(labels + candidates); allocates only when
+    /// there are more than four.
+    pub fn matching(&self, namespace: &SharedText, labels: &Labels) -> SmallVec<[Arc<Parent>; 4]> {
+        let mut found = SmallVec::new();
         if labels.is_empty() {
             return found;
         }
-        let mut keys: smallvec::SmallVec<[KeyId; 4]> = smallvec::SmallVec::new();
+        let mut keys: SmallVec<[KeyId; 4]> = SmallVec::new();
         self.lock_indexes()
             .selectors
             .candidates(namespace, labels, |key| keys.push(key));
@@ -239,36 +241,35 @@ impl ParentStore {
             }
         }
         if found.len() > 1 {
-            found.sort_by(|a, b| a.object.metadata.name.cmp(&b.object.metadata.name));
+            found.sort_by(|a: &Arc<Parent>, b| a.object.metadata.name.cmp(&b.object.metadata.name));
         }
         found
     }
 
-    /// The selectors of all parents that share this one's controller, itself included, by
-    /// namespace; empty when it has no controller. Selectors that don't compile are left out.
-    pub fn related_selectors(&self, parent: &Parent) -> BTreeMap<SharedText, Vec<Arc<Selector>>> {
-        let mut related: BTreeMap<SharedText, Vec<Arc<Selector>>> = BTreeMap::new();
+    /// Fills `related` with the selectors of all parents that share this one's controller, itself
+    /// included, each with its namespace; none when it has no controller. Selectors that don't
+    /// compile are left out.
+    pub(crate) fn related_selectors(&self, parent: &Parent, related: &mut Vec<RelatedSelector>) {
+        related.clear();
         // Upstream's index yields nothing for ReplicationControllers.
         let Some(controller) = parent.object.metadata.controller() else {
-            return related;
+            return;
         };
         if self.kind != Kind::ReplicaSet {
-            return related;
+            return;
         }
-        let siblings = self
-            .lock_indexes()
-            .by_controller
-            .get(&controller.uid)
-            .cloned();
-        for sibling in siblings.unwrap_or_default() {
-            if let Some(sibling) = self.get(sibling)
+        let mut keys: SmallVec<[KeyId; 16]> = SmallVec::new();
+        if let Some(siblings) = self.lock_indexes().by_controller.get(&controller.uid) {
+            keys.extend_from_slice(siblings);
+        }
+        for key in keys {
+            if let Some(sibling) = self.get(key)
                 && let Ok(selector) = &sibling.selector
             {
                 let namespace = sibling.object.metadata.namespace.clone();
-                related.entry(namespace).or_default().push(selector.clone());
+                related.push((namespace, selector.clone()));
             }
         }
-        related
     }
 
     fn put(&self, object: Arc<ReplicaSet>) -> ParentChange {

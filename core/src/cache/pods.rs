@@ -1,31 +1,26 @@
 //! The pod store: names to pods, pods to the group of their controller, and what a delta changed.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ahash::RandomState;
-use hashbrown::{HashMap, HashTable};
-
-use super::group::{Group, GroupOwner, LabelSetChange};
-use super::namespaces::Namespaces;
+use super::group::{Group, GroupOwner, LabelSetChange, Members};
+use super::groups::Groups;
+use super::index::{Index, Place, Slot};
+use super::namespaces::{Namespaces, RelatedSelector};
 use super::{Delta, StoreVersion};
-use crate::intern::{FIXED_STATE, KeyId, StrTable};
-use crate::object::{
-    Labels, ObjectMeta, OwnerReference, Pod, ResourceVersion, Selector, SharedText,
-};
-use crate::primitives::{Mutex, MutexGuard, lock};
+use crate::intern::{KeyId, StrTable};
+use crate::object::{Labels, ObjectMeta, OwnerReference, Pod, ResourceVersion, SharedText};
+use crate::primitives::{CachePadded, Mutex, lock};
 
-/// The cached pods of all namespaces. One informer applies deltas; workers read groups.
+/// The cached pods of all namespaces. One informer or several apply deltas, those of one pod in
+/// their order; workers read groups.
 #[derive(Debug)]
 pub struct PodCache {
-    index: Mutex<Index>,
-    /// Groups by owner or, for orphans, by namespace. Apart from the index, so that parents can
-    /// find their group while the informer applies.
-    groups: Mutex<Groups>,
-    namespaces: Mutex<Namespaces>,
-    nodes: StrTable,
-    version: StoreVersion,
-    hasher: RandomState,
+    pub(super) index: Index,
+    pub(super) groups: Groups,
+    pub(super) namespaces: Mutex<Namespaces>,
+    pub(super) nodes: StrTable,
+    /// Alone in its line: every sync reads it, and appliers must not disturb each other by it.
+    version: CachePadded<StoreVersion>,
 }
 
 /// What a delta did.
@@ -43,69 +38,6 @@ pub struct PodChange {
     pub(crate) new_group: Option<Arc<Group>>,
 }
 
-#[derive(Debug, Default)]
-struct Index {
-    /// Slots by namespace and name.
-    by_name: HashTable<u32>,
-    slots: Vec<Option<Slot>>,
-    free: Vec<u32>,
-}
-
-#[derive(Debug)]
-struct Slot {
-    pod: Arc<Pod>,
-    group: Arc<Group>,
-    /// The pod's position in its group.
-    position: u32,
-}
-
-#[derive(Debug)]
-struct Groups {
-    /// By the owner's UID; namespace, kind and name are compared beyond it.
-    owned: HashTable<Arc<Group>>,
-    orphans: HashMap<SharedText, Arc<Group>, RandomState>,
-    hasher: RandomState,
-}
-
-impl Groups {
-    /// The group of a controller reference, made when it doesn't exist.
-    fn owned(&mut self, namespace: &SharedText, owner: &OwnerReference) -> Arc<Group> {
-        if let Some(group) = self.find_owned(namespace, owner) {
-            return group;
-        }
-        let group = Arc::new(Group::new(namespace.clone(), Some(GroupOwner::of(owner))));
-        let Groups { owned, hasher, .. } = self;
-        owned.insert_unique(hasher.hash_one(&owner.uid), group.clone(), |group| {
-            hasher.hash_one(&group.owner().expect("only owned groups are here").uid)
-        });
-        group
-    }
-
-    fn find_owned(&self, namespace: &SharedText, owner: &OwnerReference) -> Option<Arc<Group>> {
-        let is_it = |group: &Arc<Group>| {
-            group.owner().is_some_and(|held| held.is(owner)) && group.namespace() == namespace
-        };
-        self.owned
-            .find(self.hasher.hash_one(&owner.uid), is_it)
-            .cloned()
-    }
-
-    fn orphans(&mut self, namespace: &SharedText) -> Arc<Group> {
-        self.orphans
-            .entry(namespace.clone())
-            .or_insert_with_key(|namespace| Arc::new(Group::new(namespace.clone(), None)))
-            .clone()
-    }
-
-    fn remove_owned(&mut self, group: &Arc<Group>) {
-        let Some(owner) = group.owner() else { return };
-        let hash = self.hasher.hash_one(&owner.uid);
-        if let Ok(entry) = self.owned.find_entry(hash, |held| Arc::ptr_eq(held, group)) {
-            entry.remove();
-        }
-    }
-}
-
 impl Default for PodCache {
     fn default() -> Self {
         PodCache::new()
@@ -115,7 +47,6 @@ impl Default for PodCache {
 impl PodCache {
     /// An empty cache.
     pub fn new() -> PodCache {
-        let hasher = FIXED_STATE;
         let nodes = StrTable::new();
         let unbound = nodes.intern("");
         assert_eq!(
@@ -123,22 +54,17 @@ impl PodCache {
             "the first number is that of pods without a node"
         );
         PodCache {
-            index: Mutex::default(),
-            groups: Mutex::new(Groups {
-                owned: HashTable::new(),
-                orphans: HashMap::with_hasher(hasher.clone()),
-                hasher: hasher.clone(),
-            }),
+            index: Index::default(),
+            groups: Groups::default(),
             namespaces: Mutex::new(Namespaces::new()),
             nodes,
-            version: StoreVersion::default(),
-            hasher,
+            version: CachePadded::default(),
         }
     }
 
-    /// How many pods are cached.
+    /// How many pods are cached. Locks the shards in turn.
     pub fn len(&self) -> usize {
-        self.lock_index().by_name.len()
+        self.index.len()
     }
 
     /// Whether no pod is cached.
@@ -153,53 +79,43 @@ impl PodCache {
 
     /// The pod of that name.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
-        let index = self.lock_index();
-        let slot = index.find(self.hash(namespace, name), namespace, name)?;
-        Some(index.slot(slot).pod.clone())
+        let place = Place::of(namespace, name);
+        let shard = self.index.lock(place.shard);
+        let slot = shard.find(place.hash, namespace, name)?;
+        Some(shard.slot(slot).pod.clone())
     }
 
-    /// Applies one event of the watch and says what it changed. O(1) amortised.
+    /// Applies one event of the watch, says what it changed, and advances the store's version to
+    /// the event's. O(1) amortised.
     pub fn apply(&self, delta: Delta<Pod>) -> PodChange {
-        let mut index = self.lock_index();
-        let change = match delta {
-            Delta::Applied(pod) => self.put(&mut index, pod),
-            Delta::Deleted(pod) => self.take(&mut index, pod),
-        };
+        let change = self.apply_out_of_order(delta);
         self.version.set(&change.new.metadata.resource_version);
         change
     }
 
-    /// Replaces the whole store by a list: pods that are missing from it come first, as deleted
-    /// in the state last cached (tombstones), in name order; then the items in list order.
-    pub fn replace(&self, items: Vec<Arc<Pod>>, version: &ResourceVersion) -> Vec<PodChange> {
-        let mut index = self.lock_index();
-        let listed: BTreeMap<(&str, &str), ()> = items
-            .iter()
-            .map(|pod| ((&*pod.metadata.namespace, &*pod.metadata.name), ()))
-            .collect();
-        let mut gone: Vec<Arc<Pod>> = index
-            .slots
-            .iter()
-            .flatten()
-            .map(|slot| slot.pod.clone())
-            .filter(|pod| !listed.contains_key(&(&*pod.metadata.namespace, &*pod.metadata.name)))
-            .collect();
-        gone.sort_by(|a, b| {
-            (&*a.metadata.namespace, &*a.metadata.name)
-                .cmp(&(&*b.metadata.namespace, &*b.metadata.name))
-        });
-        let mut changes: Vec<PodChange> = gone
-            .into_iter()
-            .map(|pod| self.take(&mut index, pod))
-            .collect();
-        changes.extend(items.into_iter().map(|pod| self.put(&mut index, pod)));
-        self.version.set(version);
-        changes
+    /// Applies one event of the watch and leaves the store's version as it is: for several threads
+    /// that apply the events of different pods, those of one pod in their order. When all events
+    /// up to a version are applied, one of them says so by [`PodCache::bookmark`].
+    ///
+    /// Threads that deal with pods of different controllers share no lock, but by chance.
+    pub fn apply_out_of_order(&self, delta: Delta<Pod>) -> PodChange {
+        match delta {
+            Delta::Applied(pod) => self.put(pod),
+            Delta::Deleted(pod) => self.take(pod),
+        }
+    }
+
+    /// Which of `count` threads is to apply the events of a pod, so that the events of one pod are
+    /// applied by one thread and the pods of one controller mostly too.
+    ///
+    /// # Panics
+    /// When `count` is zero.
+    pub fn thread_of(&self, meta: &ObjectMeta, count: usize) -> usize {
+        Place::of(&meta.namespace, &meta.name).shard as usize % count
     }
 
     /// The periodic resync: an update of every pod to itself, which handlers ignore.
     pub fn resync(&self) -> Vec<PodChange> {
-        let index = self.lock_index();
         let unchanged = |slot: &Slot| PodChange {
             old: Some(slot.pod.clone()),
             new: slot.pod.clone(),
@@ -207,7 +123,11 @@ impl PodCache {
             old_group: Some(slot.group.clone()),
             new_group: Some(slot.group.clone()),
         };
-        index.slots.iter().flatten().map(unchanged).collect()
+        let mut changes = Vec::new();
+        for shard in self.index.iter() {
+            changes.extend(shard.slots().map(unchanged));
+        }
+        changes
     }
 
     /// Advances the store's version without a change.
@@ -223,12 +143,9 @@ impl PodCache {
         name: &str,
         last_known: Option<Arc<Pod>>,
     ) -> Option<PodChange> {
-        let mut index = self.lock_index();
-        let slot = index.find(self.hash(namespace, name), namespace, name);
-        let old = slot.map(|slot| self.remove_slot(&mut index, slot));
+        let (old, old_group) = self.remove(namespace, name).unzip();
         let new = last_known?;
-        let new_group = self.find_group_of(&new.metadata);
-        let (old, old_group) = old.map_or((None, None), |(pod, group)| (Some(pod), Some(group)));
+        let new_group = self.groups.find(&new.metadata);
         Some(PodChange {
             old,
             new,
@@ -245,24 +162,18 @@ impl PodCache {
         owner: &OwnerReference,
         key: KeyId,
     ) -> Arc<Group> {
-        let mut groups = self.lock_groups();
-        let group = groups.owned(namespace, owner);
-        // Under the lock, so that the group isn't dropped as unused in between.
-        group.set_parent(Some(key));
-        group
+        self.groups.attach(namespace, owner, key)
     }
 
     /// Takes a parent back; its group stays as long as it has pods.
     pub(crate) fn detach_parent(&self, group: &Arc<Group>) {
         group.set_parent(None);
-        // The informer may be about to put a pod into the group: wait for it.
-        let _informer = self.lock_index();
-        self.drop_group_if_unused(group);
+        self.groups.drop_if_unused(group);
     }
 
     /// The orphans of a namespace; an empty group where there are none.
     pub(crate) fn orphans(&self, namespace: &SharedText) -> Arc<Group> {
-        self.lock_groups().orphans(namespace)
+        self.groups.orphans(namespace)
     }
 
     /// The dense number of a node's name; the empty name has 0.
@@ -270,43 +181,27 @@ impl PodCache {
         self.nodes.intern(node)
     }
 
-    /// Drops an owner's group when it has neither pods nor a parent. The index is locked.
-    fn drop_group_if_unused(&self, group: &Arc<Group>) {
-        let mut groups = self.lock_groups();
-        if !group.is_orphans() && group.parent().is_none() && group.lock().len() == 0 {
-            groups.remove_owned(group);
-        }
-    }
-
-    /// Pods of several groups that one of the selectors matches, by label set.
+    /// Fills `found` with the label sets that one of the selectors matches, with their groups.
     pub(crate) fn matching_label_sets(
         &self,
-        selectors: &BTreeMap<SharedText, Vec<Arc<Selector>>>,
-    ) -> Vec<(Labels, Arc<Group>)> {
-        lock(&self.namespaces).matching(selectors)
+        selectors: &[RelatedSelector],
+        found: &mut Vec<(Labels, Arc<Group>)>,
+    ) {
+        lock(&self.namespaces).matching(selectors, found);
     }
 
-    fn put(&self, index: &mut Index, pod: Arc<Pod>) -> PodChange {
+    pub(super) fn put(&self, pod: Arc<Pod>) -> PodChange {
         let (namespace, name) = (&pod.metadata.namespace, &*pod.metadata.name);
-        let hash = self.hash(namespace, name);
-        let node = pod.node_name.as_deref();
-        let Some(slot_number) = index.find(hash, namespace, name) else {
-            let group = self.group_of(&pod.metadata);
-            let node = node.map_or(0, |node| self.nodes.intern(node));
-            let slot_number = index.allocate();
-            let position = self.enter(&group, slot_number, pod.clone(), node);
-            index.slots[slot_number as usize] = Some(Slot {
+        let place = Place::of(namespace, name);
+        let mut shard = self.index.lock(place.shard);
+        let Some(slot) = shard.find(place.hash, namespace, name) else {
+            let node = self.node_of(&pod);
+            let (group, handle) = self.enter(&pod, node);
+            shard.insert(Slot {
                 pod: pod.clone(),
                 group: group.clone(),
-                position,
-            });
-            let Index { by_name, slots, .. } = index;
-            by_name.insert_unique(hash, slot_number, |&slot| {
-                let meta = &slots[slot as usize]
-                    .as_ref()
-                    .expect("indexed slots are taken")
-                    .pod;
-                self.hash(&meta.metadata.namespace, &meta.metadata.name)
+                handle,
+                hash: place.hash,
             });
             return PodChange {
                 old: None,
@@ -316,32 +211,26 @@ impl PodCache {
                 new_group: Some(group),
             };
         };
-        let slot = index.slot_mut(slot_number);
+        let slot = shard.slot_mut(slot);
         let old = std::mem::replace(&mut slot.pod, pod.clone());
         let old_group = slot.group.clone();
-        let position = slot.position;
         let new_group = if same_controller(&old.metadata, &pod.metadata) {
-            let change = {
-                let mut members = old_group.lock();
-                let node = match node {
-                    None => 0,
-                    Some(node) if old.node_name.as_deref() == Some(node) => {
-                        members.members()[position as usize].node
-                    }
-                    Some(node) => self.nodes.intern(node),
-                };
-                members.update(position, pod.clone(), node)
+            let mut members = old_group.lock();
+            let node = if old.node_name == pod.node_name {
+                members.node_of(slot.handle)
+            } else {
+                self.node_of(&pod)
             };
+            let change = members.update(slot.handle, pod.clone(), node);
             self.note(&old_group, change);
+            drop(members);
             old_group.clone()
         } else {
-            let node = node.map_or(0, |node| self.nodes.intern(node));
-            self.leave(index, &old_group, position);
-            let group = self.group_of(&pod.metadata);
-            let position = self.enter(&group, slot_number, pod.clone(), node);
-            let slot = index.slot_mut(slot_number);
+            let node = self.node_of(&pod);
+            self.leave(&old_group, slot.handle);
+            let (group, handle) = self.enter(&pod, node);
             slot.group = group.clone();
-            slot.position = position;
+            slot.handle = handle;
             group
         };
         PodChange {
@@ -353,11 +242,10 @@ impl PodCache {
         }
     }
 
-    fn take(&self, index: &mut Index, last: Arc<Pod>) -> PodChange {
-        let (namespace, name) = (&last.metadata.namespace, &*last.metadata.name);
-        let slot = index.find(self.hash(namespace, name), namespace, name);
-        let Some((old, old_group)) = slot.map(|slot| self.remove_slot(index, slot)) else {
-            let new_group = self.find_group_of(&last.metadata);
+    pub(super) fn take(&self, last: Arc<Pod>) -> PodChange {
+        let meta = &last.metadata;
+        let Some((old, old_group)) = self.remove(&meta.namespace, &meta.name) else {
+            let new_group = self.groups.find(meta);
             return PodChange {
                 old: None,
                 new: last,
@@ -366,10 +254,10 @@ impl PodCache {
                 new_group,
             };
         };
-        let new_group = if same_controller(&old.metadata, &last.metadata) {
+        let new_group = if same_controller(&old.metadata, meta) {
             Some(old_group.clone())
         } else {
-            self.find_group_of(&last.metadata)
+            self.groups.find(meta)
         };
         PodChange {
             old: Some(old),
@@ -380,119 +268,70 @@ impl PodCache {
         }
     }
 
-    fn remove_slot(&self, index: &mut Index, slot_number: u32) -> (Arc<Pod>, Arc<Group>) {
-        let slot = index.slots[slot_number as usize]
-            .take()
-            .expect("found slots are taken");
-        let meta = &slot.pod.metadata;
-        let hash = self.hash(&meta.namespace, &meta.name);
-        index
-            .by_name
-            .find_entry(hash, |&at| at == slot_number)
-            .expect("a taken slot is indexed")
-            .remove();
-        index.free.push(slot_number);
-        self.leave(index, &slot.group, slot.position);
-        if slot.group.parent().is_none() {
-            self.drop_group_if_unused(&slot.group);
-        }
-        (slot.pod, slot.group)
+    /// Takes a pod out; answers it and its group.
+    fn remove(&self, namespace: &str, name: &str) -> Option<(Arc<Pod>, Arc<Group>)> {
+        let place = Place::of(namespace, name);
+        let mut shard = self.index.lock(place.shard);
+        let slot = shard.find(place.hash, namespace, name)?;
+        let Slot {
+            pod, group, handle, ..
+        } = shard.remove(slot);
+        self.leave(&group, handle);
+        Some((pod, group))
     }
 
-    /// Adds a pod to a group and returns its position.
-    fn enter(&self, group: &Arc<Group>, slot: u32, pod: Arc<Pod>, node: u32) -> u32 {
-        let (position, change) = {
+    /// Adds a pod to the group of its controller, or the orphans of its namespace.
+    fn enter(&self, pod: &Arc<Pod>, node: u32) -> (Arc<Group>, u32) {
+        loop {
+            let group = self.groups.of(&pod.metadata);
             let mut members = group.lock();
-            let change = members.insert(slot, pod, node);
-            group.set_pod_count(members.len());
-            (members.len() - 1, change)
-        };
-        self.note(group, change);
-        u32::try_from(position).expect("fewer pods than 32 bits count")
-    }
-
-    fn leave(&self, index: &mut Index, group: &Arc<Group>, position: u32) {
-        let (moved, change) = {
-            let mut members = group.lock();
-            let removed = members.remove(position);
-            group.set_pod_count(members.len());
-            removed
-        };
-        if let Some(moved) = moved {
-            index.slot_mut(moved).position = position;
+            // Dropped as unused since the look-up, which will make a new one.
+            if members.is_closed() {
+                continue;
+            }
+            let (handle, change) = members.insert(pod.clone(), node);
+            self.settle(&group, &members, change);
+            drop(members);
+            return (group, handle);
         }
+    }
+
+    fn leave(&self, group: &Arc<Group>, handle: u32) {
+        let mut members = group.lock();
+        let change = members.remove(handle);
+        self.settle(group, &members, change);
+        drop(members);
+        if group.parent().is_none() {
+            self.groups.drop_if_unused(group);
+        }
+    }
+
+    /// Tells others what came of a change in the number of a group's pods.
+    fn settle(&self, group: &Arc<Group>, members: &Members, change: LabelSetChange) {
+        group.set_pod_count(members.len());
         self.note(group, change);
     }
 
-    fn note(&self, group: &Arc<Group>, change: LabelSetChange) {
-        if change.came.is_some() || change.went.is_some() {
+    /// Files label sets that have come or gone. The group is locked, so that the namespaces hear of
+    /// its changes in their order.
+    pub(super) fn note(&self, group: &Arc<Group>, change: LabelSetChange) {
+        if !change.is_none() {
             lock(&self.namespaces).note(group, change);
         }
     }
 
-    fn group_of(&self, meta: &ObjectMeta) -> Arc<Group> {
-        match meta.controller() {
-            Some(owner) => self.lock_groups().owned(&meta.namespace, owner),
-            None => self.lock_groups().orphans(&meta.namespace),
-        }
-    }
-
-    fn find_group_of(&self, meta: &ObjectMeta) -> Option<Arc<Group>> {
-        let groups = self.lock_groups();
-        match meta.controller() {
-            Some(owner) => groups.find_owned(&meta.namespace, owner),
-            None => groups.orphans.get(&meta.namespace).cloned(),
-        }
-    }
-
-    fn hash(&self, namespace: &str, name: &str) -> u64 {
-        self.hasher.hash_one((name, namespace))
-    }
-
-    fn lock_index(&self) -> MutexGuard<'_, Index> {
-        lock(&self.index)
-    }
-
-    fn lock_groups(&self) -> MutexGuard<'_, Groups> {
-        lock(&self.groups)
+    pub(super) fn node_of(&self, pod: &Pod) -> u32 {
+        let node = pod.node_name.as_deref();
+        node.map_or(0, |node| self.nodes.intern(node))
     }
 }
 
 /// Whether both have the same controller as far as grouping goes.
-fn same_controller(a: &ObjectMeta, b: &ObjectMeta) -> bool {
+pub(super) fn same_controller(a: &ObjectMeta, b: &ObjectMeta) -> bool {
     match (a.controller(), b.controller()) {
         (None, None) => true,
-        (Some(a), Some(b)) => Arc::ptr_eq(a, b) || GroupOwner::of(a).is(b),
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b) || GroupOwner::is_same(a, b),
         _ => false,
-    }
-}
-
-impl Index {
-    fn find(&self, hash: u64, namespace: &str, name: &str) -> Option<u32> {
-        let is_it = |&slot: &u32| {
-            let meta = &self.slot(slot).pod.metadata;
-            *meta.name == *name && *meta.namespace == *namespace
-        };
-        self.by_name.find(hash, is_it).copied()
-    }
-
-    fn allocate(&mut self) -> u32 {
-        self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            u32::try_from(self.slots.len() - 1).expect("fewer pods than 32 bits count")
-        })
-    }
-
-    fn slot(&self, slot: u32) -> &Slot {
-        self.slots[slot as usize]
-            .as_ref()
-            .expect("indexed slots are taken")
-    }
-
-    fn slot_mut(&mut self, slot: u32) -> &mut Slot {
-        self.slots[slot as usize]
-            .as_mut()
-            .expect("indexed slots are taken")
     }
 }
 
@@ -536,7 +375,7 @@ mod tests {
                 .as_ref()
                 .is_some_and(|group| group.is_orphans())
         );
-        let group = cache.lock_groups().owned(&"ns".into(), &owner);
+        let group = cache.groups.of(&pod("b", 2, Some(&owner)).metadata);
         assert_eq!(group.lock().len(), 2);
         assert!(group.lock().totals_are_exact());
         assert_eq!(cache.orphans(&"ns".into()).pod_count(), 0);
@@ -548,37 +387,9 @@ mod tests {
         cache.apply(Delta::Deleted(pod("a", 5, Some(&owner))));
         assert!(
             cache
-                .find_group_of(&pod("a", 5, Some(&owner)).metadata)
+                .groups
+                .find(&pod("a", 5, Some(&owner)).metadata)
                 .is_none()
         );
-    }
-
-    #[test]
-    fn a_relist_deletes_what_is_missing_before_it_adds() {
-        let cache = PodCache::new();
-        for name in ["c", "a", "b"] {
-            cache.apply(Delta::Applied(pod(name, 1, None)));
-        }
-        let changes = cache.replace(vec![pod("d", 9, None), pod("b", 8, None)], &9.into());
-        let told: Vec<_> = changes
-            .iter()
-            .map(|change| {
-                (
-                    &*change.new.metadata.name,
-                    change.deleted,
-                    change.old.is_some(),
-                )
-            })
-            .collect();
-        assert_eq!(
-            told,
-            [
-                ("a", true, true),
-                ("c", true, true),
-                ("d", false, false),
-                ("b", false, true)
-            ]
-        );
-        assert_eq!(cache.version().get(), ResourceVersion::Number(9));
     }
 }

@@ -27,7 +27,8 @@ impl SelectorIndex {
         }
     }
 
-    /// Adds a parent under the first pair its selector requires.
+    /// Adds a parent under that pair of those its selector requires which the fewest others are
+    /// filed under: a label that all have in common would be looked up to find all of them.
     pub(crate) fn insert(&mut self, namespace: &SharedText, selector: &Selector, key: KeyId) {
         let selectors = self
             .by_namespace
@@ -36,7 +37,8 @@ impl SelectorIndex {
                 by_pair: HashMap::with_hasher(FIXED_STATE),
                 others: Vec::new(),
             });
-        match selector.required_pairs().first() {
+        let filed = |pair: &&(Str, Str)| selectors.by_pair.get(*pair).map_or(0, Vec::len);
+        match selector.required_pairs().iter().min_by_key(filed) {
             Some(pair) => selectors.by_pair.entry(pair.clone()).or_default().push(key),
             None => selectors.others.push(key),
         }
@@ -47,16 +49,21 @@ impl SelectorIndex {
         let Some(selectors) = self.by_namespace.get_mut(namespace) else {
             return;
         };
-        match selector.required_pairs().first() {
-            Some(pair) => {
-                if let Some(keys) = selectors.by_pair.get_mut(pair) {
-                    keys.retain(|held| *held != key);
-                    if keys.is_empty() {
-                        selectors.by_pair.remove(pair);
-                    }
+        if selector.required_pairs().is_empty() {
+            selectors.others.retain(|held| *held != key);
+        }
+        // It is under one of them.
+        for pair in selector.required_pairs() {
+            let Some(keys) = selectors.by_pair.get_mut(pair) else {
+                continue;
+            };
+            if let Some(at) = keys.iter().position(|held| *held == key) {
+                keys.remove(at);
+                if keys.is_empty() {
+                    selectors.by_pair.remove(pair);
                 }
+                break;
             }
-            None => selectors.others.retain(|held| *held != key),
         }
         if selectors.by_pair.is_empty() && selectors.others.is_empty() {
             self.by_namespace.remove(namespace);

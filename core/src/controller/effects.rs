@@ -16,6 +16,19 @@ pub trait Effects {
     /// Records that a resource (index as in [`crate::consistency`]) was written for an owner.
     fn wrote_at(&self, owner: KeyId, uid: &Uid, resource: usize, version: &ResourceVersion);
 
+    /// The same for several writes at once, in any order.
+    fn wrote_all<'a>(
+        &self,
+        owner: KeyId,
+        uid: &Uid,
+        resource: usize,
+        versions: impl Iterator<Item = &'a ResourceVersion>,
+    ) {
+        for version in versions {
+            self.wrote_at(owner, uid, resource, version);
+        }
+    }
+
     /// Drops the records of an owner, of any UID or of that one alone.
     fn clear_written(&self, owner: KeyId, uid: Option<&Uid>);
 }
@@ -42,6 +55,26 @@ impl Effects for Live<'_> {
         self.controller
             .consistency
             .wrote_at(owner, uid, resource, version);
+    }
+
+    /// Of numbered versions the newest alone is remembered, so it alone is told.
+    fn wrote_all<'a>(
+        &self,
+        owner: KeyId,
+        uid: &Uid,
+        resource: usize,
+        versions: impl Iterator<Item = &'a ResourceVersion>,
+    ) {
+        let mut newest = 0;
+        for version in versions {
+            match version.number() {
+                Some(number) => newest = newest.max(number),
+                None => self.wrote_at(owner, uid, resource, version),
+            }
+        }
+        if newest > 0 {
+            self.wrote_at(owner, uid, resource, &newest.into());
+        }
     }
 
     fn clear_written(&self, owner: KeyId, uid: Option<&Uid>) {

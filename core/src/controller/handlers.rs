@@ -43,12 +43,18 @@ impl Controller {
             return self.pod_deleted(new, change.new_group.as_deref(), effects);
         }
         match &change.old {
-            None if new.metadata.is_deleting() => {
-                // Seen for the first time on its way out: never counted as a creation.
-                self.pod_deleted(new, change.new_group.as_deref(), effects);
-            }
-            None => self.pod_added(new, change.new_group.as_deref(), effects),
+            None => self.handle_new_pod(new, change.new_group.as_deref(), effects),
             Some(old) => self.pod_updated(old, change, effects),
+        }
+    }
+
+    /// Handles a pod that was not known.
+    pub(super) fn handle_new_pod(&self, pod: &Pod, group: Option<&Group>, effects: &impl Effects) {
+        if pod.metadata.is_deleting() {
+            // Seen for the first time on its way out: never counted as a creation.
+            self.pod_deleted(pod, group, effects);
+        } else {
+            self.pod_added(pod, group, effects);
         }
     }
 
@@ -131,7 +137,7 @@ impl Controller {
     }
 
     /// The key of the cached parent of our kind that a pod's controller reference means.
-    fn resolve(&self, group: Option<&Group>) -> Option<KeyId> {
+    pub(super) fn resolve(&self, group: Option<&Group>) -> Option<KeyId> {
         group
             .filter(|group| group.owner_kind() == Some(self.options.kind.name()))?
             .parent()

@@ -15,6 +15,7 @@
 mod effects;
 mod handlers;
 mod key;
+mod listed;
 mod scale;
 mod steps;
 mod sync;

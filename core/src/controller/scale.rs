@@ -3,30 +3,35 @@
 
 use std::sync::Arc;
 
+use compact_str::CompactString;
+
 use super::{Controller, Sync};
-use crate::cache::{Member, Parent, Totals};
-use crate::object::{Now, Pod, Selector};
+use crate::cache::{Group, Member, Parent, RelatedSelector, Totals};
+use crate::object::{Labels, Now, Pod, Selector};
 use crate::ranking::{NodeCounts, RankFields, RankOptions, Ranker};
 use crate::reconcile::StatusCounts;
 
 /// The pods to delete in this sync, with the scratch memory for choosing them.
 #[derive(Debug, Default)]
 pub(super) struct Victims {
-    pods: Vec<Arc<Pod>>,
+    names: Vec<CompactString>,
     ranker: Ranker,
     related: NodeCounts,
+    /// What the related pods are found by; filled and emptied while they are counted.
+    selectors: Vec<RelatedSelector>,
+    label_sets: Vec<(Labels, Arc<Group>)>,
     claimed: Vec<RankFields>,
     /// The claimed pods themselves, where they were claimed one by one.
     claimed_pods: Vec<Arc<Pod>>,
 }
 
 impl Victims {
-    pub(super) fn pods(&self) -> &[Arc<Pod>] {
-        &self.pods
+    pub(super) fn names(&self) -> &[CompactString] {
+        &self.names
     }
 
     pub(super) fn clear(&mut self) {
-        self.pods.clear();
+        self.names.clear();
         self.related.clear();
         self.claimed.clear();
         self.claimed_pods.clear();
@@ -122,12 +127,12 @@ impl Controller {
                 .iter()
                 .filter(|member| is_candidate(member));
             let Victims {
-                pods,
+                names,
                 ranker,
                 related,
                 ..
             } = &mut sync.victims;
-            pods.clear();
+            names.clear();
             if ranked {
                 let options = self.rank_options(now);
                 let chosen = ranker.choose_among(
@@ -137,26 +142,28 @@ impl Controller {
                     &options,
                     wanted,
                 );
-                pods.extend(chosen.iter().map(|&at| members.pod(at as usize).clone()));
+                let name = |at: usize| members.pod(at).metadata.name.clone();
+                names.extend(chosen.iter().map(|&at| name(at as usize)));
                 let fields = chosen
                     .iter()
                     .map(|&at| &members.members()[at as usize].rank);
                 self.observe_age_ratios(active.map(|member| &member.rank), fields, now);
             } else {
-                let active = (0..).zip(members.members());
-                let active = active.filter(|(_, member)| is_candidate(member));
-                pods.extend(active.map(|(at, _)| members.pod(at).clone()));
+                let active = members.iter().filter(|(_, member)| is_candidate(member));
+                names.extend(active.map(|(pod, _)| pod.metadata.name.clone()));
             }
             return None;
         }
     }
 
     /// Counts the claimed pods one by one and, where too many, chooses the victims.
-    pub(super) fn count_claimed(&self, claimed: &[Arc<Pod>], sync: &mut Sync, now: Now) {
-        let parent = sync
-            .parent
-            .clone()
-            .expect("a sync past its beginning has a parent");
+    pub(super) fn count_claimed(
+        &self,
+        parent: &Parent,
+        claimed: &[Arc<Pod>],
+        sync: &mut Sync,
+        now: Now,
+    ) {
         let spec = &parent.object.spec;
         sync.census.counts = StatusCounts::count(
             claimed.iter().map(|pod| &**pod),
@@ -177,13 +184,14 @@ impl Controller {
             return;
         }
         if wanted == claimed.len() {
-            sync.victims.pods.extend_from_slice(claimed);
+            let names = claimed.iter().map(|pod| pod.metadata.name.clone());
+            sync.victims.names.extend(names);
             return;
         }
-        self.count_related(&parent, sync);
+        self.count_related(parent, sync);
         let nodes = self.pods();
         let Victims {
-            pods,
+            names,
             ranker,
             related,
             claimed: fields,
@@ -203,20 +211,17 @@ impl Controller {
             .map(|(at, fields)| (index(at), fields));
         let options = self.rank_options(now);
         let chosen = ranker.choose(candidates, |node| related.get(node), &options, wanted);
-        pods.extend(chosen.iter().map(|&at| claimed[at as usize].clone()));
+        let name = |at: usize| claimed[at].metadata.name.clone();
+        names.extend(chosen.iter().map(|&at| name(at as usize)));
         let victims = chosen.iter().map(|&at| &fields[at as usize]);
         self.observe_age_ratios(fields.iter(), victims, now);
     }
 
     /// Collects the ready times of the parent's pods afresh, where the census did without.
-    pub(super) fn collect_ready_times(&self, sync: &mut Sync) {
+    pub(super) fn collect_ready_times(&self, parent: &Parent, sync: &mut Sync) {
         if !sync.victims.claimed_pods.is_empty() {
             return; // Collected when they were claimed.
         }
-        let parent = sync
-            .parent
-            .clone()
-            .expect("a sync past its beginning has a parent");
         let Ok(selector) = &parent.selector else {
             return;
         };
@@ -251,13 +256,19 @@ impl Controller {
     /// Counts, by node, the active pods that any sibling's selector matches: the parents with the
     /// same controller, this one included. None without a controller.
     fn count_related(&self, parent: &Parent, sync: &mut Sync) {
-        let related = &mut sync.victims.related;
+        let Victims {
+            related,
+            selectors,
+            label_sets,
+            ..
+        } = &mut sync.victims;
         related.clear();
-        let selectors = self.parents.related_selectors(parent);
+        self.parents.related_selectors(parent, selectors);
         if selectors.is_empty() {
             return;
         }
-        for (labels, group) in self.pods().matching_label_sets(&selectors) {
+        self.pods().matching_label_sets(selectors, label_sets);
+        for (labels, group) in label_sets.drain(..) {
             let members = group.lock();
             let Some(label_set) = members.label_set_of(&labels) else {
                 continue;
@@ -268,16 +279,16 @@ impl Controller {
                 }
             }
         }
+        selectors.clear();
     }
 
     /// The related pods of a parent (active or not) as they count for co-location, for tests and
     /// explanations. O(pods of the related label sets).
     pub fn related_pods(&self, parent: &Parent) -> Vec<Arc<Pod>> {
-        let mut pods = Vec::new();
-        for (labels, group) in self
-            .pods()
-            .matching_label_sets(&self.parents.related_selectors(parent))
-        {
+        let (mut pods, mut selectors, mut label_sets) = (Vec::new(), Vec::new(), Vec::new());
+        self.parents.related_selectors(parent, &mut selectors);
+        self.pods().matching_label_sets(&selectors, &mut label_sets);
+        for (labels, group) in label_sets {
             let members = group.lock();
             let Some(label_set) = members.label_set_of(&labels) else {
                 continue;
@@ -311,20 +322,19 @@ impl Controller {
             let created = fields.creation_time().unix_nanos();
             created.map_or(i64::MAX, |created| now.wall_ns.saturating_sub(created)) / 1_000_000
         };
-        let youngest = candidates
-            .filter(|fields| fields.is_ready())
-            .map(age_ms)
-            .min();
-        let youngest = youngest.unwrap_or(i64::MAX / 1_000_000);
+        let ready = candidates.filter(|fields| fields.is_ready());
+        // The latest creation is the least age; an unset one is before all others.
+        let Some(youngest) = ready.max_by_key(|fields| fields.creation_time()) else {
+            return;
+        };
+        let youngest = age_ms(youngest);
         if youngest == 0 {
             return;
         }
-        for fields in victims.filter(|fields| fields.is_ready()) {
-            let ratio = age_ms(fields) / youngest;
-            self.metrics
-                .sorting_deletion_age_ratio
-                .observe(ratio as f64);
-        }
+        let victims = victims.filter(|fields| fields.is_ready());
+        self.metrics
+            .sorting_deletion_age_ratio
+            .observe_all(victims.map(|fields| (age_ms(fields) / youngest) as f64));
     }
 }
 

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use super::Controller;
 use super::effects::Effects;
 use super::sync::{Outcome, State, Step, Sync, SyncError, SyncErrorClass};
+use crate::cache::Parent;
 use crate::client::{Answer, ApiError, EventIntent, Request};
 use crate::consistency::{PARENTS, PODS};
 use crate::intern::KeyId;
-use crate::object::{Kind, Now, Pod, ReplicaSet};
+use crate::object::{Kind, Now, ObjectMeta, ReplicaSet};
 use crate::reconcile::{
     Claim, ClaimStep, StatusCounts, compute_status, is_available, next_check_of_times,
     status_is_unchanged,
@@ -63,9 +64,23 @@ impl Controller {
             self.expectations.delete(key);
             return sync.finish();
         };
+        let step = self.begin_of(&parent, sync, now, effects);
+        if step == Step::Requests {
+            sync.parent = Some(parent);
+        }
+        step
+    }
+
+    fn begin_of(
+        &self,
+        parent: &Arc<Parent>,
+        sync: &mut Sync,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
         // Before any pod is read: what the expectations have counted is then in the cache.
-        let satisfied = self.expectations.satisfied(key, now.mono_ns);
-        let Ok(selector) = parent.selector.clone() else {
+        let satisfied = self.expectations.satisfied(sync.key, now.mono_ns);
+        let Ok(selector) = &parent.selector else {
             // Nothing that a retry would mend; an update of the parent brings the key back.
             return sync.finish();
         };
@@ -81,8 +96,7 @@ impl Controller {
             }
         }
         sync.may_scale = satisfied && !meta.is_deleting();
-        sync.parent = Some(parent.clone());
-        if let Some(pods) = self.take_census(&parent, &selector, sync, now) {
+        if let Some(pods) = self.take_census(parent, selector, sync, now) {
             let claim = Claim::new(
                 parent.object.clone(),
                 self.options.kind,
@@ -91,13 +105,29 @@ impl Controller {
                 |pod| selector.matches(&pod.metadata.labels),
             );
             sync.claim = Some(Box::new(claim));
-            return self.claim_on(sync, now, effects);
+            return self.claim_on(parent, sync, now, effects);
         }
-        self.scale(sync, now, effects)
+        self.scale(parent, sync, now, effects)
     }
 
     /// [`Controller::resume`] with other effects than the controller's own.
     pub fn resume_with(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
+        let parent = sync.parent.take();
+        let parent = parent.expect("a sync that is over can't be resumed");
+        let step = self.resume_of(&parent, sync, now, effects);
+        if step == Step::Requests {
+            sync.parent = Some(parent);
+        }
+        step
+    }
+
+    fn resume_of(
+        &self,
+        parent: &Arc<Parent>,
+        sync: &mut Sync,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
         match sync.state {
             State::Finished => panic!("a sync that is over can't be resumed"),
             State::ReadingParentToAdopt => {
@@ -108,29 +138,32 @@ impl Controller {
                     Answer::Failed(error) => claim.parent_read(Err(error)),
                     other => panic!("a read of the parent can't be answered by {other:?}"),
                 }
-                self.claim_on(sync, now, effects)
+                self.claim_on(parent, sync, now, effects)
             }
             State::Patching => {
                 let answer = sync.only_answer();
-                if let Answer::Pod(pod) = &answer {
-                    self.record_pod_write(pod, effects);
+                if let Answer::Pod(pod) = &answer
+                    && self.keeps_records()
+                {
+                    self.record_pod_write(&pod.metadata, effects);
                 }
                 let claim = sync.claim.as_mut().expect("a claim is under way");
                 match &answer {
                     Answer::Failed(error) => claim.patched(Err(error)),
                     _ => claim.patched(Ok(())),
                 }
-                self.claim_on(sync, now, effects)
+                self.claim_on(parent, sync, now, effects)
             }
-            State::Creating => self.created(sync, now, effects),
-            State::Deleting => self.deleted(sync, now, effects),
+            State::Creating => self.created(parent, sync, now, effects),
+            State::Deleting => self.deleted(parent, sync, now, effects),
             State::PuttingStatus => match sync.only_answer() {
-                Answer::Parent(updated) => self.status_written(sync, &updated, now, effects),
+                Answer::Parent(updated) => {
+                    self.status_written(parent, sync, &updated, now, effects)
+                }
                 _ => {
-                    let meta = &sync.parent().object.metadata;
                     let request = Request::GetParent {
-                        namespace: sync.parent().namespace.clone(),
-                        name: meta.name.clone(),
+                        namespace: parent.namespace.clone(),
+                        name: parent.object.metadata.name.clone(),
                     };
                     sync.ask(State::ReadingParentToRetry, [request])
                 }
@@ -151,7 +184,9 @@ impl Controller {
                 answer => sync.fail(SyncErrorClass::Status, failure(answer).message),
             },
             State::PuttingStatusAgain => match sync.only_answer() {
-                Answer::Parent(updated) => self.status_written(sync, &updated, now, effects),
+                Answer::Parent(updated) => {
+                    self.status_written(parent, sync, &updated, now, effects)
+                }
                 answer => sync.fail(SyncErrorClass::Status, failure(answer).message),
             },
         }
@@ -167,11 +202,16 @@ impl Controller {
         self.options.gates.stale_controller_consistency && self.options.kind == Kind::ReplicaSet
     }
 
-    fn claim_on(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
+    fn claim_on(
+        &self,
+        parent: &Arc<Parent>,
+        sync: &mut Sync,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
         let claim = sync.claim.as_mut().expect("a claim is under way");
         match claim.step() {
             ClaimStep::ReadParent => {
-                let parent = sync.parent();
                 let request = Request::GetParent {
                     namespace: parent.namespace.clone(),
                     name: parent.object.metadata.name.clone(),
@@ -198,18 +238,23 @@ impl Controller {
                     });
                     return sync.finish();
                 }
-                self.count_claimed(claim.claimed(), sync, now);
-                self.scale(sync, now, effects)
+                self.count_claimed(parent, claim.claimed(), sync, now);
+                self.scale(parent, sync, now, effects)
             }
         }
     }
 
     /// Creates what is missing or deletes what is too much, if it may.
-    fn scale(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
-        let parent = sync.parent().clone();
+    fn scale(
+        &self,
+        parent: &Arc<Parent>,
+        sync: &mut Sync,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
         let missing = i64::from(parent.object.replicas()) - i64::from(sync.census.counts.replicas);
         if !sync.may_scale || missing == 0 {
-            return self.update_status(sync, now, effects);
+            return self.update_status(parent, sync, now, effects);
         }
         if missing > 0 {
             let wanted = missing.min(self.burst());
@@ -220,81 +265,121 @@ impl Controller {
             if parent.object.spec.template.metadata.labels.is_empty() {
                 // Refused here, without a call and without an Event.
                 let error = crate::reconcile::NO_LABELS_ERROR.to_owned();
-                return self.creates_ended(sync, Some(error), now, effects);
+                return self.creates_ended(parent, sync, Some(error), now, effects);
             }
-            return self.create_batch(sync, now, effects);
+            return self.create_batch(parent, sync, now, effects);
         }
-        let names = sync
-            .victims
-            .pods()
-            .iter()
-            .map(|pod| pod.metadata.name.clone());
+        let names = sync.victims.names().iter().cloned();
         self.expectations
             .expect_deletions(sync.key, names, now.mono_ns);
-        let requests: Vec<Request> = Vec::new();
-        let step = sync.ask(State::Deleting, requests);
         let Sync {
-            requests,
-            answers,
-            victims,
-            requests_made,
-            ..
+            requests, victims, ..
         } = sync;
-        requests.extend(victims.pods().iter().map(|pod| Request::DeletePod {
+        requests.clear();
+        requests.extend(victims.names().iter().map(|name| Request::DeletePod {
             namespace: parent.namespace.clone(),
-            name: pod.metadata.name.clone(),
+            name: name.clone(),
         }));
-        answers.resize_with(requests.len(), || None);
-        *requests_made += u32::try_from(requests.len()).expect("bursts fit 32 bits");
-        step
+        sync.asked(State::Deleting)
     }
 
-    fn create_batch(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
+    fn create_batch(
+        &self,
+        parent: &Arc<Parent>,
+        sync: &mut Sync,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
         match sync.slow_start.next_batch() {
-            None => self.creates_ended(sync, None, now, effects),
+            None => self.creates_ended(parent, sync, None, now, effects),
             Some(size) => {
-                let parent = sync.parent();
                 let request = Request::CreatePod {
                     namespace: parent.namespace.clone(),
                     body: parent.body().clone(),
                 };
-                sync.ask(State::Creating, std::iter::repeat_n(request, size))
+                sync.ask_again(State::Creating, size, request)
             }
         }
     }
 
-    fn created(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
-        let regarding = sync.regarding(self.options.kind);
+    fn created(
+        &self,
+        parent: &Arc<Parent>,
+        sync: &mut Sync,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
+        let regarding = sync.regarding(self.options.kind, parent);
+        sync.require_answers();
+        self.record_creations(parent, sync, effects);
         let mut first_error: Option<String> = None;
-        for place in 0..sync.answers.len() {
-            match sync.take_answer(place).1 {
+        let Sync {
+            answers,
+            answered,
+            slow_start,
+            events,
+            ..
+        } = sync;
+        for index in answered {
+            match answer_of(answers, *index) {
                 Answer::Pod(pod) => {
-                    sync.slow_start.on_result(true);
-                    sync.events
-                        .push(EventIntent::created_pod(&regarding, &pod.metadata.name));
-                    self.record_pod_write(&pod, effects);
+                    slow_start.on_result(true);
+                    events.push(EventIntent::created_pod(&regarding, &pod.metadata.name));
                 }
                 Answer::Failed(error) if error.has_cause("NamespaceTerminating") => {
                     // Whatever else happens in that namespace comes from its deletion.
-                    sync.slow_start.on_result(true);
+                    slow_start.on_result(true);
                 }
                 Answer::Failed(error) => {
-                    sync.slow_start.on_result(false);
-                    sync.events
-                        .push(EventIntent::failed_create(&regarding, &error));
-                    first_error.get_or_insert(error.message);
+                    slow_start.on_result(false);
+                    events.push(EventIntent::failed_create(&regarding, error));
+                    first_error.get_or_insert_with(|| error.message.clone());
                 }
                 other => panic!("a create can't be answered by {other:?}"),
             }
         }
         if first_error.is_some() {
-            return self.creates_ended(sync, first_error, now, effects);
+            return self.creates_ended(parent, sync, first_error, now, effects);
         }
-        self.create_batch(sync, now, effects)
+        self.create_batch(parent, sync, now, effects)
+    }
+
+    /// Remembers the versions of the pods that were created: in one go for those that came back
+    /// with the reference they were sent with, as they all do.
+    fn record_creations(&self, parent: &Parent, sync: &Sync, effects: &impl Effects) {
+        if !self.keeps_records() {
+            return;
+        }
+        let created =
+            sync.answered
+                .iter()
+                .filter_map(|index| match answer_of(&sync.answers, *index) {
+                    Answer::Pod(pod) => Some(&pod.metadata),
+                    _ => None,
+                });
+        let is_ours = |meta: &&ObjectMeta| {
+            meta.namespace == parent.object.metadata.namespace
+                && meta
+                    .controller()
+                    .is_some_and(|owner| *owner == parent.owner)
+        };
+        effects.wrote_all(
+            sync.key,
+            &parent.owner.uid,
+            PODS,
+            created
+                .clone()
+                .filter(is_ours)
+                .map(|meta| &meta.resource_version),
+        );
+        for meta in created.filter(|meta| !is_ours(meta)) {
+            self.record_pod_write(meta, effects);
+        }
     }
 
     fn creates_ended(
         &self,
+        parent: &Arc<Parent>,
         sync: &mut Sync,
         error: Option<String>,
         now: Now,
@@ -307,36 +392,52 @@ impl Controller {
             self.expectations.creations_observed(sync.key, lost);
         }
         sync.manage_error = error.map(|error| (SyncErrorClass::Create, error));
-        self.update_status(sync, now, effects)
+        self.update_status(parent, sync, now, effects)
     }
 
-    fn deleted(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
-        let regarding = sync.regarding(self.options.kind);
+    fn deleted(
+        &self,
+        parent: &Arc<Parent>,
+        sync: &mut Sync,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
+        let regarding = sync.regarding(self.options.kind, parent);
+        sync.require_answers();
         let mut first_error: Option<String> = None;
-        for place in 0..sync.answers.len() {
-            let (index, answer) = sync.take_answer(place);
-            let name = sync.victims.pods()[index].metadata.name.clone();
-            match answer {
+        let Sync {
+            key,
+            answers,
+            answered,
+            victims,
+            events,
+            ..
+        } = sync;
+        for index in answered {
+            let name = &victims.names()[*index];
+            match answer_of(answers, *index) {
                 Answer::Failed(error) => {
-                    self.expectations.deletion_observed(sync.key, &name);
+                    self.expectations.deletion_observed(*key, name);
                     if !error.is_not_found() {
-                        sync.events
-                            .push(EventIntent::failed_delete(&regarding, &error));
+                        events.push(EventIntent::failed_delete(&regarding, error));
                         let message = || format!("unable to delete pods: {}", error.message);
                         first_error.get_or_insert_with(message);
                     }
                 }
-                _ => sync
-                    .events
-                    .push(EventIntent::deleted_pod(&regarding, &name)),
+                _ => events.push(EventIntent::deleted_pod(&regarding, name)),
             }
         }
         sync.manage_error = first_error.map(|error| (SyncErrorClass::Delete, error));
-        self.update_status(sync, now, effects)
+        self.update_status(parent, sync, now, effects)
     }
 
-    fn update_status(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
-        let parent = sync.parent().clone();
+    fn update_status(
+        &self,
+        parent: &Arc<Parent>,
+        sync: &mut Sync,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
         let object = &parent.object;
         let min_ready_seconds = object.spec.min_ready_seconds;
         let mut counts = sync.census.counts;
@@ -365,7 +466,7 @@ impl Controller {
             (!status_is_unchanged(object, &status)).then_some(status)
         };
         let Some(mut status) = status else {
-            return self.status_written(sync, object, now, effects);
+            return self.status_written(parent, sync, object, now, effects);
         };
         status.observed_generation = object.metadata.generation;
         let mut updated = ReplicaSet::clone(object);
@@ -381,13 +482,14 @@ impl Controller {
 
     fn status_written(
         &self,
+        parent: &Parent,
         sync: &mut Sync,
         updated: &ReplicaSet,
         now: Now,
         effects: &impl Effects,
     ) -> Step {
         if self.keeps_records() {
-            let uid = &sync.parent().object.metadata.uid;
+            let uid = &parent.object.metadata.uid;
             effects.wrote_at(sync.key, uid, PARENTS, &updated.metadata.resource_version);
         }
         if let Some((class, message)) = sync.manage_error.take() {
@@ -397,8 +499,8 @@ impl Controller {
         if min_ready_seconds > 0
             && updated.status.ready_replicas != updated.status.available_replicas
         {
-            if sync.parent().object.spec.min_ready_seconds == 0 {
-                self.collect_ready_times(sync);
+            if parent.object.spec.min_ready_seconds == 0 {
+                self.collect_ready_times(parent, sync);
             }
             let times = sync.census.ready_times.iter().copied();
             let delay = next_check_of_times(times, min_ready_seconds, now.wall_ns)
@@ -409,17 +511,17 @@ impl Controller {
     }
 
     /// Remembers the version of a pod we wrote, for its controller as the server has it now.
-    fn record_pod_write(&self, pod: &Pod, effects: &impl Effects) {
-        if !self.keeps_records() {
-            return;
-        }
-        if let Some(controller) = pod.metadata.controller() {
-            let owner = self
-                .parents
-                .intern(&pod.metadata.namespace, &controller.name);
-            effects.wrote_at(owner, &controller.uid, PODS, &pod.metadata.resource_version);
+    fn record_pod_write(&self, meta: &ObjectMeta, effects: &impl Effects) {
+        if let Some(controller) = meta.controller() {
+            let owner = self.parents.intern(&meta.namespace, &controller.name);
+            effects.wrote_at(owner, &controller.uid, PODS, &meta.resource_version);
         }
     }
+}
+
+/// The answer of that request, all of which are there.
+fn answer_of(answers: &[Option<Answer>], index: usize) -> &Answer {
+    answers[index].as_ref().expect("it has been answered")
 }
 
 fn is_same_status(object: &ReplicaSet, counts: StatusCounts, terminating: Option<i32>) -> bool {

@@ -20,12 +20,12 @@ pub struct Sync {
     pub(super) requests: Vec<Request>,
     pub(super) answers: Vec<Option<Answer>>,
     /// The answered requests in the order in which their answers came.
-    answered: Vec<usize>,
+    pub(super) answered: Vec<usize>,
     pub(super) events: Vec<EventIntent>,
     /// What the Events are about; made when the first one is recorded.
     regarding: Option<Arc<ObjectReference>>,
     pub(super) requests_made: u32,
-    /// Everything below is of this sync alone.
+    /// Everything below is of this sync alone. The parent is kept while requests are out.
     pub(super) parent: Option<Arc<Parent>>,
     pub(super) may_scale: bool,
     pub(super) claim: Option<Box<Claim>>,
@@ -156,8 +156,9 @@ impl Sync {
     /// # Panics
     /// When there is no request of that index, or it has been answered.
     pub fn answer(&mut self, index: usize, answer: Answer) {
-        let before = self.answers[index].replace(answer);
-        assert!(before.is_none(), "request {index} is answered twice");
+        let place = &mut self.answers[index];
+        assert!(place.is_none(), "request {index} is answered twice");
+        *place = Some(answer);
         self.answered.push(index);
     }
 
@@ -196,12 +197,6 @@ impl Sync {
         self.new_status = None;
     }
 
-    pub(super) fn parent(&self) -> &Arc<Parent> {
-        self.parent
-            .as_ref()
-            .expect("a sync past its beginning has a parent")
-    }
-
     pub(super) fn finish(&mut self) -> Step {
         self.state = State::Finished;
         self.requests.clear();
@@ -224,9 +219,24 @@ impl Sync {
         state: State,
         requests: impl IntoIterator<Item = Request>,
     ) -> Step {
-        self.state = state;
         self.requests.clear();
         self.requests.extend(requests);
+        self.asked(state)
+    }
+
+    /// Replaces the batch by so many of the same request; those of the batch before, which must be
+    /// of that kind too, stay what they are.
+    pub(super) fn ask_again(&mut self, state: State, size: usize, request: Request) -> Step {
+        if self.state != state {
+            self.requests.clear();
+        }
+        self.requests.resize(size, request);
+        self.asked(state)
+    }
+
+    /// The requests are there; makes room for their answers.
+    pub(super) fn asked(&mut self, state: State) -> Step {
+        self.state = state;
         self.answers.clear();
         self.answered.clear();
         self.answers.resize_with(self.requests.len(), || None);
@@ -234,29 +244,24 @@ impl Sync {
         Step::Requests
     }
 
-    /// Takes the answer that came at that place, with the index of its request.
-    pub(super) fn take_answer(&mut self, place: usize) -> (usize, Answer) {
-        let index = *self
-            .answered
-            .get(place)
-            .expect("every request is answered before the sync is resumed");
-        (
-            index,
-            self.answers[index].take().expect("answers are taken once"),
-        )
+    /// Insists that every request has its answer.
+    pub(super) fn require_answers(&self) {
+        assert_eq!(
+            self.answered.len(),
+            self.requests.len(),
+            "every request is answered before the sync is resumed"
+        );
     }
 
     /// Takes the answer of a batch of one.
     pub(super) fn only_answer(&mut self) -> Answer {
-        self.take_answer(0).1
+        self.require_answers();
+        let index = self.answered[0];
+        self.answers[index].take().expect("answers are taken once")
     }
 
     /// What the Events of this sync are about: the parent as cached when it began.
-    pub(super) fn regarding(&mut self, kind: Kind) -> Arc<ObjectReference> {
-        let parent = self
-            .parent
-            .as_ref()
-            .expect("a sync past its beginning has a parent");
+    pub(super) fn regarding(&mut self, kind: Kind, parent: &Parent) -> Arc<ObjectReference> {
         let make = || Arc::new(ObjectReference::new(kind, &parent.object.metadata));
         self.regarding.get_or_insert_with(make).clone()
     }

@@ -1,14 +1,12 @@
 //! The expectations of one key: two counters, a time stamp, and the set of pods to be deleted.
 
 use std::borrow::Borrow;
-use std::hash::Hash;
 
-use hashbrown::HashTable;
-use hashbrown::hash_table::Entry as Slot;
-
-use crate::intern::FIXED_STATE;
 use crate::limits::EXPECTATIONS_TIMEOUT_NS;
-use crate::primitives::{AtomicI64, AtomicUsize, Mutex, OnceLock, Ordering, lock};
+use crate::primitives::{AtomicI64, AtomicU64, OnceLock, Ordering};
+
+use super::mark::PodKey;
+use super::pod_set::{Live, PodSet};
 
 /// The time stamp of an entry without counters.
 const ABSENT: i64 = i64::MIN;
@@ -25,50 +23,37 @@ pub struct Counts {
 }
 
 /// One key's expectations, alone on its cache line.
+///
+/// The deletions still to be seen are `del_base` and the pods in the set that counts together: so
+/// that seeing one is a single change, of the set.
 #[repr(align(64))]
 #[derive(Debug)]
 pub struct Entry<P> {
     /// Replaced by the sync of the key, lowered by any thread.
     add: AtomicI64,
-    /// Written under the lock of `sets` only, but for the zero it already holds.
-    del: AtomicI64,
+    /// Written by the sync of the key, and by who forgets it.
+    del_base: AtomicI64,
     /// `ABSENT` when there are no counters. Replaced by the sync of the key.
     timestamp_ns: AtomicI64,
-    /// 0: no set is stored; otherwise 1 + the pods in it. Written under the lock of `sets`.
-    waiting: AtomicUsize,
+    /// Which set counts. Written as `del_base` is.
+    live: AtomicU64,
     /// Made at the first use that needs it: most keys never delete.
-    sets: OnceLock<Box<Mutex<Sets<P>>>>,
-}
-
-/// Two sets take turns, so that a set is built outside the lock in storage that is there already.
-#[derive(Debug)]
-struct Sets<P> {
-    live: HashTable<P>,
-    spare: HashTable<P>,
+    sets: OnceLock<Box<PodSet<P>>>,
 }
 
 impl<P> Default for Entry<P> {
     fn default() -> Self {
         Entry {
             add: AtomicI64::new(0),
-            del: AtomicI64::new(0),
+            del_base: AtomicI64::new(0),
             timestamp_ns: AtomicI64::new(ABSENT),
-            waiting: AtomicUsize::new(0),
+            live: AtomicU64::new(0),
             sets: OnceLock::new(),
         }
     }
 }
 
 impl<P> Entry<P> {
-    fn sets(&self) -> &Mutex<Sets<P>> {
-        self.sets.get_or_init(|| {
-            Box::new(Mutex::new(Sets {
-                live: HashTable::new(),
-                spare: HashTable::new(),
-            }))
-        })
-    }
-
     /// Whether there are counters.
     #[inline]
     fn is_present(&self) -> bool {
@@ -77,18 +62,20 @@ impl<P> Entry<P> {
         self.timestamp_ns.load(Ordering::Relaxed) != ABSENT
     }
 
+    /// Pods in the set that counts.
+    #[inline]
+    fn waiting(&self, live: Live) -> i64 {
+        self.sets.get().map_or(0, |sets| sets.waiting(live))
+    }
+
     /// Forgets everything but the storage.
     pub(super) fn clear(&self) {
-        let mut sets = self.sets.get().map(|sets| lock(sets));
-        // Relaxed, all four: the lock or the caller's own order stands for them; a reader that sees
-        // some of them early sees a satisfied key, which this is about to be.
+        // Relaxed, all: the caller's own order stands for them; a reader that sees some of them
+        // early sees a satisfied key, which this is about to be.
         self.timestamp_ns.store(ABSENT, Ordering::Relaxed);
         self.add.store(0, Ordering::Relaxed);
-        self.del.store(0, Ordering::Relaxed);
-        self.waiting.store(0, Ordering::Relaxed);
-        if let Some(sets) = &mut sets {
-            sets.live.clear();
-        }
+        self.del_base.store(0, Ordering::Relaxed);
+        Live::clear(&self.live);
     }
 
     /// The time stamp goes first and the counters publish it: a reader that sees a new counter never
@@ -97,32 +84,46 @@ impl<P> Entry<P> {
     pub(super) fn expect_creations(&self, count: i64, now_ns: i64) {
         // Relaxed: published by the store of `add` below.
         self.timestamp_ns.store(now_ns, Ordering::Relaxed);
-        // Relaxed: a racing deletion lowers it after this call, or is forgotten by the zero.
-        if self.del.load(Ordering::Relaxed) != 0 {
-            let _sets = lock(self.sets());
-            // Relaxed: published by the store of `add` below.
-            self.del.store(0, Ordering::Relaxed);
-        }
+        let live = Live::load(&self.live);
+        // Relaxed: as above. A pod of a set left over that is seen while these are counted lowers
+        // the zero, or is forgotten by it.
+        let left = if live.has_table() {
+            self.left_over(live)
+        } else {
+            0
+        };
+        self.del_base.store(-left, Ordering::Relaxed);
         // Release: pairs with the Acquire of `satisfied`.
         self.add.store(count, Ordering::Release);
     }
 
+    /// The pods of a set left over; if there is none, it need not be looked for again.
+    #[cold]
+    fn left_over(&self, live: Live) -> i64 {
+        let left = self.waiting(live);
+        if left == 0 {
+            live.retire(&self.live);
+        }
+        left
+    }
+
     pub(super) fn set(&self, add: i64, del: i64, now_ns: i64) {
-        let _sets = lock(self.sets());
         // Relaxed: published by the stores of the counters below.
         self.timestamp_ns.store(now_ns, Ordering::Relaxed);
+        let waiting = self.waiting(Live::load(&self.live));
         // Release, both: pair with the Acquire of `satisfied`.
-        self.del.store(del, Ordering::Release);
+        self.del_base
+            .store(del.wrapping_sub(waiting), Ordering::Release);
         self.add.store(add, Ordering::Release);
     }
 
     pub(super) fn raise(&self, add: i64, del: i64) {
-        let _sets = lock(self.sets());
         if self.is_present() {
-            // Release, both: pair with the Acquire of `satisfied`. Relaxed load: under the lock.
+            // Release, both: pair with the Acquire of `satisfied`. Relaxed load: written by the
+            // key's own sync only.
             self.add.fetch_add(add, Ordering::Release);
-            self.del.store(
-                self.del.load(Ordering::Relaxed).wrapping_add(del),
+            self.del_base.store(
+                self.del_base.load(Ordering::Relaxed).wrapping_add(del),
                 Ordering::Release,
             );
         }
@@ -139,10 +140,9 @@ impl<P> Entry<P> {
 
     #[inline]
     pub(super) fn satisfied(&self, now_ns: i64) -> bool {
-        // Acquire, both: pair with the Release of whoever lowered or replaced the counters.
+        // Acquire: pairs with the Release of whoever lowered or replaced the counter.
         let add = self.add.load(Ordering::Acquire);
-        let del = self.del.load(Ordering::Acquire);
-        if add <= 0 && del <= 0 {
+        if add <= 0 && self.deletions_seen() {
             return true;
         }
         // Relaxed: stored before the counters that were read above.
@@ -150,94 +150,71 @@ impl<P> Entry<P> {
         timestamp_ns == ABSENT || now_ns.saturating_sub(timestamp_ns) > EXPECTATIONS_TIMEOUT_NS
     }
 
+    /// Whether no deletion is still to be seen. Pods leave the set while it is looked through, and
+    /// none comes in: so what is found at most was there at the end.
+    #[inline]
+    fn deletions_seen(&self) -> bool {
+        let live = Live::load(&self.live);
+        // Acquire: as in `satisfied`.
+        let base = self.del_base.load(Ordering::Acquire);
+        if live.has_table() && base <= 0 {
+            self.set_is_seen(live, base)
+        } else {
+            base <= 0
+        }
+    }
+
+    fn set_is_seen(&self, live: Live, base: i64) -> bool {
+        self.sets.get().is_none_or(|sets| match base {
+            0 => !sets.is_waiting(live),
+            _ => base.wrapping_add(sets.waiting(live)) <= 0,
+        })
+    }
+
     pub(super) fn counts(&self) -> Option<Counts> {
         // Acquire, both, and Relaxed: as in `satisfied`.
         let add = self.add.load(Ordering::Acquire);
-        let del = self.del.load(Ordering::Acquire);
+        let del_base = self.del_base.load(Ordering::Acquire);
         let timestamp_ns = self.timestamp_ns.load(Ordering::Relaxed);
-        (timestamp_ns != ABSENT).then_some(Counts {
+        (timestamp_ns != ABSENT).then(|| Counts {
             add,
-            del,
+            del: del_base.wrapping_add(self.waiting(Live::load(&self.live))),
             timestamp_ns,
         })
-    }
-}
-
-impl<P: Eq + Hash + Clone> Entry<P> {
-    pub(super) fn expect_deletions(&self, pods: impl IntoIterator<Item = P>, now_ns: i64) {
-        let mut fresh = std::mem::take(&mut lock(self.sets()).spare);
-        let pods = pods.into_iter();
-        fresh.reserve(pods.size_hint().0, hash);
-        for pod in pods {
-            if let Slot::Vacant(slot) = fresh.entry(hash(&pod), |other| *other == pod, hash) {
-                slot.insert(pod);
-            }
-        }
-        let count = fresh.len();
-        let mut old = {
-            let mut sets = lock(self.sets());
-            let old = std::mem::replace(&mut sets.live, fresh);
-            // Release: pairs with the Acquire of `deletion_observed`.
-            self.waiting.store(count + 1, Ordering::Release);
-            // Relaxed: published by the stores of the counters below.
-            self.timestamp_ns.store(now_ns, Ordering::Relaxed);
-            // Release, both: pair with the Acquire of `satisfied`.
-            self.add.store(0, Ordering::Release);
-            self.del.store(
-                i64::try_from(count).expect("fits in memory"),
-                Ordering::Release,
-            );
-            old
-        };
-        old.clear();
-        lock(self.sets()).spare = old;
     }
 
     #[inline]
     pub(super) fn deletion_observed<Q>(&self, pod: &Q) -> bool
     where
         P: Borrow<Q>,
-        Q: Eq + Hash + ?Sized,
+        Q: PodKey + ?Sized,
     {
-        // Acquire: pairs with the Release that published the set. No set and an empty one alike
-        // cannot hold the pod.
-        if self.waiting.load(Ordering::Acquire) <= 1 {
+        let live = Live::load(&self.live);
+        if !live.has_table() {
             return false;
         }
-        let hash = FIXED_STATE.hash_one(pod);
-        let Some(sets) = self.sets.get() else {
-            return false;
-        };
-        let mut sets = lock(sets);
-        let Ok(slot) = sets.live.find_entry(hash, |other| other.borrow() == pod) else {
-            return false;
-        };
-        let (removed, _) = slot.remove();
-        // Release: a reader that skips the lock still sees what came before; see `satisfied`.
-        self.waiting.store(sets.live.len() + 1, Ordering::Release);
-        if self.is_present() {
-            // Release: as in `creations_observed`. Relaxed load: written under this lock only.
-            self.del.store(
-                self.del.load(Ordering::Relaxed).wrapping_sub(1),
-                Ordering::Release,
-            );
-        }
-        drop(sets);
-        drop(removed);
-        true
-    }
-
-    pub(super) fn pending_deletions(&self) -> Option<Vec<P>> {
-        let sets = lock(self.sets.get()?);
-        // Relaxed: written under this lock only.
-        let stored = self.waiting.load(Ordering::Relaxed) > 0;
-        stored.then(|| sets.live.iter().cloned().collect())
+        let sets = self.sets.get();
+        sets.is_some_and(|sets| sets.take(&self.live, live, pod.mark()))
     }
 }
 
-#[inline]
-fn hash<P: Hash>(pod: &P) -> u64 {
-    FIXED_STATE.hash_one(pod)
+impl<P: PodKey + Clone> Entry<P> {
+    pub(super) fn expect_deletions(&self, pods: impl IntoIterator<Item = P>, now_ns: i64) {
+        let sets = self.sets.get_or_init(|| Box::new(PodSet::new()));
+        sets.replace(Live::load(&self.live), pods, |live| {
+            // Relaxed, all: published by the store of `live`. A pod of the set before this one
+            // cannot lower what is stored here.
+            self.timestamp_ns.store(now_ns, Ordering::Relaxed);
+            self.add.store(0, Ordering::Relaxed);
+            self.del_base.store(0, Ordering::Relaxed);
+            // Release: pairs with the Acquire of `Live::load`.
+            self.live.store(live, Ordering::Release);
+        });
+    }
+
+    pub(super) fn pending_deletions(&self) -> Option<Vec<P>> {
+        self.sets.get()?.pending(&self.live)
+    }
 }
 
 const _: () = assert!(size_of::<Entry<u64>>() == 64);

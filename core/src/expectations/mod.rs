@@ -10,12 +10,13 @@
 //!
 //! Two stores share one kind of entry: [`Expectations`] for dense keys and [`NamedExpectations`] for
 //! textual ones. Upstream: `pkg/controller/controller_utils.go`, `UIDTrackingControllerExpectations`,
-//! with one mutex per key in place of one for all.
+//! with a few atomic words per key in place of one mutex for all.
 //!
 //! # Locks and races
 //!
-//! * Observing a creation is one atomic subtraction. Observing a deletion takes its key's own lock,
-//!   and only while that key waits for some deletion. No lock is held across a call out.
+//! * Observing a creation is one atomic subtraction, observing a deletion one exchange of a word that
+//!   holds 32 pods of that key (`pod_set.rs` tells the protocol). Neither takes a lock. Naming the pods
+//!   of a set takes the key's own, which keeps out who lists them.
 //! * Observations of a key race freely with everything. The `expect_*`, `set`, `raise` and `lower` of
 //!   one key must not race with each other, nor with `satisfied`: a work queue that never syncs one
 //!   key twice at once sees to it.
@@ -25,14 +26,16 @@
 //! [`satisfied`]: ExpectationStore::satisfied
 
 mod entry;
+mod mark;
 mod named;
+mod pod_set;
 
 use std::borrow::Borrow;
 use std::fmt;
-use std::hash::Hash;
 use std::marker::PhantomData;
 
 pub use entry::Counts;
+pub use mark::{Mark, PodKey};
 pub use named::NamedEntries;
 
 use crate::intern::{AppendTable, DenseKey};
@@ -123,7 +126,7 @@ pub struct ExpectationStore<E> {
 
 impl<E: Entries> ExpectationStore<E>
 where
-    E::Pod: Eq + Hash + Clone,
+    E::Pod: PodKey + Clone,
 {
     /// An empty store: every key is satisfied.
     pub fn new() -> Self {
@@ -187,7 +190,7 @@ where
     pub fn deletion_observed<Q>(&self, key: E::Key<'_>, pod: &Q) -> bool
     where
         E::Pod: Borrow<Q>,
-        Q: Eq + Hash + ?Sized,
+        Q: PodKey + ?Sized,
     {
         self.entries
             .find(key, |entry| entry.deletion_observed(pod))
@@ -240,6 +243,7 @@ mod tests {
 
     use super::*;
     use crate::limits::EXPECTATIONS_TIMEOUT_NS;
+    use crate::primitives::{AtomicU32, Ordering};
 
     type Store = Expectations<u32, u32>;
 
@@ -337,6 +341,48 @@ mod tests {
         assert_eq!(pair(&store, 0), (0, 0));
         assert_eq!(pair(&store, 1), (0, 0));
         assert_eq!(store.pending_deletions(1), Some(vec![]));
+    }
+
+    #[test]
+    fn sets_that_are_replaced_while_others_look_count_each_pod_once() {
+        const PODS: u32 = 70;
+        const ROUNDS: u32 = 60;
+        let (store, round, taken) = (Store::new(), AtomicU32::new(0), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let (store, round, taken) = (&store, &round, &taken);
+                scope.spawn(move || {
+                    // SeqCst, all: the test is about the orders inside the store.
+                    while let now @ 0..ROUNDS = round.load(Ordering::SeqCst) {
+                        // Pods of the round, each thread from another end, and of the one before.
+                        for step in 0..PODS {
+                            let pod = now * PODS + (step * 31 + thread * 23) % PODS;
+                            let fresh = store.deletion_observed(0, &pod);
+                            taken.fetch_add(fresh.into(), Ordering::SeqCst);
+                            assert!(!store.deletion_observed(0, &pod));
+                            assert!(!store.deletion_observed(0, &pod.wrapping_sub(PODS)));
+                        }
+                    }
+                });
+            }
+            for now in 0..ROUNDS {
+                // Sizes change, so tables do.
+                let pods = if now % 5 == 0 { 9 } else { PODS };
+                let first = now * PODS;
+                store.expect_deletions(0, first..first + pods, 0);
+                round.store(now, Ordering::SeqCst);
+                while !store.satisfied(0, 0) {
+                    std::thread::yield_now();
+                }
+                assert_eq!(pair(&store, 0), (0, 0));
+                assert_eq!(store.pending_deletions(0), Some(vec![]));
+            }
+            round.store(ROUNDS, Ordering::SeqCst);
+        });
+        let expected: u32 = (0..ROUNDS)
+            .map(|now| if now % 5 == 0 { 9 } else { PODS })
+            .sum();
+        assert_eq!(taken.into_inner(), expected);
     }
 
     /// The plain way: one map of counters, one of sets.

@@ -1,7 +1,7 @@
 //! Label selectors: as written, and compiled for matching.
 //!
-//! Compiling sorts the requirements by key; matching is then one walk over two sorted lists, the
-//! requirements and the labels, that allocates nothing and stops at the first failure.
+//! Compiling sorts the requirements by key, as the labels are; matching is then a search among few
+//! labels, or one walk over two sorted lists, that allocates nothing and stops at the first failure.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,6 +12,9 @@ mod parse;
 mod syntax;
 
 pub use syntax::{SyntaxError, check_label_key, check_label_value};
+
+/// So many labels are searched for each requirement; of more, both lists are walked in order.
+const SEARCHED_LABELS: usize = 8;
 
 /// A `LabelSelector` as written: all of `match_labels` and all of `match_expressions` must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -174,12 +177,22 @@ impl Selector {
         };
         let mut labels = labels.pairs();
         for requirement in requirements.iter() {
-            let value = loop {
-                match labels.first() {
-                    Some((key, _)) if **key < *requirement.key => labels = &labels[1..],
-                    // The label stays: the next requirement may ask about the same key.
-                    Some((key, value)) if *key == requirement.key => break Some(&**value),
-                    _ => break None,
+            let key = &requirement.key;
+            let value = if labels.len() <= SEARCHED_LABELS {
+                // Texts of different lengths differ, so most labels are passed without a look at
+                // their text; those before the one found are not asked about again.
+                labels.iter().position(|(probe, _)| probe == key).map(|at| {
+                    labels = &labels[at..];
+                    &*labels[0].1
+                })
+            } else {
+                loop {
+                    match labels.first() {
+                        Some((probe, _)) if **probe < **key => labels = &labels[1..],
+                        // The label stays: the next requirement may ask about the same key.
+                        Some((probe, value)) if probe == key => break Some(&**value),
+                        _ => break None,
+                    }
                 }
             };
             if !requirement.test.holds(value) {

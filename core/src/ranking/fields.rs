@@ -42,13 +42,27 @@ impl RankFields {
     /// name, 0 for pods without a node. Reads the annotation and walks the container statuses
     /// once; allocates nothing.
     pub fn of(pod: &Pod, node: u32) -> RankFields {
+        let annotation = pod.metadata.annotations.get(DELETION_COST_ANNOTATION);
+        let cost = deletion_cost(annotation.map(|text| &**text)).unwrap_or(0);
+        RankFields::with_cost(pod, node, cost)
+    }
+
+    /// The fields of the next version of a pod whose fields these are: what can't have changed is
+    /// not worked out again.
+    pub fn next(&self, old: &Pod, new: &Pod, node: u32) -> RankFields {
+        if old.metadata.annotations.is_same(&new.metadata.annotations) {
+            RankFields::with_cost(new, node, self.deletion_cost())
+        } else {
+            RankFields::of(new, node)
+        }
+    }
+
+    fn with_cost(pod: &Pod, node: u32, cost: i32) -> RankFields {
         let scheduled = pod
             .node_name
             .as_deref()
             .is_some_and(|name| !name.is_empty());
         let ready = pod.is_ready();
-        let annotation = pod.metadata.annotations.get(DELETION_COST_ANNOTATION);
-        let cost = deletion_cost(annotation.map(|text| &**text)).unwrap_or(0);
         RankFields {
             prefix: u64::from(scheduled) << SCHEDULED_SHIFT
                 | phase_ordinal(pod.status.phase) << PHASE_SHIFT

@@ -183,10 +183,9 @@ impl Listener for Pods {
     }
 
     fn replace(&mut self, objects: Vec<Arc<Pod>>, version: &ResourceVersion, now: Now) {
-        for change in self.cache.replace(objects, version) {
-            for pool in &self.pools {
-                pool.controller.pod_changed(&change, now);
-            }
+        let listed = self.cache.replace(objects, version);
+        for pool in &self.pools {
+            pool.controller.pods_listed(&listed, now);
         }
     }
 

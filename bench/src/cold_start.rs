@@ -1,0 +1,257 @@
+//! A controller's cold start over an embedded cluster that is there already: list, cache, handlers,
+//! syncs, on the calling thread and the rayon pool.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use podstorm::cache::PodCache;
+use podstorm::controller::{Controller, ControllerOptions, Outcome, Step, Sync};
+use podstorm::object::{
+    ContainerStatus, Kind, LabelSelector, Labels, Namespace, Node, Now, ObjectMeta, OwnerReference,
+    Pod, ReplicaSet, Str, Time, Uid,
+};
+use podstorm::reflector::{Action, Delivery, Reflector, ReflectorOptions};
+use podstorm::workqueue::Take;
+use podstorm_loadgen::clock::RealClock;
+use podstorm_loadgen::cluster::{
+    Cluster, ClusterOptions, ClusterResource, WatchFrom, WatchOptions,
+};
+
+use crate::clusters::NOW;
+use crate::hot::cache::realistic_pod;
+
+/// Events taken in one poll, as the informers of `loadgen` do.
+const BATCH: usize = 4000;
+
+const NAMESPACES: usize = 100;
+
+/// How many objects there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Pods, all running and ready, the same number for each ReplicaSet.
+    pub pods: usize,
+    /// ReplicaSets, their statuses exact.
+    pub replica_sets: usize,
+    /// Nodes.
+    pub nodes: usize,
+}
+
+impl Size {
+    /// So many pods, 50 for each ReplicaSet, 66 on each node.
+    pub const fn of_pods(pods: usize) -> Size {
+        Size {
+            pods,
+            replica_sets: pods / 50,
+            nodes: pods * 3 / 200,
+        }
+    }
+}
+
+/// How long the parts of a start took, each from the beginning.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Start {
+    /// Until the server had both states ready for the controller.
+    pub served: Duration,
+    /// Until the controller had all of them in hand, sorted.
+    pub received: Duration,
+    /// Until its caches were full and its handlers through.
+    pub synced: Duration,
+    /// Until the first sync had returned with the right decision.
+    pub first_sync: Duration,
+    /// Until every ReplicaSet was synced once.
+    pub all_synced: Duration,
+}
+
+/// A cluster of that size, as it is when everything is settled. Pods lie in memory as they were
+/// made, in an order other than that of their names.
+///
+/// # Panics
+/// When the cluster refuses an object: the objects made here are valid.
+pub fn existing(size: Size) -> Cluster {
+    let cluster = Cluster::new(ClusterOptions::default());
+    let namespaces: Vec<Str> = (0..NAMESPACES.min(size.replica_sets))
+        .map(|number| format!("load-{number:03}").into())
+        .collect();
+    for name in &namespaces {
+        let mut namespace = Namespace::default();
+        namespace.metadata.name = (&**name).into();
+        import(&cluster, namespace);
+    }
+    let nodes: Vec<Str> = (0..size.nodes.max(1))
+        .map(|number| format!("node-{number:05}").into())
+        .collect();
+    for name in &nodes {
+        let mut node = Node::default();
+        node.metadata.name = (&**name).into();
+        import(&cluster, node);
+    }
+    let each = size.pods / size.replica_sets;
+    let pod = slim(realistic_pod());
+    let molds: Vec<Pod> = (0..size.replica_sets)
+        .map(|number| {
+            let namespace = &namespaces[number % namespaces.len()];
+            let parent = import(&cluster, replica_set(number, namespace, each, &pod));
+            let mut mold = pod.clone();
+            mold.metadata.namespace = parent.metadata.namespace.clone();
+            mold.metadata.labels = parent.spec.template.metadata.labels.clone();
+            mold.metadata.owner_references = std::iter::once(owner_of(&parent)).collect();
+            mold.metadata.generate_name = Some(format!("{}-", parent.metadata.name).into());
+            mold
+        })
+        .collect();
+    let mut rng = Rng::with_seed(36);
+    for number in 0..each * size.replica_sets {
+        let mut pod = molds[number % molds.len()].clone();
+        let prefix = pod.metadata.generate_name.as_deref().unwrap_or("");
+        // Unique within a ReplicaSet, and in no order: 31,607 is coprime to 2^20.
+        let suffix = (number / molds.len() * 31_607) & 0xf_ffff;
+        pod.metadata.name = format!("{prefix}{suffix:05x}").into();
+        pod.metadata.uid = Uid::from_u128(rng.u128(..));
+        pod.node_name = Some(nodes[rng.usize(0..nodes.len())].clone());
+        import(&cluster, pod);
+    }
+    cluster
+}
+
+/// The pod with what a kubelet of this cluster says of a container, so that a million fit.
+fn slim(mut pod: Pod) -> Pod {
+    pod.metadata.annotations = Labels::ABSENT;
+    for status in &mut pod.status.container_statuses {
+        *status = ContainerStatus {
+            rest: None,
+            ..status.clone()
+        };
+    }
+    pod
+}
+
+fn import<R: ClusterResource>(cluster: &Cluster, object: R) -> Arc<R> {
+    let imported = cluster.import(object, NOW);
+    imported.unwrap_or_else(|error| panic!("the object is valid: {error:?}"))
+}
+
+fn replica_set(number: usize, namespace: &Str, pods: usize, pod: &Pod) -> ReplicaSet {
+    let name = format!("rs-{number:05}");
+    let labels = Labels::from_pairs([("app", name.as_str())]);
+    let replicas = i32::try_from(pods).expect("fewer pods than 31 bits count");
+    let mut object = ReplicaSet::default();
+    object.metadata = ObjectMeta {
+        name: name.as_str().into(),
+        namespace: namespace.clone().into(),
+        labels: labels.clone(),
+        uid: Uid::from_u128(0x5265_706c_6963_4000_8000_0000_0000_0000 | number as u128),
+        creation_timestamp: Time::from_unix_seconds(1_767_225_600),
+        generation: 1,
+        ..ObjectMeta::default()
+    };
+    object.spec.replicas = Some(replicas);
+    object.spec.selector = Some(Arc::new(LabelSelector {
+        match_labels: labels.clone(),
+        match_expressions: Arc::new([]),
+    }));
+    let template = Arc::make_mut(&mut object.spec.template);
+    template.metadata.labels = labels;
+    template.spec = pod.spec.clone();
+    let status = &mut object.status;
+    status.replicas = replicas;
+    status.fully_labeled_replicas = replicas;
+    status.ready_replicas = replicas;
+    status.available_replicas = replicas;
+    status.terminating_replicas = Some(0);
+    status.observed_generation = 1;
+    object
+}
+
+fn owner_of(parent: &ReplicaSet) -> Arc<OwnerReference> {
+    Arc::new(OwnerReference {
+        api_version: Kind::ReplicaSet.api_version().into(),
+        kind: Kind::ReplicaSet.name().into(),
+        name: parent.metadata.name.as_str().into(),
+        uid: parent.metadata.uid.clone(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    })
+}
+
+/// Starts a controller over that cluster and takes it down again, the latter off the clock.
+///
+/// # Panics
+/// When a sync decides to do anything: all is as it should be.
+pub fn start(cluster: &Cluster) -> Start {
+    let clock = RealClock::start();
+    let now = || Duration::from_secs_f64(clock.seconds());
+    let mut start = Start::default();
+    let cache = Arc::new(PodCache::new());
+    let controller = Controller::new(ControllerOptions::new(Kind::ReplicaSet), cache.clone());
+    initial::<ReplicaSet>(cluster, &now, &mut start, |objects, version| {
+        controller.parent_replace(objects, version, NOW);
+    });
+    let served = start.served;
+    initial::<Pod>(cluster, &now, &mut start, |pods, version| {
+        let listed = cache.replace(pods, version);
+        controller.pods_listed(&listed, NOW);
+    });
+    start.served += served;
+    start.synced = now();
+    let mut sync = Sync::new();
+    let mut syncs = 0;
+    let queue = controller.queue();
+    while let Take::Key(key) = queue.try_take(NOW.mono_ns) {
+        let step = controller.begin(key, &mut sync, NOW);
+        assert_eq!(step, Step::Finished, "there is nothing to do");
+        assert!(matches!(sync.outcome(), Outcome::Ok));
+        if syncs == 0 {
+            start.first_sync = now();
+        }
+        syncs += 1;
+        controller.finish(&mut sync, NOW);
+    }
+    start.all_synced = now();
+    assert_eq!(syncs, controller.parents().all().len());
+    start
+}
+
+/// The initial state of one kind, through the stream of a watch as an informer gets it.
+fn initial<R: ClusterResource>(
+    cluster: &Cluster,
+    now: &impl Fn() -> Duration,
+    start: &mut Start,
+    replace: impl FnOnce(Vec<Arc<R>>, &podstorm::object::ResourceVersion),
+) {
+    let mut reflector = Reflector::<R>::new(ReflectorOptions::default());
+    let present: Now = NOW;
+    let Action::Watch { .. } = reflector.next(present, 0.5) else {
+        unreachable!("a reflector begins with a stream")
+    };
+    let began = now();
+    let opened = cluster.watch::<R>(WatchFrom::Initial, WatchOptions::default());
+    start.served = now() - began;
+    reflector.on_watch(opened.as_ref().map(|_| ()), present);
+    let mut watch = opened.unwrap_or_else(|error| panic!("no version is too old: {error:?}"));
+    let mut events = Vec::new();
+    loop {
+        watch.poll(BATCH, present, &mut events);
+        for event in events.drain(..) {
+            if let Some(Delivery::Replace(objects, version)) = reflector.on_event(event, present) {
+                start.received = now();
+                return replace(objects, &version);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_finds_everything_and_has_nothing_to_do() {
+        let cluster = existing(Size::of_pods(1_000));
+        assert_eq!(cluster.count::<Pod>(), 1_000);
+        let start = start(&cluster);
+        assert!(start.served <= start.received);
+        assert!(start.received <= start.synced);
+        assert!(start.first_sync <= start.all_synced);
+    }
+}

@@ -1,0 +1,366 @@
+//! The pods whose deletion one key waits for: replaced by the key's sync, taken from by any thread,
+//! without a lock and each pod once.
+//!
+//! # How it works
+//!
+//! A set lies in a table: places probed one after the other, each empty or the mark of a pod, and one
+//! bit a place, set while the pod is waited for. To take a pod is to find its place and clear its bit
+//! by one exchange. The number of bits that are set is the number of pods waited for; nobody counts
+//! them down, so there is no counter that could come to belong to another set than the bit.
+//!
+//! The word `live` names the table that counts, and its **epoch**: the how manieth set of the key it
+//! is. Sets of odd and even epochs lie in different tables, so that the table that counts stays as it
+//! is until the next one is complete; tables are used again, and never freed. 32 bits share a word
+//! with the epoch they belong to, so that the exchange of a thread that slept through two
+//! replacements fails: it then begins again. (For it to be fooled, 2^32 sets must pass in its sleep.)
+//!
+//! To replace, in this order: **close** the unused table (all words to the new epoch, no bit), empty
+//! its places, put the marks in, set the bits, name it in `live`. Who reads places while they are
+//! rewritten finds the words closed after that, or `live` changed: and it looks at one or the other
+//! before it believes what it read.
+
+use crate::primitives::{AtomicU64, Mutex, OnceLock, Ordering, fence, lock};
+
+use super::mark::{Mark, PodKey};
+
+/// Places of the smallest table; every further size is twice that.
+const FIRST_PLACES: usize = BITS;
+/// Bits of a word that tell whether pods are waited for; the others are the epoch.
+const BITS: usize = 32;
+/// Sizes of tables that a key has room to name from the first; the last has 1,024 places, enough for
+/// the largest burst of a sync.
+const SMALL_SIZES: usize = 6;
+/// The other sizes. The last has 2^31 places.
+const LARGE_SIZES: usize = 21;
+
+const _: () = assert!(crate::limits::BURST_REPLICAS * 2 <= FIRST_PLACES << (SMALL_SIZES - 1));
+const _: () = assert!(FIRST_PLACES << (SMALL_SIZES + LARGE_SIZES - 1) == 1 << 31);
+
+/// Which set counts: the epoch in the upper half; below it 0 when no set is stored, 1 for the empty
+/// set, otherwise 2 and the size of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Live(u64);
+
+impl Live {
+    const EMPTY: u64 = 1;
+    const FIRST_SIZE: u64 = 2;
+
+    /// Acquire: pairs with the Release that named the set.
+    #[inline]
+    pub(super) fn load(word: &AtomicU64) -> Live {
+        Live(word.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    pub(super) fn is_stored(self) -> bool {
+        self.0 as u32 != 0
+    }
+
+    /// Whether there is a table to look at.
+    #[inline]
+    pub(super) fn has_table(self) -> bool {
+        self.0 as u32 >= Live::FIRST_SIZE as u32
+    }
+
+    /// The number of the table's size; `None` where there is nothing to look at.
+    #[inline]
+    fn size(self) -> Option<usize> {
+        (self.0 as u32 as usize).checked_sub(Live::FIRST_SIZE as usize)
+    }
+
+    #[inline]
+    fn epoch(self) -> u64 {
+        self.0 >> BITS << BITS
+    }
+
+    fn with(epoch: u64, below: u64) -> Live {
+        Live(epoch | below)
+    }
+
+    /// Forgets the set; the epoch stays.
+    pub(super) fn clear(word: &AtomicU64) {
+        // Relaxed: as the counters that are forgotten with it. An exchange, so that the epoch never
+        // goes back.
+        word.fetch_and(u64::MAX << BITS, Ordering::Relaxed);
+    }
+
+    /// Leaves the table of a set of which nothing is waited for any more, so that it need not be
+    /// looked through again.
+    pub(super) fn retire(self, word: &AtomicU64) {
+        // Relaxed, both: no bit of that table can be cleared that is not clear. If the set is another
+        // one meanwhile, there is nothing to retire.
+        let empty = Live::with(self.epoch(), Live::EMPTY).0;
+        let _ = word.compare_exchange(self.0, empty, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+/// The tables of one key and the names of its latest set.
+#[derive(Debug)]
+pub(super) struct PodSet<P> {
+    /// By the lowest bit of the epoch, then by size.
+    tables: [Tables; 2],
+    /// Every pod of the latest set, once. Held to replace the set and to list it.
+    names: Mutex<Vec<P>>,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    small: [OnceLock<Box<Table>>; SMALL_SIZES],
+    large: OnceLock<Box<[OnceLock<Box<Table>>; LARGE_SIZES]>>,
+}
+
+impl Tables {
+    #[inline]
+    fn get(&self, size: usize) -> Option<&Table> {
+        let table = match self.small.get(size) {
+            Some(table) => table,
+            None => &self.large.get()?[size - SMALL_SIZES],
+        };
+        table.get().map(|table| &**table)
+    }
+
+    fn get_or_make(&self, size: usize) -> &Table {
+        let table = match self.small.get(size) {
+            Some(table) => table,
+            None => &self.large.get_or_init(Box::default)[size - SMALL_SIZES],
+        };
+        table.get_or_init(|| Box::new(Table::new(FIRST_PLACES << size)))
+    }
+}
+
+/// Twice as many places as pods or more.
+#[derive(Debug)]
+struct Table {
+    /// Marks, or zeros. Written by who replaces the set only.
+    places: Box<[Place]>,
+    /// By place over `BITS`: the epoch above, the bits below. Closed, filled and opened by who
+    /// replaces the set; bits are cleared by any thread, as long as the epoch is the one it knows.
+    words: Box<[AtomicU64]>,
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    spread: AtomicU64,
+    rest: AtomicU64,
+}
+
+/// The words of a table have gone on to another set.
+struct Stale;
+
+impl Table {
+    fn new(places: usize) -> Table {
+        Table {
+            places: (0..places).map(|_| Place::default()).collect(),
+            words: (0..places / BITS).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// The place where the search for a mark begins.
+    #[inline]
+    fn first_place(&self, mark: Mark) -> usize {
+        // The upper half by as many places as there are is below 2^63.
+        ((mark.spread >> 32) as usize * self.places.len()) >> 32
+    }
+
+    /// The place of a mark. While the table is being rewritten the answer may be wrong.
+    #[inline]
+    fn find(&self, mark: Mark) -> Option<usize> {
+        let mut at = self.first_place(mark);
+        // Once round at most: in a table that is being rewritten there may be no empty place to see.
+        for _ in 0..self.places.len() {
+            let place = &self.places[at];
+            // Relaxed, both: `live` was acquired before, and what was rewritten since shows in the
+            // fence and the look behind it.
+            let rest = place.rest.load(Ordering::Relaxed);
+            if rest == mark.rest && place.spread.load(Ordering::Relaxed) == mark.spread {
+                return Some(at);
+            }
+            if rest == 0 {
+                return None;
+            }
+            at = (at + 1) & (self.places.len() - 1);
+        }
+        None
+    }
+
+    /// Clears the bit of a place; returns whether it was set.
+    #[inline]
+    fn take(&self, at: usize, epoch: u64) -> Result<bool, Stale> {
+        let (word, bit) = (&self.words[at / BITS], 1 << (at % BITS));
+        // Acquire: places that were read from a rewriting came after the closing of the words.
+        fence(Ordering::Acquire);
+        // Relaxed: by the fence.
+        let mut seen = word.load(Ordering::Relaxed);
+        loop {
+            if (seen ^ epoch) >> BITS != 0 {
+                return Err(Stale);
+            }
+            if seen & bit == 0 {
+                return Ok(false);
+            }
+            // Release: what the handler did to the cache is seen by the sync that is satisfied by
+            // it; pairs with the Acquire of `waiting`.
+            let taken =
+                word.compare_exchange_weak(seen, seen & !bit, Ordering::Release, Ordering::Relaxed);
+            match taken {
+                Ok(_) => return Ok(true),
+                Err(other) => seen = other,
+            }
+        }
+    }
+
+    /// Makes this the set of these pods, of which those that are there twice are dropped.
+    fn fill<P: PodKey>(&self, epoch: u64, pods: &mut Vec<P>) {
+        // Relaxed, all: published by the fence, and in the end by `live`.
+        for word in &self.words {
+            word.store(epoch, Ordering::Relaxed);
+        }
+        // Release: who reads one of the stores below, and fences, sees the words closed.
+        fence(Ordering::Release);
+        for place in &self.places {
+            place.rest.store(0, Ordering::Relaxed);
+        }
+        pods.retain(|pod| {
+            let mark = pod.mark();
+            let mut at = self.first_place(mark);
+            loop {
+                let place = &self.places[at];
+                let rest = place.rest.load(Ordering::Relaxed);
+                if rest == 0 {
+                    break;
+                }
+                if rest == mark.rest && place.spread.load(Ordering::Relaxed) == mark.spread {
+                    return false;
+                }
+                at = (at + 1) & (self.places.len() - 1);
+            }
+            self.places[at].spread.store(mark.spread, Ordering::Relaxed);
+            self.places[at].rest.store(mark.rest, Ordering::Relaxed);
+            // A load and a store: nobody else exchanges words of an epoch that nobody knows yet.
+            let word = &self.words[at / BITS];
+            let bits = word.load(Ordering::Relaxed) | 1 << (at % BITS);
+            word.store(bits, Ordering::Relaxed);
+            true
+        });
+    }
+
+    /// The words' bits.
+    #[inline]
+    fn bits(&self, epoch: u64) -> impl Iterator<Item = u32> {
+        self.words.iter().map(move |word| {
+            // Acquire: pairs with the Release of `take`; exchanges after one another all count.
+            let word = word.load(Ordering::Acquire);
+            if (word ^ epoch) >> BITS == 0 {
+                word as u32
+            } else {
+                0
+            }
+        })
+    }
+}
+
+impl<P> PodSet<P> {
+    pub(super) fn new() -> Self {
+        PodSet {
+            tables: [Tables::default(), Tables::default()],
+            names: Mutex::new(Vec::new()),
+        }
+    }
+
+    #[inline]
+    fn table(&self, live: Live) -> Option<&Table> {
+        let size = live.size()?;
+        self.tables[(live.0 >> BITS & 1) as usize].get(size)
+    }
+
+    /// The pods still waited for. O(most pods of that set).
+    #[inline]
+    pub(super) fn waiting(&self, live: Live) -> i64 {
+        let table = self.table(live);
+        table.map_or(0, |table| {
+            table
+                .bits(live.epoch())
+                .map(|bits| i64::from(bits.count_ones()))
+                .sum()
+        })
+    }
+
+    /// Whether any pod is still waited for; cheaper than counting them.
+    #[inline]
+    pub(super) fn is_waiting(&self, live: Live) -> bool {
+        let table = self.table(live);
+        table.is_some_and(|table| table.bits(live.epoch()).fold(0, |all, bits| all | bits) != 0)
+    }
+
+    /// Takes a pod out of the set that counts; returns whether it was in.
+    #[inline]
+    pub(super) fn take(&self, word: &AtomicU64, mut live: Live, mark: Mark) -> bool {
+        loop {
+            let Some(table) = self.table(live) else {
+                return false;
+            };
+            match table.find(mark) {
+                Some(at) => {
+                    if let Ok(taken) = table.take(at, live.epoch()) {
+                        return taken;
+                    }
+                    live = Live::load(word);
+                }
+                None => {
+                    // Acquire: a table is rewritten only after another was named.
+                    fence(Ordering::Acquire);
+                    let now = Live::load(word);
+                    if now == live {
+                        return false;
+                    }
+                    live = now;
+                }
+            }
+        }
+    }
+}
+
+impl<P: PodKey + Clone> PodSet<P> {
+    /// Builds the next set in the table that does not count; calls `publish` with what
+    /// to store in `live`, with Release.
+    pub(super) fn replace(
+        &self,
+        live: Live,
+        pods: impl IntoIterator<Item = P>,
+        publish: impl FnOnce(u64),
+    ) {
+        let mut names = lock(&self.names);
+        names.clear();
+        names.extend(pods);
+        let epoch = live.epoch().wrapping_add(1 << BITS);
+        if names.is_empty() {
+            publish(Live::with(epoch, Live::EMPTY).0);
+            return;
+        }
+        let places = (2 * names.len()).next_power_of_two().max(FIRST_PLACES);
+        let size = (places / FIRST_PLACES).ilog2();
+        let next = Live::with(epoch, Live::FIRST_SIZE + u64::from(size));
+        let tables = &self.tables[(epoch >> BITS & 1) as usize];
+        tables.get_or_make(size as usize).fill(epoch, &mut names);
+        publish(next.0);
+    }
+
+    /// The pods still waited for.
+    pub(super) fn pending(&self, word: &AtomicU64) -> Option<Vec<P>> {
+        let names = lock(&self.names);
+        let live = Live::load(word);
+        if !live.is_stored() {
+            return None;
+        }
+        let Some(table) = self.table(live) else {
+            return Some(Vec::new());
+        };
+        let waits = |pod: &&P| {
+            table.find(pod.mark()).is_some_and(|at| {
+                // Relaxed: a look, and the set can't be replaced under the lock.
+                table.words[at / BITS].load(Ordering::Relaxed) >> (at % BITS) & 1 == 1
+            })
+        };
+        Some(names.iter().filter(waits).cloned().collect())
+    }
+}
