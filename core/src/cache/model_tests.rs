@@ -87,15 +87,17 @@ fn tally_of(cache: &PodCache, selectors: &[&str], cutoff: Time) -> Tally {
             .label_set_of(&labels)
             .expect("the index names sets that exist");
         let totals = members.label_sets()[index as usize].totals;
-        let ready = members
+        let ready: Vec<Time> = members
             .iter()
             .filter(|(pod, member)| pod.metadata.labels == labels && member.is_active())
             .filter(|(_, member)| member.is_ready())
-            .map(|(pod, _)| pod.ready_time());
+            .map(|(pod, _)| pod.ready_time())
+            .collect();
         let settled = ready
-            .clone()
-            .filter(|time| !time.is_unset() && *time <= cutoff);
-        let (settled, first) = (settled.count(), ready.filter(|time| *time > cutoff).min());
+            .iter()
+            .filter(|time| !time.is_unset() && **time <= cutoff)
+            .count();
+        let first = ready.into_iter().filter(|time| *time > cutoff).min();
         let mut later = Vec::new();
         assert_eq!(
             members.ready_by(index, cutoff, &mut later) as usize,
