@@ -16,6 +16,7 @@ static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 
 fn main() -> ExitCode {
     let _profiler = dhat::Profiler::builder().testing().build();
+    hot::on_one_core();
     // Cargo adds `--bench`, and a smoke run `--test`; there is nothing here that could be shorter.
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let mut only = None;

@@ -11,6 +11,7 @@ use podstorm_bench::hot::{self, HotPath, Operation};
 
 /// The path in its steady state, and how often it is called.
 fn steady(path: HotPath) -> (Operation, u32) {
+    hot::on_one_core();
     (path.steady(), path.calls)
 }
 

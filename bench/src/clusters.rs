@@ -11,7 +11,7 @@ use podstorm::controller::{Controller, ControllerOptions};
 use podstorm::intern::KeyId;
 use podstorm::object::{
     Kind, LabelSelector, Labels, Map, Now, OwnerReference, Pod, PodSpec, PodStart, PodTemplate,
-    ReplicaSet, Resource as _, SharedText, Str, Time, Uid,
+    ReplicaSet, Resource as _, SharedText, Sharer, Str, Time, Uid,
 };
 use podstorm::reconcile::StatusCounts;
 use podstorm::workqueue::Take;
@@ -82,14 +82,16 @@ impl Plan {
         }
     }
 
-    /// The objects alone, pods by ReplicaSet; old revisions come last.
+    /// The objects alone, pods by ReplicaSet; old revisions come last. Equal texts are shared, as
+    /// by a reader that passes what it reads through a [`Sharer`].
     pub fn draw(&self) -> Vec<(Arc<ReplicaSet>, Vec<Arc<Pod>>)> {
-        let mut mold = Mold::new(self.sharing);
+        let (mut mold, mut sharer) = (Mold::new(self.sharing), Sharer::new());
         let mut drawn =
             drawn_pods(self.replica_sets * self.pods_each, Growth::Month, self.seed).into_iter();
         (0..self.replica_sets)
             .map(|index| {
                 let mut parent = self.replica_set(index, &mold);
+                sharer.share_replica_set(&mut parent);
                 let owner = Arc::new(OwnerReference {
                     api_version: Kind::ReplicaSet.api_version().into(),
                     kind: Kind::ReplicaSet.name().into(),

@@ -10,4 +10,5 @@ pub mod plain;
 pub mod pods;
 pub mod profiler;
 pub mod results;
+pub mod scaling;
 pub mod whole;

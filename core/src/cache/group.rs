@@ -7,8 +7,10 @@ use ahash::RandomState;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
+use super::label_set::{LabelSet, LabelSetChange, PodState, Totals, ready_since};
+use super::maturing::Maturing;
 use crate::intern::{DenseKey, FIXED_STATE, KeyId};
-use crate::object::{Labels, OwnerReference, Pod, SharedText, Str, Uid};
+use crate::object::{Labels, OwnerReference, Pod, SharedText, Str, Time, Uid};
 use crate::primitives::{AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
 use crate::ranking::RankFields;
 
@@ -73,24 +75,6 @@ pub struct Member {
     state: PodState,
 }
 
-/// Where a pod counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct PodState {
-    active: bool,
-    terminating: bool,
-    ready: bool,
-}
-
-impl PodState {
-    fn of(pod: &Pod) -> PodState {
-        PodState {
-            active: pod.is_active(),
-            terminating: pod.is_terminating(),
-            ready: pod.is_ready(),
-        }
-    }
-}
-
 impl Member {
     /// Whether the pod counts as a replica.
     pub fn is_active(&self) -> bool {
@@ -106,47 +90,6 @@ impl Member {
     pub fn is_ready(&self) -> bool {
         self.state.ready
     }
-}
-
-/// Counts of pods.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Active pods.
-    pub active: u32,
-    /// Active pods that are ready.
-    pub ready: u32,
-    /// Pods on their way out.
-    pub terminating: u32,
-}
-
-impl Totals {
-    fn add(&mut self, state: PodState) {
-        self.active += u32::from(state.active);
-        self.ready += u32::from(state.active && state.ready);
-        self.terminating += u32::from(state.terminating);
-    }
-
-    fn remove(&mut self, state: PodState) {
-        self.active -= u32::from(state.active);
-        self.ready -= u32::from(state.active && state.ready);
-        self.terminating -= u32::from(state.terminating);
-    }
-
-    /// Adds the other counts to these.
-    pub fn merge(&mut self, other: Totals) {
-        self.active += other.active;
-        self.ready += other.ready;
-        self.terminating += other.terminating;
-    }
-}
-
-/// The pods of a group that carry one and the same labels.
-#[derive(Debug)]
-pub(crate) struct LabelSet {
-    pub(crate) labels: Labels,
-    /// Pods with these labels, whatever their state; a set without any is free for reuse.
-    pub(crate) pods: u32,
-    pub(crate) totals: Totals,
 }
 
 /// The pods of a group. `pods[i]` and `members[i]` are one pod, and so is
@@ -182,22 +125,6 @@ const SEARCHED_SETS: usize = 8;
 fn reserve_one<T>(items: &mut Vec<T>) {
     if items.len() == items.capacity() {
         items.reserve_exact((items.len() / 4).max(4));
-    }
-}
-
-/// What a change of a group's pods did to its label sets.
-#[derive(Debug, Default)]
-pub(crate) struct LabelSetChange {
-    /// Labels that no pod of the group carried before.
-    pub(crate) came: Option<Labels>,
-    /// Labels that no pod of the group carries any more.
-    pub(crate) went: Option<Labels>,
-}
-
-impl LabelSetChange {
-    /// Whether nothing came and nothing went.
-    pub(crate) fn is_none(&self) -> bool {
-        self.came.is_none() && self.went.is_none()
     }
 }
 
@@ -328,7 +255,7 @@ impl Members {
     /// Adds a pod behind the others and returns its handle.
     pub(crate) fn insert(&mut self, pod: Arc<Pod>, node: u32) -> (u32, LabelSetChange) {
         let state = PodState::of(&pod);
-        let (label_set, came) = self.enter_label_set(&pod.metadata.labels, state);
+        let (label_set, came) = self.enter_label_set(&pod, state);
         let position = u32::try_from(self.pods.len()).expect("fewer pods than 32 bits count");
         let handle = self.take_handle(position);
         reserve_one(&mut self.members);
@@ -368,13 +295,14 @@ impl Members {
         let set = &mut self.label_sets[old_set as usize];
         let mut change = LabelSetChange::default();
         if set.labels == pod.metadata.labels {
-            if old != state {
-                set.totals.remove(old);
-                set.totals.add(state);
+            if old != state || set.maturing.is_some() {
+                set.leave(&self.pods[position], old);
+                set.enter(&pod, state);
             }
         } else {
-            change.went = self.leave_label_set(old_set, old);
-            let (label_set, came) = self.enter_label_set(&pod.metadata.labels, state);
+            let last = self.pods[position].clone();
+            change.went = self.leave_label_set(old_set, &last, old);
+            let (label_set, came) = self.enter_label_set(&pod, state);
             self.members[position].label_set = label_set;
             change.came = came;
         }
@@ -386,12 +314,12 @@ impl Members {
     pub(crate) fn remove(&mut self, handle: u32) -> LabelSetChange {
         let position = std::mem::replace(&mut self.positions[handle as usize], self.free_handle);
         self.free_handle = handle;
-        self.pods.swap_remove(position as usize);
+        let pod = self.pods.swap_remove(position as usize);
         let member = self.members.swap_remove(position as usize);
         if let Some(moved) = self.members.get(position as usize) {
             self.positions[moved.handle as usize] = position;
         }
-        let went = self.leave_label_set(member.label_set, member.state);
+        let went = self.leave_label_set(member.label_set, &pod, member.state);
         LabelSetChange { came: None, went }
     }
 
@@ -429,7 +357,8 @@ impl Members {
         }
     }
 
-    fn enter_label_set(&mut self, labels: &Labels, state: PodState) -> (u32, Option<Labels>) {
+    fn enter_label_set(&mut self, pod: &Pod, state: PodState) -> (u32, Option<Labels>) {
+        let labels = &pod.metadata.labels;
         let (index, came) = match self.label_set_of(labels) {
             Some(index) => (index, None),
             None => {
@@ -437,6 +366,7 @@ impl Members {
                     labels: labels.clone(),
                     pods: 0,
                     totals: Totals::default(),
+                    maturing: None,
                 };
                 let index = if let Some(free) = self.free_label_sets.pop() {
                     self.label_sets[free as usize] = fresh;
@@ -451,14 +381,14 @@ impl Members {
         };
         let set = &mut self.label_sets[index as usize];
         set.pods += 1;
-        set.totals.add(state);
+        set.enter(pod, state);
         (index, came)
     }
 
-    fn leave_label_set(&mut self, index: u32, state: PodState) -> Option<Labels> {
+    fn leave_label_set(&mut self, index: u32, pod: &Pod, state: PodState) -> Option<Labels> {
         let set = &mut self.label_sets[index as usize];
         set.pods -= 1;
-        set.totals.remove(state);
+        set.leave(pod, state);
         if set.pods > 0 {
             return None;
         }
@@ -468,6 +398,30 @@ impl Members {
         }
         self.free_label_sets.push(index);
         Some(labels)
+    }
+
+    /// Of the active ready pods of a label set, how many became so at `cutoff` or before; adds to
+    /// `later` the seconds after it in which others did, in order, with their number.
+    ///
+    /// O(pods) at the first time and when the cutoff goes back, else O(seconds after it).
+    pub(crate) fn ready_by(
+        &mut self,
+        label_set: u32,
+        cutoff: Time,
+        later: &mut Vec<(Time, u32)>,
+    ) -> u32 {
+        let set = &mut self.label_sets[label_set as usize];
+        let is_kept = set
+            .maturing
+            .as_mut()
+            .is_some_and(|kept| kept.advance(cutoff));
+        if !is_kept {
+            let times = ready_times(&self.pods, &self.members, label_set);
+            set.maturing = Some(Box::new(Maturing::new(cutoff, times)));
+        }
+        let maturing = set.maturing.as_ref().expect("it was kept or made");
+        later.extend(maturing.later());
+        maturing.settled(set.totals.ready)
     }
 
     /// Recounts every label set and says whether the running totals are right, and whether every
@@ -485,11 +439,26 @@ impl Members {
             set.0 += 1;
             set.1.add(PodState::of(pod));
         }
-        self.label_sets
-            .iter()
-            .zip(counted)
-            .all(|(set, (pods, totals))| set.pods == pods && set.totals == totals)
+        let mut sets = (0u32..).zip(self.label_sets.iter().zip(counted));
+        sets.all(|(index, (set, (pods, totals)))| {
+            let times = ready_times(&self.pods, &self.members, index);
+            let maturing = set.maturing.as_ref();
+            set.pods == pods
+                && set.totals == totals
+                && maturing.is_none_or(|maturing| maturing.is_exact(times))
+        })
     }
+}
+
+/// When the active ready pods of a label set became so. O(pods).
+fn ready_times(
+    pods: &[Arc<Pod>],
+    members: &[Member],
+    label_set: u32,
+) -> impl Iterator<Item = Time> + Clone {
+    let all = pods.iter().zip(members);
+    let of_set = all.filter(move |(_, member)| member.label_set == label_set);
+    of_set.filter_map(|(pod, member)| ready_since(pod, member.state))
 }
 
 #[cfg(test)]

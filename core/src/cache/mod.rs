@@ -17,7 +17,9 @@
 mod group;
 mod groups;
 mod index;
+mod label_set;
 mod listed;
+mod maturing;
 #[cfg(test)]
 mod model_tests;
 mod namespaces;
@@ -28,7 +30,9 @@ mod version;
 
 use std::sync::Arc;
 
-pub use group::{Group, Member, Totals};
+pub(crate) use group::Members;
+pub use group::{Group, Member};
+pub use label_set::Totals;
 pub use listed::{Listed, PodRun};
 pub(crate) use namespaces::RelatedSelector;
 pub use parents::{Parent, ParentChange, ParentStore};

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::{Delta, PodCache, RelatedSelector};
-use crate::object::{Labels, OwnerReference, Pod, PodPhase, Selector, SharedText, Time, Uid};
+use crate::object::{
+    ConditionStatus, ConditionType, Labels, OwnerReference, Pod, PodCondition, PodPhase, Selector,
+    SharedText, Time, Uid,
+};
 
 /// What a step does to one pod: its owner, labels, whether it has ended, whether it is on its way
 /// out; or nothing, for its removal.
@@ -35,6 +38,21 @@ fn pod(name: u8, version: u64, (controller, labels, ended, deleting): (u8, u8, b
     if deleting {
         pod.metadata.deletion_timestamp = Time::from_unix_seconds(1);
     }
+    // Some don't say since when, some will be ready in the future.
+    let ready_since = match version % 5 {
+        0 => Time::UNSET,
+        more => Time::from_unix_seconds((version + more).cast_signed()),
+    };
+    pod.status.conditions.push(PodCondition {
+        kind: ConditionType::Ready,
+        status: if version % 7 == 0 {
+            ConditionStatus::False
+        } else {
+            ConditionStatus::True
+        },
+        last_transition_time: ready_since.into(),
+        rest: None,
+    });
     pod.status.phase = if ended {
         PodPhase::Failed
     } else {
@@ -47,7 +65,9 @@ fn pod(name: u8, version: u64, (controller, labels, ended, deleting): (u8, u8, b
 type Tally = BTreeMap<(String, Option<String>, String), u32>;
 
 /// By a selector that matches everything, or by those of single label sets and their neighbours.
-fn tally_of(cache: &PodCache, selectors: &[&str]) -> Tally {
+///
+/// On the way it asks for the pods that have been ready since the cutoff.
+fn tally_of(cache: &PodCache, selectors: &[&str], cutoff: Time) -> Tally {
     let compiled = selectors
         .iter()
         .map(|text| Selector::parse(text).expect("it is valid"));
@@ -60,13 +80,30 @@ fn tally_of(cache: &PodCache, selectors: &[&str]) -> Tally {
     let mut found = Vec::new();
     cache.matching_label_sets(&selectors, &mut found);
     for (labels, group) in found {
-        let members = group.lock();
+        let mut members = group.lock();
         assert!(members.totals_are_exact());
         assert_eq!(group.pod_count(), members.len());
         let index = members
             .label_set_of(&labels)
             .expect("the index names sets that exist");
         let totals = members.label_sets()[index as usize].totals;
+        let ready: Vec<Time> = members
+            .iter()
+            .filter(|(pod, member)| pod.metadata.labels == labels && member.is_active())
+            .filter(|(_, member)| member.is_ready())
+            .map(|(pod, _)| pod.ready_time())
+            .collect();
+        let settled = ready
+            .iter()
+            .filter(|time| !time.is_unset() && **time <= cutoff)
+            .count();
+        let first = ready.into_iter().filter(|time| *time > cutoff).min();
+        let mut later = Vec::new();
+        assert_eq!(
+            members.ready_by(index, cutoff, &mut later) as usize,
+            settled
+        );
+        assert_eq!(later.first().map(|(time, _)| *time), first);
         let value = labels.get("set").expect("every pod has it").to_string();
         let namespace = group.namespace().to_string();
         let name = group.owner().map(|owner| owner.name.to_string());
@@ -115,9 +152,11 @@ proptest! {
                 let set = pod.metadata.labels.get("set").expect("every pod has it").to_string();
                 *expected.entry((pod.metadata.namespace.to_string(), owner, set)).or_default() += 1;
             }
-            prop_assert_eq!(tally_of(&cache, &[""]), expected.clone());
+            // Forward with the versions, and at times back.
+            let cutoff = Time::from_unix_seconds((version / 2 + version % 3).cast_signed());
+            prop_assert_eq!(tally_of(&cache, &[""], cutoff), expected.clone());
             let single = ["set=0", "set=1", "set in (0,2)", "set=2", "set=9"];
-            prop_assert_eq!(tally_of(&cache, &single), expected);
+            prop_assert_eq!(tally_of(&cache, &single, cutoff), expected);
         }
     }
 }
@@ -177,7 +216,10 @@ fn threads_that_apply_different_pods_leave_what_one_leaves() {
             }
         });
         assert_eq!(shared.len(), single.len());
-        assert_eq!(tally_of(&shared, &[""]), tally_of(&single, &[""]));
+        assert_eq!(
+            tally_of(&shared, &[""], Time::UNSET),
+            tally_of(&single, &[""], Time::UNSET)
+        );
         for change in single.resync() {
             let meta = &change.new.metadata;
             let held = shared

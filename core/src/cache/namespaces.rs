@@ -6,7 +6,8 @@ use std::sync::Arc;
 use ahash::RandomState;
 use hashbrown::{HashMap, HashSet};
 
-use super::group::{Group, LabelSetChange};
+use super::group::Group;
+use super::label_set::LabelSetChange;
 use crate::intern::FIXED_STATE;
 use crate::object::{Labels, Selector, SharedText, Str};
 

@@ -12,8 +12,8 @@ use super::selector_index::SelectorIndex;
 use super::{Delta, Group, PodCache, StoreVersion};
 use crate::intern::{AppendTable, DenseKey, FIXED_STATE, KeyId, KeyTable, ObjectKey};
 use crate::object::{
-    Kind, Labels, OwnerReference, Pod, ReplicaSet, ResourceVersion, Selector, SelectorError,
-    SharedText, Str, Uid,
+    Kind, Labels, ObjectReference, OwnerReference, Pod, ReplicaSet, ResourceVersion, Selector,
+    SelectorError, SharedText, Str, Uid,
 };
 use crate::primitives::{Mutex, MutexGuard, OnceLock, lock};
 use crate::reconcile::pod_body;
@@ -55,6 +55,8 @@ pub struct Parent {
     pub(crate) orphans: Arc<Group>,
     /// The body of a pod to create; built when first needed.
     body: OnceLock<Arc<Pod>>,
+    /// What Events about it say they are about; built when first needed.
+    reference: OnceLock<Arc<ObjectReference>>,
 }
 
 /// What a delta did.
@@ -75,6 +77,12 @@ impl Parent {
     pub fn body(&self) -> &Arc<Pod> {
         self.body
             .get_or_init(|| Arc::new(pod_body(&self.object, &self.owner)))
+    }
+
+    /// The object in this version, for the Events about it; `kind` is its kind.
+    pub fn reference(&self, kind: Kind) -> &Arc<ObjectReference> {
+        self.reference
+            .get_or_init(|| Arc::new(ObjectReference::new(kind, &self.object.metadata)))
     }
 }
 
@@ -258,7 +266,7 @@ impl ParentStore {
         if self.kind != Kind::ReplicaSet {
             return;
         }
-        let mut keys: SmallVec<[KeyId; 16]> = SmallVec::new();
+        let mut keys: SmallVec<[KeyId; 32]> = SmallVec::new();
         if let Some(siblings) = self.lock_indexes().by_controller.get(&controller.uid) {
             keys.extend_from_slice(siblings);
         }
@@ -307,6 +315,7 @@ impl ParentStore {
                 group: old.group.clone(),
                 orphans: old.orphans.clone(),
                 body,
+                reference: OnceLock::new(),
                 object,
             };
         }
@@ -326,6 +335,7 @@ impl ParentStore {
             orphans: self.pods.orphans(&meta.namespace),
             owner,
             body: OnceLock::new(),
+            reference: OnceLock::new(),
             object,
         }
     }

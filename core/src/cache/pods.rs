@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::group::{Group, GroupOwner, LabelSetChange, Members};
+use super::group::{Group, GroupOwner, Members};
 use super::groups::Groups;
 use super::index::{Index, Place, Slot};
+use super::label_set::LabelSetChange;
 use super::namespaces::{Namespaces, RelatedSelector};
 use super::{Delta, StoreVersion};
 use crate::intern::{KeyId, StrTable};

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use compact_str::CompactString;
 
+use super::sync::Census;
 use super::{Controller, Sync};
-use crate::cache::{Group, Member, Parent, RelatedSelector, Totals};
-use crate::object::{Labels, Now, Pod, Selector};
+use crate::cache::{Group, Member, Members, Parent, RelatedSelector, Totals};
+use crate::object::{Labels, Now, Pod, Selector, Time};
 use crate::ranking::{NodeCounts, RankFields, RankOptions, Ranker};
-use crate::reconcile::StatusCounts;
+use crate::reconcile::{StatusCounts, availability_cutoff};
 
 /// The pods to delete in this sync, with the scratch memory for choosing them.
 #[derive(Debug, Default)]
@@ -56,7 +57,7 @@ impl Controller {
         let adoptable = !deleting && self.adoptable_orphans(parent, selector);
         let mut related_counted = false;
         loop {
-            let members = parent.group.lock();
+            let mut members = parent.group.lock();
             debug_assert!(
                 members.totals_are_exact(),
                 "running totals must equal a recount"
@@ -103,14 +104,8 @@ impl Controller {
                 continue;
             }
             if parent.object.spec.min_ready_seconds > 0 {
-                sync.census.ready_times.clear();
-                let ready = members
-                    .iter()
-                    .filter(|(_, member)| member.is_active() && member.is_ready())
-                    .filter(|(pod, _)| selector.matches(&pod.metadata.labels));
-                sync.census
-                    .ready_times
-                    .extend(ready.map(|(pod, _)| pod.ready_time()));
+                let cutoff = availability_cutoff(parent.object.spec.min_ready_seconds, now.wall_ns);
+                self.count_matured(&mut members, selector, cutoff, &mut sync.census);
             }
             if !sync.may_scale || wanted == 0 {
                 return None;
@@ -175,7 +170,7 @@ impl Controller {
         sync.census.ready_times.clear();
         sync.census
             .ready_times
-            .extend(ready.map(|pod| pod.ready_time()));
+            .extend(ready.map(|pod| (pod.ready_time(), 1)));
         sync.victims.claimed_pods.extend_from_slice(claimed);
         let surplus = i64::from(sync.census.counts.replicas) - i64::from(parent.object.replicas());
         let wanted = surplus.clamp(0, self.burst());
@@ -217,23 +212,34 @@ impl Controller {
         self.observe_age_ratios(fields.iter(), victims, now);
     }
 
-    /// Collects the ready times of the parent's pods afresh, where the census did without.
-    pub(super) fn collect_ready_times(&self, parent: &Parent, sync: &mut Sync) {
+    /// Counts the ready pods anew for another `minReadySeconds` than the census did.
+    pub(super) fn count_matured_anew(&self, parent: &Parent, sync: &mut Sync, cutoff: Time) {
         if !sync.victims.claimed_pods.is_empty() {
-            return; // Collected when they were claimed.
+            return; // All times were collected when they were claimed.
         }
-        let Ok(selector) = &parent.selector else {
-            return;
-        };
-        let members = parent.group.lock();
-        let ready = members
-            .iter()
-            .filter(|(_, member)| member.is_active() && member.is_ready())
-            .filter(|(pod, _)| selector.matches(&pod.metadata.labels));
-        sync.census.ready_times.clear();
-        sync.census
-            .ready_times
-            .extend(ready.map(|(pod, _)| pod.ready_time()));
+        if let Ok(selector) = &parent.selector {
+            let mut members = parent.group.lock();
+            self.count_matured(&mut members, selector, cutoff, &mut sync.census);
+        }
+    }
+
+    /// Counts the ready pods that became so at the cutoff or before, and the others by time.
+    fn count_matured(
+        &self,
+        members: &mut Members,
+        selector: &Selector,
+        cutoff: Time,
+        census: &mut Census,
+    ) {
+        census.matured = 0;
+        census.ready_times.clear();
+        for index in 0..members.label_sets().len() {
+            let set = &members.label_sets()[index];
+            if set.totals.ready > 0 && selector.matches(&set.labels) {
+                let index = u32::try_from(index).expect("fewer label sets than pods");
+                census.matured += members.ready_by(index, cutoff, &mut census.ready_times);
+            }
+        }
     }
 
     /// Whether an active orphan of the namespace matches. O(label sets among the orphans).

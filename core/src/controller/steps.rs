@@ -13,8 +13,8 @@ use crate::consistency::{PARENTS, PODS};
 use crate::intern::KeyId;
 use crate::object::{Kind, Now, ObjectMeta, ReplicaSet};
 use crate::reconcile::{
-    Claim, ClaimStep, StatusCounts, compute_status, is_available, next_check_of_times,
-    status_is_unchanged,
+    Claim, ClaimStep, StatusCounts, availability_cutoff, compute_status, is_available,
+    next_check_of_times, status_is_unchanged,
 };
 use crate::slow_start::SlowStart;
 
@@ -309,7 +309,7 @@ impl Controller {
         now: Now,
         effects: &impl Effects,
     ) -> Step {
-        let regarding = sync.regarding(self.options.kind, parent);
+        let regarding = parent.reference(self.options.kind);
         sync.require_answers();
         self.record_creations(parent, sync, effects);
         let mut first_error: Option<String> = None;
@@ -324,7 +324,7 @@ impl Controller {
             match answer_of(answers, *index) {
                 Answer::Pod(pod) => {
                     slow_start.on_result(true);
-                    events.push(EventIntent::created_pod(&regarding, &pod.metadata.name));
+                    events.push(EventIntent::created_pod(regarding, &pod.metadata.name));
                 }
                 Answer::Failed(error) if error.has_cause("NamespaceTerminating") => {
                     // Whatever else happens in that namespace comes from its deletion.
@@ -332,7 +332,7 @@ impl Controller {
                 }
                 Answer::Failed(error) => {
                     slow_start.on_result(false);
-                    events.push(EventIntent::failed_create(&regarding, error));
+                    events.push(EventIntent::failed_create(regarding, error));
                     first_error.get_or_insert_with(|| error.message.clone());
                 }
                 other => panic!("a create can't be answered by {other:?}"),
@@ -402,7 +402,7 @@ impl Controller {
         now: Now,
         effects: &impl Effects,
     ) -> Step {
-        let regarding = sync.regarding(self.options.kind, parent);
+        let regarding = parent.reference(self.options.kind);
         sync.require_answers();
         let mut first_error: Option<String> = None;
         let Sync {
@@ -419,12 +419,12 @@ impl Controller {
                 Answer::Failed(error) => {
                     self.expectations.deletion_observed(*key, name);
                     if !error.is_not_found() {
-                        events.push(EventIntent::failed_delete(&regarding, error));
+                        events.push(EventIntent::failed_delete(regarding, error));
                         let message = || format!("unable to delete pods: {}", error.message);
                         first_error.get_or_insert_with(message);
                     }
                 }
-                _ => events.push(EventIntent::deleted_pod(&regarding, name)),
+                _ => events.push(EventIntent::deleted_pod(regarding, name)),
             }
         }
         sync.manage_error = first_error.map(|error| (SyncErrorClass::Delete, error));
@@ -444,12 +444,11 @@ impl Controller {
         counts.available = if min_ready_seconds == 0 {
             counts.ready
         } else {
-            let available = sync
-                .census
-                .ready_times
-                .iter()
-                .filter(|time| is_available(**time, min_ready_seconds, now.wall_ns))
-                .count();
+            let waiting = sync.census.ready_times.iter();
+            let since = waiting
+                .filter(|(time, _)| is_available(*time, min_ready_seconds, now.wall_ns))
+                .map(|(_, pods)| pods);
+            let available = sync.census.matured + since.sum::<u32>();
             i32::try_from(available).expect("a ReplicaSet's pods fit 31 bits")
         };
         let terminating = (self.options.gates.terminating_replicas
@@ -499,10 +498,11 @@ impl Controller {
         if min_ready_seconds > 0
             && updated.status.ready_replicas != updated.status.available_replicas
         {
-            if parent.object.spec.min_ready_seconds == 0 {
-                self.collect_ready_times(parent, sync);
+            if parent.object.spec.min_ready_seconds != min_ready_seconds {
+                let cutoff = availability_cutoff(min_ready_seconds, now.wall_ns);
+                self.count_matured_anew(parent, sync, cutoff);
             }
-            let times = sync.census.ready_times.iter().copied();
+            let times = sync.census.ready_times.iter().map(|(time, _)| *time);
             let delay = next_check_of_times(times, min_ready_seconds, now.wall_ns)
                 .unwrap_or(i64::from(min_ready_seconds) * 1_000_000_000);
             effects.add_after(sync.key, delay);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::scale::Victims;
 use crate::cache::Parent;
-use crate::client::{Answer, EventIntent, ObjectReference, Request};
+use crate::client::{Answer, EventIntent, Request};
 use crate::intern::KeyId;
-use crate::object::{Kind, ReplicaSetStatus, Time};
+use crate::object::{ReplicaSetStatus, Time};
 use crate::reconcile::{Claim, StatusCounts};
 use crate::slow_start::SlowStart;
 
@@ -22,8 +22,6 @@ pub struct Sync {
     /// The answered requests in the order in which their answers came.
     pub(super) answered: Vec<usize>,
     pub(super) events: Vec<EventIntent>,
-    /// What the Events are about; made when the first one is recorded.
-    regarding: Option<Arc<ObjectReference>>,
     pub(super) requests_made: u32,
     /// Everything below is of this sync alone. The parent is kept while requests are out.
     pub(super) parent: Option<Arc<Parent>>,
@@ -42,8 +40,11 @@ pub struct Sync {
 #[derive(Debug, Default)]
 pub(super) struct Census {
     pub(super) counts: StatusCounts,
-    /// When the ready pods became so; collected where `minReadySeconds` asks for it.
-    pub(super) ready_times: Vec<Time>,
+    /// Ready pods that were available already; counted, like the next, where `minReadySeconds` asks
+    /// for it.
+    pub(super) matured: u32,
+    /// When the other ready pods became so, and how many at a time.
+    pub(super) ready_times: Vec<(Time, u32)>,
     pub(super) terminating: i32,
 }
 
@@ -126,7 +127,6 @@ impl Sync {
             answers: Vec::new(),
             answered: Vec::new(),
             events: Vec::new(),
-            regarding: None,
             requests_made: 0,
             parent: None,
             may_scale: false,
@@ -185,11 +185,11 @@ impl Sync {
         self.answers.clear();
         self.answered.clear();
         self.events.clear();
-        self.regarding = None;
         self.requests_made = 0;
         self.parent = None;
         self.claim = None;
         self.census.counts = StatusCounts::default();
+        self.census.matured = 0;
         self.census.ready_times.clear();
         self.census.terminating = 0;
         self.victims.clear();
@@ -258,11 +258,5 @@ impl Sync {
         self.require_answers();
         let index = self.answered[0];
         self.answers[index].take().expect("answers are taken once")
-    }
-
-    /// What the Events of this sync are about: the parent as cached when it began.
-    pub(super) fn regarding(&mut self, kind: Kind, parent: &Parent) -> Arc<ObjectReference> {
-        let make = || Arc::new(ObjectReference::new(kind, &parent.object.metadata));
-        self.regarding.get_or_insert_with(make).clone()
     }
 }

@@ -16,6 +16,12 @@ pub fn is_available(ready_time: Time, min_ready_seconds: i32, now_wall_ns: i64) 
     })
 }
 
+/// The latest second since when a ready pod is available at `now_wall_ns`.
+pub(crate) fn availability_cutoff(min_ready_seconds: i32, now_wall_ns: i64) -> Time {
+    let now = now_wall_ns.div_euclid(NS_PER_SECOND);
+    Time::from_unix_seconds(now - i64::from(min_ready_seconds))
+}
+
 /// Nanoseconds from `now_wall_ns` until the first of the ready pods becomes available; `None`
 /// when none is waiting or `min_ready_seconds` is 0.
 pub fn next_availability_check<'a>(
@@ -61,6 +67,24 @@ mod tests {
         assert!(is_available(ready, 10, (T + 10) * NS_PER_SECOND));
         assert!(!is_available(Time::UNSET, 10, i64::MAX));
         assert!(is_available(Time::UNSET, 0, 0));
+    }
+
+    #[test]
+    fn the_cutoff_is_the_last_second_that_is_available() {
+        for now in [
+            T * NS_PER_SECOND - 1,
+            T * NS_PER_SECOND,
+            T * NS_PER_SECOND + 1,
+            -1,
+            0,
+        ] {
+            let cutoff = availability_cutoff(10, now);
+            let after = cutoff
+                .unix_seconds()
+                .map(|at| Time::from_unix_seconds(at + 1));
+            assert!(is_available(cutoff, 10, now));
+            assert!(!is_available(after.unwrap(), 10, now));
+        }
     }
 
     #[test]

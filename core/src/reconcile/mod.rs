@@ -6,7 +6,7 @@ mod body;
 mod claim;
 mod status;
 
-pub(crate) use availability::next_check_of_times;
+pub(crate) use availability::{availability_cutoff, next_check_of_times};
 pub use availability::{is_available, next_availability_check};
 pub use body::{NO_LABELS_ERROR, pod_body, pod_name_prefix};
 pub use claim::{Claim, ClaimDecision, ClaimStep, claim_decision};

@@ -1,0 +1,149 @@
+//! Expectations, queue and handlers at 1 to N threads beside plain rivals, and the threaded engine.
+//! Writes `bench/results/scaling.json` and `.md`.
+//!
+//! `cargo bench -p podstorm-bench --bench scaling` takes the throughput, the same with
+//! `--features contention` counts locks and exchanges per event.
+
+use std::time::Duration;
+
+use podstorm_bench::results::machine::{Commit, Machine, load_average, rustc_version};
+use podstorm_bench::results::{is_smoke_test, package_directory};
+use podstorm_bench::scaling::report::{
+    CountRow, Counts, Curve, EngineRun, Point, Report, Source, Throughput,
+};
+use podstorm_bench::scaling::{self, COUNTS, Subject, subjects, thread_counts};
+use podstorm_bench::whole;
+
+/// Rounds of which the best counts: other work on the machine only ever takes away.
+const ROUNDS: usize = 7;
+const ROUND: Duration = Duration::from_millis(60);
+/// Rounds of whole runs.
+const ENGINE_ROUNDS: usize = 3;
+
+fn main() -> anyhow::Result<()> {
+    let cores = Machine::here().cores;
+    if is_smoke_test() {
+        for subject in subjects::all() {
+            for workers in [subject.ours, subject.plain] {
+                scaling::run(workers(2), Duration::from_millis(2));
+            }
+            println(&format!("Testing {subject:?}: Success"));
+        }
+        return Ok(());
+    }
+    let folder = package_directory().join("results");
+    let mut report = Report::read(&folder.join("scaling.json"));
+    if COUNTS {
+        report.counts = Some(Counts {
+            source: source(" --features contention"),
+            rows: subjects::all()
+                .iter()
+                .flat_map(|subject| counts(subject, cores))
+                .collect(),
+        });
+    } else {
+        let source = source("");
+        let transfer_ns = transfer_ns(cores);
+        let curve = |subject: &Subject| Curve::new(subject, points(subject, cores), transfer_ns);
+        report.throughput = Some(Throughput {
+            source,
+            transfer_ns,
+            curves: subjects::all().iter().map(curve).collect(),
+            engine: engine(cores)?,
+        });
+    }
+    report.write(&folder)?;
+    println(&report.markdown());
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "a bench reports to the terminal")]
+fn println(text: &str) {
+    println!("{text}");
+}
+
+fn source(features: &str) -> Source {
+    let machine = Machine::here();
+    Source {
+        command: format!("cargo bench -p podstorm-bench --bench scaling{features}"),
+        cpu_model: machine.cpu_model,
+        cores: machine.cores,
+        commit: Commit::here().text(),
+        rustc: rustc_version(),
+        load_before: load_average().map(|[minute, ..]| minute),
+    }
+}
+
+/// All numbers of threads and both variants in every round, so that what disturbs a round disturbs
+/// all alike.
+fn points(subject: &Subject, cores: usize) -> Vec<Point> {
+    let fresh = |threads| Point {
+        threads,
+        ..Point::default()
+    };
+    let mut points: Vec<Point> = thread_counts(cores).into_iter().map(fresh).collect();
+    for _ in 0..ROUNDS {
+        for point in &mut points {
+            let throughput = |workers: fn(usize) -> Vec<scaling::Worker>| {
+                scaling::run(workers(point.threads), ROUND).events_per_second
+            };
+            point.ours = point.ours.max(throughput(subject.ours));
+            point.plain = point.plain.max(throughput(subject.plain));
+        }
+    }
+    points
+}
+
+fn counts(subject: &Subject, cores: usize) -> Vec<CountRow> {
+    let row = |threads| CountRow {
+        subject: subject.name.to_owned(),
+        keys: subject.keys.to_owned(),
+        threads,
+        per_event: scaling::run((subject.ours)(threads), 4 * ROUND).per_event,
+    };
+    thread_counts(cores).into_iter().map(row).collect()
+}
+
+/// The time of one addition when all cores add to one word; the shortest seen is of a run whose
+/// threads took turns on one core, so the median counts.
+fn transfer_ns(cores: usize) -> Option<f64> {
+    if cores < 2 {
+        return None;
+    }
+    let mut times: Vec<f64> = (0..ROUNDS)
+        .map(|_| 1e9 / scaling::run(subjects::one_line(cores), ROUND).events_per_second)
+        .collect();
+    times.sort_by(f64::total_cmp);
+    Some(times[ROUNDS / 2])
+}
+
+fn engine(cores: usize) -> anyhow::Result<Vec<EngineRun>> {
+    let loadgen = whole::loadgen()?;
+    let mut runs: Vec<EngineRun> = thread_counts(cores)
+        .into_iter()
+        .map(|threads| EngineRun {
+            threads,
+            wall_seconds: f64::INFINITY,
+            ..EngineRun::default()
+        })
+        .collect();
+    for _ in 0..ENGINE_ROUNDS {
+        for run in &mut runs {
+            let threads = run.threads.to_string();
+            let arguments = [
+                "--pods",
+                "20k",
+                "--replicasets",
+                "400",
+                "--threads",
+                &threads,
+            ];
+            let spent = whole::run(&loadgen, &arguments)?;
+            if spent.wall_seconds < run.wall_seconds {
+                run.wall_seconds = spent.wall_seconds;
+                run.cpu_seconds = spent.cpu_seconds;
+            }
+        }
+    }
+    Ok(runs)
+}

@@ -1,0 +1,197 @@
+//! Throughput of the shared parts at 1 to N threads, and what the threads do to each other.
+//!
+//! Every subject is run by its own threads, which start together at a barrier and stop at a flag;
+//! beside it runs its plain rival. With the feature `contention` the locks and exchanges of each
+//! event are counted too (which slows what is counted, so that throughput is taken without it).
+
+pub mod report;
+pub mod subjects;
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use podstorm_loadgen::clock::RealClock;
+use serde::{Deserialize, Serialize};
+
+/// Does so many events; one of the threads of a run.
+pub type Worker = Box<dyn FnMut(u32) + Send>;
+
+/// Events between two looks at the flag.
+const BATCH: u32 = 256;
+
+/// What is scaled.
+pub struct Subject {
+    /// What it is of: `expectations`, `workqueue`, `handlers`.
+    pub name: &'static str,
+    /// `distinct` or `shared`.
+    pub keys: &'static str,
+    /// What one event does.
+    pub event: &'static str,
+    /// Exchanges and fresh reads of the one line of memory that all threads need most, per event:
+    /// known from the design, for the model.
+    pub transfers: f64,
+    /// The workers of a run.
+    pub ours: fn(usize) -> Vec<Worker>,
+    /// The workers of the plain rival.
+    pub plain: fn(usize) -> Vec<Worker>,
+}
+
+impl std::fmt::Debug for Subject {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}, {} keys", self.name, self.keys)
+    }
+}
+
+/// What was counted in a run, per event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PerEvent {
+    /// Locks taken.
+    pub locks: f64,
+    /// Locks found taken.
+    pub locks_contended: f64,
+    /// Words exchanged in one step.
+    pub exchanges: f64,
+    /// Exchanges that came too late.
+    pub exchanges_failed: f64,
+    /// Pushes to and pops from bounded queues.
+    pub queue_steps: f64,
+}
+
+/// One run.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// Events of all threads together, per second.
+    pub events_per_second: f64,
+    /// What was counted; zeros without the feature.
+    pub per_event: PerEvent,
+}
+
+/// Runs the workers, each on a thread of its own, for about that long.
+pub fn run(workers: Vec<Worker>, time: Duration) -> Run {
+    let (barrier, stop) = (Barrier::new(workers.len() + 1), AtomicBool::new(false));
+    let (mut events, mut counts, mut seconds) = (0u64, Counts::default(), 0.0);
+    std::thread::scope(|scope| {
+        let (barrier, stop) = (&barrier, &stop);
+        let threads: Vec<_> = workers
+            .into_iter()
+            .map(|mut worker| {
+                scope.spawn(move || {
+                    // Makes what is made at the first use.
+                    worker(4 * BATCH);
+                    barrier.wait();
+                    taken_counts();
+                    let mut events = 0;
+                    // Relaxed: a flag that nothing else depends on.
+                    while !stop.load(Ordering::Relaxed) {
+                        worker(BATCH);
+                        events += u64::from(BATCH);
+                    }
+                    (events, taken_counts())
+                })
+            })
+            .collect();
+        barrier.wait();
+        let clock = RealClock::start();
+        std::thread::sleep(time);
+        seconds = clock.seconds();
+        // Relaxed: as above.
+        stop.store(true, Ordering::Relaxed);
+        for thread in threads {
+            let (done, counted) = thread.join().expect("workers don't panic");
+            events += done;
+            counts += counted;
+        }
+    });
+    Run {
+        events_per_second: events as f64 / seconds,
+        per_event: counts.per_event(events),
+    }
+}
+
+#[cfg(feature = "contention")]
+use podstorm::primitives::contention::{Counts, take as taken_counts};
+
+#[cfg(feature = "contention")]
+trait PerEventOf {
+    fn per_event(&self, events: u64) -> PerEvent;
+}
+
+#[cfg(feature = "contention")]
+impl PerEventOf for Counts {
+    fn per_event(&self, events: u64) -> PerEvent {
+        let each = |count: u64| count as f64 / events.max(1) as f64;
+        PerEvent {
+            locks: each(self.locks),
+            locks_contended: each(self.locks_contended),
+            exchanges: each(self.exchanges),
+            exchanges_failed: each(self.exchanges_failed),
+            queue_steps: each(self.queue_steps),
+        }
+    }
+}
+
+/// Nothing is counted without the feature.
+#[cfg(not(feature = "contention"))]
+#[derive(Default)]
+struct Counts(());
+
+#[cfg(not(feature = "contention"))]
+impl Counts {
+    fn per_event(&self, _events: u64) -> PerEvent {
+        PerEvent::default()
+    }
+}
+
+#[cfg(not(feature = "contention"))]
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, _other: Counts) {}
+}
+
+#[cfg(not(feature = "contention"))]
+fn taken_counts() -> Counts {
+    Counts(())
+}
+
+/// Whether locks and exchanges are counted in this build.
+pub const COUNTS: bool = cfg!(feature = "contention");
+
+/// 1 to all cores, and twice as many threads as cores, to see whether anything collapses.
+pub fn thread_counts(cores: usize) -> Vec<usize> {
+    (1..=cores).chain([2 * cores]).collect()
+}
+
+/// Events per second that the model expects of so many threads on as many cores.
+///
+/// Threads that share nothing do `threads` times what one does, less nothing. Where they share a
+/// line of memory, it moves from core to core `transfers` times an event, one move at a time.
+pub fn modelled(one_thread: f64, threads: usize, transfers: f64, transfer_ns: f64) -> f64 {
+    let alone = one_thread * threads as f64;
+    if threads == 1 || transfers == 0.0 {
+        return alone;
+    }
+    alone.min(1e9 / (transfers * transfer_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_model_is_linear_until_the_shared_line_is_always_moving() {
+        assert_eq!(modelled(1e7, 16, 0.0, 50.0), 1.6e8);
+        assert_eq!(modelled(1e7, 1, 2.0, 50.0), 1e7);
+        assert_eq!(modelled(1e7, 16, 2.0, 50.0), 1e7);
+        assert_eq!(modelled(1e6, 2, 2.0, 50.0), 2e6);
+    }
+
+    #[test]
+    fn every_subject_runs_on_two_threads() {
+        for subject in subjects::all() {
+            for workers in [subject.ours, subject.plain] {
+                let run = run(workers(2), Duration::from_millis(2));
+                assert!(run.events_per_second > 0.0, "{subject:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! What is scaled, and the plain rivals: the same work behind one lock.
+
+use std::collections::VecDeque;
+use std::hint::black_box;
+use std::sync::{Arc, Mutex};
+
+use hashbrown::{HashMap, HashSet};
+use podstorm::cache::Delta;
+use podstorm::expectations::Expectations;
+use podstorm::intern::FIXED_STATE;
+use podstorm::object::Pod;
+use podstorm::primitives::AtomicU64;
+use podstorm::workqueue::{RateLimitingQueue, Take};
+
+use super::{Subject, Worker};
+use crate::clusters::{NOW, Plan};
+use crate::hot::cache::unready;
+
+/// Keys of each thread where keys are distinct.
+const KEYS_EACH: u32 = 1_000;
+/// ReplicaSets of each thread where owners are distinct, and pods of each ReplicaSet.
+const OWNERS_EACH: usize = 50;
+const PODS_EACH: usize = 20;
+
+/// All subjects.
+pub fn all() -> Vec<Subject> {
+    vec![
+        Subject {
+            name: "expectations",
+            keys: "distinct",
+            event: "expect 1 creation, observe it, ask satisfied",
+            transfers: 0.0,
+            ours: expectations,
+            plain: plain_expectations,
+        },
+        Subject {
+            name: "expectations",
+            keys: "shared",
+            event: "observe a creation, all threads of one key",
+            transfers: 1.0,
+            ours: observations,
+            plain: plain_observations,
+        },
+        Subject {
+            name: "workqueue",
+            keys: "distinct",
+            event: "add an own key, take the oldest, be done with it",
+            // The gate is exchanged by the push, and was read afresh before.
+            transfers: 2.0,
+            ours: |threads| queue(threads, KEYS_EACH),
+            plain: |threads| plain_queue(threads, KEYS_EACH),
+        },
+        Subject {
+            name: "workqueue",
+            keys: "shared",
+            event: "add the one key of all threads, take the oldest if any, be done with it",
+            // The key's word: by the add, the taking and the end of the work, at most.
+            transfers: 3.0,
+            ours: |threads| queue(threads, 0),
+            plain: |threads| plain_queue(threads, 0),
+        },
+        Subject {
+            name: "handlers",
+            keys: "distinct",
+            event: "update of a pod: cache, handler, key that waits already; own ReplicaSets",
+            // Of what all threads read, nothing is written: the keys wait already.
+            transfers: 0.0,
+            ours: |threads| handlers(threads, true, false),
+            plain: |threads| handlers(threads, true, true),
+        },
+        Subject {
+            name: "handlers",
+            keys: "shared",
+            event: "update of a pod: cache, handler, key that waits already; one ReplicaSet",
+            // The shard's lock, the group's lock and totals, the key's word: each once or twice.
+            transfers: 4.0,
+            ours: |threads| handlers(threads, false, false),
+            plain: |threads| handlers(threads, false, true),
+        },
+    ]
+}
+
+/// One word that all threads add to: its time at several threads is that of moving a line.
+pub fn one_line(threads: usize) -> Vec<Worker> {
+    // `primitives::AtomicU64`, as what is measured uses it.
+    let word = Arc::new(AtomicU64::new(0));
+    each(threads, |_| {
+        let word = word.clone();
+        move |events| {
+            for _ in 0..events {
+                // Relaxed: only its time matters.
+                word.fetch_add(1, podstorm::primitives::Ordering::Relaxed);
+            }
+        }
+    })
+}
+
+fn each<W: FnMut(u32) + Send + 'static>(
+    threads: usize,
+    worker: impl Fn(usize) -> W,
+) -> Vec<Worker> {
+    let boxed = |thread| Box::new(worker(thread)) as Worker;
+    (0..threads).map(boxed).collect()
+}
+
+/// The keys of a thread in turn; one for all when there are none of its own.
+fn keys(thread: usize, own: u32) -> impl FnMut() -> u32 {
+    let first = thread as u32 * own;
+    let mut next = 0;
+    move || {
+        next = if next + 1 >= own { 0 } else { next + 1 };
+        first + next
+    }
+}
+
+fn expectations(threads: usize) -> Vec<Worker> {
+    let store = Arc::new(Expectations::<u32, u64>::new());
+    each(threads, |thread| {
+        let (store, mut key) = (store.clone(), keys(thread, KEYS_EACH));
+        move |events| {
+            for _ in 0..events {
+                let key = black_box(key());
+                store.expect_creations(key, 1, 0);
+                store.creation_observed(key);
+                black_box(store.satisfied(key, 1));
+            }
+        }
+    })
+}
+
+fn observations(threads: usize) -> Vec<Worker> {
+    let store = Arc::new(Expectations::<u32, u64>::new());
+    store.expect_creations(0, 1 << 40, 0);
+    each(threads, |_| {
+        let store = store.clone();
+        move |events| (0..events).for_each(|_| store.creation_observed(black_box(0)))
+    })
+}
+
+/// Creations that are expected, and when they were, by key.
+type PlainExpectations = Mutex<HashMap<u32, (i64, i64), ahash::RandomState>>;
+
+fn plain_expectations(threads: usize) -> Vec<Worker> {
+    let store = Arc::new(PlainExpectations::new(HashMap::with_hasher(FIXED_STATE)));
+    each(threads, |thread| {
+        let (store, mut key) = (store.clone(), keys(thread, KEYS_EACH));
+        move |events| {
+            for _ in 0..events {
+                let key = black_box(key());
+                store.lock().expect("not poisoned").insert(key, (1, 0));
+                if let Some(counts) = store.lock().expect("not poisoned").get_mut(&key) {
+                    counts.0 -= 1;
+                }
+                let known = store.lock().expect("not poisoned");
+                black_box(known.get(&key).is_none_or(|counts| counts.0 <= 0));
+            }
+        }
+    })
+}
+
+fn plain_observations(threads: usize) -> Vec<Worker> {
+    let store = Arc::new(PlainExpectations::new(HashMap::with_hasher(FIXED_STATE)));
+    each(threads, |_| {
+        let store = store.clone();
+        move |events| {
+            for _ in 0..events {
+                let mut store = store.lock().expect("not poisoned");
+                store.entry(black_box(0)).or_insert((1 << 40, 0)).0 -= 1;
+            }
+        }
+    })
+}
+
+fn queue(threads: usize, own: u32) -> Vec<Worker> {
+    let queue = Arc::new(RateLimitingQueue::<u32>::with_capacity(
+        threads * own as usize + 1,
+    ));
+    each(threads, |thread| {
+        let (queue, mut key) = (queue.clone(), keys(thread, own));
+        let mut now_ns = 0;
+        move |events| {
+            for _ in 0..events {
+                now_ns += 100;
+                queue.add(black_box(key()), now_ns);
+                if let Take::Key(key) = queue.try_take(now_ns + 30) {
+                    queue.done(key, now_ns + 60);
+                }
+            }
+        }
+    })
+}
+
+/// The order, the keys that wait and those that run.
+#[derive(Default)]
+struct PlainQueue {
+    order: VecDeque<u32>,
+    dirty: HashSet<u32, ahash::RandomState>,
+    processing: HashSet<u32, ahash::RandomState>,
+}
+
+impl PlainQueue {
+    fn add(&mut self, key: u32) {
+        if self.dirty.insert(key) && !self.processing.contains(&key) {
+            self.order.push_back(key);
+        }
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        let key = self.order.pop_front()?;
+        self.dirty.remove(&key);
+        self.processing.insert(key);
+        Some(key)
+    }
+
+    fn done(&mut self, key: u32) {
+        self.processing.remove(&key);
+        if self.dirty.contains(&key) {
+            self.order.push_back(key);
+        }
+    }
+}
+
+fn plain_queue(threads: usize, own: u32) -> Vec<Worker> {
+    let queue = PlainQueue {
+        dirty: HashSet::with_hasher(FIXED_STATE),
+        processing: HashSet::with_hasher(FIXED_STATE),
+        ..PlainQueue::default()
+    };
+    let queue = Arc::new(Mutex::new(queue));
+    each(threads, |thread| {
+        let (queue, mut key) = (queue.clone(), keys(thread, own));
+        move |events| {
+            for _ in 0..events {
+                let key = black_box(key());
+                queue.lock().expect("not poisoned").add(key);
+                let taken = queue.lock().expect("not poisoned").take();
+                if let Some(key) = taken {
+                    queue.lock().expect("not poisoned").done(key);
+                }
+            }
+        }
+    })
+}
+
+/// Updates pods to unready and back. Of the ReplicaSets of the thread, or all threads of different
+/// pods of one; as they come, or one event at a time behind one lock.
+fn handlers(threads: usize, distinct: bool, one_lock: bool) -> Vec<Worker> {
+    let (owners, pods) = if distinct {
+        (OWNERS_EACH * threads, PODS_EACH)
+    } else {
+        (1, PODS_EACH * threads)
+    };
+    let cluster = Plan::new(owners, pods).build();
+    let cluster = Arc::new((Mutex::new(()), cluster));
+    each(threads, |thread| {
+        let cluster = cluster.clone();
+        let own = if distinct {
+            let first = OWNERS_EACH * thread;
+            cluster.1.pods[first..first + OWNERS_EACH].concat()
+        } else {
+            cluster.1.pods[0][PODS_EACH * thread..][..PODS_EACH].to_vec()
+        };
+        let rounds: [Vec<Arc<Pod>>; 2] = [unready(&own), own];
+        let (mut round, mut next) = (0, 0);
+        move |events| {
+            for _ in 0..events {
+                let pod = rounds[round][next].clone();
+                next += 1;
+                if next == rounds[round].len() {
+                    (round, next) = (1 - round, 0);
+                }
+                let _one = one_lock.then(|| cluster.0.lock().expect("not poisoned"));
+                let controller = &cluster.1.controller;
+                let change = controller
+                    .pods()
+                    .apply_out_of_order(Delta::Applied(black_box(pod)));
+                controller.pod_changed(&change, NOW);
+            }
+        }
+    })
+}

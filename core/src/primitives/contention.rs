@@ -1,0 +1,345 @@
+//! Primitives that count what each thread does to them: how often it took a lock, and found it
+//! taken; how often it exchanged a word, and was too late. They do what those of std do.
+//!
+//! Loads, stores and reference counts are not counted, nor is what happens inside crossbeam's queue
+//! beyond that it was used.
+
+use std::cell::Cell;
+use std::ops::{AddAssign, Deref, DerefMut};
+use std::sync::atomic::Ordering;
+use std::sync::{LockResult, MutexGuard, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+
+/// What a thread has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Locks taken, to read or to write.
+    pub locks: u64,
+    /// Of these, those that another thread held, so that this one had to wait.
+    pub locks_contended: u64,
+    /// Words changed by one indivisible step: exchanged, added to, swapped.
+    pub exchanges: u64,
+    /// Exchanges that found another value than the expected one, and changed nothing.
+    pub exchanges_failed: u64,
+    /// Pushes to and pops from bounded queues; each is one or more such steps.
+    pub queue_steps: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        self.locks += other.locks;
+        self.locks_contended += other.locks_contended;
+        self.exchanges += other.exchanges;
+        self.exchanges_failed += other.exchanges_failed;
+        self.queue_steps += other.queue_steps;
+    }
+}
+
+thread_local! {
+    /// Each thread its own, so that counting contends for nothing.
+    static COUNTS: Cell<Counts> = const { Cell::new(Counts {
+        locks: 0,
+        locks_contended: 0,
+        exchanges: 0,
+        exchanges_failed: 0,
+        queue_steps: 0,
+    }) };
+}
+
+/// What this thread has done since it asked last.
+pub fn take() -> Counts {
+    COUNTS.take()
+}
+
+#[inline]
+fn count(change: impl FnOnce(&mut Counts)) {
+    // A thread that ends has no counts any more; nobody could ask for them.
+    let _ = COUNTS.try_with(|cell| {
+        let mut counts = cell.get();
+        change(&mut counts);
+        cell.set(counts);
+    });
+}
+
+fn count_lock(contended: bool) {
+    count(|counts| {
+        counts.locks += 1;
+        counts.locks_contended += u64::from(contended);
+    });
+}
+
+/// `std::sync::Mutex`, counted.
+#[derive(Debug, Default)]
+pub struct Mutex<T>(std::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    /// An open one.
+    pub const fn new(value: T) -> Self {
+        Mutex(std::sync::Mutex::new(value))
+    }
+
+    /// As std's.
+    ///
+    /// # Errors
+    /// When a thread panicked while it held the lock.
+    pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(guard) => {
+                count_lock(false);
+                Ok(guard)
+            }
+            Err(TryLockError::Poisoned(poisoned)) => {
+                count_lock(false);
+                Err(poisoned)
+            }
+            Err(TryLockError::WouldBlock) => {
+                count_lock(true);
+                self.0.lock()
+            }
+        }
+    }
+
+    /// As std's.
+    ///
+    /// # Errors
+    /// When a thread panicked while it held the lock.
+    pub fn into_inner(self) -> LockResult<T> {
+        self.0.into_inner()
+    }
+
+    /// As std's; takes no lock.
+    ///
+    /// # Errors
+    /// When a thread panicked while it held the lock.
+    pub fn get_mut(&mut self) -> LockResult<&mut T> {
+        self.0.get_mut()
+    }
+}
+
+/// `std::sync::RwLock`, counted.
+#[derive(Debug, Default)]
+pub struct RwLock<T>(std::sync::RwLock<T>);
+
+impl<T> RwLock<T> {
+    /// An open one.
+    pub const fn new(value: T) -> Self {
+        RwLock(std::sync::RwLock::new(value))
+    }
+
+    /// As std's.
+    ///
+    /// # Errors
+    /// When a thread panicked while it held the lock.
+    pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
+        match self.0.try_read() {
+            Ok(guard) => {
+                count_lock(false);
+                Ok(guard)
+            }
+            Err(TryLockError::Poisoned(poisoned)) => {
+                count_lock(false);
+                Err(poisoned)
+            }
+            Err(TryLockError::WouldBlock) => {
+                count_lock(true);
+                self.0.read()
+            }
+        }
+    }
+
+    /// As std's.
+    ///
+    /// # Errors
+    /// When a thread panicked while it held the lock.
+    pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
+        match self.0.try_write() {
+            Ok(guard) => {
+                count_lock(false);
+                Ok(guard)
+            }
+            Err(TryLockError::Poisoned(poisoned)) => {
+                count_lock(false);
+                Err(poisoned)
+            }
+            Err(TryLockError::WouldBlock) => {
+                count_lock(true);
+                self.0.write()
+            }
+        }
+    }
+}
+
+/// crossbeam's bounded queue, counted.
+#[derive(Debug)]
+pub struct ArrayQueue<T>(crossbeam_queue::ArrayQueue<T>);
+
+impl<T> ArrayQueue<T> {
+    /// With room for so many.
+    ///
+    /// # Panics
+    /// When that is zero.
+    pub fn new(capacity: usize) -> Self {
+        ArrayQueue(crossbeam_queue::ArrayQueue::new(capacity))
+    }
+
+    /// As crossbeam's.
+    ///
+    /// # Errors
+    /// When it is full; gives the value back.
+    pub fn push(&self, value: T) -> Result<(), T> {
+        count(|counts| counts.queue_steps += 1);
+        self.0.push(value)
+    }
+
+    /// As crossbeam's.
+    pub fn pop(&self) -> Option<T> {
+        count(|counts| counts.queue_steps += 1);
+        self.0.pop()
+    }
+
+    /// As crossbeam's.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// As crossbeam's.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// An atomic of std whose changes in one step are counted; all else goes to std's.
+macro_rules! counted_atomic {
+    ($name:ident, $value:ty, $doc:literal) => {
+        #[doc = $doc]
+        #[derive(Debug, Default)]
+        pub struct $name(std::sync::atomic::$name);
+
+        impl $name {
+            /// With that value.
+            pub const fn new(value: $value) -> Self {
+                $name(std::sync::atomic::$name::new(value))
+            }
+
+            /// As std's.
+            pub fn into_inner(self) -> $value {
+                self.0.into_inner()
+            }
+
+            counted_atomic!(@step $value: swap fetch_add fetch_sub fetch_and fetch_or fetch_max);
+            counted_atomic!(@exchange $value: compare_exchange compare_exchange_weak);
+        }
+
+        impl Deref for $name {
+            type Target = std::sync::atomic::$name;
+
+            fn deref(&self) -> &Self::Target {
+                &self.0
+            }
+        }
+
+        impl DerefMut for $name {
+            fn deref_mut(&mut self) -> &mut Self::Target {
+                &mut self.0
+            }
+        }
+    };
+    (@step $value:ty: $($method:ident)*) => {
+        $(
+            /// As std's.
+            #[inline]
+            pub fn $method(&self, value: $value, ordering: Ordering) -> $value {
+                count(|counts| counts.exchanges += 1);
+                self.0.$method(value, ordering)
+            }
+        )*
+    };
+    (@exchange $value:ty: $($method:ident)*) => {
+        $(
+            /// As std's.
+            ///
+            /// # Errors
+            /// When another value was found, which is given.
+            #[inline]
+            pub fn $method(
+                &self,
+                expected: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                let result = self.0.$method(expected, new, success, failure);
+                count(|counts| {
+                    counts.exchanges += 1;
+                    counts.exchanges_failed += u64::from(result.is_err());
+                });
+                result
+            }
+        )*
+    };
+}
+
+counted_atomic!(AtomicI64, i64, "`std::sync::atomic::AtomicI64`, counted.");
+counted_atomic!(AtomicU32, u32, "`std::sync::atomic::AtomicU32`, counted.");
+counted_atomic!(AtomicU64, u64, "`std::sync::atomic::AtomicU64`, counted.");
+counted_atomic!(
+    AtomicUsize,
+    usize,
+    "`std::sync::atomic::AtomicUsize`, counted."
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expectations::Expectations;
+    use crate::workqueue::WorkQueue;
+
+    #[test]
+    fn what_a_thread_does_is_counted_and_taken() {
+        let (mutex, word) = (Mutex::new(1), AtomicU32::new(0));
+        take();
+        *mutex.lock().unwrap() += 1;
+        word.fetch_add(2, Ordering::Relaxed);
+        let late = word.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
+        assert_eq!(late, Err(2));
+        let counts = take();
+        assert_eq!((counts.locks, counts.locks_contended), (1, 0));
+        assert_eq!((counts.exchanges, counts.exchanges_failed), (2, 1));
+        assert_eq!(take(), Counts::default());
+    }
+
+    #[test]
+    fn a_lock_that_is_held_is_waited_for_and_counted() {
+        let mutex = Mutex::new(0);
+        let guard = mutex.lock().unwrap();
+        let counts = std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                *mutex.lock().unwrap() += 1;
+                take()
+            });
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            drop(guard);
+            waiting.join().unwrap()
+        });
+        assert_eq!((counts.locks, *mutex.lock().unwrap()), (1, 1));
+        assert_eq!(counts.locks_contended, 1);
+    }
+
+    #[test]
+    fn a_cycle_of_the_queue_and_an_observed_deletion_take_no_lock() {
+        let queue = WorkQueue::<u32>::new();
+        let expectations = Expectations::<u32, u32>::new();
+        expectations.expect_deletions(0, 0..10, 0);
+        queue.add(3, 0);
+        take();
+        expectations.deletion_observed(0, &4);
+        let counts = take();
+        assert_eq!((counts.locks, counts.exchanges), (0, 1));
+        queue.try_take(1);
+        queue.done(3, 2);
+        queue.add(3, 3);
+        let counts = take();
+        assert_eq!((counts.locks, counts.queue_steps), (0, 2));
+        // To taken, to idle, to queued, and the gate.
+        assert_eq!((counts.exchanges, counts.exchanges_failed), (4, 0));
+    }
+}
