@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use podstorm_bench::results::machine::{Commit, Machine, load_average, rustc_version};
-use podstorm_bench::results::{is_smoke_test, package_directory};
+use podstorm_bench::results::{Unit, is_smoke_test, package_directory, record};
 use podstorm_bench::scaling::report::{
     CountRow, Counts, Curve, EngineRun, Point, Report, Source, Throughput,
 };
@@ -54,7 +54,44 @@ fn main() -> anyhow::Result<()> {
     }
     report.write(&folder)?;
     println(&report.markdown());
+    if let Some(throughput) = report.throughput.as_ref().filter(|_| !COUNTS) {
+        record_shares(throughput);
+    }
     Ok(())
+}
+
+/// For the table of targets: throughput over linear, of distinct keys; of the queue, which is one
+/// for all, over that of one thread.
+fn record_shares(throughput: &Throughput) {
+    for curve in throughput
+        .curves
+        .iter()
+        .filter(|curve| curve.keys == "distinct")
+    {
+        let Some((one, more)) = curve.points.split_first() else {
+            continue;
+        };
+        for point in more {
+            let linear = match &*curve.subject {
+                "workqueue" => 1.0,
+                _ => point.threads as f64,
+            };
+            let id =
+                |variant: &str| format!("scaling/{}{variant}/{}", curve.subject, point.threads);
+            record(&id(""), point.ours / one.ours / linear, Unit::Ratio);
+            record(&id("-plain"), point.plain / one.plain / linear, Unit::Ratio);
+        }
+    }
+    if let Some((one, more)) = throughput.engine.split_first() {
+        for run in more {
+            let share = one.wall_seconds / run.wall_seconds / run.threads as f64;
+            record(
+                &format!("scaling/engine/{}", run.threads),
+                share,
+                Unit::Ratio,
+            );
+        }
+    }
 }
 
 #[expect(clippy::print_stdout, reason = "a bench reports to the terminal")]
