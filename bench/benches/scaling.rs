@@ -45,52 +45,47 @@ fn main() -> anyhow::Result<()> {
         let source = source("");
         let transfer_ns = transfer_ns(cores);
         let curve = |subject: &Subject| Curve::new(subject, points(subject, cores), transfer_ns);
-        report.throughput = Some(Throughput {
+        let throughput = Throughput {
             source,
             transfer_ns,
             curves: subjects::all().iter().map(curve).collect(),
             engine: engine(cores)?,
-        });
+        };
+        record_rows(&throughput, cores);
+        report.throughput = Some(throughput);
     }
     report.write(&folder)?;
     println(&report.markdown());
-    if let Some(throughput) = report.throughput.as_ref().filter(|_| !COUNTS) {
-        record_shares(throughput);
-    }
     Ok(())
 }
 
-/// For the table of targets: throughput over linear, of distinct keys; of the queue, which is one
-/// for all, over that of one thread.
-fn record_shares(throughput: &Throughput) {
-    for curve in throughput
-        .curves
-        .iter()
-        .filter(|curve| curve.keys == "distinct")
-    {
-        let Some((one, more)) = curve.points.split_first() else {
-            continue;
-        };
-        for point in more {
+/// The rows of the targets: shares of linear on distinct keys, for the queue the throughput over that
+/// of one thread.
+fn record_rows(throughput: &Throughput, cores: usize) {
+    let several = 2..=cores;
+    let distinct = throughput.curves.iter();
+    for curve in distinct.filter(|curve| curve.keys == "distinct") {
+        let one = curve.points[0];
+        let points = curve.points.iter();
+        for point in points.filter(|point| several.contains(&point.threads)) {
+            let threads = point.threads;
             let linear = match &*curve.subject {
                 "workqueue" => 1.0,
-                _ => point.threads as f64,
+                _ => threads as f64,
             };
-            let id =
-                |variant: &str| format!("scaling/{}{variant}/{}", curve.subject, point.threads);
-            record(&id(""), point.ours / one.ours / linear, Unit::Ratio);
-            record(&id("-plain"), point.plain / one.plain / linear, Unit::Ratio);
+            let row = |variant: &str, ratio: f64| {
+                let id = format!("scaling/{}{variant}/{threads}", curve.subject);
+                record(&id, ratio / linear, Unit::Ratio);
+            };
+            row("", point.ours / one.ours);
+            row("-plain", point.plain / one.plain);
         }
     }
-    if let Some((one, more)) = throughput.engine.split_first() {
-        for run in more {
-            let share = one.wall_seconds / run.wall_seconds / run.threads as f64;
-            record(
-                &format!("scaling/engine/{}", run.threads),
-                share,
-                Unit::Ratio,
-            );
-        }
+    let runs = throughput.engine.iter();
+    for run in runs.filter(|run| several.contains(&run.threads)) {
+        let speed_up = throughput.engine[0].wall_seconds / run.wall_seconds;
+        let id = format!("scaling/engine/{}", run.threads);
+        record(&id, speed_up / run.threads as f64, Unit::Ratio);
     }
 }
 
