@@ -12,9 +12,11 @@ use criterion::measurement::{Measurement, WallTime};
 use criterion::{BenchmarkId, Criterion};
 use crossbeam_queue::ArrayQueue;
 use hashbrown::HashTable;
+use podstorm::cache::PodCache;
 use podstorm::intern::FIXED_STATE;
-use podstorm::object::Uid;
+use podstorm::object::{Pod, Uid};
 use podstorm::ranking::{RankOptions, Ranker};
+use podstorm_bench::cold_start::{Size, existing};
 use podstorm_bench::pods::{Growth, NOW_NS, counts, drawn_pods, fields};
 use podstorm_bench::results::{Unit, is_smoke_test, record_runs, target_directory};
 use podstorm_bench::whole::{Spent, build, run};
@@ -26,6 +28,7 @@ fn main() -> anyhow::Result<()> {
         .sample_size(30)
         .configure_from_args();
     ranking(&mut criterion);
+    first_lists(&mut criterion);
     names(&mut criterion);
     uids(&mut criterion);
     queues(&mut criterion);
@@ -61,6 +64,39 @@ fn ranking(criterion: &mut Criterion) {
                 chosen.len()
             });
         });
+    }
+    group.finish();
+}
+
+/// The first list of a controller's pods taken into its cache, on all cores and on one.
+fn first_lists(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("packages");
+    group.sample_size(10);
+    let one = rayon::ThreadPoolBuilder::new().num_threads(1).build();
+    let one = one.expect("there is room for a thread");
+    for count in [10_000, 100_000, 1_000_000] {
+        if is_smoke_test() && count > 10_000 {
+            continue;
+        }
+        let cluster = existing(Size::of_pods(count));
+        let (listed, version) = cluster.list::<Pod>(None);
+        let fill = || {
+            let (cache, listed) = (PodCache::new(), listed.clone());
+            let start = WallTime.start();
+            let changes = cache.replace(listed, &version);
+            let taken = WallTime.end(start);
+            drop(changes);
+            taken
+        };
+        group.bench_function(BenchmarkId::new("rayon-cold-start", count), |bencher| {
+            bencher.iter_custom(|calls| (0..calls).map(|_| fill()).sum());
+        });
+        group.bench_function(
+            BenchmarkId::new("rayon-cold-start-plain", count),
+            |bencher| {
+                bencher.iter_custom(|calls| (0..calls).map(|_| one.install(fill)).sum());
+            },
+        );
     }
     group.finish();
 }

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use podstorm_bench::results::machine::{Commit, Machine, load_average, rustc_version};
-use podstorm_bench::results::{is_smoke_test, package_directory};
+use podstorm_bench::results::{Unit, is_smoke_test, package_directory, record};
 use podstorm_bench::scaling::report::{
     CountRow, Counts, Curve, EngineRun, Point, Report, Source, Throughput,
 };
@@ -45,16 +45,48 @@ fn main() -> anyhow::Result<()> {
         let source = source("");
         let transfer_ns = transfer_ns(cores);
         let curve = |subject: &Subject| Curve::new(subject, points(subject, cores), transfer_ns);
-        report.throughput = Some(Throughput {
+        let throughput = Throughput {
             source,
             transfer_ns,
             curves: subjects::all().iter().map(curve).collect(),
             engine: engine(cores)?,
-        });
+        };
+        record_rows(&throughput, cores);
+        report.throughput = Some(throughput);
     }
     report.write(&folder)?;
     println(&report.markdown());
     Ok(())
+}
+
+/// The rows of the targets: shares of linear on distinct keys, for the queue the throughput over that
+/// of one thread.
+fn record_rows(throughput: &Throughput, cores: usize) {
+    let several = 2..=cores;
+    let distinct = throughput.curves.iter();
+    for curve in distinct.filter(|curve| curve.keys == "distinct") {
+        let one = curve.points[0];
+        let points = curve.points.iter();
+        for point in points.filter(|point| several.contains(&point.threads)) {
+            let threads = point.threads;
+            let linear = match &*curve.subject {
+                "workqueue" => 1.0,
+                _ => threads as f64,
+            };
+            let row = |variant: &str, ratio: f64| {
+                let id = format!("scaling/{}{variant}/{threads}", curve.subject);
+                record(&id, ratio / linear, Unit::Ratio);
+            };
+            row("", point.ours / one.ours);
+            row("-plain", point.plain / one.plain);
+        }
+    }
+    let runs = throughput.engine.iter();
+    for run in runs.filter(|run| several.contains(&run.threads)) {
+        let speed_up = throughput.engine[0].wall_seconds / run.wall_seconds;
+        let id = format!("scaling/engine/{}", run.threads);
+        record(&id, speed_up / run.threads as f64, Unit::Ratio);
+    }
 }
 
 #[expect(clippy::print_stdout, reason = "a bench reports to the terminal")]
