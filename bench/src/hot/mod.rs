@@ -33,11 +33,11 @@ pub struct HotPath {
 pub type Operation = Box<dyn FnMut() -> u64>;
 
 impl HotPath {
-    /// Sets it up and goes round once, so that what is counted next is the steady state: lists have
-    /// grown, entries exist, code has run.
+    /// Sets it up and goes round twice, so that what is counted next is the steady state: lists have
+    /// grown, entries exist, also those of which every other round uses another.
     pub fn steady(&self) -> Operation {
         let mut operation = (self.prepare)();
-        for _ in 0..self.calls {
+        for _ in 0..2 * self.calls {
             operation();
         }
         #[cfg(feature = "planted")]

@@ -368,8 +368,10 @@ impl<R: Resource> State<R> {
     fn take_wakers(&mut self) -> Wakers {
         let mut wakers = SmallVec::new();
         for watcher in &mut self.watchers {
-            if std::mem::take(&mut watcher.drained) {
-                wakers.extend(watcher.waker.clone());
+            if std::mem::take(&mut watcher.drained)
+                && let Some(waker) = &watcher.waker
+            {
+                wakers.push(waker.clone());
             }
         }
         wakers

@@ -55,6 +55,12 @@ pub trait ClusterResource: Resource + PartialEq {
         false
     }
 
+    /// Whether what is written most shows at a glance that the object is not the stored one; no
+    /// says nothing.
+    fn plainly_differs(&self, _old: &Self) -> bool {
+        false
+    }
+
     /// The rules a new object breaks, its metadata included.
     fn validate_create(&self) -> Vec<Cause>;
 
@@ -182,6 +188,10 @@ impl ClusterResource for Pod {
         self.spec != old.spec || self.node_name != old.node_name
     }
 
+    fn plainly_differs(&self, old: &Self) -> bool {
+        self.status.phase != old.status.phase || self.node_name != old.node_name
+    }
+
     fn grace_period_seconds(&self, requested: Option<i64>) -> Option<i64> {
         let wanted = requested
             .or(self.spec.termination_grace_period_seconds)
@@ -255,6 +265,10 @@ impl ClusterResource for ReplicaSet {
         self.spec != old.spec
     }
 
+    fn plainly_differs(&self, old: &Self) -> bool {
+        self.status != old.status
+    }
+
     fn share_with(&mut self, old: &Self) {
         share(&mut self.spec.selector, &old.spec.selector);
         share(&mut self.spec.template, &old.spec.template);
@@ -277,7 +291,11 @@ impl ClusterResource for ReplicaSet {
         validation::validate_replica_set_update(self, old)
     }
 
-    fn validate_status_update(&self, _old: &Self) -> Vec<Cause> {
+    fn validate_status_update(&self, old: &Self) -> Vec<Cause> {
+        if meta::is_shared(&self.metadata, &old.metadata) {
+            // The metadata was judged before.
+            return validation::validate_status(&self.status);
+        }
         validation::validate_replica_set_status(self)
     }
 }
@@ -332,7 +350,11 @@ impl ClusterResource for ReplicationController {
         validation::validate_replication_controller_update(self, old)
     }
 
-    fn validate_status_update(&self, _old: &Self) -> Vec<Cause> {
+    fn validate_status_update(&self, old: &Self) -> Vec<Cause> {
+        if meta::is_shared(&self.metadata, &old.metadata) {
+            // The metadata was judged before.
+            return validation::validate_status(&self.status);
+        }
         validation::validate_replication_controller_status(self)
     }
 }

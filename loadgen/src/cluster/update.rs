@@ -116,7 +116,7 @@ impl Cluster {
     ) -> Commit<R> {
         let store = R::store(self);
         new.metadata_mut().resource_version = old.metadata().resource_version.clone();
-        if new == **old {
+        if !new.plainly_differs(old) && new == **old {
             return Commit::Done(old.clone());
         }
         let (before, after) = (old.metadata(), new.metadata());

@@ -57,7 +57,7 @@ impl EventQueue {
             }
         }
         drop(inbox);
-        self.switchboard.wake(self.sink, now);
+        self.switchboard.wake(self.sink);
     }
 
     /// Adds what was recorded to a table with keys like `Normal SuccessfulCreate`, and the number

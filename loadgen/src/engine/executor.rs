@@ -1,40 +1,31 @@
 //! What every engine shares: parts, and the switchboard that decides whose turn it is.
 //!
 //! Everything that acts in a run (informers, workers, the scheduler, kubelets, the scenario) is a
-//! *part* with a number. The switchboard is core's own de-duplicating queue of part numbers: to
-//! wake a part is to add its number, so a part that is woken ten times runs once, a part that is
-//! woken while it runs runs again, and no part ever runs twice at once. Drivers
+//! *part* with a number. The switchboard's [turns](super::turns) are a de-duplicating queue of part
+//! numbers: to wake a part is to add its number, so a part that is woken ten times runs once, a
+//! part that is woken while it runs runs again, and no part ever runs twice at once. Drivers
 //! ([`super::virtual_time`], [`super::threads`]) take numbers from it and run the parts.
 //!
-//! There are two such queues, and parts of the second run only when the first is empty: the
-//! controllers' workers make work for all others, and those who make work wait until what they
-//! made is done. This bounds how far watches fall behind, and with it what the watch log holds.
+//! Some parts run only when no other is queued: the controllers' workers make work for all others,
+//! and those who make work wait until what they made is done. This bounds how far watches fall
+//! behind, and with it what the watch log holds.
 //!
-//! Locks: each part lives in a mutex that only the driver thread which took its number locks while
-//! the run lasts, so it is never contended. The bell's mutex guards nothing but going to sleep.
+//! Locks: the turns are under one, held for a few instructions; a turn is long beside that. Each
+//! part lives in a mutex that only the driver thread which took its number locks while the run
+//! lasts, so it is never contended. The bell's mutex guards nothing but going to sleep.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use podstorm::intern::DenseKey;
 use podstorm::object::Now;
-use podstorm::workqueue::{RateLimitingQueue, Take};
 
-/// The number of a part; the lowest bit says in which of the two queues it waits.
+use super::turns::Turns;
+
+/// The number of a part; the lowest bit says whether it waits for all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartId(u32);
-
-impl DenseKey for PartId {
-    fn index(self) -> usize {
-        self.0 as usize
-    }
-
-    fn from_index(index: usize) -> Self {
-        PartId(u32::try_from(index).expect("there are few parts"))
-    }
-}
 
 /// What a part wants after it ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,15 +64,32 @@ pub type Waker = Arc<dyn Fn() + Send + Sync>;
 impl PartId {
     const LATE: u32 = 1;
 
-    fn queue(self) -> usize {
-        (self.0 & PartId::LATE) as usize
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    fn from_index(index: usize) -> PartId {
+        PartId(u32::try_from(index).expect("there are few parts"))
+    }
+
+    /// Whether it runs only when no other is queued.
+    pub(super) fn is_late(self) -> bool {
+        self.0 & PartId::LATE != 0
     }
 }
 
+/// `next_due_ns` when nothing is due ever.
+const NEVER: i64 = i64::MAX;
+
 /// Whose turn it is. Shared by the driver and by everyone who wakes parts.
 pub struct Switchboard {
-    /// The parts that run first, and those that run when nobody else wants to.
-    queues: [RateLimitingQueue<PartId>; 2],
+    turns: Mutex<Turns>,
+    /// How many parts are queued, and the moment of the earliest delayed one: written under the
+    /// lock of the turns, so that whoever looks for work in vain need not take it.
+    queued: AtomicUsize,
+    next_due_ns: AtomicI64,
+    /// Whether several threads take turns; without, nobody ever sleeps.
+    threaded: AtomicBool,
     next_id: AtomicU32,
     stopped: AtomicBool,
     /// Threads that are asleep or about to be.
@@ -111,7 +119,10 @@ impl Switchboard {
     /// A switchboard without parts.
     pub fn new() -> Switchboard {
         Switchboard {
-            queues: [RateLimitingQueue::new(), RateLimitingQueue::new()],
+            turns: Mutex::new(Turns::default()),
+            queued: AtomicUsize::new(0),
+            next_due_ns: AtomicI64::new(NEVER),
+            threaded: AtomicBool::new(false),
             next_id: AtomicU32::new(0),
             stopped: AtomicBool::new(false),
             sleepers: AtomicUsize::new(0),
@@ -132,33 +143,65 @@ impl Switchboard {
         PartId(self.reserve().0 | PartId::LATE)
     }
 
-    fn queue(&self, part: PartId) -> &RateLimitingQueue<PartId> {
-        &self.queues[part.queue()]
+    /// To be called before the first of several threads takes a turn.
+    pub(super) fn expect_threads(&self) {
+        // Relaxed: threads that are started later see it.
+        self.threaded.store(true, Ordering::Relaxed);
+    }
+
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.turns
+            .lock()
+            .expect("no thread panics while it holds this lock")
+    }
+
+    /// Lets everyone see how many parts are queued. Under the lock.
+    fn publish_queued(&self, turns: &Turns) {
+        // Relaxed: a hint; before going to sleep it is read behind a fence, see `sleep`.
+        self.queued.store(turns.queued(), Ordering::Relaxed);
+    }
+
+    /// Lets everyone see when the next part is due. Under the lock.
+    fn publish_due(&self, turns: &Turns) {
+        // Relaxed: as above.
+        self.next_due_ns
+            .store(turns.next_due_ns().unwrap_or(NEVER), Ordering::Relaxed);
     }
 
     fn queued(&self) -> usize {
-        self.queues.iter().map(RateLimitingQueue::len).sum()
+        // Relaxed: as above.
+        self.queued.load(Ordering::Relaxed)
     }
 
     /// Wakes a part: it runs soon, once.
-    pub fn wake(&self, part: PartId, now: Now) {
-        self.queue(part).add(part, now.mono_ns);
+    pub fn wake(&self, part: PartId) {
+        let mut turns = self.turns();
+        turns.add(part);
+        self.publish_queued(&turns);
+        drop(turns);
         self.ring();
     }
 
     /// Wakes a part at `at_ns` of the monotonic line; an earlier wish that is pending stays.
     pub fn wake_at(&self, part: PartId, at_ns: i64, now: Now) {
-        self.queue(part)
-            .add_after(part, at_ns.saturating_sub(now.mono_ns).max(0), now.mono_ns);
+        let mut turns = self.turns();
+        if at_ns <= now.mono_ns {
+            turns.add(part);
+            self.publish_queued(&turns);
+        } else if turns.add_at(part, at_ns) {
+            self.publish_due(&turns);
+        } else {
+            return;
+        }
+        drop(turns);
         // Whoever sleeps may have to sleep shorter.
         self.ring();
     }
 
-    /// A closure that wakes the part. It has no time at hand, which only the metrics of the
-    /// switchboard's own queue would want.
+    /// A closure that wakes the part.
     pub fn waker(self: &Arc<Self>, part: PartId) -> Waker {
         let switchboard = Arc::clone(self);
-        Arc::new(move || switchboard.wake(part, Now::default()))
+        Arc::new(move || switchboard.wake(part))
     }
 
     /// Ends the run: drivers return after the parts that run now.
@@ -180,40 +223,48 @@ impl Switchboard {
     }
 
     /// Takes the next part to run, if one is queued.
-    pub(super) fn try_take(&self, now: Now) -> Option<PartId> {
-        self.queues
-            .iter()
-            .find_map(|queue| match queue.try_take(now.mono_ns) {
-                Take::Key(part) => Some(part),
-                Take::Empty | Take::ShutDown => None,
-            })
+    pub(super) fn try_take(&self) -> Option<PartId> {
+        if self.queued() == 0 {
+            return None;
+        }
+        let mut turns = self.turns();
+        let part = turns.take();
+        self.publish_queued(&turns);
+        part
     }
 
-    /// Queues the parts whose moment has come; returns how many.
-    pub(super) fn fire_due(&self, now: Now) -> usize {
-        let fire = |queue: &RateLimitingQueue<PartId>| queue.fire_due(now.mono_ns);
-        self.queues.iter().map(fire).sum()
+    /// Queues the parts whose moment has come.
+    pub(super) fn fire_due(&self, now: Now) {
+        let mut turns = self.turns();
+        turns.fire_due(now.mono_ns);
+        self.publish_queued(&turns);
+        self.publish_due(&turns);
     }
 
     /// The moment of the earliest delayed part.
     pub(super) fn next_due(&self) -> Option<i64> {
-        self.queues
-            .iter()
-            .filter_map(RateLimitingQueue::next_due)
-            .min()
+        // Relaxed: a hint; whoever made it earlier rings.
+        let due_ns = self.next_due_ns.load(Ordering::Relaxed);
+        (due_ns != NEVER).then_some(due_ns)
     }
 
     /// Books a part's run as over, with its wish.
     pub(super) fn finish(&self, part: PartId, next: Next, now: Now) {
+        let mut turns = self.turns();
         match next {
             Next::Idle => {}
-            Next::At(at_ns) if at_ns > now.mono_ns => self.wake_at(part, at_ns, now),
-            Next::Again | Next::At(_) => {
-                self.queue(part).add(part, now.mono_ns);
+            Next::At(at_ns) if at_ns > now.mono_ns => {
+                if turns.add_at(part, at_ns) {
+                    self.publish_due(&turns);
+                }
             }
+            Next::Again | Next::At(_) => turns.add(part),
         }
-        self.queue(part).done(part, now.mono_ns);
-        if self.queued() > 1 {
+        turns.done(part);
+        self.publish_queued(&turns);
+        drop(turns);
+        // More than this thread will take next, or an earlier moment to sleep until.
+        if self.queued() > 1 || matches!(next, Next::At(_)) {
             self.ring();
         }
     }
@@ -228,6 +279,7 @@ impl Switchboard {
         // SeqCst: pairs with the fence in `ring`. Either the waker sees this sleeper and takes the
         // lock to notify, or this thread sees what the waker queued.
         self.sleepers.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         if self.queued() == 0 && !self.is_stopped() {
             let _woken = self
                 .rung
@@ -253,6 +305,10 @@ impl Switchboard {
 
     /// Wakes one sleeping thread, if there is one.
     fn ring(&self) {
+        // Relaxed: see `expect_threads`.
+        if !self.threaded.load(Ordering::Relaxed) {
+            return;
+        }
         // SeqCst: orders the add before the look at the sleepers; see `sleep`.
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) > 0 {
@@ -294,10 +350,10 @@ impl Parts {
     }
 
     /// Wakes every part, in order of their numbers: how a run starts.
-    pub(super) fn wake_all(&self, switchboard: &Switchboard, now: Now) {
+    pub(super) fn wake_all(&self, switchboard: &Switchboard) {
         for (index, part) in self.parts.iter().enumerate() {
             if part.is_some() {
-                switchboard.wake(PartId::from_index(index), now);
+                switchboard.wake(PartId::from_index(index));
             }
         }
     }

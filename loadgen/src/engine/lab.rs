@@ -62,7 +62,7 @@ impl Lab {
                     mono_ns: 0,
                     wall_ns: virtual_time::WALL_START_NS,
                 };
-                parts.wake_all(&switchboard, now);
+                parts.wake_all(&switchboard);
                 Runner::Virtual { parts, now }
             }
             EngineKind::Threads => {
@@ -149,7 +149,7 @@ impl Lab {
     fn step(&mut self, end_ns: i64) -> bool {
         match &mut self.runner {
             Runner::Virtual { parts, now } => {
-                if let Some(part) = self.switchboard.try_take(*now) {
+                if let Some(part) = self.switchboard.try_take() {
                     parts.run(part, &self.switchboard, *now);
                     return true;
                 }

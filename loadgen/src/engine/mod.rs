@@ -24,6 +24,7 @@ pub mod stream;
 #[cfg(test)]
 mod tests;
 pub mod threads;
+mod turns;
 pub mod virtual_time;
 mod worker;
 

@@ -30,7 +30,8 @@ pub fn drive(
     limit_ns: i64,
     mut check: impl FnMut(Now) -> bool,
 ) -> (End, Now) {
-    parts.wake_all(switchboard, clock.now());
+    switchboard.expect_threads();
+    parts.wake_all(switchboard);
     let end = thread::scope(|scope| {
         for number in 0..threads.max(1) {
             let work = || {
@@ -73,7 +74,7 @@ fn work(parts: &Parts, switchboard: &Switchboard, clock: &RealClock) {
         {
             switchboard.fire_due(now);
         }
-        if let Some(part) = switchboard.try_take(now) {
+        if let Some(part) = switchboard.try_take() {
             parts.run(part, switchboard, now);
             looks = 0;
         } else if looks < LOOKS_BEFORE_SLEEP {
@@ -118,7 +119,7 @@ mod tests {
     }
 
     impl Part for Runner {
-        fn run(&mut self, now: Now) -> Next {
+        fn run(&mut self, _now: Now) -> Next {
             assert!(
                 !self.busy.swap(true, Ordering::SeqCst),
                 "a part runs once at a time"
@@ -126,7 +127,7 @@ mod tests {
             if self.runs.fetch_add(1, Ordering::SeqCst) >= self.enough {
                 self.switchboard.stop();
             }
-            self.switchboard.wake(self.next, now);
+            self.switchboard.wake(self.next);
             self.busy.store(false, Ordering::SeqCst);
             Next::Idle
         }

@@ -38,9 +38,9 @@ pub fn drive(
         wall_ns: WALL_START_NS,
     };
     let mut runs = 0u32;
-    parts.wake_all(switchboard, now);
+    parts.wake_all(switchboard);
     loop {
-        while let Some(part) = switchboard.try_take(now) {
+        while let Some(part) = switchboard.try_take() {
             parts.run(part, switchboard, now);
             if switchboard.is_stopped() {
                 return (End::Stopped, now);
@@ -83,8 +83,8 @@ mod tests {
         fn run(&mut self, now: Now) -> Next {
             self.pages.lock().unwrap().push((self.name, now.mono_ns));
             if let Some((switchboard, other)) = &self.wakes {
-                switchboard.wake(*other, now);
-                switchboard.wake(*other, now);
+                switchboard.wake(*other);
+                switchboard.wake(*other);
             }
             if self.wishes.is_empty() {
                 Next::Idle

@@ -105,7 +105,7 @@ impl Pool {
                 .expect("no thread panics while it holds this lock");
             for _ in 0..count {
                 let Some(worker) = idle.pop() else { break };
-                self.switchboard.wake(worker, now);
+                self.switchboard.wake(worker);
             }
         }
         if let Some(due_ns) = queue.next_due() {

@@ -203,8 +203,10 @@ impl Hands {
             };
             let status = self.statuses.of(&pod, &node, now.wall());
             let written = Pod {
+                metadata: pod.metadata.clone(),
+                spec: Arc::clone(&pod.spec),
+                node_name: Some(node),
                 status,
-                ..Pod::clone(&pod)
             };
             match self.cluster.update_status(written, now) {
                 Err(error) if error.code == 409 => {}

@@ -11,6 +11,7 @@ use podstorm::object::{
     PodCondition, PodPhase, PodStart, PodStatus, Rest, Str, Time,
 };
 use serde_json::{Value, json};
+use smallvec::SmallVec;
 
 /// Makes the statuses of running pods. Memory: one entry per node and per image.
 #[derive(Debug)]
@@ -46,24 +47,21 @@ impl RunningStatus {
         let containers = pod.spec.fields.get("containers");
         let init_containers = pod.spec.fields.get("initContainers");
         let init: ContainerStatuses = self.containers(init_containers, &[], now).collect();
+        let mut conditions = SmallVec::with_capacity(5);
+        conditions.push(holds(ConditionType::PodReadyToStartContainers, now));
+        conditions.push(holds(ConditionType::Initialized, now));
+        conditions.push(holds(ConditionType::Ready, now));
+        conditions.push(holds(ConditionType::ContainersReady, now));
+        conditions.push(holds(ConditionType::PodScheduled, scheduled));
+        let others = pod.status.conditions.iter();
+        conditions.extend(
+            others
+                .filter(|condition| condition.kind == ConditionType::Other)
+                .cloned(),
+        );
         PodStatus {
             phase: PodPhase::Running,
-            conditions: [
-                holds(ConditionType::PodReadyToStartContainers, now),
-                holds(ConditionType::Initialized, now),
-                holds(ConditionType::Ready, now),
-                holds(ConditionType::ContainersReady, now),
-                holds(ConditionType::PodScheduled, scheduled),
-            ]
-            .into_iter()
-            .chain(
-                pod.status
-                    .conditions
-                    .iter()
-                    .filter(|c| c.kind == ConditionType::Other)
-                    .cloned(),
-            )
-            .collect(),
+            conditions,
             container_statuses: self
                 .containers(containers, &pod.spec.containers, now)
                 .collect(),

@@ -220,29 +220,49 @@ pub fn draw(title: &str, subtitle: &str, folded: &[String], out: impl Write) -> 
 ///
 /// # Errors
 /// The stacks are none, or the writer fails.
-pub fn draw_difference(
-    title: &str,
-    before: &[String],
-    after: &[String],
-    out: impl Write,
-) -> io::Result<()> {
+pub fn draw_difference(title: &str, before: &str, after: &str, out: impl Write) -> io::Result<()> {
     let mut lines = Vec::new();
     let options = inferno::differential::Options {
         normalize: true,
         ..Default::default()
     };
-    inferno::differential::from_readers(
-        options,
-        before.join("\n").as_bytes(),
-        after.join("\n").as_bytes(),
-        &mut lines,
-    )?;
+    inferno::differential::from_readers(options, before.as_bytes(), after.as_bytes(), &mut lines)?;
     let lines = String::from_utf8(lines).map_err(io::Error::other)?;
     let mut options = Options::default();
     options.title = title.to_owned();
     options.subtitle = Some("red: more of the time than before; blue: less".to_owned());
     options.min_width = FRAME_WIDTH_MIN_PERCENT;
     flamegraph::from_lines(&mut options, lines.lines(), out)
+}
+
+/// A line of folded stacks that is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FoldedError {
+    /// What stands in this line, counted from 1, is no stack followed by a number.
+    #[error("line {0}: expected calls separated by `;`, a blank and the number of samples")]
+    Line(usize),
+    /// There is no line at all.
+    #[error("there is no stack in it")]
+    Empty,
+}
+
+/// Reads folded stacks: each with its samples.
+///
+/// # Errors
+/// The first line that is none, or that there is none.
+pub fn parse_folded(text: &str) -> Result<Vec<(String, u64)>, FoldedError> {
+    let mut stacks = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let found = line.rsplit_once(' ').and_then(|(stack, samples)| {
+            let samples = samples.parse().ok()?;
+            (!stack.is_empty()).then(|| (stack.to_owned(), samples))
+        });
+        stacks.push(found.ok_or(FoldedError::Line(number))?);
+    }
+    if stacks.is_empty() {
+        return Err(FoldedError::Empty);
+    }
+    Ok(stacks)
 }
 
 /// A function's name without the hash that the compiler ends it with, and without what folded
@@ -269,6 +289,17 @@ mod tests {
     }
 
     #[test]
+    fn folded_stacks_are_read_back_or_the_line_is_named() {
+        let read = parse_folded("a;<b as c>::d 12\nmain 1\n").unwrap();
+        assert_eq!(
+            read,
+            [("a;<b as c>::d".to_owned(), 12), ("main".to_owned(), 1)]
+        );
+        assert_eq!(parse_folded("a 1\nb x\n"), Err(FoldedError::Line(2)));
+        assert_eq!(parse_folded(""), Err(FoldedError::Empty));
+    }
+
+    #[test]
     fn the_same_stacks_make_the_same_drawing() {
         let folded = ["main;a 3".to_owned(), "main;b 1".to_owned()];
         let mut drawings = [Vec::new(), Vec::new()];
@@ -282,16 +313,15 @@ mod tests {
 
     #[test]
     fn a_difference_names_both_sides() {
-        let before = ["main;a 3".to_owned(), "main;b 1".to_owned()];
-        let after = ["main;a 1".to_owned(), "main;b 3".to_owned()];
+        let (before, after) = ("main;a 3\nmain;b 1\n", "main;a 1\nmain;b 3\n");
         let mut drawing = Vec::new();
-        draw_difference("t", &before, &after, &mut drawing).unwrap();
+        draw_difference("t", before, after, &mut drawing).unwrap();
         let text = String::from_utf8(drawing).unwrap();
         assert!(
             text.contains("+50.00%") && text.contains("-50.00%"),
             "{text}"
         );
-        assert!(draw_difference("t", &[], &[], &mut Vec::new()).is_err());
+        assert!(draw_difference("t", "", "", &mut Vec::new()).is_err());
     }
 
     /// One test for all of it: there is one sampler per process.

@@ -27,7 +27,7 @@ pub use pod_update::validate_pod_update;
 pub use workload::{
     validate_replica_set, validate_replica_set_status, validate_replica_set_update,
     validate_replicas, validate_replication_controller, validate_replication_controller_status,
-    validate_replication_controller_update,
+    validate_replication_controller_update, validate_status,
 };
 
 const MUST_NOT_BE_NEGATIVE: &str = "must be greater than or equal to 0";

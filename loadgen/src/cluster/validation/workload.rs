@@ -46,6 +46,13 @@ pub fn validate_replica_set_status(new: &ReplicaSet) -> Vec<Cause> {
     causes.0
 }
 
+/// What a changed status breaks, whatever it belongs to.
+pub fn validate_status(new: &ReplicaSetStatus) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    check_status(new, &mut causes);
+    causes.0
+}
+
 /// What a new ReplicationController breaks.
 pub fn validate_replication_controller(controller: &ReplicationController) -> Vec<Cause> {
     let mut causes = Causes::default();

@@ -1,0 +1,266 @@
+//! Remakes `flamegraphs/`: one run per standard scenario, sampled; and draws what differs between
+//! two of them.
+//!
+//!     cargo run --release -p podstorm-bench --bin flamegraphs -- remake [SCENARIO...]
+//!     cargo run --release -p podstorm-bench --bin flamegraphs -- diff BEFORE.txt AFTER.txt OUT.svg
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, ensure};
+use clap::{Parser, Subcommand};
+use podstorm_loadgen::profile::{draw_difference, parse_folded};
+
+/// A profile of fewer samples says little about what takes a tenth of the time.
+const SAMPLES_MIN: u64 = 1_000;
+
+/// The scenarios with their flags: of the smallest size that is sampled often enough on a slow day.
+const SCENARIOS: [(&str, &str); 6] = [
+    ("up-down", "--pods 1m --replicasets 20k --nodes 15k"),
+    ("burst", "--scenario burst --pods 500k --burst 500k"),
+    (
+        "scale-down",
+        "--scenario scale-down --pods 1m --replicasets 2k --nodes 15k",
+    ),
+    ("churn", "--scenario churn --engine virtual --duration 1h"),
+    (
+        "cold-start",
+        "--scenario cold-start --pods 1m --replicasets 20k --nodes 15k",
+    ),
+    ("adoption", "--scenario adoption --pods 500k"),
+];
+
+#[derive(Debug, Parser)]
+#[command(about = "Remakes flamegraphs/, and draws what differs between two profiles")]
+struct Cli {
+    #[command(subcommand)]
+    command: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Run scenarios, sampled, and write flamegraphs/SCENARIO/{flame.svg,stacks.txt,summary.md}
+    Remake {
+        /// up-down, burst, scale-down, churn, cold-start, adoption; all when none is named
+        scenarios: Vec<String>,
+    },
+    /// Draw what became more (red) or less (blue) between two files of folded stacks, as
+    /// `loadgen run --folded` writes them
+    Diff {
+        /// The folded stacks of the run before
+        before: PathBuf,
+        /// The folded stacks of the run after
+        after: PathBuf,
+        /// The SVG to write
+        output: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Action::Remake { scenarios } => remake(&scenarios),
+        Action::Diff {
+            before,
+            after,
+            output,
+        } => diff(&before, &after, &output),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn remake(wanted: &[String]) -> Result<()> {
+    for name in wanted {
+        let known = SCENARIOS.iter().any(|(scenario, _)| scenario == name);
+        let names = SCENARIOS.map(|(scenario, _)| scenario);
+        ensure!(
+            known,
+            "no scenario {name:?}; there are {}",
+            names.join(", ")
+        );
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for (name, flags) in SCENARIOS {
+        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
+            remake_one(&root, name, flags).with_context(|| format!("scenario {name}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn remake_one(root: &Path, name: &str, flags: &str) -> Result<()> {
+    let folder = root.join("flamegraphs").join(name);
+    fs::create_dir_all(&folder)?;
+    let (svg, stacks) = (folder.join("flame.svg"), folder.join("stacks.txt"));
+    let status = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
+        .args([
+            "run",
+            "--release",
+            "--quiet",
+            "-p",
+            "podstorm-loadgen",
+            "--",
+            "run",
+        ])
+        .args(flags.split_whitespace())
+        .arg("--flamegraph")
+        .arg(&svg)
+        .arg("--folded")
+        .arg(&stacks)
+        .current_dir(root)
+        .status()
+        .context("cargo can't be started")?;
+    ensure!(status.success(), "the run ended with {status}");
+    let folded = read_folded(&stacks)?;
+    let summary = summary(name, flags, &folded);
+    fs::write(folder.join("summary.md"), summary)?;
+    let samples: u64 = folded.iter().map(|(_, samples)| samples).sum();
+    if samples < SAMPLES_MIN {
+        let _ = writeln!(
+            io::stderr(),
+            "warning: {name}: {samples} samples only; {SAMPLES_MIN} would be enough"
+        );
+    }
+    Ok(())
+}
+
+fn diff(before: &Path, after: &Path, output: &Path) -> Result<()> {
+    let text = |path: &Path| {
+        fs::read_to_string(path).with_context(|| format!("{} can't be read", path.display()))
+    };
+    let (before_text, after_text) = (text(before)?, text(after)?);
+    for (path, text) in [(before, &before_text), (after, &after_text)] {
+        parse_folded(text).with_context(|| path.display().to_string())?;
+    }
+    let title = format!("{} to {}", before.display(), after.display());
+    let mut drawing = Vec::new();
+    draw_difference(&title, &before_text, &after_text, &mut drawing)?;
+    fs::write(output, drawing).with_context(|| format!("{} can't be written", output.display()))
+}
+
+/// Stacks with their samples.
+fn read_folded(path: &Path) -> Result<Vec<(String, u64)>> {
+    let text = fs::read_to_string(path)?;
+    parse_folded(&text).with_context(|| path.display().to_string())
+}
+
+/// What dominates, as tables: by part of the run, then by function alone.
+fn summary(name: &str, flags: &str, folded: &[(String, u64)]) -> String {
+    let total: u64 = folded.iter().map(|(_, samples)| samples).sum();
+    let (mut parts, mut within, mut alone) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    for (stack, samples) in folded {
+        let calls: Vec<&str> = stack.split(';').collect();
+        let part = calls.iter().find_map(|call| part_of(call));
+        *parts
+            .entry(part.unwrap_or("outside of the parts"))
+            .or_default() += samples;
+        // Once per stack, however often it calls itself.
+        let distinct: BTreeSet<&str> = calls.iter().copied().filter(|call| is_ours(call)).collect();
+        for call in distinct {
+            *within.entry(call).or_default() += samples;
+        }
+        if let Some(last) = calls.last() {
+            *alone.entry(*last).or_default() += samples;
+        }
+    }
+    let machine = format!(
+        "{} threads",
+        std::thread::available_parallelism().map_or(1, usize::from)
+    );
+    let mut text = format!(
+        "# {name}\n\nMade by `flamegraphs remake {name}` from {total} samples, of commit `{}`, with \
+         {machine}:\n\n    loadgen run {flags}\n",
+        commit().unwrap_or_else(|| "unknown".to_owned())
+    );
+    table(&mut text, "Part of the run", &parts, total, 12);
+    table(
+        &mut text,
+        "Function, with what it calls",
+        &within,
+        total,
+        20,
+    );
+    table(&mut text, "Function, alone", &alone, total, 15);
+    text
+}
+
+/// Below the parts of the run: what is left is where the work is done.
+fn is_ours(call: &str) -> bool {
+    let outer = [
+        "engine::run",
+        "engine::threads",
+        "engine::virtual_time",
+        "Parts::run",
+        "cli::",
+    ];
+    call.contains("podstorm") && !outer.iter().any(|outer| call.contains(outer))
+}
+
+fn part_of(call: &str) -> Option<&'static str> {
+    const PARTS: [(&str, &str); 9] = [
+        ("worker::Worker as", "workers: syncs and their requests"),
+        (
+            "informer::Informer<",
+            "informers: reflector, cache, handlers",
+        ),
+        ("kubelet::Kubelets as", "kubelets"),
+        ("scheduler::Scheduler as", "scheduler"),
+        ("driver::Driver as", "scenario"),
+        ("event_sink::EventWriter as", "event writer"),
+        ("garbage::Garbage as", "garbage collector"),
+        ("worker::Timer as", "timer"),
+        ("Switchboard::", "switchboard"),
+    ];
+    let found = PARTS.iter().find(|(word, _)| call.contains(word))?;
+    // Inside of a part the switchboard is its call.
+    Some(found.1)
+}
+
+fn table(text: &mut String, head: &str, rows: &BTreeMap<&str, u64>, total: u64, most: usize) {
+    let mut rows: Vec<(&str, u64)> = rows
+        .iter()
+        .map(|(name, samples)| (*name, *samples))
+        .collect();
+    rows.sort_by_key(|&(_, samples)| std::cmp::Reverse(samples));
+    text.push_str(&format!("\n| {head} | % |\n|---|---|\n"));
+    for (name, samples) in rows.into_iter().take(most) {
+        let percent = 100.0 * samples as f64 / total.max(1) as f64;
+        let name = name.replace('|', "\\|");
+        text.push_str(&format!("| `{name}` | {percent:.1} |\n"));
+    }
+}
+
+fn commit() -> Option<String> {
+    let output = Command::new("git")
+        .args(["rev-parse", "--short=12", "HEAD"])
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let text = text.trim();
+    (output.status.success() && !text.is_empty()).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_counts_a_stack_once_per_function() {
+        let folded = [
+            ("main;<podstorm_loadgen::nodes::kubelet::Kubelets as Part>::run;podstorm::a;podstorm::a".to_owned(), 3),
+            ("main;malloc".to_owned(), 1),
+        ];
+        let text = summary("x", "--pods 1", &folded);
+        assert!(text.contains("| `kubelets` | 75.0 |"), "{text}");
+        assert!(text.contains("| `podstorm::a` | 75.0 |"), "{text}");
+        assert!(text.contains("| `malloc` | 25.0 |"), "{text}");
+    }
+}
