@@ -4,19 +4,19 @@
 //! `cargo bench -p podstorm-bench --bench scaling` takes the throughput, the same with
 //! `--features contention` counts locks and exchanges per event.
 
-use std::time::Duration;
-
 use podstorm_bench::results::machine::{Commit, Machine, load_average, rustc_version};
 use podstorm_bench::results::{Unit, is_smoke_test, package_directory, record};
 use podstorm_bench::scaling::report::{
     CountRow, Counts, Curve, EngineRun, Point, Report, Source, Throughput,
 };
-use podstorm_bench::scaling::{self, COUNTS, Subject, subjects, thread_counts};
+use podstorm_bench::scaling::{self, COUNTS, Subject, Worker, subjects, thread_counts};
 use podstorm_bench::whole;
 
-/// Rounds of which the best counts: other work on the machine only ever takes away.
-const ROUNDS: usize = 7;
-const ROUND: Duration = Duration::from_millis(60);
+/// Rounds where every thread can have a core.
+const ROUNDS: usize = 400;
+/// Where there are more threads than cores, rounds are fewer and as much longer, so that threads lose
+/// their core within them.
+const LONGER: usize = 20;
 /// Rounds of whole runs.
 const ENGINE_ROUNDS: usize = 3;
 
@@ -25,7 +25,7 @@ fn main() -> anyhow::Result<()> {
     if is_smoke_test() {
         for subject in subjects::all() {
             for workers in [subject.ours, subject.plain] {
-                scaling::run(workers(2), Duration::from_millis(2));
+                scaling::run(workers(2), 3, 500);
             }
             println(&format!("Testing {subject:?}: Success"));
         }
@@ -106,24 +106,23 @@ fn source(features: &str) -> Source {
     }
 }
 
-/// All numbers of threads and both variants in every round, so that what disturbs a round disturbs
-/// all alike.
-fn points(subject: &Subject, cores: usize) -> Vec<Point> {
-    let fresh = |threads| Point {
-        threads,
-        ..Point::default()
+fn run(subject: &Subject, workers: fn(usize) -> Vec<Worker>, threads: usize) -> scaling::Run {
+    let longer = if threads > Machine::here().cores {
+        LONGER
+    } else {
+        1
     };
-    let mut points: Vec<Point> = thread_counts(cores).into_iter().map(fresh).collect();
-    for _ in 0..ROUNDS {
-        for point in &mut points {
-            let throughput = |workers: fn(usize) -> Vec<scaling::Worker>| {
-                scaling::run(workers(point.threads), ROUND).events_per_second
-            };
-            point.ours = point.ours.max(throughput(subject.ours));
-            point.plain = point.plain.max(throughput(subject.plain));
-        }
-    }
-    points
+    let events = subject.events * u32::try_from(longer).expect("a small number");
+    scaling::run(workers(threads), ROUNDS / longer, events)
+}
+
+fn points(subject: &Subject, cores: usize) -> Vec<Point> {
+    let point = |threads| Point {
+        threads,
+        ours: run(subject, subject.ours, threads).events_per_second,
+        plain: run(subject, subject.plain, threads).events_per_second,
+    };
+    thread_counts(cores).into_iter().map(point).collect()
 }
 
 fn counts(subject: &Subject, cores: usize) -> Vec<CountRow> {
@@ -131,22 +130,15 @@ fn counts(subject: &Subject, cores: usize) -> Vec<CountRow> {
         subject: subject.name.to_owned(),
         keys: subject.keys.to_owned(),
         threads,
-        per_event: scaling::run((subject.ours)(threads), 4 * ROUND).per_event,
+        per_event: run(subject, subject.ours, threads).per_event,
     };
     thread_counts(cores).into_iter().map(row).collect()
 }
 
-/// The time of one addition when all cores add to one word; the shortest seen is of a run whose
-/// threads took turns on one core, so the median counts.
+/// The time of one addition when all cores add to one word.
 fn transfer_ns(cores: usize) -> Option<f64> {
-    if cores < 2 {
-        return None;
-    }
-    let mut times: Vec<f64> = (0..ROUNDS)
-        .map(|_| 1e9 / scaling::run(subjects::one_line(cores), ROUND).events_per_second)
-        .collect();
-    times.sort_by(f64::total_cmp);
-    Some(times[ROUNDS / 2])
+    let run = || scaling::run(subjects::one_line(cores), ROUNDS, 20_000);
+    (cores > 1).then(|| 1e9 / run().events_per_second)
 }
 
 fn engine(cores: usize) -> anyhow::Result<Vec<EngineRun>> {

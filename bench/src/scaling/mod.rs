@@ -1,24 +1,19 @@
 //! Throughput of the shared parts at 1 to N threads, and what the threads do to each other.
 //!
-//! Every subject is run by its own threads, which start together at a barrier and stop at a flag;
+//! Every subject is run by its own threads, which start each round together and do as much each;
 //! beside it runs its plain rival. With the feature `contention` the locks and exchanges of each
 //! event are counted too (which slows what is counted, so that throughput is taken without it).
 
 pub mod report;
 pub mod subjects;
 
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use podstorm_loadgen::clock::RealClock;
 use serde::{Deserialize, Serialize};
 
 /// Does so many events; one of the threads of a run.
 pub type Worker = Box<dyn FnMut(u32) + Send>;
-
-/// Events between two looks at the flag.
-const BATCH: u32 = 256;
 
 /// What is scaled.
 pub struct Subject {
@@ -31,6 +26,8 @@ pub struct Subject {
     /// Exchanges and fresh reads of the one line of memory that all threads need most, per event:
     /// known from the design, for the model.
     pub transfers: f64,
+    /// Events of each thread in a round: less than a millisecond's, that is, than a time slice.
+    pub events: u32,
     /// The workers of a run.
     pub ours: fn(usize) -> Vec<Worker>,
     /// The workers of the plain rival.
@@ -67,45 +64,69 @@ pub struct Run {
     pub per_event: PerEvent,
 }
 
-/// Runs the workers, each on a thread of its own, for about that long.
-pub fn run(workers: Vec<Worker>, time: Duration) -> Run {
-    let (barrier, stop) = (Barrier::new(workers.len() + 1), AtomicBool::new(false));
-    let (mut events, mut counts, mut seconds) = (0u64, Counts::default(), 0.0);
+/// Runs the workers, each on a thread of its own, in rounds: all wait for each other, spinning, so that
+/// all have a core when the round begins, and then do so many events each. A round lasts from the
+/// first start to the last end.
+///
+/// Of the rounds, the one counts that a twentieth of them beat: other work on the machine takes cores
+/// away from most rounds and adds none, and one lucky round alone proves nothing.
+///
+/// # Panics
+/// Without a round or a worker.
+pub fn run(workers: Vec<Worker>, rounds: usize, events: u32) -> Run {
+    let count = workers.len();
+    let (clock, arrived) = (RealClock::start(), AtomicUsize::new(0));
+    let (mut spans, mut counts) = (vec![(i64::MAX, i64::MIN); rounds], Counts::default());
     std::thread::scope(|scope| {
-        let (barrier, stop) = (&barrier, &stop);
-        let threads: Vec<_> = workers
-            .into_iter()
-            .map(|mut worker| {
-                scope.spawn(move || {
-                    // Makes what is made at the first use.
-                    worker(4 * BATCH);
-                    barrier.wait();
-                    taken_counts();
-                    let mut events = 0;
-                    // Relaxed: a flag that nothing else depends on.
-                    while !stop.load(Ordering::Relaxed) {
-                        worker(BATCH);
-                        events += u64::from(BATCH);
-                    }
-                    (events, taken_counts())
-                })
+        let (clock, arrived) = (&clock, &arrived);
+        let spawn = |mut worker: Worker| {
+            scope.spawn(move || {
+                // Makes what is made at the first use.
+                worker(events.min(1_024));
+                taken_counts();
+                let times: Vec<(i64, i64)> = (1..=rounds)
+                    .map(|round| {
+                        meet(arrived, round * count);
+                        let start_ns = clock.now().mono_ns;
+                        worker(events);
+                        (start_ns, clock.now().mono_ns)
+                    })
+                    .collect();
+                (times, taken_counts())
             })
-            .collect();
-        barrier.wait();
-        let clock = RealClock::start();
-        std::thread::sleep(time);
-        seconds = clock.seconds();
-        // Relaxed: as above.
-        stop.store(true, Ordering::Relaxed);
+        };
+        let threads: Vec<_> = workers.into_iter().map(spawn).collect();
         for thread in threads {
-            let (done, counted) = thread.join().expect("workers don't panic");
-            events += done;
+            let (times, counted) = thread.join().expect("workers don't panic");
+            for (span, (start_ns, end_ns)) in spans.iter_mut().zip(times) {
+                *span = (span.0.min(start_ns), span.1.max(end_ns));
+            }
             counts += counted;
         }
     });
+    let mut lengths_ns: Vec<i64> = spans.iter().map(|(start, end)| end - start).collect();
+    lengths_ns.sort_unstable();
+    let seconds = lengths_ns[rounds / 20] as f64 / 1e9;
+    let events_of_round = f64::from(events) * count as f64;
     Run {
-        events_per_second: events as f64 / seconds,
-        per_event: counts.per_event(events),
+        events_per_second: events_of_round / seconds,
+        per_event: counts.per_event(events_of_round * rounds as f64),
+    }
+}
+
+/// Waits until so many have arrived since the beginning. Spins, and gives the core away now and then,
+/// as there may be more threads than cores.
+fn meet(arrived: &AtomicUsize, all: usize) {
+    // AcqRel and Acquire: what the others did in the round before is done.
+    arrived.fetch_add(1, Ordering::AcqRel);
+    let mut spins = 0u32;
+    while arrived.load(Ordering::Acquire) < all {
+        spins += 1;
+        if spins.is_multiple_of(512) {
+            std::thread::yield_now();
+        } else {
+            std::hint::spin_loop();
+        }
     }
 }
 
@@ -114,13 +135,13 @@ use podstorm::primitives::contention::{Counts, take as taken_counts};
 
 #[cfg(feature = "contention")]
 trait PerEventOf {
-    fn per_event(&self, events: u64) -> PerEvent;
+    fn per_event(&self, events: f64) -> PerEvent;
 }
 
 #[cfg(feature = "contention")]
 impl PerEventOf for Counts {
-    fn per_event(&self, events: u64) -> PerEvent {
-        let each = |count: u64| count as f64 / events.max(1) as f64;
+    fn per_event(&self, events: f64) -> PerEvent {
+        let each = |count: u64| count as f64 / events;
         PerEvent {
             locks: each(self.locks),
             locks_contended: each(self.locks_contended),
@@ -138,7 +159,7 @@ struct Counts(());
 
 #[cfg(not(feature = "contention"))]
 impl Counts {
-    fn per_event(&self, _events: u64) -> PerEvent {
+    fn per_event(&self, _events: f64) -> PerEvent {
         PerEvent::default()
     }
 }
@@ -189,7 +210,7 @@ mod tests {
     fn every_subject_runs_on_two_threads() {
         for subject in subjects::all() {
             for workers in [subject.ours, subject.plain] {
-                let run = run(workers(2), Duration::from_millis(2));
+                let run = run(workers(2), 3, 500);
                 assert!(run.events_per_second > 0.0, "{subject:?}");
             }
         }

@@ -69,7 +69,7 @@ pub struct Curve {
     pub modelled_16: Option<f64>,
 }
 
-/// Events per second of all threads together: the best of several rounds.
+/// Events per second of all threads together, in the round that a twentieth of the rounds beat.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Point {
     /// Threads.
@@ -187,8 +187,8 @@ impl Throughput {
         self.source.markdown(text);
         line(
             text,
-            "\nMillions of events a second, all threads together, the best of several rounds. In \
-             parentheses the\nshare of what as many cores would do without disturbing each other \
+            "\nMillions of events a second, all threads together, in the round that a twentieth of \
+             the rounds beat. In parentheses the\nshare of what as many cores would do without disturbing each other \
              (never more than there are).\nThe plain rival does the same behind one lock around \
              everything.\n\n\
              The last column is **modelled, not measured**: threads that share no line of memory \

@@ -30,6 +30,7 @@ pub fn all() -> Vec<Subject> {
             keys: "distinct",
             event: "expect 1 creation, observe it, ask satisfied",
             transfers: 0.0,
+            events: 50_000,
             ours: expectations,
             plain: plain_expectations,
         },
@@ -38,6 +39,7 @@ pub fn all() -> Vec<Subject> {
             keys: "shared",
             event: "observe a creation, all threads of one key",
             transfers: 1.0,
+            events: 50_000,
             ours: observations,
             plain: plain_observations,
         },
@@ -47,6 +49,7 @@ pub fn all() -> Vec<Subject> {
             event: "add an own key, take the oldest, be done with it",
             // The gate is exchanged by the push, and was read afresh before.
             transfers: 2.0,
+            events: 10_000,
             ours: |threads| queue(threads, KEYS_EACH),
             plain: |threads| plain_queue(threads, KEYS_EACH),
         },
@@ -56,6 +59,7 @@ pub fn all() -> Vec<Subject> {
             event: "add the one key of all threads, take the oldest if any, be done with it",
             // The key's word: by the add, the taking and the end of the work, at most.
             transfers: 3.0,
+            events: 10_000,
             ours: |threads| queue(threads, 0),
             plain: |threads| plain_queue(threads, 0),
         },
@@ -65,6 +69,7 @@ pub fn all() -> Vec<Subject> {
             event: "update of a pod: cache, handler, key that waits already; own ReplicaSets",
             // Of what all threads read, nothing is written: the keys wait already.
             transfers: 0.0,
+            events: 2_000,
             ours: |threads| handlers(threads, true, false),
             plain: |threads| handlers(threads, true, true),
         },
@@ -74,6 +79,7 @@ pub fn all() -> Vec<Subject> {
             event: "update of a pod: cache, handler, key that waits already; one ReplicaSet",
             // The shard's lock, the group's lock and totals, the key's word: each once or twice.
             transfers: 4.0,
+            events: 2_000,
             ours: |threads| handlers(threads, false, false),
             plain: |threads| handlers(threads, false, true),
         },
