@@ -1,13 +1,14 @@
 //! The pod cache with its indexes, beside the plain way: one lock around a map of pods by
 //! `namespace/name` and maps of names by owner, by namespace and by node.
 
-use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasherDefault;
 use std::hint::black_box;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use criterion::measurement::{Measurement, WallTime};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use hashbrown::{HashMap, HashSet};
 use podstorm::cache::{Delta, PodCache};
 use podstorm::object::Pod;
 use podstorm_bench::hot::cache::{filled, get, pod_name, realistic_pods, rounds, unready, update};
@@ -148,9 +149,9 @@ fn in_rounds(
     let (mut left, mut taken) = (wanted, Duration::ZERO);
     while left > 0 {
         let count = usize::try_from(left).map_or(pods.len(), |left| left.min(pods.len()));
-        let start = Instant::now();
+        let start = WallTime.start();
         pods[..count].iter().for_each(&mut work);
-        taken += start.elapsed();
+        taken += WallTime.end(start);
         pods[..count].iter().for_each(&mut undo);
         left -= count as u64;
     }

@@ -8,12 +8,13 @@
 //! * `fill`: cache and handlers alone; `fill-plain` is a map of pods and one of names by owner, each
 //!   pod cloned, and no handler.
 
-use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use criterion::measurement::{Measurement, WallTime};
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main};
+use hashbrown::HashMap;
 use podstorm::cache::PodCache;
 use podstorm::object::Pod;
 use podstorm_bench::cold_start::{Size, Start, existing, start};
@@ -32,11 +33,12 @@ const PARTS: [Part; 3] = [
 
 /// One lock around pods by `namespace/name` and names by the owner's UID.
 #[derive(Default)]
-struct Plain(
-    Mutex<(
-        HashMap<String, Pod, Hashed>,
-        HashMap<String, Vec<String>, Hashed>,
-    )>,
+struct Plain(Mutex<Maps>);
+
+/// The pods by name, the names by owner.
+type Maps = (
+    HashMap<String, Pod, Hashed>,
+    HashMap<String, Vec<String>, Hashed>,
 );
 
 impl Plain {
@@ -75,9 +77,9 @@ fn starts(criterion: &mut Criterion) {
             bencher.iter_custom(|calls| {
                 let call = |_| {
                     let (cache, listed) = (PodCache::new(), listed.clone());
-                    let start = Instant::now();
+                    let start = WallTime.start();
                     let changes = cache.replace(listed, &version);
-                    let taken = start.elapsed();
+                    let taken = WallTime.end(start);
                     drop(changes);
                     taken
                 };
@@ -89,18 +91,14 @@ fn starts(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn fill_plainly(
-    group: &mut BenchmarkGroup<'_, criterion::measurement::WallTime>,
-    pods: usize,
-    listed: &[Arc<Pod>],
-) {
+fn fill_plainly(group: &mut BenchmarkGroup<'_, WallTime>, pods: usize, listed: &[Arc<Pod>]) {
     group.bench_function(BenchmarkId::new("fill-plain", pods), |bencher| {
         bencher.iter_custom(|calls| {
             let call = |_| {
                 let store = Plain::default();
-                let start = Instant::now();
+                let start = WallTime.start();
                 listed.iter().for_each(|pod| store.add(pod));
-                start.elapsed()
+                WallTime.end(start)
             };
             (0..calls).map(call).sum()
         });

@@ -28,7 +28,7 @@ impl Repository {
         );
         let message = |name: &str| {
             format!(
-                r#"echo "{{\"target\":{{\"name\":\"{name}\"}},\"executable\":\"{root}/$side{name}\"}}""#
+                r#"echo "{{\"target\":{{\"name\":\"{name}\"}},\"executable\":\"{root}/${{side}}{name}\"}}""#
             )
         };
         let (ranking, loadgen) = (message("ranking"), message("loadgen"));

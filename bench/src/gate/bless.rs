@@ -6,11 +6,10 @@ use super::budgets::{Budget, Budgets};
 use super::compare::breaks_promise;
 use super::measurement::{Count, Measurement, Unit};
 
-/// How far instructions of a hot path may move before it counts, percent. Counts of one
-/// executable repeat exactly; unrelated code moves inlining and layout by less than this.
+/// How far instructions of a hot path may move before it counts, percent. Counts of one executable
+/// repeat exactly; unrelated code moves inlining by less than this.
 const PATH_TOLERANCE_PERCENT: f64 = 1.0;
-/// The same for a whole run, whose counts move by a few hundredths of a percent with the length of
-/// the executable's path, and which a change of one percent says more about.
+/// The same for a whole run, which repeats to a few millionths, and of which any one path is a small part.
 const RUN_TOLERANCE_PERCENT: f64 = 0.5;
 
 /// Which rows are to be rewritten.

@@ -329,7 +329,7 @@ mod tests {
             pod(
                 &format!("p-{n:06}"),
                 (owner > 0).then_some(owner),
-                n % 11 == 0,
+                n.is_multiple_of(11),
             )
         };
         (0..PARALLEL_LIST_MIN + PART + 5).map(pod).collect()

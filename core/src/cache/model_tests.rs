@@ -45,7 +45,7 @@ fn pod(name: u8, version: u64, (controller, labels, ended, deleting): (u8, u8, b
     };
     pod.status.conditions.push(PodCondition {
         kind: ConditionType::Ready,
-        status: if version % 7 == 0 {
+        status: if version.is_multiple_of(7) {
             ConditionStatus::False
         } else {
             ConditionStatus::True

@@ -261,10 +261,10 @@ fn no_inline_list_of_a_standard_pod_outgrows_its_place_at_any_time() {
         mono_ns: 0,
         wall_ns: virtual_time::WALL_START_NS,
     };
-    engine.parts.wake_all(&engine.switchboard, now);
+    engine.parts.wake_all(&engine.switchboard);
     let (mut spilled, mut seen) = (0, 0);
     while !engine.switchboard.is_stopped() {
-        let Some(part) = engine.switchboard.try_take(now) else {
+        let Some(part) = engine.switchboard.try_take() else {
             let due_ns = engine.switchboard.next_due().expect("the scenario ends");
             now = now.plus_ns((due_ns - now.mono_ns).max(0));
             engine.switchboard.fire_due(now);
