@@ -10,12 +10,12 @@ use podstorm::cache::{Delta, PodCache};
 use podstorm::controller::{Controller, ControllerOptions};
 use podstorm::intern::KeyId;
 use podstorm::object::{
-    Kind, LabelSelector, Labels, Map, Now, OwnerReference, Pod, PodSpec, PodStart, PodTemplate,
-    ReplicaSet, Resource as _, SharedText, Sharer, Str, Time, Uid,
+    Address, ContainerDetails, ContainerId, Kind, LabelSelector, Labels, Now, OwnerReference, Pod,
+    PodSpec, PodStart, PodTemplate, ReplicaSet, Resource as _, SharedText, Sharer, Str, Time, Uid,
 };
 use podstorm::reconcile::StatusCounts;
 use podstorm::workqueue::Take;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::pods::{Growth, NOW_NS, drawn_pods};
 
@@ -278,7 +278,7 @@ struct Mold {
     /// The fixture, as a cache holds it.
     pod: Pod,
     /// What the kubelet says of a container that was never restarted.
-    unharmed: Arc<Map>,
+    unharmed: Arc<ContainerDetails>,
     sharing: Sharing,
     made: u64,
 }
@@ -290,8 +290,10 @@ impl Mold {
         pod.strip_for_cache();
         pod.metadata.owner_references.clear();
         let container = &pod.status.container_statuses[0];
-        let mut unharmed = container.rest.as_deref().cloned().unwrap_or_default();
-        unharmed.remove("lastState");
+        let details = container.details.as_deref();
+        let mut unharmed = details.expect("the fixture has an image").clone();
+        let rest = Arc::make_mut(unharmed.rest.as_mut().expect("the fixture has an image"));
+        rest.remove("lastState");
         Mold {
             unharmed: Arc::new(unharmed),
             pod,
@@ -335,7 +337,7 @@ impl Mold {
         container.ready = said.ready;
         container.restart_count = said.restart_count;
         if said.restart_count == 0 {
-            container.rest = Some(self.unharmed.clone());
+            container.details = Some(self.unharmed.clone());
         }
         if self.sharing != Sharing::All {
             self.tell_apart(&mut pod);
@@ -346,27 +348,23 @@ impl Mold {
     fn tell_apart(&self, pod: &mut Pod) {
         let began = pod.metadata.creation_timestamp;
         let number = self.made;
-        let address =
-            |net: u64| Str::from(format!("10.{net}.{}.{}", number >> 8 & 255, number & 255));
+        let address = |net: u64| -> Address {
+            let text = format!("10.{net}.{}.{}", number >> 8 & 255, number & 255);
+            text.as_str().into()
+        };
         pod.status.started = Some(Arc::new(PodStart {
             host_ip: address(20),
             pod_ip: address(64 + (number >> 16 & 127)),
             time: began,
         }));
-        if let Some(rest) = &mut pod.status.container_statuses[0].rest {
-            let rest = Arc::make_mut(rest);
-            rest.insert(
-                "containerID".into(),
-                format!(
-                    "containerd://{:064x}",
-                    u128::from(number) << 90 | 0x91_d7aa_07c3
-                )
-                .into(),
+        if let Some(details) = &mut pod.status.container_statuses[0].details {
+            let details = Arc::make_mut(details);
+            let id = format!(
+                "containerd://{:064x}",
+                u128::from(number) << 90 | 0x91_d7aa_07c3
             );
-            rest.insert(
-                "state".into(),
-                json!({"running": {"startedAt": began.to_string()}}),
-            );
+            details.id = Some(ContainerId::new(&id));
+            details.running_since = began.into();
         }
         if self.sharing == Sharing::Nothing {
             pod.spec = Arc::new(self.spec_of_its_own());
@@ -430,8 +428,8 @@ mod tests {
         let (first, second) = (&drawn[0].1[0], &drawn[0].1[1]);
         assert_ne!(first.spec, second.spec);
         assert_ne!(
-            first.status.container_statuses[0].rest,
-            second.status.container_statuses[0].rest
+            first.status.container_statuses[0].details,
+            second.status.container_statuses[0].details
         );
     }
 

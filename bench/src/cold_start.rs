@@ -119,7 +119,7 @@ fn slim(mut pod: Pod) -> Pod {
     pod.metadata.annotations = Labels::ABSENT;
     for status in &mut pod.status.container_statuses {
         *status = ContainerStatus {
-            rest: None,
+            details: None,
             ..status.clone()
         };
     }

@@ -94,7 +94,7 @@ fn drawn_pod(index: usize, growth: Growth, nodes: &[Str], rng: &mut Rng) -> Pod 
             0
         },
         ready,
-        rest: None,
+        details: None,
     });
     pod
 }

@@ -4,7 +4,9 @@
 //! Objects are immutable once published: they travel as `Arc<Pod>`, `Arc<ReplicaSet>`, and a
 //! change makes a new one that shares whatever did not change (labels, specs, owner references).
 
+mod address;
 mod codec;
+mod container;
 pub mod decode;
 mod event;
 mod kind;
@@ -22,6 +24,8 @@ mod time;
 mod uid;
 mod version;
 
+pub use address::Address;
+pub use container::{ContainerDetails, ContainerId, ContainerStatus, ContainerStatuses};
 pub use decode::{DecodeError, FieldPath};
 pub use event::{Event, EventTopic, ObjectReference, Regarding};
 pub use kind::{Kind, Resource};
@@ -29,8 +33,7 @@ pub use labels::Labels;
 pub use meta::{ObjectMeta, OptionalSeconds, OwnerReference, OwnerReferences, SharedText};
 pub use node::Node;
 pub use pod::{
-    ConditionStatus, ConditionType, ContainerStatus, ContainerStatuses, Pod, PodCondition,
-    PodPhase, PodSpec, PodStart, PodStatus,
+    ConditionStatus, ConditionType, Pod, PodCondition, PodPhase, PodSpec, PodStart, PodStatus,
 };
 pub use quantity::{Quantity, QuantityError};
 pub use replica_set::{

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{Map, ObjectMeta, PackedTime, Rest, Str, Time};
+use super::{Address, ContainerStatuses, Map, ObjectMeta, PackedTime, Rest, Str, Time};
 
 /// There are as many pods as anything else, and most live three times over: stored, in the log of
 /// changes, half dead. With the 16 bytes of an `Arc`'s counts a pod fills a block of 384 bytes:
@@ -63,17 +63,14 @@ pub struct PodStatus {
     pub rest: Rest,
 }
 
-/// Statuses of containers.
-pub type ContainerStatuses = SmallVec<[ContainerStatus; 1]>;
-
 /// What a kubelet writes about a pod it has started: `hostIP`, `podIP` and the lists of just
 /// them, and `startTime`. Pods that share their node's address share this too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodStart {
     /// `hostIP`, and the one entry of `hostIPs`.
-    pub host_ip: Str,
+    pub host_ip: Address,
     /// `podIP`, and the one entry of `podIPs`.
-    pub pod_ip: Str,
+    pub pod_ip: Address,
     /// `startTime`; set.
     pub time: Time,
 }
@@ -146,19 +143,6 @@ pub enum ConditionStatus {
     Unknown,
     /// Any other; its text is in `rest["status"]`.
     Other,
-}
-
-/// An entry of `status.containerStatuses` or `status.initContainerStatuses`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ContainerStatus {
-    /// Name of the container.
-    pub name: Str,
-    /// How often it was restarted.
-    pub restart_count: i32,
-    /// Whether it passes its readiness probe.
-    pub ready: bool,
-    /// Fields without a typed place.
-    pub rest: Rest,
 }
 
 impl Pod {

@@ -66,7 +66,18 @@ impl Sharer {
         let init = init.flat_map(|statuses| statuses.iter_mut());
         for status in pod.status.container_statuses.iter_mut().chain(init) {
             self.share_text(&mut status.name);
+            // Details that others hold too are not copied to share a part of them.
+            if let Some(details) = status.details.as_mut().and_then(Arc::get_mut) {
+                self.share_rest(&mut details.rest);
+            }
         }
+        if let Some(started) = pod.status.started.as_mut().and_then(Arc::get_mut)
+            && let Some(text) = started.host_ip.text_mut()
+        {
+            // Many pods run on a host; a pod's own address is no other's.
+            self.share_text(text);
+        }
+        self.share_rest(&mut pod.status.rest);
     }
 
     /// Shares the parts of a ReplicaSet, whose template's spec is then also that of its pods
@@ -261,6 +272,40 @@ mod tests {
         ));
         let rest = |pod: &Pod| pod.status.conditions[0].rest.clone().unwrap();
         assert!(Arc::ptr_eq(&rest(&a), &rest(&c)));
+    }
+
+    #[test]
+    fn pods_that_run_apart_share_what_is_not_their_own() {
+        let running = |name: &str, last: u8| {
+            let address = |net: u8| format!("10.{net}.0.{last}");
+            Pod::from_json(json!({
+                "metadata": {"name": name},
+                "status": {"qosClass": "Burstable",
+                    "hostIP": "fd00::1", "hostIPs": [{"ip": "fd00::1"}],
+                    "podIP": address(64), "podIPs": [{"ip": address(64)}],
+                    "startTime": format!("2026-01-02T03:04:{last}Z"),
+                    "containerStatuses": [{"name": "c", "image": "x", "imageID": "sha256:1",
+                        "containerID": format!("containerd://{last:064x}"),
+                        "state": {"running": {"startedAt": format!("2026-01-02T03:05:{last}Z")}}}]}
+            }))
+            .unwrap()
+        };
+        let mut sharer = Sharer::new();
+        let (mut a, mut b) = (running("a", 10), running("b", 20));
+        let before = [a.to_json(), b.to_json()];
+        sharer.share_pod(&mut a);
+        sharer.share_pod(&mut b);
+        assert_eq!([a.to_json(), b.to_json()], before);
+        let same = |x: &Rest, y: &Rest| Arc::ptr_eq(x.as_ref().unwrap(), y.as_ref().unwrap());
+        assert!(same(&a.status.rest, &b.status.rest));
+        let details = |pod: &Pod| pod.status.container_statuses[0].details.clone().unwrap();
+        assert!(same(&details(&a).rest, &details(&b).rest));
+        assert_ne!(details(&a), details(&b));
+        let host = |pod: &mut Pod| {
+            let start = Arc::make_mut(pod.status.started.as_mut().unwrap());
+            start.host_ip.text_mut().unwrap().clone()
+        };
+        assert!(Arc::ptr_eq(&host(&mut a), &host(&mut b)));
     }
 
     #[test]

@@ -188,7 +188,7 @@ mod tests {
             name: name.into(),
             restart_count,
             ready: true,
-            rest: None,
+            details: None,
         }
     }
 

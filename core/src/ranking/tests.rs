@@ -63,7 +63,7 @@ fn pod() -> impl Strategy<Value = Pod> {
                 name: "c".into(),
                 restart_count: restarts * 100,
                 ready: true,
-                rest: None,
+                details: None,
             });
             pod
         })
@@ -168,7 +168,7 @@ fn ready_on(node: u32, uid: &str, ready_age: i64, age: i64, restarts: i32) -> Ra
         name: "c".into(),
         restart_count: restarts,
         ready: true,
-        rest: None,
+        details: None,
     });
     RankFields::of(&pod, node)
 }

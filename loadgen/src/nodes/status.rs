@@ -7,8 +7,8 @@ use ahash::RandomState;
 use hashbrown::HashMap;
 use podstorm::intern::FIXED_STATE;
 use podstorm::object::{
-    ConditionStatus, ConditionType, ContainerStatus, ContainerStatuses, Map, PackedTime, Pod,
-    PodCondition, PodPhase, PodStart, PodStatus, Rest, Str, Time,
+    Address, ConditionStatus, ConditionType, ContainerDetails, ContainerStatus, ContainerStatuses,
+    Map, PackedTime, Pod, PodCondition, PodPhase, PodStart, PodStatus, Rest, Str, Time,
 };
 use serde_json::{Value, json};
 use smallvec::SmallVec;
@@ -18,7 +18,8 @@ use smallvec::SmallVec;
 pub(super) struct RunningStatus {
     /// What the pods share that a node started last.
     by_node: HashMap<Str, Arc<PodStart>, RandomState>,
-    by_image: HashMap<String, (Time, Rest), RandomState>,
+    /// What the containers of an image share that started last.
+    by_image: HashMap<String, Arc<ContainerDetails>, RandomState>,
 }
 
 impl RunningStatus {
@@ -75,11 +76,11 @@ impl RunningStatus {
     fn start(&mut self, node: &Str, now: Time) -> Arc<PodStart> {
         let host_ip = match self.by_node.get(node) {
             Some(known) if known.time == now => return Arc::clone(known),
-            Some(known) => Str::clone(&known.host_ip),
-            None => node_address(node).into(),
+            Some(known) => Address::clone(&known.host_ip),
+            None => node_address(node).as_str().into(),
         };
         let start = PodStart {
-            pod_ip: Str::clone(&host_ip),
+            pod_ip: Address::clone(&host_ip),
             host_ip,
             time: now,
         };
@@ -107,31 +108,37 @@ impl RunningStatus {
                     .map_or_else(|| text("name").into(), Str::clone),
                 restart_count: 0,
                 ready: true,
-                rest: self.container_rest(text("image"), now),
+                details: Some(self.container_details(text("image"), now)),
             }
         })
     }
 
-    fn container_rest(&mut self, image: &str, now: Time) -> Rest {
-        if let Some((started, rest)) = self.by_image.get(image)
-            && *started == now
-        {
-            return rest.clone();
-        }
-        let mut members = Map::new();
-        members.insert("image".into(), json!(image));
-        members.insert("imageID".into(), json!(""));
-        members.insert("lastState".into(), json!({}));
-        members.insert("started".into(), json!(true));
-        members.insert(
-            "state".into(),
-            json!({ "running": { "startedAt": now.to_string() } }),
-        );
-        let rest = Some(members.into());
-        self.by_image
-            .insert(image.to_owned(), (now, Rest::clone(&rest)));
-        rest
+    fn container_details(&mut self, image: &str, now: Time) -> Arc<ContainerDetails> {
+        let now = PackedTime::new(now);
+        let rest = match self.by_image.get(image) {
+            Some(known) if known.running_since == now => return Arc::clone(known),
+            Some(known) => Rest::clone(&known.rest),
+            None => Some(container_rest(image).into()),
+        };
+        let details = ContainerDetails {
+            id: None,
+            running_since: now,
+            rest,
+        };
+        let details = Arc::new(details);
+        self.by_image.insert(image.to_owned(), Arc::clone(&details));
+        details
     }
+}
+
+/// What a kubelet says of every container of an image.
+fn container_rest(image: &str) -> Map {
+    let mut members = Map::new();
+    members.insert("image".into(), json!(image));
+    members.insert("imageID".into(), json!(""));
+    members.insert("lastState".into(), json!({}));
+    members.insert("started".into(), json!(true));
+    members
 }
 
 /// An address in 10.0.0.0/8 from the number at the end of the node's name, or from its hash.
@@ -176,7 +183,8 @@ mod tests {
         assert_eq!(pod.status.conditions.len(), 5);
         assert_eq!(&*pod.status.container_statuses[0].name, "app");
         let started = pod.status.started.as_ref().expect("it was started");
-        assert_eq!((&*started.host_ip, started.time), ("10.0.1.47", now));
+        assert_eq!(started.host_ip.to_string(), "10.0.1.47");
+        assert_eq!(started.time, now);
     }
 
     #[test]
@@ -185,14 +193,16 @@ mod tests {
         let node: Str = "node-1".into();
         let mut at = |seconds| statuses.of(&pod(), &node, Time::from_unix_seconds(seconds));
         let (a, b, later) = (at(5), at(5), at(6));
-        let shared = |x: &Rest, y: &Rest| Arc::ptr_eq(x.as_ref().unwrap(), y.as_ref().unwrap());
+        let details = |status: &PodStatus| status.container_statuses[0].details.clone().unwrap();
         let start = |status: &PodStatus| status.started.clone().unwrap();
         assert!(Arc::ptr_eq(&start(&a), &start(&b)));
-        assert!(Arc::ptr_eq(&start(&a).host_ip, &start(&later).host_ip));
-        assert!(shared(
-            &a.container_statuses[0].rest,
-            &b.container_statuses[0].rest
+        assert_eq!(start(&a).host_ip, start(&later).host_ip);
+        assert!(Arc::ptr_eq(&details(&a), &details(&b)));
+        assert!(Arc::ptr_eq(
+            details(&a).rest.as_ref().unwrap(),
+            details(&later).rest.as_ref().unwrap()
         ));
         assert_ne!(start(&a), start(&later));
+        assert_ne!(details(&a), details(&later));
     }
 }

@@ -122,7 +122,9 @@ mod tests {
 
     use super::super::testing::{refusal, round_trip};
     use super::*;
-    use crate::object::{ConditionStatus, ConditionType, PodPhase, Time};
+    use crate::object::{
+        ConditionStatus, ConditionType, ContainerDetails, ContainerId, PodPhase, Time,
+    };
 
     fn fixture() -> Value {
         serde_json::from_str(include_str!("../../../fixtures/pod.json")).unwrap()
@@ -204,10 +206,8 @@ mod tests {
             "startTime": "2026-01-02T03:04:05Z", "qosClass": "Burstable"});
         let pod: Pod = round_trip(&json!({"status": status}));
         let started = pod.status.started.expect("of the ordinary form");
-        assert_eq!(
-            (&*started.host_ip, &*started.pod_ip),
-            ("10.0.0.1", "10.1.0.1")
-        );
+        assert_eq!(started.host_ip.to_string(), "10.0.0.1");
+        assert_eq!(started.pod_ip.to_string(), "10.1.0.1");
         assert_eq!(pod.status.rest.expect("the class").len(), 1);
         for (member, value) in [
             ("podIPs", json!([{"ip": "10.1.0.1"}, {"ip": "fd00::1"}])),
@@ -220,6 +220,53 @@ mod tests {
             other[member] = value;
             let pod: Pod = round_trip(&json!({"status": other}));
             assert_eq!(pod.status.started, None, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_a_containers_own_is_kept_apart() {
+        let id = format!("containerd://{}", "5c0b6a4e".repeat(8));
+        let running = json!({"running": {"startedAt": "2026-01-02T03:04:12Z"}});
+        let details = |mut status: Value| {
+            for (member, value) in [("ready", json!(false)), ("restartCount", json!(0))] {
+                status[member] = value;
+            }
+            let pod: Pod = round_trip(&json!({"status": {"containerStatuses": [status.clone()]}}));
+            // To the letter: the round trip lets empty members go.
+            let written = pod.to_json();
+            assert_eq!(written["status"]["containerStatuses"], json!([status]));
+            let status = pod.status.container_statuses[0].clone();
+            status
+                .details
+                .map(|details| ContainerDetails::clone(&details))
+        };
+        assert_eq!(details(json!({"name": "c"})), None);
+        let all = details(json!({"image": "i", "containerID": id, "state": running})).unwrap();
+        assert_eq!(all.id, Some(ContainerId::new(&id)));
+        assert_eq!(
+            all.running_since.get(),
+            "2026-01-02T03:04:12Z".parse().unwrap()
+        );
+        assert_eq!(all.rest.unwrap().len(), 1);
+        let own = details(json!({"containerID": "", "state": running})).unwrap();
+        assert_eq!((own.id, own.rest), (Some(ContainerId::new("")), None));
+        for state in [
+            json!({}),
+            json!({"running": {}}),
+            json!({"running": null}),
+            json!({"running": {"startedAt": null}}),
+            json!({"running": {"startedAt": ""}}),
+            json!({"running": {"startedAt": "0001-01-01T00:00:00Z"}}),
+            json!({"running": {"startedAt": "2026-01-02T03:04:12.5Z"}}),
+            json!({"running": {"startedAt": "2026-01-02T05:04:12+02:00"}}),
+            json!({"running": {"startedAt": "2026-01-02T03:04:12Z", "by": "x"}}),
+            json!({"running": {"startedAt": "2026-01-02T03:04:12Z"}, "waiting": null}),
+            json!({"terminated": {"exitCode": 1, "containerID": id}}),
+            json!({"waiting": {"reason": "CrashLoopBackOff"}}),
+        ] {
+            let other = details(json!({"state": state})).unwrap();
+            assert!(other.running_since.get().is_unset(), "{state}");
+            assert_eq!(other.rest.unwrap()["state"], state);
         }
     }
 
@@ -271,6 +318,15 @@ mod tests {
             (
                 json!({"status": {"conditions": [{"type": 1}]}}),
                 "status.conditions[0].type: expected a string, found the number 1",
+            ),
+            (
+                json!({"status": {"containerStatuses": [{"containerID": 1}]}}),
+                "status.containerStatuses[0].containerID: expected a string, found the number 1",
+            ),
+            (
+                json!({"status": {"containerStatuses": [{"state": {"running": {"startedAt": 1}}}]}}),
+                "status.containerStatuses[0].state.running.startedAt: expected a time such as \
+                 2026-01-02T03:04:05Z, found the number 1",
             ),
             (
                 json!({"status": {"startTime": "now"}}),

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::shape::{Shape, check};
+use super::shape::check;
 use super::{Writer, pod_shape};
 use crate::object::decode::{DecodeError, Members, Path};
 use crate::object::{
-    ConditionStatus, ConditionType, ContainerStatus, ContainerStatuses, Map, PodCondition,
-    PodPhase, PodStart, PodStatus, Rest, Str, Time,
+    Address, ConditionStatus, ConditionType, ContainerDetails, ContainerId, ContainerStatus,
+    ContainerStatuses, Map, PackedTime, PodCondition, PodPhase, PodStart, PodStatus, Time,
 };
 
 impl PodStatus {
@@ -79,18 +79,10 @@ impl PodStatus {
     }
 }
 
-fn checked_rest(members: Members<'_>, shape: &Shape, path: &Path<'_>) -> Result<Rest, DecodeError> {
-    let rest = members.into_rest();
-    if let Some(rest) = &rest {
-        check(rest, shape, path)?;
-    }
-    Ok(rest)
-}
-
 impl PodStart {
     /// Takes the members out of a status; leaves them all where they say anything else.
     fn take_from(status: &mut Map) -> Option<PodStart> {
-        let address = |one: &str, list: &str| -> Option<Str> {
+        let address = |one: &str, list: &str| -> Option<Address> {
             let ip = status.get(one)?.as_str()?;
             let Value::Array(items) = status.get(list)? else {
                 return None;
@@ -109,12 +101,6 @@ impl PodStart {
         for member in ["hostIP", "hostIPs", "podIP", "podIPs", "startTime"] {
             status.remove(member);
         }
-        // Pods on their host's network have its address.
-        let pod_ip = if pod_ip == host_ip {
-            Str::clone(&host_ip)
-        } else {
-            pod_ip
-        };
         Some(PodStart {
             host_ip,
             pod_ip,
@@ -123,10 +109,10 @@ impl PodStart {
     }
 
     fn write(&self, out: &mut Writer) {
-        let (host_ip, pod_ip) = (&*self.host_ip, &*self.pod_ip);
-        out.put("hostIP", host_ip);
+        let (host_ip, pod_ip) = (self.host_ip.to_string(), self.pod_ip.to_string());
+        out.put("hostIP", host_ip.as_str());
         out.put("hostIPs", json!([{ "ip": host_ip }]));
-        out.put("podIP", pod_ip);
+        out.put("podIP", pod_ip.as_str());
         out.put("podIPs", json!([{ "ip": pod_ip }]));
         out.put_time("startTime", self.time);
     }
@@ -246,21 +232,73 @@ impl PodCondition {
 impl ContainerStatus {
     fn read(value: Value, path: &Path<'_>) -> Result<ContainerStatus, DecodeError> {
         let mut members = item(value, path)?;
+        let name = members.string("name")?;
+        let restart_count = members.i32("restartCount")?;
+        let ready = members.opt_flag("ready")?.unwrap_or(false);
+        let map = members.into_map();
+        check(&map, &pod_shape::CONTAINER_STATUS, path)?;
         Ok(ContainerStatus {
-            name: members.string("name")?,
-            restart_count: members.i32("restartCount")?,
-            ready: members.opt_flag("ready")?.unwrap_or(false),
-            rest: checked_rest(members, &pod_shape::CONTAINER_STATUS, path)?,
+            name,
+            restart_count,
+            ready,
+            details: ContainerDetails::of(map).map(Arc::new),
         })
     }
 
     fn to_json(&self) -> Value {
-        let mut out = Writer::with_rest(&self.rest);
+        let details = self.details.as_deref();
+        let mut out = details.map_or_else(Writer::new, ContainerDetails::write);
         out.put_text("name", &self.name);
         out.put("restartCount", self.restart_count);
         out.put("ready", self.ready);
         out.into_value()
     }
+}
+
+impl ContainerDetails {
+    /// Takes the container's own members out of what is left of a status.
+    fn of(mut map: Map) -> Option<ContainerDetails> {
+        if map.is_empty() {
+            return None;
+        }
+        let id = match map.get("containerID") {
+            Some(Value::String(text)) => Some(ContainerId::new(text)),
+            _ => None,
+        };
+        if id.is_some() {
+            map.remove("containerID");
+        }
+        let running_since = map.get("state").and_then(running_since);
+        if running_since.is_some() {
+            map.remove("state");
+        }
+        Some(ContainerDetails {
+            id,
+            running_since: PackedTime::new(running_since.unwrap_or(Time::UNSET)),
+            rest: (!map.is_empty()).then(|| map.into()),
+        })
+    }
+
+    fn write(&self) -> Writer {
+        let mut out = Writer::with_rest(&self.rest);
+        out.put_some("containerID", self.id.as_ref().map(ContainerId::to_string));
+        let since = self.running_since.get();
+        if !since.is_unset() {
+            let running = json!({ "startedAt": since.to_string() });
+            out.put("state", json!({ "running": running }));
+        }
+        out
+    }
+}
+
+/// The time in a state that is `{"running": {"startedAt": …}}` to the letter.
+fn running_since(state: &Value) -> Option<Time> {
+    fn only<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
+        value.as_object().filter(|map| map.len() == 1)?.get(key)
+    }
+    let text = only(only(state, "running")?, "startedAt")?.as_str()?;
+    let time: Time = text.parse().ok()?;
+    (!time.is_unset() && time.to_string() == text).then_some(time)
 }
 
 /// Opens an entry of a list, which null is not.

@@ -1,0 +1,96 @@
+//! IP addresses as the API writes them: four bytes where that loses nothing.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+
+use super::Str;
+
+/// An IP address in its text form. Two are equal when their texts are.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Address(Repr);
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Repr {
+    /// Four decimal numbers without leading zeros; there is one text for each.
+    V4([u8; 4]),
+    /// Any other text: IPv6 has many texts for one address.
+    Text(Str),
+}
+
+/// Two addresses and a time make up the start of a pod.
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(size_of::<Address>() == 16);
+
+impl Address {
+    /// Whether the text is empty.
+    pub fn is_empty(&self) -> bool {
+        matches!(&self.0, Repr::Text(text) if text.is_empty())
+    }
+
+    /// The text where it is kept as one, so that equal ones can share it.
+    pub(super) fn text_mut(&mut self) -> Option<&mut Str> {
+        match &mut self.0 {
+            Repr::V4(_) => None,
+            Repr::Text(text) => Some(text),
+        }
+    }
+}
+
+impl From<&str> for Address {
+    fn from(text: &str) -> Self {
+        // The parser takes just the form that is written: no leading zeros, nothing left out.
+        Address(match text.parse::<Ipv4Addr>() {
+            Ok(address) => Repr::V4(address.octets()),
+            Err(_) => Repr::Text(text.into()),
+        })
+    }
+}
+
+impl From<Ipv4Addr> for Address {
+    fn from(address: Ipv4Addr) -> Self {
+        Address(Repr::V4(address.octets()))
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Repr::V4(octets) => Ipv4Addr::from(*octets).fmt(f),
+            Repr::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_text_comes_back() {
+        for (text, packed) in [
+            ("10.64.42.17", true),
+            ("0.0.0.0", true),
+            ("255.255.255.255", true),
+            ("010.1.1.1", false),
+            ("10.1.1", false),
+            ("10.1.1.256", false),
+            (" 10.1.1.1", false),
+            ("fd00::1", false),
+            ("::ffff:10.1.1.1", false),
+            ("", false),
+        ] {
+            let address = Address::from(text);
+            assert_eq!(address.to_string(), text);
+            assert_eq!(matches!(address.0, Repr::V4(_)), packed, "{text}");
+            assert_eq!(address.is_empty(), text.is_empty());
+        }
+        let octets = Ipv4Addr::new(10, 64, 42, 17);
+        assert_eq!(Address::from(octets), Address::from("10.64.42.17"));
+    }
+}
