@@ -1,7 +1,7 @@
 //! IP addresses as the API writes them: four bytes where that loses nothing.
 
-use std::fmt;
 use core::net::Ipv4Addr;
+use std::fmt;
 
 use super::Str;
 
