@@ -1,7 +1,7 @@
 //! What every engine shares: parts, and the switchboard that decides whose turn it is.
 //!
 //! Everything that acts in a run (informers, workers, the scheduler, kubelets, the scenario) is a
-//! *part* with a number. The switchboard's [turns](super::turns) are a de-duplicating queue of part
+//! *part* with a number. The switchboard's turns (`turns.rs`) are a de-duplicating queue of part
 //! numbers: to wake a part is to add its number, so a part that is woken ten times runs once, a
 //! part that is woken while it runs runs again, and no part ever runs twice at once. Drivers
 //! ([`super::virtual_time`], [`super::threads`]) take numbers from it and run the parts.
