@@ -2,7 +2,7 @@
 //! queue and padding. A model checker's stand-ins are put here and nowhere else.
 //!
 //! With the feature `contention` the atomics, locks and queues count, for each thread, what is done
-//! to them; see [`contention`]. Nothing else changes.
+//! to them; see `primitives/contention.rs`. Nothing else changes.
 
 #[cfg(feature = "contention")]
 pub mod contention;
