@@ -11,9 +11,6 @@ use super::measurement::{Count, Measurement, Unit};
 const PATH_TOLERANCE_PERCENT: f64 = 1.0;
 /// The same for a whole run, which repeats to a few millionths, and of which any one path is a small part.
 const RUN_TOLERANCE_PERCENT: f64 = 0.5;
-/// Allocations of a whole run. It reports its progress by the real clock, so a slower machine counts
-/// some hundred more among tens of thousands (1.3 % was seen).
-const RUN_ALLOCATIONS_TOLERANCE_PERCENT: f64 = 5.0;
 
 /// Which rows are to be rewritten.
 #[derive(Clone, Debug)]
@@ -128,8 +125,7 @@ fn tolerance(count: &Count) -> f64 {
     match (count.unit, count.id.starts_with("run/")) {
         (Unit::Allocations, false) => 0.0,
         (Unit::Instructions, false) => PATH_TOLERANCE_PERCENT,
-        (Unit::Allocations, true) => RUN_ALLOCATIONS_TOLERANCE_PERCENT,
-        (Unit::Instructions, true) => RUN_TOLERANCE_PERCENT,
+        (_, true) => RUN_TOLERANCE_PERCENT,
     }
 }
 

@@ -13,7 +13,6 @@ use podstorm::object::{
 
 use super::counts::{Tally, Verb};
 use super::create::{prepare_metadata, refuse_invalid};
-use super::name::mix;
 use super::resource::first_status;
 use super::update::{Update, prepare_and_validate};
 use super::validation::validate_pod;
@@ -35,6 +34,7 @@ pub(super) struct BodyCache {
     /// By address of the body, which the entry keeps alive.
     places: Box<[Lock<Option<Arc<Prepared>>>]>,
     specs: Lock<Specs>,
+    hasher: RandomState,
 }
 
 #[derive(Debug)]
@@ -66,17 +66,23 @@ impl BodyCache {
     pub(super) fn new() -> BodyCache {
         let hasher = RandomState::with_seeds(0x7370, 0x6563, 0x7300, 0x0001);
         let specs = Specs {
-            known: HashMap::with_hasher(hasher),
+            known: HashMap::with_hasher(hasher.clone()),
             sweep_at: SPECS_MIN,
         };
         BodyCache {
             places: (0..BODIES).map(|_| Lock::new(None)).collect(),
             specs: Lock::new(specs),
+            hasher,
         }
     }
 
+    /// By what the body says and not by its address: which bodies displace each other, and so what
+    /// a run costs, is then the same in every process.
     fn place(&self, body: &Arc<Pod>) -> &Lock<Option<Arc<Prepared>>> {
-        &self.places[mix(address(body) as u64) as usize % BODIES]
+        let meta = &body.metadata;
+        let owner = meta.controller().map(|owner| &owner.uid);
+        let hash = self.hasher.hash_one((owner, &meta.generate_name));
+        &self.places[hash as usize % BODIES]
     }
 
     fn spec(&self, spec: &Arc<PodSpec>) -> Option<FilledSpec> {
