@@ -114,9 +114,9 @@ fn place(index: usize) -> (usize, usize) {
 
 impl<T: Default> AppendTable<T> {
     /// An empty table; allocates nothing.
-    pub const fn new() -> Self {
+    pub fn new() -> Self {
         AppendTable {
-            chunks: [const { OnceLock::new() }; TABLE_CHUNKS],
+            chunks: std::array::from_fn(|_| OnceLock::new()),
         }
     }
 

@@ -66,7 +66,7 @@ pub struct Run {
 
 /// Runs the workers, each on a thread of its own, in rounds: all wait for each other, spinning, so that
 /// all have a core when the round begins, and then do so many events each. A round lasts from the
-/// first start to the last end; which one counts, [`typical_ns`] tells.
+/// first start to the last end; which one counts, `typical_ns` tells.
 ///
 /// # Panics
 /// Without a round or a worker.

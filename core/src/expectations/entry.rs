@@ -217,4 +217,5 @@ impl<P: PodKey + Clone> Entry<P> {
     }
 }
 
+#[cfg(not(feature = "loom"))]
 const _: () = assert!(size_of::<Entry<u64>>() == 64);

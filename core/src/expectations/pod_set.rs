@@ -19,12 +19,14 @@
 //! rewritten finds the words closed after that, or `live` changed: and it looks at one or the other
 //! before it believes what it read.
 
-use crate::primitives::{AtomicU64, Mutex, OnceLock, Ordering, fence, lock};
+use crate::primitives::{
+    AtomicU64, Mutex, OnceLock, Ordering, fence, load_to_exchange, lock, store_among_exchanges,
+};
 
 use super::mark::{Mark, PodKey};
 
-/// Places of the smallest table; every further size is twice that.
-const FIRST_PLACES: usize = BITS;
+/// Places of the smallest table; every further size is twice that. (A model goes through all of them.)
+const FIRST_PLACES: usize = if cfg!(feature = "loom") { 2 } else { BITS };
 /// Bits of a word that tell whether pods are waited for; the others are the epoch.
 const BITS: usize = 32;
 /// Sizes of tables that a key has room to name from the first; the last has 1,024 places, enough for
@@ -33,7 +35,9 @@ const SMALL_SIZES: usize = 6;
 /// The other sizes. The last has 2^31 places.
 const LARGE_SIZES: usize = 21;
 
+#[cfg(not(feature = "loom"))]
 const _: () = assert!(crate::limits::BURST_REPLICAS * 2 <= FIRST_PLACES << (SMALL_SIZES - 1));
+#[cfg(not(feature = "loom"))]
 const _: () = assert!(FIRST_PLACES << (SMALL_SIZES + LARGE_SIZES - 1) == 1 << 31);
 
 /// Which set counts: the epoch in the upper half; below it 0 when no set is stored, 1 for the empty
@@ -151,7 +155,9 @@ impl Table {
     fn new(places: usize) -> Table {
         Table {
             places: (0..places).map(|_| Place::default()).collect(),
-            words: (0..places / BITS).map(|_| AtomicU64::new(0)).collect(),
+            words: (0..places.div_ceil(BITS))
+                .map(|_| AtomicU64::new(0))
+                .collect(),
         }
     }
 
@@ -189,8 +195,7 @@ impl Table {
         let (word, bit) = (&self.words[at / BITS], 1 << (at % BITS));
         // Acquire: places that were read from a rewriting came after the closing of the words.
         fence(Ordering::Acquire);
-        // Relaxed: by the fence.
-        let mut seen = word.load(Ordering::Relaxed);
+        let mut seen = load_to_exchange(word);
         loop {
             if (seen ^ epoch) >> BITS != 0 {
                 return Err(Stale);
@@ -211,9 +216,11 @@ impl Table {
 
     /// Makes this the set of these pods, of which those that are there twice are dropped.
     fn fill<P: PodKey>(&self, epoch: u64, pods: &mut Vec<P>) {
+        // Release: who finds a word closed, and fences, finds another set named than the one it knew.
+        fence(Ordering::Release);
         // Relaxed, all: published by the fence, and in the end by `live`.
         for word in &self.words {
-            word.store(epoch, Ordering::Relaxed);
+            store_among_exchanges(word, epoch);
         }
         // Release: who reads one of the stores below, and fences, sees the words closed.
         fence(Ordering::Release);
@@ -239,7 +246,7 @@ impl Table {
             // A load and a store: nobody else exchanges words of an epoch that nobody knows yet.
             let word = &self.words[at / BITS];
             let bits = word.load(Ordering::Relaxed) | 1 << (at % BITS);
-            word.store(bits, Ordering::Relaxed);
+            store_among_exchanges(word, bits);
             true
         });
     }
@@ -304,6 +311,9 @@ impl<P> PodSet<P> {
                     if let Ok(taken) = table.take(at, live.epoch()) {
                         return taken;
                     }
+                    // Acquire: pairs with the fence before the closing, so that this does not meet
+                    // the same closed words again.
+                    fence(Ordering::Acquire);
                     live = Live::load(word);
                 }
                 None => {

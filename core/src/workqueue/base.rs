@@ -8,7 +8,7 @@ use super::slot::{Carried, Slot, State, Word};
 use super::stats::{QueueStats, ReadOut};
 use crate::intern::{AppendTable, DenseKey};
 use crate::limits::TABLE_FIRST_CHUNK;
-use crate::primitives::Ordering;
+use crate::primitives::{Ordering, between_seq_cst};
 
 /// What [`WorkQueue::try_take`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +139,7 @@ impl<K: DenseKey> WorkQueue<K> {
                 Ok(()) => break again,
             }
         };
+        between_seq_cst();
         let gate = self.fifo.gate();
         if again {
             self.fifo.push(gate, ring_index(key));

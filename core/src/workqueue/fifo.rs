@@ -5,7 +5,8 @@
 
 use crate::limits::{QUEUE_FIRST_CAPACITY, QUEUE_GENERATIONS};
 use crate::primitives::{
-    ArrayQueue, AtomicU64, CachePadded, Condvar, Mutex, MutexGuard, OnceLock, Ordering, fence, lock,
+    ArrayQueue, AtomicU64, CachePadded, Condvar, Mutex, MutexGuard, OnceLock, Ordering,
+    between_seq_cst, fence, lock,
 };
 
 /// One word that everybody reads and that changes rarely, so that each core keeps a copy of it. From
@@ -75,7 +76,7 @@ impl Fifo {
         let first_capacity = capacity.next_power_of_two().max(QUEUE_FIRST_CAPACITY);
         let fifo = Fifo {
             gate: CachePadded::new(AtomicU64::new(0)),
-            rings: [const { OnceLock::new() }; QUEUE_GENERATIONS],
+            rings: std::array::from_fn(|_| OnceLock::new()),
             first_capacity,
             growth: Mutex::new(()),
             park: Mutex::new(()),
@@ -270,6 +271,7 @@ impl Fifo {
         // SeqCst: either a `done` that comes later sees the flag, or the look at the keys that
         // follows this sees its key released.
         self.gate.fetch_or(SHUTTING | DRAINING, Ordering::SeqCst);
+        between_seq_cst();
         self.wake_all();
     }
 

@@ -1,0 +1,178 @@
+//! Expectations: a key is satisfied when all is seen and not before, each pod counts once, and whoever
+//! finds the key satisfied sees what was done before the observations.
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU32, Ordering};
+use loom::thread;
+use podstorm::expectations::Expectations;
+
+use crate::check;
+
+type Store = Expectations<u32, u32>;
+
+/// Two handlers put a pod into the cache each and observe it. The sync that is satisfied by it finds
+/// both.
+#[test]
+fn who_is_satisfied_by_creations_sees_the_pods() {
+    check(3, || {
+        let store = Arc::new(Store::new());
+        let cache = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+        store.expect_creations(0, 2, 0);
+        let handlers: Vec<_> = (0..2)
+            .map(|at| {
+                let (store, cache) = (store.clone(), cache.clone());
+                thread::spawn(move || {
+                    cache[at].store(1, Ordering::Relaxed);
+                    store.creation_observed(0);
+                })
+            })
+            .collect();
+        if store.satisfied(0, 0) {
+            let pods = cache.iter().map(|pod| pod.load(Ordering::Relaxed));
+            assert_eq!(pods.sum::<u32>(), 2, "satisfied early");
+        }
+        handlers
+            .into_iter()
+            .for_each(|handler| handler.join().unwrap());
+        assert!(store.satisfied(0, 0));
+    });
+}
+
+/// A pod's deletion is learnt from two sources and counts once; the other pod is still waited for.
+#[test]
+fn a_deletion_counts_once() {
+    check(3, || {
+        let store = Arc::new(Store::new());
+        store.expect_deletions(0, [1, 2], 0);
+        let observe = |pod: u32| {
+            let store = store.clone();
+            thread::spawn(move || usize::from(store.deletion_observed(0, &pod)))
+        };
+        let sources = [observe(1), observe(1)];
+        assert!(!store.satisfied(0, 0), "satisfied early");
+        let counted: usize = sources
+            .into_iter()
+            .map(|source| source.join().unwrap())
+            .sum();
+        assert_eq!(counted, 1);
+        assert_eq!(store.counts(0).map(|counts| counts.del), Some(1));
+        assert_eq!(store.pending_deletions(0), Some(vec![2]));
+        assert!(store.deletion_observed(0, &2));
+        assert!(store.satisfied(0, 0));
+    });
+}
+
+/// Pods of one word leave it at the same time; the sync that is satisfied by it sees both gone.
+#[test]
+fn who_is_satisfied_by_deletions_sees_them() {
+    check(3, || {
+        let store = Arc::new(Store::new());
+        let cache = Arc::new([AtomicU32::new(1), AtomicU32::new(1)]);
+        store.expect_deletions(0, [0, 1], 0);
+        let handlers: Vec<_> = (0..2_u32)
+            .map(|pod| {
+                let (store, cache) = (store.clone(), cache.clone());
+                thread::spawn(move || {
+                    cache[pod as usize].store(0, Ordering::Relaxed);
+                    assert!(store.deletion_observed(0, &pod));
+                })
+            })
+            .collect();
+        if store.satisfied(0, 0) {
+            let pods = cache.iter().map(|pod| pod.load(Ordering::Relaxed));
+            assert_eq!(pods.sum::<u32>(), 0, "satisfied early");
+        }
+        handlers
+            .into_iter()
+            .for_each(|handler| handler.join().unwrap());
+        assert!(store.satisfied(0, 0));
+    });
+}
+
+/// An observation that is overtaken by the next sets of the key takes nothing from them: neither from
+/// the next, which lies in the other table, nor from the one after it, which lies in the same places.
+#[test]
+fn a_late_observation_takes_nothing_from_a_later_set() {
+    check(3, || {
+        let store = Arc::new(Store::new());
+        store.expect_deletions(0, [1], 0);
+        let late = {
+            let store = store.clone();
+            thread::spawn(move || store.deletion_observed(0, &1))
+        };
+        store.expect_deletions(0, [2], 0);
+        store.expect_deletions(0, [3], 0);
+        assert!(!store.satisfied(0, 0), "satisfied by a pod of an older set");
+        late.join().unwrap();
+        assert_eq!(store.counts(0).map(|counts| counts.del), Some(1));
+        assert!(store.deletion_observed(0, &3));
+        assert!(store.satisfied(0, 0));
+    });
+}
+
+/// The same pod is waited for again: the observation counts for one of the sets it is in, and if it
+/// came too late for the first and before the second, for none.
+#[test]
+fn an_observation_of_a_pod_in_two_sets_counts_once() {
+    check(3, || {
+        let store = Arc::new(Store::new());
+        store.expect_deletions(0, [1], 0);
+        let observed = {
+            let store = store.clone();
+            thread::spawn(move || store.deletion_observed(0, &1))
+        };
+        store.expect_deletions(0, [1, 2], 0);
+        observed.join().unwrap();
+        let left = store.counts(0).expect("stored").del;
+        assert!((1..=2).contains(&left), "{left}");
+        assert_eq!(
+            store.pending_deletions(0).map(|pods| pods.len() as i64),
+            Some(left)
+        );
+        assert!(store.deletion_observed(0, &2));
+        assert_eq!(store.deletion_observed(0, &1), left == 2);
+        assert!(store.satisfied(0, 0));
+    });
+}
+
+/// Creations are expected while the pods of an older set still leave it: the counters are satisfied by
+/// the creations alone.
+#[test]
+fn pods_left_over_do_not_hold_back_creations() {
+    check(3, || {
+        let store = Arc::new(Store::new());
+        store.expect_deletions(0, [1], 0);
+        let late = {
+            let store = store.clone();
+            thread::spawn(move || store.deletion_observed(0, &1))
+        };
+        store.expect_creations(0, 1, 0);
+        assert!(!store.satisfied(0, 0), "satisfied early");
+        store.creation_observed(0);
+        assert!(store.satisfied(0, 0), "held back by what is not expected");
+        late.join().unwrap();
+        assert!(store.satisfied(0, 0));
+    });
+}
+
+/// A key that is forgotten while it is observed stays satisfied, and expects anew afterwards.
+#[test]
+fn a_forgotten_key_starts_anew() {
+    check(3, || {
+        let store = Arc::new(Store::new());
+        store.expect_deletions(0, [1], 0);
+        let late = {
+            let store = store.clone();
+            thread::spawn(move || {
+                store.deletion_observed(0, &1);
+                store.creation_observed(0);
+            })
+        };
+        store.delete(0);
+        assert!(store.satisfied(0, 0));
+        late.join().unwrap();
+        assert!(store.satisfied(0, 0));
+        store.expect_deletions(0, [1], 0);
+        assert_eq!(store.counts(0).map(|counts| counts.del), Some(1));
+    });
+}

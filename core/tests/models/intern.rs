@@ -1,0 +1,28 @@
+//! Names and numbers: one name has one number, and who has the number finds the name.
+
+use loom::sync::Arc;
+use loom::thread;
+use podstorm::intern::KeyTable;
+
+use crate::check;
+
+#[test]
+fn threads_that_name_a_key_first_agree_on_its_number() {
+    check(3, || {
+        let table = Arc::new(KeyTable::new());
+        let other = {
+            let table = table.clone();
+            thread::spawn(move || {
+                let key = table.intern("ns", "a");
+                assert_eq!(&*table.key_ref(key).name, "a");
+                key
+            })
+        };
+        let before = table.intern("ns", "b");
+        let here = table.intern("ns", "a");
+        assert_eq!(here, other.join().unwrap());
+        assert_ne!(here, before);
+        assert_eq!(table.find("ns", "b"), Some(before));
+        assert_eq!(table.len(), 2);
+    });
+}

@@ -1,0 +1,226 @@
+//! The work queue: what is added is served, once at a time, and sees what was done before the add;
+//! whoever parks is woken.
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use loom::thread;
+use podstorm::workqueue::{RateLimitingQueue, Take, WorkQueue};
+
+use crate::check;
+
+type Queue = WorkQueue<u32>;
+
+/// Takes and finishes until the queue is shut down and empty.
+fn serve(queue: &Queue, mut work: impl FnMut(u32)) {
+    while let Some(key) = queue.take(&|| 0) {
+        work(key);
+        queue.done(key, 0);
+    }
+}
+
+/// A push that finds nobody parked and a worker that finds nothing must not miss each other. The
+/// second key replaces the ring.
+#[test]
+fn a_worker_that_parks_is_woken() {
+    check(3, || {
+        let queue = Arc::new(Queue::new());
+        let worker = {
+            let queue = queue.clone();
+            thread::spawn(move || {
+                let mut served = [0; 2];
+                for _ in 0..2 {
+                    let key = queue.take(&|| 0).expect("two keys are added");
+                    served[key as usize] += 1;
+                    queue.done(key, 0);
+                }
+                served
+            })
+        };
+        queue.add(0, 0);
+        queue.add(1, 0);
+        assert_eq!(worker.join().unwrap(), [1, 1]);
+    });
+}
+
+/// An add that comes while the key is worked on is served after it, and the work sees what was done
+/// before the add, even where the add found the key waiting and changed nothing.
+#[test]
+fn no_add_is_lost_and_work_sees_what_came_before() {
+    check(3, || {
+        let (queue, asked) = (Arc::new(Queue::new()), Arc::new(AtomicU32::new(0)));
+        let worker = {
+            let (queue, asked) = (queue.clone(), asked.clone());
+            thread::spawn(move || {
+                let mut seen = 0;
+                serve(&queue, |_| seen = asked.load(Ordering::Relaxed));
+                seen
+            })
+        };
+        for number in 1..=2 {
+            asked.store(number, Ordering::Relaxed);
+            queue.add(0, 0);
+        }
+        queue.shut_down();
+        assert_eq!(worker.join().unwrap(), 2);
+    });
+}
+
+/// Two workers never have one key at the same time: neither by two adds, nor by an add while the key is
+/// worked on.
+#[test]
+fn a_key_is_worked_on_once_at_a_time() {
+    check(3, || {
+        let (queue, running) = (Arc::new(Queue::new()), Arc::new(AtomicUsize::new(0)));
+        let work = |queue: &Queue, running: &AtomicUsize| {
+            if let Take::Key(key) = queue.try_take(0) {
+                assert_eq!(running.fetch_add(1, Ordering::Relaxed), 0, "twice at once");
+                running.fetch_sub(1, Ordering::Relaxed);
+                queue.done(key, 0);
+            }
+        };
+        queue.add(0, 0);
+        let other = {
+            let (queue, running) = (queue.clone(), running.clone());
+            thread::spawn(move || work(&queue, &running))
+        };
+        queue.add(0, 0);
+        work(&queue, &running);
+        other.join().unwrap();
+        // What no worker took waits still: two adds are one or two pieces of work.
+        work(&queue, &running);
+        let stats = queue.stats(0);
+        assert_eq!(stats.depth, 0);
+        assert!((1..=2).contains(&stats.adds_total));
+        assert_eq!(stats.work_duration.count(), stats.adds_total);
+    });
+}
+
+/// A push to a ring that is replaced meanwhile, and left behind by a worker that found it empty.
+#[test]
+fn a_late_push_to_an_old_ring_is_found() {
+    check(2, || {
+        let queue = Arc::new(Queue::new());
+        let late = {
+            let queue = queue.clone();
+            thread::spawn(move || assert!(queue.add(0, 0)))
+        };
+        let worker = {
+            let queue = queue.clone();
+            thread::spawn(move || {
+                let taken = queue.try_take(0);
+                if let Take::Key(key) = taken {
+                    queue.done(key, 0);
+                }
+                usize::from(taken != Take::Empty)
+            })
+        };
+        // Replaces the ring.
+        queue.add(1, 0);
+        late.join().unwrap();
+        let taken = worker.join().unwrap();
+        let rest = std::iter::from_fn(|| match queue.try_take(0) {
+            Take::Key(key) => Some(key),
+            _ => None,
+        });
+        assert_eq!(rest.count() + taken, 2, "a key was lost");
+    });
+}
+
+/// Keys whose adds returned one before the other are served in that order, whatever rings they lie in.
+#[test]
+fn the_order_of_adds_survives_the_replacing_of_rings() {
+    check(3, || {
+        let queue = Arc::new(Queue::new());
+        let late = {
+            let queue = queue.clone();
+            thread::spawn(move || {
+                queue.add(0, 0);
+                queue.add(2, 0);
+            })
+        };
+        queue.add(1, 0);
+        queue.add(3, 0);
+        late.join().unwrap();
+        let order: Vec<u32> = std::iter::from_fn(|| match queue.try_take(0) {
+            Take::Key(key) => Some(key),
+            _ => None,
+        })
+        .collect();
+        let at = |key| order.iter().position(|&other| other == key);
+        assert!(order.len() == 4, "a key was lost: {order:?}");
+        assert!(at(0) < at(2) && at(1) < at(3), "{order:?}");
+    });
+}
+
+/// Who drains waits for the work in progress, and for nothing else.
+#[test]
+fn a_drain_ends_with_the_last_work() {
+    check(3, || {
+        let queue = Arc::new(Queue::new());
+        queue.add(0, 0);
+        let finished = Arc::new(AtomicUsize::new(0));
+        assert_eq!(queue.try_take(0), Take::Key(0));
+        let worker = {
+            let (queue, finished) = (queue.clone(), finished.clone());
+            thread::spawn(move || {
+                finished.store(1, Ordering::Relaxed);
+                queue.done(0, 0);
+            })
+        };
+        queue.shut_down_with_drain();
+        assert_eq!(
+            finished.load(Ordering::Relaxed),
+            1,
+            "the drain did not wait"
+        );
+        assert!(!queue.add(1, 0));
+        worker.join().unwrap();
+    });
+}
+
+/// Shutting down wakes who is parked, and what was added before is served.
+#[test]
+fn shutting_down_serves_what_was_added_and_wakes_everybody() {
+    check(1, || {
+        let queue = Arc::new(Queue::new());
+        let workers: Vec<_> = (0..2)
+            .map(|_| {
+                let queue = queue.clone();
+                thread::spawn(move || {
+                    let mut served = 0;
+                    serve(&queue, |_| served += 1);
+                    served
+                })
+            })
+            .collect();
+        queue.add(0, 0);
+        queue.shut_down();
+        let served: usize = workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap())
+            .sum();
+        assert_eq!(served, 1);
+    });
+}
+
+/// Of two later adds of a key the earlier stays; who fires finds what the due time announced.
+#[test]
+fn the_earlier_of_two_later_adds_stays() {
+    check(2, || {
+        let queue = Arc::new(RateLimitingQueue::<u32>::new());
+        let later = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.add_after(0, 20, 0))
+        };
+        queue.add_after(0, 10, 0);
+        if queue.next_due().is_some_and(|due_ns| due_ns <= 10) {
+            assert_eq!(queue.fire_due(10), 1);
+            assert_eq!(queue.len(), 1);
+        }
+        later.join().unwrap();
+        // Fired once or, where the second came after the firing, once more.
+        queue.fire_due(20);
+        assert_eq!(queue.next_due(), None);
+        assert_eq!(queue.len(), 1);
+    });
+}
