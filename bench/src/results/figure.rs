@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use anyhow::Context;
+use podstorm_loadgen::units::{bytes_for_people, number_for_people, three_digits};
 use serde::{Deserialize, Serialize};
 
 use super::measurements_directory;
@@ -44,13 +45,12 @@ impl Unit {
         match self {
             Unit::Nanoseconds => seconds_text(value / 1e9),
             Unit::Seconds => seconds_text(value),
-            Unit::Bytes if value < 1e4 => format!("{} B", grouped(value)),
-            Unit::Bytes if value < 9.995e5 => format!("{} kB", digits(value / 1e3)),
-            Unit::Bytes if value < 9.995e8 => format!("{} MB", digits(value / 1e6)),
-            Unit::Bytes => format!("{} GB", digits(value / 1e9)),
-            Unit::PerSecond => format!("{}/s", grouped(value)),
+            // Bytes of a pod are told to the byte.
+            Unit::Bytes if value < 1e4 => format!("{} B", number_for_people(value)),
+            Unit::Bytes => bytes_for_people(value.round() as u64),
+            Unit::PerSecond => format!("{}/s", number_for_people(value)),
             Unit::Ratio => format!("{value:.2}"),
-            Unit::Count => grouped(value),
+            Unit::Count => number_for_people(value),
             Unit::Holds => if value == 1.0 { "yes" } else { "no" }.to_owned(),
         }
     }
@@ -58,46 +58,14 @@ impl Unit {
 
 fn seconds_text(seconds: f64) -> String {
     if seconds < 0.9995e-6 {
-        format!("{} ns", digits(seconds * 1e9))
+        format!("{} ns", three_digits(seconds * 1e9))
     } else if seconds < 0.9995e-3 {
-        format!("{} µs", digits(seconds * 1e6))
+        format!("{} µs", three_digits(seconds * 1e6))
     } else if seconds < 0.9995 {
-        format!("{} ms", digits(seconds * 1e3))
+        format!("{} ms", three_digits(seconds * 1e3))
     } else {
-        format!("{} s", digits(seconds))
+        format!("{} s", three_digits(seconds))
     }
-}
-
-/// Three significant digits, without zeros behind the point that nobody measured: `150`, `1.5`.
-fn digits(value: f64) -> String {
-    let text = if value >= 99.95 {
-        format!("{value:.0}")
-    } else if value >= 9.995 {
-        format!("{value:.1}")
-    } else {
-        format!("{value:.2}")
-    };
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        text
-    }
-}
-
-/// Thousands marked from 1,000 on, three digits below.
-fn grouped(value: f64) -> String {
-    if value < 999.5 {
-        return digits(value);
-    }
-    let whole = format!("{value:.0}");
-    let mut text = String::new();
-    for (at, digit) in whole.chars().enumerate() {
-        if at > 0 && (whole.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 impl fmt::Display for Unit {
