@@ -5,11 +5,13 @@
     reason = "a command that can't be run is a failed test"
 )]
 
+mod support;
+
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use support::{expect, program, said};
 use tempfile::TempDir;
 
 /// A folder with budgets and a measurement that fits them.
@@ -79,26 +81,8 @@ impl Place {
     }
 
     /// Puts a tool into this place that does what the shell is told.
-    fn tool(&self, name: &str, script: &str) -> PathBuf {
-        let path = self.path(name);
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        path
-    }
-}
-
-/// Both streams.
-fn said(output: &Output) -> String {
-    let text = [&output.stdout[..], &output.stderr[..]].concat();
-    String::from_utf8(text).unwrap()
-}
-
-#[track_caller]
-fn expect(output: &Output, code: i32, words: &[&str]) {
-    let text = said(output);
-    assert_eq!(output.status.code(), Some(code), "{text}");
-    for word in words {
-        assert!(text.contains(word), "{word:?} is missing in\n{text}");
+    fn tool(&self, name: &str, script: &str) {
+        program(&self.path(name), script);
     }
 }
 
@@ -405,23 +389,50 @@ fn a_build_or_a_count_that_fails_never_passes() {
 }
 
 #[test]
-fn wall_needs_a_revision_and_pairs_enough() {
-    let gate = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gate"));
-        command.current_dir(env!("CARGO_MANIFEST_DIR"));
-        command.args(arguments).output().unwrap()
-    };
+fn flags_of_wall_need_it() {
+    for arguments in [
+        ["--pairs", "8"],
+        ["--bench", "ranking"],
+        ["--run", "--pods 1k"],
+    ] {
+        expect(&Place::new().gate(&arguments), 2, &["--wall"]);
+    }
+}
+
+#[test]
+fn outputs_that_can_not_be_written_are_refused_before_anything_is_measured() {
+    let place = Place::new();
+    // What would be found out by reading it, later.
+    place.measure("nothing that can be read");
+    let before = place.budgets();
+    let folder = place.path("folder");
+    fs::create_dir(&folder).unwrap();
+    for (json, words) in [
+        (folder, "cannot be written: it is a folder"),
+        (place.path("no/such/folder"), "cannot be written"),
+        (place.path("budgets.toml"), "these are the budgets"),
+        (
+            place.path("folder/../budgets.toml"),
+            "these are the budgets",
+        ),
+    ] {
+        let output = place.gate(&["--json", json.to_str().unwrap()]);
+        expect(&output, 2, &["gate: ", json.to_str().unwrap(), words]);
+    }
+    assert_eq!(place.budgets(), before);
+    fs::remove_file(place.path("budgets.toml")).unwrap();
+    fs::create_dir(place.path("budgets.toml")).unwrap();
+    let blessing = place.gate(&["--bless-all", "--reason", "x"]);
     expect(
-        &gate(&["--wall", "HEAD", "--pairs", "2"]),
+        &blessing,
         2,
-        &["fewer than 3"],
+        &["budgets.toml: cannot be written: it is a folder"],
     );
-    expect(
-        &gate(&["--wall", "no-such-revision"]),
-        2,
-        &["no such revision"],
+    let left = fs::read_dir(place.0.path()).unwrap().flatten();
+    assert!(
+        left.map(|file| file.file_name())
+            .all(|name| !name.display().to_string().contains(".new"))
     );
-    expect(&gate(&["--pairs", "4"]), 2, &["--wall"]);
 }
 
 /// Counts for real, two builds of it: the paths as they are, held to the committed budgets, and with a

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Parser;
 use podstorm::object::Time;
 use podstorm_loadgen::clock::RealClock;
@@ -20,6 +20,11 @@ use super::paired::PAIRS_MIN;
 use super::tools::{self, Workspace};
 use super::wall::{self, Wall};
 use super::{EXIT_PASS, EXIT_UNUSABLE, is_under, show};
+
+/// Pairs where nothing else is asked for.
+const PAIRS: usize = 8;
+/// Pairs beyond which a typing error is likelier than patience.
+const PAIRS_MAX: usize = 1_000;
 
 /// Counts instructions and allocations of every hot path and of whole small runs, and holds them
 /// against the committed budgets.
@@ -80,12 +85,22 @@ struct WallFlags {
         allow_hyphen_values = true
     )]
     run: Option<String>,
-    /// How many pairs
-    #[arg(long, value_name = "N", default_value_t = 5, requires = "base")]
-    pairs: usize,
-    /// Leaves the base's build under target/gate/wall for the next time
+    /// How many pairs, 6 to 1000 [default: 8]
+    #[arg(long, value_name = "N", requires = "base")]
+    pairs: Option<usize>,
+    /// Leaves the base's sources and build under target/gate/wall for the next time
     #[arg(long, requires = "base")]
     keep: bool,
+}
+
+impl WallFlags {
+    fn is_empty(&self) -> bool {
+        let texts = [&self.filter, &self.run];
+        self.bench.is_empty()
+            && texts.iter().all(|text| text.is_none())
+            && self.pairs.is_none()
+            && !self.keep
+    }
 }
 
 /// What `--json` writes.
@@ -120,6 +135,11 @@ fn gate(flags: &Flags) -> Result<u8> {
     if let Some(base) = &flags.wall.base {
         return advise(base, &flags.wall);
     }
+    // clap forgives what is missing when a flag is there that could not stand beside it.
+    ensure!(
+        flags.wall.is_empty(),
+        "--bench, --filter, --run, --pairs and --keep belong to --wall BASE"
+    );
     // Only the defaults need a workspace when nothing is to be built.
     let workspace = match (&flags.measured, &flags.budgets) {
         (Some(_), Some(_)) => None,
@@ -133,8 +153,26 @@ fn gate(flags: &Flags) -> Result<u8> {
     } else {
         Some(Chosen::Ids(flags.bless.clone()))
     };
-    // Before the measurement, which takes long: a file that can't be read decides already.
+    // Before the measurement, which takes long: whatever would make it useless decides already.
+    if flags
+        .reason
+        .as_ref()
+        .is_some_and(|reason| reason.trim().is_empty())
+    {
+        bail!("--reason says nothing");
+    }
     let mut budgets = read_budgets(&path, &name, matches!(chosen, Some(Chosen::All)))?;
+    if let Some(json) = &flags.json {
+        ensure!(
+            !is_same_file(json, &path),
+            "--json {}: these are the budgets",
+            json.display()
+        );
+        check_writable(json)?;
+    }
+    if chosen.is_some() {
+        check_writable(&path)?;
+    }
     let is_asked = |id: &str| flags.only.as_ref().is_none_or(|only| is_under(id, only));
     let measurement = match (&flags.measured, &workspace) {
         (Some(file), _) => read_measurement(file)?,
@@ -158,9 +196,6 @@ fn gate(flags: &Flags) -> Result<u8> {
         }
     }
     if let (Some(chosen), Some(reason)) = (&chosen, &flags.reason) {
-        if reason.trim().is_empty() {
-            bail!("--reason says nothing");
-        }
         let blessed = bless::bless(
             &mut budgets,
             &measurement,
@@ -240,12 +275,34 @@ fn read_measurement(path: &Path) -> Result<Measurement> {
 
 /// Writes beside the file and moves it there, so that it is never half written.
 fn write_whole(path: &Path, text: &str) -> Result<()> {
+    let beside = beside(path);
+    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
+    if written.is_err() {
+        // It may not be there, and is nothing that anyone needs.
+        let _ = fs::remove_file(&beside);
+    }
+    written.with_context(|| format!("{}: cannot be written", path.display()))
+}
+
+/// Whether [`write_whole`] will be able to, as far as can be told before.
+fn check_writable(path: &Path) -> Result<()> {
+    let name = path.display();
+    ensure!(!path.is_dir(), "{name}: cannot be written: it is a folder");
+    let beside = beside(path);
+    fs::write(&beside, "")
+        .and_then(|()| fs::remove_file(&beside))
+        .with_context(|| format!("{name}: cannot be written"))
+}
+
+fn beside(path: &Path) -> PathBuf {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
-    let beside = PathBuf::from(beside);
-    fs::write(&beside, text)
-        .and_then(|()| fs::rename(&beside, path))
-        .with_context(|| format!("{}: cannot be written", path.display()))
+    beside.into()
+}
+
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let files = fs::canonicalize(one).ok().zip(fs::canonicalize(other).ok());
+    one == other || files.is_some_and(|(one, other)| one == other)
 }
 
 fn tell(blessed: &Blessed, name: &str) {
@@ -265,12 +322,15 @@ fn today() -> String {
 }
 
 fn advise(base: &str, flags: &WallFlags) -> Result<u8> {
-    if flags.pairs < PAIRS_MIN {
-        bail!(
-            "--pairs {}: fewer than {PAIRS_MIN} say nothing",
-            flags.pairs
-        );
-    }
+    let pairs = flags.pairs.unwrap_or(PAIRS);
+    ensure!(
+        pairs >= PAIRS_MIN,
+        "--pairs {pairs}: fewer than {PAIRS_MIN} agree by chance too often to say anything"
+    );
+    ensure!(
+        pairs <= PAIRS_MAX,
+        "--pairs {pairs}: more than {PAIRS_MAX} take for ever"
+    );
     let run = match (&flags.run, flags.bench.is_empty()) {
         (Some(run), _) => Some(run.as_str()),
         (None, true) => Some("--pods 20k"),
@@ -278,10 +338,10 @@ fn advise(base: &str, flags: &WallFlags) -> Result<u8> {
     };
     let what = Wall {
         base: base.to_owned(),
-        benches: flags.bench.clone(),
+        benches: flags.bench.iter().cloned().collect(),
         filter: flags.filter.clone(),
         run: run.map(|run| run.split_whitespace().map(str::to_owned).collect()),
-        pairs: flags.pairs,
+        pairs,
         keep: flags.keep,
     };
     let text = wall::wall(&tools::workspace()?, &what, &mut say)?;
