@@ -298,6 +298,7 @@ fn allocators() -> anyhow::Result<()> {
 fn binary_with(features: &str) -> anyhow::Result<PathBuf> {
     let target = target_directory().join("allocators");
     let flags = [
+        "--release",
         "-p",
         "podstorm-loadgen",
         "--no-default-features",

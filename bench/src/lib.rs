@@ -11,4 +11,5 @@ pub mod pods;
 pub mod profiler;
 pub mod results;
 pub mod scaling;
+pub mod smoke;
 pub mod whole;

@@ -12,6 +12,7 @@ use podstorm_loadgen::units::{bytes_for_people, number_for_people, three_digits}
 use serde::{Deserialize, Serialize};
 
 use super::measurements_directory;
+use crate::smoke::is_smoke_test;
 
 /// What a figure counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -153,19 +154,6 @@ pub fn record_runs(id: &str, values: &[f64], unit: Unit) {
     figure
         .write(&measurements_directory())
         .expect("the target directory can be written");
-}
-
-/// Whether this program was started as `cargo bench -- --test` starts benches, or is a bench that
-/// `cargo test` started: without `--bench`. A program of its own (`cargo run`) never is.
-pub fn is_smoke_test() -> bool {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let has = |name: &str| arguments.iter().any(|argument| argument == name);
-    let program = std::env::current_exe().unwrap_or_default();
-    // Cargo puts benches and tests there, and programs one folder above.
-    let is_bench = program
-        .parent()
-        .is_some_and(|folder| folder.ends_with("deps"));
-    has("--test") || (is_bench && !has("--bench"))
 }
 
 impl Figure {
