@@ -3,6 +3,7 @@
 
 pub mod clusters;
 pub mod cold_start;
+pub mod files;
 pub mod gate;
 pub mod hot;
 pub mod memory;

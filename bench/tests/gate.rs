@@ -65,6 +65,10 @@ impl Place {
 
     /// The gate that measures, with only the tools of this place in `PATH`.
     fn gate_with_own_tools(&self) -> Output {
+        self.gate_that_measures(&[])
+    }
+
+    fn gate_that_measures(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gate"));
         command.arg("--budgets").arg(self.path("budgets.toml"));
         command.current_dir(env!("CARGO_MANIFEST_DIR"));
@@ -77,7 +81,11 @@ impl Place {
         } else {
             env!("CARGO").into()
         };
-        command.env("CARGO", cargo).output().unwrap()
+        command
+            .env("CARGO", cargo)
+            .args(arguments)
+            .output()
+            .unwrap()
     }
 
     /// Puts a tool into this place that does what the shell is told.
@@ -282,6 +290,47 @@ fn unknown_rows_and_flags_are_refused() {
 }
 
 #[test]
+fn what_would_make_a_measurement_useless_is_said_before_it() {
+    let place = Place::new();
+    for (arguments, words) in [
+        (
+            &["--only", "sync/idle/5"][..],
+            "did you mean \"sync/idle/50\"?",
+        ),
+        (
+            &["--bless", "sync/idl", "--reason", "x"],
+            "--bless sync/idl: no row",
+        ),
+        (&["--bless-all", "--reason", " "], "--reason says nothing"),
+        (
+            &["--json", "no/such/folder"],
+            "there is no directory no/such",
+        ),
+    ] {
+        // It doesn't come to the missing tools.
+        let output = place.gate_that_measures(arguments);
+        expect(&output, 2, &[words]);
+        assert!(!said(&output).contains("valgrind"));
+    }
+}
+
+#[test]
+fn an_interrupted_blessing_leaves_the_budgets_as_they_were() {
+    let place = Place::new();
+    place.tool("valgrind", "kill -INT $PPID; echo valgrind-3.19.0");
+    let names = || {
+        let files = fs::read_dir(place.0.path()).unwrap().flatten();
+        let mut names: Vec<_> = files.map(|file| file.file_name()).collect();
+        names.sort_unstable();
+        names
+    };
+    let (budgets, before) = (place.budgets(), names());
+    let output = place.gate_that_measures(&["--bless-all", "--reason", "x"]);
+    assert_eq!(output.status.code(), None, "{}", said(&output));
+    assert_eq!((place.budgets(), names()), (budgets, before));
+}
+
+#[test]
 fn without_its_tools_the_gate_says_which_and_how_to_get_them() {
     let place = Place::new();
     expect(
@@ -408,8 +457,8 @@ fn outputs_that_can_not_be_written_are_refused_before_anything_is_measured() {
     let folder = place.path("folder");
     fs::create_dir(&folder).unwrap();
     for (json, words) in [
-        (folder, "cannot be written: it is a folder"),
-        (place.path("no/such/folder"), "cannot be written"),
+        (folder, "is a directory; name a file"),
+        (place.path("no/such/folder"), "there is no directory"),
         (place.path("budgets.toml"), "these are the budgets"),
         (
             place.path("folder/../budgets.toml"),
@@ -423,15 +472,11 @@ fn outputs_that_can_not_be_written_are_refused_before_anything_is_measured() {
     fs::remove_file(place.path("budgets.toml")).unwrap();
     fs::create_dir(place.path("budgets.toml")).unwrap();
     let blessing = place.gate(&["--bless-all", "--reason", "x"]);
-    expect(
-        &blessing,
-        2,
-        &["budgets.toml: cannot be written: it is a folder"],
-    );
+    expect(&blessing, 2, &["budgets.toml: is a directory; name a file"]);
     let left = fs::read_dir(place.0.path()).unwrap().flatten();
     assert!(
         left.map(|file| file.file_name())
-            .all(|name| !name.display().to_string().contains(".new"))
+            .all(|name| !name.display().to_string().contains(".tmp"))
     );
 }
 

@@ -1,5 +1,6 @@
 //! The command line of the gate: which files are read and written, and what the exit status is.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Parser;
 use podstorm::object::Time;
 use podstorm_loadgen::clock::RealClock;
+use podstorm_loadgen::report::output::Output;
 use serde::{Deserialize, Serialize};
 
 use super::bless::{self, Blessed, Chosen};
@@ -20,7 +22,12 @@ use super::paired::PAIRS_MIN;
 use super::tools::{self, Workspace};
 use super::wall::{self, Wall};
 use super::{EXIT_PASS, EXIT_UNUSABLE, is_under, show};
+use crate::files::write_whole;
+use crate::hot;
 
+/// What errors call the files that are written.
+const JSON: &str = "--json";
+const BUDGETS: &str = "the budgets";
 /// Pairs where nothing else is asked for.
 const PAIRS: usize = 8;
 /// Pairs beyond which a typing error is likelier than patience.
@@ -105,7 +112,7 @@ impl WallFlags {
 
 /// What `--json` writes.
 #[derive(Serialize)]
-struct Output<'a> {
+struct Record<'a> {
     exit_code: u8,
     rows: &'a [Judged],
     measurement: &'a Measurement,
@@ -113,7 +120,7 @@ struct Output<'a> {
 
 /// What `--measured` reads of it.
 #[derive(Deserialize)]
-struct Input {
+struct Recorded {
     measurement: Measurement,
 }
 
@@ -165,18 +172,19 @@ fn gate(flags: &Flags) -> Result<u8> {
     if let Some(json) = &flags.json {
         ensure!(
             !is_same_file(json, &path),
-            "--json {}: these are the budgets",
+            "{JSON} {}: these are the budgets",
             json.display()
         );
-        check_writable(json)?;
+        drop(Output::open(JSON, json)?);
     }
     if chosen.is_some() {
-        check_writable(&path)?;
+        drop(Output::open(BUDGETS, &path)?);
     }
     let is_asked = |id: &str| flags.only.as_ref().is_none_or(|only| is_under(id, only));
     let measurement = match (&flags.measured, &workspace) {
         (Some(file), _) => read_measurement(file)?,
         (None, Some(workspace)) => {
+            check_ids(flags, &budgets)?;
             let what = Collect {
                 only: flags.only.clone(),
                 planted: flags.planted,
@@ -205,7 +213,7 @@ fn gate(flags: &Flags) -> Result<u8> {
             &today(),
         )
         .map_err(|problem| anyhow!("--bless: {problem}; nothing was written"))?;
-        write_whole(&path, &budgets.render())?;
+        write_whole(BUDGETS, &path, &budgets.render())?;
         tell(&blessed, &name);
     }
     let rows = compare::judge(&budgets, &measurement, is_asked);
@@ -217,15 +225,33 @@ fn gate(flags: &Flags) -> Result<u8> {
         .lock()
         .write_all(show::report(&rows).as_bytes())?;
     if let Some(file) = &flags.json {
-        let output = Output {
+        let output = Record {
             exit_code,
             rows: &rows,
             measurement: &measurement,
         };
         let text = serde_json::to_string_pretty(&output).context("verdicts become JSON")?;
-        write_whole(file, &(text + "\n"))?;
+        write_whole(JSON, file, &(text + "\n"))?;
     }
     Ok(exit_code)
+}
+
+/// Holds ids against those that will be counted: counting takes minutes.
+fn check_ids(flags: &Flags, budgets: &Budgets) -> Result<()> {
+    let paths = hot::paths();
+    let budgeted = budgets.row.iter().map(|row| row.id.as_str());
+    let known: BTreeSet<&str> = paths.iter().map(|path| path.id).chain(budgeted).collect();
+    let refuse =
+        |flag: &str, id: &str| anyhow!("{flag} {id}: {}", bless::unknown_among(id, &known));
+    if let Some(only) = &flags.only
+        && !known.iter().any(|id| is_under(id, only))
+    {
+        return Err(refuse("--only", only));
+    }
+    match flags.bless.iter().find(|id| !known.contains(id.as_str())) {
+        Some(id) => Err(refuse("--bless", id)),
+        None => Ok(()),
+    }
 }
 
 fn budgets_path(flags: &Flags, workspace: Option<&Workspace>) -> (PathBuf, String) {
@@ -261,7 +287,7 @@ fn read_budgets(path: &Path, name: &str, all_are_written: bool) -> Result<Budget
 fn read_measurement(path: &Path) -> Result<Measurement> {
     let name = path.display();
     let text = fs::read_to_string(path).with_context(|| format!("{name}: cannot be read"))?;
-    let input: Input = serde_json::from_str(&text)
+    let input: Recorded = serde_json::from_str(&text)
         .with_context(|| format!("{name}: not what `gate --json` writes"))?;
     let counts = &input.measurement.counts;
     if let Some(count) = counts
@@ -271,33 +297,6 @@ fn read_measurement(path: &Path) -> Result<Measurement> {
         bail!("{name}: {} is counted as {}", count.id, count.figure);
     }
     Ok(input.measurement)
-}
-
-/// Writes beside the file and moves it there, so that it is never half written.
-fn write_whole(path: &Path, text: &str) -> Result<()> {
-    let beside = beside(path);
-    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
-    if written.is_err() {
-        // It may not be there, and is nothing that anyone needs.
-        let _ = fs::remove_file(&beside);
-    }
-    written.with_context(|| format!("{}: cannot be written", path.display()))
-}
-
-/// Whether [`write_whole`] will be able to, as far as can be told before.
-fn check_writable(path: &Path) -> Result<()> {
-    let name = path.display();
-    ensure!(!path.is_dir(), "{name}: cannot be written: it is a folder");
-    let beside = beside(path);
-    fs::write(&beside, "")
-        .and_then(|()| fs::remove_file(&beside))
-        .with_context(|| format!("{name}: cannot be written"))
-}
-
-fn beside(path: &Path) -> PathBuf {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    beside.into()
 }
 
 fn is_same_file(one: &Path, other: &Path) -> bool {

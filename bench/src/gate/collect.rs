@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::is_under;
 use super::measurement::{AllocationReport, Count, Measurement, PathReport, Unit, per_call};
 use super::tools::{self, Workspace};
+use crate::files;
 
 /// What to count.
 #[derive(Clone, Debug, Default)]
@@ -148,7 +149,7 @@ fn instructions(
     paths: &[(usize, &PathReport)],
     all: usize,
 ) -> Result<BTreeMap<usize, u64>> {
-    tools::clear(home)?;
+    files::clear(home)?;
     if paths.len() == all {
         callgrind(executable, home, None)?;
     } else {
@@ -157,8 +158,8 @@ fn instructions(
         }
     }
     let mut found = BTreeMap::new();
-    for path in tools::files_below(home, "summary.json")? {
-        let (index, count) = summary(&tools::read_json(&path)?).with_context(|| {
+    for path in files::below(home, "summary.json")? {
+        let (index, count) = summary(&files::read_json(&path)?).with_context(|| {
             format!("{}: not a summary of gungraun as expected", path.display())
         })?;
         found.insert(index, count);

@@ -3,13 +3,11 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::measurement::Toolchain;
 
@@ -75,51 +73,6 @@ pub(super) fn output_of(command: &mut Command) -> Result<String> {
         bail!("`{shown}` failed ({}){said}", output.status);
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// Takes a folder with all that is in it away, if it is there: what an earlier run left must not be taken for
-/// this one's.
-///
-/// # Errors
-/// It can't be removed.
-pub(super) fn clear(folder: &Path) -> Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("{}", folder.display()))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// The files of that name below a folder, at any depth; none where there is no such folder.
-///
-/// # Errors
-/// A folder that can't be read.
-pub(super) fn files_below(folder: &Path, name: &str) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    let mut folders = Vec::new();
-    folders.extend(folder.is_dir().then(|| folder.to_owned()));
-    while let Some(folder) = folders.pop() {
-        let entries = fs::read_dir(&folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-        for entry in entries.with_context(|| format!("{}", folder.display()))? {
-            let path = entry.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if entry.file_name() == name {
-                files.push(path);
-            }
-        }
-    }
-    Ok(files)
-}
-
-/// What a file of JSON holds.
-///
-/// # Errors
-/// It can't be read, or is no JSON.
-pub(super) fn read_json(path: &Path) -> Result<Value> {
-    let text = fs::read_to_string(path).with_context(|| format!("{}", path.display()))?;
-    serde_json::from_str(&text).with_context(|| format!("{}", path.display()))
 }
 
 /// Program and arguments as one would type them.

@@ -19,6 +19,7 @@ use podstorm_loadgen::clock::RealClock;
 use super::collect::build;
 use super::paired::{Conclusion, Estimate};
 use super::tools::{self, Workspace};
+use crate::files;
 use crate::results::Unit;
 
 /// The benches that leave criterion's estimates; others can't be compared.
@@ -253,7 +254,7 @@ impl Side {
     fn time(&self, what: &Wall) -> Result<Times> {
         let mut times = Times::new();
         if !self.benches.is_empty() {
-            tools::clear(&self.criterion)?;
+            files::clear(&self.criterion)?;
             for bench in &self.benches {
                 let mut command = Command::new(bench);
                 command.args(["--bench", "--noplot", "--sample-size", "10"]);
@@ -280,12 +281,12 @@ impl Side {
 
 /// Criterion's medians, by id, from everything below a folder.
 fn read_estimates(folder: &Path, times: &mut Times) -> Result<()> {
-    for path in tools::files_below(folder, "estimates.json")? {
+    for path in files::below(folder, "estimates.json")? {
         if path.parent().is_none_or(|folder| !folder.ends_with("new")) {
             continue;
         }
-        let median = tools::read_json(&path)?["median"]["point_estimate"].as_f64();
-        let bench = tools::read_json(&path.with_file_name("benchmark.json"))?;
+        let median = files::read_json(&path)?["median"]["point_estimate"].as_f64();
+        let bench = files::read_json(&path.with_file_name("benchmark.json"))?;
         let found = bench["full_id"].as_str().zip(median);
         let (id, median) =
             found.with_context(|| format!("{}: not criterion's estimates", path.display()))?;

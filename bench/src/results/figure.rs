@@ -12,6 +12,7 @@ use podstorm_loadgen::units::{bytes_for_people, number_for_people, three_digits}
 use serde::{Deserialize, Serialize};
 
 use super::measurements_directory;
+use crate::files::write_whole;
 use crate::smoke::is_smoke_test;
 
 /// What a figure counts.
@@ -181,11 +182,9 @@ impl Figure {
     fn write(&self, measurements: &Path) -> io::Result<()> {
         let folder = measurements.join(&self.id).join("new");
         fs::create_dir_all(&folder)?;
-        let temporary = folder.join(".figure.json");
-        let mut text = serde_json::to_string_pretty(self)?;
-        text.push('\n');
-        fs::write(&temporary, text)?;
-        fs::rename(&temporary, folder.join("figure.json"))
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        let written = write_whole("the figure", &folder.join("figure.json"), &text);
+        written.map_err(io::Error::other)
     }
 }
 
