@@ -173,7 +173,10 @@ pub(super) fn unknown_among(id: &str, known: &BTreeSet<&str>) -> String {
         let pairs = known.bytes().zip(id.bytes());
         pairs.take_while(|(left, right)| left == right).count()
     };
-    let near = known.iter().copied().max_by_key(|known| (shared(known), Reverse(known.len())));
+    let near = known
+        .iter()
+        .copied()
+        .max_by_key(|known| (shared(known), Reverse(known.len())));
     let near = near.filter(|known| shared(known) > 0);
     let hint = near.map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"));
     format!("no row \"{id}\" was asked for, measured or budgeted{hint}")
