@@ -15,9 +15,8 @@ use std::time::Duration;
 use criterion::measurement::{Measurement, WallTime};
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main};
 use hashbrown::HashMap;
-use podstorm::cache::PodCache;
 use podstorm::object::Pod;
-use podstorm_bench::cold_start::{Size, Start, existing, start};
+use podstorm_bench::cold_start::{Size, Start, existing, fill, start};
 use podstorm_bench::results::is_smoke_test;
 
 type Hashed = BuildHasherDefault<std::collections::hash_map::DefaultHasher>;
@@ -74,17 +73,7 @@ fn starts(criterion: &mut Criterion) {
         }
         let (listed, version) = cluster.list::<Pod>(None);
         group.bench_function(BenchmarkId::new("fill", pods), |bencher| {
-            bencher.iter_custom(|calls| {
-                let call = |_| {
-                    let (cache, listed) = (PodCache::new(), listed.clone());
-                    let start = WallTime.start();
-                    let changes = cache.replace(listed, &version);
-                    let taken = WallTime.end(start);
-                    drop(changes);
-                    taken
-                };
-                (0..calls).map(call).sum()
-            });
+            bencher.iter_custom(|calls| (0..calls).map(|_| fill(&listed, &version)).sum());
         });
         fill_plainly(&mut group, pods, &listed);
     }

@@ -12,11 +12,10 @@ use criterion::measurement::{Measurement, WallTime};
 use criterion::{BenchmarkId, Criterion};
 use crossbeam_queue::ArrayQueue;
 use hashbrown::HashTable;
-use podstorm::cache::PodCache;
 use podstorm::intern::FIXED_STATE;
 use podstorm::object::{Pod, Uid};
 use podstorm::ranking::{RankOptions, Ranker};
-use podstorm_bench::cold_start::{Size, existing};
+use podstorm_bench::cold_start::{Size, existing, fill};
 use podstorm_bench::pods::{Growth, NOW_NS, counts, drawn_pods, fields};
 use podstorm_bench::results::{Unit, is_smoke_test, record_runs, target_directory};
 use podstorm_bench::whole::{Spent, build, run};
@@ -80,14 +79,7 @@ fn first_lists(criterion: &mut Criterion) {
         }
         let cluster = existing(Size::of_pods(count));
         let (listed, version) = cluster.list::<Pod>(None);
-        let fill = || {
-            let (cache, listed) = (PodCache::new(), listed.clone());
-            let start = WallTime.start();
-            let changes = cache.replace(listed, &version);
-            let taken = WallTime.end(start);
-            drop(changes);
-            taken
-        };
+        let fill = || fill(&listed, &version);
         group.bench_function(BenchmarkId::new("rayon-cold-start", count), |bencher| {
             bencher.iter_custom(|calls| (0..calls).map(|_| fill()).sum());
         });
@@ -306,6 +298,7 @@ fn allocators() -> anyhow::Result<()> {
 fn binary_with(features: &str) -> anyhow::Result<PathBuf> {
     let target = target_directory().join("allocators");
     let flags = [
+        "--release",
         "-p",
         "podstorm-loadgen",
         "--no-default-features",

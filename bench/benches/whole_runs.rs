@@ -3,8 +3,9 @@
 
 use std::path::Path;
 
-use podstorm_bench::results::{Unit, is_smoke_test, record_runs};
-use podstorm_bench::whole::{Spent, loadgen, run};
+use podstorm_bench::results::{Unit, record_runs};
+use podstorm_bench::smoke::Task;
+use podstorm_bench::whole::{Spent, loadgen, loadgen_as_built, run};
 
 const UP_DOWN_100K: &[&str] = &["--pods", "100k", "--replicasets", "2k", "--nodes", "5k"];
 const UP_DOWN_1M: &[&str] = &["--pods", "1m", "--replicasets", "20k", "--nodes", "15k"];
@@ -37,17 +38,18 @@ const VIRTUAL_100K: &[&str] = &["--engine", "virtual", "--pods", "100k", "--seed
 const TINY: &[&str] = &["--pods", "200", "--replicasets", "10", "--nodes", "20"];
 
 fn main() -> anyhow::Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let has = |name: &str| arguments.iter().any(|argument| argument == name);
     // Whole runs are profiled by `loadgen run --flamegraph`, and are not listed one by one.
-    if has("--list") || has("--profile-time") {
-        return Ok(());
+    match Task::of("whole_runs") {
+        Task::Measure => measure(),
+        Task::Smoke => smoke(&loadgen_as_built()?),
+        Task::Nothing => Ok(()),
     }
+}
+
+fn measure() -> anyhow::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
     let binary = loadgen()?;
-    if is_smoke_test() {
-        return smoke(&binary);
-    }
-    let quick = has("--quick");
+    let quick = arguments.iter().any(|argument| argument == "--quick");
     let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
     let wanted = |id: &str| filter.is_none_or(|filter| id.contains(&**filter));
 

@@ -11,12 +11,13 @@ use podstorm::controller::{Controller, ControllerOptions};
 use podstorm::intern::KeyId;
 use podstorm::object::{
     Address, ContainerDetails, ContainerId, Kind, LabelSelector, Labels, Now, OwnerReference, Pod,
-    PodSpec, PodStart, PodTemplate, ReplicaSet, Resource as _, SharedText, Sharer, Str, Time, Uid,
+    PodSpec, PodStart, PodTemplate, ReplicaSet, SharedText, Sharer, Str, Time, Uid,
 };
 use podstorm::reconcile::StatusCounts;
 use podstorm::workqueue::Take;
 use serde_json::Value;
 
+use crate::hot::cache::realistic_pod;
 use crate::pods::{Growth, NOW_NS, drawn_pods};
 
 /// The present of every cluster.
@@ -27,9 +28,6 @@ pub const NOW: Now = Now {
 
 /// What names are made of in Kubernetes: no vowels, so no words.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-
-/// The pod of every bench, as an API server serves it.
-const FIXTURE: &str = include_str!("../../core/fixtures/pod.json");
 
 /// What a cluster consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,28 +84,18 @@ impl Plan {
     /// by a reader that passes what it reads through a [`Sharer`].
     pub fn draw(&self) -> Vec<(Arc<ReplicaSet>, Vec<Arc<Pod>>)> {
         let (mut mold, mut sharer) = (Mold::new(self.sharing), Sharer::new());
+        // None are left for old revisions.
         let mut drawn =
             drawn_pods(self.replica_sets * self.pods_each, Growth::Month, self.seed).into_iter();
-        (0..self.replica_sets)
+        (0..self.replica_sets * (1 + self.old_revisions))
             .map(|index| {
                 let mut parent = self.replica_set(index, &mold);
                 sharer.share_replica_set(&mut parent);
-                let owner = Arc::new(OwnerReference {
-                    api_version: Kind::ReplicaSet.api_version().into(),
-                    kind: Kind::ReplicaSet.name().into(),
-                    name: parent.metadata.name.as_str().into(),
-                    uid: parent.metadata.uid.clone(),
-                    controller: Some(true),
-                    block_owner_deletion: Some(true),
-                });
+                let owner = owner_of(&parent);
                 let prefix = Str::from(format!("{}-", parent.metadata.name));
                 let pods: Vec<Arc<Pod>> = drawn
                     .by_ref()
-                    .take(if index < self.replica_sets {
-                        self.pods_each
-                    } else {
-                        0
-                    })
+                    .take(self.pods_each)
                     .enumerate()
                     .map(|(number, pod)| {
                         let mut pod = mold.cast(pod, &parent);
@@ -167,7 +155,7 @@ impl Plan {
         let meta = &mut object.metadata;
         meta.name = format!("web-{hash}").into();
         meta.namespace = mold.namespace(namespace);
-        meta.uid = Uid::from_u128(0x5265_706c_6963_4000_8000_0000_0000_0000 | index as u128);
+        meta.uid = replica_set_uid(index);
         meta.resource_version = (1_000 + index as u64).into();
         meta.generation = 1;
         meta.creation_timestamp = Time::from_unix_seconds(NOW_NS / 1_000_000_000 - 31 * 86_400);
@@ -251,6 +239,23 @@ impl Cluster {
     }
 }
 
+/// The UID of a drawn ReplicaSet.
+pub(crate) fn replica_set_uid(index: usize) -> Uid {
+    Uid::from_u128(0x5265_706c_6963_4000_8000_0000_0000_0000 | index as u128)
+}
+
+/// What the pods of a ReplicaSet say of it.
+pub(crate) fn owner_of(parent: &ReplicaSet) -> Arc<OwnerReference> {
+    Arc::new(OwnerReference {
+        api_version: Kind::ReplicaSet.api_version().into(),
+        kind: Kind::ReplicaSet.name().into(),
+        name: parent.metadata.name.as_str().into(),
+        uid: parent.metadata.uid.clone(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    })
+}
+
 /// The version after that one.
 pub fn next_version(pod: &Pod) -> Arc<Pod> {
     let mut next = Pod::clone(pod);
@@ -285,9 +290,7 @@ struct Mold {
 
 impl Mold {
     fn new(sharing: Sharing) -> Mold {
-        let json = serde_json::from_str(FIXTURE).expect("the fixture is JSON");
-        let mut pod = Pod::from_json(json).expect("the fixture is a pod");
-        pod.strip_for_cache();
+        let mut pod = realistic_pod();
         pod.metadata.owner_references.clear();
         let container = &pod.status.container_statuses[0];
         let details = container.details.as_deref();
@@ -393,6 +396,10 @@ impl Mold {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use podstorm::object::Resource as _;
+
     use super::*;
 
     #[test]
@@ -409,6 +416,29 @@ mod tests {
             assert!((170..200).contains(&ready), "{ready}");
             assert!(pods.iter().all(|pod| Arc::ptr_eq(&pod.spec, &pods[0].spec)));
         }
+    }
+
+    #[test]
+    fn old_revisions_stand_beside_their_successor_without_pods() {
+        let plan = Plan {
+            old_revisions: 2,
+            wanted: Some(1),
+            ..Plan::new(3, 4)
+        };
+        let drawn = plan.draw();
+        assert_eq!(drawn.len(), 9);
+        let owner = |index: usize| drawn[index].0.metadata.controller().map(|o| o.uid.clone());
+        for (index, (parent, pods)) in drawn.iter().enumerate() {
+            let is_old = index >= 3;
+            assert_eq!(pods.len(), if is_old { 0 } else { 4 });
+            assert_eq!(parent.spec.replicas, Some(i32::from(!is_old)));
+            assert_eq!(owner(index), owner(index % 3));
+        }
+        let names: BTreeSet<&str> = drawn
+            .iter()
+            .map(|(rs, _)| rs.metadata.name.as_str())
+            .collect();
+        assert_eq!(names.len(), 9);
     }
 
     #[test]

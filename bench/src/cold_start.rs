@@ -4,12 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use criterion::measurement::{Measurement, WallTime};
 use fastrand::Rng;
 use podstorm::cache::PodCache;
 use podstorm::controller::{Controller, ControllerOptions, Outcome, Step, Sync};
 use podstorm::object::{
-    ContainerStatus, Kind, LabelSelector, Labels, Namespace, Node, Now, ObjectMeta, OwnerReference,
-    Pod, ReplicaSet, Str, Time, Uid,
+    ContainerStatus, Kind, LabelSelector, Labels, Namespace, Node, Now, ObjectMeta, Pod,
+    ReplicaSet, ResourceVersion, Str, Time, Uid,
 };
 use podstorm::reflector::{Action, Delivery, Reflector, ReflectorOptions};
 use podstorm::workqueue::Take;
@@ -18,7 +19,7 @@ use podstorm_loadgen::cluster::{
     Cluster, ClusterOptions, ClusterResource, WatchFrom, WatchOptions,
 };
 
-use crate::clusters::NOW;
+use crate::clusters::{NOW, owner_of, replica_set_uid};
 use crate::hot::cache::realistic_pod;
 
 /// Events taken in one poll, as the informers of `loadgen` do.
@@ -139,7 +140,7 @@ fn replica_set(number: usize, namespace: &Str, pods: usize, pod: &Pod) -> Replic
         name: name.as_str().into(),
         namespace: namespace.clone().into(),
         labels: labels.clone(),
-        uid: Uid::from_u128(0x5265_706c_6963_4000_8000_0000_0000_0000 | number as u128),
+        uid: replica_set_uid(number),
         creation_timestamp: Time::from_unix_seconds(1_767_225_600),
         generation: 1,
         ..ObjectMeta::default()
@@ -164,17 +165,6 @@ fn replica_set(number: usize, namespace: &Str, pods: usize, pod: &Pod) -> Replic
     status.terminating_replicas = Some(0);
     status.observed_generation = 1;
     object
-}
-
-fn owner_of(parent: &ReplicaSet) -> Arc<OwnerReference> {
-    Arc::new(OwnerReference {
-        api_version: Kind::ReplicaSet.api_version().into(),
-        kind: Kind::ReplicaSet.name().into(),
-        name: parent.metadata.name.as_str().into(),
-        uid: parent.metadata.uid.clone(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    })
 }
 
 /// Starts a controller over that cluster and takes it down again, the latter off the clock.
@@ -215,12 +205,23 @@ pub fn start(cluster: &Cluster) -> Start {
     start
 }
 
+/// The time in which an empty cache takes a list of pods. What happens before and after, up to the freeing of
+/// both, is off the clock.
+pub fn fill(listed: &[Arc<Pod>], version: &ResourceVersion) -> Duration {
+    let (cache, listed) = (PodCache::new(), listed.to_vec());
+    let start = WallTime.start();
+    let changes = cache.replace(listed, version);
+    let taken = WallTime.end(start);
+    drop(changes);
+    taken
+}
+
 /// The initial state of one kind, through the stream of a watch as an informer gets it.
 fn initial<R: ClusterResource>(
     cluster: &Cluster,
     now: &impl Fn() -> Duration,
     start: &mut Start,
-    replace: impl FnOnce(Vec<Arc<R>>, &podstorm::object::ResourceVersion),
+    replace: impl FnOnce(Vec<Arc<R>>, &ResourceVersion),
 ) {
     let mut reflector = Reflector::<R>::new(ReflectorOptions::default());
     let present: Now = NOW;

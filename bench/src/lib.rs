@@ -3,6 +3,7 @@
 
 pub mod clusters;
 pub mod cold_start;
+pub mod files;
 pub mod gate;
 pub mod hot;
 pub mod memory;
@@ -11,4 +12,5 @@ pub mod pods;
 pub mod profiler;
 pub mod results;
 pub mod scaling;
+pub mod smoke;
 pub mod whole;

@@ -58,26 +58,47 @@ impl Spent {
 /// Where it can't be built.
 pub fn loadgen() -> anyhow::Result<PathBuf> {
     // Built with the whole workspace's features, so that nothing is built twice.
-    build(&target_directory(), &["--workspace"])
+    build(&target_directory(), &["--workspace", "--release"])
 }
 
-/// Builds the release binary of `loadgen` with features of its own into a target directory.
+/// As [`loadgen`], in the profile that this program was built in: under `cargo test` that of its tests, for
+/// which it is there already.
 ///
 /// # Errors
 ///
 /// Where it can't be built.
-pub fn build(target: &Path, features: &[&str]) -> anyhow::Result<PathBuf> {
+pub fn loadgen_as_built() -> anyhow::Result<PathBuf> {
+    if cfg!(debug_assertions) {
+        build(&target_directory(), &["--workspace"])
+    } else {
+        loadgen()
+    }
+}
+
+/// Builds the binary of `loadgen` with features and profile as these flags say into a target directory.
+///
+/// # Errors
+///
+/// Where it can't be built.
+pub fn build(target: &Path, flags: &[&str]) -> anyhow::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
         .current_dir(package_directory().join(".."))
-        .args(["build", "--quiet", "--release", "--bin", "loadgen"])
-        .args(features)
+        .args(["build", "--quiet", "--bin", "loadgen"])
+        .args(flags)
         .arg("--target-dir")
         .arg(target)
         .status()
         .context("cargo build")?;
     ensure!(status.success(), "loadgen could not be built");
-    Ok(target.join(format!("release/loadgen{}", std::env::consts::EXE_SUFFIX)))
+    let folder = if flags.contains(&"--release") {
+        "release"
+    } else {
+        "debug"
+    };
+    Ok(target
+        .join(folder)
+        .join(format!("loadgen{}", std::env::consts::EXE_SUFFIX)))
 }
 
 /// One run: `loadgen run` with these arguments, quietly.

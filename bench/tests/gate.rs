@@ -5,11 +5,13 @@
     reason = "a command that can't be run is a failed test"
 )]
 
+mod support;
+
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use support::{expect, program, said};
 use tempfile::TempDir;
 
 /// A folder with budgets and a measurement that fits them.
@@ -63,6 +65,10 @@ impl Place {
 
     /// The gate that measures, with only the tools of this place in `PATH`.
     fn gate_with_own_tools(&self) -> Output {
+        self.gate_that_measures(&[])
+    }
+
+    fn gate_that_measures(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gate"));
         command.arg("--budgets").arg(self.path("budgets.toml"));
         command.current_dir(env!("CARGO_MANIFEST_DIR"));
@@ -75,30 +81,16 @@ impl Place {
         } else {
             env!("CARGO").into()
         };
-        command.env("CARGO", cargo).output().unwrap()
+        command
+            .env("CARGO", cargo)
+            .args(arguments)
+            .output()
+            .unwrap()
     }
 
     /// Puts a tool into this place that does what the shell is told.
-    fn tool(&self, name: &str, script: &str) -> PathBuf {
-        let path = self.path(name);
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        path
-    }
-}
-
-/// Both streams.
-fn said(output: &Output) -> String {
-    let text = [&output.stdout[..], &output.stderr[..]].concat();
-    String::from_utf8(text).unwrap()
-}
-
-#[track_caller]
-fn expect(output: &Output, code: i32, words: &[&str]) {
-    let text = said(output);
-    assert_eq!(output.status.code(), Some(code), "{text}");
-    for word in words {
-        assert!(text.contains(word), "{word:?} is missing in\n{text}");
+    fn tool(&self, name: &str, script: &str) {
+        program(&self.path(name), script);
     }
 }
 
@@ -298,6 +290,47 @@ fn unknown_rows_and_flags_are_refused() {
 }
 
 #[test]
+fn what_would_make_a_measurement_useless_is_said_before_it() {
+    let place = Place::new();
+    for (arguments, words) in [
+        (
+            &["--only", "sync/idle/5"][..],
+            "did you mean \"sync/idle/50\"?",
+        ),
+        (
+            &["--bless", "sync/idl", "--reason", "x"],
+            "--bless sync/idl: no row",
+        ),
+        (&["--bless-all", "--reason", " "], "--reason says nothing"),
+        (
+            &["--json", "no/such/folder"],
+            "there is no directory no/such",
+        ),
+    ] {
+        // It doesn't come to the missing tools.
+        let output = place.gate_that_measures(arguments);
+        expect(&output, 2, &[words]);
+        assert!(!said(&output).contains("valgrind"));
+    }
+}
+
+#[test]
+fn an_interrupted_blessing_leaves_the_budgets_as_they_were() {
+    let place = Place::new();
+    place.tool("valgrind", "kill -INT $PPID; echo valgrind-3.19.0");
+    let names = || {
+        let files = fs::read_dir(place.0.path()).unwrap().flatten();
+        let mut names: Vec<_> = files.map(|file| file.file_name()).collect();
+        names.sort_unstable();
+        names
+    };
+    let (budgets, before) = (place.budgets(), names());
+    let output = place.gate_that_measures(&["--bless-all", "--reason", "x"]);
+    assert_eq!(output.status.code(), None, "{}", said(&output));
+    assert_eq!((place.budgets(), names()), (budgets, before));
+}
+
+#[test]
 fn without_its_tools_the_gate_says_which_and_how_to_get_them() {
     let place = Place::new();
     expect(
@@ -405,23 +438,46 @@ fn a_build_or_a_count_that_fails_never_passes() {
 }
 
 #[test]
-fn wall_needs_a_revision_and_pairs_enough() {
-    let gate = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gate"));
-        command.current_dir(env!("CARGO_MANIFEST_DIR"));
-        command.args(arguments).output().unwrap()
-    };
-    expect(
-        &gate(&["--wall", "HEAD", "--pairs", "2"]),
-        2,
-        &["fewer than 3"],
+fn flags_of_wall_need_it() {
+    for arguments in [
+        ["--pairs", "8"],
+        ["--bench", "ranking"],
+        ["--run", "--pods 1k"],
+    ] {
+        expect(&Place::new().gate(&arguments), 2, &["--wall"]);
+    }
+}
+
+#[test]
+fn outputs_that_can_not_be_written_are_refused_before_anything_is_measured() {
+    let place = Place::new();
+    // What would be found out by reading it, later.
+    place.measure("nothing that can be read");
+    let before = place.budgets();
+    let folder = place.path("folder");
+    fs::create_dir(&folder).unwrap();
+    for (json, words) in [
+        (folder, "is a directory; name a file"),
+        (place.path("no/such/folder"), "there is no directory"),
+        (place.path("budgets.toml"), "these are the budgets"),
+        (
+            place.path("folder/../budgets.toml"),
+            "these are the budgets",
+        ),
+    ] {
+        let output = place.gate(&["--json", json.to_str().unwrap()]);
+        expect(&output, 2, &["gate: ", json.to_str().unwrap(), words]);
+    }
+    assert_eq!(place.budgets(), before);
+    fs::remove_file(place.path("budgets.toml")).unwrap();
+    fs::create_dir(place.path("budgets.toml")).unwrap();
+    let blessing = place.gate(&["--bless-all", "--reason", "x"]);
+    expect(&blessing, 2, &["budgets.toml: is a directory; name a file"]);
+    let left = fs::read_dir(place.0.path()).unwrap().flatten();
+    assert!(
+        left.map(|file| file.file_name())
+            .all(|name| !name.display().to_string().contains(".tmp"))
     );
-    expect(
-        &gate(&["--wall", "no-such-revision"]),
-        2,
-        &["no such revision"],
-    );
-    expect(&gate(&["--pairs", "4"]), 2, &["--wall"]);
 }
 
 /// Counts for real, two builds of it: the paths as they are, held to the committed budgets, and with a

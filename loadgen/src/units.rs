@@ -290,9 +290,10 @@ pub fn seconds_for_people(seconds: f64) -> String {
     }
 }
 
-/// A rate or ratio with three significant digits and thousands marked: `152,000`, `21.3`.
+/// A rate or ratio with three significant digits below 1,000, and thousands marked from there on:
+/// `152,400`, `21.3`.
 pub fn number_for_people(value: f64) -> String {
-    if value.abs() >= 1000.0 {
+    if value >= 999.5 {
         count_for_people(value.round() as u64)
     } else {
         three_digits(value)
@@ -325,7 +326,8 @@ pub fn bytes_for_people(bytes: u64) -> String {
     format!("{} {}", three_digits(value), UNITS[unit])
 }
 
-fn three_digits(value: f64) -> String {
+/// Three significant digits, without zeros behind the point that nobody measured: `150`, `1.5`.
+pub fn three_digits(value: f64) -> String {
     let magnitude = value.abs();
     let text = if magnitude >= 99.95 {
         format!("{value:.0}")
@@ -489,6 +491,7 @@ mod tests {
         assert_eq!(count_for_people(999), "999");
         assert_eq!(number_for_people(152_400.4), "152,400");
         assert_eq!(number_for_people(21.34), "21.3");
+        assert_eq!(number_for_people(999.7), "1,000");
         assert_eq!(bytes_for_people(1_534_000_000), "1.53 GB");
         assert_eq!(bytes_for_people(999_999), "1 MB");
     }

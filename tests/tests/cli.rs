@@ -417,6 +417,8 @@ fn outputs_that_cannot_be_written_are_refused_before_the_run() {
     fs::write(path.join("file"), "").unwrap();
     for (output, word) in [
         ("taken", "directory"),
+        ("new/", "directory"),
+        ("new/.", "directory"),
         ("none/result.json", "no directory none"),
         ("file/result.json", "can't be written"),
         ("web.yaml", "overwrite an input"),

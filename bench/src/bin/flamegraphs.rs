@@ -12,6 +12,9 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
+use podstorm_bench::files::write_whole;
+use podstorm_bench::results::machine::Commit;
+use podstorm_bench::results::target_directory;
 use podstorm_loadgen::profile::{draw_difference, parse_folded};
 
 /// A profile of fewer samples says little about what takes a tenth of the time.
@@ -97,8 +100,9 @@ fn remake(wanted: &[String]) -> Result<()> {
 }
 
 fn remake_one(root: &Path, name: &str, flags: &str) -> Result<()> {
-    let folder = root.join("flamegraphs").join(name);
-    fs::create_dir_all(&folder)?;
+    // Put in their places together, when the run has ended well.
+    let folder = target_directory().join("flamegraphs").join(name);
+    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let (svg, stacks) = (folder.join("flame.svg"), folder.join("stacks.txt"));
     let status = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
         .args([
@@ -121,7 +125,11 @@ fn remake_one(root: &Path, name: &str, flags: &str) -> Result<()> {
     ensure!(status.success(), "the run ended with {status}");
     let folded = read_folded(&stacks)?;
     let summary = summary(name, flags, &folded);
-    fs::write(folder.join("summary.md"), summary)?;
+    let place = root.join("flamegraphs").join(name);
+    fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
+    write_whole("the drawing", &place.join("flame.svg"), &read(&svg)?)?;
+    write_whole("the stacks", &place.join("stacks.txt"), &read(&stacks)?)?;
+    write_whole("the summary", &place.join("summary.md"), &summary)?;
     let samples: u64 = folded.iter().map(|(_, samples)| samples).sum();
     if samples < SAMPLES_MIN {
         let _ = writeln!(
@@ -133,23 +141,35 @@ fn remake_one(root: &Path, name: &str, flags: &str) -> Result<()> {
 }
 
 fn diff(before: &Path, after: &Path, output: &Path) -> Result<()> {
-    let text = |path: &Path| {
-        fs::read_to_string(path).with_context(|| format!("{} can't be read", path.display()))
-    };
-    let (before_text, after_text) = (text(before)?, text(after)?);
+    for input in [before, after] {
+        let same = fs::canonicalize(input)
+            .ok()
+            .zip(fs::canonicalize(output).ok());
+        ensure!(
+            same.is_none_or(|(input, output)| input != output),
+            "{} would be overwritten; name another file for the drawing",
+            input.display()
+        );
+    }
+    let (before_text, after_text) = (read(before)?, read(after)?);
     for (path, text) in [(before, &before_text), (after, &after_text)] {
         parse_folded(text).with_context(|| path.display().to_string())?;
     }
     let title = format!("{} to {}", before.display(), after.display());
     let mut drawing = Vec::new();
     draw_difference(&title, &before_text, &after_text, &mut drawing)?;
-    fs::write(output, drawing).with_context(|| format!("{} can't be written", output.display()))
+    let drawing = String::from_utf8(drawing).context("the drawing is no text")?;
+    write_whole("the drawing", output, &drawing)?;
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("{} can't be read", path.display()))
 }
 
 /// Stacks with their samples.
 fn read_folded(path: &Path) -> Result<Vec<(String, u64)>> {
-    let text = fs::read_to_string(path)?;
-    parse_folded(&text).with_context(|| path.display().to_string())
+    parse_folded(&read(path)?).with_context(|| path.display().to_string())
 }
 
 /// What dominates, as tables: by part of the run, then by function alone.
@@ -178,7 +198,7 @@ fn summary(name: &str, flags: &str, folded: &[(String, u64)]) -> String {
     let mut text = format!(
         "# {name}\n\nMade by `flamegraphs remake {name}` from {total} samples, of commit `{}`, with \
          {machine}:\n\n    loadgen run {flags}\n",
-        commit().unwrap_or_else(|| "unknown".to_owned())
+        Commit::here().short()
     );
     table(&mut text, "Part of the run", &parts, total, 12);
     table(
@@ -238,19 +258,40 @@ fn table(text: &mut String, head: &str, rows: &BTreeMap<&str, u64>, total: u64, 
     }
 }
 
-fn commit() -> Option<String> {
-    let output = Command::new("git")
-        .args(["rev-parse", "--short=12", "HEAD"])
-        .output()
-        .ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    let text = text.trim();
-    (output.status.success() && !text.is_empty()).then(|| text.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_difference_is_drawn_into_a_file_of_its_own_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for (name, text) in [
+            ("before", "a;b 3\n"),
+            ("after", "a;c 3\n"),
+            ("broken", "a;b\n"),
+        ] {
+            fs::write(path(name), text).unwrap();
+        }
+        let draw = |before: &str, after: &str, output: &str| {
+            let done = diff(&path(before), &path(after), &path(output));
+            done.map_err(|error| format!("{error:#}"))
+        };
+        for (before, after, output, said) in [
+            ("before", "after", "before", "before would be overwritten"),
+            ("before", "after", "./after", "after would be overwritten"),
+            ("before", "none", "svg", "none can't be read"),
+            ("before", "broken", "svg", "broken: line 1"),
+            ("before", "after", "no/svg", "there is no directory"),
+            ("before", "after", "", "is a directory"),
+        ] {
+            let error = draw(before, after, output).unwrap_err();
+            assert!(error.contains(said), "{said:?} is not in {error:?}");
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+        assert_eq!(draw("before", "after", "svg"), Ok(()));
+        assert!(read(&path("svg")).unwrap().trim_end().ends_with("</svg>"));
+    }
 
     #[test]
     fn a_summary_counts_a_stack_once_per_function() {

@@ -1,12 +1,14 @@
 //! The table of targets by one command: runs every bench, then puts the figures beside the targets,
 //! upstream's and the plain rivals', on the terminal and in `bench/results/`.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::SystemTime;
 
 use anyhow::{Context, ensure};
 use clap::Parser;
+use podstorm_bench::files::write_whole;
 use podstorm_bench::results::run::{Run, TABLE_ELSEWHERE, now, sources_changed};
 use podstorm_bench::results::targets::{self, Target};
 use podstorm_bench::results::{document, measurements_directory, package_directory, render, table};
@@ -59,13 +61,19 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut rows = targets::load_own()?;
     if arguments.document {
         let path = package_directory().join("TARGETS.md");
-        std::fs::write(&path, document::render(&rows))
-            .with_context(|| path.display().to_string())?;
+        write_whole("the document", &path, &document::render(&rows))?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(subject) = &arguments.only {
+        let all = rows.clone();
         rows.retain(|row| is_of(row, subject));
-        ensure!(!rows.is_empty(), "no target is of the subject {subject:?}");
+        let subjects: BTreeSet<&str> = all.iter().map(|row| &*row.bench).collect();
+        let subjects: Vec<&str> = subjects.into_iter().collect();
+        ensure!(
+            !rows.is_empty(),
+            "--only {subject}: no target is of that subject; there are {}",
+            subjects.join(", ")
+        );
     }
 
     let mut run = Run::begin(command(arguments));

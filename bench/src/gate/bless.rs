@@ -1,5 +1,6 @@
 //! Blessing: budgets rewritten by what was measured, each with the reason. Pure.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::budgets::{Budget, Budgets};
@@ -163,12 +164,19 @@ fn name_of(budgets: &mut Budgets, measurement: &Measurement) -> String {
 pub(super) fn unknown(id: &str, budgets: &Budgets, measurement: &Measurement) -> String {
     let rows = budgets.row.iter().map(|row| row.id.as_str());
     let counts = measurement.counts.iter().map(|count| count.id.as_str());
-    let known: BTreeSet<&str> = rows.chain(counts).collect();
+    unknown_among(id, &rows.chain(counts).collect())
+}
+
+/// The same among these.
+pub(super) fn unknown_among(id: &str, known: &BTreeSet<&str>) -> String {
     let shared = |known: &str| {
         let pairs = known.bytes().zip(id.bytes());
         pairs.take_while(|(left, right)| left == right).count()
     };
-    let near = known.iter().copied().max_by_key(|known| shared(known));
+    let near = known
+        .iter()
+        .copied()
+        .max_by_key(|known| (shared(known), Reverse(known.len())));
     let near = near.filter(|known| shared(known) > 0);
     let hint = near.map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"));
     format!("no row \"{id}\" was asked for, measured or budgeted{hint}")

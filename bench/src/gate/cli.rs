@@ -1,14 +1,16 @@
 //! The command line of the gate: which files are read and written, and what the exit status is.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Parser;
 use podstorm::object::Time;
 use podstorm_loadgen::clock::RealClock;
+use podstorm_loadgen::report::output::Output;
 use serde::{Deserialize, Serialize};
 
 use super::bless::{self, Blessed, Chosen};
@@ -20,6 +22,16 @@ use super::paired::PAIRS_MIN;
 use super::tools::{self, Workspace};
 use super::wall::{self, Wall};
 use super::{EXIT_PASS, EXIT_UNUSABLE, is_under, show};
+use crate::files::write_whole;
+use crate::hot;
+
+/// What errors call the files that are written.
+const JSON: &str = "--json";
+const BUDGETS: &str = "the budgets";
+/// Pairs where nothing else is asked for.
+const PAIRS: usize = 8;
+/// Pairs beyond which a typing error is likelier than patience.
+const PAIRS_MAX: usize = 1_000;
 
 /// Counts instructions and allocations of every hot path and of whole small runs, and holds them
 /// against the committed budgets.
@@ -80,17 +92,27 @@ struct WallFlags {
         allow_hyphen_values = true
     )]
     run: Option<String>,
-    /// How many pairs
-    #[arg(long, value_name = "N", default_value_t = 5, requires = "base")]
-    pairs: usize,
-    /// Leaves the base's build under target/gate/wall for the next time
+    /// How many pairs, 6 to 1000 [default: 8]
+    #[arg(long, value_name = "N", requires = "base")]
+    pairs: Option<usize>,
+    /// Leaves the base's sources and build under target/gate/wall for the next time
     #[arg(long, requires = "base")]
     keep: bool,
 }
 
+impl WallFlags {
+    fn is_empty(&self) -> bool {
+        let texts = [&self.filter, &self.run];
+        self.bench.is_empty()
+            && texts.iter().all(|text| text.is_none())
+            && self.pairs.is_none()
+            && !self.keep
+    }
+}
+
 /// What `--json` writes.
 #[derive(Serialize)]
-struct Output<'a> {
+struct Record<'a> {
     exit_code: u8,
     rows: &'a [Judged],
     measurement: &'a Measurement,
@@ -98,7 +120,7 @@ struct Output<'a> {
 
 /// What `--measured` reads of it.
 #[derive(Deserialize)]
-struct Input {
+struct Recorded {
     measurement: Measurement,
 }
 
@@ -120,6 +142,11 @@ fn gate(flags: &Flags) -> Result<u8> {
     if let Some(base) = &flags.wall.base {
         return advise(base, &flags.wall);
     }
+    // clap forgives what is missing when a flag is there that could not stand beside it.
+    ensure!(
+        flags.wall.is_empty(),
+        "--bench, --filter, --run, --pairs and --keep belong to --wall BASE"
+    );
     // Only the defaults need a workspace when nothing is to be built.
     let workspace = match (&flags.measured, &flags.budgets) {
         (Some(_), Some(_)) => None,
@@ -133,12 +160,31 @@ fn gate(flags: &Flags) -> Result<u8> {
     } else {
         Some(Chosen::Ids(flags.bless.clone()))
     };
-    // Before the measurement, which takes long: a file that can't be read decides already.
+    // Before the measurement, which takes long: whatever would make it useless decides already.
+    if flags
+        .reason
+        .as_ref()
+        .is_some_and(|reason| reason.trim().is_empty())
+    {
+        bail!("--reason says nothing");
+    }
     let mut budgets = read_budgets(&path, &name, matches!(chosen, Some(Chosen::All)))?;
+    if let Some(json) = &flags.json {
+        ensure!(
+            !is_same_file(json, &path),
+            "{JSON} {}: these are the budgets",
+            json.display()
+        );
+        drop(Output::open(JSON, json)?);
+    }
+    if chosen.is_some() {
+        drop(Output::open(BUDGETS, &path)?);
+    }
     let is_asked = |id: &str| flags.only.as_ref().is_none_or(|only| is_under(id, only));
     let measurement = match (&flags.measured, &workspace) {
         (Some(file), _) => read_measurement(file)?,
         (None, Some(workspace)) => {
+            check_ids(flags, &budgets)?;
             let what = Collect {
                 only: flags.only.clone(),
                 planted: flags.planted,
@@ -158,9 +204,6 @@ fn gate(flags: &Flags) -> Result<u8> {
         }
     }
     if let (Some(chosen), Some(reason)) = (&chosen, &flags.reason) {
-        if reason.trim().is_empty() {
-            bail!("--reason says nothing");
-        }
         let blessed = bless::bless(
             &mut budgets,
             &measurement,
@@ -170,7 +213,7 @@ fn gate(flags: &Flags) -> Result<u8> {
             &today(),
         )
         .map_err(|problem| anyhow!("--bless: {problem}; nothing was written"))?;
-        write_whole(&path, &budgets.render())?;
+        write_whole(BUDGETS, &path, &budgets.render())?;
         tell(&blessed, &name);
     }
     let rows = compare::judge(&budgets, &measurement, is_asked);
@@ -182,15 +225,33 @@ fn gate(flags: &Flags) -> Result<u8> {
         .lock()
         .write_all(show::report(&rows).as_bytes())?;
     if let Some(file) = &flags.json {
-        let output = Output {
+        let output = Record {
             exit_code,
             rows: &rows,
             measurement: &measurement,
         };
         let text = serde_json::to_string_pretty(&output).context("verdicts become JSON")?;
-        write_whole(file, &(text + "\n"))?;
+        write_whole(JSON, file, &(text + "\n"))?;
     }
     Ok(exit_code)
+}
+
+/// Holds ids against those that will be counted: counting takes minutes.
+fn check_ids(flags: &Flags, budgets: &Budgets) -> Result<()> {
+    let paths = hot::paths();
+    let budgeted = budgets.row.iter().map(|row| row.id.as_str());
+    let known: BTreeSet<&str> = paths.iter().map(|path| path.id).chain(budgeted).collect();
+    let refuse =
+        |flag: &str, id: &str| anyhow!("{flag} {id}: {}", bless::unknown_among(id, &known));
+    if let Some(only) = &flags.only
+        && !known.iter().any(|id| is_under(id, only))
+    {
+        return Err(refuse("--only", only));
+    }
+    match flags.bless.iter().find(|id| !known.contains(id.as_str())) {
+        Some(id) => Err(refuse("--bless", id)),
+        None => Ok(()),
+    }
 }
 
 fn budgets_path(flags: &Flags, workspace: Option<&Workspace>) -> (PathBuf, String) {
@@ -226,7 +287,7 @@ fn read_budgets(path: &Path, name: &str, all_are_written: bool) -> Result<Budget
 fn read_measurement(path: &Path) -> Result<Measurement> {
     let name = path.display();
     let text = fs::read_to_string(path).with_context(|| format!("{name}: cannot be read"))?;
-    let input: Input = serde_json::from_str(&text)
+    let input: Recorded = serde_json::from_str(&text)
         .with_context(|| format!("{name}: not what `gate --json` writes"))?;
     let counts = &input.measurement.counts;
     if let Some(count) = counts
@@ -238,14 +299,9 @@ fn read_measurement(path: &Path) -> Result<Measurement> {
     Ok(input.measurement)
 }
 
-/// Writes beside the file and moves it there, so that it is never half written.
-fn write_whole(path: &Path, text: &str) -> Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
-    fs::write(&beside, text)
-        .and_then(|()| fs::rename(&beside, path))
-        .with_context(|| format!("{}: cannot be written", path.display()))
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let files = fs::canonicalize(one).ok().zip(fs::canonicalize(other).ok());
+    one == other || files.is_some_and(|(one, other)| one == other)
 }
 
 fn tell(blessed: &Blessed, name: &str) {
@@ -265,12 +321,15 @@ fn today() -> String {
 }
 
 fn advise(base: &str, flags: &WallFlags) -> Result<u8> {
-    if flags.pairs < PAIRS_MIN {
-        bail!(
-            "--pairs {}: fewer than {PAIRS_MIN} say nothing",
-            flags.pairs
-        );
-    }
+    let pairs = flags.pairs.unwrap_or(PAIRS);
+    ensure!(
+        pairs >= PAIRS_MIN,
+        "--pairs {pairs}: fewer than {PAIRS_MIN} agree by chance too often to say anything"
+    );
+    ensure!(
+        pairs <= PAIRS_MAX,
+        "--pairs {pairs}: more than {PAIRS_MAX} take for ever"
+    );
     let run = match (&flags.run, flags.bench.is_empty()) {
         (Some(run), _) => Some(run.as_str()),
         (None, true) => Some("--pods 20k"),
@@ -278,10 +337,10 @@ fn advise(base: &str, flags: &WallFlags) -> Result<u8> {
     };
     let what = Wall {
         base: base.to_owned(),
-        benches: flags.bench.clone(),
+        benches: flags.bench.iter().cloned().collect(),
         filter: flags.filter.clone(),
         run: run.map(|run| run.split_whitespace().map(str::to_owned).collect()),
-        pairs: flags.pairs,
+        pairs,
         keep: flags.keep,
     };
     let text = wall::wall(&tools::workspace()?, &what, &mut say)?;

@@ -2,7 +2,6 @@
 //! in, and reading what they counted.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -13,6 +12,7 @@ use serde_json::Value;
 use super::is_under;
 use super::measurement::{AllocationReport, Count, Measurement, PathReport, Unit, per_call};
 use super::tools::{self, Workspace};
+use crate::files;
 
 /// What to count.
 #[derive(Clone, Debug, Default)]
@@ -149,10 +149,7 @@ fn instructions(
     paths: &[(usize, &PathReport)],
     all: usize,
 ) -> Result<BTreeMap<usize, u64>> {
-    // What an earlier run left must not be taken for this one's.
-    if home.exists() {
-        fs::remove_dir_all(home).with_context(|| format!("{}", home.display()))?;
-    }
+    files::clear(home)?;
     if paths.len() == all {
         callgrind(executable, home, None)?;
     } else {
@@ -161,7 +158,12 @@ fn instructions(
         }
     }
     let mut found = BTreeMap::new();
-    read_summaries(home, &mut found)?;
+    for path in files::below(home, "summary.json")? {
+        let (index, count) = summary(&files::read_json(&path)?).with_context(|| {
+            format!("{}: not a summary of gungraun as expected", path.display())
+        })?;
+        found.insert(index, count);
+    }
     Ok(found)
 }
 
@@ -193,30 +195,8 @@ fn callgrind(executable: &Path, home: &Path, filter: Option<&str>) -> Result<()>
     Ok(())
 }
 
-fn read_summaries(folder: &Path, found: &mut BTreeMap<usize, u64>) -> Result<()> {
-    let Ok(entries) = fs::read_dir(folder) else {
-        return Ok(());
-    };
-    for entry in entries {
-        let path = entry
-            .with_context(|| format!("{}", folder.display()))?
-            .path();
-        if path.is_dir() {
-            read_summaries(&path, found)?;
-        } else if path.file_name().is_some_and(|name| name == "summary.json") {
-            let text = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
-            let (index, count) = summary(&text).with_context(|| {
-                format!("{}: not a summary of gungraun as expected", path.display())
-            })?;
-            found.insert(index, count);
-        }
-    }
-    Ok(())
-}
-
 /// The path's number and its instructions, from gungraun's summary (version 7) of one benchmark.
-fn summary(text: &str) -> Option<(usize, u64)> {
-    let summary: Value = serde_json::from_str(text).ok()?;
+fn summary(summary: &Value) -> Option<(usize, u64)> {
     let index = summary["id"]
         .as_str()?
         .strip_prefix("path_")?
@@ -232,24 +212,27 @@ fn summary(text: &str) -> Option<(usize, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn a_summary_gives_number_and_instructions() {
-        let text = r#"{"id":"path_12","profiles":[{"tool":"Callgrind","data":{"total":
-            {"metrics":{"Ir":{"values":{"new":115029}}}}}}]}"#;
-        assert_eq!(summary(text), Some((12, 115_029)));
+        let metrics = json!({"Ir": {"values": {"new": 115_029}}});
+        let profile = json!({"tool": "Callgrind", "data": {"total": {"metrics": metrics}}});
+        let text = json!({"id": "path_12", "profiles": [profile]});
+        assert_eq!(summary(&text), Some((12, 115_029)));
     }
 
     #[test]
     fn anything_else_gives_none() {
         for text in [
-            "",
-            "{}",
-            r#"{"id":"path_1","profiles":[]}"#,
-            r#"{"id":"x_1"}"#,
+            json!([]),
+            json!({}),
+            json!({"id": "path_1", "profiles": []}),
+            json!({"id": "x_1"}),
         ] {
-            assert_eq!(summary(text), None);
+            assert_eq!(summary(&text), None);
         }
     }
 }

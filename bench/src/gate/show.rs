@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
+use podstorm_loadgen::units::count_for_people;
 
 use super::compare::{Judged, Verdict, exit_code};
 use super::measurement::Unit;
@@ -74,19 +75,8 @@ fn figure(figure: Option<f64>) -> String {
         return "-".into();
     };
     let text = figure.to_string();
-    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
-    let mut grouped = String::new();
-    for (index, digit) in whole.chars().enumerate() {
-        if index > 0 && (whole.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    if !fraction.is_empty() {
-        grouped.push('.');
-        grouped.push_str(fraction);
-    }
-    grouped
+    let fraction = text.find('.').map_or("", |at| &text[at..]);
+    count_for_people(figure as u64) + fraction
 }
 
 fn change(row: &Judged) -> String {

@@ -2,6 +2,7 @@
 //! mend it.
 
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -64,11 +65,12 @@ pub(super) fn output_of(command: &mut Command) -> Result<String> {
         .output()
         .with_context(|| format!("cannot start `{shown}`"))?;
     if !output.status.success() {
-        bail!(
-            "`{shown}` failed ({}):\n{}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr).trim_end()
-        );
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = match said.trim_end() {
+            "" => String::new(),
+            said => format!(":\n{said}"),
+        };
+        bail!("`{shown}` failed ({}){said}", output.status);
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -132,7 +134,7 @@ struct Locked {
 
 fn locked_version(root: &Path, name: &str) -> Result<String> {
     let path = root.join("Cargo.lock");
-    let text = std::fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
+    let text = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
     let lock: Lock = toml::from_str(&text).with_context(|| format!("{}", path.display()))?;
     let found = lock.package.into_iter().find(|locked| locked.name == name);
     found

@@ -16,8 +16,8 @@ pub const PODS_PER_OWNER: usize = 50;
 
 const NODES: usize = 100;
 
-/// The realistic pod of all tests, as JSON.
-pub const FIXTURE: &str = include_str!("../../../core/fixtures/pod.json");
+/// The pod of all benches, as an API server serves it.
+const FIXTURE: &str = include_str!("../../../core/fixtures/pod.json");
 
 pub(super) fn paths() -> Vec<HotPath> {
     vec![

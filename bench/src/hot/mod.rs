@@ -81,11 +81,6 @@ pub fn on_one_core() {
     let _ = one.build_global();
 }
 
-/// The hot path of that id.
-pub fn find(id: &str) -> Option<HotPath> {
-    paths().into_iter().find(|path| path.id == id)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,9 +8,12 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use anyhow::Context;
+use podstorm_loadgen::units::{bytes_for_people, number_for_people, three_digits};
 use serde::{Deserialize, Serialize};
 
 use super::measurements_directory;
+use crate::files::write_whole;
+use crate::smoke::is_smoke_test;
 
 /// What a figure counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,13 +47,12 @@ impl Unit {
         match self {
             Unit::Nanoseconds => seconds_text(value / 1e9),
             Unit::Seconds => seconds_text(value),
-            Unit::Bytes if value < 1e4 => format!("{} B", grouped(value)),
-            Unit::Bytes if value < 9.995e5 => format!("{} kB", digits(value / 1e3)),
-            Unit::Bytes if value < 9.995e8 => format!("{} MB", digits(value / 1e6)),
-            Unit::Bytes => format!("{} GB", digits(value / 1e9)),
-            Unit::PerSecond => format!("{}/s", grouped(value)),
+            // Bytes of a pod are told to the byte.
+            Unit::Bytes if value < 1e4 => format!("{} B", number_for_people(value)),
+            Unit::Bytes => bytes_for_people(value.round() as u64),
+            Unit::PerSecond => format!("{}/s", number_for_people(value)),
             Unit::Ratio => format!("{value:.2}"),
-            Unit::Count => grouped(value),
+            Unit::Count => number_for_people(value),
             Unit::Holds => if value == 1.0 { "yes" } else { "no" }.to_owned(),
         }
     }
@@ -58,46 +60,14 @@ impl Unit {
 
 fn seconds_text(seconds: f64) -> String {
     if seconds < 0.9995e-6 {
-        format!("{} ns", digits(seconds * 1e9))
+        format!("{} ns", three_digits(seconds * 1e9))
     } else if seconds < 0.9995e-3 {
-        format!("{} µs", digits(seconds * 1e6))
+        format!("{} µs", three_digits(seconds * 1e6))
     } else if seconds < 0.9995 {
-        format!("{} ms", digits(seconds * 1e3))
+        format!("{} ms", three_digits(seconds * 1e3))
     } else {
-        format!("{} s", digits(seconds))
+        format!("{} s", three_digits(seconds))
     }
-}
-
-/// Three significant digits, without zeros behind the point that nobody measured: `150`, `1.5`.
-fn digits(value: f64) -> String {
-    let text = if value >= 99.95 {
-        format!("{value:.0}")
-    } else if value >= 9.995 {
-        format!("{value:.1}")
-    } else {
-        format!("{value:.2}")
-    };
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        text
-    }
-}
-
-/// Thousands marked from 1,000 on, three digits below.
-fn grouped(value: f64) -> String {
-    if value < 999.5 {
-        return digits(value);
-    }
-    let whole = format!("{value:.0}");
-    let mut text = String::new();
-    for (at, digit) in whole.chars().enumerate() {
-        if at > 0 && (whole.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 impl fmt::Display for Unit {
@@ -187,19 +157,6 @@ pub fn record_runs(id: &str, values: &[f64], unit: Unit) {
         .expect("the target directory can be written");
 }
 
-/// Whether this program was started as `cargo bench -- --test` starts benches, or is a bench that
-/// `cargo test` started: without `--bench`. A program of its own (`cargo run`) never is.
-pub fn is_smoke_test() -> bool {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let has = |name: &str| arguments.iter().any(|argument| argument == name);
-    let program = std::env::current_exe().unwrap_or_default();
-    // Cargo puts benches and tests there, and programs one folder above.
-    let is_bench = program
-        .parent()
-        .is_some_and(|folder| folder.ends_with("deps"));
-    has("--test") || (is_bench && !has("--bench"))
-}
-
 impl Figure {
     fn of_runs(id: &str, values: &[f64], unit: Unit) -> Figure {
         let mut sorted = values.to_vec();
@@ -225,11 +182,9 @@ impl Figure {
     fn write(&self, measurements: &Path) -> io::Result<()> {
         let folder = measurements.join(&self.id).join("new");
         fs::create_dir_all(&folder)?;
-        let temporary = folder.join(".figure.json");
-        let mut text = serde_json::to_string_pretty(self)?;
-        text.push('\n');
-        fs::write(&temporary, text)?;
-        fs::rename(&temporary, folder.join("figure.json"))
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        let written = write_whole("the figure", &folder.join("figure.json"), &text);
+        written.map_err(io::Error::other)
     }
 }
 

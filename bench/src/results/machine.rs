@@ -70,11 +70,15 @@ impl Commit {
         }
     }
 
+    /// The first digits of the hash.
+    pub fn short(&self) -> &str {
+        self.hash.get(..7).unwrap_or(&self.hash)
+    }
+
     /// The first digits, and a mark when files differ.
     pub fn text(&self) -> String {
-        let digits = self.hash.get(..7).unwrap_or(&self.hash);
         let mark = if self.dirty { ", with changes" } else { "" };
-        format!("{digits}{mark}")
+        format!("{}{mark}", self.short())
     }
 }
 

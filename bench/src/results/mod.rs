@@ -28,7 +28,8 @@ pub mod targets;
 
 use std::path::{Path, PathBuf};
 
-pub use figure::{Figure, Measured, Unit, is_smoke_test, record, record_runs};
+pub use crate::smoke::is_smoke_test;
+pub use figure::{Figure, Measured, Unit, record, record_runs};
 
 /// The folder of this package in the source tree, where `targets.toml` and `results/` are.
 pub fn package_directory() -> &'static Path {

@@ -13,6 +13,7 @@ use super::run::{Run, date_text, unix_seconds};
 use super::table::{Line, Verdict};
 use super::targets::Section;
 use super::{Measured, Unit};
+use crate::files::write_whole;
 
 /// A version of the JSON; raised when a member changes its meaning or goes away.
 const SCHEMA_VERSION: u32 = 1;
@@ -181,8 +182,7 @@ pub fn write(lines: &[Line], run: &Run, folder: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let json = format!("{:#}\n", json(lines, run));
     for (name, text) in [("targets.md", markdown(lines, run)), ("targets.json", json)] {
-        let path = folder.join(name);
-        fs::write(&path, text).with_context(|| path.display().to_string())?;
+        write_whole("the table", &folder.join(name), &text)?;
     }
     Ok(())
 }

@@ -179,7 +179,7 @@ impl Target {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    #[serde(rename = "row")]
+    #[serde(rename = "row", default)]
     rows: Vec<Target>,
 }
 
@@ -189,8 +189,13 @@ struct File {
 ///
 /// A file that can't be read or understood, and a row that can't be: with its id.
 pub fn load(path: &Path) -> anyhow::Result<Vec<Target>> {
-    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    parse(&text).with_context(|| path.display().to_string())
+    let rows = fs::read_to_string(path)
+        .map_err(anyhow::Error::from)
+        .and_then(|text| parse(&text));
+    rows.with_context(|| {
+        let name = path.display();
+        format!("{name} (its head says what a row holds; version control has an older one)")
+    })
 }
 
 /// The rows of the project: `bench/targets.toml`.
@@ -209,7 +214,7 @@ fn parse(text: &str) -> anyhow::Result<Vec<Target>> {
         row.check().with_context(|| format!("row {:?}", row.id))?;
         ensure!(seen.insert(&row.id), "row {:?} is there twice", row.id);
     }
-    ensure!(!file.rows.is_empty(), "there is no row");
+    ensure!(!file.rows.is_empty(), "there is no [[row]]");
     Ok(file.rows)
 }
 
@@ -251,10 +256,30 @@ mod tests {
             (&ROW.replace("unit =", "gain = 2\nunit ="), "gain"),
             (&ROW.replace("limit", "limits"), "limits"),
             (&ROW.replace("\"ns\"", "\"parsecs\""), "parsecs"),
-            ("", "row"),
+            ("", "there is no [[row]]"),
         ] {
             let error = format!("{:#}", parse(text).unwrap_err());
             assert!(error.contains(said), "{said:?} is not in {error:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_named_with_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("targets.toml");
+        let error = || format!("{:#}", load(&path).unwrap_err());
+        for (content, said) in [
+            (None, "No such file"),
+            (Some(&b"\xff"[..]), "UTF-8"),
+            (Some(b""), "there is no [[row]]"),
+            (Some(b"[[row]]\nid = 3"), "line 2"),
+        ] {
+            if let Some(content) = content {
+                fs::write(&path, content).unwrap();
+            }
+            for said in [said, "targets.toml", "version control"] {
+                assert!(error().contains(said), "{said} is not in {}", error());
+            }
         }
     }
 

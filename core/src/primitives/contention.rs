@@ -7,7 +7,9 @@
 use std::cell::Cell;
 use std::ops::{AddAssign, Deref, DerefMut};
 use std::sync::atomic::Ordering;
-use std::sync::{LockResult, MutexGuard, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+use std::sync::{
+    LockResult, MutexGuard, RwLockReadGuard, RwLockWriteGuard, TryLockError, TryLockResult,
+};
 
 /// What a thread has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,11 +62,18 @@ fn count(change: impl FnOnce(&mut Counts)) {
     });
 }
 
-fn count_lock(contended: bool) {
+/// Counts a lock that was tried, and waits for it where another thread holds it.
+fn taken<G>(tried: TryLockResult<G>, wait: impl FnOnce() -> LockResult<G>) -> LockResult<G> {
+    let contended = matches!(tried, Err(TryLockError::WouldBlock));
     count(|counts| {
         counts.locks += 1;
         counts.locks_contended += u64::from(contended);
     });
+    match tried {
+        Ok(guard) => Ok(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Err(poisoned),
+        Err(TryLockError::WouldBlock) => wait(),
+    }
 }
 
 /// `std::sync::Mutex`, counted.
@@ -82,20 +91,7 @@ impl<T> Mutex<T> {
     /// # Errors
     /// When a thread panicked while it held the lock.
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        match self.0.try_lock() {
-            Ok(guard) => {
-                count_lock(false);
-                Ok(guard)
-            }
-            Err(TryLockError::Poisoned(poisoned)) => {
-                count_lock(false);
-                Err(poisoned)
-            }
-            Err(TryLockError::WouldBlock) => {
-                count_lock(true);
-                self.0.lock()
-            }
-        }
+        taken(self.0.try_lock(), || self.0.lock())
     }
 
     /// As std's.
@@ -130,20 +126,7 @@ impl<T> RwLock<T> {
     /// # Errors
     /// When a thread panicked while it held the lock.
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
-        match self.0.try_read() {
-            Ok(guard) => {
-                count_lock(false);
-                Ok(guard)
-            }
-            Err(TryLockError::Poisoned(poisoned)) => {
-                count_lock(false);
-                Err(poisoned)
-            }
-            Err(TryLockError::WouldBlock) => {
-                count_lock(true);
-                self.0.read()
-            }
-        }
+        taken(self.0.try_read(), || self.0.read())
     }
 
     /// As std's.
@@ -151,20 +134,7 @@ impl<T> RwLock<T> {
     /// # Errors
     /// When a thread panicked while it held the lock.
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        match self.0.try_write() {
-            Ok(guard) => {
-                count_lock(false);
-                Ok(guard)
-            }
-            Err(TryLockError::Poisoned(poisoned)) => {
-                count_lock(false);
-                Err(poisoned)
-            }
-            Err(TryLockError::WouldBlock) => {
-                count_lock(true);
-                self.0.write()
-            }
-        }
+        taken(self.0.try_write(), || self.0.write())
     }
 }
 

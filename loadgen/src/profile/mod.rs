@@ -30,6 +30,9 @@ pub const HERTZ: u16 = 199;
 /// of width they would be a third of a point.
 const FRAME_WIDTH_MIN_PERCENT: f64 = 0.03;
 
+/// A thousand cores sampled a thousand times a second do not come to so many within a century.
+const SAMPLES_MAX: u64 = 1 << 53;
+
 /// Why there is no profile.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
@@ -241,25 +244,35 @@ pub enum FoldedError {
     /// What stands in this line, counted from 1, is no stack followed by a number.
     #[error("line {0}: expected calls separated by `;`, a blank and the number of samples")]
     Line(usize),
-    /// There is no line at all.
-    #[error("there is no stack in it")]
+    /// There is no line at all, or none has a sample.
+    #[error("there is no stack with a sample in it")]
     Empty,
+    /// With this line, counted from 1, there are more samples than a profile can have.
+    #[error("line {0}: more samples in all than a number can tell exactly (2^53)")]
+    TooMany(usize),
 }
 
 /// Reads folded stacks: each with its samples.
 ///
 /// # Errors
-/// The first line that is none, or that there is none.
+/// The first line that is none, or that there is none, or too many samples.
 pub fn parse_folded(text: &str) -> Result<Vec<(String, u64)>, FoldedError> {
     let mut stacks = Vec::new();
+    let mut total = 0_u64;
     for (number, line) in (1..).zip(text.lines()) {
         let found = line.rsplit_once(' ').and_then(|(stack, samples)| {
             let samples = samples.parse().ok()?;
             (!stack.is_empty()).then(|| (stack.to_owned(), samples))
         });
-        stacks.push(found.ok_or(FoldedError::Line(number))?);
+        let (stack, samples) = found.ok_or(FoldedError::Line(number))?;
+        total = total.saturating_add(samples);
+        // Whoever draws adds them up, and scales them as floating-point numbers.
+        if total > SAMPLES_MAX {
+            return Err(FoldedError::TooMany(number));
+        }
+        stacks.push((stack, samples));
     }
-    if stacks.is_empty() {
+    if total == 0 {
         return Err(FoldedError::Empty);
     }
     Ok(stacks)
@@ -296,7 +309,16 @@ mod tests {
             [("a;<b as c>::d".to_owned(), 12), ("main".to_owned(), 1)]
         );
         assert_eq!(parse_folded("a 1\nb x\n"), Err(FoldedError::Line(2)));
-        assert_eq!(parse_folded(""), Err(FoldedError::Empty));
+        for nothing in ["", "a 0\n"] {
+            assert_eq!(parse_folded(nothing), Err(FoldedError::Empty));
+        }
+        let most = format!("a {SAMPLES_MAX}\n");
+        assert!(parse_folded(&most).is_ok());
+        assert!(draw_difference("t", &most, &most, &mut Vec::new()).is_ok());
+        for more in ["b 1", "b 18446744073709551615"] {
+            let text = format!("{most}{more}\n");
+            assert_eq!(parse_folded(&text), Err(FoldedError::TooMany(2)));
+        }
     }
 
     #[test]

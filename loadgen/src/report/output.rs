@@ -55,7 +55,7 @@ fn io_problem(flag: &'static str, path: &Path, error: &io::Error) -> OutputError
         flag,
         path,
         match error.kind() {
-            io::ErrorKind::NotFound => format!(
+            io::ErrorKind::NotFound if parent.is_some_and(|parent| !parent.is_dir()) => format!(
                 "can't be written: there is no directory {}",
                 parent.unwrap_or(Path::new(".")).display()
             ),
@@ -86,7 +86,12 @@ impl Output {
         let target = fs::canonicalize(path)
             .or_else(|_| in_real_parent(path))
             .unwrap_or_else(|_| path.to_owned());
+        let written = path.as_os_str().as_encoded_bytes();
         match fs::metadata(&target) {
+            // What ends like a directory is none of a file's names, though nothing be there.
+            _ if written.ends_with(b"/") || written.ends_with(b"/.") => {
+                return Err(output_error(flag, path, "is a directory; name a file"));
+            }
             Ok(metadata) if metadata.is_dir() => {
                 return Err(output_error(flag, path, "is a directory; name a file"));
             }
