@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use compact_str::CompactString;
-use smallvec::SmallVec;
 
-use super::{Labels, ResourceVersion, Rest, Str, Time, Uid};
+use super::{Labels, OwnerReferences, ResourceVersion, Rest, Str, Time, Uid};
 
 /// `metadata` of any object.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -81,9 +80,6 @@ impl std::fmt::Debug for OptionalSeconds {
         self.get().fmt(f)
     }
 }
-
-/// Owner references; ordinary objects have at most one.
-pub type OwnerReferences = SmallVec<[Arc<OwnerReference>; 1]>;
 
 /// A shared text whose default is empty without an allocation.
 #[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

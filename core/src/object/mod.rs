@@ -13,6 +13,7 @@ mod kind;
 mod labels;
 mod meta;
 mod node;
+mod owners;
 mod pod;
 mod quantity;
 mod replica_set;
@@ -30,8 +31,9 @@ pub use decode::{DecodeError, FieldPath};
 pub use event::{Event, EventTopic, ObjectReference, Regarding};
 pub use kind::{Kind, Resource};
 pub use labels::Labels;
-pub use meta::{ObjectMeta, OptionalSeconds, OwnerReference, OwnerReferences, SharedText};
+pub use meta::{ObjectMeta, OptionalSeconds, OwnerReference, SharedText};
 pub use node::Node;
+pub use owners::OwnerReferences;
 pub use pod::{
     ConditionStatus, ConditionType, Pod, PodCondition, PodPhase, PodSpec, PodStart, PodStatus,
 };
