@@ -22,6 +22,7 @@ mod selector;
 mod share;
 mod simple;
 mod time;
+mod token_volume;
 mod uid;
 mod version;
 
@@ -49,6 +50,7 @@ pub use selector::{
 pub use share::Sharer;
 pub use simple::Namespace;
 pub use time::{Now, PackedTime, Time, TimeError};
+pub use token_volume::TokenVolume;
 pub use uid::Uid;
 pub use version::ResourceVersion;
 

@@ -96,7 +96,7 @@ impl Objects {
                         ..ObjectMeta::default()
                     },
                     spec: Arc::clone(&self.pod_spec),
-                    node_name: None,
+                    ..PodTemplate::default()
                 }),
                 rest: None,
             },
