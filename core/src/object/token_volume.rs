@@ -90,7 +90,7 @@ fn mounts(fields: &Map) -> impl Iterator<Item = &str> {
 
 /// Gives the volumes and mounts of a pod spec that have one name another.
 fn rename(fields: &mut Map, from: &str, to: &str) {
-    fn items<'a>(list: Option<&'a mut Value>) -> impl Iterator<Item = &'a mut Value> {
+    fn items(list: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
         list.and_then(Value::as_array_mut).into_iter().flatten()
     }
     let change = |item: &mut Value| {
