@@ -155,9 +155,7 @@ impl ObjectMeta {
 
     /// The controller reference: the first owner reference whose `controller` is true.
     pub fn controller(&self) -> Option<&Arc<OwnerReference>> {
-        self.owner_references
-            .iter()
-            .find(|owner| owner.controller == Some(true))
+        self.owner_references.controller()
     }
 
     /// Whether deletion has begun.

@@ -60,6 +60,17 @@ impl OwnerReferences {
         *self = OwnerReferences::new();
     }
 
+    /// The first owner whose `controller` is true.
+    #[inline]
+    pub fn controller(&self) -> Option<&Arc<OwnerReference>> {
+        // Every event of a pod asks: without a loop where there is but one.
+        let is_controller = |owner: &&Arc<OwnerReference>| owner.controller == Some(true);
+        match &self.0 {
+            Repr::Few(one) => one.as_ref().filter(is_controller),
+            Repr::Many(all) => all.iter().find(is_controller),
+        }
+    }
+
     /// Whether the list takes an allocation of its own.
     pub fn spilled(&self) -> bool {
         matches!(self.0, Repr::Many(_))
@@ -186,6 +197,19 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn the_controller_is_the_first_that_says_so(flags in proptest::collection::vec(0..3u8, 0..5)) {
+            let owners = flags.iter().zip(0..).map(|(flag, name)| {
+                let controller = [None, Some(false), Some(true)][usize::from(*flag)];
+                let owner = OwnerReference::clone(&owner(name));
+                Arc::new(OwnerReference { controller, ..owner })
+            });
+            let owners: Vec<Arc<OwnerReference>> = owners.collect();
+            let first = owners.iter().find(|owner| owner.controller == Some(true));
+            let list = OwnerReferences::from(owners.clone());
+            prop_assert_eq!(list.controller(), first);
+        }
 
         #[test]
         fn it_does_what_a_vector_does(steps in proptest::collection::vec((0..6u8, 0..9u8), 0..12)) {
