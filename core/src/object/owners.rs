@@ -61,7 +61,6 @@ impl OwnerReferences {
     }
 
     /// The first owner whose `controller` is true.
-    #[inline]
     pub fn controller(&self) -> Option<&Arc<OwnerReference>> {
         // Every event of a pod asks: without a loop where there is but one.
         let is_controller = |owner: &&Arc<OwnerReference>| owner.controller == Some(true);
