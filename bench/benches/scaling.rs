@@ -4,6 +4,7 @@
 //! `cargo bench -p podstorm-bench --bench scaling` takes the throughput, the same with
 //! `--features contention` counts locks and exchanges per event.
 
+use anyhow::Context as _;
 use podstorm_bench::results::machine::{Commit, Machine, load_average, rustc_version};
 use podstorm_bench::results::{Unit, is_smoke_test, package_directory, record};
 use podstorm_bench::scaling::report::{
@@ -17,6 +18,8 @@ const ROUNDS: usize = 400;
 /// Where there are more threads than cores, rounds are fewer and as much longer, so that threads lose
 /// their core within them.
 const LONGER: usize = 20;
+/// Runs that are tried before the machine is called too busy.
+const ATTEMPTS: usize = 5;
 /// Rounds of whole runs.
 const ENGINE_ROUNDS: usize = 3;
 
@@ -43,12 +46,17 @@ fn main() -> anyhow::Result<()> {
         });
     } else {
         let source = source("");
-        let transfer_ns = transfer_ns(cores);
-        let curve = |subject: &Subject| Curve::new(subject, points(subject, cores), transfer_ns);
+        let transfer_ns = transfer_ns(cores)?;
+        let curve = |subject: &Subject| -> anyhow::Result<Curve> {
+            Ok(Curve::new(subject, points(subject, cores)?, transfer_ns))
+        };
         let throughput = Throughput {
             source,
             transfer_ns,
-            curves: subjects::all().iter().map(curve).collect(),
+            curves: subjects::all()
+                .iter()
+                .map(curve)
+                .collect::<Result<_, _>>()?,
             engine: engine(cores)?,
         };
         record_rows(&throughput, cores);
@@ -69,9 +77,10 @@ fn record_rows(throughput: &Throughput, cores: usize) {
         let points = curve.points.iter();
         for point in points.filter(|point| several.contains(&point.threads)) {
             let threads = point.threads;
-            let linear = match &*curve.subject {
-                "workqueue" => 1.0,
-                _ => threads as f64,
+            let linear = if curve.subject.starts_with("workqueue") {
+                1.0
+            } else {
+                threads as f64
             };
             let row = |variant: &str, ratio: f64| {
                 let id = format!("scaling/{}{variant}/{threads}", curve.subject);
@@ -116,13 +125,27 @@ fn run(subject: &Subject, workers: fn(usize) -> Vec<Worker>, threads: usize) -> 
     scaling::run(workers(threads), ROUNDS / longer, events)
 }
 
-fn points(subject: &Subject, cores: usize) -> Vec<Point> {
-    let point = |threads| Point {
-        threads,
-        ours: run(subject, subject.ours, threads).events_per_second,
-        plain: run(subject, subject.plain, threads).events_per_second,
+fn points(subject: &Subject, cores: usize) -> anyhow::Result<Vec<Point>> {
+    let throughput = |workers, threads| {
+        throughput(|| run(subject, workers, threads))
+            .with_context(|| format!("{subject:?} at {threads} threads"))
+    };
+    let point = |threads| {
+        Ok(Point {
+            threads,
+            ours: throughput(subject.ours, threads)?,
+            plain: throughput(subject.plain, threads)?,
+        })
     };
     thread_counts(cores).into_iter().map(point).collect()
+}
+
+/// Events per second, of the first of several runs in which the threads ran at the same time.
+fn throughput(run: impl Fn() -> scaling::Run) -> anyhow::Result<f64> {
+    (0..ATTEMPTS).find_map(|_| run().events_per_second).context(
+        "in no round of several runs all threads had a core at the same time: the machine is \
+             busy; measure when it is quiet",
+    )
 }
 
 fn counts(subject: &Subject, cores: usize) -> Vec<CountRow> {
@@ -135,10 +158,13 @@ fn counts(subject: &Subject, cores: usize) -> Vec<CountRow> {
     thread_counts(cores).into_iter().map(row).collect()
 }
 
-/// The time of one addition when all cores add to one word.
-fn transfer_ns(cores: usize) -> Option<f64> {
-    let run = || scaling::run(subjects::one_line(cores), ROUNDS, 20_000);
-    (cores > 1).then(|| 1e9 / run().events_per_second)
+/// The time from one core's write of a word to another's, when each waits for the other.
+fn transfer_ns(cores: usize) -> anyhow::Result<Option<f64>> {
+    if cores == 1 {
+        return Ok(None);
+    }
+    let per_second = throughput(|| scaling::run(subjects::one_line(2), ROUNDS, 20_000))?;
+    Ok(Some(1e9 / per_second))
 }
 
 fn engine(cores: usize) -> anyhow::Result<Vec<EngineRun>> {

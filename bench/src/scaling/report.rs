@@ -188,7 +188,7 @@ impl Throughput {
         line(
             text,
             "\nMillions of events a second, all threads together, in the round that a twentieth of \
-             the rounds beat. In parentheses the\nshare of what as many cores would do without disturbing each other \
+             the rounds beat,\nof those in which all threads ran at the same time. In parentheses the share of what as many cores would do without disturbing each other \
              (never more than there are).\nThe plain rival does the same behind one lock around \
              everything.\n\n\
              The last column is **modelled, not measured**: threads that share no line of memory \
@@ -199,8 +199,8 @@ impl Throughput {
             Some(ns) => line(
                 text,
                 &format!(
-                    "A move takes {ns:.0} ns between the cores of this machine (all threads adding \
-                     to one word);\nbetween distant cores of a large machine it is longer, and the \
+                    "A move takes {ns:.0} ns between the cores of this machine (two threads writing one \
+                     word in turn);\nbetween distant cores of a large machine it is longer, and the \
                      modelled figures with a move in them less."
                 ),
             ),

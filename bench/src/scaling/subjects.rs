@@ -9,7 +9,7 @@ use podstorm::cache::Delta;
 use podstorm::expectations::Expectations;
 use podstorm::intern::FIXED_STATE;
 use podstorm::object::Pod;
-use podstorm::primitives::AtomicU64;
+use podstorm::primitives::{AtomicU64, Ordering};
 use podstorm::workqueue::{RateLimitingQueue, Take};
 
 use super::{Subject, Worker};
@@ -18,6 +18,8 @@ use crate::hot::cache::unready;
 
 /// Keys of each thread where keys are distinct.
 const KEYS_EACH: u32 = 1_000;
+/// Keys that are added before the first of them is taken.
+const BURST: u32 = 100;
 /// ReplicaSets of each thread where owners are distinct, and pods of each ReplicaSet.
 const OWNERS_EACH: usize = 50;
 const PODS_EACH: usize = 20;
@@ -47,11 +49,30 @@ pub fn all() -> Vec<Subject> {
             name: "workqueue",
             keys: "distinct",
             event: "add an own key, take the oldest, be done with it",
-            // The gate is exchanged by the push, and was read afresh before.
-            transfers: 2.0,
+            // The ring's tail by the push, its head by the pop.
+            transfers: 1.0,
             events: 10_000,
             ours: |threads| queue(threads, KEYS_EACH),
             plain: |threads| plain_queue(threads, KEYS_EACH),
+        },
+        Subject {
+            name: "workqueue-bursts",
+            keys: "distinct",
+            event: "add 100 own keys, then take the 100 oldest and be done with each (an event is a key)",
+            transfers: 1.0,
+            events: 10_000,
+            ours: |threads| queue_in_bursts(threads, Arc::new(ring_queue(threads))),
+            plain: |threads| queue_in_bursts(threads, Arc::new(Mutex::new(PlainQueue::new()))),
+        },
+        Subject {
+            name: "workqueue-handover",
+            keys: "distinct",
+            event: "one half of the threads adds own keys, the other takes the oldest and is done with it (an event is one or the other)",
+            // Half of the events move the tail, half the head.
+            transfers: 0.5,
+            events: 10_000,
+            ours: |threads| handover(threads, Arc::new(ring_queue(threads))),
+            plain: |threads| handover(threads, Arc::new(Mutex::new(PlainQueue::new()))),
         },
         Subject {
             name: "workqueue",
@@ -86,16 +107,20 @@ pub fn all() -> Vec<Subject> {
     ]
 }
 
-/// One word that all threads add to: its time at several threads is that of moving a line.
+/// One word that the threads write in turn: its time at several threads is that of moving a line.
 pub fn one_line(threads: usize) -> Vec<Worker> {
     // `primitives::AtomicU64`, as what is measured uses it.
     let word = Arc::new(AtomicU64::new(0));
-    each(threads, |_| {
-        let word = word.clone();
+    each(threads, |thread| {
+        let (word, mut turn) = (word.clone(), thread as u64);
         move |events| {
             for _ in 0..events {
-                // Relaxed: only its time matters.
-                word.fetch_add(1, podstorm::primitives::Ordering::Relaxed);
+                // Relaxed, both: only their time matters.
+                while word.load(Ordering::Relaxed) != turn {
+                    std::hint::spin_loop();
+                }
+                word.store(turn + 1, Ordering::Relaxed);
+                turn += threads as u64;
             }
         }
     })
@@ -196,8 +221,11 @@ fn queue(threads: usize, own: u32) -> Vec<Worker> {
     })
 }
 
+fn ring_queue(threads: usize) -> RateLimitingQueue<u32> {
+    RateLimitingQueue::with_capacity(threads * KEYS_EACH as usize)
+}
+
 /// The order, the keys that wait and those that run.
-#[derive(Default)]
 struct PlainQueue {
     order: VecDeque<u32>,
     dirty: HashSet<u32, ahash::RandomState>,
@@ -205,10 +233,20 @@ struct PlainQueue {
 }
 
 impl PlainQueue {
-    fn add(&mut self, key: u32) {
-        if self.dirty.insert(key) && !self.processing.contains(&key) {
+    fn new() -> Self {
+        PlainQueue {
+            order: VecDeque::new(),
+            dirty: HashSet::with_hasher(FIXED_STATE),
+            processing: HashSet::with_hasher(FIXED_STATE),
+        }
+    }
+
+    fn add(&mut self, key: u32) -> bool {
+        let is_new = self.dirty.insert(key);
+        if is_new && !self.processing.contains(&key) {
             self.order.push_back(key);
         }
+        is_new
     }
 
     fn take(&mut self) -> Option<u32> {
@@ -227,21 +265,97 @@ impl PlainQueue {
 }
 
 fn plain_queue(threads: usize, own: u32) -> Vec<Worker> {
-    let queue = PlainQueue {
-        dirty: HashSet::with_hasher(FIXED_STATE),
-        processing: HashSet::with_hasher(FIXED_STATE),
-        ..PlainQueue::default()
-    };
-    let queue = Arc::new(Mutex::new(queue));
+    let queue = Arc::new(Mutex::new(PlainQueue::new()));
     each(threads, |thread| {
         let (queue, mut key) = (queue.clone(), keys(thread, own));
         move |events| {
             for _ in 0..events {
-                let key = black_box(key());
-                queue.lock().expect("not poisoned").add(key);
-                let taken = queue.lock().expect("not poisoned").take();
-                if let Some(key) = taken {
-                    queue.lock().expect("not poisoned").done(key);
+                queue.add(black_box(key()), 0);
+                queue.take_and_finish(0);
+            }
+        }
+    })
+}
+
+/// What the rivals have in common.
+trait Queue: Send + Sync + 'static {
+    /// Whether that had an effect.
+    fn add(&self, key: u32, now_ns: i64) -> bool;
+    /// Whether there was a key.
+    fn take_and_finish(&self, now_ns: i64) -> bool;
+}
+
+impl Queue for RateLimitingQueue<u32> {
+    fn add(&self, key: u32, now_ns: i64) -> bool {
+        RateLimitingQueue::add(self, key, now_ns)
+    }
+
+    fn take_and_finish(&self, now_ns: i64) -> bool {
+        let Take::Key(key) = self.try_take(now_ns + 30) else {
+            return false;
+        };
+        self.done(key, now_ns + 60);
+        true
+    }
+}
+
+impl Queue for Mutex<PlainQueue> {
+    fn add(&self, key: u32, _now_ns: i64) -> bool {
+        self.lock().expect("not poisoned").add(key)
+    }
+
+    fn take_and_finish(&self, _now_ns: i64) -> bool {
+        let taken = self.lock().expect("not poisoned").take();
+        if let Some(key) = taken {
+            self.lock().expect("not poisoned").done(key);
+        }
+        taken.is_some()
+    }
+}
+
+fn queue_in_bursts(threads: usize, queue: Arc<impl Queue>) -> Vec<Worker> {
+    each(threads, |thread| {
+        let (queue, mut key) = (queue.clone(), keys(thread, KEYS_EACH));
+        let mut now_ns = 0;
+        move |events| {
+            for _ in 0..events / BURST {
+                for _ in 0..BURST {
+                    now_ns += 100;
+                    queue.add(black_box(key()), now_ns);
+                }
+                for _ in 0..BURST {
+                    queue.take_and_finish(now_ns);
+                }
+            }
+        }
+    })
+}
+
+/// Threads in pairs, of which one adds and the other takes; who is left over does both in turn.
+/// What is added in a round is taken in it, by whomever.
+fn handover(threads: usize, queue: Arc<impl Queue>) -> Vec<Worker> {
+    each(threads, |thread| {
+        let (queue, mut key) = (queue.clone(), keys(thread, KEYS_EACH));
+        let is_left_over = thread + 1 == threads && threads % 2 == 1;
+        let mut now_ns = 0;
+        move |events| {
+            let (mut adds, mut takes) = match (is_left_over, thread % 2) {
+                (true, _) => (events / 2, events / 2),
+                (false, 0) => (events, 0),
+                (false, _) => (0, events),
+            };
+            while adds + takes > 0 {
+                let before = adds + takes;
+                for _ in 0..BURST.min(adds) {
+                    now_ns += 100;
+                    adds -= u32::from(queue.add(black_box(key()), now_ns));
+                }
+                for _ in 0..BURST.min(takes) {
+                    takes -= u32::from(queue.take_and_finish(now_ns));
+                }
+                if adds + takes == before {
+                    // The other side may need this core.
+                    std::thread::yield_now();
                 }
             }
         }

@@ -339,7 +339,7 @@ mod tests {
         queue.add(3, 3);
         let counts = take();
         assert_eq!((counts.locks, counts.queue_steps), (0, 2));
-        // To taken, to idle, to queued, and the gate.
-        assert_eq!((counts.exchanges, counts.exchanges_failed), (4, 0));
+        // To taken, to idle, to queued.
+        assert_eq!((counts.exchanges, counts.exchanges_failed), (3, 0));
     }
 }

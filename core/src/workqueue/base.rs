@@ -4,11 +4,11 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::fifo::{Fifo, Popped};
-use super::slot::{Slot, State, Word};
-use super::stats::QueueStats;
+use super::slot::{Carried, Slot, State, Word};
+use super::stats::{QueueStats, ReadOut};
 use crate::intern::{AppendTable, DenseKey};
 use crate::limits::TABLE_FIRST_CHUNK;
-use crate::primitives::{AtomicU64, Ordering};
+use crate::primitives::Ordering;
 
 /// What [`WorkQueue::try_take`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +30,8 @@ pub enum Take<K> {
 pub struct WorkQueue<K> {
     slots: AppendTable<Slot>,
     fifo: Fifo,
-    /// Most effective adds ever read out.
-    adds_read_out: AtomicU64,
+    carried: Carried,
+    read_out: ReadOut,
     key: PhantomData<fn(K) -> K>,
 }
 
@@ -53,7 +53,8 @@ impl<K: DenseKey> WorkQueue<K> {
         WorkQueue {
             slots,
             fifo: Fifo::new(keys),
-            adds_read_out: AtomicU64::new(0),
+            carried: Carried::default(),
+            read_out: ReadOut::default(),
             key: PhantomData,
         }
     }
@@ -113,7 +114,7 @@ impl<K: DenseKey> WorkQueue<K> {
         self.slots
             .get(key.index())
             .expect("a key in the ring has a slot")
-            .take(now_ns);
+            .take(now_ns, &self.carried);
         key
     }
 
@@ -127,7 +128,7 @@ impl<K: DenseKey> WorkQueue<K> {
         if matches!(seen.state(), State::Idle | State::Queued) {
             return;
         }
-        slot.count_work(now_ns);
+        slot.count_work(now_ns, &self.carried);
         let again = loop {
             let (next, again) = match seen.state() {
                 State::Dirty => (Word::new(State::Queued, seen.added_ns()), true),
@@ -199,7 +200,7 @@ impl<K: DenseKey> WorkQueue<K> {
             let (mut before, mut after) = (0u64, 0u64);
             for (_, slot) in self.slots.iter() {
                 // Acquire: the word is read after the count here, and before it below.
-                before += slot.takes.load(Ordering::Acquire);
+                before += u64::from(slot.takes.load(Ordering::Acquire));
                 if running(slot) {
                     return false;
                 }
@@ -210,7 +211,7 @@ impl<K: DenseKey> WorkQueue<K> {
                 }
                 // Relaxed: counted before the word said that the key is done, and the word was
                 // acquired.
-                after += slot.takes.load(Ordering::Relaxed);
+                after += u64::from(slot.takes.load(Ordering::Relaxed));
             }
             if before == after {
                 return true;
@@ -220,16 +221,11 @@ impl<K: DenseKey> WorkQueue<K> {
 
     /// The metrics now. O(keys); for a scrape, not for a hot path.
     pub fn stats(&self, now_ns: i64) -> QueueStats {
-        let mut stats = QueueStats::default();
+        let mut stats = QueueStats::of(&self.carried);
         for (_, slot) in self.slots.iter() {
             stats.count(slot, now_ns);
         }
-        // Relaxed: a statistic. A key between waiting and taken is counted late, and a counter must
-        // not go back for that.
-        let most = self
-            .adds_read_out
-            .fetch_max(stats.adds_total, Ordering::Relaxed);
-        stats.adds_total = stats.adds_total.max(most);
+        stats.conclude(&self.read_out);
         stats
     }
 }

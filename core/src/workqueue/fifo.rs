@@ -1,16 +1,16 @@
 //! The order in which keys are served: a bounded ring that is replaced by a larger one as keys are
-//! added, and the gate that orders pushing against growing, parking and shutting down.
+//! added, and the gate that tells of growing, parking and shutting down.
 //!
 //! The page beside this file (README.md) tells the protocol; the comments here tell each step.
 
 use crate::limits::{QUEUE_FIRST_CAPACITY, QUEUE_GENERATIONS};
 use crate::primitives::{
-    ArrayQueue, AtomicU64, CachePadded, Condvar, Mutex, MutexGuard, OnceLock, Ordering, lock,
+    ArrayQueue, AtomicU64, CachePadded, Condvar, Mutex, MutexGuard, OnceLock, Ordering, fence, lock,
 };
 
-/// One word that everybody passes through. From the lowest bit: parked threads (16 bits), the two
-/// flags, the ring pushed to (5 bits), the oldest ring that may hold keys (5 bits), and the pushes
-/// so far, whose overflow falls off the top.
+/// One word that everybody reads and that changes rarely, so that each core keeps a copy of it. From
+/// the lowest bit: parked threads (16 bits), the two flags, the ring pushed to (5 bits), and the
+/// oldest ring that may hold keys (5 bits).
 #[derive(Clone, Copy)]
 pub(super) struct Gate(u64);
 
@@ -21,7 +21,6 @@ const DRAINING: u64 = 1 << 17;
 const CURRENT_SHIFT: u32 = 18;
 const FLOOR_SHIFT: u32 = 23;
 const GENERATION: u64 = 0x1f;
-const PUSH: u64 = 1 << 28;
 
 const _: () = assert!(QUEUE_GENERATIONS as u64 <= GENERATION);
 
@@ -109,15 +108,32 @@ impl Fifo {
             gate = self.grow_for(key);
         }
         self.push_to(gate.current(), key);
-        // AcqRel: everyone who must know of the push, or of whom the push must know, changes the
-        // same word. Whoever comes later sees the key; whoever came before is seen here.
-        let before = Gate(self.gate.fetch_add(PUSH, Ordering::AcqRel));
-        if before.current() != gate.current() {
+        let after = self.gate_after_ring();
+        if after.current() != gate.current() {
             self.carry_over(gate.current());
         }
-        if before.sleepers() > 0 {
+        if after.sleepers() > 0 {
             self.wake_one();
         }
+    }
+
+    /// The gate as it is after what this thread did to a ring. Whoever changes the gate and then
+    /// looks at the ring has a fence in between too ([`Self::ring_after_gate`]): the one sees the
+    /// key, or the other sees the gate.
+    #[inline]
+    fn gate_after_ring(&self) -> Gate {
+        // SeqCst: the one order of all fences decides who sees whom.
+        fence(Ordering::SeqCst);
+        // Relaxed: by the fence.
+        Gate(self.gate.load(Ordering::Relaxed))
+    }
+
+    /// To be called between a change of the gate, one's own or one that was read, and a look at a
+    /// ring that must not miss the keys of those who have not seen the change.
+    #[inline]
+    fn ring_after_gate() {
+        // SeqCst: as in `gate_after_ring`.
+        fence(Ordering::SeqCst);
     }
 
     #[inline]
@@ -142,15 +158,16 @@ impl Fifo {
         loop {
             let floor = gate.floor();
             if floor < gate.current() {
-                // All keys of this ring that the gate knows of are gone; a late one can only come
-                // from a push that has yet to notice, and it will do so under the lock.
+                // If this finds nothing, a late key can only come from a push that has yet to see
+                // that the ring was replaced, and it will act on that under the lock.
                 let _growth = lock(&self.growth);
+                Self::ring_after_gate();
                 if let Some(key) = self.ring(floor).pop() {
                     return Popped::Key(key);
                 }
                 if self.gate().floor() == floor {
-                    // AcqRel: as in `push`.
-                    self.gate.fetch_add(1 << FLOOR_SHIFT, Ordering::AcqRel);
+                    // Release: who reads the new floor finds the old ring as this thread did.
+                    self.gate.fetch_add(1 << FLOOR_SHIFT, Ordering::Release);
                 }
             } else {
                 let now = self.gate();
@@ -176,8 +193,8 @@ impl Fifo {
                 return gate;
             }
             self.rings[next].get_or_init(|| ArrayQueue::new(self.first_capacity << next));
-            // AcqRel: publishes the ring; and as in `push`.
-            self.gate.fetch_add(1 << CURRENT_SHIFT, Ordering::AcqRel);
+            // Release: publishes the ring.
+            self.gate.fetch_add(1 << CURRENT_SHIFT, Ordering::Release);
         }
     }
 
@@ -194,10 +211,9 @@ impl Fifo {
                 return;
             }
             while let Some(key) = self.ring(generation).pop() {
+                // This ring cannot be replaced under the lock.
                 self.push_to(gate.current(), key);
-                // AcqRel: as in `push`. The ring cannot change under the lock.
-                let before = Gate(self.gate.fetch_add(PUSH, Ordering::AcqRel));
-                sleepers += u64::from(before.sleepers() > 0);
+                sleepers += u64::from(self.gate_after_ring().sleepers() > 0);
             }
         }
         for _ in 0..sleepers {
@@ -219,9 +235,10 @@ impl Fifo {
             Popped::Nothing(_) => {}
         }
         let mut park = lock(&self.park);
-        // AcqRel: as in `push`. A push that comes later sees this thread and waits for the lock; a
-        // push that came before is seen by the look below.
-        self.gate.fetch_add(SLEEPER, Ordering::AcqRel);
+        // Relaxed: by the fence. A push either sees this thread and waits for the lock, or is seen
+        // by the look below.
+        self.gate.fetch_add(SLEEPER, Ordering::Relaxed);
+        Self::ring_after_gate();
         let found = loop {
             match self.pop() {
                 Popped::Key(key) => break Some(key),

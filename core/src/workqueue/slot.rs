@@ -1,9 +1,9 @@
 //! What the queue keeps per key: its state in one word, and its share of the metrics.
 
 use crate::limits::QUEUE_DURATION_BOUNDS_NS;
-use crate::primitives::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use crate::primitives::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-const BUCKETS: usize = QUEUE_DURATION_BOUNDS_NS.len() + 1;
+pub(super) const BUCKETS: usize = QUEUE_DURATION_BOUNDS_NS.len() + 1;
 
 /// Where a key stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,42 +46,35 @@ impl Word {
     }
 }
 
-/// One key. Only `word` is raced for; the rest is written by the thread that has taken the key, so
+/// One key, in one cache line, which is what moves when another thread takes a key than the one that
+/// added it. Only `word` is raced for; the rest is written by the thread that has taken the key, so
 /// plain loads and stores will do, and two threads never count at the same place.
-#[repr(align(128))]
-#[derive(Debug)]
+#[repr(align(64))]
+#[derive(Debug, Default)]
 pub(super) struct Slot {
     word: AtomicU64,
     /// When the key was last taken.
     pub(super) started_ns: AtomicI64,
-    /// How often the key was taken; counted after the word says so and before it says otherwise.
-    pub(super) takes: AtomicU64,
     /// Sum of the times from adding to taking, in nanoseconds.
     pub(super) queued_ns: AtomicU64,
     /// Sum of the times from taking to done, in nanoseconds.
     pub(super) worked_ns: AtomicU64,
+    /// How often the key was taken; counted after the word says so and before it says otherwise.
+    pub(super) takes: AtomicU32,
     pub(super) queued: Buckets,
     pub(super) worked: Buckets,
 }
 
-/// Two cache lines: all but the buckets lies in the first.
-const _: () = assert!(size_of::<Slot>() == 128);
+const _: () = assert!(size_of::<Slot>() == 64);
 
-/// How many durations fell where.
-pub(super) type Buckets = [AtomicU32; BUCKETS];
+/// How many durations fell where, up to 255; what goes beyond is carried to the queue's [`Carried`].
+pub(super) type Buckets = [AtomicU8; BUCKETS];
 
-impl Default for Slot {
-    fn default() -> Self {
-        Slot {
-            word: AtomicU64::new(Word::new(State::Idle, 0).0),
-            started_ns: AtomicI64::new(0),
-            takes: AtomicU64::new(0),
-            queued_ns: AtomicU64::new(0),
-            worked_ns: AtomicU64::new(0),
-            queued: [const { AtomicU32::new(0) }; BUCKETS],
-            worked: [const { AtomicU32::new(0) }; BUCKETS],
-        }
-    }
+/// What the buckets of all keys of a queue were too small for.
+#[derive(Debug, Default)]
+pub(super) struct Carried {
+    pub(super) queued: [AtomicU64; BUCKETS],
+    pub(super) worked: [AtomicU64; BUCKETS],
 }
 
 impl Slot {
@@ -106,7 +99,7 @@ impl Slot {
     /// Marks a key as taken that this thread has popped; nobody else can change it meanwhile, but
     /// adds touch it.
     #[inline]
-    pub(super) fn take(&self, now_ns: i64) {
+    pub(super) fn take(&self, now_ns: i64, carried: &Carried) {
         // Acquire: shows the time of adding; it cannot change while the key is queued.
         let added = Word(self.word.load(Ordering::Acquire));
         debug_assert_eq!(added.state(), State::Queued);
@@ -116,38 +109,46 @@ impl Slot {
         // here on; and as in `word`.
         self.word
             .swap(Word::new(State::Running, 0).0, Ordering::SeqCst);
-        bump(&self.takes, 1);
-        observe(
-            &self.queued_ns,
-            &self.queued,
-            now_ns.saturating_sub(added.added_ns()),
-        );
+        // Relaxed, both: as in `bump`.
+        let takes = self.takes.load(Ordering::Relaxed).wrapping_add(1);
+        self.takes.store(takes, Ordering::Relaxed);
+        let duration_ns = now_ns.saturating_sub(added.added_ns());
+        observe(&self.queued_ns, &self.queued, &carried.queued, duration_ns);
     }
 
     /// Counts the work that ends now on a key that this thread has taken.
     #[inline]
-    pub(super) fn count_work(&self, now_ns: i64) {
+    pub(super) fn count_work(&self, now_ns: i64, carried: &Carried) {
         // Relaxed: stored by the thread that took the key, who is this one or told this one.
         let started_ns = self.started_ns.load(Ordering::Relaxed);
-        observe(
-            &self.worked_ns,
-            &self.worked,
-            now_ns.saturating_sub(started_ns),
-        );
+        let duration_ns = now_ns.saturating_sub(started_ns);
+        observe(&self.worked_ns, &self.worked, &carried.worked, duration_ns);
     }
 }
 
 /// Counts a duration; a negative one is 0.
 #[inline]
-fn observe(sum_ns: &AtomicU64, buckets: &Buckets, duration_ns: i64) {
+fn observe(
+    sum_ns: &AtomicU64,
+    buckets: &Buckets,
+    carried: &[AtomicU64; BUCKETS],
+    duration_ns: i64,
+) {
     let duration_ns = u64::try_from(duration_ns).unwrap_or(0);
     bump(sum_ns, duration_ns);
-    let count = &buckets[bucket(duration_ns)];
+    let at = bucket(duration_ns);
     // Relaxed, both: as in `bump`.
-    count.store(
-        count.load(Ordering::Relaxed).wrapping_add(1),
-        Ordering::Relaxed,
-    );
+    let count = buckets[at].load(Ordering::Relaxed).wrapping_add(1);
+    buckets[at].store(count, Ordering::Relaxed);
+    if count == 0 {
+        carry(&carried[at]);
+    }
+}
+
+#[cold]
+fn carry(to: &AtomicU64) {
+    // Release: who reads this finds the bucket emptied, and counts nothing twice.
+    to.fetch_add(1 << u8::BITS, Ordering::Release);
 }
 
 #[inline]

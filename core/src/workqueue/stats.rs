@@ -1,6 +1,6 @@
 //! The queue's metrics, gathered from what is kept per key.
 
-use super::slot::{Buckets, Slot, State};
+use super::slot::{BUCKETS, Buckets, Carried, Slot, State};
 use crate::limits::QUEUE_DURATION_BOUNDS_NS;
 use crate::metrics::{Family, HistogramSnapshot, Kind, Value};
 use crate::object::Str;
@@ -51,15 +51,38 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
+/// The most that was ever read out of the counters whose parts are read one after the other: a part
+/// on its way from one place to another is missing for a moment, and a counter must not go back.
+#[derive(Debug, Default)]
+pub(super) struct ReadOut {
+    adds: AtomicU64,
+    queued: [AtomicU64; BUCKETS],
+    worked: [AtomicU64; BUCKETS],
+}
+
 impl QueueStats {
+    /// What all keys together have carried, to begin with.
+    pub(super) fn of(carried: &Carried) -> QueueStats {
+        let mut stats = QueueStats::default();
+        let both = [
+            (&mut stats.queue_duration, &carried.queued),
+            (&mut stats.work_duration, &carried.worked),
+        ];
+        for (histogram, carried) in both {
+            for (total, count) in histogram.counts.iter_mut().zip(carried) {
+                // Acquire: the buckets are read after what they were emptied into.
+                *total = count.load(Ordering::Acquire);
+            }
+        }
+        stats
+    }
+
     /// Adds one key's share.
     pub(super) fn count(&mut self, slot: &Slot, now_ns: i64) {
         let state = slot.word().state();
-        let waits = u64::from(matches!(state, State::Queued | State::Dirty));
-        self.depth += waits;
-        // Relaxed, all here: statistics.
-        self.adds_total += waits + slot.takes.load(Ordering::Relaxed);
+        self.depth += u64::from(matches!(state, State::Queued | State::Dirty));
         if matches!(state, State::Running | State::Dirty) {
+            // Relaxed: a statistic.
             let age_ns = now_ns.saturating_sub(slot.started_ns.load(Ordering::Relaxed));
             let age = seconds(u64::try_from(age_ns).unwrap_or(0));
             self.unfinished_work_seconds += age;
@@ -68,6 +91,22 @@ impl QueueStats {
         }
         gather(&mut self.queue_duration, &slot.queued_ns, &slot.queued);
         gather(&mut self.work_duration, &slot.worked_ns, &slot.worked);
+    }
+
+    /// To be called when all keys are counted.
+    pub(super) fn conclude(&mut self, read_out: &ReadOut) {
+        // Each add waits, or has been taken and its time in the queue counted.
+        self.adds_total = self.depth + self.queue_duration.counts.iter().sum::<u64>();
+        // Relaxed: a statistic.
+        let keep = |now: &mut u64, most: &AtomicU64| {
+            *now = most.fetch_max(*now, Ordering::Relaxed).max(*now);
+        };
+        keep(&mut self.adds_total, &read_out.adds);
+        let queued = self.queue_duration.counts.iter_mut().zip(&read_out.queued);
+        let worked = self.work_duration.counts.iter_mut().zip(&read_out.worked);
+        for (now, most) in queued.chain(worked) {
+            keep(now, most);
+        }
     }
 
     /// All metrics under their upstream names, labelled with the queue's name.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use proptest::prelude::*;
 
-use super::{RateLimitingQueue, Take, WorkQueue};
+use super::{QueueStats, RateLimitingQueue, Take, WorkQueue};
 use crate::limits::{MILLISECOND_NS, QUEUE_FIRST_CAPACITY, SECOND_NS};
 
 type Queue = RateLimitingQueue<u32>;
@@ -121,6 +121,26 @@ fn failures_delay_and_success_forgets() {
     queue.shut_down();
     assert_eq!(queue.add_rate_limited(7, 0), 5 * MILLISECOND_NS);
     assert_eq!(queue.num_requeues(7), 1);
+}
+
+#[test]
+fn a_key_counts_more_than_its_buckets_hold() {
+    let queue = Queue::new();
+    for cycle in 1..=1_000_u64 {
+        // One key takes two buckets in turn, another one of them.
+        for key in [3, 4] {
+            queue.add(key, 0);
+            let waited_ns = if key == 3 && cycle % 4 == 0 { 50 } else { 5 };
+            assert_eq!(queue.try_take(waited_ns), Take::Key(key));
+            queue.done(key, waited_ns + 500);
+        }
+        let stats = queue.stats(0);
+        assert_eq!((stats.depth, stats.adds_total), (0, 2 * cycle));
+        let expected = [2 * cycle - cycle / 4, cycle / 4];
+        assert_eq!(stats.queue_duration.counts[..2], expected, "cycle {cycle}");
+        assert_eq!(stats.work_duration.counts[2], 2 * cycle);
+        assert_eq!(stats.work_duration.count(), 2 * cycle);
+    }
 }
 
 #[test]
@@ -295,6 +315,25 @@ fn racing_threads_lose_no_add_and_run_no_key_twice() {
     let running: Vec<AtomicU32> = (0..KEYS).map(|_| AtomicU32::new(0)).collect();
     let takes = AtomicUsize::new(0);
     std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut before = queue.stats(0);
+            while !queue.shutting_down() {
+                let now = queue.stats(0);
+                let counts = |stats: &QueueStats| {
+                    let histograms = [&stats.queue_duration, &stats.work_duration];
+                    let counts = histograms
+                        .map(|histogram| histogram.counts.clone())
+                        .concat();
+                    [vec![stats.adds_total], counts].concat()
+                };
+                let pairs = counts(&before).into_iter().zip(counts(&now));
+                assert!(
+                    pairs.clone().all(|(before, now)| before <= now),
+                    "a counter went back"
+                );
+                before = now;
+            }
+        });
         for _ in 0..3 {
             scope.spawn(|| {
                 while let Some(key) = queue.take(&|| 0) {
