@@ -38,6 +38,12 @@ impl OwnerReferences {
     /// # Panics
     /// When `index` is beyond the end.
     pub fn insert(&mut self, index: usize, owner: Arc<OwnerReference>) {
+        if let Repr::Few(one @ None) = &mut self.0
+            && index == 0
+        {
+            *one = Some(owner);
+            return;
+        }
         let mut all = std::mem::take(self).into_vec();
         all.insert(index, owner);
         *self = all.into();

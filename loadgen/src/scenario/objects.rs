@@ -96,7 +96,8 @@ impl Objects {
                         ..ObjectMeta::default()
                     },
                     spec: Arc::clone(&self.pod_spec),
-                    ..PodTemplate::default()
+                    node_name: None,
+                    token_volume: None,
                 }),
                 rest: None,
             },
