@@ -8,9 +8,10 @@ use podstorm_bench::results::{Unit, is_smoke_test, record};
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 
 /// What a figure is called, and what the pods have in common.
-const FIGURES: [(&str, Templates); 2] = [
+const FIGURES: [(&str, Templates); 3] = [
     ("pod-shared", Templates::Shared),
     ("pod-distinct", Templates::Distinct),
+    ("pod-own-env", Templates::OwnEnv),
 ];
 
 /// Pods that are counted; under the id of ten times as many, since the figure per pod is the same.

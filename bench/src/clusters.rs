@@ -11,11 +11,10 @@ use podstorm::controller::{Controller, ControllerOptions};
 use podstorm::intern::KeyId;
 use podstorm::object::{
     Address, ContainerDetails, ContainerId, Kind, LabelSelector, Labels, Now, OwnerReference, Pod,
-    PodSpec, PodStart, PodTemplate, ReplicaSet, SharedText, Sharer, Str, Time, Uid,
+    PodSpec, PodStart, PodTemplate, ReplicaSet, SharedText, Sharer, Str, Time, TokenVolume, Uid,
 };
 use podstorm::reconcile::StatusCounts;
 use podstorm::workqueue::Take;
-use serde_json::Value;
 
 use crate::hot::cache::realistic_pod;
 use crate::pods::{Growth, NOW_NS, drawn_pods};
@@ -60,7 +59,10 @@ pub enum Sharing {
     All,
     /// Spec and labels: each pod has its own container id, start time and address.
     Template,
-    /// Labels alone: each spec differs too, by the random name of its service-account volume.
+    /// Labels, and of the spec all but the name of the service-account volume, which each pod has
+    /// of its own: as the pods of an ordinary cluster.
+    Admitted,
+    /// Labels alone: an environment variable has another value in each spec too.
     Nothing,
 }
 
@@ -179,6 +181,7 @@ impl Plan {
         let mut template = PodTemplate::default();
         template.metadata.labels = labels;
         template.spec = mold.pod.spec.clone();
+        template.token_volume = mold.pod.token_volume;
         object.spec.template = Arc::new(template);
         object
     }
@@ -326,6 +329,7 @@ impl Mold {
         meta.labels = parent.spec.template.metadata.labels.clone();
         meta.annotations = drawn.metadata.annotations;
         pod.spec = parent.spec.template.spec.clone();
+        pod.token_volume = parent.spec.template.token_volume;
         pod.node_name = drawn.node_name;
         pod.status.phase = drawn.status.phase;
         let became = drawn.status.conditions.last().expect("three are drawn");
@@ -369,27 +373,22 @@ impl Mold {
             details.id = Some(ContainerId::new(&id));
             details.running_since = began.into();
         }
+        if matches!(self.sharing, Sharing::Admitted | Sharing::Nothing) {
+            let name = format!("kube-api-access-{}", word(self.made as usize, 5));
+            pod.token_volume = TokenVolume::new(&name);
+        }
         if self.sharing == Sharing::Nothing {
             pod.spec = Arc::new(self.spec_of_its_own());
         }
     }
 
-    /// The template's spec with a volume that the service-account admission has named.
+    /// The template's spec with another value of an environment variable.
     fn spec_of_its_own(&self) -> PodSpec {
-        let name = format!("kube-api-access-{}", word(self.made as usize, 5));
         let mut spec = PodSpec::clone(&self.pod.spec);
-        let mut rename = |path: &str| {
-            let mut steps = path.split('/');
-            let first = steps.next().expect("a path has a step");
-            let place = spec.fields.get_mut(first).expect("the fixture has it");
-            let place = steps.try_fold(place, |place, step| match step.parse::<usize>() {
-                Ok(index) => place.get_mut(index),
-                Err(_) => place.get_mut(step),
-            });
-            *place.expect("the fixture has it") = Value::from(name.as_str());
-        };
-        rename("volumes/0/name");
-        rename("containers/0/volumeMounts/0/name");
+        let containers = spec.fields.get_mut("containers");
+        let variable = &mut containers.expect("the fixture has a container")[0]["env"][1];
+        assert_eq!(variable["name"], "CACHE_SIZE_MB", "as in the fixture");
+        variable["value"] = self.made.to_string().into();
         spec
     }
 }
@@ -399,6 +398,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use podstorm::object::Resource as _;
+    use serde_json::Value;
 
     use super::*;
 
@@ -454,13 +454,32 @@ mod tests {
         };
         assert_eq!(json(&plan), json(&plan));
         assert_ne!(json(&plan), json(&Plan { seed: 1, ..plan }));
-        let drawn = plan.draw();
-        let (first, second) = (&drawn[0].1[0], &drawn[0].1[1]);
-        assert_ne!(first.spec, second.spec);
-        assert_ne!(
-            first.status.container_statuses[0].details,
-            second.status.container_statuses[0].details
-        );
+    }
+
+    #[test]
+    fn pods_share_what_the_plan_says() {
+        let shared = |sharing: Sharing| {
+            let drawn = Plan {
+                sharing,
+                ..Plan::new(1, 2)
+            }
+            .draw();
+            let (a, b) = (&drawn[0].1[0], &drawn[0].1[1]);
+            // With its own id a container has its own details.
+            let details = |pod: &Pod| pod.status.container_statuses[0].details.clone();
+            let id = |pod: &Pod| details(pod).and_then(|details| details.id.clone());
+            assert!(a.metadata.labels.is_same(&b.metadata.labels));
+            assert!(a.token_volume.is_some());
+            [
+                a.spec == b.spec,
+                a.token_volume == b.token_volume,
+                id(a) == id(b),
+            ]
+        };
+        assert_eq!(shared(Sharing::All), [true, true, true]);
+        assert_eq!(shared(Sharing::Template), [true, true, false]);
+        assert_eq!(shared(Sharing::Admitted), [true, false, false]);
+        assert_eq!(shared(Sharing::Nothing), [false, false, false]);
     }
 
     #[test]

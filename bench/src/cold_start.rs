@@ -157,6 +157,7 @@ fn replica_set(number: usize, namespace: &Str, pods: usize, pod: &Pod) -> Replic
     let template = Arc::make_mut(&mut object.spec.template);
     template.metadata.labels = labels;
     template.spec = pod.spec.clone();
+    template.token_volume = pod.token_volume;
     let status = &mut object.status;
     status.replicas = replicas;
     status.fully_labeled_replicas = replicas;

@@ -17,8 +17,10 @@ const EACH: usize = 50;
 pub enum Templates {
     /// The spec and the labels of a ReplicaSet's pods.
     Shared,
-    /// The labels: the volume of each pod's service account has a name of its own.
+    /// The same but for the name of the service-account volume: admission gives each pod its own.
     Distinct,
+    /// The labels alone: an environment variable has a value of its own too.
+    OwnEnv,
 }
 
 /// Heap bytes that a cached pod takes, index entries and groups included: so many realistic pods
@@ -70,7 +72,8 @@ pub fn plain_bytes_per_pod(templates: Templates, pods: usize) -> f64 {
 fn drawn(templates: Templates, pods: usize) -> Vec<Arc<Pod>> {
     let sharing = match templates {
         Templates::Shared => Sharing::Template,
-        Templates::Distinct => Sharing::Nothing,
+        Templates::Distinct => Sharing::Admitted,
+        Templates::OwnEnv => Sharing::Nothing,
     };
     let plan = Plan {
         sharing,

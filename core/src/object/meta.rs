@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use compact_str::CompactString;
-use smallvec::SmallVec;
 
-use super::{Labels, ResourceVersion, Rest, Str, Time, Uid};
+use super::{Labels, OwnerReferences, ResourceVersion, Rest, Str, Time, Uid};
 
 /// `metadata` of any object.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -82,9 +81,6 @@ impl std::fmt::Debug for OptionalSeconds {
     }
 }
 
-/// Owner references; ordinary objects have at most one.
-pub type OwnerReferences = SmallVec<[Arc<OwnerReference>; 1]>;
-
 /// A shared text whose default is empty without an allocation.
 #[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SharedText(Option<Str>);
@@ -159,9 +155,7 @@ impl ObjectMeta {
 
     /// The controller reference: the first owner reference whose `controller` is true.
     pub fn controller(&self) -> Option<&Arc<OwnerReference>> {
-        self.owner_references
-            .iter()
-            .find(|owner| owner.controller == Some(true))
+        self.owner_references.controller()
     }
 
     /// Whether deletion has begun.

@@ -13,6 +13,7 @@ mod kind;
 mod labels;
 mod meta;
 mod node;
+mod owners;
 mod pod;
 mod quantity;
 mod replica_set;
@@ -21,6 +22,7 @@ mod selector;
 mod share;
 mod simple;
 mod time;
+mod token_volume;
 mod uid;
 mod version;
 
@@ -30,8 +32,9 @@ pub use decode::{DecodeError, FieldPath};
 pub use event::{Event, EventTopic, ObjectReference, Regarding};
 pub use kind::{Kind, Resource};
 pub use labels::Labels;
-pub use meta::{ObjectMeta, OptionalSeconds, OwnerReference, OwnerReferences, SharedText};
+pub use meta::{ObjectMeta, OptionalSeconds, OwnerReference, SharedText};
 pub use node::Node;
+pub use owners::OwnerReferences;
 pub use pod::{
     ConditionStatus, ConditionType, Pod, PodCondition, PodPhase, PodSpec, PodStart, PodStatus,
 };
@@ -47,6 +50,7 @@ pub use selector::{
 pub use share::Sharer;
 pub use simple::Namespace;
 pub use time::{Now, PackedTime, Time, TimeError};
+pub use token_volume::TokenVolume;
 pub use uid::Uid;
 pub use version::ResourceVersion;
 

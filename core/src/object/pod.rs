@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{Address, ContainerStatuses, Map, ObjectMeta, PackedTime, Rest, Str, Time};
+use super::{
+    Address, ContainerStatuses, Map, ObjectMeta, PackedTime, Rest, Str, Time, TokenVolume,
+};
 
 /// There are as many pods as anything else, and most live three times over: stored, in the log of
 /// changes, half dead. With the 16 bytes of an `Arc`'s counts a pod fills a block of 384 bytes:
-/// metadata 184, spec 8, node name 16, status 160 (conditions 88, container 40, phase 8, init
+/// metadata 176, spec 8, node name 16, token volume 8, status 160 (conditions 88, container 40, phase 8, init
 /// containers, start and rest 8 each).
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Pod>() <= 384 - 16);
@@ -18,10 +20,13 @@ const _: () = assert!(size_of::<Pod>() <= 384 - 16);
 pub struct Pod {
     /// Name, labels, owners.
     pub metadata: ObjectMeta,
-    /// The spec without its node, shared by all pods of one template.
+    /// The spec without what is the pod's own, shared by all pods of one template.
     pub spec: Arc<PodSpec>,
     /// `spec.nodeName`; absent until the pod is bound.
     pub node_name: Option<Str>,
+    /// The name that admission gave the pod's service-account volume; absent where `spec` has it
+    /// in full, or no such volume.
+    pub token_volume: Option<TokenVolume>,
     /// The status.
     pub status: PodStatus,
 }
@@ -29,7 +34,8 @@ pub struct Pod {
 /// A pod spec as JSON, with the few fields that are read taken out of it once.
 #[derive(Clone, Debug, Default)]
 pub struct PodSpec {
-    /// Every member but `nodeName`.
+    /// Every member but `nodeName`. Where the name of the service-account volume was taken out,
+    /// a placeholder stands for it; [`PodSpec::fields_with`] puts it back.
     pub fields: Map,
     /// `terminationGracePeriodSeconds`.
     pub termination_grace_period_seconds: Option<i64>,

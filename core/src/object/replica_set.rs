@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{LabelSelector, ObjectMeta, PodSpec, Rest, Str, Time};
+use super::{LabelSelector, ObjectMeta, PodSpec, Rest, Str, Time, TokenVolume};
 
 /// A ReplicaSet, or a ReplicationController seen through its adapter.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,10 +35,12 @@ pub struct ReplicaSetSpec {
 pub struct PodTemplate {
     /// Labels, annotations and finalizers go to the pods; the rest is ignored.
     pub metadata: ObjectMeta,
-    /// Shared by every pod made from it; a preset `nodeName` is in `node_name`.
+    /// Shared by every pod made from it; what pods have of their own is beside it, as in a pod.
     pub spec: Arc<PodSpec>,
     /// `spec.nodeName` of the template, which pins all pods to one node.
     pub node_name: Option<Str>,
+    /// The name of a service-account volume in the template's spec, which all pods get.
+    pub token_volume: Option<TokenVolume>,
 }
 
 /// `status` of a ReplicaSet.

@@ -198,6 +198,20 @@ mod tests {
     }
 
     #[test]
+    fn the_passage_keeps_the_names_of_volumes() {
+        let volumes = json!([{"name": "kube-api-access-aaaaa"}]);
+        let controller = read(json!({"template": {"spec": {"volumes": volumes}}}));
+        let replica_set = controller.to_replica_set();
+        let template = replica_set.spec.template.to_json();
+        assert_eq!(
+            template["spec"],
+            json!({"volumes": volumes, "securityContext": {}})
+        );
+        let back = ReplicationController::from_replica_set(&replica_set).unwrap();
+        assert_eq!(back.to_json()["spec"]["template"], template);
+    }
+
+    #[test]
     fn a_template_that_needs_nothing_is_shared() {
         let controller = read(json!({"template": {"spec": {"securityContext": {"a": 1},
             "serviceAccountName": "x", "serviceAccount": "x"}}}));

@@ -309,6 +309,28 @@ mod tests {
     }
 
     #[test]
+    fn pods_that_admission_has_told_apart_share_the_spec() {
+        let admitted = |volume: &str| {
+            let container = json!({"name": "c", "volumeMounts": [{"name": volume}]});
+            Pod::from_json(
+                json!({"spec": {"volumes": [{"name": volume, "projected": {}}],
+                "containers": [container], "initContainers": [container]}}),
+            )
+            .unwrap()
+        };
+        let mut sharer = Sharer::new();
+        let mut pods = ["kube-api-access-b2c3d", "kube-api-access-x4x4x"].map(admitted);
+        let before = pods.each_ref().map(Pod::to_json);
+        for pod in &mut pods {
+            sharer.share_pod(pod);
+        }
+        assert_eq!(pods.each_ref().map(Pod::to_json), before);
+        let [a, b] = &pods;
+        assert!(Arc::ptr_eq(&a.spec, &b.spec));
+        assert_ne!(a, b);
+    }
+
+    #[test]
     fn a_template_and_its_pods_share_the_spec() {
         let mut sharer = Sharer::new();
         let read = || {

@@ -26,6 +26,7 @@ pub fn pod_body(parent: &ReplicaSet, owner: &Arc<OwnerReference>) -> Pod {
         },
         spec: template.spec.clone(),
         node_name: template.node_name.clone(),
+        token_volume: template.token_volume,
         status: crate::object::PodStatus::default(),
     }
 }
@@ -57,7 +58,30 @@ fn is_dns1123_subdomain(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::object::Resource;
+
+    #[test]
+    fn a_body_has_the_volumes_of_the_template() {
+        let spec = json!({"volumes": [{"name": "kube-api-access-aaaaa"}], "containers": [
+            {"name": "c", "volumeMounts": [{"name": "kube-api-access-aaaaa"}]}]});
+        let parent = ReplicaSet::from_json(json!({"metadata": {"name": "web"},
+            "spec": {"template": {"spec": spec}}}))
+        .unwrap();
+        let owner = OwnerReference {
+            api_version: "apps/v1".into(),
+            kind: "ReplicaSet".into(),
+            name: "web".into(),
+            uid: "u".into(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        };
+        let body = pod_body(&parent, &Arc::new(owner));
+        assert!(Arc::ptr_eq(&body.spec, &parent.spec.template.spec));
+        assert_eq!(body.to_json()["spec"], spec);
+    }
 
     #[test]
     fn the_prefix_has_a_dash_where_it_can_begin_a_pod_name() {

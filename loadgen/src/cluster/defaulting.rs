@@ -346,6 +346,23 @@ mod tests {
     }
 
     #[test]
+    fn the_name_of_a_pods_own_volume_stays() {
+        let name = "kube-api-access-aaaaa";
+        let spec = json!({"volumes": [{"name": name}], "containers": [{"name": "c", "image": "img",
+            "volumeMounts": [{"name": name, "mountPath": "/a"}]}]});
+        let mut pod = pod(spec.clone());
+        default_pod(&mut pod);
+        let mut template = Arc::new(PodTemplate::from_json(json!({"spec": spec})).unwrap());
+        default_template(&mut template);
+        for filled in [pod.to_json(), template.to_json()] {
+            let spec = &filled["spec"];
+            assert_eq!(spec["volumes"], json!([{"name": name, "emptyDir": {}}]));
+            assert_eq!(spec["containers"][0]["volumeMounts"][0]["name"], name);
+            assert_eq!(spec["dnsPolicy"], "ClusterFirst");
+        }
+    }
+
+    #[test]
     fn what_is_complete_keeps_its_allocation() {
         let mut pod = pod(json!({"containers": [{"name": "c", "image": "img:1"}]}));
         let before = pod.spec.clone();

@@ -132,8 +132,11 @@ fn share_metadata(new: &mut ObjectMeta, old: &ObjectMeta) {
 
 #[cfg(test)]
 mod tests {
-    use podstorm::client::{EventIntent, EventRecorder, EventWrite, ObjectReference};
-    use podstorm::object::{Kind, Pod, ReplicaSet, Uid};
+    use podstorm::client::{EventIntent, EventRecorder, EventWrite, ObjectReference, WatchEvent};
+    use podstorm::object::{
+        Kind, OwnerReference, Pod, PodPhase, ReplicaSet, Resource, TokenVolume, Uid,
+    };
+    use podstorm::reconcile::pod_body;
     use serde_json::json;
 
     use super::super::testing::*;
@@ -160,6 +163,113 @@ mod tests {
         assert_eq!(cluster.resource_version(), version, "no change, no write");
         let missing = cluster.patch::<Pod>("default", "none", &patch, at(0));
         assert_eq!(refused(missing), "404 NotFound", "patches create nothing");
+    }
+
+    #[test]
+    fn every_answer_names_the_pods_own_volume_in_full() {
+        let cluster = cluster();
+        let name = "kube-api-access-q7w2n";
+        let spec = json!({"volumes": [{"name": name, "projected": {"sources": []}}],
+            "initContainers": [{"name": "i", "image": "x:1",
+                "volumeMounts": [{"name": name, "mountPath": "/t"}]}],
+            "containers": [{"name": "c", "image": "x:1",
+                "volumeMounts": [{"name": name, "mountPath": "/t"}]}]});
+        let is_named = |pod: &Pod| {
+            let json = pod.to_json();
+            let names = [
+                &json["spec"]["volumes"][0]["name"],
+                &json["spec"]["initContainers"][0]["volumeMounts"][0]["name"],
+                &json["spec"]["containers"][0]["volumeMounts"][0]["name"],
+            ];
+            names.into_iter().all(|found| found == name)
+        };
+        let mut watch = watch::<Pod>(&cluster);
+        let old = cluster
+            .create(pod("a", json!({"spec": spec})), at(0))
+            .unwrap();
+        let bound = cluster.bind("default", "a", &"n1".into(), at(1)).unwrap();
+        let running = set_phase(&cluster, &bound, PodPhase::Running);
+        let annotate = strategic(json!({"metadata": {"annotations": {"k": "v"}}}));
+        let patched = cluster
+            .patch::<Pod>("default", "a", &annotate, at(2))
+            .unwrap();
+        assert!(Arc::ptr_eq(&patched.spec, &old.spec));
+        assert_eq!(patched.metadata.generation, 1);
+        let got = cluster.get::<Pod>("default", "a").unwrap();
+        let (listed, _) = cluster.list::<Pod>(None);
+        let seen = events(&mut watch);
+        assert_eq!(seen.len(), 4);
+        let seen = seen.iter().map(|event| match event {
+            WatchEvent::Added(pod) | WatchEvent::Modified(pod) => pod,
+            other => panic!("{other:?}"),
+        });
+        let all = [&old, &bound, &running, &patched, &got];
+        assert!(
+            all.into_iter()
+                .chain(&listed)
+                .chain(seen)
+                .all(|pod| is_named(pod))
+        );
+        // The name is of the spec: no patch and no update changes it, and its message names it.
+        let rename = strategic(json!({"spec": {
+            "volumes": [{"name": name, "$patch": "delete"},
+                {"name": "kube-api-access-00000", "projected": {"sources": []}}]}}));
+        let result = cluster.patch::<Pod>("default", "a", &rename, at(3));
+        assert!(fields(result).contains(&"spec".to_owned()));
+        let mut sent = Pod::clone(&got);
+        sent.token_volume = TokenVolume::new("kube-api-access-00000");
+        let error = cluster.update(sent, at(3)).unwrap_err();
+        assert!(
+            error
+                .message
+                .contains("changed: containers, initContainers, volumes"),
+            "{error:?}"
+        );
+        let before = cluster.resource_version();
+        cluster.update(Pod::clone(&got), at(3)).unwrap();
+        assert_eq!(cluster.resource_version(), before, "no change, no write");
+    }
+
+    #[test]
+    fn pods_of_a_template_have_the_volumes_it_names() {
+        let cluster = cluster();
+        let spec = |name: &str| {
+            json!({"volumes": [{"name": name, "projected": {"sources": []}}], "containers": [
+                {"name": "c", "image": "x:1",
+                    "volumeMounts": [{"name": name, "mountPath": "/t"}]}]})
+        };
+        let one = json!({"spec": {"template": {"spec": spec("kube-api-access-aaaaa")}}});
+        let set = cluster.create(replica_set("a", one), at(0)).unwrap();
+        let stored = &set.to_json()["spec"]["template"]["spec"];
+        assert_eq!(stored["volumes"][0]["name"], "kube-api-access-aaaaa");
+        let owner = Arc::new(OwnerReference {
+            api_version: "apps/v1".into(),
+            kind: "ReplicaSet".into(),
+            name: "a".into(),
+            uid: set.metadata.uid.clone(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        });
+        let body = Arc::new(pod_body(&set, &owner));
+        let created = cluster.create_pod(&"default".into(), &body, at(0)).unwrap();
+        let created = created.to_json();
+        for list in ["volumes", "containers"] {
+            assert_eq!(created["spec"][list], stored[list]);
+        }
+        // The template's name may change, which is a change.
+        let other = strategic(json!({"spec": {"template": {"spec": {
+            "volumes": [{"name": "kube-api-access-aaaaa", "$patch": "delete"},
+                {"name": "kube-api-access-bbbbb", "projected": {"sources": []}}],
+            "containers": [{"name": "c", "volumeMounts":
+                [{"name": "kube-api-access-bbbbb", "mountPath": "/t"}]}]}}}}));
+        let changed = cluster
+            .patch::<ReplicaSet>("default", "a", &other, at(1))
+            .unwrap();
+        assert_eq!(changed.metadata.generation, 2);
+        let stored = &changed.to_json()["spec"]["template"]["spec"];
+        let name = "kube-api-access-bbbbb";
+        assert_eq!(stored["volumes"][0]["name"], name);
+        assert_eq!(stored["containers"][0]["volumeMounts"][0]["name"], name);
     }
 
     #[test]

@@ -178,6 +178,7 @@ impl ClusterResource for Pod {
     fn prepare_for_status_update(&mut self, old: &Self) {
         self.spec = old.spec.clone();
         self.node_name = old.node_name.clone();
+        self.token_volume = old.token_volume;
         self.metadata.owner_references = old.metadata.owner_references.clone();
         self.metadata.deletion_timestamp = old.metadata.deletion_timestamp;
         self.metadata.deletion_grace_period_seconds = old.metadata.deletion_grace_period_seconds;
@@ -185,7 +186,9 @@ impl ClusterResource for Pod {
     }
 
     fn spec_differs(&self, old: &Self) -> bool {
-        self.spec != old.spec || self.node_name != old.node_name
+        self.spec != old.spec
+            || self.node_name != old.node_name
+            || self.token_volume != old.token_volume
     }
 
     fn plainly_differs(&self, old: &Self) -> bool {

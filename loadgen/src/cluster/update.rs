@@ -324,14 +324,13 @@ mod tests {
     fn a_pods_status_update_keeps_spec_owners_and_deletion() {
         let cluster = cluster();
         let owners = json!([{"apiVersion": "v1", "kind": "Foo", "name": "f", "uid": "f"}]);
-        let stored = bound_pod(
-            &cluster,
-            "a",
-            json!({"metadata": {"ownerReferences": owners}}),
-        );
+        let patch = json!({"metadata": {"ownerReferences": owners},
+            "spec": {"volumes": [{"name": "kube-api-access-aaaaa"}]}});
+        let stored = bound_pod(&cluster, "a", patch);
         let mut sent = Pod::clone(&stored);
         sent.node_name = Some("elsewhere".into());
         sent.spec = Default::default();
+        sent.token_volume = None;
         sent.metadata.owner_references.clear();
         sent.metadata.deletion_timestamp = at(1).wall();
         sent.metadata.annotations = sent.metadata.annotations.with("a", "b");
@@ -339,6 +338,8 @@ mod tests {
         let updated = cluster.update_status(sent, at(1)).unwrap();
         assert_eq!(updated.node_name, stored.node_name);
         assert_eq!(updated.spec, stored.spec);
+        assert!(updated.token_volume.is_some());
+        assert_eq!(updated.token_volume, stored.token_volume);
         assert_eq!(
             updated.metadata.owner_references,
             stored.metadata.owner_references

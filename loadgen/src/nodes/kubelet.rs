@@ -206,6 +206,7 @@ impl Hands {
                 metadata: pod.metadata.clone(),
                 spec: Arc::clone(&pod.spec),
                 node_name: Some(node),
+                token_volume: pod.token_volume,
                 status,
             };
             match self.cluster.update_status(written, now) {

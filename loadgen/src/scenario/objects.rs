@@ -97,6 +97,7 @@ impl Objects {
                     },
                     spec: Arc::clone(&self.pod_spec),
                     node_name: None,
+                    token_volume: None,
                 }),
                 rest: None,
             },

@@ -1,5 +1,6 @@
 //! Pods and pod specs.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -8,7 +9,7 @@ use smallvec::SmallVec;
 use super::shape::check;
 use super::{Writer, open, pod_shape};
 use crate::object::decode::{DecodeError, Members, Path};
-use crate::object::{Kind, Map, ObjectMeta, Pod, PodSpec, PodStatus, Resource, Str};
+use crate::object::{Kind, Map, ObjectMeta, Pod, PodSpec, PodStatus, Resource, Str, TokenVolume};
 
 impl Resource for Pod {
     const KIND: Kind = Kind::Pod;
@@ -26,14 +27,15 @@ impl Resource for Pod {
         let metadata = members
             .child("metadata", ObjectMeta::read)?
             .unwrap_or_default();
-        let (spec, node_name) = members.child("spec", read_spec)?.unwrap_or_default();
+        let read = members.child("spec", ReadSpec::read)?.unwrap_or_default();
         let status = members
             .child("status", PodStatus::read)?
             .unwrap_or_default();
         Ok(Pod {
             metadata,
-            spec,
-            node_name,
+            spec: read.spec,
+            node_name: read.node_name,
+            token_volume: read.token_volume,
             status,
         })
     }
@@ -41,29 +43,42 @@ impl Resource for Pod {
     fn to_json(&self) -> Value {
         let mut out = Writer::of_kind(Kind::Pod);
         out.put("metadata", self.metadata.to_json());
-        out.put_map("spec", write_spec(&self.spec, self.node_name.as_ref()));
+        let spec = write_spec(&self.spec, self.node_name.as_ref(), self.token_volume);
+        out.put_map("spec", spec);
         out.put_map("status", self.status.to_map());
         out.into_value()
     }
 }
 
-/// Reads a pod spec, its `nodeName` apart.
-pub(super) fn read_spec(
-    value: Value,
-    path: &Path<'_>,
-) -> Result<(Arc<PodSpec>, Option<Str>), DecodeError> {
-    let mut members = Members::new(value, path)?;
-    let node_name = members.text("nodeName")?;
-    let spec = PodSpec::read(members.into_map(), path)?;
-    Ok((
-        spec.into(),
-        (!node_name.is_empty()).then(|| node_name.into()),
-    ))
+/// A pod spec as it was read, with what each pod has of its own apart.
+#[derive(Default)]
+pub(super) struct ReadSpec {
+    pub(super) spec: Arc<PodSpec>,
+    pub(super) node_name: Option<Str>,
+    pub(super) token_volume: Option<TokenVolume>,
 }
 
-/// The JSON of a pod spec with its `nodeName`.
-pub(super) fn write_spec(spec: &PodSpec, node_name: Option<&Str>) -> Map {
-    let mut fields = spec.fields.clone();
+impl ReadSpec {
+    pub(super) fn read(value: Value, path: &Path<'_>) -> Result<ReadSpec, DecodeError> {
+        let mut members = Members::new(value, path)?;
+        let node_name = members.text("nodeName")?;
+        let mut fields = members.into_map();
+        let token_volume = TokenVolume::take_out(&mut fields);
+        Ok(ReadSpec {
+            spec: PodSpec::read(fields, path)?.into(),
+            node_name: (!node_name.is_empty()).then(|| node_name.into()),
+            token_volume,
+        })
+    }
+}
+
+/// The JSON of a pod spec with what the pod has of its own.
+pub(super) fn write_spec(
+    spec: &PodSpec,
+    node_name: Option<&Str>,
+    token_volume: Option<TokenVolume>,
+) -> Map {
+    let mut fields = spec.fields_with(token_volume).into_owned();
     if let Some(node_name) = node_name {
         fields.insert("nodeName".into(), (**node_name).into());
     }
@@ -71,18 +86,34 @@ pub(super) fn write_spec(spec: &PodSpec, node_name: Option<&Str>) -> Map {
 }
 
 impl PodSpec {
-    /// A pod spec of these members, among which `nodeName` must not be.
+    /// A pod spec of these members, such as [`PodSpec::fields`] are: without what each pod has of
+    /// its own.
     ///
     /// # Errors
-    /// A member of a wrong type; `nodeName`, which is kept beside the shared spec.
+    /// A member of a wrong type; `nodeName` or the name of a [`TokenVolume`], which are kept beside
+    /// the shared spec.
     pub fn from_json(fields: Map) -> Result<PodSpec, DecodeError> {
-        if fields.contains_key("nodeName") {
-            let at = Path::ROOT;
-            return Err(at
-                .member("nodeName")
-                .error("is kept outside the spec that pods share"));
+        let own = if fields.contains_key("nodeName") {
+            Some("nodeName")
+        } else {
+            TokenVolume::find(&fields).map(|_| "volumes")
+        };
+        if let Some(own) = own {
+            let why = "is kept outside the spec that pods share";
+            return Err(Path::ROOT.member(own).error(why));
         }
         PodSpec::read(fields, &Path::ROOT)
+    }
+
+    /// The members with the name of a pod's service-account volume at its places. O(1) where there
+    /// is none, else O(members).
+    pub fn fields_with(&self, token_volume: Option<TokenVolume>) -> Cow<'_, Map> {
+        let Some(volume) = token_volume else {
+            return Cow::Borrowed(&self.fields);
+        };
+        let mut fields = self.fields.clone();
+        volume.put_back(&mut fields);
+        Cow::Owned(fields)
     }
 
     fn read(mut fields: Map, path: &Path<'_>) -> Result<PodSpec, DecodeError> {
@@ -178,6 +209,46 @@ mod tests {
         assert_eq!(spec.containers.as_slice(), [Str::from("c"), Str::from("d")]);
         assert_eq!(spec.termination_grace_period_seconds, Some(5));
         assert!(!spec.fields.contains_key("priority"));
+    }
+
+    #[test]
+    fn a_pods_volume_is_read_apart_and_written_to_its_places() {
+        let name = "kube-api-access-q7w2n";
+        let pod = Pod::from_json(fixture()).unwrap();
+        assert_eq!(pod.token_volume, TokenVolume::new(name));
+        assert!(!json!(pod.spec.fields).to_string().contains(name));
+        let spec = |fields: &Map, node: &str| {
+            let mut spec = fields.clone();
+            spec.insert("nodeName".into(), node.into());
+            Value::Object(spec)
+        };
+        let full = pod.spec.fields_with(pod.token_volume);
+        assert_eq!(spec(&full, "node-0042"), fixture()["spec"]);
+        assert_eq!(pod.to_json()["spec"], fixture()["spec"], "to the letter");
+        // Another pod of the template: the same spec, and yet another pod.
+        let text = fixture().to_string().replace(name, "kube-api-access-00000");
+        let other = Pod::from_json(serde_json::from_str(&text).unwrap()).unwrap();
+        assert_eq!(other.spec, pod.spec);
+        assert_ne!(other, pod);
+        let renamed = Pod {
+            token_volume: pod.token_volume,
+            ..other
+        };
+        assert_eq!(renamed, pod);
+    }
+
+    #[test]
+    fn a_spec_with_two_such_volumes_or_the_placeholder_is_kept_in_full() {
+        for names in [
+            ["kube-api-access-aaaaa", "kube-api-access-bbbbb"],
+            ["kube-api-access-aaaaa", "kube-api-access-*"],
+            ["kube-api-access-*", "data"],
+        ] {
+            let volumes = names.map(|name| json!({"name": name}));
+            let pod: Pod = round_trip(&json!({"spec": {"volumes": volumes}}));
+            assert_eq!(pod.token_volume, None);
+            assert_eq!(pod.spec.fields["volumes"], json!(volumes));
+        }
     }
 
     #[test]
@@ -339,5 +410,10 @@ mod tests {
         }
         let with_node = Map::from_iter([("nodeName".to_owned(), json!("n"))]);
         assert!(PodSpec::from_json(with_node).is_err());
+        let with_name = [(
+            "volumes".to_owned(),
+            json!([{"name": "kube-api-access-q7w2n"}]),
+        )];
+        assert!(PodSpec::from_json(Map::from_iter(with_name)).is_err());
     }
 }

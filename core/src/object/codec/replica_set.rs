@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::pod::{read_spec, write_spec};
+use super::pod::{ReadSpec, write_spec};
 use super::{Writer, open};
 use crate::object::decode::{DecodeError, Members, Path};
 use crate::object::{
@@ -91,11 +91,12 @@ impl PodTemplate {
         let metadata = members
             .child("metadata", ObjectMeta::read)?
             .unwrap_or_default();
-        let (spec, node_name) = members.child("spec", read_spec)?.unwrap_or_default();
+        let read = members.child("spec", ReadSpec::read)?.unwrap_or_default();
         Ok(PodTemplate {
             metadata,
-            spec,
-            node_name,
+            spec: read.spec,
+            node_name: read.node_name,
+            token_volume: read.token_volume,
         })
     }
 
@@ -109,7 +110,8 @@ impl PodTemplate {
         if let Value::Object(metadata) = self.metadata.to_json() {
             out.put_map("metadata", metadata);
         }
-        out.put_map("spec", write_spec(&self.spec, self.node_name.as_ref()));
+        let spec = write_spec(&self.spec, self.node_name.as_ref(), self.token_volume);
+        out.put_map("spec", spec);
         out.0
     }
 }
@@ -216,6 +218,22 @@ mod tests {
         assert_eq!(rs.spec.template.node_name.as_deref(), Some("n1"));
         assert!(!rs.spec.template.spec.fields.contains_key("nodeName"));
         assert_eq!(rs.to_json(), full());
+    }
+
+    #[test]
+    fn a_volume_of_the_template_is_written_to_its_places() {
+        let mut value = full();
+        let spec = &mut value["spec"]["template"]["spec"];
+        spec["volumes"] = json!([{"name": "kube-api-access-aaaaa"}]);
+        spec["containers"][0]["volumeMounts"] = json!([{"name": "kube-api-access-aaaaa"}]);
+        let rs = ReplicaSet::from_json(value.clone()).unwrap();
+        assert!(rs.spec.template.token_volume.is_some());
+        assert_eq!(rs.to_json(), value);
+        let text = value
+            .to_string()
+            .replace("kube-api-access-aaaaa", "kube-api-access-bbbbb");
+        let other = ReplicaSet::from_json(serde_json::from_str(&text).unwrap()).unwrap();
+        assert_ne!(rs, other);
     }
 
     #[test]

@@ -73,7 +73,8 @@ pub(super) fn check_meta(pod: &Pod, causes: &mut Causes) {
 /// Checks a pod's spec with its node name.
 pub(super) fn check_spec(pod: &Pod, causes: &mut Causes) {
     let path = Path::ROOT.member("spec");
-    pod_spec::check(&pod.spec, pod.node_name.as_deref(), &path, causes);
+    let fields = pod.spec.fields_with(pod.token_volume);
+    pod_spec::check(&fields, pod.node_name.as_deref(), &path, causes);
 }
 
 #[cfg(test)]

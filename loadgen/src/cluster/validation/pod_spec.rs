@@ -1,16 +1,16 @@
 //! The rules of a pod spec, of a pod or of a template.
 
 use podstorm::object::decode::Path;
-use podstorm::object::{Labels, Map, PodSpec};
+use podstorm::object::{Labels, Map};
 use serde_json::Value;
 
 use super::container::{self, Role, Surroundings, choice, items, text};
 use super::metadata::check_labels;
 use super::{Causes, names};
 
-/// Checks a defaulted pod spec. `node_name` is its `nodeName`.
-pub(super) fn check(spec: &PodSpec, node_name: Option<&str>, path: &Path<'_>, causes: &mut Causes) {
-    let fields = &spec.fields;
+/// Checks the members of a defaulted pod spec, names of volumes in full. `node_name` is its
+/// `nodeName`.
+pub(super) fn check(fields: &Map, node_name: Option<&str>, path: &Path<'_>, causes: &mut Causes) {
     let volumes = check_volumes(fields, path, causes);
     check_containers(fields, &volumes, path, causes);
     match text(fields, "restartPolicy") {
@@ -260,7 +260,7 @@ mod tests {
         default_pod(&mut pod);
         let mut causes = Causes::default();
         check(
-            &pod.spec,
+            &pod.spec.fields_with(pod.token_volume),
             pod.node_name.as_deref(),
             &Path::ROOT.member("spec"),
             &mut causes,
@@ -284,6 +284,9 @@ mod tests {
             json!({"terminationGracePeriodSeconds": -1}),
             one_container(json!({"ports": [{"containerPort": 80, "name": "http"},
                 {"containerPort": 80, "hostPort": 80}]})),
+            json!({"volumes": [{"name": "kube-api-access-q7w2n"}], "containers": [{"name": "c",
+                "image": "i", "volumeMounts": [{"name": "kube-api-access-q7w2n",
+                    "mountPath": "/a"}]}]}),
             json!({"volumes": [{"name": "v"}], "containers": [{"name": "c", "image": "i",
                 "volumeMounts": [{"name": "v", "mountPath": "/a"}, {"name": "v", "mountPath": "/b"}],
                 "resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "1000m"}}}]}),
@@ -412,6 +415,20 @@ mod tests {
                     "spec.volumes[3].name: Duplicate".into(),
                     "spec.volumes[4].secret: Forbidden".into(),
                 ],
+            ),
+            (
+                json!({"volumes": [{"name": "kube-api-access-q7w2n"},
+                    {"name": "kube-api-access-q7w2n"}], "containers": [{"name": "c", "image": "i",
+                    "volumeMounts": [{"name": "kube-api-access-q7w2n", "mountPath": "/a"},
+                        {"name": "kube-api-access-00000", "mountPath": "/b"}]}]}),
+                vec![
+                    "spec.volumes[1].name: Duplicate value: \"kube-api-access-q7w2n\"".into(),
+                    format!("{c}.volumeMounts[1].name: Not found: \"kube-api-access-00000\""),
+                ],
+            ),
+            (
+                json!({"volumes": [{"name": "kube-api-access-*"}]}),
+                vec!["spec.volumes[0].name: Invalid value: \"kube-api-access-*\"".into()],
             ),
             (
                 json!({"restartPolicy": "Sometimes", "dnsPolicy": "Any", "hostname": "a.b",

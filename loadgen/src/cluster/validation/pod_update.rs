@@ -19,8 +19,8 @@ use super::pod::{check_meta, check_spec};
 pub fn validate_pod_update(new: &Pod, old: &Pod) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_meta(new, &mut causes);
-    let same_node = new.node_name == old.node_name;
-    if same_node && (Arc::ptr_eq(&new.spec, &old.spec) || new.spec == old.spec) {
+    let same_own = new.node_name == old.node_name && new.token_volume == old.token_volume;
+    if same_own && (Arc::ptr_eq(&new.spec, &old.spec) || new.spec == old.spec) {
         return causes.0;
     }
     check_spec(new, &mut causes);
@@ -30,7 +30,8 @@ pub fn validate_pod_update(new: &Pod, old: &Pod) -> Vec<Cause> {
 
 fn check_change(new: &Pod, old: &Pod, causes: &mut Causes) {
     let path = Path::ROOT.member("spec");
-    let (before, after) = (&old.spec.fields, &new.spec.fields);
+    let before = &*old.spec.fields_with(old.token_volume);
+    let after = &*new.spec.fields_with(new.token_volume);
     for list in ["containers", "initContainers"] {
         if items(before, list).count() != items(after, list).count() {
             causes.forbidden(
@@ -162,6 +163,7 @@ fn check_gates(after: &Map, before: &Map, path: &Path<'_>, causes: &mut Causes) 
 
 #[cfg(test)]
 mod tests {
+    use podstorm::object::PodSpec;
     use serde_json::json;
 
     use super::super::super::defaulting::default_pod;
@@ -258,6 +260,32 @@ mod tests {
             assert!(found[0].ends_with(end), "{patch}: {found:?}");
             assert!(found[0].starts_with(start), "{patch}: {found:?}");
         }
+    }
+
+    #[test]
+    fn the_name_of_a_pods_own_volume_may_not_change() {
+        let with = |name: &str| {
+            pod(
+                &json!({"spec": {"volumes": [{"name": name}], "containers": [
+                {"name": "c", "image": "img", "volumeMounts": [{"name": name, "mountPath": "/a"}]}]}}),
+            )
+        };
+        let old = with("kube-api-access-aaaaa");
+        let new = with("kube-api-access-bbbbb");
+        assert_eq!(new.spec, old.spec);
+        assert_eq!(validate_pod_update(&old.clone(), &old), []);
+        let found = texts(&validate_pod_update(&new, &old));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].ends_with("changed: containers, volumes"),
+            "{found:?}"
+        );
+        // What may change still may.
+        let mut new = with("kube-api-access-aaaaa");
+        let mut fields = new.spec.fields.clone();
+        fields["containers"][0]["image"] = "other".into();
+        new.spec = Arc::new(PodSpec::from_json(fields).unwrap());
+        assert_eq!(validate_pod_update(&new, &old), []);
     }
 
     #[test]

@@ -184,13 +184,8 @@ fn check_template(
     check_annotations(&template.metadata.annotations, &annotations_path, causes);
     check_pod_annotations(&template.metadata.annotations, &annotations_path, causes);
     let spec_path = path.member("spec");
-    let fields = &template.spec.fields;
-    pod_spec::check(
-        &template.spec,
-        template.node_name.as_deref(),
-        &spec_path,
-        causes,
-    );
+    let fields = &*template.spec.fields_with(template.token_volume);
+    pod_spec::check(fields, template.node_name.as_deref(), &spec_path, causes);
     if fields
         .get("ephemeralContainers")
         .is_some_and(|list| list.as_array().is_some_and(|l| !l.is_empty()))
