@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use compact_str::CompactString;
+use smallvec::SmallVec;
 
 use super::sync::Census;
 use super::{Controller, Sync};
@@ -110,11 +111,7 @@ impl Controller {
             if !sync.may_scale || wanted == 0 {
                 return None;
             }
-            let matches: smallvec::SmallVec<[bool; 8]> = members
-                .label_sets()
-                .iter()
-                .map(|set| set.pods > 0 && selector.matches(&set.labels))
-                .collect();
+            let matches = matching_sets(&members, selector);
             let is_candidate =
                 |member: &Member| member.is_active() && matches[member.label_set as usize];
             let active = members
@@ -251,12 +248,15 @@ impl Controller {
         }
     }
 
+    /// The active orphans of the namespace that match, in their order. O(orphans), but the selector is
+    /// asked once for all that have the same labels.
     fn push_adoptable(&self, parent: &Parent, selector: &Selector, pods: &mut Vec<Arc<Pod>>) {
         let members = parent.orphans.lock();
-        let matching = members
+        let matches = matching_sets(&members, selector);
+        let adoptable = members
             .iter()
-            .filter(|(pod, member)| member.is_active() && selector.matches(&pod.metadata.labels));
-        pods.extend(matching.map(|(pod, _)| pod.clone()));
+            .filter(|(_, member)| member.is_active() && matches[member.label_set as usize]);
+        pods.extend(adoptable.map(|(pod, _)| pod.clone()));
     }
 
     /// Counts, by node, the active pods that any sibling's selector matches: the parents with the
@@ -350,4 +350,11 @@ fn count(pods: u32) -> i32 {
 
 fn index(at: usize) -> u32 {
     u32::try_from(at).expect("a ReplicaSet's pods fit 32 bits")
+}
+
+/// By label set of a group: whether it has pods and the selector matches them.
+fn matching_sets(members: &Members, selector: &Selector) -> SmallVec<[bool; 8]> {
+    let sets = members.label_sets().iter();
+    sets.map(|set| set.pods > 0 && selector.matches(&set.labels))
+        .collect()
 }
