@@ -33,7 +33,7 @@ const SCENARIOS: [(&str, &str); 6] = [
         "cold-start",
         "--scenario cold-start --pods 1m --replicasets 20k --nodes 15k",
     ),
-    ("adoption", "--scenario adoption --pods 500k"),
+    ("adoption", "--scenario adoption --pods 700k"),
 ];
 
 #[derive(Debug, Parser)]
