@@ -4,7 +4,7 @@ use super::slot::{BUCKETS, Buckets, Carried, Slot, State};
 use crate::limits::QUEUE_DURATION_BOUNDS_NS;
 use crate::metrics::{Family, HistogramSnapshot, Kind, Value};
 use crate::object::Str;
-use crate::primitives::{AtomicU64, Ordering};
+use crate::primitives::{AtomicU64, Ordering, fence};
 
 /// What a queue has counted, at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,6 +79,11 @@ impl QueueStats {
 
     /// Adds one key's share.
     pub(super) fn count(&mut self, slot: &Slot, now_ns: i64) {
+        gather(&mut self.queue_duration, &slot.queued_ns, &slot.queued);
+        gather(&mut self.work_duration, &slot.worked_ns, &slot.worked);
+        // Acquire: the word is read after the counts, so that a key that is taken meanwhile is missing
+        // for now and not there twice, as a key that waits and as one that was taken.
+        fence(Ordering::Acquire);
         let state = slot.word().state();
         self.depth += u64::from(matches!(state, State::Queued | State::Dirty));
         if matches!(state, State::Running | State::Dirty) {
@@ -89,8 +94,6 @@ impl QueueStats {
             self.longest_running_processor_seconds =
                 self.longest_running_processor_seconds.max(age);
         }
-        gather(&mut self.queue_duration, &slot.queued_ns, &slot.queued);
-        gather(&mut self.work_duration, &slot.worked_ns, &slot.worked);
     }
 
     /// To be called when all keys are counted.
