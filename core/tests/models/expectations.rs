@@ -10,32 +10,48 @@ use crate::check;
 
 type Store = Expectations<u32, u32>;
 
-/// Two handlers put a pod into the cache each and observe it. The sync that is satisfied by it finds
-/// both.
-#[test]
-fn who_is_satisfied_by_creations_sees_the_pods() {
-    check(3, || {
+/// Two handlers change the cache, each for its pod, and observe. The sync that is satisfied by both finds
+/// both changes.
+fn who_is_satisfied_sees_both(expect: fn(&Store), observe: fn(&Store, u32)) {
+    check(3, move || {
         let store = Arc::new(Store::new());
         let cache = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
-        store.expect_creations(0, 2, 0);
+        expect(&store);
         let handlers: Vec<_> = (0..2)
-            .map(|at| {
+            .map(|pod| {
                 let (store, cache) = (store.clone(), cache.clone());
                 thread::spawn(move || {
-                    cache[at].store(1, Ordering::Relaxed);
-                    store.creation_observed(0);
+                    cache[pod as usize].store(1, Ordering::Relaxed);
+                    observe(&store, pod);
                 })
             })
             .collect();
         if store.satisfied(0, 0) {
-            let pods = cache.iter().map(|pod| pod.load(Ordering::Relaxed));
-            assert_eq!(pods.sum::<u32>(), 2, "satisfied early");
+            let changes = cache.iter().map(|change| change.load(Ordering::Relaxed));
+            assert_eq!(changes.sum::<u32>(), 2, "satisfied early");
         }
         handlers
             .into_iter()
             .for_each(|handler| handler.join().unwrap());
         assert!(store.satisfied(0, 0));
     });
+}
+
+#[test]
+fn who_is_satisfied_by_creations_sees_the_pods() {
+    who_is_satisfied_sees_both(
+        |store| store.expect_creations(0, 2, 0),
+        |store, _| store.creation_observed(0),
+    );
+}
+
+/// Both pods leave one word.
+#[test]
+fn who_is_satisfied_by_deletions_sees_them() {
+    who_is_satisfied_sees_both(
+        |store| store.expect_deletions(0, [0, 1], 0),
+        |store, pod| assert!(store.deletion_observed(0, &pod)),
+    );
 }
 
 /// A pod's deletion is learnt from two sources and counts once; the other pod is still waited for.
@@ -58,33 +74,6 @@ fn a_deletion_counts_once() {
         assert_eq!(store.counts(0).map(|counts| counts.del), Some(1));
         assert_eq!(store.pending_deletions(0), Some(vec![2]));
         assert!(store.deletion_observed(0, &2));
-        assert!(store.satisfied(0, 0));
-    });
-}
-
-/// Pods of one word leave it at the same time; the sync that is satisfied by it sees both gone.
-#[test]
-fn who_is_satisfied_by_deletions_sees_them() {
-    check(3, || {
-        let store = Arc::new(Store::new());
-        let cache = Arc::new([AtomicU32::new(1), AtomicU32::new(1)]);
-        store.expect_deletions(0, [0, 1], 0);
-        let handlers: Vec<_> = (0..2_u32)
-            .map(|pod| {
-                let (store, cache) = (store.clone(), cache.clone());
-                thread::spawn(move || {
-                    cache[pod as usize].store(0, Ordering::Relaxed);
-                    assert!(store.deletion_observed(0, &pod));
-                })
-            })
-            .collect();
-        if store.satisfied(0, 0) {
-            let pods = cache.iter().map(|pod| pod.load(Ordering::Relaxed));
-            assert_eq!(pods.sum::<u32>(), 0, "satisfied early");
-        }
-        handlers
-            .into_iter()
-            .for_each(|handler| handler.join().unwrap());
         assert!(store.satisfied(0, 0));
     });
 }
