@@ -32,7 +32,7 @@ fn who_is_satisfied_sees_both(expect: fn(&Store), observe: fn(&Store, u32)) {
         }
         handlers
             .into_iter()
-            .for_each(|handler| handler.join().unwrap());
+            .for_each(|handler| handler.join().expect("no panic"));
         assert!(store.satisfied(0, 0));
     });
 }
