@@ -5,6 +5,7 @@ pub mod cli;
 pub mod clock;
 pub mod cluster;
 pub mod engine;
+pub mod faults;
 pub mod input;
 pub mod latency;
 pub mod manifest;
