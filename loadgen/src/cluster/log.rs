@@ -6,19 +6,21 @@
 //! watch needs them and more than [`History::min_events`] remain, or beyond
 //! [`History::max_events`] in any case; whoever needed them is answered 410.
 //!
-//! Lock order: a store's shard, then its log. Nothing is called while the log's lock is held;
-//! what a commit leaves to do (waking, freeing) is done by [`After::run`] when all locks are free.
+//! Lock order: a store's shard, then its log. Nothing but the observer is called while
+//! the log's lock is held; what a commit leaves to do (waking, freeing) is done by [`After::run`]
+//! when all locks are free.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, OnceLock};
 
-use podstorm::object::{Now, Resource, ResourceVersion};
+use podstorm::object::{Now, ResourceVersion};
 use smallvec::SmallVec;
 
 use super::counts::{Tally, TallyTotals};
-use super::{Lock, Waker};
+use super::observe::{Commit, Observed};
+use super::{ClusterResource, Lock, Waker};
 
 /// Events in a segment: 16 KiB of slots. A segment is what is forgotten at once.
 pub(super) const SEGMENT_LEN: usize = 512;
@@ -54,9 +56,12 @@ impl History {
 
 /// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub enum Change {
+    /// It came to be.
     Added,
+    /// It changed.
     Modified,
+    /// It is gone.
     Deleted,
 }
 
@@ -69,14 +74,14 @@ pub(super) struct Entry<R> {
     pub(super) commit_ns: i64,
 }
 
-impl<R: Resource> Entry<R> {
+impl<R: ClusterResource> Entry<R> {
     pub(super) fn version(&self) -> u64 {
         version_of(&*self.object)
     }
 }
 
 /// The version of a stored object.
-pub(super) fn version_of<R: Resource>(object: &R) -> u64 {
+pub(super) fn version_of<R: ClusterResource>(object: &R) -> u64 {
     object
         .metadata()
         .resource_version
@@ -128,6 +133,7 @@ pub(super) struct Log<R> {
     /// the lock and reads `v` knows that every event of this kind up to `v` is in the log.
     version: Arc<AtomicU64>,
     history: History,
+    observed: Option<Arc<Observed>>,
     state: Lock<State<R>>,
 }
 
@@ -158,8 +164,12 @@ pub(super) enum Beyond<R> {
     Expired { wanted: u64, oldest: u64 },
 }
 
-impl<R: Resource> Log<R> {
-    pub(super) fn new(version: Arc<AtomicU64>, history: History) -> Log<R> {
+impl<R: ClusterResource> Log<R> {
+    pub(super) fn new(
+        version: Arc<AtomicU64>,
+        history: History,
+        observed: Option<Arc<Observed>>,
+    ) -> Log<R> {
         let state = State {
             segments: VecDeque::from([Segment::new(0)]),
             tail_len: 0,
@@ -172,6 +182,7 @@ impl<R: Resource> Log<R> {
         Log {
             version,
             history,
+            observed,
             state: Lock::new(state),
         }
     }
@@ -299,7 +310,7 @@ type Garbage<R> = SmallVec<[Arc<Segment<R>>; 1]>;
 /// Pods have the most watches: the controllers' informer, scheduler, kubelets and scenario.
 type Wakers = SmallVec<[Waker; 4]>;
 
-impl<R: Resource> State<R> {
+impl<R: ClusterResource> State<R> {
     fn tail(&self) -> &Arc<Segment<R>> {
         self.segments.back().expect("a log has a segment")
     }
@@ -385,18 +396,21 @@ pub(super) struct Append<'a, R> {
     garbage: Garbage<R>,
 }
 
-impl<R: Resource> Append<'_, R> {
-    /// Gives the object the next version and appends its event.
+impl<R: ClusterResource> Append<'_, R> {
+    /// Gives the object the next version and appends its event. `old` is the object before.
     ///
     /// # Panics
     /// When the object is shared already.
     pub(super) fn push(
         &mut self,
         change: Change,
+        old: Option<&Arc<R>>,
         mut object: Arc<R>,
         tally: &Tally,
         now: Now,
     ) -> Arc<R> {
+        let observed = self.log.observed.as_deref();
+        let _turn = observed.map(|observed| observed.turn.lock());
         // Relaxed: the counter's order is that of the locks under which it advances.
         let version = self.log.version.fetch_add(1, Ordering::Relaxed) + 1;
         Arc::get_mut(&mut object)
@@ -418,6 +432,15 @@ impl<R: Resource> Append<'_, R> {
         state.tail_len += 1;
         state.last_version = version;
         state.totals.count(change, tally);
+        if let Some(observed) = observed {
+            observed.observer.committed(&Commit {
+                version,
+                change,
+                old: old.map(R::as_object),
+                new: R::as_object(&object),
+                now,
+            });
+        }
         object
     }
 

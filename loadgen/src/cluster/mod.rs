@@ -21,6 +21,7 @@ mod lock;
 mod log;
 mod meta;
 mod name;
+mod observe;
 mod owners;
 mod patch;
 mod pods;
@@ -44,7 +45,8 @@ use podstorm::object::{Event, Kind, Namespace, Node, Pod, ReplicaSet, Replicatio
 pub use counts::{PodTotals, WriteCounts};
 pub use delete::{DeleteOptions, Deletion, Propagation};
 pub use list::{ListOptions, ListPage};
-pub use log::History;
+pub use log::{Change, History};
+pub use observe::{Commit, CommitObserver, ObjectRef};
 pub use patch::Patch;
 pub use resource::{ClusterResource, DefaultPolicy};
 pub use scale::{Scalable, Scale, ScaleUpdate};
@@ -54,6 +56,7 @@ pub use watch::{Poll, Watch, WatchFrom, WatchOptions};
 use gc::GarbageCollector;
 use lock::Lock;
 use name::Names;
+use observe::Observed;
 use owners::OwnerIndex;
 use pods::BodyCache;
 
@@ -84,6 +87,8 @@ pub struct ClusterOptions {
     pub history: History,
     /// Asked before every create, after the namespace was found.
     pub admission: Option<Admission>,
+    /// Looks at every committed write; without one, nothing is spent on it.
+    pub observer: Option<Arc<dyn CommitObserver>>,
 }
 
 impl fmt::Debug for ClusterOptions {
@@ -92,6 +97,7 @@ impl fmt::Debug for ClusterOptions {
             .field("seed", &self.seed)
             .field("history", &self.history)
             .field("admission", &self.admission.is_some())
+            .field("observer", &self.observer.is_some())
             .finish()
     }
 }
@@ -121,12 +127,18 @@ impl Cluster {
         let version = Arc::new(AtomicU64::new(0));
         let owners = Arc::new(OwnerIndex::new());
         let history = options.history;
-        let parts = || (version.clone(), owners.clone());
+        let observed = options.observer.clone().map(|observer| {
+            Arc::new(Observed {
+                turn: Lock::default(),
+                observer,
+            })
+        });
+        let parts = || (version.clone(), owners.clone(), observed.clone());
         fn store<R: ClusterResource>(
-            (version, owners): (Arc<AtomicU64>, Arc<OwnerIndex>),
+            (version, owners, observed): (Arc<AtomicU64>, Arc<OwnerIndex>, Option<Arc<Observed>>),
             history: History,
         ) -> KindStore<R> {
-            KindStore::new(version, history, owners)
+            KindStore::new(version, history, owners, observed)
         }
         Cluster {
             names: Names::new(options.seed),

@@ -22,6 +22,7 @@ use rayon::prelude::*;
 
 use super::counts::{Tally, TallyTotals};
 use super::log::{Change, History, Log, Position};
+use super::observe::Observed;
 use super::owners::OwnerIndex;
 use super::{ClusterResource, Lock, Waker};
 
@@ -82,7 +83,12 @@ pub(super) struct Snapshot<R> {
 }
 
 impl<R: ClusterResource> KindStore<R> {
-    pub(super) fn new(version: Arc<AtomicU64>, history: History, owners: Arc<OwnerIndex>) -> Self {
+    pub(super) fn new(
+        version: Arc<AtomicU64>,
+        history: History,
+        owners: Arc<OwnerIndex>,
+        observed: Option<Arc<Observed>>,
+    ) -> Self {
         let shard = || {
             Lock::new(Shard {
                 table: HashTable::new(),
@@ -91,7 +97,7 @@ impl<R: ClusterResource> KindStore<R> {
         };
         KindStore {
             shards: (0..SHARDS).map(|_| CachePadded::new(shard())).collect(),
-            log: Arc::new(Log::new(version, history)),
+            log: Arc::new(Log::new(version, history, observed)),
             owners,
             // Fixed: the place in the table must not differ between runs.
             hasher: ahash::RandomState::with_seeds(0x706f, 0x6473, 0x746f, 0x726d),
@@ -150,7 +156,7 @@ impl<R: ClusterResource> KindStore<R> {
             Slot::Vacant(slot) => slot,
         };
         let mut append = self.log.begin();
-        let object = append.push(Change::Added, object, tally, now);
+        let object = append.push(Change::Added, None, object, tally, now);
         let after = append.finish();
         slot.insert(Stored {
             hash,
@@ -179,7 +185,7 @@ impl<R: ClusterResource> KindStore<R> {
             return Commit::Moved;
         };
         let mut append = self.log.begin();
-        let new = append.push(Change::Modified, new, tally, now);
+        let new = append.push(Change::Modified, Some(current), new, tally, now);
         let after = append.finish();
         // The caller holds `current`, so nothing is freed here.
         stored.object = new.clone();
@@ -208,10 +214,10 @@ impl<R: ClusterResource> KindStore<R> {
             return Commit::Moved;
         };
         let mut append = self.log.begin();
-        if let Some(marked) = marked {
-            append.push(Change::Modified, marked, tally, now);
-        }
-        let last = append.push(Change::Deleted, last, tally, now);
+        let marked =
+            marked.map(|marked| append.push(Change::Modified, Some(current), marked, tally, now));
+        let before = marked.as_ref().unwrap_or(current);
+        let last = append.push(Change::Deleted, Some(before), last, tally, now);
         let after = append.finish();
         let (stored, _) = stored.remove();
         if indexed {
