@@ -87,6 +87,7 @@ impl<R: ClusterResource> KindStore<R> {
         version: Arc<AtomicU64>,
         history: History,
         owners: Arc<OwnerIndex>,
+        keeps_past: bool,
         observed: Option<Arc<Observed>>,
     ) -> Self {
         let shard = || {
@@ -97,7 +98,7 @@ impl<R: ClusterResource> KindStore<R> {
         };
         KindStore {
             shards: (0..SHARDS).map(|_| CachePadded::new(shard())).collect(),
-            log: Arc::new(Log::new(version, history, observed)),
+            log: Arc::new(Log::new(version, history, keeps_past, observed)),
             owners,
             // Fixed: the place in the table must not differ between runs.
             hasher: ahash::RandomState::with_seeds(0x706f, 0x6473, 0x746f, 0x726d),
@@ -251,7 +252,11 @@ impl<R: ClusterResource> KindStore<R> {
         )
     }
 
-    fn collect<T>(&self, namespace: Option<&str>, then: impl FnOnce() -> T) -> (Vec<Arc<R>>, T) {
+    pub(super) fn collect<T>(
+        &self,
+        namespace: Option<&str>,
+        then: impl FnOnce() -> T,
+    ) -> (Vec<Arc<R>>, T) {
         let shards: Vec<_> = self.shards.iter().map(|shard| shard.lock()).collect();
         let count = shards.iter().map(|shard| shard.table.len()).sum();
         let mut objects = Vec::with_capacity(if namespace.is_none() { count } else { 0 });
@@ -308,7 +313,7 @@ const PARALLEL_SORT_MIN: usize = 1 << 16;
 
 /// Sorts by namespace and name. The keys are laid side by side first: comparing them in the
 /// objects would miss the cache at every step.
-fn sorted<R: ClusterResource>(objects: Vec<Arc<R>>) -> Vec<Arc<R>> {
+pub(super) fn sorted<R: ClusterResource>(objects: Vec<Arc<R>>) -> Vec<Arc<R>> {
     type SortKey<'a> = (&'a str, CompactString, u32);
     fn key<R: ClusterResource>((index, object): (usize, &Arc<R>)) -> SortKey<'_> {
         let metadata = object.metadata();
