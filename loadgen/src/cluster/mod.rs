@@ -21,7 +21,9 @@ mod lock;
 mod log;
 mod meta;
 mod name;
+mod observe;
 mod owners;
+mod past;
 mod patch;
 mod pods;
 mod resource;
@@ -44,7 +46,8 @@ use podstorm::object::{Event, Kind, Namespace, Node, Pod, ReplicaSet, Replicatio
 pub use counts::{PodTotals, WriteCounts};
 pub use delete::{DeleteOptions, Deletion, Propagation};
 pub use list::{ListOptions, ListPage};
-pub use log::History;
+pub use log::{Change, History};
+pub use observe::{Commit, CommitObserver, ObjectRef};
 pub use patch::Patch;
 pub use resource::{ClusterResource, DefaultPolicy};
 pub use scale::{Scalable, Scale, ScaleUpdate};
@@ -54,6 +57,7 @@ pub use watch::{Poll, Watch, WatchFrom, WatchOptions};
 use gc::GarbageCollector;
 use lock::Lock;
 use name::Names;
+use observe::Observed;
 use owners::OwnerIndex;
 use pods::BodyCache;
 
@@ -84,6 +88,12 @@ pub struct ClusterOptions {
     pub history: History,
     /// Asked before every create, after the namespace was found.
     pub admission: Option<Admission>,
+    /// Whether the state as of older versions is kept, as far back as `history` goes: for
+    /// [`list_as_of`](Cluster::list_as_of) and [`WatchFrom::InitialAsOf`]. It costs a pointer an
+    /// event, and every event keeps the object before it alive.
+    pub keeps_past: bool,
+    /// Looks at every committed write; without one, nothing is spent on it.
+    pub observer: Option<Arc<dyn CommitObserver>>,
 }
 
 impl fmt::Debug for ClusterOptions {
@@ -92,6 +102,8 @@ impl fmt::Debug for ClusterOptions {
             .field("seed", &self.seed)
             .field("history", &self.history)
             .field("admission", &self.admission.is_some())
+            .field("keeps_past", &self.keeps_past)
+            .field("observer", &self.observer.is_some())
             .finish()
     }
 }
@@ -121,12 +133,20 @@ impl Cluster {
         let version = Arc::new(AtomicU64::new(0));
         let owners = Arc::new(OwnerIndex::new());
         let history = options.history;
-        let parts = || (version.clone(), owners.clone());
+        let observed = options.observer.clone().map(|observer| {
+            Arc::new(Observed {
+                turn: Lock::default(),
+                observer,
+            })
+        });
+        let past = options.keeps_past;
+        let parts = || (version.clone(), owners.clone(), past, observed.clone());
+        type Parts = (Arc<AtomicU64>, Arc<OwnerIndex>, bool, Option<Arc<Observed>>);
         fn store<R: ClusterResource>(
-            (version, owners): (Arc<AtomicU64>, Arc<OwnerIndex>),
+            (version, owners, past, observed): Parts,
             history: History,
         ) -> KindStore<R> {
-            KindStore::new(version, history, owners)
+            KindStore::new(version, history, owners, past, observed)
         }
         Cluster {
             names: Names::new(options.seed),
@@ -174,7 +194,8 @@ impl Cluster {
     /// Opens a watch.
     ///
     /// # Errors
-    /// 410 when the history does not reach back to the version asked for.
+    /// 410 when the history does not reach back to the version asked for; 504 for the state as of
+    /// a version that the server has not come to.
     pub fn watch<R: ClusterResource>(
         &self,
         from: WatchFrom,
@@ -194,6 +215,11 @@ impl Cluster {
                 let (snapshot, position) = store.snapshot_and_watch(waker);
                 let (after, objects) = (snapshot.version, Some(snapshot.objects));
                 Ok(Watch::new(log, position, after, objects, &options))
+            }
+            WatchFrom::InitialAsOf(version) => {
+                let (objects, position) = store.as_of(None, version, Some(waker))?;
+                let position = position.expect("a watch was asked for");
+                Ok(Watch::new(log, position, version, Some(objects), &options))
             }
         }
     }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::defaulting::{
     default_pod, default_replica_set, default_replication_controller, qos_class,
 };
-use super::{Cluster, KindStore, meta, validation};
+use super::{Cluster, KindStore, ObjectRef, meta, validation};
 
 /// The member of a pod's status that its spec decides, for good.
 const QOS_CLASS: &str = "qosClass";
@@ -37,6 +37,9 @@ pub trait ClusterResource: Resource + PartialEq {
 
     /// Where it is stored.
     fn store(cluster: &Cluster) -> &KindStore<Self>;
+
+    /// Itself among objects of all kinds.
+    fn as_object(object: &Arc<Self>) -> ObjectRef<'_>;
 
     /// Fills in defaults. What is shared with the stored object has them already.
     fn set_defaults(&mut self, _old: Option<&Self>) {}
@@ -91,6 +94,10 @@ impl ClusterResource for Namespace {
         &cluster.namespaces
     }
 
+    fn as_object(object: &Arc<Self>) -> ObjectRef<'_> {
+        ObjectRef::Namespace(object)
+    }
+
     fn prepare_for_create(&mut self) {
         self.terminating = false;
     }
@@ -111,6 +118,10 @@ impl ClusterResource for Namespace {
 impl ClusterResource for Node {
     fn store(cluster: &Cluster) -> &KindStore<Self> {
         &cluster.nodes
+    }
+
+    fn as_object(object: &Arc<Self>) -> ObjectRef<'_> {
+        ObjectRef::Node(object)
     }
 
     fn prepare_for_update(&mut self, old: &Self) {
@@ -141,6 +152,10 @@ impl ClusterResource for Event {
         &cluster.events
     }
 
+    fn as_object(object: &Arc<Self>) -> ObjectRef<'_> {
+        ObjectRef::Event(object)
+    }
+
     fn validate_create(&self) -> Vec<Cause> {
         validation::validate_event(self)
     }
@@ -165,6 +180,10 @@ impl ClusterResource for Pod {
 
     fn store(cluster: &Cluster) -> &KindStore<Self> {
         &cluster.pods
+    }
+
+    fn as_object(object: &Arc<Self>) -> ObjectRef<'_> {
+        ObjectRef::Pod(object)
     }
 
     fn prepare_for_create(&mut self) {
@@ -252,6 +271,10 @@ impl ClusterResource for ReplicaSet {
         &cluster.replica_sets
     }
 
+    fn as_object(object: &Arc<Self>) -> ObjectRef<'_> {
+        ObjectRef::ReplicaSet(object)
+    }
+
     fn prepare_for_create(&mut self) {
         self.status = ReplicaSetStatus::default();
     }
@@ -309,6 +332,10 @@ impl ClusterResource for ReplicationController {
 
     fn store(cluster: &Cluster) -> &KindStore<Self> {
         &cluster.replication_controllers
+    }
+
+    fn as_object(object: &Arc<Self>) -> ObjectRef<'_> {
+        ObjectRef::ReplicationController(object)
     }
 
     fn prepare_for_create(&mut self) {

@@ -22,6 +22,7 @@ use rayon::prelude::*;
 
 use super::counts::{Tally, TallyTotals};
 use super::log::{Change, History, Log, Position};
+use super::observe::Observed;
 use super::owners::OwnerIndex;
 use super::{ClusterResource, Lock, Waker};
 
@@ -82,7 +83,13 @@ pub(super) struct Snapshot<R> {
 }
 
 impl<R: ClusterResource> KindStore<R> {
-    pub(super) fn new(version: Arc<AtomicU64>, history: History, owners: Arc<OwnerIndex>) -> Self {
+    pub(super) fn new(
+        version: Arc<AtomicU64>,
+        history: History,
+        owners: Arc<OwnerIndex>,
+        keeps_past: bool,
+        observed: Option<Arc<Observed>>,
+    ) -> Self {
         let shard = || {
             Lock::new(Shard {
                 table: HashTable::new(),
@@ -91,7 +98,7 @@ impl<R: ClusterResource> KindStore<R> {
         };
         KindStore {
             shards: (0..SHARDS).map(|_| CachePadded::new(shard())).collect(),
-            log: Arc::new(Log::new(version, history)),
+            log: Arc::new(Log::new(version, history, keeps_past, observed)),
             owners,
             // Fixed: the place in the table must not differ between runs.
             hasher: ahash::RandomState::with_seeds(0x706f, 0x6473, 0x746f, 0x726d),
@@ -150,7 +157,7 @@ impl<R: ClusterResource> KindStore<R> {
             Slot::Vacant(slot) => slot,
         };
         let mut append = self.log.begin();
-        let object = append.push(Change::Added, object, tally, now);
+        let object = append.push(Change::Added, None, object, tally, now);
         let after = append.finish();
         slot.insert(Stored {
             hash,
@@ -179,7 +186,7 @@ impl<R: ClusterResource> KindStore<R> {
             return Commit::Moved;
         };
         let mut append = self.log.begin();
-        let new = append.push(Change::Modified, new, tally, now);
+        let new = append.push(Change::Modified, Some(current), new, tally, now);
         let after = append.finish();
         // The caller holds `current`, so nothing is freed here.
         stored.object = new.clone();
@@ -208,10 +215,10 @@ impl<R: ClusterResource> KindStore<R> {
             return Commit::Moved;
         };
         let mut append = self.log.begin();
-        if let Some(marked) = marked {
-            append.push(Change::Modified, marked, tally, now);
-        }
-        let last = append.push(Change::Deleted, last, tally, now);
+        let marked =
+            marked.map(|marked| append.push(Change::Modified, Some(current), marked, tally, now));
+        let before = marked.as_ref().unwrap_or(current);
+        let last = append.push(Change::Deleted, Some(before), last, tally, now);
         let after = append.finish();
         let (stored, _) = stored.remove();
         if indexed {
@@ -245,7 +252,11 @@ impl<R: ClusterResource> KindStore<R> {
         )
     }
 
-    fn collect<T>(&self, namespace: Option<&str>, then: impl FnOnce() -> T) -> (Vec<Arc<R>>, T) {
+    pub(super) fn collect<T>(
+        &self,
+        namespace: Option<&str>,
+        then: impl FnOnce() -> T,
+    ) -> (Vec<Arc<R>>, T) {
         let shards: Vec<_> = self.shards.iter().map(|shard| shard.lock()).collect();
         let count = shards.iter().map(|shard| shard.table.len()).sum();
         let mut objects = Vec::with_capacity(if namespace.is_none() { count } else { 0 });
@@ -302,7 +313,7 @@ const PARALLEL_SORT_MIN: usize = 1 << 16;
 
 /// Sorts by namespace and name. The keys are laid side by side first: comparing them in the
 /// objects would miss the cache at every step.
-fn sorted<R: ClusterResource>(objects: Vec<Arc<R>>) -> Vec<Arc<R>> {
+pub(super) fn sorted<R: ClusterResource>(objects: Vec<Arc<R>>) -> Vec<Arc<R>> {
     type SortKey<'a> = (&'a str, CompactString, u32);
     fn key<R: ClusterResource>((index, object): (usize, &Arc<R>)) -> SortKey<'_> {
         let metadata = object.metadata();

@@ -21,6 +21,9 @@ pub enum WatchFrom {
     /// The current state as synthetic `Added` events, sorted by namespace and name, then a
     /// bookmark that says so, then every later event.
     Initial,
+    /// As `Initial`, with the state as of that version, as a server answers whose cache lags. 410
+    /// when the history does not reach back to it, 504 when the server has not come to it.
+    InitialAsOf(u64),
 }
 
 /// How a watch behaves.
