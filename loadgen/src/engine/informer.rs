@@ -13,7 +13,7 @@ use podstorm::reflector::{Action, Delivery, Reflector, ReflectorOptions};
 
 use super::executor::{Next, Part, Waker};
 use super::worker::Pool;
-use crate::cluster::{Cluster, ClusterResource, Poll, Watch, WatchFrom, WatchOptions};
+use crate::cluster::{Cluster, ClusterResource, Poll, Watch, WatchFrom, WatchOptions, errors};
 use crate::faults::watching::Listen;
 use crate::faults::{ApiFault, CrashPoint, Line, StreamEnd, StreamKind};
 use crate::settings::Latency;
@@ -44,6 +44,9 @@ pub(super) trait Listener: Send {
     /// A batch is over: wake whoever has work now.
     fn batch_over(&mut self, now: Now);
 }
+
+/// The objects of a list, with its version.
+type Listed<R> = Result<(Vec<Arc<R>>, ResourceVersion), ApiError>;
 
 /// One informer.
 pub(super) struct Informer<L: Listener> {
@@ -115,7 +118,20 @@ impl<L: Listener> Informer<L> {
         }
         let from = match version.number() {
             Some(version) if !initial_events => WatchFrom::Version(version),
-            _ => WatchFrom::Initial,
+            // The state since any version that is not older: a lagging server's may do.
+            Some(oldest) => match self.lagging_version() {
+                Some(version) if version < oldest => {
+                    let error = errors::version_too_large(oldest, version);
+                    return self.reflector.on_watch(Err(&error), now);
+                }
+                Some(version) => WatchFrom::InitialAsOf(version),
+                None => WatchFrom::Initial,
+            },
+            // The newest state: a server that lags waits until it has caught up.
+            None => {
+                self.lagging_version();
+                WatchFrom::Initial
+            }
         };
         let opened = self.cluster.watch(from, self.options.clone());
         self.reflector.on_watch(opened.as_ref().map(|_| ()), now);
@@ -129,19 +145,40 @@ impl<L: Listener> Informer<L> {
         fault.map(ApiFault::error)
     }
 
-    fn list(&mut self, now: Now) {
+    fn list(&mut self, version: &ResourceVersion, now: Now) {
         let delivery = match self.refused() {
             Some(error) => self.reflector.on_list(Err(&error), now),
             None => {
-                // The embedded server lists its newest state whatever version is asked for.
-                let listed = self.cluster.list(None);
-                self.reflector.on_list(Ok(listed), now)
+                let listed = self.list_from(version);
+                let listed = listed.as_ref().map(Clone::clone);
+                self.reflector.on_list(listed, now)
             }
         };
         if let Some(delivery) = delivery {
             self.deliver(delivery, now);
             self.listener.batch_over(now);
         }
+    }
+
+    /// The list that a server answers with: the newest state whatever version is asked for, but in
+    /// a disturbed run one that lags.
+    fn list_from(&self, version: &ResourceVersion) -> Listed<L::Object> {
+        match (self.lagging_version(), version.number()) {
+            // The newest state was asked for.
+            (Some(_), None) if version.is_unset() => {}
+            (Some(lagging), Some(oldest)) if lagging < oldest => {
+                return Err(errors::version_too_large(oldest, lagging));
+            }
+            (Some(lagging), _) => return self.cluster.list_as_of(None, lagging),
+            (None, _) => {}
+        }
+        Ok(self.cluster.list(None))
+    }
+
+    /// The version that the server is at which serves the next list or initial watch, if it lags.
+    fn lagging_version(&self) -> Option<u64> {
+        let lag = self.line.as_ref()?.take_lag(L::STREAM)?;
+        Some(self.cluster.resource_version().saturating_sub(lag))
     }
 
     /// Takes a batch of events; says whether there are more and when the next one can be seen.
@@ -213,7 +250,7 @@ impl<L: Listener> Part for Informer<L> {
         loop {
             match self.reflector.next(now, self.random.f64()) {
                 Action::Wait { until_ns } => return Next::At(until_ns),
-                Action::List { .. } => self.list(now),
+                Action::List { version, .. } => self.list(&version, now),
                 Action::Watch {
                     version,
                     initial_events,
