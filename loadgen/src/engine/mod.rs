@@ -35,6 +35,7 @@ use podstorm::cache::PodCache;
 use podstorm::client::QpsLimiter;
 use podstorm::controller::{Controller, ControllerOptions, Gates};
 use podstorm::object::{Kind, Now};
+use podstorm::policy::Behaviour;
 
 use client::{Client, Trip};
 use event_sink::{EventQueue, EventWriter};
@@ -220,6 +221,7 @@ impl Builder<'_> {
                 terminating_replicas: gate("DeploymentReplicaSetTerminatingReplicas"),
                 stale_controller_consistency: gate("StaleControllerConsistencyReplicaSet"),
             },
+            behaviour: Behaviour::Upstream,
         };
         let limiter = told
             .kube_api_qps

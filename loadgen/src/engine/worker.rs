@@ -231,7 +231,7 @@ pub(super) struct Tally {
 }
 
 /// How a sync can end, in words.
-pub(super) const OUTCOMES: [&str; 7] = [
+pub(super) const OUTCOMES: [&str; 8] = [
     "ok",
     "stale cache",
     "identity",
@@ -239,6 +239,7 @@ pub(super) const OUTCOMES: [&str; 7] = [
     "create failed",
     "delete failed",
     "status failed",
+    "fence failed",
 ];
 
 fn outcome_index(outcome: &Outcome) -> usize {
@@ -252,6 +253,7 @@ fn outcome_index(outcome: &Outcome) -> usize {
         SyncErrorClass::Create => 4,
         SyncErrorClass::Delete => 5,
         SyncErrorClass::Status => 6,
+        SyncErrorClass::Fence => 7,
     }
 }
 
@@ -328,10 +330,15 @@ impl Worker {
     }
 
     /// The answer is here: the sync gets it, unless the call is to be sent again.
-    fn accept(&mut self, index: usize, attempts: u32, answer: Answer, now: Now) {
+    fn accept(&mut self, index: usize, attempts: u32, mut answer: Answer, now: Now) {
         match retry_after_ns(&answer, attempts) {
             Some(wait_ns) => self.send(index, attempts + 1, now.mono_ns + wait_ns, now),
-            None => self.sync.answer(index, answer),
+            None => {
+                if let Answer::Failed(error) = &mut answer {
+                    error.resent = attempts > 0;
+                }
+                self.sync.answer(index, answer);
+            }
         }
     }
 
