@@ -31,6 +31,7 @@ use crate::intern::KeyId;
 use crate::limits::BURST_REPLICAS;
 use crate::metrics::ControllerMetrics;
 use crate::object::{Kind, Now, ReplicaSet, ResourceVersion};
+use crate::policy::{Behaviour, Policy};
 use crate::workqueue::RateLimitingQueue;
 
 pub use effects::Effects;
@@ -46,6 +47,8 @@ pub struct ControllerOptions {
     pub burst_replicas: usize,
     /// The feature gates that change behaviour.
     pub gates: Gates,
+    /// Upstream's behaviour, or the hardened one.
+    pub behaviour: Behaviour,
 }
 
 /// The feature gates that change this controller's behaviour, under upstream's names.
@@ -77,6 +80,7 @@ impl ControllerOptions {
             kind,
             burst_replicas: BURST_REPLICAS,
             gates: Gates::default(),
+            behaviour: Behaviour::Upstream,
         }
     }
 }
@@ -88,6 +92,7 @@ pub type PodName = CompactString;
 #[derive(Debug)]
 pub struct Controller {
     options: ControllerOptions,
+    policy: Policy,
     parents: ParentStore,
     expectations: Expectations<KeyId, PodName>,
     consistency: ConsistencyStore<KeyId>,
@@ -107,6 +112,7 @@ impl Controller {
         );
         Controller {
             parents: ParentStore::new(options.kind, pods),
+            policy: options.behaviour.policy(),
             options,
             expectations: Expectations::new(),
             consistency: ConsistencyStore::new(),
@@ -118,6 +124,11 @@ impl Controller {
     /// What it was told.
     pub fn options(&self) -> &ControllerOptions {
         &self.options
+    }
+
+    /// What follows from its behaviour.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
     }
 
     /// The cached parents.

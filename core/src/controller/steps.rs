@@ -279,6 +279,7 @@ impl Controller {
         requests.extend(victims.names().iter().map(|name| Request::DeletePod {
             namespace: parent.namespace.clone(),
             name: name.clone(),
+            uid: None,
         }));
         sync.asked(State::Deleting)
     }
@@ -296,6 +297,7 @@ impl Controller {
                 let request = Request::CreatePod {
                     namespace: parent.namespace.clone(),
                     body: parent.body().clone(),
+                    name: None,
                 };
                 sync.ask_again(State::Creating, size, request)
             }

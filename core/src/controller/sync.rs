@@ -98,6 +98,8 @@ pub enum SyncErrorClass {
     /// The caches have not seen the last writes; holds the resource's index as in
     /// [`crate::consistency`].
     Consistency(usize),
+    /// A version that the caches must reach could not be read.
+    Fence,
     /// The parent has no namespace, name or UID.
     Identity,
     /// A pod could not be adopted or released.

@@ -38,6 +38,7 @@ use podstorm::cache::PodCache;
 use podstorm::client::QpsLimiter;
 use podstorm::controller::{Controller, ControllerOptions, Gates};
 use podstorm::object::{Kind, Now};
+use podstorm::policy::Behaviour;
 use podstorm::reflector::ReflectorOptions;
 
 use client::{Client, Trip};
@@ -305,6 +306,7 @@ impl Builder {
                 terminating_replicas: told.gate("DeploymentReplicaSetTerminatingReplicas"),
                 stale_controller_consistency: told.gate("StaleControllerConsistencyReplicaSet"),
             },
+            behaviour: Behaviour::Upstream,
         };
         let limiter = told
             .kube_api_qps
