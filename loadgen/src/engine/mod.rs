@@ -171,6 +171,7 @@ struct Engine {
 /// Collects the parts of a run, and adds controllers to it.
 struct Builder {
     settings: Settings,
+    behaviour: Behaviour,
     clock: Option<RealClock>,
     switchboard: Arc<Switchboard>,
     parts: Parts,
@@ -189,6 +190,7 @@ impl Builder {
     fn new(settings: &Settings, clock: RealClock, options: ClusterOptions) -> Builder {
         Builder {
             settings: settings.clone(),
+            behaviour: Behaviour::Upstream,
             clock: (settings.engine == EngineKind::Threads).then_some(clock),
             switchboard: Arc::default(),
             parts: Parts::default(),
@@ -306,7 +308,7 @@ impl Builder {
                 terminating_replicas: told.gate("DeploymentReplicaSetTerminatingReplicas"),
                 stale_controller_consistency: told.gate("StaleControllerConsistencyReplicaSet"),
             },
-            behaviour: Behaviour::Upstream,
+            behaviour: self.behaviour,
         };
         let limiter = told
             .kube_api_qps
