@@ -79,6 +79,11 @@ pub trait ClusterResource: Resource + PartialEq {
         None
     }
 
+    /// Whether the object is one of those that a [quota](Cluster::set_pod_quota) limits.
+    fn counts_for_quota(&self) -> bool {
+        false
+    }
+
     /// Takes the stored object's shared parts in the place of equal copies.
     fn share_with(&mut self, _old: &Self) {}
 
@@ -231,6 +236,10 @@ impl ClusterResource for Pod {
 
     fn is_ready_pod(&self) -> bool {
         self.is_ready()
+    }
+
+    fn counts_for_quota(&self) -> bool {
+        !self.status.phase.is_terminal()
     }
 
     fn share_with(&mut self, old: &Self) {
