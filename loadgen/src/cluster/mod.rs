@@ -219,9 +219,10 @@ impl Cluster {
                 Ok(Watch::new(log, position, after, objects, &options))
             }
             WatchFrom::InitialAsOf(version) => {
-                let (objects, position) = store.as_of(None, version, Some(waker))?;
+                let (state, position) = store.as_of(None, version, Some(waker))?;
                 let position = position.expect("a watch was asked for");
-                Ok(Watch::new(log, position, version, Some(objects), &options))
+                let objects = Some(state.objects);
+                Ok(Watch::new(log, position, version, objects, &options))
             }
         }
     }
