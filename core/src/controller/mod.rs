@@ -13,9 +13,14 @@
 //! those inside the queue's growth and the string border.
 
 mod effects;
+mod fence;
+#[cfg(test)]
+mod fence_tests;
 mod handlers;
 mod key;
 mod listed;
+#[cfg(test)]
+mod rig;
 mod scale;
 mod steps;
 mod sync;
@@ -33,6 +38,8 @@ use crate::metrics::ControllerMetrics;
 use crate::object::{Kind, Now, ReplicaSet, ResourceVersion};
 use crate::policy::{Behaviour, Policy};
 use crate::workqueue::RateLimitingQueue;
+
+use fence::Fences;
 
 pub use effects::Effects;
 pub use key::{KeyError, parse_key};
@@ -96,6 +103,7 @@ pub struct Controller {
     parents: ParentStore,
     expectations: Expectations<KeyId, PodName>,
     consistency: ConsistencyStore<KeyId>,
+    fences: Fences,
     queue: RateLimitingQueue<KeyId>,
     metrics: ControllerMetrics,
 }
@@ -116,6 +124,7 @@ impl Controller {
             options,
             expectations: Expectations::new(),
             consistency: ConsistencyStore::new(),
+            fences: Fences::default(),
             queue: RateLimitingQueue::new(),
             metrics: ControllerMetrics::new(),
         }

@@ -9,7 +9,7 @@ use super::effects::Effects;
 use super::sync::{Outcome, State, Step, Sync, SyncError, SyncErrorClass};
 use crate::cache::Parent;
 use crate::client::{Answer, ApiError, EventIntent, Request};
-use crate::consistency::{PARENTS, PODS};
+use crate::consistency::{PARENTS, PODS, Stale};
 use crate::intern::KeyId;
 use crate::object::{Kind, Now, ObjectMeta, ReplicaSet};
 use crate::reconcile::{
@@ -41,22 +41,41 @@ impl Controller {
         effects: &impl Effects,
     ) -> Step {
         sync.reset(key);
+        if self.policy.record_every_write {
+            return self.begin_fenced(sync, now, effects);
+        }
         if self.keeps_records() {
             let stores = [self.pods().version().get(), self.parents.version().get()];
             if let Err(stale) = self.consistency.ensure_ready(&key, &stores) {
-                let (skips, resource) = if stale.resource == PODS {
-                    (&self.metrics.stale_sync_skips_pods, Kind::Pod)
-                } else {
-                    (
-                        &self.metrics.stale_sync_skips_replicasets,
-                        self.options.kind,
-                    )
-                };
-                skips.increment();
-                let message = stale.message(resource.group_resource());
-                return sync.fail(SyncErrorClass::Consistency(stale.resource), message);
+                return self.put_off(&stale, sync);
             }
         }
+        self.begin_behind_gate(sync, now, effects)
+    }
+
+    /// The caches lack what they must have.
+    pub(super) fn put_off(&self, stale: &Stale, sync: &mut Sync) -> Step {
+        let (skips, resource) = if stale.resource == PODS {
+            (&self.metrics.stale_sync_skips_pods, Kind::Pod)
+        } else {
+            (
+                &self.metrics.stale_sync_skips_replicasets,
+                self.options.kind,
+            )
+        };
+        skips.increment();
+        let message = stale.message(resource.group_resource());
+        sync.fail(SyncErrorClass::Consistency(stale.resource), message)
+    }
+
+    /// The caches are as new as they must be.
+    pub(super) fn begin_behind_gate(
+        &self,
+        sync: &mut Sync,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
+        let key = sync.key;
         let Some(parent) = self.parents.get(key) else {
             if self.keeps_records() {
                 effects.clear_written(key, None);
@@ -65,6 +84,7 @@ impl Controller {
             return sync.finish();
         };
         let step = self.begin_of(&parent, sync, now, effects);
+        let step = self.close(step, sync, now, effects);
         if step == Step::Requests {
             sync.parent = Some(parent);
         }
@@ -112,9 +132,13 @@ impl Controller {
 
     /// [`Controller::resume`] with other effects than the controller's own.
     pub fn resume_with(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
+        if sync.state == State::ReadingFence {
+            return self.fence_read(sync, now, effects);
+        }
         let parent = sync.parent.take();
         let parent = parent.expect("a sync that is over can't be resumed");
         let step = self.resume_of(&parent, sync, now, effects);
+        let step = self.close(step, sync, now, effects);
         if step == Step::Requests {
             sync.parent = Some(parent);
         }
@@ -129,7 +153,10 @@ impl Controller {
         effects: &impl Effects,
     ) -> Step {
         match sync.state {
-            State::Finished => panic!("a sync that is over can't be resumed"),
+            State::Finished | State::ReadingFence => {
+                panic!("a sync that is over can't be resumed")
+            }
+            State::ReadingLastFence => self.last_fence_read(&parent.owner.uid, sync, effects),
             State::ReadingParentToAdopt => {
                 let answer = sync.only_answer();
                 let claim = sync.claim.as_mut().expect("a claim is under way");
@@ -142,10 +169,16 @@ impl Controller {
             }
             State::Patching => {
                 let answer = sync.only_answer();
-                if let Answer::Pod(pod) = &answer
-                    && self.keeps_records()
-                {
-                    self.record_pod_write(&pod.metadata, effects);
+                match &answer {
+                    Answer::Pod(pod) if self.policy.record_every_write => {
+                        let (uid, version) = (&parent.owner.uid, &pod.metadata.resource_version);
+                        effects.wrote_at(sync.key, uid, PODS, version);
+                    }
+                    Answer::Pod(pod) if self.keeps_records() => {
+                        self.record_pod_write(&pod.metadata, effects);
+                    }
+                    Answer::Failed(error) => self.note_failure(error, PODS, sync),
+                    _ => {}
                 }
                 let claim = sync.claim.as_mut().expect("a claim is under way");
                 match &answer {
@@ -160,7 +193,10 @@ impl Controller {
                 Answer::Parent(updated) => {
                     self.status_written(parent, sync, &updated, now, effects)
                 }
-                _ => {
+                answer => {
+                    if let Answer::Failed(error) = &answer {
+                        self.note_failure(error, PARENTS, sync);
+                    }
                     let request = Request::GetParent {
                         namespace: parent.namespace.clone(),
                         name: parent.object.metadata.name.clone(),
@@ -187,7 +223,11 @@ impl Controller {
                 Answer::Parent(updated) => {
                     self.status_written(parent, sync, &updated, now, effects)
                 }
-                answer => sync.fail(SyncErrorClass::Status, failure(answer).message),
+                answer => {
+                    let error = failure(answer);
+                    self.note_failure(&error, PARENTS, sync);
+                    sync.fail(SyncErrorClass::Status, error.message)
+                }
             },
         }
     }
@@ -197,9 +237,11 @@ impl Controller {
         i64::try_from(self.options.burst_replicas).unwrap_or(i64::MAX)
     }
 
-    /// Whether read-your-writes records are kept: never for ReplicationControllers.
+    /// Whether read-your-writes records are kept: upstream never does for ReplicationControllers.
     pub(super) fn keeps_records(&self) -> bool {
-        self.options.gates.stale_controller_consistency && self.options.kind == Kind::ReplicaSet
+        self.policy.record_every_write
+            || (self.options.gates.stale_controller_consistency
+                && self.options.kind == Kind::ReplicaSet)
     }
 
     fn claim_on(
@@ -320,6 +362,7 @@ impl Controller {
             answered,
             slow_start,
             events,
+            unknown,
             ..
         } = sync;
         for index in answered {
@@ -334,6 +377,9 @@ impl Controller {
                 }
                 Answer::Failed(error) => {
                     slow_start.on_result(false);
+                    if error.outcome_is_unknown() {
+                        unknown.insert(PODS);
+                    }
                     events.push(EventIntent::failed_create(regarding, error));
                     first_error.get_or_insert_with(|| error.message.clone());
                 }
@@ -359,11 +405,14 @@ impl Controller {
                     Answer::Pod(pod) => Some(&pod.metadata),
                     _ => None,
                 });
+        // For the barrier it is enough that this sync wrote them.
+        let every = self.policy.record_every_write;
         let is_ours = |meta: &&ObjectMeta| {
-            meta.namespace == parent.object.metadata.namespace
-                && meta
-                    .controller()
-                    .is_some_and(|owner| *owner == parent.owner)
+            every
+                || (meta.namespace == parent.object.metadata.namespace
+                    && meta
+                        .controller()
+                        .is_some_and(|owner| *owner == parent.owner))
         };
         effects.wrote_all(
             sync.key,
@@ -413,6 +462,7 @@ impl Controller {
             answered,
             victims,
             events,
+            unknown,
             ..
         } = sync;
         for index in answered {
@@ -420,14 +470,30 @@ impl Controller {
             match answer_of(answers, *index) {
                 Answer::Failed(error) => {
                     self.expectations.deletion_observed(*key, name);
+                    // Gone while the cache still shows it.
+                    if error.outcome_is_unknown() || error.is_not_found() {
+                        unknown.insert(PODS);
+                    }
                     if !error.is_not_found() {
                         events.push(EventIntent::failed_delete(regarding, error));
                         let message = || format!("unable to delete pods: {}", error.message);
                         first_error.get_or_insert_with(message);
                     }
                 }
-                _ => events.push(EventIntent::deleted_pod(regarding, name)),
+                answer => {
+                    if !matches!(answer, Answer::Deleted(Some(_))) {
+                        unknown.insert(PODS);
+                    }
+                    events.push(EventIntent::deleted_pod(regarding, name));
+                }
             }
+        }
+        if self.policy.record_every_write {
+            let versions = answers.iter().filter_map(|answer| match answer {
+                Some(Answer::Deleted(version)) => version.as_ref(),
+                _ => None,
+            });
+            effects.wrote_all(*key, &parent.owner.uid, PODS, versions);
         }
         sync.manage_error = first_error.map(|error| (SyncErrorClass::Delete, error));
         self.update_status(parent, sync, now, effects)
@@ -510,6 +576,13 @@ impl Controller {
             effects.add_after(sync.key, delay);
         }
         sync.finish()
+    }
+
+    /// Notes whether a write that failed may have been committed nevertheless.
+    fn note_failure(&self, error: &ApiError, resource: usize, sync: &mut Sync) {
+        if error.outcome_is_unknown() {
+            sync.unknown.insert(resource);
+        }
     }
 
     /// Remembers the version of a pod we wrote, for its controller as the server has it now.

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::fence::Resources;
 use super::scale::Victims;
 use crate::cache::Parent;
 use crate::client::{Answer, EventIntent, Request};
@@ -34,6 +35,10 @@ pub struct Sync {
     /// What went wrong with creating or deleting; returned only after the status is written.
     pub(super) manage_error: Option<(SyncErrorClass, String)>,
     pub(super) new_status: Option<Box<ReplicaSetStatus>>,
+    /// Resources of which a write may or may not have been committed.
+    pub(super) unknown: Resources,
+    /// Why the sync is to be retried, where that is nobody's business: no Event, no condition.
+    pub(super) quiet_error: Option<(SyncErrorClass, String)>,
 }
 
 /// What the claimed pods add up to, as of the moment they were claimed.
@@ -58,6 +63,10 @@ pub(super) enum State {
     PuttingStatus,
     ReadingParentToRetry,
     PuttingStatusAgain,
+    /// Before anything else: no parent is known.
+    ReadingFence,
+    /// After all else.
+    ReadingLastFence,
 }
 
 /// What a sync wants.
@@ -139,6 +148,8 @@ impl Sync {
             creates_wanted: 0,
             manage_error: None,
             new_status: None,
+            unknown: Resources::default(),
+            quiet_error: None,
         }
     }
 
@@ -197,6 +208,8 @@ impl Sync {
         self.victims.clear();
         self.manage_error = None;
         self.new_status = None;
+        self.unknown = Resources::default();
+        self.quiet_error = None;
     }
 
     pub(super) fn finish(&mut self) -> Step {
