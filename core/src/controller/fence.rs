@@ -35,6 +35,10 @@ impl Resources {
         self.0 |= 1 << resource;
     }
 
+    pub(super) fn remove(&mut self, resource: usize) {
+        self.0 &= !(1 << resource);
+    }
+
     fn union(self, other: Resources) -> Resources {
         Resources(self.0 | other.0)
     }

@@ -22,6 +22,9 @@ mod listed;
 #[cfg(test)]
 mod rig;
 mod scale;
+mod status;
+#[cfg(test)]
+mod status_tests;
 mod steps;
 mod sync;
 

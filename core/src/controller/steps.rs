@@ -1,6 +1,6 @@
 //! The steps of a sync. Their order is upstream's and is observable: the read-your-writes gate, the
 //! parent, the expectations (before any pod is read, so that what they counted is in the cache),
-//! claim, scale, status, the next availability check.
+//! claim, scale; `status.rs` has the rest.
 
 use std::sync::Arc;
 
@@ -9,13 +9,10 @@ use super::effects::Effects;
 use super::sync::{Outcome, State, Step, Sync, SyncError, SyncErrorClass};
 use crate::cache::Parent;
 use crate::client::{Answer, ApiError, EventIntent, Request};
-use crate::consistency::{PARENTS, PODS, Stale};
+use crate::consistency::{PODS, Stale};
 use crate::intern::KeyId;
-use crate::object::{Kind, Now, ObjectMeta, ReplicaSet};
-use crate::reconcile::{
-    Claim, ClaimStep, StatusCounts, availability_cutoff, compute_status, is_available,
-    next_check_of_times, status_is_unchanged,
-};
+use crate::object::{Kind, Now, ObjectMeta};
+use crate::reconcile::{Claim, ClaimStep};
 use crate::slow_start::SlowStart;
 
 impl Controller {
@@ -189,46 +186,9 @@ impl Controller {
             }
             State::Creating => self.created(parent, sync, now, effects),
             State::Deleting => self.deleted(parent, sync, now, effects),
-            State::PuttingStatus => match sync.only_answer() {
-                Answer::Parent(updated) => {
-                    self.status_written(parent, sync, &updated, now, effects)
-                }
-                answer => {
-                    if let Answer::Failed(error) = &answer {
-                        self.note_failure(error, PARENTS, sync);
-                    }
-                    let request = Request::GetParent {
-                        namespace: parent.namespace.clone(),
-                        name: parent.object.metadata.name.clone(),
-                    };
-                    sync.ask(State::ReadingParentToRetry, [request])
-                }
-            },
-            State::ReadingParentToRetry => match sync.only_answer() {
-                Answer::Parent(live) => {
-                    // The same status once more, on whatever the server has now: upstream looks
-                    // neither at the UID nor at the generation.
-                    let mut object = ReplicaSet::clone(&live);
-                    object.status = *sync.new_status.take().expect("the status is being written");
-                    sync.ask(
-                        State::PuttingStatusAgain,
-                        [Request::PutStatus {
-                            object: Arc::new(object),
-                        }],
-                    )
-                }
-                answer => sync.fail(SyncErrorClass::Status, failure(answer).message),
-            },
-            State::PuttingStatusAgain => match sync.only_answer() {
-                Answer::Parent(updated) => {
-                    self.status_written(parent, sync, &updated, now, effects)
-                }
-                answer => {
-                    let error = failure(answer);
-                    self.note_failure(&error, PARENTS, sync);
-                    sync.fail(SyncErrorClass::Status, error.message)
-                }
-            },
+            State::PuttingStatus | State::ReadingParentToRetry | State::PuttingStatusAgain => {
+                self.status_answered(parent, sync, now, effects)
+            }
         }
     }
 
@@ -499,87 +459,8 @@ impl Controller {
         self.update_status(parent, sync, now, effects)
     }
 
-    fn update_status(
-        &self,
-        parent: &Arc<Parent>,
-        sync: &mut Sync,
-        now: Now,
-        effects: &impl Effects,
-    ) -> Step {
-        let object = &parent.object;
-        let min_ready_seconds = object.spec.min_ready_seconds;
-        let mut counts = sync.census.counts;
-        counts.available = if min_ready_seconds == 0 {
-            counts.ready
-        } else {
-            let waiting = sync.census.ready_times.iter();
-            let since = waiting
-                .filter(|(time, _)| is_available(*time, min_ready_seconds, now.wall_ns))
-                .map(|(_, pods)| pods);
-            let available = sync.census.matured + since.sum::<u32>();
-            i32::try_from(available).expect("a ReplicaSet's pods fit 31 bits")
-        };
-        let terminating = (self.options.gates.terminating_replicas
-            && self.options.kind == Kind::ReplicaSet)
-            .then_some(sync.census.terminating);
-        let status = if is_same_status(object, counts, terminating)
-            && sync.manage_error.is_none()
-            && object.status.conditions.is_empty()
-        {
-            None
-        } else {
-            let error = sync.manage_error.as_ref().map(|(_, error)| error.as_str());
-            let status = compute_status(object, counts, terminating, error, now.wall());
-            (!status_is_unchanged(object, &status)).then_some(status)
-        };
-        let Some(mut status) = status else {
-            return self.status_written(parent, sync, object, now, effects);
-        };
-        status.observed_generation = object.metadata.generation;
-        let mut updated = ReplicaSet::clone(object);
-        updated.status = status.clone();
-        sync.new_status = Some(Box::new(status));
-        sync.ask(
-            State::PuttingStatus,
-            [Request::PutStatus {
-                object: Arc::new(updated),
-            }],
-        )
-    }
-
-    fn status_written(
-        &self,
-        parent: &Parent,
-        sync: &mut Sync,
-        updated: &ReplicaSet,
-        now: Now,
-        effects: &impl Effects,
-    ) -> Step {
-        if self.keeps_records() {
-            let uid = &parent.object.metadata.uid;
-            effects.wrote_at(sync.key, uid, PARENTS, &updated.metadata.resource_version);
-        }
-        if let Some((class, message)) = sync.manage_error.take() {
-            return sync.fail(class, message);
-        }
-        let min_ready_seconds = updated.spec.min_ready_seconds;
-        if min_ready_seconds > 0
-            && updated.status.ready_replicas != updated.status.available_replicas
-        {
-            if parent.object.spec.min_ready_seconds != min_ready_seconds {
-                let cutoff = availability_cutoff(min_ready_seconds, now.wall_ns);
-                self.count_matured_anew(parent, sync, cutoff);
-            }
-            let times = sync.census.ready_times.iter().map(|(time, _)| *time);
-            let delay = next_check_of_times(times, min_ready_seconds, now.wall_ns)
-                .unwrap_or(i64::from(min_ready_seconds) * 1_000_000_000);
-            effects.add_after(sync.key, delay);
-        }
-        sync.finish()
-    }
-
     /// Notes whether a write that failed may have been committed nevertheless.
-    fn note_failure(&self, error: &ApiError, resource: usize, sync: &mut Sync) {
+    pub(super) fn note_failure(&self, error: &ApiError, resource: usize, sync: &mut Sync) {
         if error.outcome_is_unknown() {
             sync.unknown.insert(resource);
         }
@@ -597,21 +478,4 @@ impl Controller {
 /// The answer of that request, all of which are there.
 fn answer_of(answers: &[Option<Answer>], index: usize) -> &Answer {
     answers[index].as_ref().expect("it has been answered")
-}
-
-fn is_same_status(object: &ReplicaSet, counts: StatusCounts, terminating: Option<i32>) -> bool {
-    let status = &object.status;
-    status.replicas == counts.replicas
-        && status.fully_labeled_replicas == counts.fully_labeled
-        && status.ready_replicas == counts.ready
-        && status.available_replicas == counts.available
-        && status.terminating_replicas == terminating
-        && status.observed_generation == object.metadata.generation
-}
-
-fn failure(answer: Answer) -> ApiError {
-    match answer {
-        Answer::Failed(error) => error,
-        other => panic!("expected a failure or the parent, not {other:?}"),
-    }
 }
