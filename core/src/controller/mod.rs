@@ -19,6 +19,7 @@ mod fence_tests;
 mod handlers;
 mod key;
 mod listed;
+mod names;
 #[cfg(test)]
 mod rig;
 mod scale;

@@ -76,7 +76,8 @@ impl Controller {
             let uid = &parent.object.metadata.uid;
             effects.wrote_at(sync.key, uid, PARENTS, &updated.metadata.resource_version);
         }
-        if let Some((class, message)) = sync.manage_error.take() {
+        let error = sync.manage_error.take();
+        if let Some((class, message)) = error.or_else(|| sync.quiet_error.take()) {
             return sync.fail(class, message);
         }
         let min_ready_seconds = updated.spec.min_ready_seconds;

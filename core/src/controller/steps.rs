@@ -8,7 +8,7 @@ use super::Controller;
 use super::effects::Effects;
 use super::sync::{Outcome, State, Step, Sync, SyncError, SyncErrorClass};
 use crate::cache::Parent;
-use crate::client::{Answer, ApiError, EventIntent, Request};
+use crate::client::{Answer, ApiError, EventIntent, Reason, Request};
 use crate::consistency::{PODS, Stale};
 use crate::intern::KeyId;
 use crate::object::{Kind, Now, ObjectMeta};
@@ -295,6 +295,9 @@ impl Controller {
     ) -> Step {
         match sync.slow_start.next_batch() {
             None => self.creates_ended(parent, sync, None, now, effects),
+            Some(size) if self.policy.choose_pod_names => {
+                self.ask_for_named_pods(parent, sync, size)
+            }
             Some(size) => {
                 let request = Request::CreatePod {
                     namespace: parent.namespace.clone(),
@@ -323,8 +326,10 @@ impl Controller {
             slow_start,
             events,
             unknown,
+            quiet_error,
             ..
         } = sync;
+        let by_name = self.policy.choose_pod_names;
         for index in answered {
             match answer_of(answers, *index) {
                 Answer::Pod(pod) => {
@@ -334,6 +339,13 @@ impl Controller {
                 Answer::Failed(error) if error.has_cause("NamespaceTerminating") => {
                     // Whatever else happens in that namespace comes from its deletion.
                     slow_start.on_result(true);
+                }
+                Answer::Failed(error) if by_name && error.reason == Reason::AlreadyExists => {
+                    // Made before, by this one or another, or somebody else's: the cache must show.
+                    slow_start.on_result(false);
+                    unknown.insert(PODS);
+                    let quiet = || (SyncErrorClass::Create, error.message.clone());
+                    quiet_error.get_or_insert_with(quiet);
                 }
                 Answer::Failed(error) => {
                     slow_start.on_result(false);
@@ -346,7 +358,7 @@ impl Controller {
                 other => panic!("a create can't be answered by {other:?}"),
             }
         }
-        if first_error.is_some() {
+        if first_error.is_some() || sync.quiet_error.is_some() {
             return self.creates_ended(parent, sync, first_error, now, effects);
         }
         self.create_batch(parent, sync, now, effects)

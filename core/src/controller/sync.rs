@@ -32,6 +32,8 @@ pub struct Sync {
     pub(super) victims: Victims,
     pub(super) slow_start: SlowStart,
     pub(super) creates_wanted: usize,
+    /// The lowest slot whose name was not looked at, where the controller names pods.
+    pub(super) next_slot: u64,
     /// What went wrong with creating or deleting; returned only after the status is written.
     pub(super) manage_error: Option<(SyncErrorClass, String)>,
     pub(super) new_status: Option<Box<ReplicaSetStatus>>,
@@ -146,6 +148,7 @@ impl Sync {
             victims: Victims::default(),
             slow_start: SlowStart::new(0, 1),
             creates_wanted: 0,
+            next_slot: 0,
             manage_error: None,
             new_status: None,
             unknown: Resources::default(),
@@ -206,6 +209,7 @@ impl Sync {
         self.census.ready_times.clear();
         self.census.terminating = 0;
         self.victims.clear();
+        self.next_slot = 0;
         self.manage_error = None;
         self.new_status = None;
         self.unknown = Resources::default();
