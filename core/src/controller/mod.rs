@@ -17,6 +17,8 @@ mod fence;
 #[cfg(test)]
 mod fence_tests;
 mod handlers;
+#[cfg(test)]
+mod hardened_tests;
 mod key;
 mod listed;
 mod names;

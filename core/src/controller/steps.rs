@@ -278,10 +278,14 @@ impl Controller {
             requests, victims, ..
         } = sync;
         requests.clear();
-        requests.extend(victims.names().iter().map(|name| Request::DeletePod {
+        let victims = victims.names().iter().enumerate().map(|(index, name)| {
+            let uid = victims.uid(index);
+            (name.clone(), uid)
+        });
+        requests.extend(victims.map(|(name, uid)| Request::DeletePod {
             namespace: parent.namespace.clone(),
-            name: name.clone(),
-            uid: None,
+            name,
+            uid,
         }));
         sync.asked(State::Deleting)
     }
@@ -435,11 +439,21 @@ impl Controller {
             victims,
             events,
             unknown,
+            quiet_error,
             ..
         } = sync;
+        let by_uid = self.policy.delete_by_uid;
         for index in answered {
             let name = &victims.names()[*index];
             match answer_of(answers, *index) {
+                Answer::Failed(error) if by_uid && error.reason == Reason::Conflict => {
+                    // Gone too: another pod has the name. Should the conflict have been about
+                    // something else, the next sync deletes it.
+                    self.expectations.deletion_observed(*key, name);
+                    unknown.insert(PODS);
+                    let quiet = || (SyncErrorClass::Delete, error.message.clone());
+                    quiet_error.get_or_insert_with(quiet);
+                }
                 Answer::Failed(error) => {
                     self.expectations.deletion_observed(*key, name);
                     // Gone while the cache still shows it.
