@@ -13,10 +13,21 @@
 //! those inside the queue's growth and the string border.
 
 mod effects;
+mod fence;
+#[cfg(test)]
+mod fence_tests;
 mod handlers;
+#[cfg(test)]
+mod hardened_tests;
 mod key;
 mod listed;
+mod names;
+#[cfg(test)]
+mod rig;
 mod scale;
+mod status;
+#[cfg(test)]
+mod status_tests;
 mod steps;
 mod sync;
 
@@ -33,6 +44,8 @@ use crate::metrics::ControllerMetrics;
 use crate::object::{Kind, Now, ReplicaSet, ResourceVersion};
 use crate::policy::{Behaviour, Policy};
 use crate::workqueue::RateLimitingQueue;
+
+use fence::Fences;
 
 pub use effects::Effects;
 pub use key::{KeyError, parse_key};
@@ -96,6 +109,7 @@ pub struct Controller {
     parents: ParentStore,
     expectations: Expectations<KeyId, PodName>,
     consistency: ConsistencyStore<KeyId>,
+    fences: Fences,
     queue: RateLimitingQueue<KeyId>,
     metrics: ControllerMetrics,
 }
@@ -116,6 +130,7 @@ impl Controller {
             options,
             expectations: Expectations::new(),
             consistency: ConsistencyStore::new(),
+            fences: Fences::default(),
             queue: RateLimitingQueue::new(),
             metrics: ControllerMetrics::new(),
         }
