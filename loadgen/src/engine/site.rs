@@ -21,7 +21,15 @@ use super::worker::{Pool, Wire};
 use super::{Builder, RealClock};
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::faults::{Line, Network};
+use crate::nodes::{NodeControl, NodeTimes};
 use crate::settings::{EngineKind, Settings};
+
+/// Shorter than upstream's, so that a run of some minutes sees all of it.
+const NODE_TIMES: NodeTimes = NodeTimes {
+    grace_ns: 10_000_000_000,
+    toleration_ns: 30_000_000_000,
+    quarantine_ns: 60_000_000_000,
+};
 
 /// One run's controller manager.
 #[derive(Debug)]
@@ -86,6 +94,7 @@ impl Site {
         );
         let mut builder = Builder::new(settings, RealClock::start(), options);
         builder.behaviour = behaviour;
+        builder.nodes = Some(Arc::new(NodeControl::new(NODE_TIMES)));
         // Release: parts see the site as it was built.
         builder.started.store(true, Ordering::Release);
         builder.surroundings();
@@ -121,6 +130,14 @@ impl Site {
     /// The present.
     pub fn now(&self) -> Now {
         self.now
+    }
+
+    /// What goes wrong with the nodes.
+    pub fn nodes(&self) -> &Arc<NodeControl> {
+        self.builder
+            .nodes
+            .as_ref()
+            .expect("a site's nodes may fail")
     }
 
     /// What is armed against the requests of all controllers.
