@@ -31,6 +31,9 @@ const NODE_TIMES: NodeTimes = NodeTimes {
     quarantine_ns: 60_000_000_000,
 };
 
+/// More runs of parts at one moment of virtual time than any that ends needs.
+const RUNS_PER_MOMENT: u32 = 200_000;
+
 /// One run's controller manager.
 #[derive(Debug)]
 struct Manager {
@@ -51,6 +54,8 @@ pub enum Stopped {
     Died,
     /// Its owner asked.
     Asked,
+    /// Parts wake each other for ever, and no time passes.
+    Livelock,
 }
 
 /// A cluster that is moved on by its owner.
@@ -237,7 +242,12 @@ impl Site {
     /// controller has died, or when `stop` holds, which is asked after every step.
     pub fn advance(&mut self, end_ns: i64, mut stop: impl FnMut() -> bool) -> Stopped {
         loop {
+            let mut runs = 0;
             while let Some(part) = self.builder.switchboard.try_take() {
+                runs += 1;
+                if runs > RUNS_PER_MOMENT {
+                    return Stopped::Livelock;
+                }
                 self.builder
                     .parts
                     .run(part, &self.builder.switchboard, self.now);

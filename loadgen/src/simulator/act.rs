@@ -225,6 +225,7 @@ impl Player {
             let judge = Arc::clone(&self.judge);
             match self.site.advance(target_ns, || judge.is_over()) {
                 Stopped::Asked => return,
+                Stopped::Livelock => return self.judge.livelock(self.site.now()),
                 Stopped::Died => {
                     self.judge.died(&self.site);
                     if self.site.alive().is_empty() {
