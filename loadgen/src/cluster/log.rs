@@ -6,19 +6,21 @@
 //! watch needs them and more than [`History::min_events`] remain, or beyond
 //! [`History::max_events`] in any case; whoever needed them is answered 410.
 //!
-//! Lock order: a store's shard, then its log. Nothing is called while the log's lock is held;
-//! what a commit leaves to do (waking, freeing) is done by [`After::run`] when all locks are free.
+//! Lock order: a store's shard, then its log. Nothing but the observer is called while
+//! the log's lock is held; what a commit leaves to do (waking, freeing) is done by [`After::run`]
+//! when all locks are free.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, OnceLock};
 
-use podstorm::object::{Now, Resource, ResourceVersion};
+use podstorm::object::{Now, ResourceVersion};
 use smallvec::SmallVec;
 
 use super::counts::{Tally, TallyTotals};
-use super::{Lock, Waker};
+use super::observe::{Commit, Observed};
+use super::{ClusterResource, Lock, Waker};
 
 /// Events in a segment: 16 KiB of slots. A segment is what is forgotten at once.
 pub(super) const SEGMENT_LEN: usize = 512;
@@ -54,9 +56,12 @@ impl History {
 
 /// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub enum Change {
+    /// It came to be.
     Added,
+    /// It changed.
     Modified,
+    /// It is gone.
     Deleted,
 }
 
@@ -69,14 +74,14 @@ pub(super) struct Entry<R> {
     pub(super) commit_ns: i64,
 }
 
-impl<R: Resource> Entry<R> {
+impl<R: ClusterResource> Entry<R> {
     pub(super) fn version(&self) -> u64 {
         version_of(&*self.object)
     }
 }
 
 /// The version of a stored object.
-pub(super) fn version_of<R: Resource>(object: &R) -> u64 {
+pub(super) fn version_of<R: ClusterResource>(object: &R) -> u64 {
     object
         .metadata()
         .resource_version
@@ -89,12 +94,20 @@ pub(super) struct Segment<R> {
     /// Counts segments from the first one of the log.
     pub(super) number: u64,
     pub(super) entries: Box<[OnceLock<Entry<R>>]>,
+    /// Of each event the object before, where there was one; empty unless the past is kept.
+    before: Box<[OnceLock<Arc<R>>]>,
 }
 
 impl<R> Segment<R> {
-    fn new(number: u64) -> Arc<Segment<R>> {
+    fn new(number: u64, keeps_past: bool) -> Arc<Segment<R>> {
         let entries = (0..SEGMENT_LEN).map(|_| OnceLock::new()).collect();
-        Arc::new(Segment { number, entries })
+        let kept = if keeps_past { SEGMENT_LEN } else { 0 };
+        let before = (0..kept).map(|_| OnceLock::new()).collect();
+        Arc::new(Segment {
+            number,
+            entries,
+            before,
+        })
     }
 }
 
@@ -119,6 +132,8 @@ struct State<R> {
     last_version: u64,
     watchers: Vec<Watcher>,
     next_watcher: u64,
+    /// Whether segments hold the objects before.
+    keeps_past: bool,
     totals: TallyTotals,
 }
 
@@ -128,6 +143,7 @@ pub(super) struct Log<R> {
     /// the lock and reads `v` knows that every event of this kind up to `v` is in the log.
     version: Arc<AtomicU64>,
     history: History,
+    observed: Option<Arc<Observed>>,
     state: Lock<State<R>>,
 }
 
@@ -146,6 +162,30 @@ pub(super) struct Position<R> {
     pub(super) index: usize,
 }
 
+/// The way back to an older state.
+pub(super) struct Past<R> {
+    /// The events since, in order.
+    pub(super) undo: Vec<Undo<R>>,
+    /// Behind that state, for a watch.
+    pub(super) position: Option<Position<R>>,
+}
+
+/// One event, to be undone.
+pub(super) struct Undo<R> {
+    pub(super) after: Arc<R>,
+    /// Absent when the event made the object.
+    pub(super) before: Option<Arc<R>>,
+}
+
+/// Why a state is not at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unreachable {
+    /// It is to come.
+    NotYet { current: u64 },
+    /// What led from it to the present was forgotten.
+    Forgotten { oldest: u64 },
+}
+
 /// What a watch finds at the end of what it could read without the lock.
 pub(super) enum Beyond<R> {
     /// The next segment.
@@ -158,20 +198,27 @@ pub(super) enum Beyond<R> {
     Expired { wanted: u64, oldest: u64 },
 }
 
-impl<R: Resource> Log<R> {
-    pub(super) fn new(version: Arc<AtomicU64>, history: History) -> Log<R> {
+impl<R: ClusterResource> Log<R> {
+    pub(super) fn new(
+        version: Arc<AtomicU64>,
+        history: History,
+        keeps_past: bool,
+        observed: Option<Arc<Observed>>,
+    ) -> Log<R> {
         let state = State {
-            segments: VecDeque::from([Segment::new(0)]),
+            segments: VecDeque::from([Segment::new(0, keeps_past)]),
             tail_len: 0,
             forgotten: 0,
             last_version: 0,
             watchers: Vec::new(),
             next_watcher: 0,
+            keeps_past,
             totals: TallyTotals::default(),
         };
         Log {
             version,
             history,
+            observed,
             state: Lock::new(state),
         }
     }
@@ -220,18 +267,48 @@ impl<R: Resource> Log<R> {
         if version < state.forgotten {
             return Err(state.oldest());
         }
-        // The first segment whose last event is newer, and the first newer event within.
-        let newer = |entry: &OnceLock<Entry<R>>| entry.get().is_none_or(|e| e.version() > version);
-        let at = state
-            .segments
-            .partition_point(|segment| !newer(&segment.entries[SEGMENT_LEN - 1]));
-        let segment = state
-            .segments
-            .get(at)
-            .unwrap_or_else(|| state.tail())
-            .clone();
-        let index = segment.entries.partition_point(|entry| !newer(entry));
+        let (at, index) = state.behind(version);
+        let segment = state.segments[at].clone();
         Ok(state.register(segment, index, waker))
+    }
+
+    /// What to undo of the present state to have that of `version`. The caller holds the locks
+    /// of all shards. `watch` opens one behind the version too, with that waker.
+    pub(super) fn undo(
+        &self,
+        version: u64,
+        watch: Option<Option<Waker>>,
+    ) -> Result<Past<R>, Unreachable> {
+        let mut state = self.state.lock();
+        let current = self.version.load(Ordering::Relaxed);
+        if version > current {
+            return Err(Unreachable::NotYet { current });
+        }
+        let (at, index) = state.behind(version);
+        let known = version >= state.forgotten;
+        if !known || !state.keeps_past && version < state.last_version {
+            let oldest = if state.keeps_past {
+                state.oldest()
+            } else {
+                state.last_version + 1
+            };
+            return Err(Unreachable::Forgotten { oldest });
+        }
+        let mut undo = Vec::new();
+        let mut first = index;
+        for segment in state.segments.range(at..) {
+            let events = segment.entries[first..].iter().map_while(OnceLock::get);
+            for (entry, index) in events.zip(first..) {
+                undo.push(Undo {
+                    after: entry.object.clone(),
+                    before: segment.before[index].get().cloned(),
+                });
+            }
+            first = 0;
+        }
+        let segment = state.segments[at].clone();
+        let position = watch.map(|waker| state.register(segment, index, waker));
+        Ok(Past { undo, position })
     }
 
     /// Goes on from the end of what a watch has read of `segment`.
@@ -304,9 +381,21 @@ type Garbage<R> = SmallVec<[Arc<Segment<R>>; 1]>;
 /// Pods have the most watches: the controllers' informer, scheduler, kubelets and scenario.
 type Wakers = SmallVec<[Waker; 4]>;
 
-impl<R: Resource> State<R> {
+impl<R: ClusterResource> State<R> {
     fn tail(&self) -> &Arc<Segment<R>> {
         self.segments.back().expect("a log has a segment")
+    }
+
+    /// The segment and the place in it of the first event newer than `version`, or the end.
+    fn behind(&self, version: u64) -> (usize, usize) {
+        let newer = |entry: &OnceLock<Entry<R>>| entry.get().is_none_or(|e| e.version() > version);
+        // The first segment whose last event is newer, and the first newer event within.
+        let at = self
+            .segments
+            .partition_point(|segment| !newer(&segment.entries[SEGMENT_LEN - 1]))
+            .min(self.segments.len() - 1);
+        let entries = &self.segments[at].entries;
+        (at, entries.partition_point(|entry| !newer(entry)))
     }
 
     /// The version of the oldest event kept.
@@ -345,7 +434,8 @@ impl<R: Resource> State<R> {
 
     fn extend(&mut self) {
         let number = self.tail().number + 1;
-        self.segments.push_back(Segment::new(number));
+        self.segments
+            .push_back(Segment::new(number, self.keeps_past));
         self.tail_len = 0;
     }
 
@@ -390,18 +480,21 @@ pub(super) struct Append<'a, R> {
     garbage: Garbage<R>,
 }
 
-impl<R: Resource> Append<'_, R> {
-    /// Gives the object the next version and appends its event.
+impl<R: ClusterResource> Append<'_, R> {
+    /// Gives the object the next version and appends its event. `old` is the object before.
     ///
     /// # Panics
     /// When the object is shared already.
     pub(super) fn push(
         &mut self,
         change: Change,
+        old: Option<&Arc<R>>,
         mut object: Arc<R>,
         tally: &Tally,
         now: Now,
     ) -> Arc<R> {
+        let observed = self.log.observed.as_deref();
+        let _turn = observed.map(|observed| observed.turn.lock());
         // Relaxed: the counter's order is that of the locks under which it advances.
         let version = self.log.version.fetch_add(1, Ordering::Relaxed) + 1;
         Arc::get_mut(&mut object)
@@ -420,9 +513,24 @@ impl<R: Resource> Append<'_, R> {
         };
         let slot = &state.tail().entries[state.tail_len];
         assert!(slot.set(entry).is_ok(), "a slot is filled once");
+        if state.keeps_past
+            && let Some(old) = old
+        {
+            let slot = &state.tail().before[state.tail_len];
+            assert!(slot.set(old.clone()).is_ok(), "a slot is filled once");
+        }
         state.tail_len += 1;
         state.last_version = version;
         state.totals.count(change, tally);
+        if let Some(observed) = observed {
+            observed.observer.committed(&Commit {
+                version,
+                change,
+                old: old.map(R::as_object),
+                new: R::as_object(&object),
+                now,
+            });
+        }
         object
     }
 

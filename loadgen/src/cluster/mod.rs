@@ -21,9 +21,12 @@ mod lock;
 mod log;
 mod meta;
 mod name;
+mod observe;
 mod owners;
+mod past;
 mod patch;
 mod pods;
+mod quota;
 mod resource;
 mod scale;
 mod store;
@@ -44,8 +47,10 @@ use podstorm::object::{Event, Kind, Namespace, Node, Pod, ReplicaSet, Replicatio
 pub use counts::{PodTotals, WriteCounts};
 pub use delete::{DeleteOptions, Deletion, Propagation};
 pub use list::{ListOptions, ListPage};
-pub use log::History;
+pub use log::{Change, History};
+pub use observe::{Commit, CommitObserver, ObjectRef};
 pub use patch::Patch;
+pub use quota::PodQuota;
 pub use resource::{ClusterResource, DefaultPolicy};
 pub use scale::{Scalable, Scale, ScaleUpdate};
 pub use store::KindStore;
@@ -54,8 +59,11 @@ pub use watch::{Poll, Watch, WatchFrom, WatchOptions};
 use gc::GarbageCollector;
 use lock::Lock;
 use name::Names;
+use observe::Observed;
 use owners::OwnerIndex;
 use pods::BodyCache;
+use quota::Quotas;
+use store::Shared;
 
 /// Wakes whoever waits for something to happen.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
@@ -84,6 +92,12 @@ pub struct ClusterOptions {
     pub history: History,
     /// Asked before every create, after the namespace was found.
     pub admission: Option<Admission>,
+    /// Whether the state as of older versions is kept, as far back as `history` goes: for
+    /// [`list_as_of`](Cluster::list_as_of) and [`WatchFrom::InitialAsOf`]. It costs a pointer an
+    /// event, and every event keeps the object before it alive.
+    pub keeps_past: bool,
+    /// Looks at every committed write; without one, nothing is spent on it.
+    pub observer: Option<Arc<dyn CommitObserver>>,
 }
 
 impl fmt::Debug for ClusterOptions {
@@ -92,6 +106,8 @@ impl fmt::Debug for ClusterOptions {
             .field("seed", &self.seed)
             .field("history", &self.history)
             .field("admission", &self.admission.is_some())
+            .field("keeps_past", &self.keeps_past)
+            .field("observer", &self.observer.is_some())
             .finish()
     }
 }
@@ -104,6 +120,7 @@ pub struct Cluster {
     version: Arc<AtomicU64>,
     names: Names,
     owners: Arc<OwnerIndex>,
+    quotas: Arc<Quotas>,
     garbage: GarbageCollector,
     bodies: BodyCache,
     lists: list::Continued,
@@ -118,30 +135,35 @@ pub struct Cluster {
 impl Cluster {
     /// An empty cluster: no namespace either.
     pub fn new(options: ClusterOptions) -> Cluster {
-        let version = Arc::new(AtomicU64::new(0));
-        let owners = Arc::new(OwnerIndex::new());
         let history = options.history;
-        let parts = || (version.clone(), owners.clone());
-        fn store<R: ClusterResource>(
-            (version, owners): (Arc<AtomicU64>, Arc<OwnerIndex>),
-            history: History,
-        ) -> KindStore<R> {
-            KindStore::new(version, history, owners)
-        }
+        let observed = options.observer.clone().map(|observer| {
+            Arc::new(Observed {
+                turn: Lock::default(),
+                observer,
+            })
+        });
+        let shared = Shared {
+            version: Arc::default(),
+            owners: Arc::new(OwnerIndex::new()),
+            quotas: Arc::default(),
+            observed,
+        };
+        let past = options.keeps_past;
         Cluster {
             names: Names::new(options.seed),
             garbage: GarbageCollector::new(),
             bodies: BodyCache::new(),
             lists: list::Continued::new(),
-            namespaces: store(parts(), history),
-            nodes: store(parts(), history),
-            pods: store(parts(), history),
-            replica_sets: store(parts(), history),
-            replication_controllers: store(parts(), history),
-            events: store(parts(), history.for_events()),
+            namespaces: KindStore::new(history, &shared, past),
+            nodes: KindStore::new(history, &shared, past),
+            pods: KindStore::new(history, &shared, past),
+            replica_sets: KindStore::new(history, &shared, past),
+            replication_controllers: KindStore::new(history, &shared, past),
+            events: KindStore::new(history.for_events(), &shared, past),
             options,
-            version,
-            owners,
+            version: shared.version,
+            owners: shared.owners,
+            quotas: shared.quotas,
         }
     }
 
@@ -180,7 +202,8 @@ impl Cluster {
     /// Opens a watch.
     ///
     /// # Errors
-    /// 410 when the history does not reach back to the version asked for.
+    /// 410 when the history does not reach back to the version asked for; 504 for the state as of
+    /// a version that the server has not come to.
     pub fn watch<R: ClusterResource>(
         &self,
         from: WatchFrom,
@@ -200,6 +223,12 @@ impl Cluster {
                 let (snapshot, position) = store.snapshot_and_watch(waker);
                 let (after, objects) = (snapshot.version, Some(snapshot.objects));
                 Ok(Watch::new(log, position, after, objects, &options))
+            }
+            WatchFrom::InitialAsOf(version) => {
+                let (state, position) = store.as_of(None, version, Some(waker))?;
+                let position = position.expect("a watch was asked for");
+                let objects = Some(state.objects);
+                Ok(Watch::new(log, position, version, objects, &options))
             }
         }
     }

@@ -12,7 +12,8 @@ use serde_json::Value;
 use super::defaulting::{
     default_pod, default_replica_set, default_replication_controller, qos_class,
 };
-use super::{Cluster, KindStore, meta, validation};
+use super::gc::namespace;
+use super::{Cluster, KindStore, ObjectRef, meta, validation};
 
 /// The member of a pod's status that its spec decides, for good.
 const QOS_CLASS: &str = "qosClass";
@@ -37,6 +38,9 @@ pub trait ClusterResource: Resource + PartialEq {
 
     /// Where it is stored.
     fn store(cluster: &Cluster) -> &KindStore<Self>;
+
+    /// Itself among objects of all kinds.
+    fn as_object(object: &Arc<Self>) -> ObjectRef<'_>;
 
     /// Fills in defaults. What is shared with the stored object has them already.
     fn set_defaults(&mut self, _old: Option<&Self>) {}
@@ -76,6 +80,21 @@ pub trait ClusterResource: Resource + PartialEq {
         None
     }
 
+    /// Whether it stays until everything in it is gone.
+    fn is_kept_by_content(&self) -> bool {
+        false
+    }
+
+    /// Puts it into the state of one whose contents are being deleted; false for what holds none.
+    fn begin_termination(&mut self) -> bool {
+        false
+    }
+
+    /// Whether the object is one of those that a [quota](Cluster::set_pod_quota) limits.
+    fn counts_for_quota(&self) -> bool {
+        false
+    }
+
     /// Takes the stored object's shared parts in the place of equal copies.
     fn share_with(&mut self, _old: &Self) {}
 
@@ -91,8 +110,37 @@ impl ClusterResource for Namespace {
         &cluster.namespaces
     }
 
+    fn as_object(object: &Arc<Self>) -> ObjectRef<'_> {
+        ObjectRef::Namespace(object)
+    }
+
+    fn set_defaults(&mut self, old: Option<&Self>) {
+        if old.is_none() {
+            namespace::keep(self);
+        }
+    }
+
     fn prepare_for_create(&mut self) {
         self.terminating = false;
+    }
+
+    fn prepare_for_update(&mut self, old: &Self) {
+        self.terminating = old.terminating;
+        for member in ["spec", "status"] {
+            match old.fields.get(member) {
+                Some(stored) => drop(self.fields.insert(member.to_owned(), stored.clone())),
+                None => drop(self.fields.remove(member)),
+            }
+        }
+    }
+
+    fn begin_termination(&mut self) -> bool {
+        self.terminating = true;
+        namespace::is_kept(self)
+    }
+
+    fn is_kept_by_content(&self) -> bool {
+        namespace::is_kept(self)
     }
 
     fn validate_create(&self) -> Vec<Cause> {
@@ -111,6 +159,10 @@ impl ClusterResource for Namespace {
 impl ClusterResource for Node {
     fn store(cluster: &Cluster) -> &KindStore<Self> {
         &cluster.nodes
+    }
+
+    fn as_object(object: &Arc<Self>) -> ObjectRef<'_> {
+        ObjectRef::Node(object)
     }
 
     fn prepare_for_update(&mut self, old: &Self) {
@@ -141,6 +193,10 @@ impl ClusterResource for Event {
         &cluster.events
     }
 
+    fn as_object(object: &Arc<Self>) -> ObjectRef<'_> {
+        ObjectRef::Event(object)
+    }
+
     fn validate_create(&self) -> Vec<Cause> {
         validation::validate_event(self)
     }
@@ -165,6 +221,10 @@ impl ClusterResource for Pod {
 
     fn store(cluster: &Cluster) -> &KindStore<Self> {
         &cluster.pods
+    }
+
+    fn as_object(object: &Arc<Self>) -> ObjectRef<'_> {
+        ObjectRef::Pod(object)
     }
 
     fn prepare_for_create(&mut self) {
@@ -214,6 +274,10 @@ impl ClusterResource for Pod {
         self.is_ready()
     }
 
+    fn counts_for_quota(&self) -> bool {
+        !self.status.phase.is_terminal()
+    }
+
     fn share_with(&mut self, old: &Self) {
         share(&mut self.spec, &old.spec);
         share(&mut self.node_name, &old.node_name);
@@ -250,6 +314,10 @@ impl ClusterResource for ReplicaSet {
 
     fn store(cluster: &Cluster) -> &KindStore<Self> {
         &cluster.replica_sets
+    }
+
+    fn as_object(object: &Arc<Self>) -> ObjectRef<'_> {
+        ObjectRef::ReplicaSet(object)
     }
 
     fn prepare_for_create(&mut self) {
@@ -309,6 +377,10 @@ impl ClusterResource for ReplicationController {
 
     fn store(cluster: &Cluster) -> &KindStore<Self> {
         &cluster.replication_controllers
+    }
+
+    fn as_object(object: &Arc<Self>) -> ObjectRef<'_> {
+        ObjectRef::ReplicationController(object)
     }
 
     fn prepare_for_create(&mut self) {

@@ -12,6 +12,7 @@ use podstorm::consistency::PODS;
 use podstorm::object::{Kind, Now, Pod, ReplicaSet, ReplicationController};
 
 use crate::cluster::{Cluster, DeleteOptions, Deletion};
+use crate::faults::Call;
 use crate::latency::LatencySampler;
 
 /// How often one call is sent again when the server asks for it.
@@ -121,6 +122,16 @@ impl Client {
         }
     }
 
+    /// Counts a call that never reached the server.
+    pub(super) fn count_failed(&self, request: &Request, error: &ApiError, calls: &mut ApiCalls) {
+        let (verb, resource) = match Call::of(request) {
+            Call::GetParent => ("get", self.resource()),
+            Call::PutStatus => ("update", self.status_resource()),
+            call => call.verb_and_resource(),
+        };
+        calls.count::<()>(verb, resource, error.code, &Err(error.clone()));
+    }
+
     fn put_status(&self, object: &ReplicaSet, now: Now) -> Result<Arc<ReplicaSet>, ApiError> {
         if !self.of_rcs {
             return self.cluster.update_status(object.clone(), now);
@@ -193,10 +204,10 @@ impl Trip {
 #[derive(Clone, Debug, Default)]
 pub(super) struct ApiCalls {
     /// A dozen entries at most: searched from the front.
-    counts: Vec<(Call, u64)>,
+    counts: Vec<(Outcome, u64)>,
 }
 
-type Call = (&'static str, &'static str, u16);
+type Outcome = (&'static str, &'static str, u16);
 
 impl ApiCalls {
     /// Counts one call with its outcome.
