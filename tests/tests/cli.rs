@@ -136,8 +136,8 @@ fn unknown_flags_and_words_are_refused() {
     );
     assert_flags_refused(&["--engine", "steam"], &["--engine", "threads", "virtual"]);
     assert_flags_refused(
-        &["--behaviour", "hardened"],
-        &["not available yet", "upstream"],
+        &["--behaviour", "careful"],
+        &["--behaviour", "upstream", "hardened"],
     );
     assert_flags_refused(&["--seed", "x"], &["--seed"]);
     assert_flags_refused(
@@ -551,8 +551,32 @@ fn effective_settings_are_printed_and_read_back() {
     assert_eq!(settings["replicasets"], 100);
     assert_eq!(settings["nodes"], 250);
     assert_eq!(settings["api-latency"], "5ms");
+    assert_eq!(settings["behaviour"], "upstream");
     let yaml = stdout(&run(&["run", "--pods", "5k", "--print-scenario"]));
     assert!(yaml.lines().any(|line| line == "pods: 5000"), "{yaml}");
+}
+
+#[test]
+fn the_hardened_behaviour_is_named_wherever_settings_are() {
+    let arguments = ["run", "--behaviour", "hardened"];
+    let printed = |format| stdout(&run(&[&arguments[..], &[format]].concat()));
+    let yaml = printed("--print-scenario");
+    assert!(
+        yaml.lines().any(|line| line == "behaviour: hardened"),
+        "{yaml}"
+    );
+    for engine in ["virtual", "threads"] {
+        let size = ["--pods", "60", "--engine", engine, "--json", "-", "--quiet"];
+        let output = run(&[&arguments[..], &size].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(result["behaviour"], "hardened");
+        assert_eq!(result["settings"]["behaviour"], "hardened");
+        assert_eq!(result["excess_pods_created"], 0);
+    }
+    let report = run(&[&arguments[..], &["--pods", "60", "--engine", "virtual"]].concat());
+    let text = format!("{}{}", stdout(&report), stderr(&report));
+    assert!(text.contains("hardened behaviour"), "{text}");
 }
 
 /// A closed pipe, made before the command starts so that no timing decides.

@@ -190,7 +190,7 @@ impl Builder {
     fn new(settings: &Settings, clock: RealClock, options: ClusterOptions) -> Builder {
         Builder {
             settings: settings.clone(),
-            behaviour: Behaviour::Upstream,
+            behaviour: settings.behaviour,
             clock: (settings.engine == EngineKind::Threads).then_some(clock),
             switchboard: Arc::default(),
             parts: Parts::default(),

@@ -8,6 +8,7 @@ use podstorm::client::ApiError;
 use podstorm::object::{
     Map, Namespace, Node, ObjectMeta, OwnerReference, Pod, ReplicaSet, Resource, Uid,
 };
+use podstorm::policy::Behaviour;
 use serde_json::{Value, json};
 
 use super::action::{Action, Death, Dependents, Tampering};
@@ -62,6 +63,7 @@ pub(super) fn settings(schedule: &Schedule) -> Settings {
                 .into_iter()
                 .collect(),
         },
+        behaviour: Behaviour::Upstream,
         latency: LatencySettings {
             pod_startup: up_to(world.startup_ms),
             pod_termination: up_to(world.termination_ms),
