@@ -38,7 +38,6 @@ use podstorm::cache::PodCache;
 use podstorm::client::QpsLimiter;
 use podstorm::controller::{Controller, ControllerOptions, Gates};
 use podstorm::object::{Kind, Now};
-use podstorm::policy::Behaviour;
 use podstorm::reflector::ReflectorOptions;
 
 use client::{Client, Trip};
@@ -171,7 +170,6 @@ struct Engine {
 /// Collects the parts of a run, and adds controllers to it.
 struct Builder {
     settings: Settings,
-    behaviour: Behaviour,
     /// Where nodes may fail.
     nodes: Option<Arc<NodeControl>>,
     clock: Option<RealClock>,
@@ -192,7 +190,6 @@ impl Builder {
     fn new(settings: &Settings, clock: RealClock, options: ClusterOptions) -> Builder {
         Builder {
             settings: settings.clone(),
-            behaviour: Behaviour::Upstream,
             nodes: None,
             clock: (settings.engine == EngineKind::Threads).then_some(clock),
             switchboard: Arc::default(),
@@ -321,7 +318,7 @@ impl Builder {
                 terminating_replicas: told.gate("DeploymentReplicaSetTerminatingReplicas"),
                 stale_controller_consistency: told.gate("StaleControllerConsistencyReplicaSet"),
             },
-            behaviour: self.behaviour,
+            behaviour: self.settings.behaviour,
         };
         let limiter = told
             .kube_api_qps

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex};
 
 use podstorm::controller::Controller;
 use podstorm::object::{Kind, Now};
-use podstorm::policy::Behaviour;
 
 use super::client::Client;
 use super::executor::{PartId, Waker};
@@ -86,19 +85,15 @@ impl Site {
     ///
     /// # Panics
     /// When the settings ask for the threads engine.
-    pub fn new(
-        settings: &Settings,
-        behaviour: Behaviour,
-        options: ClusterOptions,
-        probe: Arc<dyn Probe>,
-    ) -> Site {
+    pub fn new(settings: &Settings, mut options: ClusterOptions, probe: Arc<dyn Probe>) -> Site {
         assert_eq!(
             settings.engine,
             EngineKind::Virtual,
             "a disturbed run needs virtual time"
         );
+        // Servers that lag are a fault that any of its watches may meet.
+        options.keeps_past = true;
         let mut builder = Builder::new(settings, RealClock::start(), options);
-        builder.behaviour = behaviour;
         builder.nodes = Some(Arc::new(NodeControl::new(NODE_TIMES)));
         // Release: parts see the site as it was built.
         builder.started.store(true, Ordering::Release);

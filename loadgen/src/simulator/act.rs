@@ -8,6 +8,7 @@ use podstorm::client::ApiError;
 use podstorm::object::{
     Map, Namespace, Node, ObjectMeta, OwnerReference, Pod, ReplicaSet, Resource, Uid,
 };
+use podstorm::policy::Behaviour;
 use serde_json::{Value, json};
 
 use super::action::{Action, Death, Dependents, Tampering};
@@ -27,7 +28,7 @@ pub(super) const NAMESPACE: &str = "sim";
 const MS: i64 = 1_000_000;
 
 /// The settings of the site on which a schedule is played.
-pub(super) fn settings(schedule: &Schedule) -> Settings {
+pub(super) fn settings(schedule: &Schedule, behaviour: Behaviour) -> Settings {
     let world = &schedule.world;
     let gates = [
         ("PodDeletionCost", true),
@@ -62,6 +63,7 @@ pub(super) fn settings(schedule: &Schedule) -> Settings {
                 .into_iter()
                 .collect(),
         },
+        behaviour,
         latency: LatencySettings {
             pod_startup: up_to(world.startup_ms),
             pod_termination: up_to(world.termination_ms),

@@ -62,8 +62,8 @@ pub fn play(schedule: &Schedule, how: How) -> (Verdict, Vec<String>) {
         observer: Some(Arc::clone(&judge) as _),
         ..ClusterOptions::default()
     };
-    let settings = super::act::settings(schedule);
-    let site = Site::new(&settings, how.behaviour, options, Arc::clone(&judge) as _);
+    let settings = super::act::settings(schedule, how.behaviour);
+    let site = Site::new(&settings, options, Arc::clone(&judge) as _);
     let mut run = Run {
         player: Player::new(schedule, site, Arc::clone(&judge)),
         judge,
@@ -137,7 +137,10 @@ impl Run {
         let last_ns = self.judge.last_write_ns();
         if last_ns > begun_ns {
             let after = (last_ns - begun_ns) as f64 / 1e9;
-            return self.fail("L2", &format!("something was written after {after:.3} s of quiet"));
+            return self.fail(
+                "L2",
+                &format!("something was written after {after:.3} s of quiet"),
+            );
         }
         self.judge.at_rest(&self.player.site);
     }

@@ -430,7 +430,12 @@ impl Books {
         record: &Record,
         controller: &Controller,
     ) -> Result<(), (&'static str, String)> {
-        if set.gone && !self.sets.values().any(|other| !other.gone && other.name == set.name) {
+        if set.gone
+            && !self
+                .sets
+                .values()
+                .any(|other| !other.gone && other.name == set.name)
+        {
             return Err(("L3", format!("the record of {}, which is gone", set.name)));
         }
         let caches = [
