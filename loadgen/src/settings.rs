@@ -172,6 +172,13 @@ pub struct ControllerSettings {
     pub feature_gates: std::collections::BTreeMap<String, bool>,
 }
 
+impl ControllerSettings {
+    /// Whether a feature gate is on; one that is not listed is.
+    pub fn gate(&self, name: &str) -> bool {
+        self.feature_gates.get(name).copied().unwrap_or(true)
+    }
+}
+
 /// How long things take.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LatencySettings {

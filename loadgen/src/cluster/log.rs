@@ -243,6 +243,11 @@ impl<R: ClusterResource> Log<R> {
         self.version.load(Ordering::Relaxed)
     }
 
+    /// The version of this kind's last event, 0 before the first.
+    pub(super) fn last_version(&self) -> u64 {
+        self.state.lock().last_version
+    }
+
     /// Opens a watch at the end; answers the version it starts behind.
     pub(super) fn open_at_end(&self, waker: Option<Waker>) -> (Position<R>, u64) {
         let mut state = self.state.lock();

@@ -173,6 +173,12 @@ impl Cluster {
         self.version.load(Ordering::Relaxed)
     }
 
+    /// The version of the last write of this kind, 0 before the first. A watch of the kind comes to
+    /// it without a bookmark, which a list's version, the whole server's, may need.
+    pub fn last_version<R: ClusterResource>(&self) -> u64 {
+        R::store(self).log().last_version()
+    }
+
     /// The number of objects of a kind.
     pub fn count<R: ClusterResource>(&self) -> u64 {
         R::store(self).totals().live()

@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use podstorm::client::{Answer, ApiError, QpsLimiter, Request};
-use podstorm::object::{Kind, Now, ReplicaSet, ReplicationController};
+use podstorm::consistency::PODS;
+use podstorm::object::{Kind, Now, Pod, ReplicaSet, ReplicationController};
 
-use crate::cluster::{Cluster, DeleteOptions};
+use crate::cluster::{Cluster, DeleteOptions, Deletion};
+use crate::faults::Call;
 use crate::latency::LatencySampler;
 
 /// How often one call is sent again when the server asks for it.
@@ -54,17 +56,31 @@ impl Client {
     pub(super) fn carry_out(&self, request: &Request, calls: &mut ApiCalls, now: Now) -> Answer {
         let cluster = &self.cluster;
         match request {
-            Request::CreatePod { namespace, body } => {
-                let created = cluster.create_pod(namespace, body, now);
+            Request::CreatePod {
+                namespace,
+                body,
+                name,
+            } => {
+                let created = cluster.create_pod(namespace, body, name.as_ref(), now);
                 calls.count("create", "pods", 201, &created);
                 created.map_or_else(Answer::Failed, Answer::Pod)
             }
-            Request::DeletePod { namespace, name } => {
-                let options = DeleteOptions::default();
-                let deleted =
-                    cluster.delete::<podstorm::object::Pod>(namespace, name, &options, now);
+            Request::DeletePod {
+                namespace,
+                name,
+                uid,
+            } => {
+                let options = DeleteOptions {
+                    precondition_uid: uid.clone(),
+                    ..DeleteOptions::default()
+                };
+                let deleted = cluster.delete::<Pod>(namespace, name, &options, now);
                 calls.count("delete", "pods", 200, &deleted);
-                deleted.map_or_else(Answer::Failed, |_| Answer::Deleted)
+                let version =
+                    |deleted: Deletion<Pod>| deleted.object.metadata.resource_version.clone();
+                deleted.map_or_else(Answer::Failed, |deleted| {
+                    Answer::Deleted(Some(version(deleted)))
+                })
             }
             Request::PatchPod {
                 namespace,
@@ -91,7 +107,29 @@ impl Client {
                 calls.count("update", self.status_resource(), 200, &written);
                 written.map_or_else(Answer::Failed, Answer::Parent)
             }
+            Request::ReadVersion { resource } => {
+                let (name, version) = match *resource {
+                    PODS => ("pods", cluster.last_version::<Pod>()),
+                    _ if self.of_rcs => (
+                        self.resource(),
+                        cluster.last_version::<ReplicationController>(),
+                    ),
+                    _ => (self.resource(), cluster.last_version::<ReplicaSet>()),
+                };
+                calls.count("list", name, 200, &Ok(()));
+                Answer::Version(version.into())
+            }
         }
+    }
+
+    /// Counts a call that never reached the server.
+    pub(super) fn count_failed(&self, request: &Request, error: &ApiError, calls: &mut ApiCalls) {
+        let (verb, resource) = match Call::of(request) {
+            Call::GetParent => ("get", self.resource()),
+            Call::PutStatus => ("update", self.status_resource()),
+            call => call.verb_and_resource(),
+        };
+        calls.count::<()>(verb, resource, error.code, &Err(error.clone()));
     }
 
     fn put_status(&self, object: &ReplicaSet, now: Now) -> Result<Arc<ReplicaSet>, ApiError> {
@@ -166,10 +204,10 @@ impl Trip {
 #[derive(Clone, Debug, Default)]
 pub(super) struct ApiCalls {
     /// A dozen entries at most: searched from the front.
-    counts: Vec<(Call, u64)>,
+    counts: Vec<(Outcome, u64)>,
 }
 
-type Call = (&'static str, &'static str, u16);
+type Outcome = (&'static str, &'static str, u16);
 
 impl ApiCalls {
     /// Counts one call with its outcome.
@@ -237,6 +275,6 @@ mod tests {
         );
         error.code = 409;
         assert_eq!(retry_after_ns(&Answer::Failed(error), 0), None);
-        assert_eq!(retry_after_ns(&Answer::Deleted, 0), None);
+        assert_eq!(retry_after_ns(&Answer::Deleted(None), 0), None);
     }
 }

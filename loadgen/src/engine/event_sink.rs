@@ -10,6 +10,7 @@ use podstorm::object::{Event, Now};
 
 use super::client::{ApiCalls, Client, Trip};
 use super::executor::{Next, Part, PartId, Switchboard};
+use crate::faults::{Call, Fate, Line, Place, Sent};
 
 /// Most writes in one run.
 const WRITES_PER_RUN: u32 = 64;
@@ -85,6 +86,8 @@ pub(super) struct EventWriter {
     stage: Stage,
     pub(super) calls: ApiCalls,
     pub(super) written: u64,
+    /// In a disturbed run.
+    line: Option<Arc<Line>>,
 }
 
 /// Where the one write under way is.
@@ -118,6 +121,7 @@ impl EventWriter {
         client: Arc<Client>,
         trip: Trip,
         seed: u64,
+        line: Option<Arc<Line>>,
     ) -> EventWriter {
         EventWriter {
             queue,
@@ -128,6 +132,7 @@ impl EventWriter {
             stage: Stage::None,
             calls: ApiCalls::default(),
             written: 0,
+            line,
         }
     }
 
@@ -191,6 +196,34 @@ impl EventWriter {
         }
     }
 
+    /// Sends a write on its way, which in a disturbed run may be a short or a long one.
+    fn depart(&self, write: Write, due_ns: i64, back_ns: i64, now: Now) -> Stage {
+        let fate = self.line.as_ref().map_or(Fate::Pass, |line| {
+            let sent = Sent {
+                call: Call::WriteEvent,
+                request: None,
+                parent: "",
+                place: Place::default(),
+            };
+            line.fate(&sent, now)
+        });
+        let late_ns = match fate {
+            Fate::Refuse(error, after_ns) => {
+                return Stage::Back {
+                    outcome: Err(error),
+                    due_ns: back_ns.saturating_add(after_ns),
+                };
+            }
+            Fate::Slow(by_ns) => by_ns,
+            _ => 0,
+        };
+        Stage::There {
+            write,
+            due_ns: due_ns.saturating_add(late_ns),
+            back_ns: back_ns.saturating_add(late_ns * 2),
+        }
+    }
+
     fn take_in(&mut self) {
         let queue = Arc::clone(&self.queue);
         let mut inbox = queue
@@ -205,6 +238,11 @@ impl EventWriter {
 
 impl Part for EventWriter {
     fn run(&mut self, now: Now) -> Next {
+        if let Some(line) = &self.line
+            && let Some(until_ns) = line.stopped_until(now)
+        {
+            return Next::not_before(until_ns);
+        }
         self.take_in();
         for _ in 0..WRITES_PER_RUN {
             if let Some(due_ns) = self.travel(now) {
@@ -218,11 +256,7 @@ impl Part for EventWriter {
             };
             let sent_ns = now.mono_ns.saturating_add(self.client.reserve_ns(now));
             let (due_ns, back_ns) = self.trip.times_ns(sent_ns);
-            self.stage = Stage::There {
-                write,
-                due_ns,
-                back_ns,
-            };
+            self.stage = self.depart(write, due_ns, back_ns, now);
         }
         Next::Again
     }

@@ -39,6 +39,15 @@ pub enum Next {
 }
 
 impl Next {
+    /// To run again at that moment; never by itself when it is `i64::MAX`.
+    #[must_use]
+    pub fn not_before(at_ns: i64) -> Next {
+        match at_ns {
+            i64::MAX => Next::Idle,
+            at_ns => Next::At(at_ns),
+        }
+    }
+
     /// The earlier of two wishes.
     #[must_use]
     pub fn or(self, other: Next) -> Next {
@@ -349,6 +358,11 @@ impl Parts {
         *place = Some(part);
     }
 
+    /// Takes a part away: what it still wished for comes to nothing.
+    pub(super) fn remove(&mut self, id: PartId) {
+        self.parts[id.index()] = None;
+    }
+
     /// Wakes every part, in order of their numbers: how a run starts.
     pub(super) fn wake_all(&self, switchboard: &Switchboard) {
         for (index, part) in self.parts.iter().enumerate() {
@@ -360,13 +374,14 @@ impl Parts {
 
     /// Runs a part that was taken from the switchboard and books it.
     pub(super) fn run(&self, id: PartId, switchboard: &Switchboard, now: Now) {
-        let part = self.parts[id.index()]
-            .as_ref()
-            .expect("a woken part is installed");
-        let next = part
-            .lock()
-            .expect("a part that panicked ends the run")
-            .run(now);
+        let next = match &self.parts[id.index()] {
+            Some(part) => part
+                .lock()
+                .expect("a part that panicked ends the run")
+                .run(now),
+            // Taken away since it was woken.
+            None => Next::Idle,
+        };
         switchboard.finish(id, next, now);
     }
 }

@@ -2,17 +2,20 @@
 //! in order. One informer of pods feeds the shared pod cache and then tells every controller; each
 //! controller has an informer of its own kind.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use podstorm::cache::{Delta, PodCache};
-use podstorm::client::WatchEvent;
+use podstorm::client::{ApiError, WatchEvent};
 use podstorm::object::{Now, Pod, ReplicaSet, ReplicationController, ResourceVersion};
 use podstorm::reflector::{Action, Delivery, Reflector, ReflectorOptions};
 
 use super::executor::{Next, Part, Waker};
 use super::worker::Pool;
-use crate::cluster::{Cluster, ClusterResource, Poll, Watch, WatchFrom, WatchOptions};
+use crate::cluster::{Cluster, ClusterResource, Poll, Watch, WatchFrom, WatchOptions, errors};
+use crate::faults::watching::Listen;
+use crate::faults::{ApiFault, CrashPoint, Line, StreamEnd, StreamKind};
 use crate::settings::Latency;
 
 /// Most events applied in one run.
@@ -22,6 +25,9 @@ const BATCH: usize = 4000;
 pub(super) trait Listener: Send {
     /// The kind that is watched.
     type Object: ClusterResource;
+
+    /// Which of a controller's watches this is.
+    const STREAM: StreamKind;
 
     /// One object came, changed or went.
     fn apply(&mut self, delta: Delta<Self::Object>, now: Now);
@@ -39,6 +45,9 @@ pub(super) trait Listener: Send {
     fn batch_over(&mut self, now: Now);
 }
 
+/// The objects of a list, with its version.
+type Listed<R> = Result<(Vec<Arc<R>>, ResourceVersion), ApiError>;
+
 /// One informer.
 pub(super) struct Informer<L: Listener> {
     cluster: Arc<Cluster>,
@@ -52,6 +61,9 @@ pub(super) struct Informer<L: Listener> {
     synced: bool,
     events: Vec<WatchEvent<L::Object>>,
     delivered: Arc<AtomicU64>,
+    /// In a disturbed run, with the last events heard.
+    line: Option<Arc<Line>>,
+    kept: VecDeque<WatchEvent<L::Object>>,
 }
 
 impl<L: Listener> Informer<L> {
@@ -64,6 +76,7 @@ impl<L: Listener> Informer<L> {
         waker: Waker,
         started: Arc<AtomicBool>,
         delivered: Arc<AtomicU64>,
+        (line, reflector): (Option<Arc<Line>>, ReflectorOptions),
     ) -> Self {
         Informer {
             cluster,
@@ -75,12 +88,14 @@ impl<L: Listener> Informer<L> {
                 ..WatchOptions::default()
             },
             started,
-            reflector: Reflector::new(ReflectorOptions::default()),
+            reflector: Reflector::new(reflector),
             random: fastrand::Rng::with_seed(seed),
             watch: None,
             synced: false,
             events: Vec::new(),
             delivered,
+            line,
+            kept: VecDeque::new(),
         }
     }
 
@@ -99,13 +114,72 @@ impl<L: Listener> Informer<L> {
     }
 
     fn open(&mut self, version: &ResourceVersion, initial_events: bool, now: Now) {
+        if let Some(error) = self.refused() {
+            return self.reflector.on_watch(Err(&error), now);
+        }
         let from = match version.number() {
             Some(version) if !initial_events => WatchFrom::Version(version),
-            _ => WatchFrom::Initial,
+            // The state since any version that is not older: a lagging server's may do.
+            Some(oldest) => match self.lagging_version() {
+                Some(version) if version < oldest => {
+                    let error = errors::version_too_large(oldest, version);
+                    return self.reflector.on_watch(Err(&error), now);
+                }
+                Some(version) => WatchFrom::InitialAsOf(version),
+                None => WatchFrom::Initial,
+            },
+            // The newest state: a server that lags waits until it has caught up.
+            None => {
+                self.lagging_version();
+                WatchFrom::Initial
+            }
         };
         let opened = self.cluster.watch(from, self.options.clone());
         self.reflector.on_watch(opened.as_ref().map(|_| ()), now);
         self.watch = opened.ok();
+        self.kept.clear();
+    }
+
+    /// The error that a request of this informer is answered with, in a disturbed run.
+    fn refused(&self) -> Option<ApiError> {
+        let fault = self.line.as_ref()?.opening(L::STREAM);
+        fault.map(ApiFault::error)
+    }
+
+    fn list(&mut self, version: &ResourceVersion, now: Now) {
+        let delivery = match self.refused() {
+            Some(error) => self.reflector.on_list(Err(&error), now),
+            None => {
+                let listed = self.list_from(version);
+                let listed = listed.as_ref().map(Clone::clone);
+                self.reflector.on_list(listed, now)
+            }
+        };
+        if let Some(delivery) = delivery {
+            self.deliver(delivery, now);
+            self.listener.batch_over(now);
+        }
+    }
+
+    /// The list that a server answers with: the newest state whatever version is asked for, but in
+    /// a disturbed run one that lags.
+    fn list_from(&self, version: &ResourceVersion) -> Listed<L::Object> {
+        match (self.lagging_version(), version.number()) {
+            // The newest state was asked for.
+            (Some(_), None) if version.is_unset() => {}
+            (Some(lagging), Some(oldest)) if lagging < oldest => {
+                return Err(errors::version_too_large(oldest, lagging));
+            }
+            (Some(lagging), _) => return self.cluster.list_as_of(None, lagging),
+            (None, _) => {}
+        }
+        Ok(self.cluster.list(None))
+    }
+
+    /// The version that the server is at which serves the next list or initial watch, if it lags.
+    fn lagging_version(&self) -> Option<u64> {
+        let lag = self.line.as_ref()?.take_lag(L::STREAM)?;
+        Some(self.cluster.resource_version().saturating_sub(lag))
     }
 
     /// Takes a batch of events; says whether there are more and when the next one can be seen.
@@ -115,6 +189,9 @@ impl<L: Listener> Informer<L> {
         };
         let mut events = std::mem::take(&mut self.events);
         let poll = watch.poll(BATCH, now, &mut events);
+        if let Some(line) = &self.line {
+            line.disturb(L::STREAM, &mut events, &mut self.kept);
+        }
         // Relaxed: a statistic, read when the run is over.
         self.delivered
             .fetch_add(events.len() as u64, Ordering::Relaxed);
@@ -124,11 +201,34 @@ impl<L: Listener> Informer<L> {
             }
             if let Some(delivery) = self.reflector.on_event(event, now) {
                 self.deliver(delivery, now);
+                if let Some(line) = &self.line
+                    && line.passes(CrashPoint::AfterEvent)
+                {
+                    break;
+                }
             }
         }
+        events.clear();
         self.events = events;
         self.listener.batch_over(now);
         poll
+    }
+
+    /// The watch ends.
+    fn end(&mut self, end: StreamEnd, now: Now) {
+        if self.watch.take().is_none() {
+            return;
+        }
+        let error = match end {
+            StreamEnd::Closed | StreamEnd::ClosedAndExpired => {
+                return self.reflector.on_closed(now);
+            }
+            StreamEnd::Expired => ApiFault::Gone.error(),
+            StreamEnd::InternalError => ApiFault::InternalError.error(),
+        };
+        if let Some(delivery) = self.reflector.on_event(WatchEvent::Error(error), now) {
+            self.deliver(delivery, now);
+        }
     }
 }
 
@@ -138,17 +238,20 @@ impl<L: Listener> Part for Informer<L> {
         if !self.started.load(Ordering::Acquire) {
             return Next::Idle;
         }
+        if let Some(line) = &self.line {
+            if let Some(until_ns) = line.stopped_until(now) {
+                return Next::not_before(until_ns);
+            }
+            match line.listen(L::STREAM, now) {
+                Listen::On => {}
+                Listen::Not(until_ns) => return Next::At(until_ns),
+                Listen::Ended(end) => self.end(end, now),
+            }
+        }
         loop {
             match self.reflector.next(now, self.random.f64()) {
                 Action::Wait { until_ns } => return Next::At(until_ns),
-                Action::List { .. } => {
-                    // The embedded server lists its newest state whatever version is asked for.
-                    let listed = self.cluster.list(None);
-                    if let Some(delivery) = self.reflector.on_list(Ok(listed), now) {
-                        self.deliver(delivery, now);
-                        self.listener.batch_over(now);
-                    }
-                }
+                Action::List { version, .. } => self.list(&version, now),
                 Action::Watch {
                     version,
                     initial_events,
@@ -175,6 +278,8 @@ pub(super) struct Pods {
 
 impl Listener for Pods {
     type Object = Pod;
+
+    const STREAM: StreamKind = StreamKind::Pods;
 
     fn apply(&mut self, delta: Delta<Pod>, now: Now) {
         let change = self.cache.apply(delta);
@@ -211,6 +316,8 @@ pub(super) struct ReplicaSets(pub(super) Arc<Pool>);
 impl Listener for ReplicaSets {
     type Object = ReplicaSet;
 
+    const STREAM: StreamKind = StreamKind::Parents;
+
     fn apply(&mut self, delta: Delta<ReplicaSet>, now: Now) {
         self.0.controller.parent_delta(delta, now);
     }
@@ -237,6 +344,8 @@ pub(super) struct ReplicationControllers(pub(super) Arc<Pool>);
 
 impl Listener for ReplicationControllers {
     type Object = ReplicationController;
+
+    const STREAM: StreamKind = StreamKind::Parents;
 
     fn apply(&mut self, delta: Delta<ReplicationController>, now: Now) {
         let delta = match delta {

@@ -19,7 +19,10 @@ mod garbage;
 mod gather;
 mod informer;
 mod lab;
+pub mod probe;
 pub mod seed;
+pub mod site;
+mod strays;
 pub mod stream;
 #[cfg(test)]
 mod tests;
@@ -35,6 +38,8 @@ use podstorm::cache::PodCache;
 use podstorm::client::QpsLimiter;
 use podstorm::controller::{Controller, ControllerOptions, Gates};
 use podstorm::object::{Kind, Now};
+use podstorm::policy::Behaviour;
+use podstorm::reflector::ReflectorOptions;
 
 use client::{Client, Trip};
 use event_sink::{EventQueue, EventWriter};
@@ -44,7 +49,7 @@ use gather::Harvest;
 use informer::{Informer, Pods, ReplicaSets, ReplicationControllers};
 use seed::seed_for;
 use virtual_time::End;
-use worker::{Pool, Timer, Worker};
+use worker::{Pool, Timer, Wire, Worker};
 
 pub use lab::Lab;
 
@@ -163,37 +168,84 @@ struct Engine {
     position: Arc<Position>,
 }
 
-/// Collects the parts while an engine is built.
-struct Builder<'a> {
-    settings: &'a Settings,
+/// Collects the parts of a run, and adds controllers to it.
+struct Builder {
+    settings: Settings,
+    behaviour: Behaviour,
     clock: Option<RealClock>,
     switchboard: Arc<Switchboard>,
     parts: Parts,
     cluster: Arc<Cluster>,
-    cache: Arc<PodCache>,
     started: Arc<AtomicBool>,
     delivered: Arc<AtomicU64>,
     informer_wakers: Vec<Waker>,
     workers: Vec<Arc<Mutex<Worker>>>,
     writers: Vec<Arc<Mutex<EventWriter>>>,
+    /// The parts installed so far, in that order.
+    installed: Vec<PartId>,
 }
 
-impl Builder<'_> {
+impl Builder {
+    /// An empty cluster in which nothing acts yet.
+    fn new(settings: &Settings, clock: RealClock, options: ClusterOptions) -> Builder {
+        Builder {
+            settings: settings.clone(),
+            behaviour: Behaviour::Upstream,
+            clock: (settings.engine == EngineKind::Threads).then_some(clock),
+            switchboard: Arc::default(),
+            parts: Parts::default(),
+            cluster: Arc::new(Cluster::new(options)),
+            started: Arc::default(),
+            delivered: Arc::default(),
+            informer_wakers: Vec::new(),
+            workers: Vec::new(),
+            writers: Vec::new(),
+            installed: Vec::new(),
+        }
+    }
+
+    /// Everything around the controllers: scheduler, kubelets, garbage collector.
+    fn surroundings(&mut self) {
+        let (settings, cluster) = (self.settings.clone(), Arc::clone(&self.cluster));
+        self.add(|_, waker| {
+            let latency = settings.latency.scheduling;
+            Scheduler::new(Arc::clone(&cluster), latency, settings.seed, waker)
+        });
+        let shards = match settings.engine {
+            EngineKind::Virtual => 1,
+            EngineKind::Threads => settings.threads.max(1),
+        };
+        for shard in 0..shards {
+            self.add(|_, waker| {
+                let place = (shard, shards);
+                let (cluster, latency) = (Arc::clone(&cluster), &settings.latency);
+                Kubelets::new(cluster, latency, settings.seed, place, waker)
+            });
+        }
+        self.add(|_, waker| {
+            cluster.set_gc_waker(Some(waker));
+            Garbage::new(Arc::clone(&cluster))
+        });
+    }
+
     /// A new part, made with its number and a waker for it.
     fn add<P: Part + 'static>(&mut self, make: impl FnOnce(PartId, Waker) -> P) -> Arc<Mutex<P>> {
         let id = self.switchboard.reserve();
         let part = Arc::new(Mutex::new(make(id, self.switchboard.waker(id))));
-        self.parts
-            .install(id, Arc::clone(&part) as Arc<Mutex<dyn Part>>);
+        self.install(id, Arc::clone(&part) as Arc<Mutex<dyn Part>>);
         part
+    }
+
+    fn install(&mut self, id: PartId, part: Arc<Mutex<dyn Part>>) {
+        self.parts.install(id, part);
+        self.installed.push(id);
     }
 
     /// A worker: it runs when no other part wants to.
     fn add_worker(&mut self, pool: Arc<Pool>, trip: Trip) {
         let id = self.switchboard.reserve_late();
         let worker = Arc::new(Mutex::new(Worker::new(id, pool, trip)));
-        self.parts
-            .install(id, Arc::clone(&worker) as Arc<Mutex<dyn Part>>);
+        self.install(id, Arc::clone(&worker) as Arc<Mutex<dyn Part>>);
         self.workers.push(worker);
     }
 
@@ -208,18 +260,55 @@ impl Builder<'_> {
         ))
     }
 
+    /// A controller manager: its caches, its controllers with their workers, its informers, which
+    /// wait for `started`. `wire` is there in a run that is disturbed or watched over.
+    fn manager(
+        &mut self,
+        with_replication_controllers: bool,
+        wire: Option<&Wire>,
+    ) -> Vec<Arc<Pool>> {
+        let cache: Arc<PodCache> = Arc::default();
+        let workers = self.settings.controller.concurrent_replicaset_syncs;
+        let kind = Kind::ReplicaSet;
+        let rs = self.controller(kind, "replicaset-controller", workers, &cache, wire);
+        self.informer(ReplicaSets(Arc::clone(&rs)), 0, wire);
+        let mut pools = vec![rs];
+        // Without a ReplicationController in the run its controller would only hear of pods that
+        // are none of its business.
+        if with_replication_controllers {
+            let workers = self.settings.controller.concurrent_rc_syncs;
+            let kind = Kind::ReplicationController;
+            let rc = self.controller(kind, "replication-controller", workers, &cache, wire);
+            self.informer(ReplicationControllers(Arc::clone(&rc)), 1, wire);
+            pools.push(rc);
+        }
+        let listener = Pods {
+            cache,
+            pools: pools.clone(),
+        };
+        self.informer(listener, 2, wire);
+        pools
+    }
+
     /// A controller with its workers, its timer and its event writer.
-    fn controller(&mut self, kind: Kind, component: &'static str, workers: usize) -> Arc<Pool> {
+    fn controller(
+        &mut self,
+        kind: Kind,
+        component: &'static str,
+        workers: usize,
+        cache: &Arc<PodCache>,
+        wire: Option<&Wire>,
+    ) -> Arc<Pool> {
         let told = &self.settings.controller;
-        let gate = |name: &str| told.feature_gates.get(name).copied().unwrap_or(true);
         let options = ControllerOptions {
             kind,
             burst_replicas: told.burst_replicas as usize,
             gates: Gates {
-                pod_deletion_cost: gate("PodDeletionCost"),
-                terminating_replicas: gate("DeploymentReplicaSetTerminatingReplicas"),
-                stale_controller_consistency: gate("StaleControllerConsistencyReplicaSet"),
+                pod_deletion_cost: told.gate("PodDeletionCost"),
+                terminating_replicas: told.gate("DeploymentReplicaSetTerminatingReplicas"),
+                stale_controller_consistency: told.gate("StaleControllerConsistencyReplicaSet"),
             },
+            behaviour: self.behaviour,
         };
         let limiter = told
             .kube_api_qps
@@ -229,41 +318,59 @@ impl Builder<'_> {
         let timer = self.switchboard.reserve();
         let events = Arc::new(EventQueue::new(Arc::clone(&self.switchboard), sink));
         let pool = Arc::new(Pool::new(
-            Arc::new(Controller::new(options, Arc::clone(&self.cache))),
+            Arc::new(Controller::new(options, Arc::clone(cache))),
             Arc::clone(&client),
             Arc::clone(&events),
             Arc::clone(&self.switchboard),
             timer,
             self.clock,
+            wire.cloned(),
         ));
+        // Each controller manager of a run draws for itself.
+        let first = wire.map_or(0, |wire| u64::from(wire.line.incarnation()) << 32);
         let writer = EventWriter::new(
             component,
             events,
             client,
-            self.trip(component, u64::MAX),
-            self.seed(component, u64::MAX - 1),
+            self.trip(component, u64::MAX - first),
+            self.seed(component, u64::MAX - 1 - first),
+            wire.map(|wire| Arc::clone(&wire.line)),
         );
         let writer = Arc::new(Mutex::new(writer));
-        self.parts
-            .install(sink, Arc::clone(&writer) as Arc<Mutex<dyn Part>>);
+        self.install(sink, Arc::clone(&writer) as Arc<Mutex<dyn Part>>);
         self.writers.push(writer);
         let timer_part = Timer::new(Arc::clone(&pool));
-        self.parts.install(timer, Arc::new(Mutex::new(timer_part)));
+        self.install(timer, Arc::new(Mutex::new(timer_part)));
         for number in 0..workers.max(1) {
-            let trip = self.trip(component, number as u64);
+            let trip = self.trip(component, first + number as u64);
             self.add_worker(Arc::clone(&pool), trip);
         }
         pool
     }
 
-    fn informer<L: informer::Listener + 'static>(&mut self, listener: L, number: u64) {
-        let latency = (self.settings.latency.watch, self.seed("watch", number));
+    fn informer<L: informer::Listener + 'static>(
+        &mut self,
+        listener: L,
+        number: u64,
+        wire: Option<&Wire>,
+    ) {
+        let first = wire.map_or(0, |wire| u64::from(wire.line.incarnation()) << 32);
+        let latency = (
+            self.settings.latency.watch,
+            self.seed("watch", first + number),
+        );
         let (cluster, started) = (Arc::clone(&self.cluster), Arc::clone(&self.started));
         let delivered = Arc::clone(&self.delivered);
+        let line = wire.map(|wire| Arc::clone(&wire.line));
+        let reflector = ReflectorOptions {
+            streaming: self.settings.controller.gate("WatchListClient"),
+            ..ReflectorOptions::default()
+        };
         let mut informer_waker = None;
         self.add(|_, waker| {
             informer_waker = Some(Arc::clone(&waker));
-            Informer::new(cluster, listener, latency, waker, started, delivered)
+            let how = (line, reflector);
+            Informer::new(cluster, listener, latency, waker, started, delivered, how)
         });
         self.informer_wakers.extend(informer_waker);
     }
@@ -274,62 +381,14 @@ fn assemble(
     settings: &Settings,
     clock: RealClock,
     with_replication_controllers: bool,
-) -> (Builder<'_>, Vec<Arc<Pool>>) {
+) -> (Builder, Vec<Arc<Pool>>) {
     let options = ClusterOptions {
         seed: seed_for(settings.seed, "cluster", 0),
         ..ClusterOptions::default()
     };
-    let mut builder = Builder {
-        settings,
-        clock: (settings.engine == EngineKind::Threads).then_some(clock),
-        switchboard: Arc::default(),
-        parts: Parts::default(),
-        cluster: Arc::new(Cluster::new(options)),
-        cache: Arc::default(),
-        started: Arc::default(),
-        delivered: Arc::default(),
-        informer_wakers: Vec::new(),
-        workers: Vec::new(),
-        writers: Vec::new(),
-    };
-    let cluster = Arc::clone(&builder.cluster);
-    let workers = settings.controller.concurrent_replicaset_syncs;
-    let rs = builder.controller(Kind::ReplicaSet, "replicaset-controller", workers);
-    builder.informer(ReplicaSets(Arc::clone(&rs)), 0);
-    let mut pools = vec![rs];
-    // Without a ReplicationController in the run its controller would only hear of pods that
-    // are none of its business.
-    if with_replication_controllers {
-        let workers = settings.controller.concurrent_rc_syncs;
-        let kind = Kind::ReplicationController;
-        let rc = builder.controller(kind, "replication-controller", workers);
-        builder.informer(ReplicationControllers(Arc::clone(&rc)), 1);
-        pools.push(rc);
-    }
-    let listener = Pods {
-        cache: Arc::clone(&builder.cache),
-        pools: pools.clone(),
-    };
-    builder.informer(listener, 2);
-    builder.add(|_, waker| {
-        let latency = settings.latency.scheduling;
-        Scheduler::new(Arc::clone(&cluster), latency, settings.seed, waker)
-    });
-    let shards = match settings.engine {
-        EngineKind::Virtual => 1,
-        EngineKind::Threads => settings.threads.max(1),
-    };
-    for shard in 0..shards {
-        builder.add(|_, waker| {
-            let place = (shard, shards);
-            let (cluster, latency) = (Arc::clone(&cluster), &settings.latency);
-            Kubelets::new(cluster, latency, settings.seed, place, waker)
-        });
-    }
-    builder.add(|_, waker| {
-        cluster.set_gc_waker(Some(waker));
-        Garbage::new(Arc::clone(&cluster))
-    });
+    let mut builder = Builder::new(settings, clock, options);
+    let pools = builder.manager(with_replication_controllers, None);
+    builder.surroundings();
     (builder, pools)
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hdrhistogram::Histogram;
-use podstorm::client::Answer;
+use podstorm::client::{Answer, ApiError, Request};
 use podstorm::controller::{Controller, Outcome, Step, Sync, SyncErrorClass};
 use podstorm::intern::KeyId;
 use podstorm::object::Now;
@@ -20,7 +20,10 @@ use podstorm::workqueue::Take;
 use super::client::{ApiCalls, Client, Trip, retry_after_ns};
 use super::event_sink::EventQueue;
 use super::executor::{Next, Part, PartId, Switchboard};
+use super::probe::{Origin, Probe, SyncId};
 use crate::clock::RealClock;
+use crate::faults::line::Stray;
+use crate::faults::{Call, CrashPoint, Fate, Line, Place, Sent};
 
 /// A run ends after that many syncs…
 const SYNCS_PER_RUN: u32 = 16;
@@ -49,6 +52,15 @@ pub(super) struct Pool {
     /// Workers that found no key. A worker lists itself and then looks at the queue once more, so
     /// no key is left lying between the two.
     idle: Mutex<Vec<PartId>>,
+    /// In a run that is disturbed or watched over.
+    wire: Option<Wire>,
+}
+
+/// What the requests of a disturbed controller pass, and who listens.
+#[derive(Clone, Debug)]
+pub(crate) struct Wire {
+    pub(crate) line: Arc<Line>,
+    pub(crate) probe: Arc<dyn Probe>,
 }
 
 impl Pool {
@@ -59,8 +71,10 @@ impl Pool {
         switchboard: Arc<Switchboard>,
         timer: PartId,
         clock: Option<RealClock>,
+        wire: Option<Wire>,
     ) -> Pool {
         Pool {
+            wire,
             controller,
             client,
             events,
@@ -72,6 +86,27 @@ impl Pool {
             finished: AtomicU64::new(0),
             idle: Mutex::default(),
         }
+    }
+
+    /// Until when no part of the controller may run, if it is dead or paused.
+    pub(super) fn stopped_until(&self, now: Now) -> Option<i64> {
+        self.wire.as_ref()?.line.stopped_until(now)
+    }
+
+    /// Whether the controller dies at this point of its work.
+    fn dies_at(&self, point: CrashPoint) -> bool {
+        self.wire
+            .as_ref()
+            .is_some_and(|wire| wire.line.passes(point))
+    }
+
+    fn is_dead(&self) -> bool {
+        self.wire.as_ref().is_some_and(|wire| wire.line.is_dead())
+    }
+
+    /// The connection, in a run that is disturbed or watched over.
+    pub(super) fn line(&self) -> Option<&Arc<Line>> {
+        self.wire.as_ref().map(|wire| &wire.line)
     }
 
     /// Whether at least `syncs` syncs were finished, none is under way and no key waits.
@@ -88,6 +123,11 @@ impl Pool {
     /// The present, more exactly than at the beginning of the part's run.
     fn present(&self, now: Now) -> Now {
         self.clock.as_ref().map_or(now, RealClock::now)
+    }
+
+    /// The present as the controller's own clock has it.
+    fn own_clock(&self, now: Now) -> Now {
+        self.wire.as_ref().map_or(now, |wire| wire.line.clock(now))
     }
 
     /// To be called after keys may have been added: wakes workers for them, and the timer for
@@ -160,6 +200,9 @@ impl Timer {
 
 impl Part for Timer {
     fn run(&mut self, now: Now) -> Next {
+        if let Some(until_ns) = self.pool.stopped_until(now) {
+            return Next::not_before(until_ns);
+        }
         self.pool.controller.queue().fire_due(now.mono_ns);
         self.pool.keys_added(now);
         Next::Idle
@@ -179,9 +222,19 @@ struct InFlight {
 #[derive(Debug)]
 enum Way {
     /// To the server; the answer will be here at that moment.
-    There { back_ns: i64 },
+    There { back_ns: i64, fault: Fault },
     /// Back, with the answer.
     Back(Answer),
+}
+
+/// What a request meets on its way, besides its latency.
+#[derive(Debug)]
+enum Fault {
+    None,
+    /// Its answer is lost, and this comes back instead.
+    Lost(Box<ApiError>),
+    /// It has become another request.
+    Changed(Box<Request>),
 }
 
 impl PartialEq for InFlight {
@@ -215,6 +268,9 @@ pub(super) struct Worker {
     busy: bool,
     in_flight: BinaryHeap<Reverse<InFlight>>,
     sent: u64,
+    /// The sync's number among those of the controller, and how many batches it has sent.
+    number: u64,
+    batches: u32,
     begun_at: Now,
     pub(super) tally: Tally,
 }
@@ -231,7 +287,7 @@ pub(super) struct Tally {
 }
 
 /// How a sync can end, in words.
-pub(super) const OUTCOMES: [&str; 7] = [
+pub(super) const OUTCOMES: [&str; 8] = [
     "ok",
     "stale cache",
     "identity",
@@ -239,6 +295,7 @@ pub(super) const OUTCOMES: [&str; 7] = [
     "create failed",
     "delete failed",
     "status failed",
+    "fence failed",
 ];
 
 fn outcome_index(outcome: &Outcome) -> usize {
@@ -252,6 +309,7 @@ fn outcome_index(outcome: &Outcome) -> usize {
         SyncErrorClass::Create => 4,
         SyncErrorClass::Delete => 5,
         SyncErrorClass::Status => 6,
+        SyncErrorClass::Fence => 7,
     }
 }
 
@@ -265,6 +323,8 @@ impl Worker {
             busy: false,
             in_flight: BinaryHeap::new(),
             sent: 0,
+            number: 0,
+            batches: 0,
             begun_at: Now::default(),
             tally: Tally {
                 calls: ApiCalls::default(),
@@ -278,15 +338,19 @@ impl Worker {
     /// Sends every request of the batch. Those that take no time are answered at once; returns how
     /// many were.
     fn send_batch(&mut self, now: Now) -> u32 {
-        let at_once = self.pool.client.is_unlimited() && self.trip.is_zero();
+        let at_once =
+            self.pool.wire.is_none() && self.pool.client.is_unlimited() && self.trip.is_zero();
         let count = self.sync.requests().len();
         for index in 0..count {
             if at_once {
-                self.deliver(index, 0, now.mono_ns, now);
+                self.deliver(index, 0, now.mono_ns, Fault::None, now);
+            } else if self.pool.dies_at(CrashPoint::BeforeRequest) {
+                return 0;
             } else {
                 self.send(index, 0, now.mono_ns, now);
             }
         }
+        self.batches += 1;
         if at_once {
             u32::try_from(count).unwrap_or(u32::MAX)
         } else {
@@ -298,7 +362,81 @@ impl Worker {
     fn send(&mut self, index: usize, attempts: u32, not_before_ns: i64, now: Now) {
         let turn_ns = now.mono_ns.saturating_add(self.pool.client.reserve_ns(now));
         let (due_ns, back_ns) = self.trip.times_ns(turn_ns.max(not_before_ns));
-        self.push(due_ns, index, attempts, Way::There { back_ns });
+        let fate = self.fate(index, attempts, now);
+        let mut fault = Fault::None;
+        let mut late_ns = 0;
+        match fate {
+            Fate::Pass => {}
+            Fate::Slow(by_ns) => late_ns = by_ns,
+            Fate::Refuse(error, after_ns) => {
+                self.pool.client.count_failed(
+                    &self.sync.requests()[index],
+                    &error,
+                    &mut self.tally.calls,
+                );
+                let answer = Way::Back(Answer::Failed(error));
+                return self.push(back_ns.saturating_add(after_ns), index, attempts, answer);
+            }
+            Fate::LoseAnswer(error) => fault = Fault::Lost(Box::new(error)),
+            Fate::CommitLate(error, after_ns) => {
+                self.stray(index, due_ns.saturating_add(after_ns), true);
+                return self.push(back_ns, index, attempts, Way::Back(Answer::Failed(error)));
+            }
+            Fate::Twice => {
+                self.stray(index, due_ns, true);
+                late_ns = 1_000;
+            }
+            Fate::Changed(request) => fault = Fault::Changed(request),
+        }
+        let way = Way::There {
+            back_ns: back_ns.saturating_add(late_ns * 2),
+            fault,
+        };
+        self.push(due_ns.saturating_add(late_ns), index, attempts, way);
+        self.pool.dies_at(CrashPoint::AfterRequest);
+    }
+
+    /// What becomes of a request, and who is told that it is sent.
+    fn fate(&self, index: usize, attempts: u32, now: Now) -> Fate {
+        let Some(wire) = &self.pool.wire else {
+            return Fate::Pass;
+        };
+        let request = &self.sync.requests()[index];
+        let parent = self.pool.controller.parents().name(self.sync.key());
+        let place = Place {
+            batch: self.batches,
+            index: u32::try_from(index).unwrap_or(u32::MAX),
+        };
+        if attempts == 0 {
+            wire.probe
+                .sends(self.sync_id(&wire.line), request, place, now);
+        }
+        let sent = Sent {
+            call: Call::of(request),
+            request: Some(request),
+            parent: &parent.name,
+            place,
+        };
+        wire.line.fate(&sent, now)
+    }
+
+    fn sync_id(&self, line: &Line) -> SyncId {
+        SyncId {
+            incarnation: line.incarnation(),
+            number: self.number,
+        }
+    }
+
+    /// Lets a request go on alone.
+    fn stray(&self, index: usize, due_ns: i64, answered: bool) {
+        let Some(line) = self.pool.line() else { return };
+        line.stray(Stray {
+            due_ns,
+            incarnation: line.incarnation(),
+            sync: self.number,
+            answered,
+            request: self.sync.requests()[index].clone(),
+        });
     }
 
     fn push(&mut self, due_ns: i64, index: usize, attempts: u32, state: Way) {
@@ -314,12 +452,28 @@ impl Worker {
     }
 
     /// The request has reached the server.
-    fn deliver(&mut self, index: usize, attempts: u32, back_ns: i64, now: Now) {
-        let request = &self.sync.requests()[index];
-        let answer = self
+    fn deliver(&mut self, index: usize, attempts: u32, back_ns: i64, fault: Fault, now: Now) {
+        let request = match &fault {
+            Fault::Changed(request) => request,
+            _ => &self.sync.requests()[index],
+        };
+        if let Some(wire) = &self.pool.wire {
+            let sync = self.sync_id(&wire.line);
+            wire.probe.carries_out(Some(Origin { sync, stray: false }));
+        }
+        let mut answer = self
             .pool
             .client
             .carry_out(request, &mut self.tally.calls, now);
+        if let Some(wire) = &self.pool.wire {
+            wire.probe.carries_out(None);
+        }
+        if let Fault::Lost(error) = fault {
+            answer = Answer::Failed(*error);
+        }
+        if self.pool.dies_at(CrashPoint::AfterCommit) {
+            return;
+        }
         if back_ns > now.mono_ns {
             self.push(back_ns, index, attempts, Way::Back(answer));
         } else {
@@ -328,10 +482,31 @@ impl Worker {
     }
 
     /// The answer is here: the sync gets it, unless the call is to be sent again.
-    fn accept(&mut self, index: usize, attempts: u32, answer: Answer, now: Now) {
+    fn accept(&mut self, index: usize, attempts: u32, mut answer: Answer, now: Now) {
         match retry_after_ns(&answer, attempts) {
             Some(wait_ns) => self.send(index, attempts + 1, now.mono_ns + wait_ns, now),
-            None => self.sync.answer(index, answer),
+            None => {
+                if let Answer::Failed(error) = &mut answer {
+                    error.resent = attempts > 0;
+                }
+                if let Some(wire) = &self.pool.wire {
+                    let request = &self.sync.requests()[index];
+                    let sync = self.sync_id(&wire.line);
+                    wire.probe.answered(sync, request, &answer, now);
+                }
+                self.sync.answer(index, answer);
+                self.pool.dies_at(CrashPoint::AfterAnswer);
+            }
+        }
+    }
+
+    /// Lets what is on its way to the server go on alone: the controller is dead.
+    pub(super) fn abandon(&mut self) {
+        let flights = std::mem::take(&mut self.in_flight);
+        for Reverse(flight) in flights.into_sorted_vec().into_iter().rev() {
+            if matches!(flight.state, Way::There { .. }) {
+                self.stray(flight.index, flight.due_ns, false);
+            }
         }
     }
 
@@ -344,8 +519,13 @@ impl Worker {
             }
             let Reverse(flight) = self.in_flight.pop()?;
             match flight.state {
-                Way::There { back_ns } => self.deliver(flight.index, flight.attempts, back_ns, now),
+                Way::There { back_ns, fault } => {
+                    self.deliver(flight.index, flight.attempts, back_ns, fault, now);
+                }
                 Way::Back(answer) => self.accept(flight.index, flight.attempts, answer, now),
+            }
+            if self.pool.is_dead() {
+                return None;
             }
         }
     }
@@ -354,8 +534,15 @@ impl Worker {
         let now = self.pool.present(now);
         self.busy = true;
         self.begun_at = now;
+        self.batches = 0;
         // Release: see `Pool::rests_after`.
-        self.pool.begun.fetch_add(1, Ordering::Release);
+        self.number = self.pool.begun.fetch_add(1, Ordering::Release) + 1;
+        if let Some(wire) = &self.pool.wire {
+            let sync = self.sync_id(&wire.line);
+            wire.probe
+                .sync_begins(sync, &self.pool.controller, key, now);
+        }
+        let now = self.pool.own_clock(now);
         self.pool.controller.begin(key, &mut self.sync, now)
     }
 
@@ -375,7 +562,19 @@ impl Worker {
         let took_ns = u64::try_from(now.mono_ns - self.begun_at.mono_ns).unwrap_or(0);
         // Refused only where the histogram's size would not fit a usize.
         let _recorded = tally.work_ns.record(took_ns);
-        pool.controller.finish(&mut self.sync, now);
+        if let Some(wire) = &pool.wire {
+            let outcome = self.sync.outcome();
+            wire.probe.sync_ended(
+                SyncId {
+                    incarnation: wire.line.incarnation(),
+                    number: self.number,
+                },
+                &pool.controller,
+                outcome,
+                now,
+            );
+        }
+        pool.controller.finish(&mut self.sync, pool.own_clock(now));
         // Release: see `Pool::rests_after`.
         pool.finished.fetch_add(1, Ordering::Release);
         pool.keys_added(now);
@@ -385,13 +584,20 @@ impl Worker {
 impl Part for Worker {
     fn run(&mut self, now: Now) -> Next {
         let pool = Arc::clone(&self.pool);
+        if let Some(until_ns) = pool.stopped_until(now) {
+            return Next::not_before(until_ns);
+        }
         let (mut syncs, mut requests) = (0, 0);
         loop {
             let step = if self.busy {
                 if let Some(due_ns) = self.travel(now) {
                     return Next::At(due_ns);
                 }
-                pool.controller.resume(&mut self.sync, now)
+                if pool.is_dead() {
+                    return Next::Idle;
+                }
+                let own = pool.own_clock(now);
+                pool.controller.resume(&mut self.sync, own)
             } else {
                 if syncs >= SYNCS_PER_RUN || requests >= REQUESTS_PER_RUN {
                     return Next::Again;
@@ -401,12 +607,18 @@ impl Part for Worker {
                     pool.keys_added(now);
                     return Next::Idle;
                 };
+                if pool.dies_at(CrashPoint::AfterTake) {
+                    return Next::Idle;
+                }
                 syncs += 1;
                 self.begin(key, now)
             };
             match step {
                 Step::Requests => requests += self.send_batch(now),
                 Step::Finished => self.finish(now),
+            }
+            if pool.is_dead() {
+                return Next::Idle;
             }
         }
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 /// Every known gate with its state in Kubernetes 1.36 and whether it is locked there.
-const KNOWN: [Gate; 4] = [
+const KNOWN: [Gate; 5] = [
     Gate {
         name: "DeploymentReplicaSetTerminatingReplicas",
         default: true,
@@ -22,6 +22,11 @@ const KNOWN: [Gate; 4] = [
     },
     Gate {
         name: "StaleControllerConsistencyReplicaSet",
+        default: true,
+        locked: false,
+    },
+    Gate {
+        name: "WatchListClient",
         default: true,
         locked: false,
     },
@@ -99,7 +104,7 @@ mod tests {
     #[test]
     fn gates_that_are_not_named_keep_their_default() {
         let gates = parse(["PodDeletionCost=false"]).unwrap();
-        assert_eq!(gates.len(), 4);
+        assert_eq!(gates.len(), 5);
         assert!(!gates["PodDeletionCost"]);
         assert!(gates["LogarithmicScaleDown"]);
         assert_eq!(parse([]), Ok(defaults()));

@@ -1,0 +1,274 @@
+//! A cluster whose controllers can be disturbed, killed and started again: on virtual time, moved
+//! on by its owner, one seed one run.
+//!
+//! The parts are those of every run. What is different: each controller manager has a line
+//! ([`Line`]) that its requests and watches pass, a probe hears of its work, and what a dead
+//! manager had on its way to the server arrives without it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use podstorm::controller::Controller;
+use podstorm::object::{Kind, Now};
+use podstorm::policy::Behaviour;
+
+use super::client::Client;
+use super::executor::{PartId, Waker};
+use super::probe::Probe;
+use super::strays::{Lines, Strays};
+use super::virtual_time::WALL_START_NS;
+use super::worker::{Pool, Wire};
+use super::{Builder, RealClock};
+use crate::cluster::{Cluster, ClusterOptions};
+use crate::faults::{Line, Network};
+use crate::settings::{EngineKind, Settings};
+
+/// One run's controller manager.
+#[derive(Debug)]
+struct Manager {
+    line: Arc<Line>,
+    pools: Vec<Arc<Pool>>,
+    parts: Vec<PartId>,
+    /// Its workers, by their place in the builder's list.
+    workers: std::ops::Range<usize>,
+    buried: bool,
+}
+
+/// Why a site stopped moving on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// It has come to the end it was given.
+    AtEnd,
+    /// A controller has died.
+    Died,
+    /// Its owner asked.
+    Asked,
+}
+
+/// A cluster that is moved on by its owner.
+pub struct Site {
+    builder: Builder,
+    now: Now,
+    managers: Vec<Manager>,
+    network: Arc<Network>,
+    probe: Arc<dyn Probe>,
+    lines: Lines,
+    strays: Arc<Mutex<Strays>>,
+    strays_waker: Waker,
+    /// A line has something to be looked after.
+    told: Arc<AtomicBool>,
+}
+
+impl std::fmt::Debug for Site {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Site")
+            .field("now", &self.now)
+            .field("managers", &self.managers.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Site {
+    /// A cluster with scheduler, kubelets and garbage collector, and no controller yet.
+    ///
+    /// # Panics
+    /// When the settings ask for the threads engine.
+    pub fn new(
+        settings: &Settings,
+        behaviour: Behaviour,
+        options: ClusterOptions,
+        probe: Arc<dyn Probe>,
+    ) -> Site {
+        assert_eq!(
+            settings.engine,
+            EngineKind::Virtual,
+            "a disturbed run needs virtual time"
+        );
+        let mut builder = Builder::new(settings, RealClock::start(), options);
+        builder.behaviour = behaviour;
+        // Release: parts see the site as it was built.
+        builder.started.store(true, Ordering::Release);
+        builder.surroundings();
+        let lines: Lines = Arc::default();
+        let client = Client::new(Arc::clone(&builder.cluster), Kind::ReplicaSet, None);
+        let mut strays_waker = None;
+        let strays = builder.add(|_, waker| {
+            strays_waker = Some(waker);
+            Strays::new(Arc::new(client), Arc::clone(&lines), Arc::clone(&probe))
+        });
+        builder.parts.wake_all(&builder.switchboard);
+        Site {
+            builder,
+            now: Now {
+                mono_ns: 0,
+                wall_ns: WALL_START_NS,
+            },
+            managers: Vec::new(),
+            network: Arc::default(),
+            probe,
+            lines,
+            strays,
+            strays_waker: strays_waker.expect("the part was added"),
+            told: Arc::default(),
+        }
+    }
+
+    /// The API server.
+    pub fn cluster(&self) -> &Arc<Cluster> {
+        &self.builder.cluster
+    }
+
+    /// The present.
+    pub fn now(&self) -> Now {
+        self.now
+    }
+
+    /// What is armed against the requests of all controllers.
+    pub fn network(&self) -> &Arc<Network> {
+        &self.network
+    }
+
+    /// Starts a controller manager; answers its number.
+    pub fn start_manager(&mut self) -> u32 {
+        let incarnation = u32::try_from(self.managers.len()).expect("there are few controllers");
+        let (flag, strays) = (Arc::clone(&self.told), Arc::clone(&self.strays_waker));
+        let told: Waker = Arc::new(move || {
+            // Relaxed: all of this happens on one thread.
+            flag.store(true, Ordering::Relaxed);
+            strays();
+        });
+        let line = Arc::new(Line::new(Arc::clone(&self.network), incarnation, told));
+        self.lines
+            .lock()
+            .expect("no thread panics while it holds this lock")
+            .push(Arc::clone(&line));
+        let wire = Wire {
+            line: Arc::clone(&line),
+            probe: Arc::clone(&self.probe),
+        };
+        let builder = &mut self.builder;
+        let parts = builder.installed.len();
+        let workers = builder.workers.len();
+        let pools = builder.manager(false, Some(&wire));
+        let parts = builder.installed[parts..].to_vec();
+        for part in &parts {
+            builder.switchboard.wake(*part);
+        }
+        self.managers.push(Manager {
+            line,
+            pools,
+            parts,
+            workers: workers..builder.workers.len(),
+            buried: false,
+        });
+        incarnation
+    }
+
+    /// The lines of the controllers that are alive, oldest first.
+    pub fn alive(&self) -> Vec<Arc<Line>> {
+        let alive = self
+            .managers
+            .iter()
+            .filter(|manager| !manager.line.is_dead());
+        alive.map(|manager| Arc::clone(&manager.line)).collect()
+    }
+
+    /// The controllers that are alive, oldest first.
+    pub fn controllers(&self) -> impl Iterator<Item = &Arc<Controller>> {
+        let alive = self
+            .managers
+            .iter()
+            .filter(|manager| !manager.line.is_dead());
+        alive.flat_map(|manager| manager.pools.iter().map(|pool| &pool.controller))
+    }
+
+    /// How many controllers were started so far.
+    pub fn started(&self) -> usize {
+        self.managers.len()
+    }
+
+    /// Lets every part of the controllers look at what their lines say now: to be called after a line
+    /// was changed.
+    pub fn wake_controllers(&self) {
+        for manager in &self.managers {
+            if !manager.buried {
+                for part in &manager.parts {
+                    self.builder.switchboard.wake(*part);
+                }
+            }
+        }
+    }
+
+    /// Whether no key waits, no sync is under way and no request goes on alone. Delayed keys don't
+    /// count.
+    pub fn rests(&self) -> bool {
+        let alive = self
+            .managers
+            .iter()
+            .filter(|manager| !manager.line.is_dead());
+        let strays = self
+            .strays
+            .lock()
+            .expect("a part that panicked ends the run");
+        strays.waiting() == 0
+            && alive
+                .flat_map(|manager| &manager.pools)
+                .all(|pool| pool.rests_after(0))
+    }
+
+    /// Moves on to `end_ns` of virtual time, doing all that is due on the way; stops earlier when a
+    /// controller has died, or when `stop` holds, which is asked after every step.
+    pub fn advance(&mut self, end_ns: i64, mut stop: impl FnMut() -> bool) -> Stopped {
+        loop {
+            while let Some(part) = self.builder.switchboard.try_take() {
+                self.builder
+                    .parts
+                    .run(part, &self.builder.switchboard, self.now);
+                // Relaxed: all of this happens on one thread.
+                if self.told.swap(false, Ordering::Relaxed) && self.bury() {
+                    return Stopped::Died;
+                }
+                if stop() {
+                    return Stopped::Asked;
+                }
+            }
+            let due_ns = self.builder.switchboard.next_due();
+            let next_ns = due_ns.map_or(end_ns, |due_ns| due_ns.min(end_ns));
+            self.now = self.now.plus_ns((next_ns - self.now.mono_ns).max(0));
+            if due_ns.is_none_or(|due_ns| due_ns > end_ns) {
+                return Stopped::AtEnd;
+            }
+            self.builder.switchboard.fire_due(self.now);
+        }
+    }
+
+    /// Takes the parts of dead managers away. What they had on its way goes on alone.
+    /// Whether there was one.
+    fn bury(&mut self) -> bool {
+        let mut found = false;
+        for manager in &mut self.managers {
+            if manager.buried || !manager.line.is_dead() {
+                continue;
+            }
+            found = true;
+            manager.buried = true;
+            for worker in &self.builder.workers[manager.workers.clone()] {
+                worker
+                    .lock()
+                    .expect("a part that panicked ends the run")
+                    .abandon();
+            }
+            for part in &manager.parts {
+                self.builder.parts.remove(*part);
+            }
+        }
+        found
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.builder.switchboard.stop();
+        self.builder.cluster.set_gc_waker(None);
+    }
+}

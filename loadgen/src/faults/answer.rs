@@ -1,0 +1,223 @@
+//! Calls and the wrong answers to them.
+
+use podstorm::client::{ApiError, Cause, Reason, Request};
+use serde::{Deserialize, Serialize};
+
+/// A kind of API call of the controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Call {
+    /// `create pods`.
+    CreatePod,
+    /// `delete pods`.
+    DeletePod,
+    /// `patch pods`: adoption and release.
+    PatchPod,
+    /// `get replicasets`: before adopting, and after a refused status write.
+    GetParent,
+    /// `update replicasets/status`.
+    PutStatus,
+    /// A consistent read that finds out how far the server is.
+    ReadVersion,
+    /// Writes of Events.
+    WriteEvent,
+}
+
+impl Call {
+    /// Every kind of call.
+    pub const ALL: [Call; 7] = [
+        Call::CreatePod,
+        Call::DeletePod,
+        Call::PatchPod,
+        Call::GetParent,
+        Call::PutStatus,
+        Call::ReadVersion,
+        Call::WriteEvent,
+    ];
+
+    /// The kind of a request.
+    pub fn of(request: &Request) -> Call {
+        match request {
+            Request::CreatePod { .. } => Call::CreatePod,
+            Request::DeletePod { .. } => Call::DeletePod,
+            Request::PatchPod { .. } => Call::PatchPod,
+            Request::GetParent { .. } => Call::GetParent,
+            Request::PutStatus { .. } => Call::PutStatus,
+            Request::ReadVersion { .. } => Call::ReadVersion,
+        }
+    }
+
+    /// Verb and resource, as the counts of API calls spell them.
+    pub fn verb_and_resource(self) -> (&'static str, &'static str) {
+        match self {
+            Call::CreatePod => ("create", "pods"),
+            Call::DeletePod => ("delete", "pods"),
+            Call::PatchPod => ("patch", "pods"),
+            Call::GetParent => ("get", "replicasets"),
+            Call::PutStatus => ("update", "replicasets/status"),
+            Call::ReadVersion => ("list", "versions"),
+            Call::WriteEvent => ("create", "events"),
+        }
+    }
+
+    /// Whether it changes a pod or a status.
+    pub fn is_write(self) -> bool {
+        !matches!(self, Call::GetParent | Call::ReadVersion | Call::WriteEvent)
+    }
+}
+
+/// An answer that the controller should not have got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ApiFault {
+    /// 400.
+    BadRequest,
+    /// 401.
+    Unauthorized,
+    /// 403 without a known cause.
+    Forbidden,
+    /// 403 with the cause `NamespaceTerminating`.
+    NamespaceTerminating,
+    /// 404.
+    NotFound,
+    /// 409, the name is taken.
+    AlreadyExists,
+    /// 409, the object has changed.
+    Conflict,
+    /// 410.
+    Gone,
+    /// 413.
+    TooLarge,
+    /// 415.
+    UnsupportedMediaType,
+    /// 422.
+    Invalid,
+    /// 429 without a time to wait.
+    TooManyRequests,
+    /// 429, again after a second.
+    TooManyRequestsRetry,
+    /// 500.
+    InternalError,
+    /// 503.
+    Unavailable,
+    /// 503, again after a second.
+    UnavailableRetry,
+    /// 504.
+    GatewayTimeout,
+    /// 504, again after a second.
+    GatewayTimeoutRetry,
+    /// No answer: the client has given up waiting.
+    Timeout,
+    /// No answer: the connection was cut.
+    ConnectionCut,
+    /// An answer that can't be read.
+    MalformedBody,
+    /// An answer that ends in its middle.
+    TruncatedBody,
+}
+
+impl ApiFault {
+    /// Every wrong answer.
+    pub const ALL: [ApiFault; 22] = [
+        ApiFault::BadRequest,
+        ApiFault::Unauthorized,
+        ApiFault::Forbidden,
+        ApiFault::NamespaceTerminating,
+        ApiFault::NotFound,
+        ApiFault::AlreadyExists,
+        ApiFault::Conflict,
+        ApiFault::Gone,
+        ApiFault::TooLarge,
+        ApiFault::UnsupportedMediaType,
+        ApiFault::Invalid,
+        ApiFault::TooManyRequests,
+        ApiFault::TooManyRequestsRetry,
+        ApiFault::InternalError,
+        ApiFault::Unavailable,
+        ApiFault::UnavailableRetry,
+        ApiFault::GatewayTimeout,
+        ApiFault::GatewayTimeoutRetry,
+        ApiFault::Timeout,
+        ApiFault::ConnectionCut,
+        ApiFault::MalformedBody,
+        ApiFault::TruncatedBody,
+    ];
+
+    /// Whether a write that is answered so may have been committed.
+    pub fn is_ambiguous(self) -> bool {
+        use ApiFault::*;
+        matches!(
+            self,
+            InternalError
+                | Unavailable
+                | UnavailableRetry
+                | GatewayTimeout
+                | GatewayTimeoutRetry
+                | Timeout
+                | ConnectionCut
+                | MalformedBody
+                | TruncatedBody
+        )
+    }
+
+    /// The error that the client sees.
+    pub fn error(self) -> ApiError {
+        use ApiFault::*;
+        let other = |text: &str| Reason::Other(text.to_owned());
+        let status = |code, reason, message: &str| ApiError::status(code, reason, message);
+        let mut error = match self {
+            BadRequest => status(400, Reason::BadRequest, "the request is malformed"),
+            Unauthorized => status(401, other("Unauthorized"), "Unauthorized"),
+            Forbidden => status(403, Reason::Forbidden, "forbidden: not allowed"),
+            NamespaceTerminating => status(
+                403,
+                Reason::Forbidden,
+                "forbidden: unable to create new content because the namespace is being terminated",
+            ),
+            NotFound => status(404, Reason::NotFound, "not found"),
+            AlreadyExists => status(409, Reason::AlreadyExists, "already exists"),
+            Conflict => status(
+                409,
+                Reason::Conflict,
+                "the object has been modified; apply the changes to the latest version",
+            ),
+            Gone => status(410, Reason::Expired, "too old resource version"),
+            TooLarge => status(413, other("RequestEntityTooLarge"), "limit is 3145728"),
+            UnsupportedMediaType => status(
+                415,
+                other("UnsupportedMediaType"),
+                "the body of the request was in an unknown format",
+            ),
+            Invalid => status(422, Reason::Invalid, "invalid: refused by a policy"),
+            TooManyRequests | TooManyRequestsRetry => {
+                status(429, Reason::TooManyRequests, "too many requests")
+            }
+            InternalError => status(500, Reason::InternalError, "Internal error occurred"),
+            Unavailable | UnavailableRetry => status(
+                503,
+                other("ServiceUnavailable"),
+                "the server is currently unable to handle the request",
+            ),
+            GatewayTimeout | GatewayTimeoutRetry => {
+                status(504, Reason::Timeout, "the request timed out")
+            }
+            Timeout => ApiError::transport("context deadline exceeded"),
+            ConnectionCut => ApiError::transport("connection reset by peer"),
+            MalformedBody => ApiError::transport("the answer can't be read: invalid character"),
+            TruncatedBody => ApiError::transport("the answer can't be read: unexpected EOF"),
+        };
+        if matches!(
+            self,
+            TooManyRequestsRetry | UnavailableRetry | GatewayTimeoutRetry
+        ) {
+            error.retry_after_seconds = Some(1);
+        }
+        if self == NamespaceTerminating {
+            error.causes.push(Cause {
+                reason: "NamespaceTerminating".to_owned(),
+                ..Cause::default()
+            });
+        }
+        error
+    }
+}

@@ -1,0 +1,358 @@
+//! One controller's connection to its cluster, and its clock: what its requests and watches pass,
+//! and where it can be stopped, paused or killed.
+//!
+//! A line is shared by all parts of one controller. Parts ask it before they act; a dead line's
+//! parts do nothing any more, and what they had under way is answered to nobody.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use podstorm::client::{Request, WatchEvent};
+use podstorm::object::Now;
+use serde::{Deserialize, Serialize};
+
+use super::answer::ApiFault;
+use super::network::{Fate, Network, Sent};
+use super::watching::{Disturbed, Listen, StreamEnd, StreamFaults, StreamKind};
+use crate::cluster::Waker;
+
+/// Where a controller dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CrashPoint {
+    /// At once, whatever it does.
+    Now,
+    /// Before a request is sent.
+    BeforeRequest,
+    /// After a request was sent, before it arrives.
+    AfterRequest,
+    /// After a request was carried out, before its answer is back.
+    AfterCommit,
+    /// After an answer came back.
+    AfterAnswer,
+    /// After an event was applied to the cache, and before the next.
+    AfterEvent,
+    /// After a key was taken from the queue.
+    AfterTake,
+}
+
+impl CrashPoint {
+    /// Every point.
+    pub const ALL: [CrashPoint; 7] = [
+        CrashPoint::Now,
+        CrashPoint::BeforeRequest,
+        CrashPoint::AfterRequest,
+        CrashPoint::AfterCommit,
+        CrashPoint::AfterAnswer,
+        CrashPoint::AfterEvent,
+        CrashPoint::AfterTake,
+    ];
+}
+
+/// A request that nobody waits for any more and that reaches the server all the same.
+#[derive(Clone, Debug)]
+pub struct Stray {
+    /// When it reaches the server, ns.
+    pub due_ns: i64,
+    /// Who sent it.
+    pub incarnation: u32,
+    /// Its sync's number.
+    pub sync: u64,
+    /// Whether whoever sent it is still alive.
+    pub answered: bool,
+    /// What it asks for.
+    pub request: Request,
+}
+
+/// One controller's connection.
+pub struct Line {
+    network: Arc<Network>,
+    incarnation: u32,
+    state: Mutex<State>,
+    /// Called when the line dies, and when a request has gone astray.
+    told: Waker,
+}
+
+impl std::fmt::Debug for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Line")
+            .field("incarnation", &self.incarnation)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    dead: bool,
+    paused_until_ns: i64,
+    wall_offset_ns: i64,
+    /// Where to die, and how often to pass there before.
+    crash: Option<(CrashPoint, u32)>,
+    pods: StreamFaults,
+    parents: StreamFaults,
+    strays: Vec<Stray>,
+    dropped: [u64; 2],
+    repeated: [u64; 2],
+}
+
+impl Line {
+    /// A line on that network; `told` is called when something has to be looked after: the line is
+    /// dead, or a request has gone astray.
+    pub fn new(network: Arc<Network>, incarnation: u32, told: Waker) -> Line {
+        Line {
+            network,
+            incarnation,
+            state: Mutex::default(),
+            told,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state
+            .lock()
+            .expect("no thread panics while it holds this lock")
+    }
+
+    /// Counts the controllers of a run, from 0.
+    pub fn incarnation(&self) -> u32 {
+        self.incarnation
+    }
+
+    /// What is armed against requests.
+    pub fn network(&self) -> &Arc<Network> {
+        &self.network
+    }
+
+    /// The controller dies: none of its parts does anything any more.
+    pub fn die(&self) {
+        self.state().dead = true;
+        (self.told)();
+    }
+
+    /// Whether it is dead.
+    pub fn is_dead(&self) -> bool {
+        self.state().dead
+    }
+
+    /// The controller dies when it is about to pass that point for the `passes`-th time from now,
+    /// counting from 0.
+    pub fn crash_at(&self, point: CrashPoint, passes: u32) {
+        if point == CrashPoint::Now {
+            return self.die();
+        }
+        self.state().crash = Some((point, passes));
+    }
+
+    /// Whether a crash is armed.
+    pub fn will_crash(&self) -> bool {
+        self.state().crash.is_some()
+    }
+
+    /// The controller passes a point; whether it is dead there.
+    pub fn passes(&self, point: CrashPoint) -> bool {
+        let mut state = self.state();
+        match &mut state.crash {
+            Some((armed, 0)) if *armed == point => {
+                state.crash = None;
+                state.dead = true;
+                drop(state);
+                (self.told)();
+                return true;
+            }
+            Some((armed, passes)) if *armed == point => *passes -= 1,
+            _ => {}
+        }
+        state.dead
+    }
+
+    /// Nothing of the controller runs before that moment, ns.
+    pub fn pause_until(&self, until_ns: i64) {
+        self.state().paused_until_ns = until_ns;
+    }
+
+    /// For a part about to run: until when it must not, `i64::MAX` when never again.
+    pub fn stopped_until(&self, now: Now) -> Option<i64> {
+        let state = self.state();
+        if state.dead {
+            return Some(i64::MAX);
+        }
+        (state.paused_until_ns > now.mono_ns).then_some(state.paused_until_ns)
+    }
+
+    /// The controller's wall clock is so far off, ns.
+    pub fn set_wall_offset(&self, offset_ns: i64) {
+        self.state().wall_offset_ns = offset_ns;
+    }
+
+    /// The present as the controller's clock has it.
+    pub fn clock(&self, now: Now) -> Now {
+        Now {
+            mono_ns: now.mono_ns,
+            wall_ns: now.wall_ns.saturating_add(self.state().wall_offset_ns),
+        }
+    }
+
+    /// What becomes of a request about to be sent.
+    pub fn fate(&self, sent: &Sent<'_>, now: Now) -> Fate {
+        self.network.fate(sent, now.mono_ns)
+    }
+
+    /// A request that goes on alone.
+    pub fn stray(&self, stray: Stray) {
+        self.state().strays.push(stray);
+        (self.told)();
+    }
+
+    /// The requests that went astray since the last call.
+    pub fn take_strays(&self) -> Vec<Stray> {
+        std::mem::take(&mut self.state().strays)
+    }
+
+    /// Changes what is armed against a watch.
+    fn with_stream<T>(&self, kind: StreamKind, change: impl FnOnce(&mut StreamFaults) -> T) -> T {
+        let mut state = self.state();
+        match kind {
+            StreamKind::Pods => change(&mut state.pods),
+            StreamKind::Parents => change(&mut state.parents),
+        }
+    }
+
+    /// Nothing is heard on a watch before that moment, ns; a moment in the past releases it.
+    pub fn hold(&self, kind: StreamKind, until_ns: i64) {
+        self.with_stream(kind, |stream| stream.held_until_ns = until_ns);
+    }
+
+    /// The next events of a watch are lost.
+    pub fn drop_events(&self, kind: StreamKind, count: u32) {
+        self.with_stream(kind, |stream| stream.drop += count);
+    }
+
+    /// The next events of a watch come twice.
+    pub fn duplicate_events(&self, kind: StreamKind, count: u32) {
+        self.with_stream(kind, |stream| stream.duplicate += count);
+    }
+
+    /// The last events of a watch, eight at most, come again after the next ones.
+    pub fn replay_events(&self, kind: StreamKind, count: u32) {
+        self.with_stream(kind, |stream| stream.replay = count);
+    }
+
+    /// A watch ends.
+    pub fn end(&self, kind: StreamKind, end: StreamEnd) {
+        self.with_stream(kind, |stream| stream.end = Some(end));
+    }
+
+    /// The next attempts to open a watch or to list are answered so.
+    pub fn refuse_open(&self, kind: StreamKind, fault: ApiFault, times: u32) {
+        self.with_stream(kind, |stream| {
+            stream
+                .refuse_open
+                .extend(std::iter::repeat_n(fault, times as usize));
+        });
+    }
+
+    /// The next list, or initial watch, is served from a state so many versions old.
+    pub fn lag(&self, kind: StreamKind, versions: u64) {
+        self.with_stream(kind, |stream| stream.lag = Some(versions));
+    }
+
+    /// Nothing goes wrong with the watches and the clock any more; what was lost is made up for by
+    /// a new list. What has been killed stays so.
+    pub fn heal(&self) {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        state.paused_until_ns = i64::MIN;
+        state.wall_offset_ns = 0;
+        state.crash = None;
+        for stream in [&mut state.pods, &mut state.parents] {
+            let incomplete = stream.incomplete;
+            *stream = StreamFaults::default();
+            stream.end = incomplete.then_some(StreamEnd::Expired);
+        }
+    }
+
+    /// For an informer about to listen.
+    pub fn listen(&self, kind: StreamKind, now: Now) -> Listen {
+        self.with_stream(kind, |stream| stream.listen(now.mono_ns))
+    }
+
+    /// For an informer about to open a watch or to list: the error it gets instead, if any.
+    pub fn opening(&self, kind: StreamKind) -> Option<ApiFault> {
+        self.with_stream(kind, |stream| stream.refuse_open.pop_front())
+    }
+
+    /// For an informer about to list or to watch from the start: how old the state is that it gets.
+    pub fn take_lag(&self, kind: StreamKind) -> Option<u64> {
+        self.with_stream(kind, |stream| {
+            stream.incomplete = false;
+            stream.lag.take()
+        })
+    }
+
+    /// Whether events were lost that no list has made up for.
+    pub fn is_incomplete(&self, kind: StreamKind) -> bool {
+        self.with_stream(kind, |stream| stream.incomplete)
+    }
+
+    /// Changes a batch of events that an informer has heard; `kept` is the informer's memory for
+    /// them.
+    pub fn disturb<T>(
+        &self,
+        kind: StreamKind,
+        events: &mut Vec<WatchEvent<T>>,
+        kept: &mut VecDeque<WatchEvent<T>>,
+    ) -> Disturbed {
+        let disturbed = self.with_stream(kind, |stream| stream.disturb(events, kept));
+        if disturbed != Disturbed::default() {
+            let mut state = self.state();
+            state.dropped[kind as usize] += u64::from(disturbed.dropped);
+            state.repeated[kind as usize] += u64::from(disturbed.repeated);
+        }
+        disturbed
+    }
+
+    /// Events lost and events repeated so far, of both watches.
+    pub fn disturbed_events(&self) -> (u64, u64) {
+        let state = self.state();
+        (state.dropped.iter().sum(), state.repeated.iter().sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line() -> Line {
+        Line::new(Arc::default(), 0, Arc::new(|| {}))
+    }
+
+    #[test]
+    fn a_controller_dies_at_the_point_it_was_told_to() {
+        let line = line();
+        line.crash_at(CrashPoint::AfterCommit, 1);
+        assert!(!line.passes(CrashPoint::AfterAnswer));
+        assert!(!line.passes(CrashPoint::AfterCommit));
+        assert!(line.passes(CrashPoint::AfterCommit));
+        assert!(line.is_dead() && line.passes(CrashPoint::AfterAnswer));
+        assert_eq!(line.stopped_until(Now::default()), Some(i64::MAX));
+    }
+
+    #[test]
+    fn healing_lists_anew_where_events_were_lost() {
+        let line = line();
+        line.drop_events(StreamKind::Pods, 1);
+        line.hold(StreamKind::Parents, 100);
+        let pod = Arc::new(());
+        let mut events = vec![WatchEvent::Added(pod)];
+        let mut kept = VecDeque::new();
+        line.disturb(StreamKind::Pods, &mut events, &mut kept);
+        assert!(events.is_empty() && line.is_incomplete(StreamKind::Pods));
+        line.heal();
+        let now = Now::default();
+        assert_eq!(
+            line.listen(StreamKind::Pods, now),
+            Listen::Ended(StreamEnd::Expired)
+        );
+        assert_eq!(line.listen(StreamKind::Parents, now), Listen::On);
+    }
+}

@@ -1,0 +1,212 @@
+//! What can go wrong with a watch: it stalls, ends, is served from the past, and loses or repeats
+//! events. Events of one object keep their order, but for those that are repeated.
+
+use std::collections::VecDeque;
+
+use podstorm::client::WatchEvent;
+use serde::{Deserialize, Serialize};
+
+use super::answer::ApiFault;
+
+/// How many of the last events are kept to be sent again.
+const KEPT: usize = 8;
+
+/// The watches of a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StreamKind {
+    /// The pods'.
+    Pods,
+    /// The ReplicaSets' (or ReplicationControllers').
+    Parents,
+}
+
+/// How a watch ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StreamEnd {
+    /// The connection closes.
+    Closed,
+    /// 410 within the stream.
+    Expired,
+    /// 500 within the stream.
+    InternalError,
+    /// The connection closes, and the version is gone when the watch is opened again.
+    ClosedAndExpired,
+}
+
+/// What is armed against one watch.
+#[derive(Clone, Debug, Default)]
+pub struct StreamFaults {
+    /// Nothing is heard before this moment, ns.
+    pub(super) held_until_ns: i64,
+    /// So many of the next events are lost.
+    pub(super) drop: u32,
+    /// So many of the next events come twice.
+    pub(super) duplicate: u32,
+    /// So many of the last events come again, once.
+    pub(super) replay: u32,
+    /// The watch ends now.
+    pub(super) end: Option<StreamEnd>,
+    /// The next attempts to open it are answered so.
+    pub(super) refuse_open: VecDeque<ApiFault>,
+    /// The next list or initial watch is served from a state so many versions old.
+    pub(super) lag: Option<u64>,
+    /// Events were lost and no list has made up for it yet.
+    pub(super) incomplete: bool,
+}
+
+/// What an informer is to do before it listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// As always.
+    On,
+    /// Not before that moment, ns.
+    Not(i64),
+    /// The watch ends so.
+    Ended(StreamEnd),
+}
+
+impl StreamFaults {
+    /// Whether nothing is armed.
+    pub fn is_clear(&self) -> bool {
+        self.drop == 0 && self.duplicate == 0 && self.replay == 0
+    }
+
+    pub(super) fn listen(&mut self, now_ns: i64) -> Listen {
+        if self.held_until_ns > now_ns {
+            return Listen::Not(self.held_until_ns);
+        }
+        match self.end.take() {
+            Some(end) => {
+                if end == StreamEnd::ClosedAndExpired {
+                    self.refuse_open.push_back(ApiFault::Gone);
+                }
+                Listen::Ended(end)
+            }
+            None => Listen::On,
+        }
+    }
+
+    /// Changes a batch of events. `kept` holds the last ones of the batches before.
+    pub(super) fn disturb<T>(
+        &mut self,
+        events: &mut Vec<WatchEvent<T>>,
+        kept: &mut VecDeque<WatchEvent<T>>,
+    ) -> Disturbed {
+        let mut disturbed = Disturbed::default();
+        let mut out = Vec::with_capacity(events.len());
+        for event in events.drain(..) {
+            let is_change = matches!(
+                event,
+                WatchEvent::Added(_) | WatchEvent::Modified(_) | WatchEvent::Deleted(_)
+            );
+            if is_change && self.drop > 0 {
+                self.drop -= 1;
+                self.incomplete = true;
+                disturbed.dropped += 1;
+                continue;
+            }
+            if is_change {
+                if kept.len() == KEPT {
+                    kept.pop_front();
+                }
+                kept.push_back(clone(&event));
+                if self.duplicate > 0 {
+                    self.duplicate -= 1;
+                    disturbed.repeated += 1;
+                    out.push(clone(&event));
+                }
+            }
+            out.push(event);
+        }
+        let replay = std::mem::take(&mut self.replay) as usize;
+        let from = kept.len().saturating_sub(replay);
+        for event in kept.iter().skip(from) {
+            disturbed.repeated += 1;
+            out.push(clone(event));
+        }
+        *events = out;
+        disturbed
+    }
+}
+
+/// What was done to a batch of events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Disturbed {
+    /// Events lost.
+    pub dropped: u32,
+    /// Events that came again.
+    pub repeated: u32,
+}
+
+/// A derive would ask for `T: Clone`.
+fn clone<T>(event: &WatchEvent<T>) -> WatchEvent<T> {
+    match event {
+        WatchEvent::Added(object) => WatchEvent::Added(object.clone()),
+        WatchEvent::Modified(object) => WatchEvent::Modified(object.clone()),
+        WatchEvent::Deleted(object) => WatchEvent::Deleted(object.clone()),
+        WatchEvent::Bookmark {
+            version,
+            initial_events_end,
+        } => WatchEvent::Bookmark {
+            version: version.clone(),
+            initial_events_end: *initial_events_end,
+        },
+        WatchEvent::Error(error) => WatchEvent::Error(error.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn batch(names: &[&'static str]) -> Vec<WatchEvent<&'static str>> {
+        names
+            .iter()
+            .map(|name| WatchEvent::Modified(Arc::new(*name)))
+            .collect()
+    }
+
+    fn names(events: &[WatchEvent<&'static str>]) -> Vec<&'static str> {
+        let name = |event: &WatchEvent<&'static str>| match event {
+            WatchEvent::Modified(name) => **name,
+            _ => "?",
+        };
+        events.iter().map(name).collect()
+    }
+
+    #[test]
+    fn events_are_dropped_doubled_and_sent_again_in_their_order() {
+        let mut kept = VecDeque::new();
+        let mut faults = StreamFaults {
+            drop: 1,
+            duplicate: 1,
+            ..StreamFaults::default()
+        };
+        let mut events = batch(&["a", "b", "c"]);
+        let disturbed = faults.disturb(&mut events, &mut kept);
+        assert_eq!(names(&events), ["b", "b", "c"]);
+        assert_eq!((disturbed.dropped, disturbed.repeated), (1, 1));
+        assert!(faults.incomplete);
+        faults.replay = 2;
+        let mut events = batch(&["d"]);
+        faults.disturb(&mut events, &mut kept);
+        assert_eq!(names(&events), ["d", "c", "d"]);
+    }
+
+    #[test]
+    fn a_watch_is_held_until_its_moment_and_then_ends_if_it_was_to() {
+        let mut faults = StreamFaults {
+            held_until_ns: 5,
+            end: Some(StreamEnd::ClosedAndExpired),
+            ..StreamFaults::default()
+        };
+        assert_eq!(faults.listen(4), Listen::Not(5));
+        assert_eq!(faults.listen(5), Listen::Ended(StreamEnd::ClosedAndExpired));
+        assert_eq!(faults.refuse_open, [ApiFault::Gone]);
+        assert_eq!(faults.listen(5), Listen::On);
+    }
+}
