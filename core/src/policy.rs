@@ -63,6 +63,7 @@ impl Behaviour {
             rank_without_owner: hardened,
             terminating_namespace_is_a_failure: hardened,
             wake_former_owner_on_deletion: hardened,
+            bound_availability_checks: hardened,
         }
     }
 }
@@ -135,6 +136,11 @@ pub struct Policy {
     /// **Former owners.** When a pod loses its owner in the same change that begins its deletion,
     /// upstream does not wake that owner. Hardened: it does. Costs one sync.
     pub wake_former_owner_on_deletion: bool,
+    /// **The clock.** Upstream looks at a pod's availability again when `minReadySeconds` will have
+    /// passed since it became ready by the controller's wall clock; where that is behind by an hour,
+    /// an hour later, though the clock be put right. Hardened: `minReadySeconds` from now at most.
+    /// Costs a sync per `minReadySeconds` while a clock is wrong.
+    pub bound_availability_checks: bool,
 }
 
 #[cfg(test)]
@@ -166,6 +172,7 @@ mod tests {
             rank_without_owner: false,
             terminating_namespace_is_a_failure: false,
             wake_former_owner_on_deletion: false,
+            bound_availability_checks: false,
         };
         assert_eq!(policy, none);
         assert_ne!(Behaviour::Hardened.policy(), none);
