@@ -60,6 +60,8 @@ impl Books {
             return Ok(());
         };
         sync.creates_committed += 1;
+        // A layer below has sent one again, which its sync never hears of.
+        let resent = sync.creates_committed > sync.creates_sent;
         let set_version = sync.set_version;
         let wanted = sync.set.as_ref().map(|set| set.metadata.uid.clone());
         let Some(owner) = pod.metadata.controller() else {
@@ -86,7 +88,7 @@ impl Books {
                 .insert("a pod is created for a ReplicaSet that is gone");
             return Ok(());
         }
-        if origin.stray && (upstream || dead) {
+        if origin.stray && (upstream || dead) || resent && upstream {
             set.allowed += 1;
         }
         let most = set.most_since(set_version);
