@@ -324,7 +324,11 @@ impl CommitObserver for Diary {
                 let place = (meta.namespace.to_string(), meta.name.to_string());
                 state.pods.insert(place);
                 let owners = meta.owner_references.iter();
-                if owners.filter(|owner| owner.controller == Some(true)).count() > 1 {
+                if owners
+                    .filter(|owner| owner.controller == Some(true))
+                    .count()
+                    > 1
+                {
                     let name = &meta.name;
                     state.broken.push(format!("I5: {name} has two controllers"));
                 }
@@ -366,7 +370,10 @@ fn did_to_pod(change: Change, old: Option<&Pod>, new: &Pod) -> Option<Did> {
 impl SyncPage {
     /// How many requests of that kind it has sent.
     pub fn sent(&self, call: Call) -> usize {
-        self.requests.iter().filter(|asked| asked.call == call).count()
+        self.requests
+            .iter()
+            .filter(|asked| asked.call == call)
+            .count()
     }
 
     /// The step at which it failed, if it did.

@@ -2,6 +2,7 @@
 //! be disturbed, and the rules that hold whatever happens.
 
 mod diary;
+mod hand;
 pub mod objects;
 mod rules;
 mod scene;
@@ -9,5 +10,6 @@ mod users;
 mod view;
 
 pub use diary::{Asked, Diary, Did, Seen, SyncPage, Written};
+pub use hand::{Done, Hand};
 pub use scene::{Scene, Setup, fault, minutes, ms, seconds};
 pub use view::View;

@@ -17,21 +17,32 @@ pub(super) fn at_request(page: &SyncPage, asked: &Asked) -> Option<String> {
     let name = &page.parent;
     let scales = matches!(asked.call, Call::CreatePod | Call::DeletePod);
     if seen.deleting && (scales || asked.call == Call::PatchPod) {
-        return Some(format!("I3: {:?} for {name}, which is being deleted", asked.call));
+        return Some(format!(
+            "I3: {:?} for {name}, which is being deleted",
+            asked.call
+        ));
     }
     if scales && seen.expecting {
-        return Some(format!("I6: {:?} for {name} while events are awaited", asked.call));
+        return Some(format!(
+            "I6: {:?} for {name} while events are awaited",
+            asked.call
+        ));
     }
     let generation = asked.observed_generation;
     if generation.is_some_and(|generation| generation != seen.generation) {
         let used = seen.generation;
-        return Some(format!("I7: {name} was synced at {used}, not {generation:?}"));
+        return Some(format!(
+            "I7: {name} was synced at {used}, not {generation:?}"
+        ));
     }
     if scales && page.requests.iter().any(failed_claim) {
         return Some(format!("I4: {name} is scaled after a claim has failed"));
     }
     if asked.call == Call::DeletePod && !claimed(page).contains(asked.name.as_str()) {
-        return Some(format!("I4: {name} deletes {}, which it has not claimed", asked.name));
+        return Some(format!(
+            "I4: {name} deletes {}, which it has not claimed",
+            asked.name
+        ));
     }
     None
 }
@@ -61,7 +72,9 @@ pub(super) fn at_end(page: &SyncPage) -> Option<String> {
         && matches!(error.class, SyncErrorClass::Consistency(_))
         && !page.requests.is_empty()
     {
-        return Some(format!("a sync of {name} that the gate refused has sent requests"));
+        return Some(format!(
+            "a sync of {name} that the gate refused has sent requests"
+        ));
     }
     None
 }
@@ -87,5 +100,7 @@ fn failed_claim(asked: &Asked) -> bool {
     }
     let harmless: &[u16] = if asked.adopts { &[404] } else { &[404, 422] };
     asked.call == Call::PatchPod
-        && asked.answer.is_some_and(|answer| answer.is_err_and(|code| !harmless.contains(&code)))
+        && asked
+            .answer
+            .is_some_and(|answer| answer.is_err_and(|code| !harmless.contains(&code)))
 }

@@ -171,7 +171,10 @@ impl Scene {
     /// # Panics
     /// When none is.
     pub fn line(&self) -> Arc<Line> {
-        self.site.alive().pop().expect("a controller manager is alive")
+        self.site
+            .alive()
+            .pop()
+            .expect("a controller manager is alive")
     }
 
     /// The youngest ReplicaSet controller that is alive.
@@ -188,7 +191,10 @@ impl Scene {
     pub fn stale_skips(&self) -> (u64, u64) {
         let controller = self.controller();
         let metrics = controller.metrics();
-        let (pods, sets) = (&metrics.stale_sync_skips_pods, &metrics.stale_sync_skips_replicasets);
+        let (pods, sets) = (
+            &metrics.stale_sync_skips_pods,
+            &metrics.stale_sync_skips_replicasets,
+        );
         (pods.value(), sets.value())
     }
 
@@ -350,7 +356,12 @@ impl Scene {
     /// When a rule was broken.
     pub fn conclude_busy(mut self) {
         let broken = self.diary.state().broken.clone();
-        assert!(broken.is_empty(), "{}\n{}", broken.join("\n"), self.picture());
+        assert!(
+            broken.is_empty(),
+            "{}\n{}",
+            broken.join("\n"),
+            self.picture()
+        );
         self.concluded = true;
     }
 

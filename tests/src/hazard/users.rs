@@ -37,7 +37,9 @@ impl Scene {
     /// # Panics
     /// When it is refused.
     pub fn patch_set(&self, name: &str, patch: Value) -> Arc<ReplicaSet> {
-        let patched = self.cluster().patch(NAMESPACE, name, &merge(patch), self.now());
+        let patched = self
+            .cluster()
+            .patch(NAMESPACE, name, &merge(patch), self.now());
         patched.expect("the patch is accepted")
     }
 
@@ -58,7 +60,10 @@ impl Scene {
     /// When it is not there.
     pub fn touch(&self, name: &str) {
         let version = self.set(name).metadata.resource_version.to_string();
-        self.patch_set(name, json!({"metadata": {"annotations": {"touched-at": version}}}));
+        self.patch_set(
+            name,
+            json!({"metadata": {"annotations": {"touched-at": version}}}),
+        );
     }
 
     /// Sets `spec.replicas`.
@@ -94,7 +99,8 @@ impl Scene {
     /// # Panics
     /// When it is refused.
     pub fn patch_pod(&self, name: &str, patch: Value) {
-        self.try_patch_pod(name, patch).expect("the patch is accepted");
+        self.try_patch_pod(name, patch)
+            .expect("the patch is accepted");
     }
 
     /// Merges JSON into a pod.
@@ -102,7 +108,8 @@ impl Scene {
     /// # Errors
     /// The server's answer.
     pub fn try_patch_pod(&self, name: &str, patch: Value) -> Result<Arc<Pod>, ApiError> {
-        self.cluster().patch(NAMESPACE, name, &merge(patch), self.now())
+        self.cluster()
+            .patch(NAMESPACE, name, &merge(patch), self.now())
     }
 
     /// Merges JSON into the status of a pod.

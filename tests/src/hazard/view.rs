@@ -49,7 +49,9 @@ impl View {
     /// When there is no such ReplicaSet.
     pub fn failure(&self, name: &str) -> Option<ReplicaSetCondition> {
         let conditions = self.status(name).conditions;
-        conditions.into_iter().find(|condition| &*condition.kind == "ReplicaFailure")
+        conditions
+            .into_iter()
+            .find(|condition| &*condition.kind == "ReplicaFailure")
     }
 
     /// All pods of the namespace, sorted by name.
@@ -118,7 +120,11 @@ impl View {
     /// How many committed writes of the controllers did that.
     pub fn count(&self, did: Did) -> usize {
         let state = self.diary.state();
-        state.written.iter().filter(|written| written.did == did).count()
+        state
+            .written
+            .iter()
+            .filter(|written| written.did == did)
+            .count()
     }
 
     /// The syncs so far.

@@ -4,3 +4,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 mod a_staleness;
+mod b_identity;
+mod c_adoption;
+mod d_create;
