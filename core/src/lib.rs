@@ -11,6 +11,7 @@ pub mod intern;
 pub mod limits;
 pub mod metrics;
 pub mod object;
+pub mod policy;
 pub mod primitives;
 pub mod ranking;
 pub mod reconcile;

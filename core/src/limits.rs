@@ -29,6 +29,10 @@ pub const BACKOFF_BASE_NS: i64 = 5 * MILLISECOND_NS;
 /// Longest delay after repeated failures; upstream's controller rate limiter.
 pub const BACKOFF_MAX_NS: i64 = 1_000 * SECOND_NS;
 
+/// Longest delay after repeated failures in the hardened behaviour, and the time after which a key
+/// looks for what its last sync expected.
+pub const HARDENED_RETRY_MAX_NS: i64 = 30 * SECOND_NS;
+
 /// Failures per second of all keys together that are not delayed further.
 pub const RETRY_QPS: f64 = 10.0;
 

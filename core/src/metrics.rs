@@ -265,6 +265,11 @@ pub struct ControllerMetrics {
     pub stale_sync_skips_pods: Counter,
     /// Syncs put off because the cache had not shown an own write of a ReplicaSet.
     pub stale_sync_skips_replicasets: Counter,
+    /// Reads of versions that caches must come to; of the hardened behaviour.
+    pub fences: Counter,
+    /// Keys of which something was still expected though the caches showed all that had been done;
+    /// of the hardened behaviour.
+    pub expectations_settled: Counter,
 }
 
 impl ControllerMetrics {
@@ -274,6 +279,8 @@ impl ControllerMetrics {
             sorting_deletion_age_ratio: Histogram::new(&AGE_RATIO_BOUNDS),
             stale_sync_skips_pods: Counter::default(),
             stale_sync_skips_replicasets: Counter::default(),
+            fences: Counter::default(),
+            expectations_settled: Counter::default(),
         }
     }
 
@@ -283,7 +290,7 @@ impl ControllerMetrics {
             labels: vec![("group", group.into()), ("resource", resource.into())],
             value: Value::Number(counter.value() as f64),
         };
-        vec![
+        let mut families = vec![
             Family::single(
                 "replicaset_controller_sorting_deletion_age_ratio",
                 "Age of a ready pod chosen for deletion over the age of the youngest ready pod.",
@@ -300,7 +307,26 @@ impl ControllerMetrics {
                     skips("apps", "replicasets", &self.stale_sync_skips_replicasets),
                 ],
             },
-        ]
+        ];
+        for (name, help, counter) in [
+            (
+                "podstorm_fences_total",
+                "Reads of a version that the caches must come to before pods are counted.",
+                &self.fences,
+            ),
+            (
+                "podstorm_expectations_settled_total",
+                "Keys of which something was still expected when the caches showed all writes.",
+                &self.expectations_settled,
+            ),
+        ] {
+            // Upstream has no such metrics, and never counts them.
+            if counter.value() > 0 {
+                let value = Value::Number(counter.value() as f64);
+                families.push(Family::single(name, help, Kind::Counter, Vec::new(), value));
+            }
+        }
+        families
     }
 }
 

@@ -18,6 +18,15 @@ const Z99: f64 = 2.326_347_874_040_841;
 impl LatencySampler {
     /// A sampler of that distribution.
     pub fn new(latency: Latency, seed: u64) -> LatencySampler {
+        LatencySampler::with_random(latency, fastrand::Rng::with_seed(seed))
+    }
+
+    /// Draws from another distribution from now on; the generator goes on where it is.
+    pub fn set_latency(&mut self, latency: Latency) {
+        *self = LatencySampler::with_random(latency, self.random.clone());
+    }
+
+    fn with_random(latency: Latency, random: fastrand::Rng) -> LatencySampler {
         let (mu, sigma) = match latency {
             Latency::Lognormal { p50, p99 } if p50 > 0 && p99 > p50 => {
                 let (mu, high) = ((p50 as f64).ln(), (p99 as f64).ln());
@@ -28,7 +37,7 @@ impl LatencySampler {
         };
         LatencySampler {
             latency,
-            random: fastrand::Rng::with_seed(seed),
+            random,
             mu,
             sigma,
         }

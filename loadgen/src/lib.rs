@@ -16,4 +16,5 @@ pub mod report;
 pub mod result;
 pub mod scenario;
 pub mod settings;
+pub mod simulator;
 pub mod units;

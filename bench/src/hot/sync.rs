@@ -166,7 +166,7 @@ pub fn scale_down(plan: Plan) -> impl FnMut() -> u64 {
         assert_eq!(sync.requests().len(), VICTIMS);
         while step == Step::Requests {
             for index in 0..sync.requests().len() {
-                sync.answer(index, Answer::Deleted);
+                sync.answer(index, Answer::Deleted(None));
             }
             step = cluster.controller.resume(&mut sync, NOW);
         }

@@ -86,6 +86,13 @@ impl PodCache {
         Some(shard.slot(slot).pod.clone())
     }
 
+    /// Whether there is a pod of that name.
+    pub fn contains(&self, namespace: &str, name: &str) -> bool {
+        let place = Place::of(namespace, name);
+        let shard = self.index.lock(place.shard);
+        shard.find(place.hash, namespace, name).is_some()
+    }
+
     /// Applies one event of the watch, says what it changed, and advances the store's version to
     /// the event's. O(1) amortised.
     pub fn apply(&self, delta: Delta<Pod>) -> PodChange {

@@ -16,6 +16,9 @@ pub struct ApiError {
     pub causes: Vec<Cause>,
     /// `Retry-After`, in seconds.
     pub retry_after_seconds: Option<u32>,
+    /// Whether the client had sent the request before: this answers its last attempt, and an
+    /// earlier one may have taken effect.
+    pub resent: bool,
 }
 
 /// An entry of `details.causes`.
@@ -107,12 +110,19 @@ impl ApiError {
             message: message.into(),
             causes: Vec::new(),
             retry_after_seconds: None,
+            resent: false,
         }
     }
 
     /// A failure of the transport: nobody knows whether the request took effect.
     pub fn transport(message: impl Into<String>) -> ApiError {
         ApiError::status(0, Reason::Other(String::new()), message)
+    }
+
+    /// Whether the request may have taken effect nevertheless: no answer came, the server ran out
+    /// of time or failed, or an earlier attempt was answered so.
+    pub fn outcome_is_unknown(&self) -> bool {
+        self.resent || self.code == 0 || self.code == 408 || self.code >= 500
     }
 
     /// Whether the object was not found.
@@ -128,5 +138,35 @@ impl ApiError {
     /// Whether a cause of that reason is among the details.
     pub fn has_cause(&self, reason: &str) -> bool {
         self.causes.iter().any(|cause| cause.reason == reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_refusal_of_the_only_attempt_is_certain() {
+        for (code, unknown) in [
+            (0, true),
+            (400, false),
+            (403, false),
+            (404, false),
+            (408, true),
+            (409, false),
+            (422, false),
+            (429, false),
+            (500, true),
+            (503, true),
+            (504, true),
+        ] {
+            let mut error = ApiError::status(code, Reason::Other(String::new()), "");
+            assert_eq!(error.outcome_is_unknown(), unknown, "{code}");
+            error.resent = true;
+            assert!(
+                error.outcome_is_unknown(),
+                "{code} after an earlier attempt"
+            );
+        }
     }
 }

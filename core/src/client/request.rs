@@ -5,7 +5,7 @@ use std::sync::Arc;
 use compact_str::CompactString;
 
 use super::ApiError;
-use crate::object::{OwnerReference, Pod, ReplicaSet, Str, Uid};
+use crate::object::{OwnerReference, Pod, ReplicaSet, ResourceVersion, Str, Uid};
 
 /// An API call that a sync asks its driver to make.
 #[derive(Clone, Debug)]
@@ -16,13 +16,18 @@ pub enum Request {
         namespace: Str,
         /// `generateName`, labels, annotations, finalizers, one owner reference, the spec.
         body: Arc<Pod>,
+        /// The pod's name, to be set in the body; `None` lets the server make one from
+        /// `generateName`.
+        name: Option<CompactString>,
     },
-    /// `DELETE` of a pod by name, with empty options.
+    /// `DELETE` of a pod by name.
     DeletePod {
         /// The pod's namespace.
         namespace: Str,
         /// The pod's name.
         name: CompactString,
+        /// The UID the pod must have, as a precondition; `None` sends empty options.
+        uid: Option<Uid>,
     },
     /// Strategic-merge `PATCH` of a pod's owner references.
     PatchPod {
@@ -44,6 +49,13 @@ pub enum Request {
     PutStatus {
         /// The whole object with its new status.
         object: Arc<ReplicaSet>,
+    },
+    /// A consistent read of the version that a resource has come to, the objects aside:
+    /// `GET ?limit=1` of the whole resource without a `resourceVersion`.
+    ReadVersion {
+        /// Which resource: [`PODS`](crate::consistency::PODS) or
+        /// [`PARENTS`](crate::consistency::PARENTS).
+        resource: usize,
     },
 }
 
@@ -73,8 +85,11 @@ pub enum Answer {
     Pod(Arc<Pod>),
     /// The parent as read or written.
     Parent(Arc<ReplicaSet>),
-    /// The deletion was accepted.
-    Deleted,
+    /// The deletion was accepted; with the version it was committed at, where the server said so.
+    Deleted(Option<ResourceVersion>),
+    /// The version that a resource has come to: a cache that has reached it shows every write
+    /// committed before it was asked for.
+    Version(ResourceVersion),
     /// Anything but success.
     Failed(ApiError),
 }

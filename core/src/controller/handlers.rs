@@ -34,6 +34,9 @@ impl Controller {
         if self.keeps_records() {
             effects.clear_written(key, Some(uid));
         }
+        if self.policy.fence_unknown_outcomes {
+            self.fences.forget(key);
+        }
     }
 
     /// Handles a change of a pod.

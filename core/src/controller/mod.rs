@@ -13,10 +13,21 @@
 //! those inside the queue's growth and the string border.
 
 mod effects;
+mod fence;
+#[cfg(test)]
+mod fence_tests;
 mod handlers;
+#[cfg(test)]
+mod hardened_tests;
 mod key;
 mod listed;
+mod names;
+#[cfg(test)]
+mod rig;
 mod scale;
+mod status;
+#[cfg(test)]
+mod status_tests;
 mod steps;
 mod sync;
 
@@ -31,7 +42,10 @@ use crate::intern::KeyId;
 use crate::limits::BURST_REPLICAS;
 use crate::metrics::ControllerMetrics;
 use crate::object::{Kind, Now, ReplicaSet, ResourceVersion};
+use crate::policy::{Behaviour, Policy};
 use crate::workqueue::RateLimitingQueue;
+
+use fence::Fences;
 
 pub use effects::Effects;
 pub use key::{KeyError, parse_key};
@@ -46,6 +60,8 @@ pub struct ControllerOptions {
     pub burst_replicas: usize,
     /// The feature gates that change behaviour.
     pub gates: Gates,
+    /// Upstream's behaviour, or the hardened one.
+    pub behaviour: Behaviour,
 }
 
 /// The feature gates that change this controller's behaviour, under upstream's names.
@@ -77,6 +93,7 @@ impl ControllerOptions {
             kind,
             burst_replicas: BURST_REPLICAS,
             gates: Gates::default(),
+            behaviour: Behaviour::Upstream,
         }
     }
 }
@@ -88,9 +105,11 @@ pub type PodName = CompactString;
 #[derive(Debug)]
 pub struct Controller {
     options: ControllerOptions,
+    policy: Policy,
     parents: ParentStore,
     expectations: Expectations<KeyId, PodName>,
     consistency: ConsistencyStore<KeyId>,
+    fences: Fences,
     queue: RateLimitingQueue<KeyId>,
     metrics: ControllerMetrics,
 }
@@ -107,9 +126,11 @@ impl Controller {
         );
         Controller {
             parents: ParentStore::new(options.kind, pods),
+            policy: options.behaviour.policy(),
             options,
             expectations: Expectations::new(),
             consistency: ConsistencyStore::new(),
+            fences: Fences::default(),
             queue: RateLimitingQueue::new(),
             metrics: ControllerMetrics::new(),
         }
@@ -118,6 +139,11 @@ impl Controller {
     /// What it was told.
     pub fn options(&self) -> &ControllerOptions {
         &self.options
+    }
+
+    /// What follows from its behaviour.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
     }
 
     /// The cached parents.

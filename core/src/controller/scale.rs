@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::sync::Census;
 use super::{Controller, Sync};
 use crate::cache::{Group, Member, Members, Parent, RelatedSelector, Totals};
-use crate::object::{Labels, Now, Pod, Selector, Time};
+use crate::object::{Labels, Now, Pod, Selector, Time, Uid};
 use crate::ranking::{NodeCounts, RankFields, RankOptions, Ranker};
 use crate::reconcile::{StatusCounts, availability_cutoff};
 
@@ -17,6 +17,8 @@ use crate::reconcile::{StatusCounts, availability_cutoff};
 #[derive(Debug, Default)]
 pub(super) struct Victims {
     names: Vec<CompactString>,
+    /// Their UIDs in the same order, where deletes carry them.
+    uids: Vec<Uid>,
     ranker: Ranker,
     related: NodeCounts,
     /// What the related pods are found by; filled and emptied while they are counted.
@@ -32,8 +34,14 @@ impl Victims {
         &self.names
     }
 
+    /// The UID of a victim, where deletes carry it.
+    pub(super) fn uid(&self, index: usize) -> Option<Uid> {
+        self.uids.get(index).cloned()
+    }
+
     pub(super) fn clear(&mut self) {
         self.names.clear();
+        self.uids.clear();
         self.related.clear();
         self.claimed.clear();
         self.claimed_pods.clear();
@@ -120,11 +128,14 @@ impl Controller {
                 .filter(|member| is_candidate(member));
             let Victims {
                 names,
+                uids,
                 ranker,
                 related,
                 ..
             } = &mut sync.victims;
+            let by_uid = self.policy.delete_by_uid;
             names.clear();
+            uids.clear();
             if ranked {
                 let options = self.rank_options(now);
                 let chosen = ranker.choose_among(
@@ -136,13 +147,22 @@ impl Controller {
                 );
                 let name = |at: usize| members.pod(at).metadata.name.clone();
                 names.extend(chosen.iter().map(|&at| name(at as usize)));
+                if by_uid {
+                    let uid = |at: usize| members.pod(at).metadata.uid.clone();
+                    uids.extend(chosen.iter().map(|&at| uid(at as usize)));
+                }
                 let fields = chosen
                     .iter()
                     .map(|&at| &members.members()[at as usize].rank);
                 self.observe_age_ratios(active.map(|member| &member.rank), fields, now);
             } else {
                 let active = members.iter().filter(|(_, member)| is_candidate(member));
-                names.extend(active.map(|(pod, _)| pod.metadata.name.clone()));
+                for (pod, _) in active {
+                    names.push(pod.metadata.name.clone());
+                    if by_uid {
+                        uids.push(pod.metadata.uid.clone());
+                    }
+                }
             }
             return None;
         }
@@ -175,15 +195,21 @@ impl Controller {
         if !sync.may_scale || wanted == 0 {
             return;
         }
+        let by_uid = self.policy.delete_by_uid;
         if wanted == claimed.len() {
             let names = claimed.iter().map(|pod| pod.metadata.name.clone());
             sync.victims.names.extend(names);
+            if by_uid {
+                let uids = claimed.iter().map(|pod| pod.metadata.uid.clone());
+                sync.victims.uids.extend(uids);
+            }
             return;
         }
         self.count_related(parent, sync);
         let nodes = self.pods();
         let Victims {
             names,
+            uids,
             ranker,
             related,
             claimed: fields,
@@ -205,6 +231,10 @@ impl Controller {
         let chosen = ranker.choose(candidates, |node| related.get(node), &options, wanted);
         let name = |at: usize| claimed[at].metadata.name.clone();
         names.extend(chosen.iter().map(|&at| name(at as usize)));
+        if by_uid {
+            let uid = |at: usize| claimed[at].metadata.uid.clone();
+            uids.extend(chosen.iter().map(|&at| uid(at as usize)));
+        }
         let victims = chosen.iter().map(|&at| &fields[at as usize]);
         self.observe_age_ratios(fields.iter(), victims, now);
     }

@@ -1,6 +1,6 @@
 //! The steps of a sync. Their order is upstream's and is observable: the read-your-writes gate, the
 //! parent, the expectations (before any pod is read, so that what they counted is in the cache),
-//! claim, scale, status, the next availability check.
+//! claim, scale; `status.rs` has the rest.
 
 use std::sync::Arc;
 
@@ -8,14 +8,11 @@ use super::Controller;
 use super::effects::Effects;
 use super::sync::{Outcome, State, Step, Sync, SyncError, SyncErrorClass};
 use crate::cache::Parent;
-use crate::client::{Answer, ApiError, EventIntent, Request};
-use crate::consistency::{PARENTS, PODS};
+use crate::client::{Answer, ApiError, EventIntent, Reason, Request};
+use crate::consistency::{PODS, Stale};
 use crate::intern::KeyId;
-use crate::object::{Kind, Now, ObjectMeta, ReplicaSet};
-use crate::reconcile::{
-    Claim, ClaimStep, StatusCounts, availability_cutoff, compute_status, is_available,
-    next_check_of_times, status_is_unchanged,
-};
+use crate::object::{Kind, Now, ObjectMeta};
+use crate::reconcile::{Claim, ClaimStep};
 use crate::slow_start::SlowStart;
 
 impl Controller {
@@ -41,22 +38,41 @@ impl Controller {
         effects: &impl Effects,
     ) -> Step {
         sync.reset(key);
+        if self.policy.record_every_write {
+            return self.begin_fenced(sync, now, effects);
+        }
         if self.keeps_records() {
             let stores = [self.pods().version().get(), self.parents.version().get()];
             if let Err(stale) = self.consistency.ensure_ready(&key, &stores) {
-                let (skips, resource) = if stale.resource == PODS {
-                    (&self.metrics.stale_sync_skips_pods, Kind::Pod)
-                } else {
-                    (
-                        &self.metrics.stale_sync_skips_replicasets,
-                        self.options.kind,
-                    )
-                };
-                skips.increment();
-                let message = stale.message(resource.group_resource());
-                return sync.fail(SyncErrorClass::Consistency(stale.resource), message);
+                return self.put_off(&stale, sync);
             }
         }
+        self.begin_behind_gate(sync, now, effects)
+    }
+
+    /// The caches lack what they must have.
+    pub(super) fn put_off(&self, stale: &Stale, sync: &mut Sync) -> Step {
+        let (skips, resource) = if stale.resource == PODS {
+            (&self.metrics.stale_sync_skips_pods, Kind::Pod)
+        } else {
+            (
+                &self.metrics.stale_sync_skips_replicasets,
+                self.options.kind,
+            )
+        };
+        skips.increment();
+        let message = stale.message(resource.group_resource());
+        sync.fail(SyncErrorClass::Consistency(stale.resource), message)
+    }
+
+    /// The caches are as new as they must be.
+    pub(super) fn begin_behind_gate(
+        &self,
+        sync: &mut Sync,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
+        let key = sync.key;
         let Some(parent) = self.parents.get(key) else {
             if self.keeps_records() {
                 effects.clear_written(key, None);
@@ -65,6 +81,7 @@ impl Controller {
             return sync.finish();
         };
         let step = self.begin_of(&parent, sync, now, effects);
+        let step = self.close(step, sync, now, effects);
         if step == Step::Requests {
             sync.parent = Some(parent);
         }
@@ -112,9 +129,13 @@ impl Controller {
 
     /// [`Controller::resume`] with other effects than the controller's own.
     pub fn resume_with(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
+        if sync.state == State::ReadingFence {
+            return self.fence_read(sync, now, effects);
+        }
         let parent = sync.parent.take();
         let parent = parent.expect("a sync that is over can't be resumed");
         let step = self.resume_of(&parent, sync, now, effects);
+        let step = self.close(step, sync, now, effects);
         if step == Step::Requests {
             sync.parent = Some(parent);
         }
@@ -129,7 +150,10 @@ impl Controller {
         effects: &impl Effects,
     ) -> Step {
         match sync.state {
-            State::Finished => panic!("a sync that is over can't be resumed"),
+            State::Finished | State::ReadingFence => {
+                panic!("a sync that is over can't be resumed")
+            }
+            State::ReadingLastFence => self.last_fence_read(&parent.owner.uid, sync, effects),
             State::ReadingParentToAdopt => {
                 let answer = sync.only_answer();
                 let claim = sync.claim.as_mut().expect("a claim is under way");
@@ -142,10 +166,16 @@ impl Controller {
             }
             State::Patching => {
                 let answer = sync.only_answer();
-                if let Answer::Pod(pod) = &answer
-                    && self.keeps_records()
-                {
-                    self.record_pod_write(&pod.metadata, effects);
+                match &answer {
+                    Answer::Pod(pod) if self.policy.record_every_write => {
+                        let (uid, version) = (&parent.owner.uid, &pod.metadata.resource_version);
+                        effects.wrote_at(sync.key, uid, PODS, version);
+                    }
+                    Answer::Pod(pod) if self.keeps_records() => {
+                        self.record_pod_write(&pod.metadata, effects);
+                    }
+                    Answer::Failed(error) => self.note_failure(error, PODS, sync),
+                    _ => {}
                 }
                 let claim = sync.claim.as_mut().expect("a claim is under way");
                 match &answer {
@@ -156,39 +186,9 @@ impl Controller {
             }
             State::Creating => self.created(parent, sync, now, effects),
             State::Deleting => self.deleted(parent, sync, now, effects),
-            State::PuttingStatus => match sync.only_answer() {
-                Answer::Parent(updated) => {
-                    self.status_written(parent, sync, &updated, now, effects)
-                }
-                _ => {
-                    let request = Request::GetParent {
-                        namespace: parent.namespace.clone(),
-                        name: parent.object.metadata.name.clone(),
-                    };
-                    sync.ask(State::ReadingParentToRetry, [request])
-                }
-            },
-            State::ReadingParentToRetry => match sync.only_answer() {
-                Answer::Parent(live) => {
-                    // The same status once more, on whatever the server has now: upstream looks
-                    // neither at the UID nor at the generation.
-                    let mut object = ReplicaSet::clone(&live);
-                    object.status = *sync.new_status.take().expect("the status is being written");
-                    sync.ask(
-                        State::PuttingStatusAgain,
-                        [Request::PutStatus {
-                            object: Arc::new(object),
-                        }],
-                    )
-                }
-                answer => sync.fail(SyncErrorClass::Status, failure(answer).message),
-            },
-            State::PuttingStatusAgain => match sync.only_answer() {
-                Answer::Parent(updated) => {
-                    self.status_written(parent, sync, &updated, now, effects)
-                }
-                answer => sync.fail(SyncErrorClass::Status, failure(answer).message),
-            },
+            State::PuttingStatus | State::ReadingParentToRetry | State::PuttingStatusAgain => {
+                self.status_answered(parent, sync, now, effects)
+            }
         }
     }
 
@@ -197,9 +197,11 @@ impl Controller {
         i64::try_from(self.options.burst_replicas).unwrap_or(i64::MAX)
     }
 
-    /// Whether read-your-writes records are kept: never for ReplicationControllers.
+    /// Whether read-your-writes records are kept: upstream never does for ReplicationControllers.
     pub(super) fn keeps_records(&self) -> bool {
-        self.options.gates.stale_controller_consistency && self.options.kind == Kind::ReplicaSet
+        self.policy.record_every_write
+            || (self.options.gates.stale_controller_consistency
+                && self.options.kind == Kind::ReplicaSet)
     }
 
     fn claim_on(
@@ -276,9 +278,14 @@ impl Controller {
             requests, victims, ..
         } = sync;
         requests.clear();
-        requests.extend(victims.names().iter().map(|name| Request::DeletePod {
+        let victims = victims.names().iter().enumerate().map(|(index, name)| {
+            let uid = victims.uid(index);
+            (name.clone(), uid)
+        });
+        requests.extend(victims.map(|(name, uid)| Request::DeletePod {
             namespace: parent.namespace.clone(),
-            name: name.clone(),
+            name,
+            uid,
         }));
         sync.asked(State::Deleting)
     }
@@ -292,10 +299,14 @@ impl Controller {
     ) -> Step {
         match sync.slow_start.next_batch() {
             None => self.creates_ended(parent, sync, None, now, effects),
+            Some(size) if self.policy.choose_pod_names => {
+                self.ask_for_named_pods(parent, sync, size)
+            }
             Some(size) => {
                 let request = Request::CreatePod {
                     namespace: parent.namespace.clone(),
                     body: parent.body().clone(),
+                    name: None,
                 };
                 sync.ask_again(State::Creating, size, request)
             }
@@ -318,8 +329,11 @@ impl Controller {
             answered,
             slow_start,
             events,
+            unknown,
+            quiet_error,
             ..
         } = sync;
+        let by_name = self.policy.choose_pod_names;
         for index in answered {
             match answer_of(answers, *index) {
                 Answer::Pod(pod) => {
@@ -330,15 +344,25 @@ impl Controller {
                     // Whatever else happens in that namespace comes from its deletion.
                     slow_start.on_result(true);
                 }
+                Answer::Failed(error) if by_name && error.reason == Reason::AlreadyExists => {
+                    // Made before, by this one or another, or somebody else's: the cache must show.
+                    slow_start.on_result(false);
+                    unknown.insert(PODS);
+                    let quiet = || (SyncErrorClass::Create, error.message.clone());
+                    quiet_error.get_or_insert_with(quiet);
+                }
                 Answer::Failed(error) => {
                     slow_start.on_result(false);
+                    if error.outcome_is_unknown() {
+                        unknown.insert(PODS);
+                    }
                     events.push(EventIntent::failed_create(regarding, error));
                     first_error.get_or_insert_with(|| error.message.clone());
                 }
                 other => panic!("a create can't be answered by {other:?}"),
             }
         }
-        if first_error.is_some() {
+        if first_error.is_some() || sync.quiet_error.is_some() {
             return self.creates_ended(parent, sync, first_error, now, effects);
         }
         self.create_batch(parent, sync, now, effects)
@@ -357,11 +381,14 @@ impl Controller {
                     Answer::Pod(pod) => Some(&pod.metadata),
                     _ => None,
                 });
+        // For the barrier it is enough that this sync wrote them.
+        let every = self.policy.record_every_write;
         let is_ours = |meta: &&ObjectMeta| {
-            meta.namespace == parent.object.metadata.namespace
-                && meta
-                    .controller()
-                    .is_some_and(|owner| *owner == parent.owner)
+            every
+                || (meta.namespace == parent.object.metadata.namespace
+                    && meta
+                        .controller()
+                        .is_some_and(|owner| *owner == parent.owner))
         };
         effects.wrote_all(
             sync.key,
@@ -411,103 +438,58 @@ impl Controller {
             answered,
             victims,
             events,
+            unknown,
+            quiet_error,
             ..
         } = sync;
+        let by_uid = self.policy.delete_by_uid;
         for index in answered {
             let name = &victims.names()[*index];
             match answer_of(answers, *index) {
+                Answer::Failed(error) if by_uid && error.reason == Reason::Conflict => {
+                    // Gone too: another pod has the name. Should the conflict have been about
+                    // something else, the next sync deletes it.
+                    self.expectations.deletion_observed(*key, name);
+                    unknown.insert(PODS);
+                    let quiet = || (SyncErrorClass::Delete, error.message.clone());
+                    quiet_error.get_or_insert_with(quiet);
+                }
                 Answer::Failed(error) => {
                     self.expectations.deletion_observed(*key, name);
+                    // Gone while the cache still shows it.
+                    if error.outcome_is_unknown() || error.is_not_found() {
+                        unknown.insert(PODS);
+                    }
                     if !error.is_not_found() {
                         events.push(EventIntent::failed_delete(regarding, error));
                         let message = || format!("unable to delete pods: {}", error.message);
                         first_error.get_or_insert_with(message);
                     }
                 }
-                _ => events.push(EventIntent::deleted_pod(regarding, name)),
+                answer => {
+                    if !matches!(answer, Answer::Deleted(Some(_))) {
+                        unknown.insert(PODS);
+                    }
+                    events.push(EventIntent::deleted_pod(regarding, name));
+                }
             }
+        }
+        if self.policy.record_every_write {
+            let versions = answers.iter().filter_map(|answer| match answer {
+                Some(Answer::Deleted(version)) => version.as_ref(),
+                _ => None,
+            });
+            effects.wrote_all(*key, &parent.owner.uid, PODS, versions);
         }
         sync.manage_error = first_error.map(|error| (SyncErrorClass::Delete, error));
         self.update_status(parent, sync, now, effects)
     }
 
-    fn update_status(
-        &self,
-        parent: &Arc<Parent>,
-        sync: &mut Sync,
-        now: Now,
-        effects: &impl Effects,
-    ) -> Step {
-        let object = &parent.object;
-        let min_ready_seconds = object.spec.min_ready_seconds;
-        let mut counts = sync.census.counts;
-        counts.available = if min_ready_seconds == 0 {
-            counts.ready
-        } else {
-            let waiting = sync.census.ready_times.iter();
-            let since = waiting
-                .filter(|(time, _)| is_available(*time, min_ready_seconds, now.wall_ns))
-                .map(|(_, pods)| pods);
-            let available = sync.census.matured + since.sum::<u32>();
-            i32::try_from(available).expect("a ReplicaSet's pods fit 31 bits")
-        };
-        let terminating = (self.options.gates.terminating_replicas
-            && self.options.kind == Kind::ReplicaSet)
-            .then_some(sync.census.terminating);
-        let status = if is_same_status(object, counts, terminating)
-            && sync.manage_error.is_none()
-            && object.status.conditions.is_empty()
-        {
-            None
-        } else {
-            let error = sync.manage_error.as_ref().map(|(_, error)| error.as_str());
-            let status = compute_status(object, counts, terminating, error, now.wall());
-            (!status_is_unchanged(object, &status)).then_some(status)
-        };
-        let Some(mut status) = status else {
-            return self.status_written(parent, sync, object, now, effects);
-        };
-        status.observed_generation = object.metadata.generation;
-        let mut updated = ReplicaSet::clone(object);
-        updated.status = status.clone();
-        sync.new_status = Some(Box::new(status));
-        sync.ask(
-            State::PuttingStatus,
-            [Request::PutStatus {
-                object: Arc::new(updated),
-            }],
-        )
-    }
-
-    fn status_written(
-        &self,
-        parent: &Parent,
-        sync: &mut Sync,
-        updated: &ReplicaSet,
-        now: Now,
-        effects: &impl Effects,
-    ) -> Step {
-        if self.keeps_records() {
-            let uid = &parent.object.metadata.uid;
-            effects.wrote_at(sync.key, uid, PARENTS, &updated.metadata.resource_version);
+    /// Notes whether a write that failed may have been committed nevertheless.
+    pub(super) fn note_failure(&self, error: &ApiError, resource: usize, sync: &mut Sync) {
+        if error.outcome_is_unknown() {
+            sync.unknown.insert(resource);
         }
-        if let Some((class, message)) = sync.manage_error.take() {
-            return sync.fail(class, message);
-        }
-        let min_ready_seconds = updated.spec.min_ready_seconds;
-        if min_ready_seconds > 0
-            && updated.status.ready_replicas != updated.status.available_replicas
-        {
-            if parent.object.spec.min_ready_seconds != min_ready_seconds {
-                let cutoff = availability_cutoff(min_ready_seconds, now.wall_ns);
-                self.count_matured_anew(parent, sync, cutoff);
-            }
-            let times = sync.census.ready_times.iter().map(|(time, _)| *time);
-            let delay = next_check_of_times(times, min_ready_seconds, now.wall_ns)
-                .unwrap_or(i64::from(min_ready_seconds) * 1_000_000_000);
-            effects.add_after(sync.key, delay);
-        }
-        sync.finish()
     }
 
     /// Remembers the version of a pod we wrote, for its controller as the server has it now.
@@ -522,21 +504,4 @@ impl Controller {
 /// The answer of that request, all of which are there.
 fn answer_of(answers: &[Option<Answer>], index: usize) -> &Answer {
     answers[index].as_ref().expect("it has been answered")
-}
-
-fn is_same_status(object: &ReplicaSet, counts: StatusCounts, terminating: Option<i32>) -> bool {
-    let status = &object.status;
-    status.replicas == counts.replicas
-        && status.fully_labeled_replicas == counts.fully_labeled
-        && status.ready_replicas == counts.ready
-        && status.available_replicas == counts.available
-        && status.terminating_replicas == terminating
-        && status.observed_generation == object.metadata.generation
-}
-
-fn failure(answer: Answer) -> ApiError {
-    match answer {
-        Answer::Failed(error) => error,
-        other => panic!("expected a failure or the parent, not {other:?}"),
-    }
 }

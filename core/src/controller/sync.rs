@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::fence::Resources;
 use super::scale::Victims;
 use crate::cache::Parent;
 use crate::client::{Answer, EventIntent, Request};
@@ -31,9 +32,15 @@ pub struct Sync {
     pub(super) victims: Victims,
     pub(super) slow_start: SlowStart,
     pub(super) creates_wanted: usize,
+    /// The lowest slot whose name was not looked at, where the controller names pods.
+    pub(super) next_slot: u64,
     /// What went wrong with creating or deleting; returned only after the status is written.
     pub(super) manage_error: Option<(SyncErrorClass, String)>,
     pub(super) new_status: Option<Box<ReplicaSetStatus>>,
+    /// Resources of which a write may or may not have been committed.
+    pub(super) unknown: Resources,
+    /// Why the sync is to be retried, where that is nobody's business: no Event, no condition.
+    pub(super) quiet_error: Option<(SyncErrorClass, String)>,
 }
 
 /// What the claimed pods add up to, as of the moment they were claimed.
@@ -58,6 +65,10 @@ pub(super) enum State {
     PuttingStatus,
     ReadingParentToRetry,
     PuttingStatusAgain,
+    /// Before anything else: no parent is known.
+    ReadingFence,
+    /// After all else.
+    ReadingLastFence,
 }
 
 /// What a sync wants.
@@ -98,6 +109,8 @@ pub enum SyncErrorClass {
     /// The caches have not seen the last writes; holds the resource's index as in
     /// [`crate::consistency`].
     Consistency(usize),
+    /// A version that the caches must reach could not be read.
+    Fence,
     /// The parent has no namespace, name or UID.
     Identity,
     /// A pod could not be adopted or released.
@@ -135,8 +148,11 @@ impl Sync {
             victims: Victims::default(),
             slow_start: SlowStart::new(0, 1),
             creates_wanted: 0,
+            next_slot: 0,
             manage_error: None,
             new_status: None,
+            unknown: Resources::default(),
+            quiet_error: None,
         }
     }
 
@@ -193,8 +209,11 @@ impl Sync {
         self.census.ready_times.clear();
         self.census.terminating = 0;
         self.victims.clear();
+        self.next_slot = 0;
         self.manage_error = None;
         self.new_status = None;
+        self.unknown = Resources::default();
+        self.quiet_error = None;
     }
 
     pub(super) fn finish(&mut self) -> Step {

@@ -7,7 +7,8 @@ use podstorm::object::{Kind, Now, ObjectMeta, OptionalSeconds, ResourceVersion, 
 
 use super::counts::{Tally, Verb};
 use super::name::{Draw, NAME_ATTEMPTS};
-use super::{AdmissionRequest, Cluster, ClusterResource, errors, meta};
+use super::store::Refused;
+use super::{AdmissionRequest, Cluster, ClusterResource, errors, meta, quota};
 
 impl Cluster {
     /// Creates an object, in the namespace that it names. The server sets UID, time stamps,
@@ -120,7 +121,11 @@ impl Cluster {
                     self.note(None, Some(&*stored));
                     return Ok(stored);
                 }
-                Err((refused, holder)) => {
+                Err(Refused::Quota(refused, quota)) => {
+                    let name = &refused.metadata().name;
+                    return Err(quota::exceeded(R::KIND, name, quota));
+                }
+                Err(Refused::Taken(refused, holder)) => {
                     attempt += 1;
                     let holder = holder.metadata();
                     if !generated {

@@ -162,6 +162,14 @@ pub(super) struct Position<R> {
     pub(super) index: usize,
 }
 
+/// The way back to an older state.
+pub(super) struct Past<R> {
+    /// The events since, in order.
+    pub(super) undo: Vec<Undo<R>>,
+    /// Behind that state, for a watch.
+    pub(super) position: Option<Position<R>>,
+}
+
 /// One event, to be undone.
 pub(super) struct Undo<R> {
     pub(super) after: Arc<R>,
@@ -235,6 +243,11 @@ impl<R: ClusterResource> Log<R> {
         self.version.load(Ordering::Relaxed)
     }
 
+    /// The version of this kind's last event, 0 before the first.
+    pub(super) fn last_version(&self) -> u64 {
+        self.state.lock().last_version
+    }
+
     /// Opens a watch at the end; answers the version it starts behind.
     pub(super) fn open_at_end(&self, waker: Option<Waker>) -> (Position<R>, u64) {
         let mut state = self.state.lock();
@@ -265,7 +278,7 @@ impl<R: ClusterResource> Log<R> {
         &self,
         version: u64,
         watch: Option<Option<Waker>>,
-    ) -> Result<(Vec<Undo<R>>, Option<Position<R>>), Unreachable> {
+    ) -> Result<Past<R>, Unreachable> {
         let mut state = self.state.lock();
         let current = self.version.load(Ordering::Relaxed);
         if version > current {
@@ -295,7 +308,7 @@ impl<R: ClusterResource> Log<R> {
         }
         let segment = state.segments[at].clone();
         let position = watch.map(|waker| state.register(segment, index, waker));
-        Ok((undo, position))
+        Ok(Past { undo, position })
     }
 
     /// Goes on from the end of what a watch has read of `segment`.

@@ -26,6 +26,7 @@ mod owners;
 mod past;
 mod patch;
 mod pods;
+mod quota;
 mod resource;
 mod scale;
 mod store;
@@ -49,6 +50,7 @@ pub use list::{ListOptions, ListPage};
 pub use log::{Change, History};
 pub use observe::{Commit, CommitObserver, ObjectRef};
 pub use patch::Patch;
+pub use quota::PodQuota;
 pub use resource::{ClusterResource, DefaultPolicy};
 pub use scale::{Scalable, Scale, ScaleUpdate};
 pub use store::KindStore;
@@ -60,6 +62,8 @@ use name::Names;
 use observe::Observed;
 use owners::OwnerIndex;
 use pods::BodyCache;
+use quota::Quotas;
+use store::Shared;
 
 /// Wakes whoever waits for something to happen.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
@@ -116,6 +120,7 @@ pub struct Cluster {
     version: Arc<AtomicU64>,
     names: Names,
     owners: Arc<OwnerIndex>,
+    quotas: Arc<Quotas>,
     garbage: GarbageCollector,
     bodies: BodyCache,
     lists: list::Continued,
@@ -130,8 +135,6 @@ pub struct Cluster {
 impl Cluster {
     /// An empty cluster: no namespace either.
     pub fn new(options: ClusterOptions) -> Cluster {
-        let version = Arc::new(AtomicU64::new(0));
-        let owners = Arc::new(OwnerIndex::new());
         let history = options.history;
         let observed = options.observer.clone().map(|observer| {
             Arc::new(Observed {
@@ -139,29 +142,28 @@ impl Cluster {
                 observer,
             })
         });
+        let shared = Shared {
+            version: Arc::default(),
+            owners: Arc::new(OwnerIndex::new()),
+            quotas: Arc::default(),
+            observed,
+        };
         let past = options.keeps_past;
-        let parts = || (version.clone(), owners.clone(), past, observed.clone());
-        type Parts = (Arc<AtomicU64>, Arc<OwnerIndex>, bool, Option<Arc<Observed>>);
-        fn store<R: ClusterResource>(
-            (version, owners, past, observed): Parts,
-            history: History,
-        ) -> KindStore<R> {
-            KindStore::new(version, history, owners, past, observed)
-        }
         Cluster {
             names: Names::new(options.seed),
             garbage: GarbageCollector::new(),
             bodies: BodyCache::new(),
             lists: list::Continued::new(),
-            namespaces: store(parts(), history),
-            nodes: store(parts(), history),
-            pods: store(parts(), history),
-            replica_sets: store(parts(), history),
-            replication_controllers: store(parts(), history),
-            events: store(parts(), history.for_events()),
+            namespaces: KindStore::new(history, &shared, past),
+            nodes: KindStore::new(history, &shared, past),
+            pods: KindStore::new(history, &shared, past),
+            replica_sets: KindStore::new(history, &shared, past),
+            replication_controllers: KindStore::new(history, &shared, past),
+            events: KindStore::new(history.for_events(), &shared, past),
             options,
-            version,
-            owners,
+            version: shared.version,
+            owners: shared.owners,
+            quotas: shared.quotas,
         }
     }
 
@@ -169,6 +171,12 @@ impl Cluster {
     pub fn resource_version(&self) -> u64 {
         // Relaxed: a moment's reading; whoever needs more takes a list's version.
         self.version.load(Ordering::Relaxed)
+    }
+
+    /// The version of the last write of this kind, 0 before the first. A watch of the kind comes to
+    /// it without a bookmark, which a list's version, the whole server's, may need.
+    pub fn last_version<R: ClusterResource>(&self) -> u64 {
+        R::store(self).log().last_version()
     }
 
     /// The number of objects of a kind.
@@ -217,9 +225,10 @@ impl Cluster {
                 Ok(Watch::new(log, position, after, objects, &options))
             }
             WatchFrom::InitialAsOf(version) => {
-                let (objects, position) = store.as_of(None, version, Some(waker))?;
+                let (state, position) = store.as_of(None, version, Some(waker))?;
                 let position = position.expect("a watch was asked for");
-                Ok(Watch::new(log, position, version, Some(objects), &options))
+                let objects = Some(state.objects);
+                Ok(Watch::new(log, position, version, objects, &options))
             }
         }
     }

@@ -9,7 +9,7 @@ use podstorm::intern::FIXED_STATE;
 use podstorm::object::{ResourceVersion, SharedText};
 
 use super::log::{Position, Undo, Unreachable};
-use super::store::{KindStore, sorted};
+use super::store::{KindStore, Snapshot, sorted};
 use super::{Cluster, ClusterResource, Waker, errors};
 
 impl Cluster {
@@ -25,8 +25,8 @@ impl Cluster {
         namespace: Option<&str>,
         version: u64,
     ) -> Result<(Vec<Arc<R>>, ResourceVersion), ApiError> {
-        let (objects, _) = R::store(self).as_of(namespace, version, None)?;
-        Ok((objects, ResourceVersion::Number(version)))
+        let (state, _) = R::store(self).as_of(namespace, version, None)?;
+        Ok((state.objects, ResourceVersion::Number(state.version)))
     }
 }
 
@@ -40,13 +40,14 @@ impl<R: ClusterResource> KindStore<R> {
         namespace: Option<&str>,
         version: u64,
         watch: Option<Option<Waker>>,
-    ) -> Result<(Vec<Arc<R>>, Option<Position<R>>), ApiError> {
-        let (present, undo) = self.collect(namespace, || self.log().undo(version, watch));
-        let (undo, position) = undo.map_err(|reason| match reason {
+    ) -> Result<(Snapshot<R>, Option<Position<R>>), ApiError> {
+        let (present, past) = self.collect(namespace, || self.log().undo(version, watch));
+        let past = past.map_err(|reason| match reason {
             Unreachable::NotYet { current } => errors::version_too_large(version, current),
             Unreachable::Forgotten { oldest } => errors::expired(version, oldest),
         })?;
-        Ok((sorted(undone(present, undo, namespace)), position))
+        let objects = sorted(undone(present, past.undo, namespace));
+        Ok((Snapshot { objects, version }, past.position))
     }
 }
 

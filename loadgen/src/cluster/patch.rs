@@ -251,7 +251,9 @@ mod tests {
             block_owner_deletion: Some(true),
         });
         let body = Arc::new(pod_body(&set, &owner));
-        let created = cluster.create_pod(&"default".into(), &body, at(0)).unwrap();
+        let created = cluster
+            .create_pod(&"default".into(), &body, None, at(0))
+            .unwrap();
         let created = created.to_json();
         for list in ["volumes", "containers"] {
             assert_eq!(created["spec"][list], stored[list]);

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Weak};
 
 use ahash::RandomState;
+use compact_str::CompactString;
 use hashbrown::HashMap;
 use podstorm::client::{ApiError, PodPatch};
 use podstorm::object::{
@@ -116,6 +117,7 @@ fn address<T>(shared: &Arc<T>) -> usize {
 impl Cluster {
     /// Creates a pod in `namespace` from a body that other pods share; what a
     /// [`create`](Cluster::create) of a copy would do, at the cost of copying one small struct.
+    /// A name given here is the pod's; otherwise it is the body's, or made from `generateName`.
     ///
     /// # Errors
     /// As [`create`](Cluster::create); 400 when the body names another namespace.
@@ -123,8 +125,15 @@ impl Cluster {
         &self,
         namespace: &Str,
         body: &Arc<Pod>,
+        name: Option<&CompactString>,
         now: Now,
     ) -> Result<Arc<Pod>, ApiError> {
+        let named = |mut pod: Pod| {
+            if let Some(name) = name {
+                pod.metadata.name = name.clone();
+            }
+            pod
+        };
         let place = self.bodies.place(body);
         let known = place.lock().clone();
         let known = known.filter(|known| {
@@ -132,13 +141,20 @@ impl Cluster {
                 && (Arc::ptr_eq(&known.namespace, namespace) || known.namespace == *namespace)
         });
         if let Some(known) = known {
-            self.admit_create(Kind::Pod, &known.pod.metadata)?;
-            return self.store_new(known.pod.clone(), now);
+            let pod = named(known.pod.clone());
+            self.admit_create(Kind::Pod, &pod.metadata)?;
+            if name.is_some() {
+                refuse_invalid(&pod, validate_pod(&pod, true))?;
+            }
+            return self.store_new(pod, now);
         }
         let prepared = self.prepare_body(namespace, body)?;
-        let pod = prepared.pod.clone();
+        let pod = named(prepared.pod.clone());
+        if name.is_some() {
+            refuse_invalid(&pod, validate_pod(&pod, true))?;
+        }
         // Bodies with a name serve for one pod.
-        if pod.metadata.name.is_empty() {
+        if prepared.pod.metadata.name.is_empty() {
             let displaced = place.lock().replace(Arc::new(prepared));
             drop(displaced);
         }
@@ -315,8 +331,8 @@ mod tests {
         let mut body = pod("", json!({"metadata": {"generateName": "web-"}}));
         body.metadata.namespace = Default::default();
         let (body, namespace) = (Arc::new(body), Str::from("default"));
-        let a = cluster.create_pod(&namespace, &body, at(3)).unwrap();
-        let b = cluster.create_pod(&namespace, &body, at(3)).unwrap();
+        let a = cluster.create_pod(&namespace, &body, None, at(3)).unwrap();
+        let b = cluster.create_pod(&namespace, &body, None, at(3)).unwrap();
         assert!(Arc::ptr_eq(&a.spec, &b.spec));
         assert!(a.metadata.labels.is_same(&b.metadata.labels));
         assert_ne!(a.metadata.name, b.metadata.name);
@@ -337,10 +353,32 @@ mod tests {
         assert_eq!(plain, *a);
         // One body serves several namespaces.
         let other = cluster
-            .create_pod(&Str::from("other"), &body, at(3))
+            .create_pod(&Str::from("other"), &body, None, at(3))
             .unwrap();
         assert_eq!(&*other.metadata.namespace, "other");
         assert!(Selector::compile(None).is_ok());
+    }
+
+    #[test]
+    fn a_pod_of_a_shared_body_gets_the_name_it_is_given() {
+        let cluster = cluster();
+        let mut body = pod("", json!({"metadata": {"generateName": "web-"}}));
+        body.metadata.namespace = Default::default();
+        let (body, namespace) = (Arc::new(body), Str::from("default"));
+        // Before and after the body is remembered.
+        for name in ["web-bbbbb", "web-ccccc"] {
+            let name = name.into();
+            let created = cluster.create_pod(&namespace, &body, Some(&name), at(0));
+            assert_eq!(created.unwrap().metadata.name, name);
+            let again = cluster.create_pod(&namespace, &body, Some(&name), at(0));
+            assert_eq!(refused(again), "409 AlreadyExists");
+            let bad = cluster.create_pod(&namespace, &body, Some(&"Web_".into()), at(0));
+            assert_eq!(refused(bad), "422 Invalid");
+        }
+        let generated = cluster.create_pod(&namespace, &body, None, at(0)).unwrap();
+        assert!(generated.metadata.name.starts_with("web-"));
+        assert_eq!(cluster.last_version::<Pod>(), cluster.resource_version());
+        assert!(cluster.last_version::<podstorm::object::ReplicaSet>() < 1);
     }
 
     #[test]
@@ -348,20 +386,20 @@ mod tests {
         let cluster = cluster();
         let named = Arc::new(pod("a", json!({})));
         let namespace = Str::from("default");
-        cluster.create_pod(&namespace, &named, at(0)).unwrap();
+        cluster.create_pod(&namespace, &named, None, at(0)).unwrap();
         assert_eq!(
-            refused(cluster.create_pod(&namespace, &named, at(0))),
+            refused(cluster.create_pod(&namespace, &named, None, at(0))),
             "409 AlreadyExists"
         );
         assert_eq!(
-            refused(cluster.create_pod(&"other".into(), &named, at(0))),
+            refused(cluster.create_pod(&"other".into(), &named, None, at(0))),
             "400 BadRequest"
         );
         let mut loose = pod("", json!({"metadata": {"generateName": "web-"}}));
         loose.metadata.namespace = Default::default();
         let loose = Arc::new(loose);
         assert_eq!(
-            refused(cluster.create_pod(&"none".into(), &loose, at(0))),
+            refused(cluster.create_pod(&"none".into(), &loose, None, at(0))),
             "404 NotFound"
         );
     }

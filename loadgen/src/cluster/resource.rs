@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::defaulting::{
     default_pod, default_replica_set, default_replication_controller, qos_class,
 };
+use super::gc::namespace;
 use super::{Cluster, KindStore, ObjectRef, meta, validation};
 
 /// The member of a pod's status that its spec decides, for good.
@@ -79,6 +80,21 @@ pub trait ClusterResource: Resource + PartialEq {
         None
     }
 
+    /// Whether it stays until everything in it is gone.
+    fn is_kept_by_content(&self) -> bool {
+        false
+    }
+
+    /// Puts it into the state of one whose contents are being deleted; false for what holds none.
+    fn begin_termination(&mut self) -> bool {
+        false
+    }
+
+    /// Whether the object is one of those that a [quota](Cluster::set_pod_quota) limits.
+    fn counts_for_quota(&self) -> bool {
+        false
+    }
+
     /// Takes the stored object's shared parts in the place of equal copies.
     fn share_with(&mut self, _old: &Self) {}
 
@@ -98,8 +114,33 @@ impl ClusterResource for Namespace {
         ObjectRef::Namespace(object)
     }
 
+    fn set_defaults(&mut self, old: Option<&Self>) {
+        if old.is_none() {
+            namespace::keep(self);
+        }
+    }
+
     fn prepare_for_create(&mut self) {
         self.terminating = false;
+    }
+
+    fn prepare_for_update(&mut self, old: &Self) {
+        self.terminating = old.terminating;
+        for member in ["spec", "status"] {
+            match old.fields.get(member) {
+                Some(stored) => drop(self.fields.insert(member.to_owned(), stored.clone())),
+                None => drop(self.fields.remove(member)),
+            }
+        }
+    }
+
+    fn begin_termination(&mut self) -> bool {
+        self.terminating = true;
+        namespace::is_kept(self)
+    }
+
+    fn is_kept_by_content(&self) -> bool {
+        namespace::is_kept(self)
     }
 
     fn validate_create(&self) -> Vec<Cause> {
@@ -231,6 +272,10 @@ impl ClusterResource for Pod {
 
     fn is_ready_pod(&self) -> bool {
         self.is_ready()
+    }
+
+    fn counts_for_quota(&self) -> bool {
+        !self.status.phase.is_terminal()
     }
 
     fn share_with(&mut self, old: &Self) {

@@ -24,6 +24,7 @@ use super::counts::{Tally, TallyTotals};
 use super::log::{Change, History, Log, Position};
 use super::observe::Observed;
 use super::owners::OwnerIndex;
+use super::quota::{PodQuota, Quotas};
 use super::{ClusterResource, Lock, Waker};
 
 /// Shards of a store; more than threads, so that two writers seldom meet.
@@ -50,6 +51,8 @@ struct Shard<R> {
     table: HashTable<Stored<R>>,
     /// Whether the owner index holds the dependents of this shard; then every commit keeps it so.
     indexed: bool,
+    /// Whether some namespace has a quota; then every commit is booked.
+    counted: bool,
 }
 
 /// The objects of one kind and the log of their events.
@@ -57,6 +60,7 @@ pub struct KindStore<R> {
     shards: Box<[CachePadded<Lock<Shard<R>>>]>,
     log: Arc<Log<R>>,
     owners: Arc<OwnerIndex>,
+    quotas: Arc<Quotas>,
     hasher: ahash::RandomState,
 }
 
@@ -66,6 +70,23 @@ impl<R> std::fmt::Debug for KindStore<R> {
             .field("log", &self.log)
             .finish_non_exhaustive()
     }
+}
+
+/// Why a new object was not stored; gives it back.
+pub(super) enum Refused<R> {
+    /// Its name is taken, by the second one.
+    Taken(Arc<R>, Arc<R>),
+    /// Its namespace is full.
+    Quota(Arc<R>, PodQuota),
+}
+
+/// What the stores of all kinds share.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    pub(super) version: Arc<AtomicU64>,
+    pub(super) owners: Arc<OwnerIndex>,
+    pub(super) quotas: Arc<Quotas>,
+    pub(super) observed: Option<Arc<Observed>>,
 }
 
 /// What became of a commit.
@@ -83,23 +104,20 @@ pub(super) struct Snapshot<R> {
 }
 
 impl<R: ClusterResource> KindStore<R> {
-    pub(super) fn new(
-        version: Arc<AtomicU64>,
-        history: History,
-        owners: Arc<OwnerIndex>,
-        keeps_past: bool,
-        observed: Option<Arc<Observed>>,
-    ) -> Self {
+    pub(super) fn new(history: History, shared: &Shared, keeps_past: bool) -> Self {
+        let (version, observed) = (shared.version.clone(), shared.observed.clone());
         let shard = || {
             Lock::new(Shard {
                 table: HashTable::new(),
                 indexed: false,
+                counted: false,
             })
         };
         KindStore {
             shards: (0..SHARDS).map(|_| CachePadded::new(shard())).collect(),
             log: Arc::new(Log::new(version, history, keeps_past, observed)),
-            owners,
+            owners: shared.owners.clone(),
+            quotas: shared.quotas.clone(),
             // Fixed: the place in the table must not differ between runs.
             hasher: ahash::RandomState::with_seeds(0x706f, 0x6473, 0x746f, 0x726d),
         }
@@ -137,13 +155,13 @@ impl<R: ClusterResource> KindStore<R> {
             .map(|stored| probe(&stored.object))
     }
 
-    /// Stores a new object. `Err` gives back the object and the one that has its name.
+    /// Stores a new object.
     pub(super) fn insert(
         &self,
         object: Arc<R>,
         tally: &Tally,
         now: Now,
-    ) -> Result<Arc<R>, (Arc<R>, Arc<R>)> {
+    ) -> Result<Arc<R>, Refused<R>> {
         let metadata = object.metadata();
         let key = self.key(&metadata.namespace, &metadata.name);
         let KeyHash(hash) = key.hash;
@@ -151,11 +169,21 @@ impl<R: ClusterResource> KindStore<R> {
         let shard = &mut *guard;
         let slot = match shard.table.entry(hash, is_at(&key), |stored| stored.hash) {
             Slot::Occupied(taken) => {
-                let taken = taken.get().object.clone();
-                return Err((object, taken));
+                let holder = taken.get().object.clone();
+                if shard.counted
+                    && let Some(quota) = self.quotas.full(&*object)
+                {
+                    return Err(Refused::Quota(object, quota));
+                }
+                return Err(Refused::Taken(object, holder));
             }
             Slot::Vacant(slot) => slot,
         };
+        if shard.counted
+            && let Err(quota) = self.quotas.book(None, Some(&*object))
+        {
+            return Err(Refused::Quota(object, quota));
+        }
         let mut append = self.log.begin();
         let object = append.push(Change::Added, None, object, tally, now);
         let after = append.finish();
@@ -193,6 +221,9 @@ impl<R: ClusterResource> KindStore<R> {
         if shard.indexed {
             self.owners.change(Some(&**current), Some(&*new));
         }
+        if shard.counted {
+            self.book(Some(current), Some(&new));
+        }
         drop(guard);
         after.run();
         Commit::Done(new)
@@ -210,7 +241,7 @@ impl<R: ClusterResource> KindStore<R> {
         now: Now,
     ) -> Commit<R> {
         let mut shard = self.shard(key).lock();
-        let indexed = shard.indexed;
+        let (indexed, counted) = (shard.indexed, shard.counted);
         let Ok(stored) = shard.table.find_entry(key.0, is_same(current)) else {
             return Commit::Moved;
         };
@@ -223,6 +254,9 @@ impl<R: ClusterResource> KindStore<R> {
         let (stored, _) = stored.remove();
         if indexed {
             self.owners.change(Some(&**current), None);
+        }
+        if counted {
+            self.book(Some(current), None);
         }
         drop(shard);
         drop(stored);
@@ -283,6 +317,23 @@ impl<R: ClusterResource> KindStore<R> {
                 }
                 shard.indexed = true;
             }
+        }
+    }
+
+    fn book(&self, old: Option<&Arc<R>>, new: Option<&Arc<R>>) {
+        self.quotas
+            .book(old.map(|old| &**old), new.map(|new| &**new))
+            .expect("only an object that is new is refused");
+    }
+
+    /// Sets whether commits are booked, as `set` answers, which is given all objects. Every shard
+    /// is locked meanwhile.
+    pub(super) fn set_counted(&self, set: impl FnOnce(&mut dyn Iterator<Item = &R>) -> bool) {
+        let mut shards: Vec<_> = self.shards.iter().map(|shard| shard.lock()).collect();
+        let all = shards.iter().flat_map(|shard| shard.table.iter());
+        let counted = set(&mut all.map(|stored| &*stored.object));
+        for shard in &mut shards {
+            shard.counted = counted;
         }
     }
 

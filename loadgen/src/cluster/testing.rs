@@ -143,7 +143,8 @@ pub(super) fn events<R: ClusterResource>(watch: &mut Watch<R>) -> Vec<WatchEvent
     out
 }
 
-fn word<R: ClusterResource>(event: &WatchEvent<R>) -> String {
+/// An event in short.
+pub(super) fn word<R: ClusterResource>(event: &WatchEvent<R>) -> String {
     let object = |word: &str, object: &R| {
         let metadata = object.metadata();
         format!("{word} {} {}", metadata.name, metadata.resource_version)

@@ -120,8 +120,9 @@ impl Cluster {
             return Commit::Done(old.clone());
         }
         let (before, after) = (old.metadata(), new.metadata());
-        let bare = after.finalizers().is_empty();
-        let removed = bare && !before.finalizers().is_empty() && meta::is_past_grace(before);
+        let kept = !after.finalizers().is_empty() || new.is_kept_by_content();
+        let was_kept = !before.finalizers().is_empty() || old.is_kept_by_content();
+        let removed = !kept && was_kept && meta::is_past_grace(before);
         let done = if removed {
             // The write becomes the deletion of the stored state.
             let last = Arc::new(R::clone(old));

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use podstorm::client::{Answer, ApiError, QpsLimiter, Request};
-use podstorm::object::{Kind, Now, ReplicaSet, ReplicationController};
+use podstorm::consistency::PODS;
+use podstorm::object::{Kind, Now, Pod, ReplicaSet, ReplicationController};
 
-use crate::cluster::{Cluster, DeleteOptions};
+use crate::cluster::{Cluster, DeleteOptions, Deletion};
 use crate::faults::Call;
 use crate::latency::LatencySampler;
 
@@ -55,17 +56,31 @@ impl Client {
     pub(super) fn carry_out(&self, request: &Request, calls: &mut ApiCalls, now: Now) -> Answer {
         let cluster = &self.cluster;
         match request {
-            Request::CreatePod { namespace, body } => {
-                let created = cluster.create_pod(namespace, body, now);
+            Request::CreatePod {
+                namespace,
+                body,
+                name,
+            } => {
+                let created = cluster.create_pod(namespace, body, name.as_ref(), now);
                 calls.count("create", "pods", 201, &created);
                 created.map_or_else(Answer::Failed, Answer::Pod)
             }
-            Request::DeletePod { namespace, name } => {
-                let options = DeleteOptions::default();
-                let deleted =
-                    cluster.delete::<podstorm::object::Pod>(namespace, name, &options, now);
+            Request::DeletePod {
+                namespace,
+                name,
+                uid,
+            } => {
+                let options = DeleteOptions {
+                    precondition_uid: uid.clone(),
+                    ..DeleteOptions::default()
+                };
+                let deleted = cluster.delete::<Pod>(namespace, name, &options, now);
                 calls.count("delete", "pods", 200, &deleted);
-                deleted.map_or_else(Answer::Failed, |_| Answer::Deleted)
+                let version =
+                    |deleted: Deletion<Pod>| deleted.object.metadata.resource_version.clone();
+                deleted.map_or_else(Answer::Failed, |deleted| {
+                    Answer::Deleted(Some(version(deleted)))
+                })
             }
             Request::PatchPod {
                 namespace,
@@ -91,6 +106,18 @@ impl Client {
                 let written = self.put_status(object, now);
                 calls.count("update", self.status_resource(), 200, &written);
                 written.map_or_else(Answer::Failed, Answer::Parent)
+            }
+            Request::ReadVersion { resource } => {
+                let (name, version) = match *resource {
+                    PODS => ("pods", cluster.last_version::<Pod>()),
+                    _ if self.of_rcs => (
+                        self.resource(),
+                        cluster.last_version::<ReplicationController>(),
+                    ),
+                    _ => (self.resource(), cluster.last_version::<ReplicaSet>()),
+                };
+                calls.count("list", name, 200, &Ok(()));
+                Answer::Version(version.into())
             }
         }
     }
@@ -248,6 +275,6 @@ mod tests {
         );
         error.code = 409;
         assert_eq!(retry_after_ns(&Answer::Failed(error), 0), None);
-        assert_eq!(retry_after_ns(&Answer::Deleted, 0), None);
+        assert_eq!(retry_after_ns(&Answer::Deleted(None), 0), None);
     }
 }

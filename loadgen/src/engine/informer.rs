@@ -85,6 +85,7 @@ impl<L: Listener> Informer<L> {
                 latency,
                 seed,
                 waker: Some(waker),
+                ..WatchOptions::default()
             },
             started,
             reflector: Reflector::new(reflector),

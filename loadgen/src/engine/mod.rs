@@ -38,6 +38,7 @@ use podstorm::cache::PodCache;
 use podstorm::client::QpsLimiter;
 use podstorm::controller::{Controller, ControllerOptions, Gates};
 use podstorm::object::{Kind, Now};
+use podstorm::policy::Behaviour;
 use podstorm::reflector::ReflectorOptions;
 
 use client::{Client, Trip};
@@ -170,6 +171,7 @@ struct Engine {
 /// Collects the parts of a run, and adds controllers to it.
 struct Builder {
     settings: Settings,
+    behaviour: Behaviour,
     clock: Option<RealClock>,
     switchboard: Arc<Switchboard>,
     parts: Parts,
@@ -188,6 +190,7 @@ impl Builder {
     fn new(settings: &Settings, clock: RealClock, options: ClusterOptions) -> Builder {
         Builder {
             settings: settings.clone(),
+            behaviour: Behaviour::Upstream,
             clock: (settings.engine == EngineKind::Threads).then_some(clock),
             switchboard: Arc::default(),
             parts: Parts::default(),
@@ -305,6 +308,7 @@ impl Builder {
                 terminating_replicas: told.gate("DeploymentReplicaSetTerminatingReplicas"),
                 stale_controller_consistency: told.gate("StaleControllerConsistencyReplicaSet"),
             },
+            behaviour: self.behaviour,
         };
         let limiter = told
             .kube_api_qps

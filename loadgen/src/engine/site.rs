@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use podstorm::controller::Controller;
 use podstorm::object::{Kind, Now};
+use podstorm::policy::Behaviour;
 
 use super::client::Client;
 use super::executor::{PartId, Waker};
@@ -28,21 +29,20 @@ struct Manager {
     line: Arc<Line>,
     pools: Vec<Arc<Pool>>,
     parts: Vec<PartId>,
-    /// Its informers.
-    ears: Vec<Ear>,
     /// Its workers, by their place in the builder's list.
     workers: std::ops::Range<usize>,
     buried: bool,
 }
 
-/// Wakes an informer.
-#[derive(Clone)]
-struct Ear(Waker);
-
-impl std::fmt::Debug for Ear {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Waker")
-    }
+/// Why a site stopped moving on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// It has come to the end it was given.
+    AtEnd,
+    /// A controller has died.
+    Died,
+    /// Its owner asked.
+    Asked,
 }
 
 /// A cluster that is moved on by its owner.
@@ -55,8 +55,8 @@ pub struct Site {
     lines: Lines,
     strays: Arc<Mutex<Strays>>,
     strays_waker: Waker,
-    /// A line has died since the last look.
-    died: Arc<AtomicBool>,
+    /// A line has something to be looked after.
+    told: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for Site {
@@ -73,13 +73,19 @@ impl Site {
     ///
     /// # Panics
     /// When the settings ask for the threads engine.
-    pub fn new(settings: &Settings, options: ClusterOptions, probe: Arc<dyn Probe>) -> Site {
+    pub fn new(
+        settings: &Settings,
+        behaviour: Behaviour,
+        options: ClusterOptions,
+        probe: Arc<dyn Probe>,
+    ) -> Site {
         assert_eq!(
             settings.engine,
             EngineKind::Virtual,
             "a disturbed run needs virtual time"
         );
         let mut builder = Builder::new(settings, RealClock::start(), options);
+        builder.behaviour = behaviour;
         // Release: parts see the site as it was built.
         builder.started.store(true, Ordering::Release);
         builder.surroundings();
@@ -103,7 +109,7 @@ impl Site {
             lines,
             strays,
             strays_waker: strays_waker.expect("the part was added"),
-            died: Arc::default(),
+            told: Arc::default(),
         }
     }
 
@@ -125,10 +131,10 @@ impl Site {
     /// Starts a controller manager; answers its number.
     pub fn start_manager(&mut self) -> u32 {
         let incarnation = u32::try_from(self.managers.len()).expect("there are few controllers");
-        let (died, strays) = (Arc::clone(&self.died), Arc::clone(&self.strays_waker));
+        let (flag, strays) = (Arc::clone(&self.told), Arc::clone(&self.strays_waker));
         let told: Waker = Arc::new(move || {
             // Relaxed: all of this happens on one thread.
-            died.store(true, Ordering::Relaxed);
+            flag.store(true, Ordering::Relaxed);
             strays();
         });
         let line = Arc::new(Line::new(Arc::clone(&self.network), incarnation, told));
@@ -141,11 +147,10 @@ impl Site {
             probe: Arc::clone(&self.probe),
         };
         let builder = &mut self.builder;
-        let (parts, ears) = (builder.installed.len(), builder.informer_wakers.len());
+        let parts = builder.installed.len();
         let workers = builder.workers.len();
         let pools = builder.manager(false, Some(&wire));
         let parts = builder.installed[parts..].to_vec();
-        let ears = builder.informer_wakers[ears..].to_vec();
         for part in &parts {
             builder.switchboard.wake(*part);
         }
@@ -153,7 +158,6 @@ impl Site {
             line,
             pools,
             parts,
-            ears: ears.into_iter().map(Ear).collect(),
             workers: workers..builder.workers.len(),
             buried: false,
         });
@@ -183,11 +187,11 @@ impl Site {
         self.managers.len()
     }
 
-    /// Lets the informers look at what their lines say now: to be called after a line was changed.
-    pub fn wake_informers(&self) {
+    /// Lets every part of the controllers look at what their lines say now: to be called after a line
+    /// was changed.
+    pub fn wake_controllers(&self) {
         for manager in &self.managers {
             if !manager.buried {
-                manager.ears.iter().for_each(|ear| (ear.0)());
                 for part in &manager.parts {
                     self.builder.switchboard.wake(*part);
                 }
@@ -212,38 +216,41 @@ impl Site {
                 .all(|pool| pool.rests_after(0))
     }
 
-    /// Moves on to `end_ns` of virtual time, doing all that is due on the way, or until `stop`
-    /// holds, which is asked after every step.
-    pub fn advance(&mut self, end_ns: i64, mut stop: impl FnMut() -> bool) {
+    /// Moves on to `end_ns` of virtual time, doing all that is due on the way; stops earlier when a
+    /// controller has died, or when `stop` holds, which is asked after every step.
+    pub fn advance(&mut self, end_ns: i64, mut stop: impl FnMut() -> bool) -> Stopped {
         loop {
             while let Some(part) = self.builder.switchboard.try_take() {
                 self.builder
                     .parts
                     .run(part, &self.builder.switchboard, self.now);
                 // Relaxed: all of this happens on one thread.
-                if self.died.swap(false, Ordering::Relaxed) {
-                    self.bury();
+                if self.told.swap(false, Ordering::Relaxed) && self.bury() {
+                    return Stopped::Died;
                 }
                 if stop() {
-                    return;
+                    return Stopped::Asked;
                 }
             }
             let due_ns = self.builder.switchboard.next_due();
             let next_ns = due_ns.map_or(end_ns, |due_ns| due_ns.min(end_ns));
             self.now = self.now.plus_ns((next_ns - self.now.mono_ns).max(0));
             if due_ns.is_none_or(|due_ns| due_ns > end_ns) {
-                return;
+                return Stopped::AtEnd;
             }
             self.builder.switchboard.fire_due(self.now);
         }
     }
 
     /// Takes the parts of dead managers away. What they had on its way goes on alone.
-    fn bury(&mut self) {
+    /// Whether there was one.
+    fn bury(&mut self) -> bool {
+        let mut found = false;
         for manager in &mut self.managers {
             if manager.buried || !manager.line.is_dead() {
                 continue;
             }
+            found = true;
             manager.buried = true;
             for worker in &self.builder.workers[manager.workers.clone()] {
                 worker
@@ -255,6 +262,7 @@ impl Site {
                 self.builder.parts.remove(*part);
             }
         }
+        found
     }
 }
 

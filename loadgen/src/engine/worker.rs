@@ -287,7 +287,7 @@ pub(super) struct Tally {
 }
 
 /// How a sync can end, in words.
-pub(super) const OUTCOMES: [&str; 7] = [
+pub(super) const OUTCOMES: [&str; 8] = [
     "ok",
     "stale cache",
     "identity",
@@ -295,6 +295,7 @@ pub(super) const OUTCOMES: [&str; 7] = [
     "create failed",
     "delete failed",
     "status failed",
+    "fence failed",
 ];
 
 fn outcome_index(outcome: &Outcome) -> usize {
@@ -308,6 +309,7 @@ fn outcome_index(outcome: &Outcome) -> usize {
         SyncErrorClass::Create => 4,
         SyncErrorClass::Delete => 5,
         SyncErrorClass::Status => 6,
+        SyncErrorClass::Fence => 7,
     }
 }
 
@@ -480,10 +482,13 @@ impl Worker {
     }
 
     /// The answer is here: the sync gets it, unless the call is to be sent again.
-    fn accept(&mut self, index: usize, attempts: u32, answer: Answer, now: Now) {
+    fn accept(&mut self, index: usize, attempts: u32, mut answer: Answer, now: Now) {
         match retry_after_ns(&answer, attempts) {
             Some(wait_ns) => self.send(index, attempts + 1, now.mono_ns + wait_ns, now),
             None => {
+                if let Answer::Failed(error) = &mut answer {
+                    error.resent = attempts > 0;
+                }
                 if let Some(wire) = &self.pool.wire {
                     let request = &self.sync.requests()[index];
                     let sync = self.sync_id(&wire.line);

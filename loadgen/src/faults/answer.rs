@@ -43,6 +43,7 @@ impl Call {
             Request::PatchPod { .. } => Call::PatchPod,
             Request::GetParent { .. } => Call::GetParent,
             Request::PutStatus { .. } => Call::PutStatus,
+            Request::ReadVersion { .. } => Call::ReadVersion,
         }
     }
 

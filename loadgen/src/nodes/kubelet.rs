@@ -11,8 +11,11 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use podstorm::intern::FIXED_STATE;
-use podstorm::object::{Now, Pod, PodPhase, Str};
+use podstorm::object::{Now, Pod, PodPhase, Str, Uid};
 
+use super::change::{change_status, ended, recovered, restarted};
+use super::control::{News, NodeControl, PodOrder};
+use super::controller::{NodeController, pods_on};
 use super::status::RunningStatus;
 use crate::cluster::{Cluster, DeleteOptions};
 use crate::engine::executor::{Next, Part, Waker};
@@ -29,6 +32,8 @@ const STATUS_ATTEMPTS: usize = 5;
 enum Act {
     Start,
     End,
+    /// Report the containers ready that were started once more.
+    Recover,
 }
 
 /// Something to do later.
@@ -68,6 +73,18 @@ pub struct Kubelets {
     shards: u64,
     pods: Stream<Pod>,
     hands: Hands,
+    faults: Option<Faults>,
+}
+
+/// What there is where nodes may fail.
+#[derive(Debug)]
+struct Faults {
+    control: Arc<NodeControl>,
+    inbox: usize,
+    /// News told when the inbox was last found empty.
+    seen: u64,
+    /// One for all nodes, with the first part of the kubelets.
+    controller: Option<NodeController>,
 }
 
 /// Everything of the kubelets but their ears.
@@ -79,6 +96,8 @@ struct Hands {
     statuses: RunningStatus,
     later: BinaryHeap<Reverse<Later>>,
     arrivals: u64,
+    /// Where nodes may fail.
+    control: Option<Arc<NodeControl>>,
 }
 
 impl Kubelets {
@@ -108,8 +127,26 @@ impl Kubelets {
                 statuses: RunningStatus::new(),
                 later: BinaryHeap::new(),
                 arrivals: 0,
+                control: None,
             },
+            faults: None,
         }
+    }
+
+    /// Lets the nodes fail as `control` says; the first part of the kubelets acts as node
+    /// controller too. `waker` wakes the part that holds them.
+    #[must_use]
+    pub fn controlled_by(mut self, control: &Arc<NodeControl>, waker: Waker) -> Kubelets {
+        let cluster = Arc::clone(&self.hands.cluster);
+        self.hands.control = Some(Arc::clone(control));
+        self.faults = Some(Faults {
+            control: Arc::clone(control),
+            inbox: control.open_inbox(Arc::clone(&waker)),
+            seen: 0,
+            controller: (self.shard == 0)
+                .then(|| NodeController::new(cluster, control.times(), waker)),
+        });
+        self
     }
 }
 
@@ -120,18 +157,80 @@ impl Part for Kubelets {
             shards,
             pods,
             hands,
+            faults,
         } = self;
         let mine = |node: &str| *shards == 1 || FIXED_STATE.hash_one(node) % *shards == *shard;
+        let mut controller = faults.as_mut().and_then(|it| it.controller.as_mut());
+        let nodes = controller.as_mut().map(|it| it.see_nodes(now));
         let next = pods.poll(now, |item| {
-            if let Item::Added(pod) | Item::Modified(pod) = item
-                && let Some(act) = cue(&pod)
+            let (Item::Added(pod) | Item::Modified(pod)) = item else {
+                return;
+            };
+            if let Some(controller) = &mut controller {
+                controller.see_pod(&pod, now);
+            }
+            if let Some(act) = cue(&pod)
                 && pod.node_name.as_deref().is_some_and(mine)
             {
                 hands.take_up(act, pod, now);
             }
         });
+        let next = next.or(nodes.unwrap_or(Next::Idle));
+        let next = match faults {
+            Some(faults) => next.or(faults.run(hands, mine, now)),
+            None => next,
+        };
         next.or(hands.do_due(now))
     }
+}
+
+impl Faults {
+    /// Hears the news and lets the node controller do what is due.
+    fn run(&mut self, hands: &mut Hands, mine: impl Fn(&str) -> bool, now: Now) -> Next {
+        while let Some(news) = self.control.next_news(self.inbox, &mut self.seen) {
+            match (news, &mut self.controller) {
+                (News::Lost(node), Some(controller)) => controller.lost(node, now),
+                (News::Lost(_), None) => {}
+                (News::Back(node), controller) => {
+                    if let Some(controller) = controller {
+                        controller.back(&node, now);
+                    }
+                    if mine(&node) {
+                        hands.resume(&node, now);
+                    }
+                }
+                (
+                    News::Order {
+                        namespace,
+                        name,
+                        order,
+                    },
+                    _,
+                ) => {
+                    if let Ok(pod) = hands.cluster.get::<Pod>(&namespace, &name)
+                        && pod.node_name.as_deref().is_some_and(&mine)
+                    {
+                        hands.obey(order, &pod, now);
+                    }
+                }
+            }
+        }
+        match &mut self.controller {
+            Some(controller) => controller.run(now),
+            None => Next::Idle,
+        }
+    }
+}
+
+/// What a kubelet says of a pod that it refuses.
+const REJECTED: Option<(&str, &str)> = Some((
+    "OutOfpods",
+    "Pod was rejected: Node didn't have enough resource: pods",
+));
+
+fn identity(pod: &Pod) -> (&str, &str, &Uid) {
+    let meta = &pod.metadata;
+    (&meta.namespace, &meta.name, &meta.uid)
 }
 
 /// What a pod in this state is waiting for from its kubelet.
@@ -147,8 +246,12 @@ fn cue(pod: &Pod) -> Option<Act> {
 impl Hands {
     /// Does what the pod waits for, now or after the time it takes.
     fn take_up(&mut self, act: Act, pod: Arc<Pod>, now: Now) {
+        if self.is_lost(&pod) {
+            return;
+        }
         let delay_ns = match act {
-            Act::Start => self.startup.draw_ns(),
+            Act::Start if self.rejects(&pod) => 0,
+            Act::Start | Act::Recover => self.startup.draw_ns(),
             Act::End => {
                 let grace = pod
                     .metadata
@@ -189,10 +292,79 @@ impl Hands {
     }
 
     fn act(&mut self, act: Act, pod: Arc<Pod>, now: Now) {
+        if self.is_lost(&pod) {
+            return;
+        }
         match act {
+            Act::Start if self.rejects(&pod) => self.finish(&pod, PodPhase::Failed, REJECTED, now),
             Act::Start => self.start(pod, now),
             Act::End => self.end(&pod, now),
+            Act::Recover => self.recover(&pod, now),
         }
+    }
+
+    /// Whether the pod's kubelet is silent. What it misses is found when it is back.
+    fn is_lost(&self, pod: &Pod) -> bool {
+        let Some(control) = &self.control else {
+            return false;
+        };
+        pod.node_name
+            .as_deref()
+            .is_some_and(|node| control.is_lost(node))
+    }
+
+    fn rejects(&self, pod: &Pod) -> bool {
+        let Some(control) = &self.control else {
+            return false;
+        };
+        pod.node_name
+            .as_deref()
+            .is_some_and(|node| control.is_rejecting(node))
+    }
+
+    /// Takes up everything on a node whose kubelet is back.
+    fn resume(&mut self, node: &str, now: Now) {
+        for pod in pods_on(&self.cluster, node) {
+            match cue(&pod) {
+                Some(act) => self.take_up(act, pod, now),
+                None => self.recover(&pod, now),
+            }
+        }
+    }
+
+    /// Does to a pod what was ordered.
+    fn obey(&mut self, order: PodOrder, pod: &Arc<Pod>, now: Now) {
+        if self.is_lost(pod) {
+            return;
+        }
+        let container = match order {
+            PodOrder::Fail => return self.finish(pod, PodPhase::Failed, None, now),
+            PodOrder::Succeed => return self.finish(pod, PodPhase::Succeeded, None, now),
+            PodOrder::Restart(container) => container,
+        };
+        let written = change_status(&self.cluster, identity(pod), now, |live| {
+            let runs = live.status.phase == PodPhase::Running && !live.metadata.is_deleting();
+            runs.then(|| restarted(&live.status, container, now.wall()))?
+        });
+        if written {
+            self.take_up(Act::Recover, Arc::clone(pod), now);
+        }
+    }
+
+    /// Reports the pod ready again, if it runs.
+    fn recover(&self, pod: &Pod, now: Now) {
+        change_status(&self.cluster, identity(pod), now, |live| {
+            let runs = live.status.phase == PodPhase::Running && !live.metadata.is_deleting();
+            (runs && !live.is_ready()).then(|| recovered(&live.status, now.wall()))
+        });
+    }
+
+    /// Reports the pod ended in that phase, if it has not and is not being deleted.
+    fn finish(&self, pod: &Pod, phase: PodPhase, why: Option<(&str, &str)>, now: Now) {
+        change_status(&self.cluster, identity(pod), now, |live| {
+            live.is_active()
+                .then(|| ended(&live.status, phase, why, now.wall()))
+        });
     }
 
     /// Reports the pod running and ready.

@@ -5,12 +5,13 @@
 //! node comes. Pods that name another scheduler are left alone.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use compact_str::CompactString;
-use podstorm::object::{Node, Now, Pod, SharedText};
+use podstorm::object::{Node, Now, Pod, SharedText, Uid};
 
+use super::controller::is_unreachable;
 use super::room::Room;
 use crate::cluster::Cluster;
 use crate::engine::executor::{Next, Part, Waker};
@@ -52,6 +53,8 @@ pub struct Scheduler {
     /// Pods that fitted nowhere.
     unfit: VecDeque<Waiting>,
     arrivals: u64,
+    /// Pods that have ended and hold no room any more; absent where none ends but by deletion.
+    ended: Option<BTreeSet<Uid>>,
 }
 
 impl Scheduler {
@@ -67,16 +70,27 @@ impl Scheduler {
             ready: VecDeque::new(),
             unfit: VecDeque::new(),
             arrivals: 0,
+            ended: None,
         }
+    }
+
+    /// Heeds what happens where nodes fail: pods that end make room, and nodes that the node
+    /// controller has given up on get no pods.
+    #[must_use]
+    pub fn with_node_faults(mut self) -> Scheduler {
+        self.ended = Some(BTreeSet::new());
+        self
     }
 
     fn see_nodes(&mut self, now: Now) -> Next {
         let (room, unfit, ready) = (&mut self.room, &mut self.unfit, &mut self.ready);
+        let heeds_faults = self.ended.is_some();
         self.nodes.poll(now, |item| match item {
             Item::Reset => room.clear_nodes(),
             Item::Added(node) | Item::Modified(node) => {
                 let allocatable = node.pods_allocatable.unwrap_or(DEFAULT_PODS_PER_NODE);
-                let open = !node.unschedulable && !node.metadata.is_deleting();
+                let given_up = heeds_faults && is_unreachable(&node);
+                let open = !node.unschedulable && !node.metadata.is_deleting() && !given_up;
                 room.set_node(&node.metadata.name, allocatable, open);
                 // Any of the waiting may fit now.
                 ready.append(unfit);
@@ -89,12 +103,20 @@ impl Scheduler {
         let (room, unfit, ready) = (&mut self.room, &mut self.unfit, &mut self.ready);
         let (latency, delayed, arrivals) =
             (&mut self.latency, &mut self.delayed, &mut self.arrivals);
+        let ended = &mut self.ended;
         self.pods.poll(now, |item| match item {
-            Item::Reset => room.clear_pods(),
+            Item::Reset => {
+                room.clear_pods();
+                ended.iter_mut().for_each(BTreeSet::clear);
+            }
             Item::Added(pod) => match &pod.node_name {
-                // A pod that has ended holds no room; nothing here ends pods later on.
+                // A pod that has ended holds no room.
                 Some(node) if !pod.status.phase.is_terminal() => room.add_pod(node),
-                Some(_) => {}
+                Some(_) => {
+                    if let Some(ended) = ended {
+                        ended.insert(pod.metadata.uid.clone());
+                    }
+                }
                 None if wants_scheduling(&pod) => {
                     *arrivals += 1;
                     let due_ns = now.mono_ns.saturating_add(latency.draw_ns());
@@ -113,10 +135,24 @@ impl Scheduler {
                 None => {}
             },
             // Only this scheduler binds, and it has booked the room when it did.
-            Item::Modified(_) => {}
+            Item::Modified(pod) => {
+                if let Some(ended) = ended
+                    && pod.status.phase.is_terminal()
+                    && let Some(node) = &pod.node_name
+                    && ended.insert(pod.metadata.uid.clone())
+                    && room.remove_pod(node)
+                    && let Some(first) = unfit.pop_front()
+                {
+                    ready.push_back(first);
+                }
+            }
             Item::Deleted(pod) => {
+                let had_ended = match ended {
+                    Some(ended) => ended.remove(&pod.metadata.uid),
+                    None => pod.status.phase.is_terminal(),
+                };
                 if let Some(node) = &pod.node_name
-                    && !pod.status.phase.is_terminal()
+                    && !had_ended
                     && room.remove_pod(node)
                     && let Some(first) = unfit.pop_front()
                 {

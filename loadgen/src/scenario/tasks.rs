@@ -168,7 +168,7 @@ impl Driver {
                 break;
             }
             self.at.inner += 1;
-            let created = self.cluster.create_pod(&namespace, &body, now);
+            let created = self.cluster.create_pod(&namespace, &body, None, now);
             self.note("creating a pod", created);
         }
         Step::Wrote

@@ -149,7 +149,7 @@ impl Api {
                 }
                 match self.deletes.get(&**name) {
                     Some(error) => Answer::Failed(api_error(error)?),
-                    None => Answer::Deleted,
+                    None => Answer::Deleted(None),
                 }
             }
             Request::PatchPod {
@@ -195,6 +195,9 @@ impl Api {
                 self.get_parent()?
             }
             Request::PutStatus { object } => self.put_status(object)?,
+            Request::ReadVersion { .. } => {
+                return Err("upstream reads no version".to_owned());
+            }
         })
     }
 

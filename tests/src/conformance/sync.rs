@@ -7,6 +7,7 @@ use podstorm::controller::{
     Controller, ControllerOptions, Gates, Outcome, Step, Sync, SyncErrorClass, parse_key,
 };
 use podstorm::object::{Kind, Now, Uid};
+use podstorm::policy::Behaviour;
 use serde_json::{Value, json};
 
 use super::free_choice::out_of_choice;
@@ -96,6 +97,7 @@ pub(super) fn run_scripted(inputs: Value) -> Result<Run, String> {
         kind,
         burst_replicas: burst,
         gates,
+        behaviour: Behaviour::Upstream,
     };
     let controller = Controller::new(options, cache.clone());
     for value in siblings
@@ -248,6 +250,7 @@ fn set_consistency(
 fn class_text(class: SyncErrorClass, details: &[String]) -> &'static str {
     match class {
         SyncErrorClass::Consistency(_) => "consistency",
+        SyncErrorClass::Fence => "fence",
         SyncErrorClass::Identity => "index",
         SyncErrorClass::Create => "create",
         SyncErrorClass::Delete => "delete",

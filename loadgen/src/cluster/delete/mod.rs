@@ -175,6 +175,9 @@ fn check_preconditions(
 /// Decides what the deletion does now.
 fn plan<R: ClusterResource>(old: &R, options: &DeleteOptions, now: Now) -> Step<R> {
     let metadata = old.metadata();
+    if old.is_kept_by_content() {
+        return terminate(old, now);
+    }
     let graceful = match grace(old, options, now) {
         Grace::Pending => return Step::Pending,
         Grace::None => None,
@@ -218,6 +221,16 @@ fn plan<R: ClusterResource>(old: &R, options: &DeleteOptions, now: Now) -> Step<
     } else {
         Step::Mark(new)
     }
+}
+
+/// Begins the deletion of what is kept by its contents.
+fn terminate<R: ClusterResource>(old: &R, now: Now) -> Step<R> {
+    let mut new = old.clone();
+    if old.metadata().is_deleting() || !new.begin_termination() {
+        return Step::Pending;
+    }
+    new.metadata_mut().deletion_timestamp = now.wall();
+    Step::Mark(new)
 }
 
 /// What is left of an object's grace.

@@ -30,6 +30,7 @@ impl Cluster {
                     }
                 }
                 Work::Orphan(key) => self.orphan(&key, now),
+                Work::Empty(key) => self.empty_namespace(&key, now),
             }
         }
         max

@@ -1,5 +1,5 @@
-//! The garbage collector: deletes what has lost its owners, and carries out the `orphan` and
-//! `foregroundDeletion` finalizers.
+//! The garbage collector: deletes what has lost its owners, carries out the `orphan` and
+//! `foregroundDeletion` finalizers, and empties namespaces that are being deleted.
 //!
 //! Every commit is [noted](Cluster::note) after its locks are released. What may concern the
 //! collector enters a queue; [`Cluster::collect_garbage`] works it off, later, as its own
@@ -8,6 +8,7 @@
 //! dependent in the index.
 
 mod collect;
+pub(in crate::cluster) mod namespace;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -18,6 +19,8 @@ use podstorm::object::{
     Event, Kind, Namespace, Node, ObjectMeta, OwnerReference, OwnerReferences, Pod, ReplicaSet,
     ReplicationController, Uid,
 };
+
+use namespace::Emptying;
 
 use crate::cluster::owners::{ObjectKey, same_owners};
 use crate::cluster::{Cluster, ClusterResource, Lock, Waker, meta};
@@ -31,6 +34,8 @@ enum Work {
     Dependents(Uid),
     /// The references to this object, which is to leave its dependents alone.
     Orphan(ObjectKey),
+    /// What this namespace holds, which is to be deleted with it.
+    Empty(ObjectKey),
 }
 
 #[derive(Debug)]
@@ -51,6 +56,7 @@ pub(super) struct GarbageCollector {
     owner_kinds: AtomicU32,
     /// Whether any object was ever deleted in the foreground.
     foreground_seen: AtomicBool,
+    emptying: Emptying,
 }
 
 impl std::fmt::Debug for GarbageCollector {
@@ -85,6 +91,7 @@ impl GarbageCollector {
             indexed: AtomicBool::new(false),
             owner_kinds: AtomicU32::new(0),
             foreground_seen: AtomicBool::new(false),
+            emptying: Emptying::default(),
         }
     }
 
@@ -133,6 +140,9 @@ impl Cluster {
         if moved {
             self.note_owners(new, before, after);
         }
+        if let (None, Some(made)) = (old, new) {
+            self.note_content(made.metadata(), false);
+        }
         match (old, new) {
             (Some(old), None) => self.note_removed(old),
             (_, Some(new)) if new.metadata().is_deleting() => {
@@ -178,6 +188,7 @@ impl Cluster {
 
     fn note_removed<R: ClusterResource>(&self, old: &R) {
         let metadata = old.metadata();
+        self.note_content(metadata, true);
         if self.garbage.owner_kinds.load(Ordering::Relaxed) & bit(R::KIND) != 0 {
             self.garbage.push(Work::Dependents(metadata.uid.clone()));
         }
@@ -190,6 +201,9 @@ impl Cluster {
 
     fn note_deleting<R: ClusterResource>(&self, old: Option<&ObjectMeta>, new: &R) {
         let metadata = new.metadata();
+        if R::KIND == Kind::Namespace && !old.is_some_and(ObjectMeta::is_deleting) {
+            self.note_terminating(metadata);
+        }
         let begins = |finalizer| {
             let held = |object: &ObjectMeta| {
                 object.is_deleting() && meta::has_finalizer(object, finalizer)

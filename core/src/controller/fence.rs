@@ -1,0 +1,294 @@
+//! What must be in the caches before a key's pods are counted, in the hardened behaviour: own writes
+//! (the barrier), the version read after a write of unknown outcome (the fence) or before the first
+//! sync (the start), and whatever the caches have shown before. See [`crate::policy`].
+//!
+//! ```text
+//! begin ─▶ fence wanted? ─yes─▶ ReadVersion ─▶ caches there? ─no─▶ put off, retried
+//!                └──────────no──────────────────▲    └─yes─▶ the sync ─▶ outcome unknown?
+//!                                                            yes: ReadVersion, at its end
+//! ```
+
+use std::cmp::Ordering::Greater;
+use std::collections::BTreeMap;
+
+use super::sync::{Outcome, State, Step, Sync, SyncErrorClass};
+use super::{Controller, Effects};
+use crate::client::{Answer, ApiError, Request};
+use crate::consistency::{PARENTS, PODS, Stale};
+use crate::intern::KeyId;
+use crate::limits::{EXPECTATIONS_TIMEOUT_NS, HARDENED_RETRY_MAX_NS};
+use crate::object::{Now, ResourceVersion, Uid};
+use crate::primitives::{AtomicU64, AtomicUsize, CachePadded, Mutex, Ordering, lock};
+
+/// A set of resources, by their index in [`crate::consistency`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Resources(u8);
+
+impl Resources {
+    const BOTH: Resources = Resources(1 << PODS | 1 << PARENTS);
+
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(super) fn insert(&mut self, resource: usize) {
+        self.0 |= 1 << resource;
+    }
+
+    pub(super) fn remove(&mut self, resource: usize) {
+        self.0 &= !(1 << resource);
+    }
+
+    fn union(self, other: Resources) -> Resources {
+        Resources(self.0 | other.0)
+    }
+
+    fn iter(self) -> impl Iterator<Item = usize> {
+        [PODS, PARENTS]
+            .into_iter()
+            .filter(move |resource| self.0 & 1 << resource != 0)
+    }
+}
+
+/// What the controller remembers about versions beyond its records of own writes.
+#[derive(Debug, Default)]
+pub(super) struct Fences {
+    /// What the caches must have come to whatever the key, by resource: the versions read at the
+    /// start, and those at which anything was counted since. Only grow.
+    floors: CachePadded<[AtomicU64; 2]>,
+    /// Whether the versions were read at the start; 0 is no.
+    started: AtomicU64,
+    /// Keys whose next sync begins by reading versions, because the last one could not.
+    wanted: Mutex<BTreeMap<KeyId, Resources>>,
+    /// Their number: most of the time none, and then the lock is not taken.
+    wanted_count: AtomicUsize,
+}
+
+impl Fences {
+    fn is_started(&self) -> bool {
+        // Acquire: whoever sees it sees the floors that were raised before.
+        self.started.load(Ordering::Acquire) != 0
+    }
+
+    fn wanted(&self, key: KeyId) -> Resources {
+        // Acquire, with the Release below; a key's own mark was made by its last sync, which the
+        // queue puts before this one.
+        if self.wanted_count.load(Ordering::Acquire) == 0 {
+            return Resources::default();
+        }
+        lock(&self.wanted).get(&key).copied().unwrap_or_default()
+    }
+
+    fn want(&self, key: KeyId, resources: Resources) {
+        let mut wanted = lock(&self.wanted);
+        let known = wanted.entry(key).or_default();
+        *known = known.union(resources);
+        // Release: see `wanted`.
+        self.wanted_count.store(wanted.len(), Ordering::Release);
+    }
+
+    /// Forgets that versions are wanted for the key.
+    pub(super) fn forget(&self, key: KeyId) {
+        // Acquire: see `wanted`.
+        if self.wanted_count.load(Ordering::Acquire) != 0 {
+            let mut wanted = lock(&self.wanted);
+            wanted.remove(&key);
+            // Release: see `wanted`.
+            self.wanted_count.store(wanted.len(), Ordering::Release);
+        }
+    }
+
+    fn raise(&self, resource: usize, version: &ResourceVersion) {
+        let (Some(number), floor) = (version.number(), &self.floors[resource]) else {
+            return;
+        };
+        // Relaxed, both: a sync that is to see it comes by the queue or by `started`.
+        if floor.load(Ordering::Relaxed) < number {
+            floor.fetch_max(number, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the caches, at these versions, have come to the floors. Versions that can't be
+    /// compared have; a cache that has none yet has not.
+    fn check(&self, stores: &[ResourceVersion; 2]) -> Result<(), Stale> {
+        for (resource, store) in stores.iter().enumerate() {
+            // Relaxed: see `raise`.
+            let floor = self.floors[resource].load(Ordering::Relaxed);
+            let wrote = ResourceVersion::Number(floor);
+            let behind = store.is_unset() || wrote.compare(store) == Some(Greater);
+            if floor > 0 && behind {
+                return Err(Stale {
+                    resource,
+                    wrote,
+                    store: store.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Controller {
+    /// Begins a sync behind barrier and fence.
+    pub(super) fn begin_fenced(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
+        let mut unread = self.fences.wanted(sync.key);
+        if self.policy.fence_at_start && !self.fences.is_started() {
+            unread = Resources::BOTH;
+        }
+        if unread.is_empty() {
+            return self.begin_behind_fence(sync, now, effects);
+        }
+        self.read_versions(State::ReadingFence, unread, sync)
+    }
+
+    /// The versions that were asked for at the beginning are there, or could not be read.
+    pub(super) fn fence_read(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
+        let key = sync.key;
+        let parent = self.parents.get(key);
+        let uid = parent.as_ref().map(|parent| &parent.object.metadata.uid);
+        let wanted = !self.fences.wanted(key).is_empty();
+        // Another worker may have come first: then the caches must come to what that one read.
+        let starting = !self.fences.is_started();
+        let unread = take_versions(sync, |resource, version| {
+            if starting {
+                self.fences.raise(resource, version);
+            }
+            if let (true, Some(uid)) = (wanted, uid) {
+                effects.wrote_at(key, uid, resource, version);
+            }
+        });
+        if let Some((_, error)) = unread {
+            return sync.fail(SyncErrorClass::Fence, error.message);
+        }
+        if wanted {
+            self.fences.forget(key);
+        }
+        if starting {
+            // Release: see `Fences::is_started`.
+            self.fences.started.store(1, Ordering::Release);
+        }
+        self.begin_behind_fence(sync, now, effects)
+    }
+
+    fn begin_behind_fence(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
+        let key = sync.key;
+        // Before any pod is read: what these versions promise is then in the cache.
+        let stores = [self.pods().version().get(), self.parents.version().get()];
+        if let Err(stale) = self.fences.check(&stores) {
+            return self.put_off(&stale, sync);
+        }
+        // A cache may go back behind this, with a list from a server that lags; and the record is
+        // dropped when it has been seen once.
+        for (resource, store) in stores.iter().enumerate() {
+            self.fences.raise(resource, store);
+        }
+        if let Err(stale) = self.consistency.ensure_ready(&key, &stores) {
+            return self.put_off(&stale, sync);
+        }
+        if self.policy.settle_expectations && stores[PODS].number().is_some() {
+            self.settle(key);
+        }
+        self.begin_behind_gate(sync, now, effects)
+    }
+
+    /// The cache shows all that was done for the key: what is still expected will not be seen.
+    fn settle(&self, key: KeyId) {
+        if self.outstanding(key).is_some() {
+            self.metrics.expectations_settled.increment();
+        }
+        self.expectations.delete(key);
+    }
+
+    /// When what the key still expects was set, ns; `None` when it expects nothing.
+    fn outstanding(&self, key: KeyId) -> Option<i64> {
+        let counts = self.expectations.counts(key)?;
+        (counts.add > 0 || counts.del > 0).then_some(counts.timestamp_ns)
+    }
+
+    /// Ends a sync: when the outcome of a write is unknown, by reading the versions first.
+    pub(super) fn close(
+        &self,
+        step: Step,
+        sync: &mut Sync,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
+        if step == Step::Requests {
+            return step;
+        }
+        let unknown = std::mem::take(&mut sync.unknown);
+        if self.policy.fence_unknown_outcomes && !unknown.is_empty() {
+            return self.read_versions(State::ReadingLastFence, unknown, sync);
+        }
+        if self.policy.settle_expectations && sync.outcome == Outcome::Ok {
+            self.look_again(sync.key, now, effects);
+        }
+        step
+    }
+
+    /// The events that the key expects wake it. Should they never come, it looks for itself.
+    fn look_again(&self, key: KeyId, now: Now, effects: &impl Effects) {
+        let Some(since_ns) = self.outstanding(key) else {
+            return;
+        };
+        let expiry_ns = since_ns.saturating_add(EXPECTATIONS_TIMEOUT_NS + 1);
+        let rest_ns = expiry_ns.saturating_sub(now.mono_ns);
+        if rest_ns > 0 {
+            effects.add_after(key, rest_ns.min(HARDENED_RETRY_MAX_NS));
+        }
+    }
+
+    /// The versions that were asked for at the end are there: the next sync waits for them. What
+    /// could not be read is read at its beginning.
+    pub(super) fn last_fence_read(
+        &self,
+        uid: &Uid,
+        sync: &mut Sync,
+        effects: &impl Effects,
+    ) -> Step {
+        let key = sync.key;
+        let unread = take_versions(sync, |resource, version| {
+            effects.wrote_at(key, uid, resource, version);
+        });
+        if let Some((resources, error)) = unread {
+            self.fences.want(key, resources);
+            if sync.outcome == Outcome::Ok {
+                return sync.fail(SyncErrorClass::Fence, error.message);
+            }
+        }
+        sync.finish()
+    }
+
+    fn read_versions(&self, state: State, resources: Resources, sync: &mut Sync) -> Step {
+        self.metrics.fences.increment();
+        let requests = resources.iter();
+        sync.ask(
+            state,
+            requests.map(|resource| Request::ReadVersion { resource }),
+        )
+    }
+}
+
+/// Tells of every version that was read; returns the resources of which none was, with an error.
+fn take_versions(
+    sync: &mut Sync,
+    mut read: impl FnMut(usize, &ResourceVersion),
+) -> Option<(Resources, ApiError)> {
+    sync.require_answers();
+    let mut unread = Resources::default();
+    let mut first_error = None;
+    for (request, answer) in sync.requests.iter().zip(&mut sync.answers) {
+        let Request::ReadVersion { resource } = *request else {
+            panic!("expected a read of a version, not {request:?}");
+        };
+        match answer.take() {
+            Some(Answer::Version(version)) => read(resource, &version),
+            Some(Answer::Failed(error)) => {
+                unread.insert(resource);
+                first_error.get_or_insert(error);
+            }
+            other => panic!("a read of a version can't be answered by {other:?}"),
+        }
+    }
+    first_error.map(|error| (unread, error))
+}

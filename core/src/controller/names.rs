@@ -1,0 +1,254 @@
+//! The names that the hardened behaviour gives to pods: one for each slot of an owner, the same
+//! whoever computes it, so that a create that is sent again finds its name taken.
+
+use std::sync::Arc;
+
+use compact_str::CompactString;
+
+use super::Controller;
+use super::sync::{State, Step, Sync};
+use crate::cache::Parent;
+use crate::client::Request;
+use crate::object::Uid;
+
+/// The characters that the API server puts at the end of generated names.
+const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// So many of them.
+const SUFFIX_LEN: usize = 5;
+
+/// Slots of an owner, 27^5: each has a suffix of its own.
+const SLOTS: u64 = 14_348_907;
+
+/// Longest prefix, in bytes; the server cuts there too.
+const PREFIX_LEN_MAX: usize = 63 - SUFFIX_LEN;
+
+/// The names of one owner's pods by slot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SlotNames<'a> {
+    prefix: &'a str,
+    /// Slot `s` has suffix number `factor * s + first` modulo [`SLOTS`]: no two the same, because
+    /// the factor is no multiple of 3.
+    factor: u64,
+    first: u64,
+}
+
+impl<'a> SlotNames<'a> {
+    /// Those of the owner with that UID, whose pods have that prefix (`generateName`).
+    pub(super) fn new(prefix: &'a str, owner: &Uid) -> SlotNames<'a> {
+        let mut end = prefix.len().min(PREFIX_LEN_MAX);
+        while !prefix.is_char_boundary(end) {
+            end -= 1;
+        }
+        // Owners with the same first 58 bytes shall not all try the same names.
+        let hash = hash_of(owner);
+        let factor = 1 + hash % (SLOTS - 1);
+        SlotNames {
+            prefix: &prefix[..end],
+            factor: if factor.is_multiple_of(3) {
+                factor + 1
+            } else {
+                factor
+            },
+            first: (hash >> 32) % SLOTS,
+        }
+    }
+
+    pub(super) fn name(&self, slot: u64) -> CompactString {
+        let mut number = (self.factor * (slot % SLOTS) + self.first) % SLOTS;
+        let mut suffix = [0u8; SUFFIX_LEN];
+        for byte in &mut suffix {
+            *byte = ALPHABET[(number % 27) as usize];
+            number /= 27;
+        }
+        let mut name = CompactString::with_capacity(self.prefix.len() + SUFFIX_LEN);
+        name.push_str(self.prefix);
+        name.push_str(std::str::from_utf8(&suffix).expect("the alphabet is ASCII"));
+        name
+    }
+}
+
+/// The same in every process: it must outlive this one.
+fn hash_of(uid: &Uid) -> u64 {
+    // FNV-1a, then a mixing step, because the last bytes move few of its high bits.
+    let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    let start = 0xcbf2_9ce4_8422_2325;
+    let hash = match uid.as_u128() {
+        Some(bits) => bits.to_be_bytes().iter().fold(start, fold),
+        None => uid.to_string().as_bytes().iter().fold(start, fold),
+    };
+    let mixed = (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ (mixed >> 29)
+}
+
+impl Controller {
+    /// Asks for so many pods, each under the name of the next slot that the cache does not hold.
+    /// O(own pods) look-ups in a sync, because a slot is looked at once.
+    pub(super) fn ask_for_named_pods(
+        &self,
+        parent: &Arc<Parent>,
+        sync: &mut Sync,
+        size: usize,
+    ) -> Step {
+        let body = parent.body();
+        let prefix = body.metadata.generate_name.as_deref().unwrap_or_default();
+        let names = SlotNames::new(prefix, &parent.owner.uid);
+        let mut slot = sync.next_slot;
+        sync.requests.clear();
+        for _ in 0..size {
+            let free = |slot: &u64| !self.pods().contains(&parent.namespace, &names.name(*slot));
+            // With every name taken the server may find one.
+            let found = (slot..SLOTS).find(free);
+            slot = found.map_or(SLOTS, |found| found + 1);
+            sync.requests.push(Request::CreatePod {
+                namespace: parent.namespace.clone(),
+                body: body.clone(),
+                name: found.map(|found| names.name(found)),
+            });
+        }
+        sync.next_slot = slot;
+        sync.asked(State::Creating)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::rig::{Fault, LOST, Rig};
+    use super::super::{Outcome, SyncErrorClass};
+    use super::*;
+    use crate::client::{ApiError, Reason};
+    use crate::object::{Pod, Uid};
+    use crate::policy::Behaviour::{Hardened, Upstream};
+
+    #[test]
+    fn slots_have_names_of_their_own_that_look_like_the_servers() {
+        for uid in ["7f420cbd-206a-47ea-a64a-f37288a6840d", "x", ""] {
+            let names = SlotNames::new("web-", &Uid::new(uid));
+            let all: BTreeSet<_> = (0..20_000).map(|slot| names.name(slot)).collect();
+            assert_eq!(all.len(), 20_000);
+            assert!(all.iter().all(|name| {
+                let suffix = name.strip_prefix("web-").unwrap_or_default();
+                suffix.len() == SUFFIX_LEN && suffix.bytes().all(|b| ALPHABET.contains(&b))
+            }));
+        }
+    }
+
+    #[test]
+    fn every_factor_reaches_every_suffix() {
+        for number in 0..1_000 {
+            let names = SlotNames::new("", &Uid::from_u128(number));
+            assert!(!names.factor.is_multiple_of(3), "{number}");
+            assert!(names.factor.checked_mul(SLOTS).is_some());
+        }
+        assert_eq!(SLOTS, 27u64.pow(5));
+    }
+
+    #[test]
+    fn long_prefixes_are_cut_and_owners_differ() {
+        let prefix = "a".repeat(70);
+        let one = SlotNames::new(&prefix, &Uid::from_u128(1)).name(0);
+        let other = SlotNames::new(&prefix, &Uid::from_u128(2)).name(0);
+        assert_eq!(one.len(), 63);
+        assert_ne!(one, other);
+        // Whoever computes it: names must not change between releases.
+        assert_eq!(
+            SlotNames::new("web-", &Uid::from_u128(1)).name(0),
+            SlotNames::new("web-", &Uid::from_u128(1)).name(SLOTS)
+        );
+    }
+
+    #[test]
+    fn the_lowest_slots_whose_names_are_free_are_taken() {
+        let mut rig = Rig::new(Hardened, 3);
+        rig.sync();
+        rig.deliver();
+        let first: BTreeSet<String> = rig.pods.keys().cloned().collect();
+        rig.sync();
+        let gone = first.iter().next().unwrap().clone();
+        rig.remove_pod(&gone);
+        rig.deliver();
+        rig.sync();
+        assert_eq!(rig.pods.keys().cloned().collect::<BTreeSet<_>>(), first);
+        // A pod on its way out still has its name.
+        rig.deliver();
+        rig.sync();
+        let mut leaving = Pod::clone(&rig.pods[&gone]);
+        leaving.metadata.deletion_timestamp = rig.now.wall();
+        rig.put_pod(leaving);
+        rig.deliver();
+        assert_eq!(rig.sync(), Outcome::Ok);
+        assert_eq!(rig.pods.len(), 4);
+    }
+
+    #[test]
+    fn a_create_of_another_incarnation_is_not_made_again() {
+        for behaviour in [Upstream, Hardened] {
+            let mut rig = Rig::new(behaviour, 2);
+            // Committed after this one's caches were filled and its fences read.
+            let body = rig
+                .controller
+                .parents()
+                .get(rig.key)
+                .unwrap()
+                .body()
+                .clone();
+            let names = SlotNames::new("web-", &rig.parent.metadata.uid);
+            let mut pod = Pod::clone(&body);
+            pod.metadata.name = names.name(0);
+            rig.put_pod(pod);
+            let failed = rig.sync() != Outcome::Ok;
+            assert_eq!(failed, behaviour == Hardened);
+            assert_eq!(rig.sync.take_events().count(), if failed { 0 } else { 2 });
+            assert!(rig.parent.status.conditions.is_empty());
+            rig.deliver();
+            rig.sync();
+            // Upstream made one too many and takes it back.
+            assert_eq!(rig.pods.len(), 2);
+            assert_eq!(rig.calls("delete"), usize::from(behaviour == Upstream));
+        }
+    }
+
+    #[test]
+    fn a_name_that_another_holds_is_left_to_it() {
+        let mut rig = Rig::new(Hardened, 1);
+        let names = SlotNames::new("web-", &rig.parent.metadata.uid);
+        let mut pod = Pod::default();
+        pod.metadata.name = names.name(0);
+        rig.put_pod(pod);
+        let outcome = rig.sync();
+        assert!(
+            matches!(&outcome, Outcome::Failed(error) if error.class == SyncErrorClass::Create)
+        );
+        // The fence makes sure that the cache shows whose it is.
+        assert_eq!(rig.log.last().unwrap(), "read pods");
+        rig.deliver();
+        assert_eq!(rig.sync(), Outcome::Ok);
+        assert!(rig.pods.contains_key(&*names.name(1)));
+    }
+
+    #[test]
+    fn batches_of_one_sync_share_no_name() {
+        let mut rig = Rig::new(Hardened, 40);
+        assert_eq!(rig.sync(), Outcome::Ok);
+        assert_eq!((rig.pods.len(), rig.calls("create")), (40, 40));
+    }
+
+    #[test]
+    fn a_refused_create_is_told_of_and_one_that_is_lost_keeps_its_slot() {
+        let mut rig = Rig::new(Hardened, 2);
+        let error = ApiError::status(403, Reason::Forbidden, "exceeded quota");
+        rig.fault("create", 0, LOST);
+        rig.fault("create", 1, Fault::Refuse(error));
+        rig.sync();
+        assert_eq!(rig.sync.take_events().count(), 1);
+        rig.deliver();
+        assert!(matches!(rig.sync(), Outcome::Failed(_)));
+        rig.deliver();
+        assert_eq!(rig.sync(), Outcome::Ok);
+        let names = SlotNames::new("web-", &rig.parent.metadata.uid);
+        let expected = [names.name(0), names.name(1)].map(String::from);
+        assert!(expected.iter().all(|name| rig.pods.contains_key(name)));
+    }
+}

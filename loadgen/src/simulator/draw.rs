@@ -1,0 +1,492 @@
+//! Draws a schedule from a seed, by swarm: each seed switches a few classes of faults on, at rates
+//! drawn evenly over their orders of magnitude, so that rare pairs meet. Some seeds have one class
+//! alone at a high rate, some none at all.
+
+use fastrand::Rng;
+
+use super::action::{Action, Death, Dependents, Tampering};
+use super::schedule::{SCHEDULE_VERSION, Schedule, Step, World, WorldReplicaSet};
+use crate::engine::seed::seed_for;
+use crate::faults::{ApiFault, Call, CrashPoint, Effect, FaultClass, StreamEnd, StreamKind};
+
+/// Of a hundred seeds so many have no faults at all, and so many more a single class.
+const SEEDS_WITHOUT_FAULTS: u32 = 5;
+const SEEDS_OF_ONE_CLASS: u32 = 10;
+
+/// How many classes the other seeds have on average.
+const CLASSES: usize = 6;
+
+/// Faults of a class per simulated minute: least and most.
+const RATE: (f64, f64) = (0.1, 12.0);
+
+/// What users do, per simulated minute: least and most.
+const USER_RATE: (f64, f64) = (0.5, 12.0);
+
+/// Most steps of one class in one schedule.
+const STEPS_MAX: usize = 60;
+
+/// What a seed may be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Only these classes; all of them when empty.
+    pub classes: Vec<FaultClass>,
+}
+
+/// The schedule of a seed.
+pub fn draw(seed: u64, wanted: &Wanted) -> Schedule {
+    let mut dice = Dice(Rng::with_seed(seed_for(seed, "schedule", 0)));
+    let world = dice.world();
+    let (classes, high) = dice.classes(wanted);
+    let disturb_ms = dice.0.u32(60_000..=600_000);
+    let names: Vec<String> = world
+        .replica_sets
+        .iter()
+        .map(|set| set.name.clone())
+        .collect();
+    let mut steps = Vec::new();
+    let rate = dice.rate(USER_RATE);
+    for at_ms in dice.times(rate, disturb_ms) {
+        let action = dice.user_action(&names);
+        steps.push(Step {
+            at_ms,
+            class: None,
+            action,
+        });
+    }
+    let mut overlapping = 0;
+    for class in &classes {
+        let rate = if high { RATE.1 } else { dice.rate(RATE) };
+        for at_ms in dice.times(rate, disturb_ms) {
+            let action = dice.fault(*class, &names, &mut overlapping);
+            steps.push(Step {
+                at_ms,
+                class: Some(*class),
+                action,
+            });
+        }
+    }
+    // Stable: steps of the same moment stay in the order in which they were drawn.
+    steps.sort_by_key(|step| step.at_ms);
+    Schedule {
+        version: SCHEDULE_VERSION,
+        seed,
+        world,
+        disturb_ms,
+        classes,
+        steps,
+    }
+}
+
+/// Draws.
+struct Dice(Rng);
+
+impl Dice {
+    fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.0.usize(..of.len())]
+    }
+
+    /// Evenly over the orders of magnitude between the two.
+    fn rate(&mut self, (low, high): (f64, f64)) -> f64 {
+        low * (high / low).powf(self.0.f64())
+    }
+
+    /// Evenly over the orders of magnitude between the two, as a whole number.
+    fn magnitude(&mut self, low: u32, high: u32) -> u32 {
+        let drawn = self.rate((f64::from(low.max(1)), f64::from(high)));
+        (drawn as u32).clamp(low, high)
+    }
+
+    /// Moments at that rate per minute, in order.
+    fn times(&mut self, per_minute: f64, end_ms: u32) -> Vec<u32> {
+        let count = per_minute * f64::from(end_ms) / 60_000.0;
+        // A rate that gives less than one has one in that share of seeds.
+        let whole = count as usize + usize::from(self.0.f64() < count.fract());
+        let mut times: Vec<u32> = (0..whole.min(STEPS_MAX))
+            .map(|_| self.0.u32(0..=end_ms))
+            .collect();
+        times.sort_unstable();
+        times
+    }
+
+    fn world(&mut self) -> World {
+        let sets = self.0.usize(1..=4);
+        let names = ["web", "api", "db", "queue"];
+        let replica_sets = names[..sets]
+            .iter()
+            .map(|name| WorldReplicaSet {
+                name: (*name).to_owned(),
+                replicas: self.one(&[0, 1, 2, 3, 5, 8, 13, 30]),
+                min_ready_seconds: self.one(&[0, 0, 0, 1, 10]),
+            })
+            .collect();
+        World {
+            replica_sets,
+            nodes: self.0.u32(1..=4),
+            workers: self.one(&[1, 2, 5]),
+            burst_replicas: self.one(&[500, 500, 500, 4]),
+            stale_controller_consistency: self.0.u32(..4) > 0,
+            watch_list_client: self.0.u32(..4) > 0,
+            api_ms: self.one(&[1, 10, 100]),
+            watch_ms: self.one(&[1, 10, 300]),
+            startup_ms: self.one(&[10, 2_000]),
+            termination_ms: self.one(&[10, 2_000]),
+        }
+    }
+
+    /// The classes of the seed, and whether they strike as often as they can.
+    fn classes(&mut self, wanted: &Wanted) -> (Vec<FaultClass>, bool) {
+        if !wanted.classes.is_empty() {
+            return (wanted.classes.clone(), false);
+        }
+        let kind = self.0.u32(..100);
+        if kind < SEEDS_WITHOUT_FAULTS {
+            return (Vec::new(), false);
+        }
+        if kind < SEEDS_WITHOUT_FAULTS + SEEDS_OF_ONE_CLASS {
+            return (vec![self.one(&FaultClass::ALL)], true);
+        }
+        let all = FaultClass::ALL;
+        let chosen = all
+            .into_iter()
+            .filter(|_| self.0.usize(..all.len()) < CLASSES);
+        (chosen.collect(), false)
+    }
+
+    fn user_action(&mut self, names: &[String]) -> Action {
+        let replica_set = self.name(names);
+        match self.0.u32(..10) {
+            0..6 => Action::Scale {
+                replica_set,
+                replicas: self.one(&[0, 1, 2, 3, 4, 6, 8, 12, 20, 40]),
+            },
+            6 => Action::Touch { replica_set },
+            7 => Action::CreateOrphans {
+                replica_set,
+                pods: self.0.u32(1..=4),
+            },
+            _ => Action::Kill {
+                replica_set,
+                percent: self.one(&[1, 30, 100]),
+                how: self.one(&[Death::Deleted, Death::Removed]),
+            },
+        }
+    }
+
+    fn name(&mut self, names: &[String]) -> String {
+        names[self.0.usize(..names.len())].clone()
+    }
+
+    fn stream(&mut self) -> StreamKind {
+        self.one(&[StreamKind::Pods, StreamKind::Pods, StreamKind::Parents])
+    }
+
+    /// A fault against the next requests that fit.
+    fn requests(&mut self, calls: &[Call], effect: Effect, times: (u32, u32)) -> Action {
+        Action::Requests {
+            calls: calls.to_vec(),
+            replica_set: None,
+            batch: None,
+            index: None,
+            effect,
+            times: self.magnitude(times.0, times.1),
+            within_ms: 120_000,
+        }
+    }
+
+    fn a_call(&mut self) -> Vec<Call> {
+        let calls = [
+            Call::CreatePod,
+            Call::CreatePod,
+            Call::DeletePod,
+            Call::PatchPod,
+            Call::GetParent,
+            Call::PutStatus,
+            Call::ReadVersion,
+        ];
+        match self.0.u32(..4) {
+            0 => Vec::new(),
+            _ => vec![self.one(&calls)],
+        }
+    }
+
+    fn ambiguous(&mut self) -> ApiFault {
+        let faults = ApiFault::ALL.map(|fault| (fault, fault.is_ambiguous()));
+        let ambiguous: Vec<ApiFault> = faults
+            .into_iter()
+            .filter(|(_, ambiguous)| *ambiguous)
+            .map(|(fault, _)| fault)
+            .collect();
+        self.one(&ambiguous)
+    }
+
+    fn dependents(&mut self) -> Dependents {
+        self.one(&[
+            Dependents::Background,
+            Dependents::Orphan,
+            Dependents::Foreground,
+        ])
+    }
+
+    fn fault(&mut self, class: FaultClass, names: &[String], overlapping: &mut u32) -> Action {
+        match class {
+            FaultClass::ApiError => {
+                let calls = self.a_call();
+                let fault = self.one(&ApiFault::ALL);
+                self.requests(&calls, Effect::Refuse(fault), (1, 20))
+            }
+            FaultClass::AmbiguousWrite => self.ambiguous_write(),
+            FaultClass::PartialBatch => {
+                let batch = self.0.u32(..4);
+                let fault = self.one(&[ApiFault::InternalError, ApiFault::Forbidden]);
+                Action::Requests {
+                    calls: vec![Call::CreatePod],
+                    replica_set: None,
+                    batch: Some(batch),
+                    index: Some(self.0.u32(..1 << batch)),
+                    effect: Effect::Refuse(fault),
+                    times: 1,
+                    within_ms: 120_000,
+                }
+            }
+            FaultClass::EventDropped => Action::Drop {
+                stream: self.stream(),
+                events: self.magnitude(1, 20),
+                list_after_ms: self.magnitude(100, 120_000),
+            },
+            FaultClass::EventDuplicated => {
+                let (stream, events) = (self.stream(), self.0.u32(1..=8));
+                match self.0.bool() {
+                    true => Action::Duplicate { stream, events },
+                    false => Action::Replay { stream, events },
+                }
+            }
+            FaultClass::StreamSkew => Action::Hold {
+                stream: self.stream(),
+                for_ms: self.magnitude(10, 200_000),
+            },
+            FaultClass::WatchStall => Action::Pause {
+                for_ms: self.magnitude(1, 100_000),
+            },
+            FaultClass::Compaction => self.compaction(),
+            FaultClass::StaleServer => Action::ServeStale {
+                stream: self.stream(),
+                versions: self.magnitude(1, 100),
+            },
+            FaultClass::Crash => Action::Crash {
+                point: self.one(&CrashPoint::ALL),
+                passes: self.0.u32(..6),
+                down_ms: self.magnitude(1, 60_000),
+                stale_versions: match self.0.u32(..4) {
+                    0 => self.magnitude(1, 100),
+                    _ => 0,
+                },
+            },
+            FaultClass::SecondController => Action::Overlap {
+                for_ms: self.magnitude(100, 60_000),
+            },
+            FaultClass::Clock => match self.0.u32(..3) {
+                0 => Action::Pause {
+                    for_ms: self.magnitude(100, 100_000),
+                },
+                _ => Action::WallClock {
+                    offset_s: self.0.i32(-3_600..=3_600),
+                    for_ms: self.magnitude(100, 60_000),
+                },
+            },
+            FaultClass::NamespaceTermination => Action::DeleteNamespace {
+                gap_ms: self.magnitude(100, 60_000),
+            },
+            FaultClass::Quota => Action::Quota {
+                pods: self.0.u32(0..=40),
+                for_ms: self.magnitude(1_000, 200_000),
+            },
+            FaultClass::Admission => self.admission(),
+            FaultClass::StatusConflict => match self.0.bool() {
+                true => Action::WriteStatus {
+                    replica_set: self.name(names),
+                },
+                false => {
+                    let conflict = Effect::Refuse(ApiFault::Conflict);
+                    self.requests(&[Call::PutStatus], conflict, (1, 5))
+                }
+            },
+            FaultClass::PodKill => Action::Kill {
+                replica_set: self.name(names),
+                percent: self.one(&[1, 50, 100]),
+                how: self.one(&[
+                    Death::Deleted,
+                    Death::Removed,
+                    Death::Failed,
+                    Death::Succeeded,
+                ]),
+            },
+            FaultClass::NodeFailure => {
+                let (node, for_ms) = (self.0.u32(..4), self.magnitude(1_000, 400_000));
+                match self.0.u32(..3) {
+                    0 => Action::LoseNode { node, for_ms },
+                    1 => Action::RejectPods {
+                        node,
+                        for_ms: for_ms.min(20_000),
+                    },
+                    _ => Action::Flap {
+                        replica_set: self.name(names),
+                        percent: self.one(&[1, 50, 100]),
+                    },
+                }
+            }
+            FaultClass::Tampering => Action::Tamper {
+                replica_set: self.name(names),
+                nth: self.0.u32(..20),
+                how: self.one(&[
+                    Tampering::Relabel,
+                    Tampering::Orphan,
+                    Tampering::NotController,
+                    Tampering::DanglingUid,
+                    Tampering::WrongKind,
+                    Tampering::ForeignController,
+                ]),
+            },
+            FaultClass::SpecChange => match self.0.u32(..3) {
+                0 if *overlapping < 2 => {
+                    *overlapping += 1;
+                    Action::CreateOverlapping {
+                        name: format!("more-{overlapping}"),
+                        like: self.name(names),
+                        replicas: self.0.i32(0..=6),
+                    }
+                }
+                _ => Action::ChangeTemplate {
+                    replica_set: self.name(names),
+                },
+            },
+            FaultClass::StuckPod => Action::Stick {
+                replica_set: self.name(names),
+                percent: self.one(&[1, 50, 100]),
+                for_ms: self.magnitude(1_000, 300_000),
+            },
+            FaultClass::Recreate => Action::Recreate {
+                replica_set: self.name(names),
+                propagation: self.dependents(),
+                gap_ms: self.one(&[0, 1, 10, 1_000, 30_000]),
+            },
+            FaultClass::ExpectationTimeout => Action::Hold {
+                stream: StreamKind::Pods,
+                for_ms: self.0.u32(290_000..=420_000),
+            },
+            FaultClass::Overload => {
+                let calls = self.a_call();
+                let slow = Effect::Slow {
+                    by_ms: self.magnitude(100, 10_000),
+                };
+                self.requests(&calls, slow, (1, 100))
+            }
+            FaultClass::LowerRetry => {
+                let calls = [Call::CreatePod, Call::DeletePod, Call::PatchPod];
+                let call = self.one(&calls);
+                self.requests(&[call], Effect::Twice, (1, 5))
+            }
+            FaultClass::EventSink => {
+                let effect = match self.0.u32(..3) {
+                    0 => Effect::Refuse(ApiFault::Forbidden),
+                    1 => Effect::Refuse(ApiFault::InternalError),
+                    _ => Effect::Slow { by_ms: 10_000 },
+                };
+                self.requests(&[Call::WriteEvent], effect, (1, 50))
+            }
+        }
+    }
+
+    fn ambiguous_write(&mut self) -> Action {
+        let answer = self.ambiguous();
+        let effect = match self.0.u32(..4) {
+            0 => Effect::CommitLate {
+                answer,
+                after_ms: self.magnitude(1, 20_000),
+            },
+            1 => Effect::NeverArrives { after_ms: 30_000 },
+            _ => Effect::LoseAnswer(answer),
+        };
+        let calls = match self.0.u32(..3) {
+            0 => Vec::new(),
+            _ => vec![self.one(&[
+                Call::CreatePod,
+                Call::CreatePod,
+                Call::DeletePod,
+                Call::PatchPod,
+                Call::PutStatus,
+            ])],
+        };
+        self.requests(&calls, effect, (1, 10))
+    }
+
+    fn compaction(&mut self) -> Action {
+        let stream = self.stream();
+        match self.0.u32(..3) {
+            0 => Action::Compact { stream },
+            1 => Action::EndWatch {
+                stream,
+                end: self.one(&[
+                    StreamEnd::Closed,
+                    StreamEnd::Expired,
+                    StreamEnd::InternalError,
+                    StreamEnd::ClosedAndExpired,
+                ]),
+            },
+            _ => Action::RefuseWatch {
+                stream,
+                fault: self.one(&[
+                    ApiFault::Gone,
+                    ApiFault::TooManyRequests,
+                    ApiFault::InternalError,
+                    ApiFault::GatewayTimeout,
+                    ApiFault::ConnectionCut,
+                ]),
+                times: self.0.u32(1..=4),
+            },
+        }
+    }
+
+    fn admission(&mut self) -> Action {
+        let effect = match self.0.u32(..5) {
+            0 => Effect::StripLabels,
+            1 => Effect::StripOwner,
+            2 => Effect::Refuse(ApiFault::InternalError),
+            3 => Effect::NeverArrives { after_ms: 10_000 },
+            _ => Effect::Refuse(ApiFault::Invalid),
+        };
+        self.requests(&[Call::CreatePod], effect, (1, 20))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_schedule_that_is_drawn_can_be_played_and_drawn_again() {
+        for seed in 0..500 {
+            let schedule = draw(seed, &Wanted::default());
+            assert_eq!(schedule.check(), Ok(()), "seed {seed}");
+            assert_eq!(schedule, draw(seed, &Wanted::default()));
+        }
+    }
+
+    #[test]
+    fn a_few_hundred_seeds_have_every_class_and_some_have_none() {
+        let mut seen = BTreeSet::new();
+        let (mut none, mut one) = (0, 0);
+        for seed in 0..500 {
+            let schedule = draw(seed, &Wanted::default());
+            none += u32::from(schedule.classes.is_empty());
+            one += u32::from(schedule.classes.len() == 1);
+            seen.extend(schedule.steps.iter().filter_map(|step| step.class));
+        }
+        assert_eq!(seen.len(), FaultClass::ALL.len());
+        assert!(
+            (5..80).contains(&none) && (20..150).contains(&one),
+            "{none} {one}"
+        );
+    }
+}

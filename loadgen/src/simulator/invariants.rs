@@ -1,0 +1,313 @@
+//! The judge: looks at every commit and every step of the controllers, and says which invariant
+//! does not hold.
+//!
+//! What must hold is listed in `tests/RELIABILITY.md` under the numbers used here. A deviation that
+//! upstream's behaviour is known for is counted and is no violation there.
+
+mod books;
+mod checks;
+mod trace;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use podstorm::client::{Answer, Request};
+use podstorm::controller::{Controller, Outcome};
+use podstorm::intern::KeyId;
+use podstorm::object::Now;
+
+use super::action::Action;
+use super::play::How;
+use super::schedule::{Schedule, Step};
+use super::verdict::{Verdict, Violation};
+use crate::cluster::{Commit, CommitObserver, ObjectRef};
+use crate::engine::probe::{Origin, Probe, SyncId};
+use crate::engine::site::Site;
+use crate::faults::{FaultClass, Place};
+use books::Books;
+use trace::Trace;
+
+/// Looks at a run.
+pub struct Judge {
+    how: How,
+    over: AtomicBool,
+    state: Mutex<State>,
+}
+
+impl std::fmt::Debug for Judge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Judge")
+            .field("how", &self.how)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Everything the judge knows.
+struct State {
+    books: Books,
+    verdict: Verdict,
+    trace: Trace,
+    /// What is told to a person, where that is wanted.
+    told: Option<Vec<String>>,
+    /// Who is behind the commits that come.
+    origin: Option<Origin>,
+    now: Now,
+    last_write_ns: i64,
+}
+
+impl Judge {
+    pub(super) fn new(schedule: &Schedule, how: How) -> Judge {
+        Judge {
+            how,
+            over: AtomicBool::new(false),
+            state: Mutex::new(State {
+                books: Books::new(schedule, how.behaviour),
+                verdict: Verdict::default(),
+                trace: Trace::new(),
+                told: how.told.then(Vec::new),
+                origin: None,
+                now: Now::default(),
+                last_write_ns: 0,
+            }),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state
+            .lock()
+            .expect("no thread panics while it holds this lock")
+    }
+
+    /// Whether an invariant did not hold: there is nothing more to find out.
+    pub(super) fn is_over(&self) -> bool {
+        // Relaxed: a simulation runs on one thread.
+        self.over.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn violate(&self, violation: Violation) {
+        // Relaxed: a simulation runs on one thread.
+        self.over.store(true, Ordering::Relaxed);
+        let mut state = self.state();
+        state.tell(|| format!("VIOLATION {violation}"));
+        state.verdict.violation.get_or_insert(violation);
+    }
+
+    /// When the last pod or ReplicaSet was written, ns.
+    pub(super) fn last_write_ns(&self) -> i64 {
+        self.state().last_write_ns
+    }
+
+    /// A phase begins.
+    pub(super) fn phase(&self, name: &str, now: Now) {
+        let mut state = self.state();
+        state.now = now;
+        state.tell(|| format!("== {name}"));
+    }
+
+    /// Something for a person only.
+    pub(super) fn note(&self, text: impl FnOnce() -> String) {
+        self.state().tell(text);
+    }
+
+    /// A step of the schedule is about to be carried out.
+    pub(super) fn acts(&self, step: &Step, site: &Site) {
+        let mut state = self.state();
+        state.now = site.now();
+        state.tell(|| format!("-> {}", describe(step)));
+        state.trace.add_str("act");
+        state.trace.add(u64::from(step.at_ms));
+        state.strike_hits(site);
+        if let Some(class) = step.class
+            && !matches!(step.action, Action::Requests { .. })
+        {
+            state.strike(class, None);
+        }
+        state.books.disturbed(&step.action, site);
+    }
+
+    /// A controller has died.
+    pub(super) fn died(&self, site: &Site) {
+        let mut state = self.state();
+        state.now = site.now();
+        state.verdict.crashed = true;
+        state.tell(|| "a controller has died".to_owned());
+        state.trace.add_str("died");
+        state.books.died(site);
+    }
+
+    /// A controller was started whose first lists are from the past.
+    pub(super) fn stale_start(&self) {
+        self.state().books.stale_start();
+    }
+
+    /// All is as wanted and quiet: what a controller keeps must be as small as it should be.
+    pub(super) fn at_rest(&self, site: &Site) {
+        let violation = {
+            let mut state = self.state();
+            state.now = site.now();
+            state.strike_hits(site);
+            let state = &mut *state;
+            state.books.at_rest(site).err()
+        };
+        if let Some((invariant, text)) = violation {
+            self.violate(Violation {
+                invariant,
+                text,
+                at_ns: site.now().mono_ns,
+                version: site.cluster().resource_version(),
+            });
+        }
+    }
+
+    /// What came of it, and what was told.
+    pub(super) fn verdict(&self) -> (Verdict, Vec<String>) {
+        let mut state = self.state();
+        let state = &mut *state;
+        state.verdict.trace = state.trace.hash();
+        state.verdict.excess_pods_created = state.books.excess;
+        state.verdict.ambiguous_writes = state.books.ambiguous;
+        state.verdict.sometimes = state.books.sometimes.clone();
+        let told = state.told.take().unwrap_or_default();
+        (state.verdict.clone(), told)
+    }
+
+    /// Lets the books check something, and ends the run where they say so.
+    fn check(
+        &self,
+        now: Now,
+        check: impl FnOnce(&mut State) -> Result<(), (&'static str, String)>,
+    ) {
+        let mut state = self.state();
+        state.now = now;
+        if let Err((invariant, text)) = check(&mut state) {
+            let version = state.books.version;
+            drop(state);
+            if !self.is_over() {
+                self.violate(Violation {
+                    invariant,
+                    text,
+                    at_ns: now.mono_ns,
+                    version,
+                });
+            }
+        }
+    }
+}
+
+impl State {
+    fn tell(&mut self, text: impl FnOnce() -> String) {
+        if let Some(told) = &mut self.told {
+            let seconds = self.now.mono_ns as f64 / 1e9;
+            told.push(format!("{seconds:>10.3} s  {}", text()));
+        }
+    }
+
+    /// A fault has struck.
+    fn strike(&mut self, class: FaultClass, step: Option<&'static str>) {
+        let struck = self.verdict.faults.entry(class).or_default();
+        struck.injected += 1;
+        struck.mattered += u64::from(step.is_some() || self.books.is_busy());
+        let step = step.unwrap_or_else(|| self.books.step_name());
+        self.verdict.pairs.insert((class, step));
+    }
+
+    /// Counts the requests that met a fault since the last look.
+    fn strike_hits(&mut self, site: &Site) {
+        for hit in site.network().take_hits() {
+            self.strike(hit.class, Some(books::step_of(hit.call, hit.place)));
+        }
+    }
+}
+
+impl CommitObserver for Judge {
+    fn committed(&self, commit: &Commit<'_>) {
+        self.check(commit.now, |state| {
+            state.books.version = commit.version;
+            let metadata = commit.new.metadata();
+            state.trace.add(commit.version);
+            state.trace.add(commit.change as u64);
+            state.trace.add_str(&metadata.name);
+            state.trace.add(commit.now.mono_ns as u64);
+            if !matches!(commit.new, ObjectRef::Event(_)) {
+                state.last_write_ns = commit.now.mono_ns;
+                let origin = state.origin;
+                state.tell(|| trace::commit_text(commit, origin));
+            }
+            match commit.new {
+                ObjectRef::Pod(new) => {
+                    let old = match commit.old {
+                        Some(ObjectRef::Pod(old)) => Some(&**old),
+                        _ => None,
+                    };
+                    if state.origin.is_some() {
+                        match commit.old {
+                            None => state.verdict.creates += 1,
+                            Some(_) if checks::begins_deletion(old, new, commit.change) => {
+                                state.verdict.deletes += 1;
+                            }
+                            Some(_) => {}
+                        }
+                    }
+                    state
+                        .books
+                        .pod_committed(commit.change, old, new, state.origin, commit)
+                }
+                ObjectRef::ReplicaSet(new) => {
+                    let old = match commit.old {
+                        Some(ObjectRef::ReplicaSet(old)) => Some(&**old),
+                        _ => None,
+                    };
+                    state
+                        .books
+                        .set_committed(commit.change, old, new, state.origin, commit)
+                }
+                _ => Ok(()),
+            }
+        });
+    }
+}
+
+impl Probe for Judge {
+    fn sync_begins(&self, sync: SyncId, controller: &Controller, key: KeyId, now: Now) {
+        self.check(now, |state| {
+            state.verdict.syncs += 1;
+            state.trace.add_str("sync");
+            state.trace.add(sync.number);
+            state.books.sync_begins(sync, controller, key, now)
+        });
+    }
+
+    fn sends(&self, sync: SyncId, request: &Request, place: Place, now: Now) {
+        self.check(now, |state| {
+            state.tell(|| trace::request_text(sync, request));
+            state.books.sends(sync, request, place)
+        });
+    }
+
+    fn carries_out(&self, origin: Option<Origin>) {
+        self.state().origin = origin;
+    }
+
+    fn answered(&self, sync: SyncId, request: &Request, answer: &Answer, now: Now) {
+        self.check(now, |state| {
+            if let Answer::Failed(error) = answer {
+                state.tell(|| format!("  {} is answered {}: {error}", sync.number, error.code));
+            }
+            state.books.answered(sync, request, answer)
+        });
+    }
+
+    fn sync_ended(&self, sync: SyncId, controller: &Controller, outcome: &Outcome, now: Now) {
+        self.check(now, |state| {
+            if let Outcome::Failed(error) = outcome {
+                state.tell(|| format!("sync {} failed: {error}", sync.number));
+            }
+            state.books.sync_ended(sync, controller, outcome)
+        });
+    }
+}
+
+fn describe(step: &Step) -> String {
+    let class = step.class.map_or("user", FaultClass::name);
+    format!("{class}: {:?}", step.action)
+}

@@ -1,0 +1,442 @@
+//! What the judge keeps of a run: ReplicaSets, pods and syncs as the server and the probes told,
+//! and how many deviations the disturbances so far can explain.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use podstorm::controller::Controller;
+use podstorm::intern::KeyId;
+use podstorm::object::{Labels, Now, Pod, ReplicaSet, Uid};
+use podstorm::policy::Behaviour;
+
+use super::super::act::NAMESPACE;
+use super::super::action::Action;
+use super::super::model::is_active;
+use super::super::schedule::Schedule;
+use crate::engine::probe::SyncId;
+use crate::engine::site::Site;
+use crate::faults::{Call, Place, StreamKind};
+
+/// Pod watches that stand still for longer than this outlast expectations, ms.
+const STALL_MS: u32 = 290_000;
+
+/// A ReplicaSet, by UID.
+#[derive(Debug)]
+pub(super) struct SetBook {
+    pub(super) name: String,
+    labels: Labels,
+    /// Versions at which the number of replicas was set, with that number.
+    demands: Vec<(u64, i32)>,
+    /// Pods that are active, its own and selected, on the server.
+    pub(super) active: i64,
+    pub(super) gone: bool,
+    /// Creates beyond the demand that the disturbances so far explain.
+    pub(super) allowed: i64,
+    /// Deletes below the demand that the disturbances so far explain.
+    pub(super) allowed_deletes: i64,
+    /// Versions at which an active pod was lost, and by whose doing.
+    losses: Vec<(u64, Option<SyncId>)>,
+}
+
+impl SetBook {
+    /// The demands that somebody may act on who has seen the object as of `version`.
+    fn demands_since(&self, version: u64) -> impl Iterator<Item = i64> {
+        let first = self
+            .demands
+            .iter()
+            .rposition(|(at, _)| *at <= version)
+            .unwrap_or(0);
+        self.demands[first..]
+            .iter()
+            .map(|(_, demand)| i64::from(*demand))
+    }
+
+    pub(super) fn most_since(&self, version: u64) -> i64 {
+        self.demands_since(version).max().unwrap_or(0)
+    }
+
+    pub(super) fn least_since(&self, version: u64) -> i64 {
+        self.demands_since(version).min().unwrap_or(0)
+    }
+
+    fn demand(&self) -> i64 {
+        self.demands
+            .last()
+            .map_or(0, |(_, demand)| i64::from(*demand))
+    }
+
+    /// Pods lost since that version by others than that sync.
+    pub(super) fn lost_since(&self, version: u64, sync: SyncId) -> i64 {
+        let later = self.losses.iter().rev().take_while(|(at, _)| *at > version);
+        later.filter(|(_, who)| *who != Some(sync)).count() as i64
+    }
+}
+
+/// A pod as a controller's cache had it when a sync began.
+#[derive(Clone, Debug)]
+pub(super) struct Seen(pub(super) Arc<Pod>);
+
+/// A sync.
+#[derive(Debug, Default)]
+pub(super) struct SyncBook {
+    pub(super) key: String,
+    /// The ReplicaSet as the cache had it.
+    pub(super) set: Option<Arc<ReplicaSet>>,
+    /// The versions of the ReplicaSet read, and of the pod cache.
+    pub(super) set_version: u64,
+    pub(super) pod_version: u64,
+    /// The pods that the cache had, by name; forgotten at its end.
+    pub(super) seen: BTreeMap<String, Seen>,
+    /// Whether its expectations were fulfilled when it began.
+    pub(super) satisfied: bool,
+    pub(super) creates_sent: i64,
+    pub(super) creates_answered: i64,
+    pub(super) creates_committed: i64,
+    /// Of those committed, the ones whose answer was a success, or is known to be lost.
+    pub(super) creates_settled: i64,
+    pub(super) deletes_sent: i64,
+    pub(super) deletes_committed: i64,
+    pub(super) deletes_settled: i64,
+    /// Names and UIDs of the pods it deletes.
+    pub(super) victims: Vec<String>,
+    /// Sizes of its batches of creates, by the number of the batch.
+    pub(super) batches: BTreeMap<u32, u32>,
+    /// The batch in which a create failed.
+    pub(super) failed_batch: Option<u32>,
+    /// Whether it has read its ReplicaSet anew and found it as it should be.
+    pub(super) parent_confirmed: bool,
+    /// The step it is at.
+    pub(super) step: &'static str,
+    pub(super) ended: bool,
+}
+
+/// Everything the judge keeps.
+#[derive(Debug)]
+pub(super) struct Books {
+    pub(super) behaviour: Behaviour,
+    gate: bool,
+    pub(super) burst: i64,
+    pub(super) version: u64,
+    pub(super) sets: BTreeMap<Uid, SetBook>,
+    /// Pods that were there and may be in a cache, by name.
+    names: BTreeSet<String>,
+    pub(super) syncs: BTreeMap<SyncId, SyncBook>,
+    /// Syncs under way, by controller and key.
+    pub(super) busy: BTreeMap<(u32, String), SyncId>,
+    /// Deletes that were asked for, by controller and pod: whether one was accepted.
+    pub(super) deletes: BTreeMap<(u32, Uid), bool>,
+    pub(super) excess: u64,
+    pub(super) ambiguous: u64,
+    pub(super) sometimes: BTreeSet<&'static str>,
+    /// As `allowed` of each ReplicaSet, for all of them.
+    pub(super) allowed: i64,
+    /// As `allowed_deletes`, for all of them.
+    pub(super) allowed_deletes: i64,
+    /// Whether anything goes: a cache may be so far behind that nothing is known.
+    pub(super) unlimited_creates: bool,
+    pub(super) unlimited_deletes: bool,
+    pub(super) crashed: bool,
+    pub(super) overlapped: bool,
+    dead: BTreeSet<u32>,
+    held_ms: u32,
+}
+
+impl Books {
+    pub(super) fn new(schedule: &Schedule, behaviour: Behaviour) -> Books {
+        Books {
+            behaviour,
+            gate: schedule.world.stale_controller_consistency,
+            burst: i64::from(schedule.world.burst_replicas),
+            version: 0,
+            sets: BTreeMap::new(),
+            names: BTreeSet::new(),
+            syncs: BTreeMap::new(),
+            busy: BTreeMap::new(),
+            deletes: BTreeMap::new(),
+            excess: 0,
+            ambiguous: 0,
+            sometimes: BTreeSet::new(),
+            allowed: 0,
+            allowed_deletes: 0,
+            unlimited_creates: false,
+            unlimited_deletes: false,
+            crashed: false,
+            overlapped: false,
+            dead: BTreeSet::new(),
+            held_ms: 0,
+        }
+    }
+
+    pub(super) fn is_upstream(&self) -> bool {
+        self.behaviour == Behaviour::Upstream
+    }
+
+    /// Whether that controller is dead.
+    pub(super) fn is_dead(&self, incarnation: u32) -> bool {
+        self.dead.contains(&incarnation)
+    }
+
+    /// Books what a step of the schedule may explain.
+    pub(super) fn disturbed(&mut self, action: &Action, site: &Site) {
+        let upstream = self.is_upstream();
+        match action {
+            Action::Drop { events, .. } => {
+                // The cache lies until the next list. Names that are taken keep the hardened
+                // behaviour from creating what it can't see.
+                let events = i64::from(*events);
+                self.allowed_deletes += events;
+                self.allowed += if upstream { events } else { 0 };
+            }
+            Action::Replay { events, .. } => {
+                self.allowed_deletes += i64::from(*events);
+                self.allowed += if upstream { i64::from(*events) } else { 0 };
+            }
+            Action::Hold {
+                stream: StreamKind::Pods,
+                for_ms,
+            }
+            | Action::Pause { for_ms } => self.held(*for_ms),
+            // Each attempt waits for half a minute at most.
+            Action::RefuseWatch { times, .. } => self.held(times.saturating_mul(40_000)),
+            Action::Overlap { .. } => {
+                self.overlapped = true;
+                let alive = site.alive().len() as i64;
+                self.allowed += self.burst * alive;
+                self.allowed_deletes += self.burst * alive;
+            }
+            _ => {}
+        }
+    }
+
+    fn held(&mut self, for_ms: u32) {
+        self.held_ms = self.held_ms.saturating_add(for_ms);
+        if self.held_ms > STALL_MS && self.is_upstream() {
+            // Expectations run out before the events are there. The gate remembers creates that
+            // were answered, and no deletes.
+            self.unlimited_deletes = true;
+            self.unlimited_creates |= !self.gate;
+            self.sometimes
+                .insert("pod events stay away for longer than expectations last");
+        }
+    }
+
+    /// A controller was started that lists the past first.
+    pub(super) fn stale_start(&mut self) {
+        self.sometimes
+            .insert("a controller starts over a list from the past");
+        if self.is_upstream() {
+            self.unlimited_creates = true;
+            self.unlimited_deletes = true;
+        }
+    }
+
+    /// A controller has died: what it had under way may still come.
+    pub(super) fn died(&mut self, site: &Site) {
+        self.crashed = true;
+        let alive: BTreeSet<u32> = site.alive().iter().map(|line| line.incarnation()).collect();
+        let started = u32::try_from(site.started()).unwrap_or(u32::MAX);
+        let dead = (0..started).filter(|incarnation| !alive.contains(incarnation));
+        let newly: Vec<u32> = dead.filter(|it| !self.dead.contains(it)).collect();
+        for incarnation in newly {
+            self.dead.insert(incarnation);
+            self.busy.retain(|(who, _), _| *who != incarnation);
+            for (_, sync) in self
+                .syncs
+                .iter_mut()
+                .filter(|(id, _)| id.incarnation == incarnation)
+            {
+                if sync.ended {
+                    continue;
+                }
+                sync.ended = true;
+                sync.seen.clear();
+                let open = sync.creates_sent - sync.creates_answered;
+                let set = sync.set.as_ref().map(|set| &set.metadata.uid);
+                if let Some(book) = set.and_then(|uid| self.sets.get_mut(uid)) {
+                    book.allowed += open;
+                    book.allowed_deletes += sync.deletes_sent - sync.deletes_settled;
+                }
+                if open > 0 {
+                    self.sometimes
+                        .insert("a controller dies with creates under way");
+                }
+            }
+        }
+    }
+
+    /// Whether a controller has something to do.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.busy.is_empty()
+            || self
+                .sets
+                .values()
+                .any(|set| !set.gone && set.active != set.demand())
+    }
+
+    /// What the controllers are at, in a word.
+    pub(super) fn step_name(&self) -> &'static str {
+        let steps = self.busy.values().filter_map(|id| self.syncs.get(id));
+        let step = steps.map(|sync| sync.step).find(|step| !step.is_empty());
+        match step {
+            Some(step) => step,
+            None if self.is_busy() => "waiting",
+            None => "idle",
+        }
+    }
+
+    /// Whether a pod counts for that ReplicaSet: active, owned and selected.
+    pub(super) fn owner_counting(&self, pod: &Pod) -> Option<Uid> {
+        if !is_active(pod) {
+            return None;
+        }
+        let owner = pod.metadata.controller()?;
+        let set = self.sets.get(&owner.uid)?;
+        pod.metadata
+            .labels
+            .contains_all(&set.labels)
+            .then(|| owner.uid.clone())
+    }
+
+    /// Books a pod's coming, going and changing.
+    pub(super) fn book_pod(
+        &mut self,
+        old: Option<&Pod>,
+        new: Option<&Pod>,
+        name: &str,
+        who: Option<SyncId>,
+    ) {
+        let before = old.and_then(|pod| self.owner_counting(pod));
+        let after = new.and_then(|pod| self.owner_counting(pod));
+        if old.is_none() {
+            self.names.insert(name.to_owned());
+        }
+        if before == after {
+            return;
+        }
+        let version = self.version;
+        if let Some(set) = before.and_then(|uid| self.sets.get_mut(&uid)) {
+            set.active -= 1;
+            set.losses.push((version, who));
+        }
+        if let Some(set) = after.and_then(|uid| self.sets.get_mut(&uid)) {
+            set.active += 1;
+        }
+    }
+
+    /// Books a ReplicaSet's coming, going and changing.
+    pub(super) fn book_set(&mut self, set: &ReplicaSet, removed: bool) {
+        let version = self.version;
+        let book = self
+            .sets
+            .entry(set.metadata.uid.clone())
+            .or_insert_with(|| SetBook {
+                name: set.metadata.name.to_string(),
+                labels: set
+                    .spec
+                    .selector
+                    .as_ref()
+                    .map(|selector| selector.match_labels.clone())
+                    .unwrap_or_default(),
+                demands: Vec::new(),
+                active: 0,
+                gone: false,
+                allowed: 0,
+                allowed_deletes: 0,
+                losses: Vec::new(),
+            });
+        book.gone = removed;
+        let replicas = set.replicas();
+        if book
+            .demands
+            .last()
+            .is_none_or(|(_, last)| *last != replicas)
+        {
+            book.demands.push((version, replicas));
+        }
+    }
+
+    /// Opens the book of a sync.
+    pub(super) fn open_sync(
+        &mut self,
+        id: SyncId,
+        controller: &Controller,
+        key: KeyId,
+        now: Now,
+    ) -> &mut SyncBook {
+        let name = controller.parents().name(key);
+        let parent = controller.parents().get(key);
+        let pods = controller.pods();
+        let mut seen = BTreeMap::new();
+        for name in &self.names {
+            if let Some(pod) = pods.get(NAMESPACE, name) {
+                seen.insert(name.clone(), Seen(pod));
+            }
+        }
+        let set = parent.map(|parent| Arc::clone(&parent.object));
+        let version = |version: &podstorm::object::ResourceVersion| version.number().unwrap_or(0);
+        let book = SyncBook {
+            key: name.name.to_string(),
+            set_version: set
+                .as_ref()
+                .map_or(0, |set| version(&set.metadata.resource_version)),
+            pod_version: version(&pods.version().get()),
+            set,
+            seen,
+            satisfied: controller.expectations().satisfied(key, now.mono_ns),
+            ..SyncBook::default()
+        };
+        self.syncs.insert(id, book);
+        self.syncs.get_mut(&id).expect("it was just put there")
+    }
+
+    /// Nothing more than necessary is kept when all is at rest.
+    pub(super) fn at_rest(&self, site: &Site) -> Result<(), (&'static str, String)> {
+        for controller in site.controllers() {
+            let kept = controller.consistency().len();
+            if kept > 0 {
+                return Err((
+                    "S5",
+                    format!("{kept} written versions are still waited for"),
+                ));
+            }
+            if controller.queue().len() > 0 {
+                return Err(("L2", "keys wait in the queue".to_owned()));
+            }
+            let live: BTreeSet<&str> = self
+                .sets
+                .values()
+                .filter(|set| !set.gone)
+                .map(|set| set.name.as_str())
+                .collect();
+            for set in self.sets.values() {
+                let key = controller.parents().intern(NAMESPACE, &set.name);
+                let counts = controller.expectations().counts(key);
+                let Some(counts) = counts else { continue };
+                if !live.contains(set.name.as_str()) {
+                    let text = format!("expectations of {}, which is gone: {counts:?}", set.name);
+                    return Err(("L3", text));
+                }
+                let pending = counts.add > 0 || counts.del > 0;
+                if pending && !self.is_upstream() {
+                    let text = format!("{} still expects {counts:?}", set.name);
+                    return Err(("S5", text));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The step of a sync that makes such a call there.
+pub(super) fn step_of(call: Call, place: Place) -> &'static str {
+    match call {
+        Call::CreatePod if place.batch == 0 => "creating the first",
+        Call::CreatePod => "creating more",
+        Call::DeletePod => "deleting",
+        Call::PatchPod => "patching",
+        Call::GetParent => "reading the ReplicaSet",
+        Call::PutStatus => "writing the status",
+        Call::ReadVersion => "reading a version",
+        Call::WriteEvent => "writing an Event",
+    }
+}

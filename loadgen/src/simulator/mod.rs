@@ -1,0 +1,28 @@
+//! The fault simulator: small clusters, everything that can go wrong, and judges who look at every
+//! commit. One seed is one schedule, and one schedule is one run, to the byte.
+//!
+//! ```text
+//!  seed ──draw──▶ schedule ──play──▶ site (cluster, controllers, faults)
+//!                    ▲                 │ commits, syncs
+//!                    │                 ▼
+//!                minimise ◀─────── invariants ──▶ verdict
+//! ```
+//!
+//! A schedule ([`schedule`]) is data: what exists at first, and timed actions, of users
+//! and of faults. It is drawn from a seed ([`draw`]), written by hand, or what is left of another
+//! when all that is not needed for a failure is taken away ([`minimise`]). A run ([`play`])
+//! goes through its phases: build, disturb, heal, and quiet.
+
+pub mod act;
+pub mod action;
+pub mod draw;
+pub mod invariants;
+pub mod model;
+pub mod play;
+pub mod schedule;
+pub mod verdict;
+
+pub use action::Action;
+pub use play::play;
+pub use schedule::{Schedule, Step};
+pub use verdict::{Verdict, Violation};

@@ -1,0 +1,208 @@
+//! Plays a schedule: build, disturb, heal, and quiet.
+//!
+//! * **Build**: the world is created and must converge; nothing goes wrong.
+//! * **Disturb**: the schedule's steps are carried out at their times.
+//! * **Heal**: whatever still goes wrong is put right; everything must be as wanted within the
+//!   behaviour's bound. With upstream's behaviour each ReplicaSet is touched once, after the time in
+//!   which expectations run out.
+//! * **Quiet**: for ten minutes more nothing may be written.
+
+use std::sync::Arc;
+
+use podstorm::object::{Pod, ReplicaSet};
+use podstorm::policy::Behaviour;
+
+use super::act::Player;
+use super::invariants::Judge;
+use super::schedule::Schedule;
+use super::verdict::{Verdict, Violation};
+use crate::cluster::ClusterOptions;
+use crate::engine::seed::seed_for;
+use crate::engine::site::Site;
+
+const MS: i64 = 1_000_000;
+const SECOND: i64 = 1_000 * MS;
+
+/// Building a world may take so long.
+const BUILD_LIMIT: i64 = 600 * SECOND;
+
+/// With upstream's behaviour each ReplicaSet is touched so long after the faults are over, when
+/// every expectation has run out.
+const TOUCH_AFTER: i64 = 310 * SECOND;
+
+/// Upstream: the longest delay of a retry, and two expectations that run out.
+const BOUND_UPSTREAM: i64 = 1_600 * SECOND;
+
+/// Hardened: two retries of the longest delay.
+const BOUND_HARDENED: i64 = 60 * SECOND;
+
+/// Nothing may be written for so long at the end.
+const QUIET: i64 = 600 * SECOND;
+
+/// How a schedule is played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct How {
+    /// Whose behaviour.
+    pub behaviour: Behaviour,
+    /// Whether to write down every commit and every sync, for a person.
+    pub told: bool,
+}
+
+/// Plays a schedule.
+///
+/// # Panics
+/// When the schedule does not pass [`Schedule::check`].
+pub fn play(schedule: &Schedule, how: How) -> (Verdict, Vec<String>) {
+    schedule
+        .check()
+        .expect("a schedule is checked before it is played");
+    let judge = Arc::new(Judge::new(schedule, how));
+    let options = ClusterOptions {
+        seed: seed_for(schedule.seed, "cluster", 0),
+        observer: Some(Arc::clone(&judge) as _),
+        ..ClusterOptions::default()
+    };
+    let settings = super::act::settings(schedule);
+    let site = Site::new(&settings, how.behaviour, options, Arc::clone(&judge) as _);
+    let mut run = Run {
+        player: Player::new(schedule, site, Arc::clone(&judge)),
+        judge,
+        how,
+        converged_after_ns: None,
+    };
+    run.all(schedule);
+    run.verdict()
+}
+
+struct Run {
+    player: Player,
+    judge: Arc<Judge>,
+    how: How,
+    converged_after_ns: Option<i64>,
+}
+
+impl Run {
+    fn all(&mut self, schedule: &Schedule) {
+        self.player.build();
+        if self.until_converged(BUILD_LIMIT, false).is_none() {
+            return self.fail("L1", "the world was not built within ten minutes");
+        }
+        self.judge.phase("disturb", self.player.site.now());
+        self.player.begin_disturbing();
+        for step in &schedule.steps {
+            self.player.advance_to(step.at_ms);
+            if self.judge.is_over() {
+                return;
+            }
+            self.player.act(step);
+        }
+        self.player.advance_to(schedule.disturb_ms);
+        if self.judge.is_over() {
+            return;
+        }
+        self.heal();
+    }
+
+    fn heal(&mut self) {
+        self.judge.phase("heal", self.player.site.now());
+        self.player.heal();
+        let upstream = self.how.behaviour == Behaviour::Upstream;
+        let bound = if upstream {
+            BOUND_UPSTREAM
+        } else {
+            BOUND_HARDENED
+        };
+        let healed_ns = self.player.site.now().mono_ns;
+        let Some(since_ns) = self.until_converged(bound, upstream) else {
+            if !self.judge.is_over() {
+                let text = format!(
+                    "not converged {} s after the faults were over: {}",
+                    bound / SECOND,
+                    self.player.what_is_missing()
+                );
+                self.fail("L1", &text);
+            }
+            return;
+        };
+        self.converged_after_ns = Some(since_ns - healed_ns);
+        self.judge.phase("quiet", self.player.site.now());
+        let version = self.player.site.cluster().resource_version();
+        let end_ns = self.player.site.now().mono_ns + QUIET;
+        self.player.run_to(end_ns);
+        if self.judge.is_over() {
+            return;
+        }
+        if let Some(missing) = self.player.missing() {
+            return self.fail("L1", &format!("converged, and did not stay so: {missing}"));
+        }
+        let written = self.player.site.cluster().resource_version() - version;
+        if written > 0 {
+            return self.fail("L2", &format!("{written} writes while nothing happened"));
+        }
+        self.judge.at_rest(&self.player.site);
+    }
+
+    /// Goes on until all is as wanted; the moment since when it is, or nothing when that takes
+    /// longer than `limit_ns`.
+    fn until_converged(&mut self, limit_ns: i64, touch: bool) -> Option<i64> {
+        let begun_ns = self.player.site.now().mono_ns;
+        let mut touched = !touch;
+        let mut step_ns = 50 * MS;
+        loop {
+            let now_ns = self.player.site.now().mono_ns;
+            if self.judge.is_over() {
+                return None;
+            }
+            if touched && self.player.missing().is_none() && self.player.site.rests() {
+                return Some(self.judge.last_write_ns().max(begun_ns));
+            }
+            if !touched && now_ns - begun_ns >= TOUCH_AFTER {
+                self.player.touch_all();
+                touched = true;
+                step_ns = 50 * MS;
+            }
+            if now_ns - begun_ns >= limit_ns {
+                return None;
+            }
+            let mut end_ns = (now_ns + step_ns).min(begun_ns + limit_ns);
+            if !touched {
+                end_ns = end_ns.min(begun_ns + TOUCH_AFTER);
+            }
+            self.player.run_to(end_ns);
+            step_ns = (step_ns * 5 / 4).min(5 * SECOND);
+        }
+    }
+
+    fn fail(&mut self, invariant: &'static str, text: &str) {
+        let now = self.player.site.now();
+        let violation = Violation {
+            invariant,
+            text: text.to_owned(),
+            at_ns: now.mono_ns,
+            version: self.player.site.cluster().resource_version(),
+        };
+        self.judge.violate(violation);
+    }
+
+    fn verdict(self) -> (Verdict, Vec<String>) {
+        let simulated_ns = self.player.site.now().mono_ns;
+        let (mut verdict, told) = self.judge.verdict();
+        verdict.converged_after_ns = self.converged_after_ns;
+        verdict.simulated_ns = simulated_ns;
+        (verdict, told)
+    }
+}
+
+/// The pods of a ReplicaSet as the server has them: owned, and matched by its selector.
+pub(super) fn owned_by<'a>(
+    set: &'a ReplicaSet,
+    pods: &'a [Arc<Pod>],
+) -> impl Iterator<Item = &'a Arc<Pod>> {
+    pods.iter().filter(|pod| {
+        pod.metadata.namespace == set.metadata.namespace
+            && pod
+                .metadata
+                .controller()
+                .is_some_and(|owner| owner.uid == set.metadata.uid)
+    })
+}

@@ -1,0 +1,82 @@
+//! What came of a run.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::faults::FaultClass;
+
+/// An invariant that did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Its number in the reliability plan: `S1` to `S14`, `L1` to `L5`, `I1` to `I10`.
+    pub invariant: &'static str,
+    /// What happened, for a person.
+    pub text: String,
+    /// When, ns of the run.
+    pub at_ns: i64,
+    /// The server's version then.
+    pub version: u64,
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} at {:.3} s, version {}: {}",
+            self.invariant,
+            self.at_ns as f64 / 1e9,
+            self.version,
+            self.text
+        )
+    }
+}
+
+/// How often a class of faults struck.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Struck {
+    /// All times.
+    pub injected: u64,
+    /// Times at which a controller had something to do.
+    pub mattered: u64,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict {
+    /// The first invariant that did not hold; the run stopped there.
+    pub violation: Option<Violation>,
+    /// Faults by class.
+    pub faults: BTreeMap<FaultClass, Struck>,
+    /// Which faults met which step of a controller's work.
+    pub pairs: BTreeSet<(FaultClass, &'static str)>,
+    /// Situations that a good set of seeds should show at least once.
+    pub sometimes: BTreeSet<&'static str>,
+    /// Pods created by controllers beyond what any of their reasons explains: the known deviations
+    /// of the upstream behaviour.
+    pub excess_pods_created: u64,
+    /// Pod creates of controllers that were committed.
+    pub creates: u64,
+    /// Pod deletes of controllers that were committed.
+    pub deletes: u64,
+    /// Writes whose outcome the controller could not know.
+    pub ambiguous_writes: u64,
+    /// Whether a controller died in the run.
+    pub crashed: bool,
+    /// Syncs begun.
+    pub syncs: u64,
+    /// Expectations that ran out.
+    pub expectation_timeouts: u64,
+    /// From the end of the faults to the moment since when everything was as wanted, ns; absent
+    /// when that never came.
+    pub converged_after_ns: Option<i64>,
+    /// Simulated time, ns.
+    pub simulated_ns: i64,
+    /// A hash of everything that was committed and asked for, in order.
+    pub trace: u128,
+}
+
+impl Verdict {
+    /// Whether every invariant held and everything converged.
+    pub fn is_good(&self) -> bool {
+        self.violation.is_none()
+    }
+}
