@@ -173,14 +173,18 @@ impl Hand {
         };
         match request {
             Request::CreatePod {
-                namespace, body, ..
-            } => pod(cluster.create_pod(namespace, body, now)),
+                namespace,
+                body,
+                name,
+            } => pod(cluster.create_pod(namespace, body, name.as_ref(), now)),
             Request::DeletePod {
                 namespace, name, ..
             } => {
                 let options = DeleteOptions::default();
                 let deleted = cluster.delete::<Pod>(namespace, name, &options, now);
-                deleted.map_or_else(Answer::Failed, |_| Answer::Deleted)
+                deleted.map_or_else(Answer::Failed, |deletion| {
+                    Answer::Deleted(Some(deletion.object.metadata.resource_version.clone()))
+                })
             }
             Request::PatchPod {
                 namespace,
@@ -188,6 +192,7 @@ impl Hand {
                 patch,
             } => pod(cluster.patch_pod_owner(namespace, name, patch, now)),
             Request::GetParent { namespace, name } => set(cluster.get(namespace, name)),
+            Request::ReadVersion { .. } => Answer::Version(cluster.resource_version().into()),
             Request::PutStatus { object } => {
                 set(cluster.update_status(ReplicaSet::clone(object), now))
             }

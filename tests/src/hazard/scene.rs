@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use podstorm::controller::Controller;
 use podstorm::object::{Namespace, Now, ObjectMeta, ReplicaSet};
+use podstorm::policy::Behaviour;
 use podstorm_loadgen::cluster::ClusterOptions;
-use podstorm_loadgen::engine::site::Site;
+use podstorm_loadgen::engine::site::{Site, Stopped};
 use podstorm_loadgen::faults::{
     Armed, Call, CrashPoint, Effect, FaultClass, Line, StreamEnd, StreamKind,
 };
@@ -37,6 +38,8 @@ pub const fn minutes(count: i64) -> i64 {
 pub struct Setup {
     /// Of the run.
     pub settings: Settings,
+    /// Of the controllers; upstream's unless it is changed.
+    pub behaviour: Behaviour,
     /// Of the API server.
     pub options: ClusterOptions,
     /// How many controller managers are started at the beginning.
@@ -114,6 +117,7 @@ impl Scene {
         let diary: Arc<Diary> = Arc::default();
         let mut setup = Setup {
             settings: lab::settings(EngineKind::Virtual),
+            behaviour: Behaviour::Upstream,
             options: ClusterOptions {
                 seed: 7,
                 keeps_past: true,
@@ -123,7 +127,7 @@ impl Scene {
             managers: 1,
         };
         change(&mut setup);
-        let site = Site::new(&setup.settings, setup.options, diary.clone());
+        let site = Site::new(&setup.settings, setup.behaviour, setup.options, diary.clone());
         let view = View {
             cluster: site.cluster().clone(),
             diary,
@@ -216,7 +220,7 @@ impl Scene {
     /// Lets time go by.
     pub fn run(&mut self, for_ns: i64) {
         let end_ns = self.now().mono_ns + for_ns;
-        self.site.advance(end_ns, || false);
+        while self.site.advance(end_ns, || false) != Stopped::AtEnd {}
     }
 
     /// Lets time go by until `stop` holds, which is asked after every step.
@@ -228,10 +232,12 @@ impl Scene {
         let end_ns = self.now().mono_ns + limit_ns;
         let mut stopped = stop(&view);
         if !stopped {
-            self.site.advance(end_ns, || {
-                stopped = stop(&view);
-                stopped
-            });
+            while !stopped && self.now().mono_ns < end_ns {
+                self.site.advance(end_ns, || {
+                    stopped = stop(&view);
+                    stopped
+                });
+            }
         }
         assert!(stopped, "this never came: {what}\n{}", self.picture());
     }
@@ -244,13 +250,13 @@ impl Scene {
     /// What is held is heard.
     pub fn release(&self, stream: StreamKind) {
         self.line().hold(stream, 0);
-        self.site.wake_informers();
+        self.site.wake_controllers();
     }
 
     /// A watch ends.
     pub fn end(&self, stream: StreamKind, end: StreamEnd) {
         self.line().end(stream, end);
-        self.site.wake_informers();
+        self.site.wake_controllers();
     }
 
     /// Lets a fault wait for its requests.
@@ -285,7 +291,7 @@ impl Scene {
         for line in self.site.alive() {
             line.heal();
         }
-        self.site.wake_informers();
+        self.site.wake_controllers();
     }
 
     /// Whether every ReplicaSet has what it wants and says so, and why not.
