@@ -127,7 +127,12 @@ impl Scene {
             managers: 1,
         };
         change(&mut setup);
-        let site = Site::new(&setup.settings, setup.behaviour, setup.options, diary.clone());
+        let site = Site::new(
+            &setup.settings,
+            setup.behaviour,
+            setup.options,
+            diary.clone(),
+        );
         let view = View {
             cluster: site.cluster().clone(),
             diary,

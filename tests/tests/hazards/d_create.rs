@@ -1,39 +1,22 @@
 //! D. Creating pods.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
-use podstorm::client::{Answer, ApiError, Reason, Request};
+use podstorm::client::{Answer, Reason, Request};
 use podstorm::controller::{Outcome, SyncErrorClass};
-use podstorm::object::{Kind, Namespace, Now, ObjectMeta, Pod, ReplicaSet, Resource};
-use podstorm_loadgen::cluster::{Cluster, ClusterOptions, Propagation};
+use podstorm::object::{Namespace, Now, ObjectMeta, Pod, ReplicaSet, Resource};
+use podstorm_loadgen::cluster::{Cluster, ClusterOptions, DeleteOptions, Propagation};
 use podstorm_loadgen::faults::{ApiFault, Armed, Call, Effect, StreamKind};
 use podstorm_loadgen::settings::Latency;
 use podstorm_tests::hazard::objects::{idle_set, pod, with};
 use podstorm_tests::hazard::{Did, Hand, Scene, SyncPage, View, fault, minutes, ms, seconds};
 use serde_json::json;
 
-/// How many pods may still be created.
-type Quota = Arc<AtomicI64>;
-
-/// A cluster that lets so many pods be created.
-fn with_quota(pods: i64, gate: bool) -> (Scene, Quota) {
-    let quota: Quota = Arc::new(AtomicI64::new(pods));
-    let left = quota.clone();
-    let scene = Scene::with(move |setup| {
-        setup.consistency(gate);
-        setup.options.admission = Some(Arc::new(move |request| {
-            if request.kind != Kind::Pod || left.load(Ordering::Relaxed) > 0 {
-                if request.kind == Kind::Pod {
-                    left.fetch_sub(1, Ordering::Relaxed);
-                }
-                return Ok(());
-            }
-            let message = "pods is forbidden: exceeded quota: small, limited: pods=5";
-            Err(ApiError::status(403, Reason::Forbidden, message))
-        }));
-    });
-    (scene, quota)
+/// A namespace that holds so many pods and no more.
+fn with_quota(pods: u64, gate: bool) -> Scene {
+    let scene = Scene::gated(gate);
+    scene.cluster().set_pod_quota("default", Some(pods));
+    scene
 }
 
 fn refuse(fault: ApiFault) -> Effect {
@@ -54,7 +37,7 @@ fn failures_written(scene: &Scene) -> Vec<bool> {
 /// that batch; the condition; retries with growing delays.
 #[test]
 fn hazard_32_quota_is_reached() {
-    let (mut scene, quota) = with_quota(5, true);
+    let mut scene = with_quota(5, true);
     scene.create_set(idle_set("web", 10));
     scene.run(ms(3));
     let first = scene.syncs().remove(0);
@@ -95,7 +78,7 @@ fn hazard_32_quota_is_reached() {
     for page in &scene.syncs_of("web")[1..] {
         assert!(page.sent(Call::CreatePod) <= 1, "the first batch fails");
     }
-    quota.store(100, Ordering::Relaxed);
+    scene.cluster().set_pod_quota("default", None);
     scene.conclude();
 }
 
@@ -104,14 +87,14 @@ fn hazard_32_quota_is_reached() {
 #[test]
 fn hazard_33_quota_is_freed_late() {
     for event in [false, true] {
-        let (mut scene, quota) = with_quota(0, true);
+        let mut scene = with_quota(0, true);
         scene.create_set(idle_set("web", 3));
         scene.run(minutes(45));
         let tries = scene.sent(Call::CreatePod);
         scene.until("a retry", minutes(20), |view| {
             view.sent(Call::CreatePod) > tries
         });
-        quota.store(100, Ordering::Relaxed);
+        scene.cluster().set_pod_quota("default", None);
         let since_ns = scene.now().mono_ns;
         if event {
             scene.run(minutes(1));
@@ -133,7 +116,7 @@ fn hazard_33_quota_is_freed_late() {
 #[test]
 fn hazard_34_condition_comes_and_goes() {
     for gate in [false, true] {
-        let (mut scene, quota) = with_quota(1, gate);
+        let mut scene = with_quota(1, gate);
         scene.hold(StreamKind::Pods, seconds(2));
         scene.create_set(idle_set("web", 3));
         scene.run(seconds(1));
@@ -143,7 +126,7 @@ fn hazard_34_condition_comes_and_goes() {
         assert!(scene.failure("web").is_some());
         let wanted: &[bool] = if gate { &[true] } else { &[true, false, true] };
         assert_eq!(failures_written(&scene), wanted);
-        quota.store(100, Ordering::Relaxed);
+        scene.cluster().set_pod_quota("default", None);
         scene.conclude();
     }
 }
@@ -200,6 +183,54 @@ fn hazard_36_namespace_terminates_amid_a_burst() {
     scene.run(seconds(1));
     assert_eq!(scene.expected("web"), None);
     assert!(scene.pods().is_empty());
+    scene.conclude();
+
+    // The same by a real deletion, while the third batch is on its way. A pod keeps the namespace.
+    let mut scene = Scene::new();
+    let kept = json!({"metadata": {"finalizers": ["example.com/kept"]}});
+    scene.create_pod(with(pod("kept", "other"), kept));
+    let slow = Effect::Slow { by_ms: 1_000 };
+    scene.arm(Armed {
+        batch: Some(2),
+        ..fault(&[Call::CreatePod], slow, 4)
+    });
+    scene.create_set(idle_set("web", 10));
+    scene.run(ms(500));
+    assert_eq!(scene.under_way(Call::CreatePod), 4);
+    let options = DeleteOptions::default();
+    let cluster = scene.cluster().clone();
+    let deleted = cluster.delete::<Namespace>("", "default", &options, scene.now());
+    deleted.unwrap();
+    scene.run(seconds(5));
+    let first = scene.syncs().remove(0);
+    assert_eq!(first.create_batches(), [1, 2, 4, 3]);
+    assert_eq!(first.failed_at(), None);
+    let answers = first
+        .requests
+        .iter()
+        .filter(|asked| asked.call == Call::CreatePod);
+    let mut answers: Vec<_> = answers.map(|asked| asked.answer.unwrap()).collect();
+    answers.sort();
+    assert_eq!(answers, [[Ok(()); 3].as_slice(), &[Err(403); 7]].concat());
+    assert_eq!(
+        (scene.active("web").len(), scene.expected("web")),
+        (0, Some((7, 0)))
+    );
+    scene.run(minutes(20));
+    assert_eq!(
+        scene.sent(Call::CreatePod),
+        10,
+        "quiet, though no pod is left"
+    );
+    assert!(scene.events("FailedCreate").is_empty());
+    assert!(!failures_written(&scene).contains(&true));
+    scene.patch_pod("kept", json!({"metadata": {"finalizers": null}}));
+    scene.run(seconds(5));
+    assert!(scene.find("web").is_none());
+    assert_eq!(
+        (scene.sent(Call::CreatePod), scene.expected("web")),
+        (10, None)
+    );
     scene.conclude();
 }
 

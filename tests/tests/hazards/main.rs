@@ -7,3 +7,7 @@ mod a_staleness;
 mod b_identity;
 mod c_adoption;
 mod d_create;
+mod e_delete;
+mod f_status;
+mod g_informer;
+mod h_process;
