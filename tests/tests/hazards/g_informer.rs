@@ -340,7 +340,7 @@ fn hazard_72_resync() {
 
 /// The errors of the faults are those of the server.
 #[test]
-fn hazard_65_and_66_are_told_by_the_server_s_own_errors() {
+fn faults_are_told_by_the_server_s_own_errors() {
     let code_and_reason = |error: ApiError| (error.code, error.reason);
     let expired = code_and_reason(errors::expired(1, 5));
     assert_eq!(code_and_reason(ApiFault::Gone.error()), expired);

@@ -353,34 +353,36 @@ fn hazard_82_delayed_adds_merge() {
     queue.done(7, seconds(5));
     assert_eq!((queue.next_due(), queue.fire_due(minutes(17))), (None, 0));
 
-    // A long backoff, and a pod that becomes ready: the key is synced when the pod matures, and
-    // the retry has been used up by it.
+    // The same of a controller: a retry is due in many minutes when a pod becomes ready. The sync
+    // five seconds later has used it up.
     let mut scene = Scene::new();
     let slow = json!({"spec": {"minReadySeconds": 5}});
     scene.create_set(with(idle_set("web", 1), slow));
     scene.run(seconds(1));
     let name = scene.active("web").remove(0);
-    scene.fail(
-        Call::CreatePod,
-        Effect::Refuse(ApiFault::InternalError),
-        u32::MAX,
-    );
+    let refused = Effect::Refuse(ApiFault::InternalError);
+    scene.fail(Call::CreatePod, refused, u32::MAX);
     scene.scale("web", 2);
-    scene.run(minutes(30));
-    scene.run(seconds(1) - scene.now().mono_ns % seconds(1));
-    let before = scene.sent(Call::CreatePod);
-    scene.make_ready(&name);
-    scene.run(ms(1));
-    let woken = scene.sent(Call::CreatePod);
-    assert!(woken > before, "by the pod's event");
-    let syncs = scene.syncs().len();
-    scene.run(seconds(10));
-    let at: Vec<i64> = scene.syncs()[syncs..]
-        .iter()
-        .map(|page| page.began_ns)
-        .collect();
-    assert!(!at.is_empty());
-    assert_eq!(scene.status("web").available_replicas, 1);
+    scene.run(minutes(45));
+    let tries = scene.sent(Call::CreatePod);
+    scene.until("a retry", minutes(20), |view| {
+        view.sent(Call::CreatePod) > tries
+    });
+    scene.run(seconds(31) - scene.now().mono_ns % seconds(1));
+    assert_eq!(scene.sent(Call::CreatePod), tries + 1, "not due for long");
     scene.heal_requests();
+    scene.make_ready(&name);
+    scene.run(ms(4_999));
+    assert_eq!((scene.active("web").len(), scene.failures("web")), (2, 0));
+    assert_eq!(scene.status("web").available_replicas, 0);
+    let syncs = scene.syncs().len();
+    scene.run(ms(2));
+    assert_eq!(scene.status("web").available_replicas, 1);
+    let syncs = scene.syncs().split_off(syncs);
+    let due_ns = syncs[0].began_ns;
+    assert_eq!(due_ns % seconds(1), 0);
+    scene.run(minutes(40));
+    let last_ns = scene.last_sync("web").began_ns;
+    assert_eq!(last_ns, due_ns, "nothing is left of the retry");
     scene.conclude();
 }
