@@ -6,6 +6,8 @@ mod hand;
 pub mod objects;
 mod rules;
 mod scene;
+#[cfg(test)]
+mod tests;
 mod users;
 mod view;
 

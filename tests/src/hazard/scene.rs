@@ -78,6 +78,30 @@ pub fn fault(calls: &[Call], effect: Effect, times: u32) -> Armed {
     }
 }
 
+/// Most syncs in one stretch of time: no scenario has a hundredth of it.
+const SYNCS_MAX: usize = 100_000;
+
+/// Ends a test in which a controller works on and on while no time goes by.
+struct Standstill {
+    view: View,
+    last: usize,
+}
+
+impl Standstill {
+    fn new(view: &View) -> Standstill {
+        let last = view.diary.state().syncs.len() + SYNCS_MAX;
+        let view = view.clone();
+        Standstill { view, last }
+    }
+
+    /// Always false; called after every step.
+    fn look(&mut self) -> bool {
+        let syncs = self.view.diary.state().syncs.len();
+        assert!(syncs < self.last, "{SYNCS_MAX} syncs and no end");
+        false
+    }
+}
+
 /// A scenario.
 #[derive(Debug)]
 pub struct Scene {
@@ -225,7 +249,8 @@ impl Scene {
     /// Lets time go by.
     pub fn run(&mut self, for_ns: i64) {
         let end_ns = self.now().mono_ns + for_ns;
-        while self.site.advance(end_ns, || false) != Stopped::AtEnd {}
+        let mut watch = Standstill::new(&self.view);
+        while self.site.advance(end_ns, || watch.look()) != Stopped::AtEnd {}
     }
 
     /// Lets time go by until `stop` holds, which is asked after every step.
@@ -237,9 +262,10 @@ impl Scene {
         let end_ns = self.now().mono_ns + limit_ns;
         let mut stopped = stop(&view);
         if !stopped {
+            let mut watch = Standstill::new(&self.view);
             while !stopped && self.now().mono_ns < end_ns {
                 self.site.advance(end_ns, || {
-                    stopped = stop(&view);
+                    stopped = watch.look() || stop(&view);
                     stopped
                 });
             }
