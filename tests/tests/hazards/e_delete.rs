@@ -257,7 +257,7 @@ fn hazard_51_clock_skew() {
         scene.create_set(idle_set("web", 3));
         scene.run(seconds(10));
         let mut pods = scene.owned("web");
-        pods.sort_by(|a, b| a.metadata.uid.to_string().cmp(&b.metadata.uid.to_string()));
+        pods.sort_by_key(|pod| pod.metadata.uid.to_string());
         for (at, pod) in pods.iter().enumerate() {
             scene.bind(&pod.metadata.name, "node-1");
             scene.run(seconds(if at == 1 { 600 } else { 2 }));

@@ -1,7 +1,6 @@
 //! The catalogue of hazards, one scripted scenario or more for each of its numbers. What is
 //! expected is what upstream Kubernetes 1.36 does, its known bugs included; every scenario also
 //! checks the invariants I1 to I10.
-#![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 mod a_staleness;
 mod b_identity;
