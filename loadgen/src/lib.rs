@@ -1,6 +1,7 @@
 //! The load laboratory behind the `loadgen` command: an embedded cluster, simulated nodes, two
 //! engines, scenarios and reports.
 
+pub mod checkers;
 pub mod cli;
 pub mod clock;
 pub mod cluster;

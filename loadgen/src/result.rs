@@ -20,7 +20,7 @@ pub struct RunResult {
     pub scenario: String,
     /// `virtual` or `threads`.
     pub engine: String,
-    /// `upstream`.
+    /// `upstream` or `hardened`.
     pub behaviour: String,
     /// Every feature gate.
     pub feature_gates: BTreeMap<String, bool>,

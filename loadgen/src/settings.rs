@@ -6,7 +6,8 @@ pub mod memory;
 pub mod resolve;
 pub mod size;
 
-use serde::Serialize;
+use podstorm::policy::Behaviour;
+use serde::{Serialize, Serializer};
 
 /// The settings of one run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -23,6 +24,9 @@ pub struct Settings {
     pub size: ClusterSize,
     /// What the controller is told.
     pub controller: ControllerSettings,
+    /// Whose behaviour the controller has.
+    #[serde(serialize_with = "behaviour_name")]
+    pub behaviour: Behaviour,
     /// How long things take in the simulated cluster.
     pub latency: LatencySettings,
     /// How long the scenario's steady part lasts, ns; scenarios without one ignore it.
@@ -35,6 +39,11 @@ pub struct Settings {
     pub burst_pods: u32,
     /// `minReadySeconds` of the generated ReplicaSets.
     pub min_ready_seconds: i32,
+}
+
+/// The core knows nothing of serialisation.
+fn behaviour_name<S: Serializer>(behaviour: &Behaviour, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_str(behaviour.as_str())
 }
 
 /// A built-in scenario.

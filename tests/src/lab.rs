@@ -10,6 +10,7 @@ use podstorm::object::{
     Event, Map, Namespace, Node, Now, ObjectMeta, Pod, ReplicaSet, ReplicationController, Resource,
     Uid,
 };
+use podstorm::policy::Behaviour;
 use podstorm_loadgen::cluster::{
     Cluster, ClusterResource, DeleteOptions, Patch, Propagation, ScaleUpdate,
 };
@@ -324,6 +325,7 @@ pub(crate) fn settings(engine: EngineKind) -> Settings {
             kube_api_burst: 0,
             feature_gates: BTreeMap::new(),
         },
+        behaviour: Behaviour::Upstream,
         latency: LatencySettings {
             pod_startup: Latency::ZERO,
             pod_termination: Latency::ZERO,

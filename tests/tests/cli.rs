@@ -136,8 +136,8 @@ fn unknown_flags_and_words_are_refused() {
     );
     assert_flags_refused(&["--engine", "steam"], &["--engine", "threads", "virtual"]);
     assert_flags_refused(
-        &["--behaviour", "hardened"],
-        &["not available yet", "upstream"],
+        &["--behaviour", "careful"],
+        &["--behaviour", "upstream", "hardened"],
     );
     assert_flags_refused(&["--seed", "x"], &["--seed"]);
     assert_flags_refused(
@@ -551,6 +551,7 @@ fn effective_settings_are_printed_and_read_back() {
     assert_eq!(settings["replicasets"], 100);
     assert_eq!(settings["nodes"], 250);
     assert_eq!(settings["api-latency"], "5ms");
+    assert_eq!(settings["behaviour"], "upstream");
     let yaml = stdout(&run(&["run", "--pods", "5k", "--print-scenario"]));
     assert!(yaml.lines().any(|line| line == "pods: 5000"), "{yaml}");
 }

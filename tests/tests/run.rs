@@ -45,6 +45,29 @@ fn up_down_can_be_audited_on_both_engines() {
 }
 
 #[test]
+fn the_hardened_behaviour_is_named_wherever_settings_are() {
+    let arguments = ["run", "--behaviour", "hardened"];
+    let printed = |format| stdout(&run(&[&arguments[..], &[format]].concat()));
+    let yaml = printed("--print-scenario");
+    assert!(
+        yaml.lines().any(|line| line == "behaviour: hardened"),
+        "{yaml}"
+    );
+    for engine in ["virtual", "threads"] {
+        let size = ["--pods", "60", "--engine", engine, "--json", "-", "--quiet"];
+        let output = run(&[&arguments[..], &size].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(result["behaviour"], "hardened");
+        assert_eq!(result["settings"]["behaviour"], "hardened");
+        assert_eq!(result["excess_pods_created"], 0);
+    }
+    let report = run(&[&arguments[..], &["--pods", "60", "--engine", "virtual"]].concat());
+    let text = format!("{}{}", stdout(&report), stderr(&report));
+    assert!(text.contains("hardened behaviour"), "{text}");
+}
+
+#[test]
 fn the_result_has_its_members_by_name() {
     let result = result_of(&["--engine", "virtual", "--pods", "50"]);
     for name in [

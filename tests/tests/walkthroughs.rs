@@ -9,8 +9,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use podstorm::client::Reason;
-use podstorm::object::{Kind, Pod, Regarding, ReplicaSet, ReplicationController, Resource as _};
-use podstorm_loadgen::cluster::{Cluster, Propagation};
+use podstorm::object::{
+    Kind, Namespace, Pod, Regarding, ReplicaSet, ReplicationController, Resource as _,
+};
+use podstorm_loadgen::cluster::{Cluster, DeleteOptions, Propagation};
 use podstorm_loadgen::settings::{EngineKind, Latency};
 use podstorm_tests::lab::{Lab, NAMESPACE, SECOND_NS, owned, pods};
 use serde_json::json;
@@ -36,6 +38,7 @@ on_both_engines! {
     the_deletion_cost_decides_between_equals,
     background_deletion_takes_the_pods_along,
     foreground_deletion_waits_for_the_pods,
+    a_deleted_namespace_takes_everything_along_and_gets_nothing_new,
     orphans_are_adopted_by_the_next_one,
     recreated_it_has_pods_of_its_own,
     pods_become_available_after_min_ready_seconds,
@@ -259,6 +262,31 @@ fn foreground_deletion_waits_for_the_pods(engine: EngineKind) {
     });
     assert_eq!(last_seen, 0, "the ReplicaSet went before its pods");
     lab.settle();
+    assert_eq!(lab.cluster().write_counts().pods.created, 3);
+}
+
+fn a_deleted_namespace_takes_everything_along_and_gets_nothing_new(engine: EngineKind) {
+    let mut lab = Lab::with(engine, |settings| {
+        settings.latency.pod_termination = Latency::Constant(SECOND_NS);
+    });
+    lab.apply("frontend.yaml");
+    lab.until_ready("frontend", 3);
+    let options = DeleteOptions::default();
+    let deletion = lab
+        .cluster()
+        .delete::<Namespace>("", NAMESPACE, &options, lab.now());
+    assert!(!deletion.unwrap().removed);
+    let mut left = 0;
+    lab.until("the namespace gone", |cluster| {
+        let gone = cluster.get::<Namespace>("", NAMESPACE).is_err();
+        left = pods(cluster).len();
+        left += usize::from(cluster.get::<ReplicaSet>(NAMESPACE, "frontend").is_ok());
+        gone
+    });
+    assert_eq!(left, 0, "the namespace went before what it held");
+    lab.settle();
+    assert!(lab.events().is_empty());
+    // The controller tried to replace them, in vain.
     assert_eq!(lab.cluster().write_counts().pods.created, 3);
 }
 

@@ -300,3 +300,33 @@ fn a_successor_waits_for_no_more_than_its_own_writes() {
     });
     assert_eq!(owned.count(), 1);
 }
+
+#[test]
+fn a_sync_that_is_put_off_is_retried_within_the_bound_and_does_not_spin() {
+    for behaviour in [Upstream, Hardened] {
+        let mut rig = Rig::new(behaviour, 1);
+        rig.fault("create", 0, LOST);
+        rig.turn();
+        // The watch of pods stands still for half an hour; something else wakes the key every second.
+        let (mut syncs, mut longest_ns, mut since_ns) = (0, 0, rig.now.mono_ns);
+        for second in 0..1_800 {
+            rig.pass(1_000_000_000);
+            rig.deliver_parents();
+            if second < 100 {
+                rig.controller.queue().add(rig.key, rig.now.mono_ns);
+            }
+            while rig.take() {
+                longest_ns = longest_ns.max(rig.now.mono_ns - since_ns);
+                since_ns = rig.now.mono_ns;
+                rig.sync();
+                rig.controller.finish(&mut rig.sync, rig.now);
+                syncs += 1;
+            }
+        }
+        assert!(syncs < 300, "{behaviour:?}: {syncs} syncs");
+        let bounded = longest_ns <= HARDENED_RETRY_MAX_NS + 2_000_000_000;
+        assert_eq!(bounded, behaviour == Hardened, "{longest_ns}");
+        let made = rig.calls("create");
+        assert_eq!(made == 1, behaviour == Hardened);
+    }
+}

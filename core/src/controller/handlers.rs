@@ -85,6 +85,12 @@ impl Controller {
             if labels_changed {
                 self.pod_deleted(old, old_group, effects);
             }
+            if self.policy.wake_former_owner_on_deletion
+                && old.metadata.controller() != new.metadata.controller()
+                && let Some(key) = self.resolve(old_group)
+            {
+                effects.add(key);
+            }
             return;
         }
         let controller_changed = old.metadata.controller() != new.metadata.controller();

@@ -1,9 +1,9 @@
 //! The smaller rows of the hardened behaviour, each beside what upstream does.
 
-use super::rig::Rig;
-use super::{Outcome, Step};
-use crate::client::Request;
-use crate::object::Pod;
+use super::rig::{Fault, Rig};
+use super::{Outcome, Step, SyncErrorClass};
+use crate::client::{ApiError, Cause, Reason, Request};
+use crate::object::{Kind, Pod, Time, Uid};
 use crate::policy::Behaviour::{Hardened, Upstream};
 
 /// A rig whose parent has so many pods, all known to the caches.
@@ -64,5 +64,111 @@ fn deletes_carry_the_uid_of_the_pod_that_was_chosen() {
             step = rig.go_on();
         }
         assert_eq!(deletes, 4 + orphans - left);
+    }
+}
+
+#[test]
+fn a_create_that_a_terminating_namespace_refuses_is_retried() {
+    for behaviour in [Upstream, Hardened] {
+        let mut rig = Rig::new(behaviour, 1);
+        let mut error = ApiError::status(403, Reason::Forbidden, "it is being terminated");
+        error.causes.push(Cause {
+            reason: "NamespaceTerminating".to_owned(),
+            ..Cause::default()
+        });
+        rig.fault("create", 0, Fault::Refuse(error));
+        let outcome = rig.sync();
+        let failed = matches!(&outcome,
+            Outcome::Failed(error) if error.class == SyncErrorClass::Create);
+        assert_eq!(failed, behaviour == Hardened);
+        assert_eq!(rig.sync.take_events().count(), 0);
+        assert!(rig.parent.status.conditions.is_empty());
+        let waits = |rig: &Rig| {
+            let counts = rig.controller.expectations().counts(rig.key);
+            counts.is_some_and(|counts| counts.add > 0)
+        };
+        // Upstream waits for a pod that nobody makes.
+        assert_eq!(waits(&rig), behaviour == Upstream);
+        rig.deliver();
+        rig.sync();
+        assert_eq!(rig.pods.len(), usize::from(behaviour == Hardened));
+    }
+}
+
+#[test]
+fn a_burst_ends_with_its_object() {
+    for behaviour in [Upstream, Hardened] {
+        for replaced in [false, true] {
+            let mut rig = Rig::new(behaviour, 7);
+            assert_eq!(rig.begin(), Step::Requests);
+            assert_eq!(rig.go_on(), Step::Requests);
+            // 1 is made, 2 are on their way, 4 would follow.
+            rig.answer();
+            rig.change_parent(|parent| {
+                if replaced {
+                    parent.metadata.uid = Uid::from_u128(0xb);
+                } else {
+                    parent.metadata.deletion_timestamp = Time::from_unix_seconds(1_700_000_000);
+                }
+            });
+            rig.deliver();
+            let mut step = rig.controller.resume(&mut rig.sync, rig.now);
+            while step == Step::Requests {
+                step = rig.go_on();
+            }
+            let made = if behaviour == Hardened { 3 } else { 7 };
+            assert_eq!(rig.calls("create"), made, "{behaviour:?}");
+            rig.deliver();
+            let counts = rig.controller.expectations().counts(rig.key);
+            assert!(counts.is_none_or(|counts| counts.add <= 0));
+        }
+    }
+}
+
+#[test]
+fn own_pods_on_a_node_count_without_an_owner() {
+    for kind in [Kind::ReplicaSet, Kind::ReplicationController] {
+        for behaviour in [Upstream, Hardened] {
+            let mut rig = Rig::unstarted(kind, behaviour, 0);
+            let body = rig
+                .controller
+                .parents()
+                .get(rig.key)
+                .unwrap()
+                .body()
+                .clone();
+            // Two share a node; the third, alone on its own, would go first by its UID.
+            for (name, node) in [("c", "n2"), ("b", "n1"), ("a", "n1")] {
+                let mut pod = Pod::clone(&body);
+                pod.metadata.name = name.into();
+                pod.node_name = Some(node.into());
+                rig.put_pod(pod);
+            }
+            rig.set_replicas(2);
+            rig.deliver();
+            rig.sync();
+            let gone = ["a", "b", "c"]
+                .into_iter()
+                .find(|name| !rig.pods.contains_key(*name));
+            let expected = if behaviour == Hardened { "b" } else { "c" };
+            assert_eq!(gone, Some(expected), "{kind:?} {behaviour:?}");
+        }
+    }
+}
+
+#[test]
+fn an_owner_that_loses_a_pod_as_its_deletion_begins_is_woken() {
+    for behaviour in [Upstream, Hardened] {
+        let mut rig = settled(behaviour, 1);
+        while rig.take() {
+            rig.sync();
+            rig.controller.finish(&mut rig.sync, rig.now);
+        }
+        let mut pod = Pod::clone(rig.pods.values().next().unwrap());
+        pod.metadata.owner_references.clear();
+        pod.metadata.deletion_timestamp = Time::from_unix_seconds(1_700_000_000);
+        rig.put_pod(pod);
+        rig.deliver();
+        assert_eq!(rig.take(), behaviour == Hardened);
     }
 }

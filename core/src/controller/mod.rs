@@ -211,10 +211,16 @@ impl Controller {
     /// else retried after a growing delay.
     pub fn finish(&self, sync: &mut Sync, now: Now) {
         let key = sync.key();
-        match sync.outcome() {
-            Outcome::Ok => self.queue.forget(key),
-            Outcome::Failed(_) => {
+        match (sync.outcome(), self.policy.retry_max_ns) {
+            (Outcome::Ok, None) => self.queue.forget(key),
+            (Outcome::Ok, Some(_)) => self.queue.forget_retries(key),
+            (Outcome::Failed(_), None) => {
                 self.queue.add_rate_limited(key, now.mono_ns);
+            }
+            (Outcome::Failed(error), Some(max_ns)) => {
+                // Put off before it asked for anything.
+                let asked = !matches!(error.class, SyncErrorClass::Consistency(_));
+                self.queue.retry_within(key, max_ns, asked, now.mono_ns);
             }
         }
         self.queue.done(key, now.mono_ns);

@@ -290,7 +290,8 @@ impl Controller {
     }
 
     /// Counts, by node, the active pods that any sibling's selector matches: the parents with the
-    /// same controller, this one included. None without a controller.
+    /// same controller, this one included. None without a controller, but in the hardened behaviour
+    /// those of its own selector.
     fn count_related(&self, parent: &Parent, sync: &mut Sync) {
         let Victims {
             related,
@@ -300,6 +301,11 @@ impl Controller {
         } = &mut sync.victims;
         related.clear();
         self.parents.related_selectors(parent, selectors);
+        if selectors.is_empty() && self.policy.rank_without_owner {
+            let selector = parent.selector.iter().cloned();
+            let namespace = &parent.object.metadata.namespace;
+            selectors.extend(selector.map(|selector| (namespace.clone(), selector)));
+        }
         if selectors.is_empty() {
             return;
         }

@@ -297,6 +297,13 @@ impl Controller {
         now: Now,
         effects: &impl Effects,
     ) -> Step {
+        if self.policy.recheck_parent_between_batches && !self.is_current(parent) {
+            // The handler that saw it go has added the key; what was made is collected with it.
+            let missing = sync.creates_wanted - sync.slow_start.successes();
+            let missing = i64::try_from(missing).expect("bursts are bounded");
+            self.expectations.creations_observed(sync.key, missing);
+            return sync.finish();
+        }
         match sync.slow_start.next_batch() {
             None => self.creates_ended(parent, sync, None, now, effects),
             Some(size) if self.policy.choose_pod_names => {
@@ -342,7 +349,15 @@ impl Controller {
                 }
                 Answer::Failed(error) if error.has_cause("NamespaceTerminating") => {
                     // Whatever else happens in that namespace comes from its deletion.
-                    slow_start.on_result(true);
+                    let failed = self.policy.terminating_namespace_is_a_failure;
+                    slow_start.on_result(!failed);
+                    if failed {
+                        if error.outcome_is_unknown() {
+                            unknown.insert(PODS);
+                        }
+                        let quiet = || (SyncErrorClass::Create, error.message.clone());
+                        quiet_error.get_or_insert_with(quiet);
+                    }
                 }
                 Answer::Failed(error) if by_name && error.reason == Reason::AlreadyExists => {
                     // Made before, by this one or another, or somebody else's: the cache must show.
@@ -483,6 +498,14 @@ impl Controller {
         }
         sync.manage_error = first_error.map(|error| (SyncErrorClass::Delete, error));
         self.update_status(parent, sync, now, effects)
+    }
+
+    /// Whether the parent is still what this sync is about, as far as the cache knows.
+    fn is_current(&self, parent: &Parent) -> bool {
+        self.parents.get(parent.key).is_some_and(|cached| {
+            let meta = &cached.object.metadata;
+            meta.uid == parent.object.metadata.uid && !meta.is_deleting()
+        })
     }
 
     /// Notes whether a write that failed may have been committed nevertheless.

@@ -31,6 +31,12 @@ impl DelayHeap {
         self.entries.first().map(|entry| entry.due_ns)
     }
 
+    /// When a key is due, if it is in.
+    pub(super) fn due_ns(&self, key: u32) -> Option<i64> {
+        let position = *self.positions.get(key as usize)?;
+        (position != NOWHERE).then(|| self.entries[position as usize].due_ns)
+    }
+
     /// Puts a key in. If it is in already, the earlier due time stays. O(log n), O(1) on average
     /// for random times.
     pub(super) fn insert(&mut self, key: u32, due_ns: i64) {

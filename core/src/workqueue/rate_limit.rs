@@ -131,6 +131,18 @@ impl TokenBucket {
         }
     }
 
+    /// As [`reserve`](Self::reserve), but no token is taken that would not be there within `max_ns`:
+    /// then that is the answer, and what is owed does not grow.
+    pub fn reserve_within(&mut self, max_ns: i64, now_ns: i64) -> i64 {
+        let before = self.clone();
+        let delay_ns = self.reserve(now_ns);
+        if delay_ns <= max_ns {
+            return delay_ns;
+        }
+        *self = before;
+        max_ns
+    }
+
     /// Takes one token, owing it if need be; returns in how many nanoseconds it will be there. Who
     /// asks earlier is served earlier. A time before the last one adds nothing, and the bucket goes
     /// on from there.
@@ -188,6 +200,17 @@ impl<K: DenseKey> ControllerLimiter<K> {
         own_ns.max(bucket.reserve(now_ns))
     }
 
+    /// Counts a failure; returns the delay in nanoseconds, at most `max_ns`. Takes a token only
+    /// with `takes_token`.
+    pub fn when_within(&self, key: K, max_ns: i64, takes_token: bool, now_ns: i64) -> i64 {
+        let mut bucket = lock(&self.bucket);
+        let own_ns = self.exponential.when_locked(key).min(max_ns);
+        if !takes_token {
+            return own_ns;
+        }
+        own_ns.max(bucket.reserve_within(max_ns, now_ns))
+    }
+
     /// Sets the failures of a key to 0; the tokens are gone.
     #[inline]
     pub fn forget(&self, key: K) {
@@ -237,6 +260,34 @@ mod tests {
         assert!((0..7).all(|_| bucket.reserve(SECOND_NS) == 0));
         assert_eq!(bucket.reserve(SECOND_NS), 100 * MILLISECOND_NS);
         assert_eq!(bucket.reserve(0), 200 * MILLISECOND_NS);
+    }
+
+    #[test]
+    fn a_bounded_delay_owes_no_more_than_its_bound() {
+        let limiter = ControllerLimiter::<u32>::new();
+        let delays: Vec<_> = (0..1_000)
+            .map(|key| limiter.when_within(key, 2 * SECOND_NS, true, 0))
+            .collect();
+        // A burst of 100, and 20 that are owed for two seconds; the others wait as long.
+        assert_eq!(delays[119], 2 * SECOND_NS);
+        assert!(delays.iter().all(|&delay| delay <= 2 * SECOND_NS));
+        let later = limiter.when_within(2_000, 2 * SECOND_NS, true, 4 * SECOND_NS);
+        assert_eq!(later, BACKOFF_BASE_NS);
+        let unbounded = ControllerLimiter::<u32>::new();
+        assert_eq!(
+            (0..1_000).map(|key| unbounded.when(key, 0)).max(),
+            Some(90 * SECOND_NS)
+        );
+    }
+
+    #[test]
+    fn who_takes_no_token_leaves_them_to_others() {
+        let limiter = ControllerLimiter::<u32>::new();
+        for key in 0..1_000 {
+            let delay = limiter.when_within(key, SECOND_NS, false, 0);
+            assert_eq!(delay, BACKOFF_BASE_NS);
+        }
+        assert_eq!(limiter.when(7, 0), 2 * BACKOFF_BASE_NS);
     }
 
     #[test]

@@ -28,6 +28,25 @@ struct Delays {
     heap: DelayHeap,
     /// Accepted later adds, those without a delay included.
     retries: u64,
+    /// By key: when the last bounded retry is due, until it is taken back; `i64::MIN` is never.
+    bounded: Vec<i64>,
+}
+
+impl Delays {
+    /// Whether something adds the key by the time of its last bounded retry.
+    fn pending_retry(&self, key: usize) -> Option<i64> {
+        let retry_ns = *self.bounded.get(key)?;
+        let due_ns = self.heap.due_ns(u32::try_from(key).ok()?)?;
+        (due_ns <= retry_ns).then_some(due_ns)
+    }
+
+    fn note_retry(&mut self, key: usize, due_ns: i64) {
+        if key >= self.bounded.len() {
+            let len = (key + 1).next_power_of_two();
+            self.bounded.resize(len, i64::MIN);
+        }
+        self.bounded[key] = due_ns;
+    }
 }
 
 impl<K: DenseKey> RateLimitingQueue<K> {
@@ -140,6 +159,34 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         let delay_ns = self.limiter.when(key, now_ns);
         self.add_after(key, delay_ns, now_ns);
         delay_ns
+    }
+
+    /// As [`add_rate_limited`](Self::add_rate_limited), but after at most `max_ns`, and not while
+    /// an earlier retry of the key is to come: that neither moves nor counts once more. A failure
+    /// that asked nothing of the server leaves the token (`takes_token`) to others. Returns in how
+    /// many nanoseconds the key will be added.
+    ///
+    /// The failures and retries of one key must not race, as those of a key that is not taken twice
+    /// never do. Takes the locks of the delays and of the limiter, one after the other.
+    pub fn retry_within(&self, key: K, max_ns: i64, takes_token: bool, now_ns: i64) -> i64 {
+        if let Some(due_ns) = lock(&self.delays).pending_retry(key.index()) {
+            return due_ns.saturating_sub(now_ns);
+        }
+        let delay_ns = self.limiter.when_within(key, max_ns, takes_token, now_ns);
+        // Noted first: an add before that time is as good, and one after it is none.
+        lock(&self.delays).note_retry(key.index(), now_ns.saturating_add(delay_ns));
+        self.add_after(key, delay_ns, now_ns);
+        delay_ns
+    }
+
+    /// As [`forget`](Self::forget), for keys that are retried by
+    /// [`retry_within`](Self::retry_within): the next failure is a first one and waits for no retry
+    /// that is still to come. Takes no lock for a key without failures.
+    pub fn forget_retries(&self, key: K) {
+        if self.limiter.num_requeues(key) > 0 {
+            self.limiter.forget(key);
+            lock(&self.delays).note_retry(key.index(), i64::MIN);
+        }
     }
 
     /// Sets the failures of a key to 0. What waits for it stays.

@@ -124,6 +124,61 @@ fn failures_delay_and_success_forgets() {
 }
 
 #[test]
+fn a_bounded_retry_is_neither_moved_nor_counted_by_failures_before_it() {
+    let queue = Queue::new();
+    let ms = MILLISECOND_NS;
+    let fail = |now_ns| queue.retry_within(3, SECOND_NS, false, now_ns);
+    assert_eq!(fail(0), 5 * ms);
+    // Events that wake the key meanwhile don't make it wait longer.
+    assert_eq!([fail(ms), fail(4 * ms)], [4 * ms, ms]);
+    assert_eq!(queue.num_requeues(3), 1);
+    assert_eq!(queue.fire_due(5 * ms), 1);
+    assert_eq!(take_all(&queue), [3]);
+    queue.done(3, 0);
+    let delays: Vec<_> = (0..20)
+        .scan(5 * ms, |now_ns, _| {
+            let delay_ns = fail(*now_ns);
+            *now_ns += delay_ns;
+            queue.fire_due(*now_ns);
+            Some(delay_ns)
+        })
+        .collect();
+    assert_eq!(delays[..3], [10 * ms, 20 * ms, 40 * ms]);
+    assert!(delays[8..].iter().all(|&delay| delay == SECOND_NS));
+}
+
+#[test]
+fn a_later_add_for_another_reason_is_no_retry() {
+    let queue = Queue::new();
+    let fail = |now_ns| queue.retry_within(0, SECOND_NS, true, now_ns);
+    queue.add_after(0, 3_600 * SECOND_NS, 0);
+    assert_eq!(fail(0), 5 * MILLISECOND_NS);
+    assert_eq!(queue.next_due(), Some(5 * MILLISECOND_NS));
+    // An earlier one that has come already serves for the retry, but not for the next.
+    queue.add_after(0, MILLISECOND_NS, 0);
+    assert_eq!(queue.fire_due(MILLISECOND_NS), 1);
+    assert_eq!(fail(MILLISECOND_NS), 10 * MILLISECOND_NS);
+    assert_eq!(queue.next_due(), Some(11 * MILLISECOND_NS));
+}
+
+#[test]
+fn after_a_success_a_failure_is_a_first_one_though_a_retry_is_to_come() {
+    let queue = Queue::new();
+    for now_ns in [0, SECOND_NS, 2 * SECOND_NS, 3 * SECOND_NS] {
+        queue.fire_due(now_ns);
+        queue.retry_within(0, SECOND_NS, true, now_ns);
+    }
+    queue.forget_retries(0);
+    let now_ns = 3 * SECOND_NS + MILLISECOND_NS;
+    assert_eq!(
+        queue.retry_within(0, SECOND_NS, true, now_ns),
+        5 * MILLISECOND_NS
+    );
+    assert_eq!(queue.num_requeues(0), 1);
+    queue.forget_retries(99);
+}
+
+#[test]
 fn a_key_counts_more_than_its_buckets_hold() {
     let queue = Queue::new();
     for cycle in 1..=1_000_u64 {

@@ -71,7 +71,7 @@ pub(super) fn settings(settings: &Settings, files: &[PathBuf]) -> Vec<(&'static 
     }
     all.extend([
         ("feature-gates", json!(controller.feature_gates)),
-        ("behaviour", json!("upstream")),
+        ("behaviour", json!(settings.behaviour.as_str())),
         ("pod-startup-latency", latency(settings.latency.pod_startup)),
         (
             "pod-termination-latency",

@@ -6,9 +6,11 @@
 
 mod effective;
 mod flags;
+mod fuzz;
 mod interrupt;
 mod outputs;
 mod profile;
+mod replay;
 mod run;
 
 use std::io::{self, Write};
@@ -16,6 +18,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::faults::FaultClass;
 use crate::settings::ScenarioName;
 
 /// Wrong usage, input or output path.
@@ -46,6 +49,12 @@ enum Command {
     Run(Box<flags::RunFlags>),
     /// List the built-in scenarios, each with the question it answers
     Scenarios,
+    /// Play many seeds of the fault simulator, and sum up what they show
+    Fuzz(Box<fuzz::FuzzFlags>),
+    /// Play one seed or schedule of the fault simulator, step by step
+    Replay(replay::ReplayFlags),
+    /// List the classes of faults
+    Faults,
 }
 
 /// Runs the command line of this process.
@@ -62,6 +71,9 @@ pub fn main() -> ExitCode {
     let code = match cli.command {
         Command::Run(flags) => run::run(&flags),
         Command::Scenarios => print(&scenarios()).map(|()| 0),
+        Command::Fuzz(flags) => fuzz::run(&flags),
+        Command::Replay(flags) => replay::run(&flags),
+        Command::Faults => print(&faults()).map(|()| 0),
     };
     match code {
         Ok(code) => ExitCode::from(code),
@@ -88,6 +100,15 @@ fn scenarios() -> String {
         ));
     }
     text.push_str("\nRun one with: loadgen run --scenario NAME\n");
+    text
+}
+
+fn faults() -> String {
+    let mut text = String::new();
+    for class in FaultClass::ALL {
+        let (number, name, what) = (class.number(), class.name(), class.description());
+        text.push_str(&format!("F{number:<3} {name:<22} {what}\n"));
+    }
     text
 }
 

@@ -48,7 +48,7 @@ pub use counts::{PodTotals, WriteCounts};
 pub use delete::{DeleteOptions, Deletion, Propagation};
 pub use list::{ListOptions, ListPage};
 pub use log::{Change, History};
-pub use observe::{Commit, CommitObserver, ObjectRef};
+pub use observe::{Commit, CommitObserver, Object, ObjectRef};
 pub use patch::Patch;
 pub use quota::PodQuota;
 pub use resource::{ClusterResource, DefaultPolicy};

@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use podstorm::object::{
-    Event, Kind, Namespace, Node, Now, ObjectMeta, Pod, ReplicaSet, ReplicationController, Resource,
+    Event, Kind, Namespace, Node, Now, ObjectMeta, Pod, ReplicaSet, ReplicationController,
+    Resource, ResourceVersion,
 };
 
 use super::Lock;
@@ -87,6 +88,65 @@ impl<'a> ObjectRef<'a> {
             ObjectRef::Namespace(object) => Arc::as_ptr(object).addr(),
             ObjectRef::Node(object) => Arc::as_ptr(object).addr(),
             ObjectRef::Event(object) => Arc::as_ptr(object).addr(),
+        }
+    }
+}
+
+/// A stored object of any kind, kept.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Object {
+    /// A pod.
+    Pod(Arc<Pod>),
+    /// A ReplicaSet.
+    ReplicaSet(Arc<ReplicaSet>),
+    /// A ReplicationController.
+    ReplicationController(Arc<ReplicationController>),
+    /// A namespace.
+    Namespace(Arc<Namespace>),
+    /// A node.
+    Node(Arc<Node>),
+    /// An Event.
+    Event(Arc<Event>),
+}
+
+impl Object {
+    /// A reference to it.
+    pub fn as_ref(&self) -> ObjectRef<'_> {
+        match self {
+            Object::Pod(object) => ObjectRef::Pod(object),
+            Object::ReplicaSet(object) => ObjectRef::ReplicaSet(object),
+            Object::ReplicationController(object) => ObjectRef::ReplicationController(object),
+            Object::Namespace(object) => ObjectRef::Namespace(object),
+            Object::Node(object) => ObjectRef::Node(object),
+            Object::Event(object) => ObjectRef::Event(object),
+        }
+    }
+
+    /// Gives it another version, in a copy where it is shared.
+    pub fn set_version(&mut self, version: ResourceVersion) {
+        let metadata = match self {
+            Object::Pod(object) => Arc::make_mut(object).metadata_mut(),
+            Object::ReplicaSet(object) => Arc::make_mut(object).metadata_mut(),
+            Object::ReplicationController(object) => Arc::make_mut(object).metadata_mut(),
+            Object::Namespace(object) => Arc::make_mut(object).metadata_mut(),
+            Object::Node(object) => Arc::make_mut(object).metadata_mut(),
+            Object::Event(object) => Arc::make_mut(object).metadata_mut(),
+        };
+        metadata.resource_version = version;
+    }
+}
+
+impl From<ObjectRef<'_>> for Object {
+    fn from(object: ObjectRef<'_>) -> Object {
+        match object {
+            ObjectRef::Pod(object) => Object::Pod(object.clone()),
+            ObjectRef::ReplicaSet(object) => Object::ReplicaSet(object.clone()),
+            ObjectRef::ReplicationController(object) => {
+                Object::ReplicationController(object.clone())
+            }
+            ObjectRef::Namespace(object) => Object::Namespace(object.clone()),
+            ObjectRef::Node(object) => Object::Node(object.clone()),
+            ObjectRef::Event(object) => Object::Event(object.clone()),
         }
     }
 }

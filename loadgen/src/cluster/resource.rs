@@ -13,7 +13,7 @@ use super::defaulting::{
     default_pod, default_replica_set, default_replication_controller, qos_class,
 };
 use super::gc::namespace;
-use super::{Cluster, KindStore, ObjectRef, meta, validation};
+use super::{Cluster, KindStore, Object, ObjectRef, meta, validation};
 
 /// The member of a pod's status that its spec decides, for good.
 const QOS_CLASS: &str = "qosClass";
@@ -41,6 +41,9 @@ pub trait ClusterResource: Resource + PartialEq {
 
     /// Itself among objects of all kinds.
     fn as_object(object: &Arc<Self>) -> ObjectRef<'_>;
+
+    /// The object of this kind that `object` is, if it is one.
+    fn from_object(object: &Object) -> Option<&Arc<Self>>;
 
     /// Fills in defaults. What is shared with the stored object has them already.
     fn set_defaults(&mut self, _old: Option<&Self>) {}
@@ -114,6 +117,13 @@ impl ClusterResource for Namespace {
         ObjectRef::Namespace(object)
     }
 
+    fn from_object(object: &Object) -> Option<&Arc<Self>> {
+        match object {
+            Object::Namespace(object) => Some(object),
+            _ => None,
+        }
+    }
+
     fn set_defaults(&mut self, old: Option<&Self>) {
         if old.is_none() {
             namespace::keep(self);
@@ -165,6 +175,13 @@ impl ClusterResource for Node {
         ObjectRef::Node(object)
     }
 
+    fn from_object(object: &Object) -> Option<&Arc<Self>> {
+        match object {
+            Object::Node(object) => Some(object),
+            _ => None,
+        }
+    }
+
     fn prepare_for_update(&mut self, old: &Self) {
         self.status = old.status.clone();
         self.pods_allocatable = old.pods_allocatable;
@@ -197,6 +214,13 @@ impl ClusterResource for Event {
         ObjectRef::Event(object)
     }
 
+    fn from_object(object: &Object) -> Option<&Arc<Self>> {
+        match object {
+            Object::Event(object) => Some(object),
+            _ => None,
+        }
+    }
+
     fn validate_create(&self) -> Vec<Cause> {
         validation::validate_event(self)
     }
@@ -225,6 +249,13 @@ impl ClusterResource for Pod {
 
     fn as_object(object: &Arc<Self>) -> ObjectRef<'_> {
         ObjectRef::Pod(object)
+    }
+
+    fn from_object(object: &Object) -> Option<&Arc<Self>> {
+        match object {
+            Object::Pod(object) => Some(object),
+            _ => None,
+        }
     }
 
     fn prepare_for_create(&mut self) {
@@ -320,6 +351,13 @@ impl ClusterResource for ReplicaSet {
         ObjectRef::ReplicaSet(object)
     }
 
+    fn from_object(object: &Object) -> Option<&Arc<Self>> {
+        match object {
+            Object::ReplicaSet(object) => Some(object),
+            _ => None,
+        }
+    }
+
     fn prepare_for_create(&mut self) {
         self.status = ReplicaSetStatus::default();
     }
@@ -381,6 +419,13 @@ impl ClusterResource for ReplicationController {
 
     fn as_object(object: &Arc<Self>) -> ObjectRef<'_> {
         ObjectRef::ReplicationController(object)
+    }
+
+    fn from_object(object: &Object) -> Option<&Arc<Self>> {
+        match object {
+            Object::ReplicationController(object) => Some(object),
+            _ => None,
+        }
     }
 
     fn prepare_for_create(&mut self) {

@@ -67,7 +67,7 @@ impl Harvest<'_> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             scenario: word(&settings.scenario),
             engine: word(&settings.engine),
-            behaviour: "upstream".to_owned(),
+            behaviour: settings.behaviour.as_str().to_owned(),
             feature_gates: settings.controller.feature_gates.clone(),
             seed: settings.seed,
             outcome: self.outcome(&report),

@@ -38,7 +38,6 @@ use podstorm::cache::PodCache;
 use podstorm::client::QpsLimiter;
 use podstorm::controller::{Controller, ControllerOptions, Gates};
 use podstorm::object::{Kind, Now};
-use podstorm::policy::Behaviour;
 use podstorm::reflector::ReflectorOptions;
 
 use client::{Client, Trip};
@@ -57,7 +56,7 @@ use crate::clock::RealClock;
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::input::InputObject;
 use crate::latency::LatencySampler;
-use crate::nodes::{Kubelets, Scheduler};
+use crate::nodes::{Kubelets, NodeControl, Scheduler};
 use crate::result::RunResult;
 use crate::scenario::{Controllers, Driver, Position};
 use crate::settings::{EngineKind, Settings};
@@ -171,7 +170,8 @@ struct Engine {
 /// Collects the parts of a run, and adds controllers to it.
 struct Builder {
     settings: Settings,
-    behaviour: Behaviour,
+    /// Where nodes may fail.
+    nodes: Option<Arc<NodeControl>>,
     clock: Option<RealClock>,
     switchboard: Arc<Switchboard>,
     parts: Parts,
@@ -190,7 +190,7 @@ impl Builder {
     fn new(settings: &Settings, clock: RealClock, options: ClusterOptions) -> Builder {
         Builder {
             settings: settings.clone(),
-            behaviour: Behaviour::Upstream,
+            nodes: None,
             clock: (settings.engine == EngineKind::Threads).then_some(clock),
             switchboard: Arc::default(),
             parts: Parts::default(),
@@ -207,9 +207,14 @@ impl Builder {
     /// Everything around the controllers: scheduler, kubelets, garbage collector.
     fn surroundings(&mut self) {
         let (settings, cluster) = (self.settings.clone(), Arc::clone(&self.cluster));
+        let nodes = self.nodes.clone();
         self.add(|_, waker| {
             let latency = settings.latency.scheduling;
-            Scheduler::new(Arc::clone(&cluster), latency, settings.seed, waker)
+            let scheduler = Scheduler::new(Arc::clone(&cluster), latency, settings.seed, waker);
+            match &nodes {
+                Some(_) => scheduler.with_node_faults(),
+                None => scheduler,
+            }
         });
         let shards = match settings.engine {
             EngineKind::Virtual => 1,
@@ -219,7 +224,12 @@ impl Builder {
             self.add(|_, waker| {
                 let place = (shard, shards);
                 let (cluster, latency) = (Arc::clone(&cluster), &settings.latency);
-                Kubelets::new(cluster, latency, settings.seed, place, waker)
+                let again = Arc::clone(&waker);
+                let kubelets = Kubelets::new(cluster, latency, settings.seed, place, waker);
+                match &nodes {
+                    Some(control) => kubelets.controlled_by(control, again),
+                    None => kubelets,
+                }
             });
         }
         self.add(|_, waker| {
@@ -308,7 +318,7 @@ impl Builder {
                 terminating_replicas: told.gate("DeploymentReplicaSetTerminatingReplicas"),
                 stale_controller_consistency: told.gate("StaleControllerConsistencyReplicaSet"),
             },
-            behaviour: self.behaviour,
+            behaviour: self.settings.behaviour,
         };
         let limiter = told
             .kube_api_qps

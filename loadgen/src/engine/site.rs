@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex};
 
 use podstorm::controller::Controller;
 use podstorm::object::{Kind, Now};
-use podstorm::policy::Behaviour;
 
 use super::client::Client;
 use super::executor::{PartId, Waker};
@@ -21,7 +20,18 @@ use super::worker::{Pool, Wire};
 use super::{Builder, RealClock};
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::faults::{Line, Network};
+use crate::nodes::{NodeControl, NodeTimes};
 use crate::settings::{EngineKind, Settings};
+
+/// Shorter than upstream's, so that a run of some minutes sees all of it.
+const NODE_TIMES: NodeTimes = NodeTimes {
+    grace_ns: 10_000_000_000,
+    toleration_ns: 30_000_000_000,
+    quarantine_ns: 60_000_000_000,
+};
+
+/// More runs of parts at one moment of virtual time than any that ends needs.
+const RUNS_PER_MOMENT: u32 = 200_000;
 
 /// One run's controller manager.
 #[derive(Debug)]
@@ -43,6 +53,8 @@ pub enum Stopped {
     Died,
     /// Its owner asked.
     Asked,
+    /// Parts wake each other for ever, and no time passes.
+    Livelock,
 }
 
 /// A cluster that is moved on by its owner.
@@ -73,19 +85,16 @@ impl Site {
     ///
     /// # Panics
     /// When the settings ask for the threads engine.
-    pub fn new(
-        settings: &Settings,
-        behaviour: Behaviour,
-        options: ClusterOptions,
-        probe: Arc<dyn Probe>,
-    ) -> Site {
+    pub fn new(settings: &Settings, mut options: ClusterOptions, probe: Arc<dyn Probe>) -> Site {
         assert_eq!(
             settings.engine,
             EngineKind::Virtual,
             "a disturbed run needs virtual time"
         );
+        // Servers that lag are a fault that any of its watches may meet.
+        options.keeps_past = true;
         let mut builder = Builder::new(settings, RealClock::start(), options);
-        builder.behaviour = behaviour;
+        builder.nodes = Some(Arc::new(NodeControl::new(NODE_TIMES)));
         // Release: parts see the site as it was built.
         builder.started.store(true, Ordering::Release);
         builder.surroundings();
@@ -121,6 +130,14 @@ impl Site {
     /// The present.
     pub fn now(&self) -> Now {
         self.now
+    }
+
+    /// What goes wrong with the nodes.
+    pub fn nodes(&self) -> &Arc<NodeControl> {
+        self.builder
+            .nodes
+            .as_ref()
+            .expect("a site's nodes may fail")
     }
 
     /// What is armed against the requests of all controllers.
@@ -220,7 +237,12 @@ impl Site {
     /// controller has died, or when `stop` holds, which is asked after every step.
     pub fn advance(&mut self, end_ns: i64, mut stop: impl FnMut() -> bool) -> Stopped {
         loop {
+            let mut runs = 0;
             while let Some(part) = self.builder.switchboard.try_take() {
+                runs += 1;
+                if runs > RUNS_PER_MOMENT {
+                    return Stopped::Livelock;
+                }
                 self.builder
                     .parts
                     .run(part, &self.builder.switchboard, self.now);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use podstorm::object::{Now, Pod};
+use podstorm::policy::Behaviour;
 
 use super::{Engine, Observer, Progress, run, virtual_time};
 use crate::clock::RealClock;
@@ -43,6 +44,7 @@ fn settings(scenario: ScenarioName, engine: EngineKind) -> Settings {
             kube_api_burst: 30,
             feature_gates,
         },
+        behaviour: Behaviour::Upstream,
         latency: LatencySettings {
             pod_startup: Latency::ZERO,
             pod_termination: Latency::ZERO,
@@ -145,6 +147,36 @@ fn every_scenario_succeeds_on_both_engines() {
                 Churn => assert_eq!(result.pods.created, 400, "one for each that was deleted"),
                 _ => {}
             }
+        }
+    }
+}
+
+#[test]
+fn every_scenario_succeeds_in_the_hardened_behaviour() {
+    use ScenarioName::{Adoption, Burst, Churn, ColdStart, ScaleDown, ScaleUp, UpDown};
+    for engine in [EngineKind::Virtual, EngineKind::Threads] {
+        for scenario in [
+            UpDown, ScaleUp, ScaleDown, Burst, Churn, Adoption, ColdStart,
+        ] {
+            let hardened = |mut settings: Settings| {
+                settings.behaviour = Behaviour::Hardened;
+                // What upstream's gate does is done anyway.
+                let gate = "StaleControllerConsistencyReplicaSet".to_owned();
+                settings.controller.feature_gates.insert(gate, false);
+                settings
+            };
+            let mut settings = hardened(settings(scenario, engine));
+            if engine == EngineKind::Threads {
+                settings.duration_ns = SECOND_NS / 2;
+                settings.churn_pods_per_second = 200.0;
+            } else {
+                run_ok(&hardened(slow(scenario)));
+            }
+            let result = run_ok(&settings);
+            assert_eq!(result.behaviour, "hardened");
+            assert_eq!(result.wasted_work.surplus_pods, 0);
+            // The versions of the start, by each worker at most.
+            assert!((1..=5).contains(&result.api_calls["list pods 200"]));
         }
     }
 }

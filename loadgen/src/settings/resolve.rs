@@ -1,6 +1,8 @@
 //! From what flags say to [`Settings`] with nothing left open: defaults filled in, contradictions
 //! refused with what to do about them.
 
+use podstorm::policy::Behaviour;
+
 use super::size::{self, InputSize, SizeError, SizeRequest};
 use super::{
     ControllerSettings, EngineKind, Latency, LatencySettings, ScenarioName, Settings, gates, memory,
@@ -47,6 +49,8 @@ pub struct SettingsRequest {
     pub min_ready_ns: Option<i64>,
     /// Each `--feature-gates`.
     pub feature_gates: Vec<String>,
+    /// `--behaviour`.
+    pub behaviour: Behaviour,
     /// `--pod-startup-latency`.
     pub pod_startup_latency: Option<Latency>,
     /// `--pod-termination-latency`.
@@ -146,6 +150,7 @@ pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, 
         threads: threads(request, engine, machine)?,
         size,
         controller: controller(request)?,
+        behaviour: request.behaviour,
         latency: LatencySettings {
             pod_startup: request.pod_startup_latency.unwrap_or(Latency::ZERO),
             pod_termination: request.pod_termination_latency.unwrap_or(Latency::ZERO),

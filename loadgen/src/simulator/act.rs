@@ -8,6 +8,7 @@ use podstorm::client::ApiError;
 use podstorm::object::{
     Map, Namespace, Node, ObjectMeta, OwnerReference, Pod, ReplicaSet, Resource, Uid,
 };
+use podstorm::policy::Behaviour;
 use serde_json::{Value, json};
 
 use super::action::{Action, Death, Dependents, Tampering};
@@ -27,7 +28,7 @@ pub(super) const NAMESPACE: &str = "sim";
 const MS: i64 = 1_000_000;
 
 /// The settings of the site on which a schedule is played.
-pub(super) fn settings(schedule: &Schedule) -> Settings {
+pub(super) fn settings(schedule: &Schedule, behaviour: Behaviour) -> Settings {
     let world = &schedule.world;
     let gates = [
         ("PodDeletionCost", true),
@@ -62,6 +63,7 @@ pub(super) fn settings(schedule: &Schedule) -> Settings {
                 .into_iter()
                 .collect(),
         },
+        behaviour,
         latency: LatencySettings {
             pod_startup: up_to(world.startup_ms),
             pod_termination: up_to(world.termination_ms),
@@ -94,6 +96,12 @@ enum Later {
     List { stream: StreamKind },
     /// The wall clock is right again.
     ClockRight,
+    /// The quota is lifted.
+    LiftQuota,
+    /// A node is back, and takes pods.
+    RestoreNode { node: u32 },
+    /// The namespace is created again, with its ReplicaSets, as soon as it is gone.
+    CreateNamespace,
 }
 
 /// Carries actions out.
@@ -111,6 +119,8 @@ pub(super) struct Player {
     /// are then.
     crash: (i64, u32),
     touches: u64,
+    /// Whether the namespace was deleted and is not back.
+    away: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -138,6 +148,7 @@ impl Player {
             begun_ns: 0,
             crash: (0, 0),
             touches: 0,
+            away: false,
         }
     }
 
@@ -151,7 +162,7 @@ impl Player {
         let now = self.site.now();
         for number in 0..self.world.nodes {
             let node = Node {
-                metadata: named(&format!("node-{number}")),
+                metadata: named(&node_name(number)),
                 pods_allocatable: Some(110),
                 ..Node::default()
             };
@@ -216,6 +227,7 @@ impl Player {
             let judge = Arc::clone(&self.judge);
             match self.site.advance(target_ns, || judge.is_over()) {
                 Stopped::Asked => return,
+                Stopped::Livelock => return self.judge.livelock(self.site.now()),
                 Stopped::Died => {
                     self.judge.died(&self.site);
                     if self.site.alive().is_empty() {
@@ -279,6 +291,13 @@ impl Player {
                     line.set_wall_offset(0);
                 }
             }
+            Later::LiftQuota => self.cluster().set_pod_quota(NAMESPACE, None),
+            Later::RestoreNode { node } => {
+                let node = node_name(node);
+                self.site.nodes().set_rejecting(&node, false);
+                self.site.nodes().restore(&node);
+            }
+            Later::CreateNamespace => self.namespace_again(),
         }
     }
 
@@ -300,14 +319,37 @@ impl Player {
         for line in self.site.alive() {
             line.heal();
         }
-        while !self.later.is_empty() {
-            self.do_first();
+        let mut away = false;
+        while let Some(Reverse((_, number))) = self.later.pop() {
+            match self.wishes[usize::try_from(number).expect("few wishes")].take() {
+                // It has to be gone first.
+                Some(Later::CreateNamespace) => away = true,
+                Some(later) => self.do_now(later),
+                None => {}
+            }
         }
+        if away {
+            self.namespace_again();
+        }
+        self.site.nodes().heal();
         self.unstick();
         if self.site.alive().is_empty() {
             self.start(0);
         }
         self.site.wake_controllers();
+    }
+
+    /// Creates the namespace and its ReplicaSets anew, or waits until it is gone.
+    fn namespace_again(&mut self) {
+        if self.cluster().get::<Namespace>("", NAMESPACE).is_ok() {
+            return self.wish(100 * MS, Later::CreateNamespace);
+        }
+        self.away = false;
+        self.create_namespace();
+        let names: Vec<String> = self.sets.keys().cloned().collect();
+        for name in names {
+            self.create_set(&name);
+        }
     }
 
     /// Carries one step out.
@@ -501,6 +543,32 @@ impl Player {
                     line.set_wall_offset(i64::from(*offset_s) * 1_000 * MS);
                 }
                 self.wish_ms(*for_ms, Later::ClockRight);
+            }
+            Action::Quota { pods, for_ms } => {
+                self.cluster()
+                    .set_pod_quota(NAMESPACE, Some(u64::from(*pods)));
+                self.wish_ms(*for_ms, Later::LiftQuota);
+            }
+            Action::LoseNode { node, for_ms } => {
+                let node = node % self.world.nodes;
+                self.site.nodes().lose(&node_name(node));
+                self.wish_ms(*for_ms, Later::RestoreNode { node });
+            }
+            Action::RejectPods { node, for_ms } => {
+                let node = node % self.world.nodes;
+                self.site.nodes().set_rejecting(&node_name(node), true);
+                self.wish_ms(*for_ms, Later::RestoreNode { node });
+            }
+            Action::DeleteNamespace { gap_ms } => {
+                if !self.away {
+                    self.away = true;
+                    let options = DeleteOptions::default();
+                    self.written(
+                        self.cluster()
+                            .delete::<Namespace>("", NAMESPACE, &options, now),
+                    );
+                    self.wish_ms(*gap_ms, Later::CreateNamespace);
+                }
             }
             other => unreachable!("{other:?} is carried out elsewhere"),
         }
@@ -710,6 +778,9 @@ impl Player {
 
     /// What is not yet as it should be, if anything.
     pub(super) fn missing(&self) -> Option<String> {
+        if self.away {
+            return Some("the namespace is on its way out".to_owned());
+        }
         model::difference(self.cluster(), NAMESPACE, self.site.now())
     }
 
@@ -721,6 +792,10 @@ impl Player {
 
 /// The finalizer that keeps a pod.
 const STUCK: &str = "podstorm.example/stuck";
+
+fn node_name(number: u32) -> String {
+    format!("node-{number}")
+}
 
 fn named(name: &str) -> ObjectMeta {
     ObjectMeta {

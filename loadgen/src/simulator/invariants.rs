@@ -92,6 +92,17 @@ impl Judge {
         state.verdict.violation.get_or_insert(violation);
     }
 
+    /// Parts wake each other for ever.
+    pub(super) fn livelock(&self, now: Now) {
+        let version = self.state().books.version;
+        self.violate(Violation {
+            invariant: "I10",
+            text: "parts wake each other for ever while no time passes".to_owned(),
+            at_ns: now.mono_ns,
+            version,
+        });
+    }
+
     /// When the last pod or ReplicaSet was written, ns.
     pub(super) fn last_write_ns(&self) -> i64 {
         self.state().last_write_ns

@@ -62,8 +62,8 @@ pub fn play(schedule: &Schedule, how: How) -> (Verdict, Vec<String>) {
         observer: Some(Arc::clone(&judge) as _),
         ..ClusterOptions::default()
     };
-    let settings = super::act::settings(schedule);
-    let site = Site::new(&settings, how.behaviour, options, Arc::clone(&judge) as _);
+    let settings = super::act::settings(schedule, how.behaviour);
+    let site = Site::new(&settings, options, Arc::clone(&judge) as _);
     let mut run = Run {
         player: Player::new(schedule, site, Arc::clone(&judge)),
         judge,
@@ -126,18 +126,21 @@ impl Run {
         };
         self.converged_after_ns = Some(since_ns - healed_ns);
         self.judge.phase("quiet", self.player.site.now());
-        let version = self.player.site.cluster().resource_version();
-        let end_ns = self.player.site.now().mono_ns + QUIET;
-        self.player.run_to(end_ns);
+        let begun_ns = self.player.site.now().mono_ns;
+        self.player.run_to(begun_ns + QUIET);
         if self.judge.is_over() {
             return;
         }
         if let Some(missing) = self.player.missing() {
             return self.fail("L1", &format!("converged, and did not stay so: {missing}"));
         }
-        let written = self.player.site.cluster().resource_version() - version;
-        if written > 0 {
-            return self.fail("L2", &format!("{written} writes while nothing happened"));
+        let last_ns = self.judge.last_write_ns();
+        if last_ns > begun_ns {
+            let after = (last_ns - begun_ns) as f64 / 1e9;
+            return self.fail(
+                "L2",
+                &format!("something was written after {after:.3} s of quiet"),
+            );
         }
         self.judge.at_rest(&self.player.site);
     }

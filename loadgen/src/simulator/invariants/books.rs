@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use podstorm::consistency::Record;
 use podstorm::controller::Controller;
 use podstorm::intern::KeyId;
 use podstorm::object::{Labels, Now, Pod, ReplicaSet, Uid};
@@ -392,13 +393,6 @@ impl Books {
     /// Nothing more than necessary is kept when all is at rest.
     pub(super) fn at_rest(&self, site: &Site) -> Result<(), (&'static str, String)> {
         for controller in site.controllers() {
-            let kept = controller.consistency().len();
-            if kept > 0 {
-                return Err((
-                    "S5",
-                    format!("{kept} written versions are still waited for"),
-                ));
-            }
             if controller.queue().len() > 0 {
                 return Err(("L2", "keys wait in the queue".to_owned()));
             }
@@ -410,6 +404,9 @@ impl Books {
                 .collect();
             for set in self.sets.values() {
                 let key = controller.parents().intern(NAMESPACE, &set.name);
+                if let Some(record) = controller.consistency().record(&key) {
+                    self.record_at_rest(set, &record, controller)?;
+                }
                 let counts = controller.expectations().counts(key);
                 let Some(counts) = counts else { continue };
                 if !live.contains(set.name.as_str()) {
@@ -421,6 +418,39 @@ impl Books {
                     let text = format!("{} still expects {counts:?}", set.name);
                     return Err(("S5", text));
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// A record stays until the next sync looks at it; by then the caches must have come so far.
+    fn record_at_rest(
+        &self,
+        set: &SetBook,
+        record: &Record,
+        controller: &Controller,
+    ) -> Result<(), (&'static str, String)> {
+        if set.gone
+            && !self
+                .sets
+                .values()
+                .any(|other| !other.gone && other.name == set.name)
+        {
+            return Err(("L3", format!("the record of {}, which is gone", set.name)));
+        }
+        let caches = [
+            controller.pods().version().get(),
+            controller.parents().version().get(),
+        ];
+        for (written, cache) in record.written.iter().zip(caches) {
+            if let Some(written) = written
+                && written.compare(&cache) == Some(std::cmp::Ordering::Greater)
+            {
+                let text = format!(
+                    "{} waits for version {written} and the cache is at {cache}",
+                    set.name
+                );
+                return Err(("S5", text));
             }
         }
         Ok(())

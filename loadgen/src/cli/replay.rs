@@ -1,0 +1,91 @@
+//! `loadgen replay`: one seed or schedule of the fault simulator, step by step.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use podstorm::policy::Behaviour;
+
+use super::fuzz::{Wish, behaviour, class};
+use super::print;
+use crate::faults::FaultClass;
+use crate::simulator::campaign::behaviour_of;
+use crate::simulator::draw::{Wanted, draw};
+use crate::simulator::play::{How, play};
+use crate::simulator::schedule::Schedule;
+
+/// What `loadgen replay` is asked for.
+#[derive(Args, Debug)]
+pub(super) struct ReplayFlags {
+    /// The seed
+    #[arg(value_name = "SEED", required_unless_present = "schedule")]
+    seed: Option<u64>,
+
+    /// A schedule from a file instead of a seed
+    #[arg(long, value_name = "FILE", conflicts_with = "seed")]
+    schedule: Option<PathBuf>,
+
+    /// upstream or hardened [default: as `loadgen fuzz` plays the seed]
+    #[arg(long, value_name = "NAME", value_parser = behaviour)]
+    behaviour: Option<Wish>,
+
+    /// Only these classes of faults, as they were given to `loadgen fuzz`
+    #[arg(long, value_name = "NAME", value_parser = class, value_delimiter = ',')]
+    fault: Vec<FaultClass>,
+
+    /// Print the seed's schedule and play nothing
+    #[arg(long)]
+    print_schedule: bool,
+}
+
+/// Plays one schedule and tells what happens; the exit code is 3 when an invariant did not hold.
+///
+/// # Errors
+/// A schedule that can't be read or played; standard output that can't be written.
+pub(super) fn run(flags: &ReplayFlags) -> Result<u8> {
+    let schedule = match (&flags.schedule, flags.seed) {
+        (Some(path), _) => {
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("{} can't be read", path.display()))?;
+            Schedule::read(&text).with_context(|| format!("{}", path.display()))?
+        }
+        (None, Some(seed)) => draw(
+            seed,
+            &Wanted {
+                classes: flags.fault.clone(),
+            },
+        ),
+        (None, None) => bail!("a seed or a schedule is needed"),
+    };
+    if flags.print_schedule {
+        print(&schedule.to_yaml())?;
+        return Ok(0);
+    }
+    let wanted: Option<Behaviour> = flags.behaviour.and_then(|wish| wish.0);
+    let how = How {
+        behaviour: behaviour_of(schedule.seed, wanted),
+        told: true,
+    };
+    let (verdict, told) = play(&schedule, how);
+    let mut text = told.join("\n");
+    text.push('\n');
+    let converged = verdict.converged_after_ns.map_or_else(
+        || "did not converge".to_owned(),
+        |ns| format!("converged {:.3} s after healing", ns as f64 / 1e9),
+    );
+    text += &format!(
+        "\nseed {}, {} behaviour: {converged}; {} pods created by controllers, {} deleted, {} in \
+         excess; trace {:032x}\n",
+        schedule.seed,
+        how.behaviour.as_str(),
+        verdict.creates,
+        verdict.deletes,
+        verdict.excess_pods_created,
+        verdict.trace
+    );
+    if let Some(violation) = &verdict.violation {
+        text += &format!("VIOLATION {violation}\n");
+    }
+    print(&text)?;
+    Ok(if verdict.is_good() { 0 } else { 3 })
+}
