@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use podstorm::controller::Controller;
 use podstorm::object::{Namespace, Now, ObjectMeta, ReplicaSet};
-use podstorm::policy::Behaviour;
 use podstorm_loadgen::cluster::ClusterOptions;
 use podstorm_loadgen::engine::site::{Site, Stopped};
 use podstorm_loadgen::faults::{
@@ -38,8 +37,6 @@ pub const fn minutes(count: i64) -> i64 {
 pub struct Setup {
     /// Of the run.
     pub settings: Settings,
-    /// Of the controllers; upstream's unless it is changed.
-    pub behaviour: Behaviour,
     /// Of the API server.
     pub options: ClusterOptions,
     /// How many controller managers are started at the beginning.
@@ -75,30 +72,6 @@ pub fn fault(calls: &[Call], effect: Effect, times: u32) -> Armed {
         effect,
         times,
         until_ns: i64::MAX,
-    }
-}
-
-/// Most syncs in one stretch of time: no scenario has a hundredth of it.
-const SYNCS_MAX: usize = 100_000;
-
-/// Ends a test in which a controller works on and on while no time goes by.
-struct Standstill {
-    view: View,
-    last: usize,
-}
-
-impl Standstill {
-    fn new(view: &View) -> Standstill {
-        let last = view.diary.state().syncs.len() + SYNCS_MAX;
-        let view = view.clone();
-        Standstill { view, last }
-    }
-
-    /// Always false; called after every step.
-    fn look(&mut self) -> bool {
-        let syncs = self.view.diary.state().syncs.len();
-        assert!(syncs < self.last, "{SYNCS_MAX} syncs and no end");
-        false
     }
 }
 
@@ -141,7 +114,6 @@ impl Scene {
         let diary: Arc<Diary> = Arc::default();
         let mut setup = Setup {
             settings: lab::settings(EngineKind::Virtual),
-            behaviour: Behaviour::Upstream,
             options: ClusterOptions {
                 seed: 7,
                 keeps_past: true,
@@ -151,12 +123,7 @@ impl Scene {
             managers: 1,
         };
         change(&mut setup);
-        let site = Site::new(
-            &setup.settings,
-            setup.behaviour,
-            setup.options,
-            diary.clone(),
-        );
+        let site = Site::new(&setup.settings, setup.options, diary.clone());
         let view = View {
             cluster: site.cluster().clone(),
             diary,
@@ -247,10 +214,20 @@ impl Scene {
     }
 
     /// Lets time go by.
+    ///
+    /// # Panics
+    /// When something goes on for ever while no time goes by.
     pub fn run(&mut self, for_ns: i64) {
         let end_ns = self.now().mono_ns + for_ns;
-        let mut watch = Standstill::new(&self.view);
-        while self.site.advance(end_ns, || watch.look()) != Stopped::AtEnd {}
+        while self.advance(end_ns, || false) != Stopped::AtEnd {}
+    }
+
+    fn advance(&mut self, end_ns: i64, stop: impl FnMut() -> bool) -> Stopped {
+        let stopped = self.site.advance(end_ns, stop);
+        if stopped == Stopped::Livelock {
+            panic!("no end and no time goes by\n{}", self.picture());
+        }
+        stopped
     }
 
     /// Lets time go by until `stop` holds, which is asked after every step.
@@ -262,10 +239,9 @@ impl Scene {
         let end_ns = self.now().mono_ns + limit_ns;
         let mut stopped = stop(&view);
         if !stopped {
-            let mut watch = Standstill::new(&self.view);
             while !stopped && self.now().mono_ns < end_ns {
-                self.site.advance(end_ns, || {
-                    stopped = watch.look() || stop(&view);
+                self.advance(end_ns, || {
+                    stopped = stop(&view);
                     stopped
                 });
             }
