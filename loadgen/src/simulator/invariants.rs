@@ -176,6 +176,8 @@ impl Judge {
         let state = &mut *state;
         state.verdict.trace = state.trace.hash();
         state.verdict.excess_pods_created = state.books.excess;
+        state.verdict.excused =
+            state.books.crashed || state.books.overlapped || state.books.lied_to;
         state.verdict.ambiguous_writes = state.books.ambiguous;
         state.verdict.sometimes = state.books.sometimes.clone();
         let told = state.told.take().unwrap_or_default();
