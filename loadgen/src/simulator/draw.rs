@@ -53,11 +53,11 @@ pub fn draw(seed: u64, wanted: &Wanted) -> Schedule {
             action,
         });
     }
-    let mut overlapping = 0;
+    let mut drawn = Drawn::default();
     for class in &classes {
         let rate = if high { RATE.1 } else { dice.rate(RATE) };
         for at_ms in dice.times(rate, disturb_ms) {
-            let action = dice.fault(*class, &names, &mut overlapping);
+            let action = dice.fault(*class, &names, &mut drawn);
             steps.push(Step {
                 at_ms,
                 class: Some(*class),
@@ -75,6 +75,13 @@ pub fn draw(seed: u64, wanted: &Wanted) -> Schedule {
         classes,
         steps,
     }
+}
+
+/// What a schedule has only a few of.
+#[derive(Debug, Default)]
+struct Drawn {
+    overlapping: u32,
+    rejecting: u32,
 }
 
 /// Draws.
@@ -227,7 +234,7 @@ impl Dice {
         ])
     }
 
-    fn fault(&mut self, class: FaultClass, names: &[String], overlapping: &mut u32) -> Action {
+    fn fault(&mut self, class: FaultClass, names: &[String], drawn: &mut Drawn) -> Action {
         match class {
             FaultClass::ApiError => {
                 let calls = self.a_call();
@@ -324,10 +331,14 @@ impl Dice {
                 let (node, for_ms) = (self.0.u32(..4), self.magnitude(1_000, 400_000));
                 match self.0.u32(..3) {
                     0 => Action::LoseNode { node, for_ms },
-                    1 => Action::RejectPods {
-                        node,
-                        for_ms: for_ms.min(3_000),
-                    },
+                    // Each makes a loop that creates pods as fast as calls are answered.
+                    1 if drawn.rejecting < 3 => {
+                        drawn.rejecting += 1;
+                        Action::RejectPods {
+                            node,
+                            for_ms: for_ms.min(1_000),
+                        }
+                    }
                     _ => Action::Flap {
                         replica_set: self.name(names),
                         percent: self.one(&[1, 50, 100]),
@@ -347,10 +358,10 @@ impl Dice {
                 ]),
             },
             FaultClass::SpecChange => match self.0.u32(..3) {
-                0 if *overlapping < 2 => {
-                    *overlapping += 1;
+                0 if drawn.overlapping < 2 => {
+                    drawn.overlapping += 1;
                     Action::CreateOverlapping {
-                        name: format!("more-{overlapping}"),
+                        name: format!("more-{}", drawn.overlapping),
                         like: self.name(names),
                         replicas: self.0.i32(0..=6),
                     }

@@ -363,7 +363,7 @@ impl Books {
         {
             sync.deletes_sent += 1;
             let most = burst.min(own_active + orphans - wanted);
-            if sync.deletes_sent > most || sync.creates_sent > 0 {
+            if (sync.deletes_sent > most && !lied_to) || sync.creates_sent > 0 {
                 return Err((
                     "I2",
                     format!(
@@ -403,7 +403,7 @@ impl Books {
         }
         sync.creates_sent += 1;
         let most = burst.min(wanted - own_active);
-        if sync.creates_sent > most || sync.deletes_sent > 0 {
+        if (sync.creates_sent > most && !lied_to) || sync.deletes_sent > 0 {
             return Err((
                 "I2",
                 format!(
