@@ -127,8 +127,8 @@ pub(super) struct Books {
     pub(super) burst: i64,
     pub(super) version: u64,
     pub(super) sets: BTreeMap<Uid, SetBook>,
-    /// Pods that may count in a cache, by name, and whether the server has them.
-    names: BTreeMap<String, bool>,
+    /// Pods that may count in a cache, by name, and the version at which the server lost them.
+    names: BTreeMap<String, Option<u64>>,
     /// Names of pods that have ended or are gone, and count in no cache that follows along.
     past_names: Vec<String>,
     /// Whether there was ever but one cache, which never went back.
@@ -254,7 +254,7 @@ impl Books {
         self.one_cache = false;
         let past = std::mem::take(&mut self.past_names);
         self.names
-            .extend(past.into_iter().map(|name| (name, false)));
+            .extend(past.into_iter().map(|name| (name, Some(0))));
     }
 
     /// A controller was started that lists the past first.
@@ -354,12 +354,12 @@ impl Books {
         let before = old.and_then(|pod| self.owner_counting(pod));
         let after = new.and_then(|pod| self.owner_counting(pod));
         if old.is_none() {
-            self.names.insert(name.to_owned(), true);
+            self.names.insert(name.to_owned(), None);
         }
         if new.is_none()
-            && let Some(present) = self.names.get_mut(name)
+            && let Some(gone) = self.names.get_mut(name)
         {
-            *present = false;
+            *gone = Some(self.version);
         }
         if before == after {
             return;
@@ -420,8 +420,9 @@ impl Books {
         let mut seen = BTreeMap::new();
         // A loop that creates pods which end at once leaves thousands behind.
         let (past, one_cache) = (&mut self.past_names, self.one_cache);
+        let cached = pods.version().get().number().unwrap_or(0);
         self.names
-            .retain(|name, present| match pods.get(NAMESPACE, name) {
+            .retain(|name, gone| match pods.get(NAMESPACE, name) {
                 Some(pod) if one_cache && has_ended(&pod) => {
                     past.push(name.clone());
                     false
@@ -430,7 +431,8 @@ impl Books {
                     seen.insert(name.clone(), Seen(pod));
                     true
                 }
-                None if one_cache && !*present => {
+                // A cache that lags may hear of it yet.
+                None if one_cache && gone.is_some_and(|gone| gone <= cached) => {
                     past.push(name.clone());
                     false
                 }
