@@ -19,8 +19,10 @@ impl StoreVersion {
             // Release: whoever reads this version must find the objects stored before it.
             Some(number) => self.number.store(number, Ordering::Release),
             None => {
-                *lock(&self.text) = version.clone();
-                // Release: pairs with the Acquire below, so that 0 is seen with its text.
+                let mut text = lock(&self.text);
+                *text = version.clone();
+                // Release: pairs with the Acquire below, so that 0 is seen with its text; under the
+                // lock, so that no text is seen before its 0.
                 self.number.store(0, Ordering::Release);
             }
         }
@@ -29,8 +31,14 @@ impl StoreVersion {
     /// The version reached; unset before the first.
     pub fn get(&self) -> ResourceVersion {
         // Acquire: pairs with the Release above.
+        let number = self.number.load(Ordering::Acquire);
+        if number > 0 {
+            return ResourceVersion::Number(number);
+        }
+        let text = lock(&self.text);
+        // Acquire: as above; a number may have come since, and another text behind it.
         match self.number.load(Ordering::Acquire) {
-            0 => lock(&self.text).clone(),
+            0 => text.clone(),
             number => ResourceVersion::Number(number),
         }
     }

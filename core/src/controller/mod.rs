@@ -36,7 +36,7 @@ use std::sync::Arc;
 use compact_str::CompactString;
 
 use crate::cache::{Delta, ParentStore, PodCache, PodChange};
-use crate::consistency::ConsistencyStore;
+use crate::consistency::{ConsistencyStore, Fences};
 use crate::expectations::Expectations;
 use crate::intern::KeyId;
 use crate::limits::BURST_REPLICAS;
@@ -44,8 +44,6 @@ use crate::metrics::ControllerMetrics;
 use crate::object::{Kind, Now, ReplicaSet, ResourceVersion};
 use crate::policy::{Behaviour, Policy};
 use crate::workqueue::RateLimitingQueue;
-
-use fence::Fences;
 
 pub use effects::Effects;
 pub use key::{KeyError, parse_key};
@@ -109,7 +107,7 @@ pub struct Controller {
     parents: ParentStore,
     expectations: Expectations<KeyId, PodName>,
     consistency: ConsistencyStore<KeyId>,
-    fences: Fences,
+    fences: Fences<KeyId>,
     queue: RateLimitingQueue<KeyId>,
     metrics: ControllerMetrics,
 }
