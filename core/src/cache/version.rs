@@ -31,14 +31,8 @@ impl StoreVersion {
     /// The version reached; unset before the first.
     pub fn get(&self) -> ResourceVersion {
         // Acquire: pairs with the Release above.
-        let number = self.number.load(Ordering::Acquire);
-        if number > 0 {
-            return ResourceVersion::Number(number);
-        }
-        let text = lock(&self.text);
-        // Acquire: as above; a number may have come since, and another text behind it.
         match self.number.load(Ordering::Acquire) {
-            0 => text.clone(),
+            0 => lock(&self.text).clone(),
             number => ResourceVersion::Number(number),
         }
     }

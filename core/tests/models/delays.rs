@@ -124,6 +124,42 @@ fn the_timer_is_told_of_the_earliest_time() {
     });
 }
 
+/// One key fires while another is added for later: that one stays, and its time is told.
+#[test]
+fn a_later_add_beside_a_firing_is_not_forgotten() {
+    check(3, || {
+        let queue = Arc::new(Queue::new());
+        queue.add_after(0, 10, 0);
+        let adder = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.add_after(1, 20, 0))
+        };
+        assert_eq!(queue.fire_due(15), 1);
+        let seen = queue.next_due();
+        let told = adder.join().unwrap();
+        assert_eq!(queue.next_due(), Some(20), "its time was forgotten");
+        assert!(told || seen == Some(20), "nobody was told");
+        assert_eq!((queue.fire_due(20), serve(&queue)), (1, 2));
+    });
+}
+
+/// Whoever looks while one of two keys fires sees that the other is to come.
+#[test]
+fn what_waits_is_seen_beside_a_firing() {
+    check(3, || {
+        let queue = Arc::new(Queue::new());
+        queue.add_after(0, 10, 0);
+        queue.add_after(1, 20, 0);
+        let timer = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.fire_due(15))
+        };
+        assert!(queue.next_due().is_some(), "a key waits");
+        assert_eq!(timer.join().unwrap(), 1);
+        assert_eq!(queue.next_due(), Some(20));
+    });
+}
+
 /// Bounded retries beside a timer and an event of the key: the retry neither moves nor is lost.
 #[test]
 fn a_bounded_retry_beside_a_timer_stays() {
