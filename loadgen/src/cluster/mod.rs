@@ -26,6 +26,7 @@ mod owners;
 mod past;
 mod patch;
 mod pods;
+mod primitives;
 mod quota;
 mod resource;
 mod scale;
@@ -39,7 +40,7 @@ mod watch;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use podstorm::client::ApiError;
 use podstorm::object::{Event, Kind, Namespace, Node, Pod, ReplicaSet, ReplicationController};
@@ -62,6 +63,7 @@ use name::Names;
 use observe::Observed;
 use owners::OwnerIndex;
 use pods::BodyCache;
+use primitives::AtomicU64;
 use quota::Quotas;
 use store::Shared;
 
