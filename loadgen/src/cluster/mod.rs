@@ -55,6 +55,7 @@ pub use quota::PodQuota;
 pub use resource::{ClusterResource, DefaultPolicy};
 pub use scale::{Scalable, Scale, ScaleUpdate};
 pub use store::KindStore;
+pub use strategic::{PatchProblem, json_merge, strategic_merge};
 pub use watch::{Poll, Watch, WatchFrom, WatchOptions};
 
 use gc::GarbageCollector;
