@@ -22,6 +22,7 @@ mod hardened_tests;
 mod key;
 mod listed;
 mod names;
+mod open_names;
 #[cfg(test)]
 mod rig;
 mod scale;
@@ -44,6 +45,8 @@ use crate::metrics::ControllerMetrics;
 use crate::object::{Kind, Now, ReplicaSet, ResourceVersion};
 use crate::policy::{Behaviour, Policy};
 use crate::workqueue::RateLimitingQueue;
+
+use open_names::OpenNames;
 
 pub use effects::Effects;
 pub use key::{KeyError, parse_key};
@@ -108,6 +111,7 @@ pub struct Controller {
     expectations: Expectations<KeyId, PodName>,
     consistency: ConsistencyStore<KeyId>,
     fences: Fences<KeyId>,
+    open_names: OpenNames,
     queue: RateLimitingQueue<KeyId>,
     metrics: ControllerMetrics,
 }
@@ -129,6 +133,7 @@ impl Controller {
             expectations: Expectations::new(),
             consistency: ConsistencyStore::new(),
             fences: Fences::default(),
+            open_names: OpenNames::default(),
             queue: RateLimitingQueue::new(),
             metrics: ControllerMetrics::new(),
         }

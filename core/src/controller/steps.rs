@@ -174,7 +174,16 @@ impl Controller {
                     Answer::Pod(pod) if self.keeps_records() => {
                         self.record_pod_write(&pod.metadata, effects);
                     }
-                    Answer::Failed(error) => self.note_failure(error, PODS, sync),
+                    Answer::Failed(error) => {
+                        if error.is_not_found() && self.policy.fence_unknown_outcomes {
+                            // Gone, says the server: then the cache must show it, and the key look
+                            // again.
+                            sync.unknown.insert(PODS);
+                            let quiet = || (SyncErrorClass::Claim, error.message.clone());
+                            sync.quiet_error.get_or_insert_with(quiet);
+                        }
+                        self.note_failure(error, PODS, sync);
+                    }
                     _ => {}
                 }
                 let claim = sync.claim.as_mut().expect("a claim is under way");
@@ -332,6 +341,8 @@ impl Controller {
         self.record_creations(parent, sync, effects);
         let mut first_error: Option<String> = None;
         let Sync {
+            key,
+            requests,
             answers,
             answered,
             slow_start,
@@ -342,6 +353,10 @@ impl Controller {
         } = sync;
         let by_name = self.policy.choose_pod_names;
         for index in answered {
+            if by_name {
+                let answer = answer_of(answers, *index);
+                self.note_outcome(parent, *key, &requests[*index], answer);
+            }
             match answer_of(answers, *index) {
                 Answer::Pod(pod) => {
                     slow_start.on_result(true);

@@ -163,7 +163,7 @@ impl Player {
         for number in 0..self.world.nodes {
             let node = Node {
                 metadata: named(&node_name(number)),
-                pods_allocatable: Some(110),
+                pods_allocatable: Some(1_000),
                 ..Node::default()
             };
             self.cluster()
@@ -466,6 +466,11 @@ impl Player {
             Action::Hold { stream, for_ms } => {
                 for line in alive {
                     line.hold(*stream, until(*for_ms));
+                }
+            }
+            Action::Break { stream } => {
+                for line in alive {
+                    line.break_for_good(*stream);
                 }
             }
             Action::Drop {

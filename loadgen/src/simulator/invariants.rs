@@ -17,6 +17,7 @@ use podstorm::intern::KeyId;
 use podstorm::object::Now;
 
 use super::action::Action;
+use super::coverage;
 use super::play::How;
 use super::schedule::{Schedule, Step};
 use super::verdict::{Verdict, Violation};
@@ -176,6 +177,8 @@ impl Judge {
         let state = &mut *state;
         state.verdict.trace = state.trace.hash();
         state.verdict.excess_pods_created = state.books.excess;
+        state.verdict.excused =
+            state.books.crashed || state.books.overlapped || state.books.lied_to;
         state.verdict.ambiguous_writes = state.books.ambiguous;
         state.verdict.sometimes = state.books.sometimes.clone();
         let told = state.told.take().unwrap_or_default();
@@ -225,7 +228,7 @@ impl State {
     /// Counts the requests that met a fault since the last look.
     fn strike_hits(&mut self, site: &Site) {
         for hit in site.network().take_hits() {
-            self.strike(hit.class, Some(books::step_of(hit.call, hit.place)));
+            self.strike(hit.class, Some(coverage::step_of(hit.call, hit.place)));
         }
     }
 }
@@ -288,10 +291,17 @@ impl Probe for Judge {
         });
     }
 
-    fn sends(&self, sync: SyncId, request: &Request, place: Place, now: Now) {
+    fn sends(
+        &self,
+        sync: SyncId,
+        controller: &Controller,
+        request: &Request,
+        place: Place,
+        now: Now,
+    ) {
         self.check(now, |state| {
             state.tell(|| trace::request_text(sync, request));
-            state.books.sends(sync, request, place)
+            state.books.sends(sync, controller, request, place, now)
         });
     }
 

@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use podstorm::cache::PodCache;
 use podstorm::consistency::Record;
 use podstorm::controller::Controller;
 use podstorm::intern::KeyId;
-use podstorm::object::{Labels, Now, Pod, ReplicaSet, Uid};
+use podstorm::object::{Labels, Now, Pod, PodPhase, ReplicaSet, Uid};
 use podstorm::policy::Behaviour;
 
 use super::super::act::NAMESPACE;
@@ -16,7 +17,7 @@ use super::super::model::is_active;
 use super::super::schedule::Schedule;
 use crate::engine::probe::SyncId;
 use crate::engine::site::Site;
-use crate::faults::{Call, Place, StreamKind};
+use crate::faults::StreamKind;
 
 /// Pod watches that stand still for longer than this outlast expectations, ms.
 const STALL_MS: u32 = 290_000;
@@ -81,6 +82,9 @@ pub(super) struct Seen(pub(super) Arc<Pod>);
 #[derive(Debug, Default)]
 pub(super) struct SyncBook {
     pub(super) key: String,
+    pub(super) key_id: KeyId,
+    /// Whether it has waited since it was opened, and will look at the caches anew.
+    pub(super) waited: bool,
     /// The ReplicaSet as the cache had it.
     pub(super) set: Option<Arc<ReplicaSet>>,
     /// The versions of the ReplicaSet read, and of the pod cache.
@@ -88,6 +92,10 @@ pub(super) struct SyncBook {
     pub(super) pod_version: u64,
     /// The pods that the cache had, by name; forgotten at its end.
     pub(super) seen: BTreeMap<String, Seen>,
+    /// The cache itself, for what was forgotten above.
+    pub(super) cache: Option<Arc<PodCache>>,
+    /// Own active pods and orphans that it may count, once they have been counted.
+    pub(super) counted: Option<(i64, i64)>,
     /// Whether its expectations were fulfilled when it began.
     pub(super) satisfied: bool,
     pub(super) creates_sent: i64,
@@ -119,13 +127,19 @@ pub(super) struct Books {
     pub(super) burst: i64,
     pub(super) version: u64,
     pub(super) sets: BTreeMap<Uid, SetBook>,
-    /// Pods that were there and may be in a cache, by name.
-    names: BTreeSet<String>,
+    /// Pods that may count in a cache, by name, and whether the server has them.
+    names: BTreeMap<String, bool>,
+    /// Names of pods that have ended or are gone, and count in no cache that follows along.
+    past_names: Vec<String>,
+    /// Whether there was ever but one cache, which never went back.
+    one_cache: bool,
     pub(super) syncs: BTreeMap<SyncId, SyncBook>,
     /// Syncs under way, by controller and key.
     pub(super) busy: BTreeMap<(u32, String), SyncId>,
     /// Deletes that were asked for, by controller and pod: whether one was accepted.
     pub(super) deletes: BTreeMap<(u32, Uid), bool>,
+    /// Names under which controllers created pods, and how often.
+    pub(super) created_names: BTreeMap<String, u32>,
     pub(super) excess: u64,
     pub(super) ambiguous: u64,
     pub(super) sometimes: BTreeSet<&'static str>,
@@ -137,6 +151,8 @@ pub(super) struct Books {
     pub(super) unlimited_creates: bool,
     pub(super) unlimited_deletes: bool,
     pub(super) crashed: bool,
+    /// Whether a watch has broken its promise: an event was lost, or an old one came again.
+    pub(super) lied_to: bool,
     pub(super) overlapped: bool,
     dead: BTreeSet<u32>,
     held_ms: u32,
@@ -150,10 +166,13 @@ impl Books {
             burst: i64::from(schedule.world.burst_replicas),
             version: 0,
             sets: BTreeMap::new(),
-            names: BTreeSet::new(),
+            names: BTreeMap::new(),
+            past_names: Vec::new(),
+            one_cache: true,
             syncs: BTreeMap::new(),
             busy: BTreeMap::new(),
             deletes: BTreeMap::new(),
+            created_names: BTreeMap::new(),
             excess: 0,
             ambiguous: 0,
             sometimes: BTreeSet::new(),
@@ -162,6 +181,7 @@ impl Books {
             unlimited_creates: false,
             unlimited_deletes: false,
             crashed: false,
+            lied_to: false,
             overlapped: false,
             dead: BTreeSet::new(),
             held_ms: 0,
@@ -183,14 +203,21 @@ impl Books {
         match action {
             Action::Drop { events, .. } => {
                 // The cache lies until the next list. Names that are taken keep the hardened
-                // behaviour from creating what it can't see.
+                // behaviour from creating much of what it can't see.
                 let events = i64::from(*events);
                 self.allowed_deletes += events;
-                self.allowed += if upstream { events } else { 0 };
+                self.allowed += events;
+                self.remember_names();
+                self.lied_to = true;
             }
             Action::Replay { events, .. } => {
                 self.allowed_deletes += i64::from(*events);
-                self.allowed += if upstream { i64::from(*events) } else { 0 };
+                self.allowed += i64::from(*events);
+                self.remember_names();
+                self.lied_to = true;
+                // An object of another UID that comes back clears what was expected.
+                self.unlimited_creates |= upstream;
+                self.unlimited_deletes |= upstream;
             }
             Action::Hold {
                 stream: StreamKind::Pods,
@@ -201,6 +228,7 @@ impl Books {
             Action::RefuseWatch { times, .. } => self.held(times.saturating_mul(40_000)),
             Action::Overlap { .. } => {
                 self.overlapped = true;
+                self.remember_names();
                 let alive = site.alive().len() as i64;
                 self.allowed += self.burst * alive;
                 self.allowed_deletes += self.burst * alive;
@@ -221,6 +249,14 @@ impl Books {
         }
     }
 
+    /// Another cache may have what one has left behind.
+    fn remember_names(&mut self) {
+        self.one_cache = false;
+        let past = std::mem::take(&mut self.past_names);
+        self.names
+            .extend(past.into_iter().map(|name| (name, false)));
+    }
+
     /// A controller was started that lists the past first.
     pub(super) fn stale_start(&mut self) {
         self.sometimes
@@ -229,6 +265,15 @@ impl Books {
             self.unlimited_creates = true;
             self.unlimited_deletes = true;
         }
+    }
+
+    /// Opens the book of a sync again: it looks at the caches as they are now.
+    pub(super) fn reopen_sync(&mut self, id: SyncId, controller: &Controller, now: Now) {
+        let Some(before) = self.syncs.remove(&id) else {
+            return;
+        };
+        let book = self.open_sync(id, controller, before.key_id, now);
+        book.step = before.step;
     }
 
     /// A controller has died: what it had under way may still come.
@@ -309,7 +354,12 @@ impl Books {
         let before = old.and_then(|pod| self.owner_counting(pod));
         let after = new.and_then(|pod| self.owner_counting(pod));
         if old.is_none() {
-            self.names.insert(name.to_owned());
+            self.names.insert(name.to_owned(), true);
+        }
+        if new.is_none()
+            && let Some(present) = self.names.get_mut(name)
+        {
+            *present = false;
         }
         if before == after {
             return;
@@ -368,21 +418,36 @@ impl Books {
         let parent = controller.parents().get(key);
         let pods = controller.pods();
         let mut seen = BTreeMap::new();
-        for name in &self.names {
-            if let Some(pod) = pods.get(NAMESPACE, name) {
-                seen.insert(name.clone(), Seen(pod));
-            }
-        }
+        // A loop that creates pods which end at once leaves thousands behind.
+        let (past, one_cache) = (&mut self.past_names, self.one_cache);
+        self.names
+            .retain(|name, present| match pods.get(NAMESPACE, name) {
+                Some(pod) if one_cache && has_ended(&pod) => {
+                    past.push(name.clone());
+                    false
+                }
+                Some(pod) => {
+                    seen.insert(name.clone(), Seen(pod));
+                    true
+                }
+                None if one_cache && !*present => {
+                    past.push(name.clone());
+                    false
+                }
+                None => true,
+            });
         let set = parent.map(|parent| Arc::clone(&parent.object));
         let version = |version: &podstorm::object::ResourceVersion| version.number().unwrap_or(0);
         let book = SyncBook {
             key: name.name.to_string(),
+            key_id: key,
             set_version: set
                 .as_ref()
                 .map_or(0, |set| version(&set.metadata.resource_version)),
             pod_version: version(&pods.version().get()),
             set,
             seen,
+            cache: Some(Arc::clone(pods)),
             satisfied: controller.expectations().satisfied(key, now.mono_ns),
             ..SyncBook::default()
         };
@@ -393,7 +458,7 @@ impl Books {
     /// Nothing more than necessary is kept when all is at rest.
     pub(super) fn at_rest(&self, site: &Site) -> Result<(), (&'static str, String)> {
         for controller in site.controllers() {
-            if controller.queue().len() > 0 {
+            if !controller.queue().is_empty() {
                 return Err(("L2", "keys wait in the queue".to_owned()));
             }
             let live: BTreeSet<&str> = self
@@ -457,16 +522,6 @@ impl Books {
     }
 }
 
-/// The step of a sync that makes such a call there.
-pub(super) fn step_of(call: Call, place: Place) -> &'static str {
-    match call {
-        Call::CreatePod if place.batch == 0 => "creating the first",
-        Call::CreatePod => "creating more",
-        Call::DeletePod => "deleting",
-        Call::PatchPod => "patching",
-        Call::GetParent => "reading the ReplicaSet",
-        Call::PutStatus => "writing the status",
-        Call::ReadVersion => "reading a version",
-        Call::WriteEvent => "writing an Event",
-    }
+fn has_ended(pod: &Pod) -> bool {
+    matches!(pod.status.phase, PodPhase::Succeeded | PodPhase::Failed)
 }
