@@ -75,9 +75,8 @@ fn run(data: &[u8]) -> Outcome {
             if is_plain(&Value::Object(patch.clone())) {
                 assert_eq!(strategic, merged, "without lists and directives");
             }
-            // A key that is null names nothing: such an entry is added each time, upstream too.
-            let names_all = !has_null_in_list(&Value::Object(patch.clone()), false);
-            if names_all && has_keyed_lists(&Value::Object(document)) {
+            let is_named = names_entries(&Value::Object(patch.clone()), false);
+            if is_named && has_keyed_lists(&Value::Object(document)) {
                 let mut again = strategic.clone();
                 let result = strategic_merge(&mut again, &patch);
                 assert!(result.is_ok(), "refused the second time: {result:?}");
@@ -118,34 +117,39 @@ fn is_plain(value: &Value) -> bool {
     }
 }
 
-fn has_null_in_list(value: &Value, in_list: bool) -> bool {
+/// Whether what lists hold goes by keys that stay what they are: a null is taken out when an entry is added,
+/// and so are directives within a key, upstream too; such an entry is a new one each time.
+fn names_entries(value: &Value, in_list: bool) -> bool {
     match value {
-        Value::Null => in_list,
-        Value::Array(items) => items.iter().any(|item| has_null_in_list(item, true)),
-        Value::Object(members) => members
-            .values()
-            .any(|value| has_null_in_list(value, in_list)),
-        _ => false,
+        Value::Null => !in_list,
+        Value::Array(items) => items.iter().all(|item| names_entries(item, true)),
+        Value::Object(members) => members.iter().all(|(name, value)| {
+            let is_key = in_list && KEYS.contains(&name.as_str());
+            names_entries(value, in_list) && !(is_key && (value.is_object() || value.is_array()))
+        }),
+        _ => true,
     }
 }
+
+/// What entries of lists go by.
+const KEYS: [&str; 8] = [
+    "uid",
+    "name",
+    "ip",
+    "topologyKey",
+    "containerPort",
+    "mountPath",
+    "devicePath",
+    "type",
+];
 
 /// Whether lists hold nothing twice, whatever their key: what a server stores.
 fn has_keyed_lists(value: &Value) -> bool {
     match value {
         Value::Array(items) => {
-            let keys = [
-                "uid",
-                "name",
-                "ip",
-                "topologyKey",
-                "containerPort",
-                "mountPath",
-                "devicePath",
-                "type",
-            ];
             let same = |a: &Value, b: &Value| {
                 a == b
-                    || keys
+                    || KEYS
                         .iter()
                         .any(|key| a.get(key).is_some() && a.get(key) == b.get(key))
             };
