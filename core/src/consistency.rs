@@ -6,9 +6,12 @@
 //! that the caches have reached. Owners are spread over shards with one short lock each; no lock is
 //! held across a call out of this file, and two are never held at once.
 
+mod fences;
+
 use std::cmp::Ordering;
 use std::hash::Hash;
 
+pub use fences::{Fences, Resources};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 

@@ -46,7 +46,11 @@ pub const RETRY_BURST: u32 = 100;
 
 /// Room of the work queue's first ring. One slot is 16 bytes, so 16 KiB. (The models of two or three
 /// keys are to see rings replaced.)
-pub const QUEUE_FIRST_CAPACITY: usize = if cfg!(feature = "loom") { 1 } else { 1_024 };
+pub const QUEUE_FIRST_CAPACITY: usize = if cfg!(any(feature = "loom", feature = "shuttle")) {
+    1
+} else {
+    1_024
+};
 
 /// Rings that a work queue may go through, each twice the room of the one before. The last one has
 /// room for 2^10 * 2^22 = 2^32 keys, all there can be.
@@ -68,15 +72,19 @@ pub const QUEUE_DURATION_BOUNDS_NS: [u64; 10] = [
 ];
 
 /// Entries of the first chunk of an append-only table. Every further chunk is twice as long.
-pub const TABLE_FIRST_CHUNK: usize = if cfg!(feature = "loom") { 2 } else { 64 };
+pub const TABLE_FIRST_CHUNK: usize = if cfg!(any(feature = "loom", feature = "shuttle")) {
+    2
+} else {
+    64
+};
 
 /// Chunks of an append-only table: 64 * (2^27 - 1) entries is more than 2^32.
 pub const TABLE_CHUNKS: usize = 27;
 
-#[cfg(not(feature = "loom"))]
+#[cfg(not(any(feature = "loom", feature = "shuttle")))]
 const _: () = assert!(QUEUE_FIRST_CAPACITY << (QUEUE_GENERATIONS - 1) == 1 << 32);
 const _: () = assert!(TABLE_FIRST_CHUNK.is_power_of_two());
-#[cfg(not(feature = "loom"))]
+#[cfg(not(any(feature = "loom", feature = "shuttle")))]
 const _: () = assert!(TABLE_FIRST_CHUNK * ((1 << TABLE_CHUNKS) - 1) > u32::MAX as usize);
 const _: () = assert!(EXPECTATIONS_SHARDS.is_power_of_two());
 

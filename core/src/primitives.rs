@@ -2,40 +2,49 @@
 //! queue and padding.
 //!
 //! With the feature `loom` the model checker's stand in for them, and all of their interleavings can be
-//! run through (`tests/models.rs`). With the feature `contention` they count, for each thread, what is
+//! run through (`tests/models`). With the feature `shuttle` those of a tester do that runs long schedules
+//! at random (`tests/schedules`); given both, `loom` holds. With the feature `contention` they count, for each thread, what is
 //! done to them (`primitives/contention.rs`). Nothing else changes.
 
 #[cfg(feature = "contention")]
 pub mod contention;
-#[cfg(feature = "loom")]
+#[cfg(any(feature = "loom", feature = "shuttle"))]
 mod model;
 
-#[cfg(not(feature = "loom"))]
+#[cfg(feature = "loom")]
+use loom as checker;
+#[cfg(all(feature = "shuttle", not(feature = "loom")))]
+use shuttle as checker;
+
+#[cfg(not(any(feature = "loom", feature = "shuttle")))]
 pub use std::sync::atomic::{AtomicBool, AtomicU8, fence};
-#[cfg(not(feature = "loom"))]
+#[cfg(not(any(feature = "loom", feature = "shuttle")))]
 pub use std::sync::{Condvar, MutexGuard};
-#[cfg(not(any(feature = "contention", feature = "loom")))]
+#[cfg(not(any(feature = "contention", feature = "loom", feature = "shuttle")))]
 pub use {
     crossbeam_queue::ArrayQueue,
     std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize},
     std::sync::{Mutex, RwLock},
 };
 
-#[cfg(all(feature = "contention", not(feature = "loom")))]
+#[cfg(all(
+    feature = "contention",
+    not(any(feature = "loom", feature = "shuttle"))
+))]
 pub use contention::{ArrayQueue, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Mutex, RwLock};
 
-#[cfg(feature = "loom")]
+#[cfg(any(feature = "loom", feature = "shuttle"))]
 pub use {
-    loom::sync::atomic::{
+    checker::sync::atomic::{
         AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, fence,
     },
-    loom::sync::{Condvar, Mutex, MutexGuard, RwLock},
+    checker::sync::{Condvar, Mutex, MutexGuard, RwLock},
     model::{ArrayQueue, OnceLock},
 };
 
 pub use crossbeam_utils::CachePadded;
 pub use std::sync::Arc;
-#[cfg(not(feature = "loom"))]
+#[cfg(not(any(feature = "loom", feature = "shuttle")))]
 pub use std::sync::OnceLock;
 pub use std::sync::atomic::Ordering;
 

@@ -1,7 +1,8 @@
-//! What the cross-crate tests share: the conformance runner, a cluster to walk through, and scripted
-//! faults.
+//! What the cross-crate tests share: the conformance runner, the fuzz targets, a cluster to walk through, and
+//! scripted faults.
 
 pub mod command;
 pub mod conformance;
+pub mod fuzz;
 pub mod hazard;
 pub mod lab;

@@ -19,8 +19,10 @@ impl StoreVersion {
             // Release: whoever reads this version must find the objects stored before it.
             Some(number) => self.number.store(number, Ordering::Release),
             None => {
-                *lock(&self.text) = version.clone();
-                // Release: pairs with the Acquire below, so that 0 is seen with its text.
+                let mut text = lock(&self.text);
+                *text = version.clone();
+                // Release: pairs with the Acquire below, so that 0 is seen with its text; under the
+                // lock, so that no text is seen before its 0.
                 self.number.store(0, Ordering::Release);
             }
         }

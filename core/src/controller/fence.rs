@@ -8,130 +8,18 @@
 //!                                                            yes: ReadVersion, at its end
 //! ```
 
-use std::cmp::Ordering::Greater;
-use std::collections::BTreeMap;
-
 use super::sync::{Outcome, State, Step, Sync, SyncErrorClass};
 use super::{Controller, Effects};
 use crate::client::{Answer, ApiError, Request};
-use crate::consistency::{PARENTS, PODS, Stale};
+use crate::consistency::{PODS, Resources};
 use crate::intern::KeyId;
 use crate::limits::{EXPECTATIONS_TIMEOUT_NS, HARDENED_RETRY_MAX_NS};
 use crate::object::{Now, ResourceVersion, Uid};
-use crate::primitives::{AtomicU64, AtomicUsize, CachePadded, Mutex, Ordering, lock};
-
-/// A set of resources, by their index in [`crate::consistency`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Resources(u8);
-
-impl Resources {
-    const BOTH: Resources = Resources(1 << PODS | 1 << PARENTS);
-
-    pub(super) fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    pub(super) fn insert(&mut self, resource: usize) {
-        self.0 |= 1 << resource;
-    }
-
-    pub(super) fn remove(&mut self, resource: usize) {
-        self.0 &= !(1 << resource);
-    }
-
-    fn union(self, other: Resources) -> Resources {
-        Resources(self.0 | other.0)
-    }
-
-    fn iter(self) -> impl Iterator<Item = usize> {
-        [PODS, PARENTS]
-            .into_iter()
-            .filter(move |resource| self.0 & 1 << resource != 0)
-    }
-}
-
-/// What the controller remembers about versions beyond its records of own writes.
-#[derive(Debug, Default)]
-pub(super) struct Fences {
-    /// What the caches must have come to whatever the key, by resource: the versions read at the
-    /// start, and those at which anything was counted since. Only grow.
-    floors: CachePadded<[AtomicU64; 2]>,
-    /// Whether the versions were read at the start; 0 is no.
-    started: AtomicU64,
-    /// Keys whose next sync begins by reading versions, because the last one could not.
-    wanted: Mutex<BTreeMap<KeyId, Resources>>,
-    /// Their number: most of the time none, and then the lock is not taken.
-    wanted_count: AtomicUsize,
-}
-
-impl Fences {
-    fn is_started(&self) -> bool {
-        // Acquire: whoever sees it sees the floors that were raised before.
-        self.started.load(Ordering::Acquire) != 0
-    }
-
-    fn wanted(&self, key: KeyId) -> Resources {
-        // Acquire, with the Release below; a key's own mark was made by its last sync, which the
-        // queue puts before this one.
-        if self.wanted_count.load(Ordering::Acquire) == 0 {
-            return Resources::default();
-        }
-        lock(&self.wanted).get(&key).copied().unwrap_or_default()
-    }
-
-    fn want(&self, key: KeyId, resources: Resources) {
-        let mut wanted = lock(&self.wanted);
-        let known = wanted.entry(key).or_default();
-        *known = known.union(resources);
-        // Release: see `wanted`.
-        self.wanted_count.store(wanted.len(), Ordering::Release);
-    }
-
-    /// Forgets that versions are wanted for the key.
-    pub(super) fn forget(&self, key: KeyId) {
-        // Acquire: see `wanted`.
-        if self.wanted_count.load(Ordering::Acquire) != 0 {
-            let mut wanted = lock(&self.wanted);
-            wanted.remove(&key);
-            // Release: see `wanted`.
-            self.wanted_count.store(wanted.len(), Ordering::Release);
-        }
-    }
-
-    fn raise(&self, resource: usize, version: &ResourceVersion) {
-        let (Some(number), floor) = (version.number(), &self.floors[resource]) else {
-            return;
-        };
-        // Relaxed, both: a sync that is to see it comes by the queue or by `started`.
-        if floor.load(Ordering::Relaxed) < number {
-            floor.fetch_max(number, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether the caches, at these versions, have come to the floors. Versions that can't be
-    /// compared have; a cache that has none yet has not.
-    fn check(&self, stores: &[ResourceVersion; 2]) -> Result<(), Stale> {
-        for (resource, store) in stores.iter().enumerate() {
-            // Relaxed: see `raise`.
-            let floor = self.floors[resource].load(Ordering::Relaxed);
-            let wrote = ResourceVersion::Number(floor);
-            let behind = store.is_unset() || wrote.compare(store) == Some(Greater);
-            if floor > 0 && behind {
-                return Err(Stale {
-                    resource,
-                    wrote,
-                    store: store.clone(),
-                });
-            }
-        }
-        Ok(())
-    }
-}
 
 impl Controller {
     /// Begins a sync behind barrier and fence.
     pub(super) fn begin_fenced(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
-        let mut unread = self.fences.wanted(sync.key);
+        let mut unread = self.fences.wanted(&sync.key);
         if self.policy.fence_at_start && !self.fences.is_started() {
             unread = Resources::BOTH;
         }
@@ -146,7 +34,7 @@ impl Controller {
         let key = sync.key;
         let parent = self.parents.get(key);
         let uid = parent.as_ref().map(|parent| &parent.object.metadata.uid);
-        let wanted = !self.fences.wanted(key).is_empty();
+        let wanted = !self.fences.wanted(&key).is_empty();
         // Another worker may have come first: then the caches must come to what that one read.
         let starting = !self.fences.is_started();
         let unread = take_versions(sync, |resource, version| {
@@ -161,11 +49,10 @@ impl Controller {
             return sync.fail(SyncErrorClass::Fence, error.message);
         }
         if wanted {
-            self.fences.forget(key);
+            self.fences.forget(&key);
         }
         if starting {
-            // Release: see `Fences::is_started`.
-            self.fences.started.store(1, Ordering::Release);
+            self.fences.start();
         }
         self.begin_behind_fence(sync, now, effects)
     }

@@ -35,7 +35,7 @@ impl Controller {
             effects.clear_written(key, Some(uid));
         }
         if self.policy.fence_unknown_outcomes {
-            self.fences.forget(key);
+            self.fences.forget(&key);
             self.open_names.forget(key);
         }
     }

@@ -37,7 +37,7 @@ use std::sync::Arc;
 use compact_str::CompactString;
 
 use crate::cache::{Delta, ParentStore, PodCache, PodChange};
-use crate::consistency::ConsistencyStore;
+use crate::consistency::{ConsistencyStore, Fences};
 use crate::expectations::Expectations;
 use crate::intern::KeyId;
 use crate::limits::BURST_REPLICAS;
@@ -46,7 +46,6 @@ use crate::object::{Kind, Now, ReplicaSet, ResourceVersion};
 use crate::policy::{Behaviour, Policy};
 use crate::workqueue::RateLimitingQueue;
 
-use fence::Fences;
 use open_names::OpenNames;
 
 pub use effects::Effects;
@@ -111,7 +110,7 @@ pub struct Controller {
     parents: ParentStore,
     expectations: Expectations<KeyId, PodName>,
     consistency: ConsistencyStore<KeyId>,
-    fences: Fences,
+    fences: Fences<KeyId>,
     open_names: OpenNames,
     queue: RateLimitingQueue<KeyId>,
     metrics: ControllerMetrics,

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use super::fence::Resources;
 use compact_str::CompactString;
 
 use super::scale::Victims;
 use crate::cache::Parent;
 use crate::client::{Answer, EventIntent, Request};
+use crate::consistency::Resources;
 use crate::intern::KeyId;
 use crate::object::{ReplicaSetStatus, Time};
 use crate::reconcile::{Claim, StatusCounts};

@@ -217,5 +217,5 @@ impl<P: PodKey + Clone> Entry<P> {
     }
 }
 
-#[cfg(not(feature = "loom"))]
+#[cfg(not(any(feature = "loom", feature = "shuttle")))]
 const _: () = assert!(size_of::<Entry<u64>>() == 64);

@@ -26,7 +26,11 @@ use crate::primitives::{
 use super::mark::{Mark, PodKey};
 
 /// Places of the smallest table; every further size is twice that. (A model goes through all of them.)
-const FIRST_PLACES: usize = if cfg!(feature = "loom") { 2 } else { BITS };
+const FIRST_PLACES: usize = if cfg!(any(feature = "loom", feature = "shuttle")) {
+    2
+} else {
+    BITS
+};
 /// Bits of a word that tell whether pods are waited for; the others are the epoch.
 const BITS: usize = 32;
 /// Sizes of tables that a key has room to name from the first; the last has 1,024 places, enough for
@@ -35,9 +39,9 @@ const SMALL_SIZES: usize = 6;
 /// The other sizes. The last has 2^31 places.
 const LARGE_SIZES: usize = 21;
 
-#[cfg(not(feature = "loom"))]
+#[cfg(not(any(feature = "loom", feature = "shuttle")))]
 const _: () = assert!(crate::limits::BURST_REPLICAS * 2 <= FIRST_PLACES << (SMALL_SIZES - 1));
-#[cfg(not(feature = "loom"))]
+#[cfg(not(any(feature = "loom", feature = "shuttle")))]
 const _: () = assert!(FIRST_PLACES << (SMALL_SIZES + LARGE_SIZES - 1) == 1 << 31);
 
 /// Which set counts: the epoch in the upper half; below it 0 when no set is stored, 1 for the empty

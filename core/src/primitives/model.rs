@@ -5,8 +5,9 @@
 
 use std::fmt;
 
-use loom::sync::Mutex;
-use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use super::checker::sync::Mutex;
+use super::checker::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use super::checker::thread;
 
 /// As std's, but that the checker knows what it orders.
 pub struct OnceLock<T> {
@@ -112,7 +113,12 @@ impl ArrayQueue<u32> {
         loop {
             let tail = self.tail.load(Ordering::Relaxed);
             let seen = self.place(tail).load(Ordering::Acquire);
-            if seen >> STAMP_SHIFT < tail {
+            // As crossbeam does: a place that a pop has won but not emptied yet is waited for. The
+            // exchange reads the newest head.
+            if seen >> STAMP_SHIFT < tail
+                && tail.saturating_sub(self.head.fetch_add(0, Ordering::Relaxed))
+                    >= self.places.len() as u64 - 1
+            {
                 return Err(number);
             }
             let next = tail + 1;
@@ -126,7 +132,7 @@ impl ArrayQueue<u32> {
                 self.place(tail).store(filled, Ordering::Release);
                 return Ok(());
             }
-            loom::thread::yield_now();
+            thread::yield_now();
         }
     }
 
@@ -150,7 +156,7 @@ impl ArrayQueue<u32> {
                     .store(emptied << STAMP_SHIFT, Ordering::Release);
                 return Some(seen as u32);
             }
-            loom::thread::yield_now();
+            thread::yield_now();
         }
     }
 

@@ -65,7 +65,7 @@ pub(super) struct Slot {
     pub(super) worked: Buckets,
 }
 
-#[cfg(not(feature = "loom"))]
+#[cfg(not(any(feature = "loom", feature = "shuttle")))]
 const _: () = assert!(size_of::<Slot>() == 64);
 
 /// How many durations fell where, up to 255; what goes beyond is carried to the queue's [`Carried`].

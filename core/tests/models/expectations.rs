@@ -1,12 +1,12 @@
 //! Expectations: a key is satisfied when all is seen and not before, each pod counts once, and whoever
 //! finds the key satisfied sees what was done before the observations.
 
-use loom::sync::Arc;
-use loom::sync::atomic::{AtomicU32, Ordering};
-use loom::thread;
 use podstorm::expectations::Expectations;
 
 use crate::check;
+use crate::checker::sync::Arc;
+use crate::checker::sync::atomic::{AtomicU32, Ordering};
+use crate::checker::thread;
 
 type Store = Expectations<u32, u32>;
 

@@ -1,10 +1,10 @@
 //! Names and numbers: one name has one number, and who has the number finds the name.
 
-use loom::sync::Arc;
-use loom::thread;
 use podstorm::intern::KeyTable;
 
 use crate::check;
+use crate::checker::sync::Arc;
+use crate::checker::thread;
 
 #[test]
 fn threads_that_name_a_key_first_agree_on_its_number() {

@@ -1,12 +1,12 @@
 //! The work queue: what is added is served, once at a time, and sees what was done before the add;
 //! whoever parks is woken.
 
-use loom::sync::Arc;
-use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use loom::thread;
-use podstorm::workqueue::{RateLimitingQueue, Take, WorkQueue};
+use podstorm::workqueue::{Take, WorkQueue};
 
 use crate::check;
+use crate::checker::sync::Arc;
+use crate::checker::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use crate::checker::thread;
 
 type Queue = WorkQueue<u32>;
 
@@ -200,27 +200,5 @@ fn shutting_down_serves_what_was_added_and_wakes_everybody() {
             .map(|worker| worker.join().unwrap())
             .sum();
         assert_eq!(served, 1);
-    });
-}
-
-/// Of two later adds of a key the earlier stays; who fires finds what the due time announced.
-#[test]
-fn the_earlier_of_two_later_adds_stays() {
-    check(2, || {
-        let queue = Arc::new(RateLimitingQueue::<u32>::new());
-        let later = {
-            let queue = queue.clone();
-            thread::spawn(move || queue.add_after(0, 20, 0))
-        };
-        queue.add_after(0, 10, 0);
-        if queue.next_due().is_some_and(|due_ns| due_ns <= 10) {
-            assert_eq!(queue.fire_due(10), 1);
-            assert_eq!(queue.len(), 1);
-        }
-        later.join().unwrap();
-        // Fired once or, where the second came after the firing, once more.
-        queue.fire_due(20);
-        assert_eq!(queue.next_due(), None);
-        assert_eq!(queue.len(), 1);
     });
 }

@@ -1,6 +1,8 @@
 //! The mutex of the cluster: one that does not ask about panics.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
+
+use super::primitives::{Mutex, MutexGuard};
 
 /// A mutex. A thread that panics with the lock held is a bug that ends the run anyway, so the
 /// others do not stop over it.

@@ -12,18 +12,22 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use podstorm::object::{Now, ResourceVersion};
 use smallvec::SmallVec;
 
 use super::counts::{Tally, TallyTotals};
 use super::observe::{Commit, Observed};
+use super::primitives::{AtomicU64, MutexGuard, OnceLock};
 use super::{ClusterResource, Lock, Waker};
 
 /// Events in a segment: 16 KiB of slots. A segment is what is forgotten at once.
-pub(super) const SEGMENT_LEN: usize = 512;
+pub(super) const SEGMENT_LEN: usize = if MODELLED { 2 } else { 512 };
+
+/// Whether a checker runs through the interleavings.
+const MODELLED: bool = cfg!(any(feature = "loom", feature = "shuttle"));
 
 /// How much of the past a log keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -559,3 +563,6 @@ impl<R> After<R> {
         }
     }
 }
+
+#[cfg(all(test, any(feature = "loom", feature = "shuttle")))]
+mod models;

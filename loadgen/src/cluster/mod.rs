@@ -26,6 +26,7 @@ mod owners;
 mod past;
 mod patch;
 mod pods;
+mod primitives;
 mod quota;
 mod resource;
 mod scale;
@@ -39,7 +40,7 @@ mod watch;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use podstorm::client::ApiError;
 use podstorm::object::{Event, Kind, Namespace, Node, Pod, ReplicaSet, ReplicationController};
@@ -54,6 +55,7 @@ pub use quota::PodQuota;
 pub use resource::{ClusterResource, DefaultPolicy};
 pub use scale::{Scalable, Scale, ScaleUpdate};
 pub use store::KindStore;
+pub use strategic::{PatchProblem, json_merge, strategic_merge};
 pub use watch::{Poll, Watch, WatchFrom, WatchOptions};
 
 use gc::GarbageCollector;
@@ -62,6 +64,7 @@ use name::Names;
 use observe::Observed;
 use owners::OwnerIndex;
 use pods::BodyCache;
+use primitives::AtomicU64;
 use quota::Quotas;
 use store::Shared;
 

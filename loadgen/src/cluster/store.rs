@@ -11,7 +11,6 @@
 
 use std::cmp::Ordering;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use compact_str::CompactString;
 use crossbeam_utils::CachePadded;
@@ -24,6 +23,7 @@ use super::counts::{Tally, TallyTotals};
 use super::log::{Change, History, Log, Position};
 use super::observe::Observed;
 use super::owners::OwnerIndex;
+use super::primitives::AtomicU64;
 use super::quota::{PodQuota, Quotas};
 use super::{ClusterResource, Lock, Waker};
 

@@ -48,15 +48,16 @@ fn list_kind(parent: &str, member: &str) -> ListKind {
 }
 
 /// A patch that can't be applied; the text says why.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PatchProblem(pub(super) String);
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PatchProblem(pub String);
 
 /// Applies a strategic merge patch. Null removes a member; a map is merged member by member; a
 /// list with a merge key entry by entry; anything else is replaced.
 ///
 /// # Errors
 /// A directive that does not exist or stands where it can't.
-pub(super) fn strategic_merge(target: &mut Map, patch: &Map) -> Result<(), PatchProblem> {
+pub fn strategic_merge(target: &mut Map, patch: &Map) -> Result<(), PatchProblem> {
     merge_map(target, patch, "")
 }
 
@@ -256,7 +257,7 @@ fn without_key(member: &str, key: &str) -> PatchProblem {
 }
 
 /// Applies a JSON merge patch: null removes, maps are merged, anything else is replaced.
-pub(super) fn json_merge(target: &mut Map, patch: &Map) {
+pub fn json_merge(target: &mut Map, patch: &Map) {
     for (member, value) in patch {
         match value {
             Value::Null => {

@@ -1,0 +1,95 @@
+//! How far a cache is and what is in it: who reads a version finds what was applied up to it.
+
+use podstorm::cache::{Delta, PodCache, StoreVersion};
+use podstorm::object::{Pod, ResourceVersion};
+
+use crate::check;
+use crate::checker::sync::Arc;
+use crate::checker::sync::atomic::{AtomicUsize, Ordering};
+use crate::checker::thread;
+
+fn pod(name: &str, version: u64) -> std::sync::Arc<Pod> {
+    let mut pod = Pod::default();
+    pod.metadata.namespace = "ns".into();
+    pod.metadata.name = name.into();
+    pod.metadata.resource_version = version.into();
+    std::sync::Arc::new(pod)
+}
+
+/// A version is one that was set, text and number never mixed up, and none comes back.
+#[test]
+fn versions_are_those_that_were_set_in_their_order() {
+    check(3, || {
+        let version = Arc::new(StoreVersion::default());
+        let steps = ["x", "5", "y", "7"];
+        version.set(&ResourceVersion::new(steps[0]));
+        let writer = {
+            let version = version.clone();
+            thread::spawn(move || {
+                let later = steps[1..].iter().copied().map(ResourceVersion::new);
+                later.for_each(|later| version.set(&later));
+            })
+        };
+        let position = |seen: ResourceVersion| {
+            let seen = seen.to_string();
+            let known = steps.iter().position(|&step| step == seen);
+            known.unwrap_or_else(|| panic!("nobody set {seen:?}"))
+        };
+        let (first, second) = (position(version.get()), position(version.get()));
+        assert!(first <= second, "{} came back", steps[second]);
+        writer.join().unwrap();
+        assert_eq!(version.get(), ResourceVersion::Number(7));
+    });
+}
+
+/// Whoever reads the store's version finds the pods that came up to it, and not those that left.
+#[test]
+fn who_reads_a_version_finds_what_was_applied_up_to_it() {
+    check(2, || {
+        let cache = Arc::new(PodCache::new());
+        let informer = {
+            let cache = cache.clone();
+            thread::spawn(move || {
+                cache.apply(Delta::Applied(pod("a", 1)));
+                cache.apply(Delta::Deleted(pod("a", 2)));
+            })
+        };
+        let reached = cache.version().get().number().unwrap_or(0);
+        let seen = cache.get("ns", "a").is_some();
+        assert!(reached < 2 || !seen, "at version 2, where the pod is gone");
+        if reached == 1 && !seen {
+            // Only because the deletion came meanwhile, and then nobody finds it any more.
+            assert!(cache.get("ns", "a").is_none(), "it came after its version");
+        }
+        informer.join().unwrap();
+        assert_eq!(cache.version().get(), ResourceVersion::Number(2));
+        assert!(cache.is_empty());
+    });
+}
+
+/// Two threads apply a pod each, and whoever is the last says how far the store is.
+#[test]
+fn a_bookmark_behind_several_appliers_covers_them_all() {
+    check(2, || {
+        let (cache, left) = (Arc::new(PodCache::new()), Arc::new(AtomicUsize::new(2)));
+        let appliers: Vec<_> = [("a", 1), ("b", 2)]
+            .into_iter()
+            .map(|(name, number)| {
+                let (cache, left) = (cache.clone(), left.clone());
+                thread::spawn(move || {
+                    cache.apply_out_of_order(Delta::Applied(pod(name, number)));
+                    if left.fetch_sub(1, Ordering::AcqRel) == 1 {
+                        cache.bookmark(&2.into());
+                    }
+                })
+            })
+            .collect();
+        if cache.version().get().number() == Some(2) {
+            assert!(cache.contains("ns", "a") && cache.contains("ns", "b"));
+        }
+        for applier in appliers {
+            applier.join().unwrap();
+        }
+        assert_eq!(cache.len(), 2);
+    });
+}

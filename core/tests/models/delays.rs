@@ -1,0 +1,208 @@
+//! Later adds: the earliest time wins and is announced, none is lost and none fires twice.
+
+use podstorm::workqueue::{RateLimitingQueue, Take};
+
+use crate::check;
+use crate::checker::sync::Arc;
+use crate::checker::sync::atomic::{AtomicU32, Ordering};
+use crate::checker::thread;
+
+type Queue = RateLimitingQueue<u32>;
+
+/// Takes and finishes all keys that wait; how many there were.
+fn serve(queue: &Queue) -> usize {
+    let keys = std::iter::from_fn(|| match queue.try_take(0) {
+        Take::Key(key) => Some(key),
+        _ => None,
+    });
+    keys.map(|key| queue.done(key, 0)).count()
+}
+
+/// Of two later adds of a key the earlier stays; who fires finds what the due time announced.
+#[test]
+fn the_earlier_of_two_later_adds_stays() {
+    check(2, || {
+        let queue = Arc::new(Queue::new());
+        let later = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.add_after(0, 20, 0))
+        };
+        queue.add_after(0, 10, 0);
+        if queue.next_due().is_some_and(|due_ns| due_ns <= 10) {
+            assert_eq!(queue.fire_due(10), 1);
+            assert_eq!(queue.len(), 1);
+        }
+        later.join().unwrap();
+        // Fired once or, where the second came after the firing, once more.
+        queue.fire_due(20);
+        assert_eq!(queue.next_due(), None);
+        assert_eq!(queue.len(), 1);
+    });
+}
+
+/// A later add fires once, whoever of two timers finds it due; with an add at once beside it the key
+/// waits once nevertheless.
+#[test]
+fn a_later_add_fires_once_and_beside_an_add_the_key_waits_once() {
+    check(2, || {
+        let queue = Arc::new(Queue::new());
+        let adder = {
+            let queue = queue.clone();
+            thread::spawn(move || {
+                queue.add_after(0, 10, 0);
+            })
+        };
+        let timer = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.fire_due(10))
+        };
+        queue.add(0, 0);
+        let fired = queue.fire_due(10);
+        adder.join().unwrap();
+        let fired = fired + timer.join().unwrap() + queue.fire_due(10);
+        assert_eq!(fired, 1, "lost or doubled");
+        assert_eq!((queue.next_due(), serve(&queue)), (None, 1));
+    });
+}
+
+/// A key that fires while it is worked on is served again after, and sees what was done before the
+/// later add.
+#[test]
+fn a_firing_beside_the_work_is_served_and_sees_what_came_before() {
+    check(2, || {
+        let (queue, asked) = (Arc::new(Queue::new()), Arc::new(AtomicU32::new(0)));
+        queue.add(0, 0);
+        let handler = {
+            let (queue, asked) = (queue.clone(), asked.clone());
+            thread::spawn(move || {
+                asked.store(1, Ordering::Relaxed);
+                queue.add_after(0, 10, 0);
+            })
+        };
+        let mut seen = 0;
+        let mut work = || {
+            if let Take::Key(key) = queue.try_take(0) {
+                seen = asked.load(Ordering::Relaxed);
+                queue.fire_due(10);
+                queue.done(key, 0);
+            }
+        };
+        work();
+        work();
+        handler.join().unwrap();
+        queue.fire_due(10);
+        if let Take::Key(key) = queue.try_take(0) {
+            seen = asked.load(Ordering::Relaxed);
+            queue.done(key, 0);
+        }
+        assert_eq!(seen, 1, "the later add was lost");
+        assert!(queue.is_empty() && queue.next_due().is_none());
+    });
+}
+
+/// The earliest time that is left was told to somebody who sets the timer: by the add that brought it, or
+/// by a look behind the firing.
+#[test]
+fn the_timer_is_told_of_the_earliest_time() {
+    check(3, || {
+        let queue = Arc::new(Queue::new());
+        let add = |key: u32, delay_ns: i64| {
+            let queue = queue.clone();
+            thread::spawn(move || queue.add_after(key, delay_ns, 0).then_some(delay_ns))
+        };
+        let adds = [add(0, 10), add(1, 20)];
+        queue.fire_due(15);
+        let mut told = vec![queue.next_due()];
+        told.extend(adds.map(|add| add.join().unwrap()));
+        let due_ns = queue.next_due();
+        assert!(due_ns.is_some(), "the later of the two is not due yet");
+        assert!(told.contains(&due_ns), "{due_ns:?}, told were {told:?}");
+        // What the first firing took is not due again.
+        let left = 2 - usize::from(due_ns == Some(20));
+        assert_eq!(queue.fire_due(20), left);
+        assert_eq!(serve(&queue), 2);
+    });
+}
+
+/// One key fires while another is added for later: that one stays, and its time is told.
+#[test]
+fn a_later_add_beside_a_firing_is_not_forgotten() {
+    check(3, || {
+        let queue = Arc::new(Queue::new());
+        queue.add_after(0, 10, 0);
+        let adder = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.add_after(1, 20, 0))
+        };
+        assert_eq!(queue.fire_due(15), 1);
+        let seen = queue.next_due();
+        let told = adder.join().unwrap();
+        assert_eq!(queue.next_due(), Some(20), "its time was forgotten");
+        assert!(told || seen == Some(20), "nobody was told");
+        assert_eq!((queue.fire_due(20), serve(&queue)), (1, 2));
+    });
+}
+
+/// Whoever looks while one of two keys fires sees that the other is to come.
+#[test]
+fn what_waits_is_seen_beside_a_firing() {
+    check(3, || {
+        let queue = Arc::new(Queue::new());
+        queue.add_after(0, 10, 0);
+        queue.add_after(1, 20, 0);
+        let timer = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.fire_due(15))
+        };
+        assert!(queue.next_due().is_some(), "a key waits");
+        assert_eq!(timer.join().unwrap(), 1);
+        assert_eq!(queue.next_due(), Some(20));
+    });
+}
+
+/// Bounded retries beside a timer and an event of the key: the retry neither moves nor is lost.
+#[test]
+fn a_bounded_retry_beside_a_timer_stays() {
+    check(2, || {
+        let queue = Arc::new(Queue::new());
+        let first = queue.retry_within(0, 30, true, 0);
+        let timer = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.fire_due(first))
+        };
+        // A wake-up for another reason, which is no retry.
+        queue.add_after(0, first + 5, 0);
+        let again = queue.retry_within(0, 30, true, 0);
+        assert!(again <= 30);
+        let fired = timer.join().unwrap();
+        assert_eq!(fired, 1, "due, and one key");
+        let rest = queue.fire_due(i64::MAX);
+        assert!(rest <= 1, "the key waits at most once");
+        assert_eq!(queue.next_due(), None);
+        assert_eq!(serve(&queue), 1);
+    });
+}
+
+/// Shutting down beside a later add and a firing: nothing is left to wait for.
+#[test]
+fn nothing_is_due_after_shutting_down() {
+    check(2, || {
+        let queue = Arc::new(Queue::new());
+        let adder = {
+            let queue = queue.clone();
+            thread::spawn(move || {
+                queue.add_after(0, 10, 0);
+            })
+        };
+        let timer = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.fire_due(10))
+        };
+        queue.shut_down();
+        adder.join().unwrap();
+        let fired = timer.join().unwrap();
+        assert_eq!(queue.next_due(), None);
+        assert_eq!(queue.fire_due(10), 0);
+        assert!(serve(&queue) <= fired);
+    });
+}

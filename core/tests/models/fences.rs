@@ -1,0 +1,158 @@
+//! Fences: nobody counts before the caches are at what the server had at the start, a key's mark is
+//! found by its next sync, and what was counted at once stays the least.
+
+use podstorm::cache::StoreVersion;
+use podstorm::consistency::{Fences, PARENTS, PODS, Resources};
+use podstorm::object::ResourceVersion;
+use podstorm::workqueue::{Take, WorkQueue};
+
+use crate::check;
+use crate::checker::sync::Arc;
+use crate::checker::sync::atomic::{AtomicU64, Ordering};
+use crate::checker::thread;
+
+fn at(pods: ResourceVersion) -> [ResourceVersion; 2] {
+    [pods, ResourceVersion::Number(1)]
+}
+
+/// What two workers and an informer share at the start.
+struct Start {
+    fences: Fences<u32>,
+    reached: StoreVersion,
+    /// What is in the cache, as the version up to which it is.
+    cache: AtomicU64,
+    /// The server's version, which others move on.
+    server: AtomicU64,
+}
+
+impl Start {
+    /// A sync's way to its pods, as the controller goes it; what it finds, if it may look.
+    fn sync(&self) -> Option<u64> {
+        if !self.fences.is_started() {
+            let read = self.server.load(Ordering::Relaxed);
+            // Asking takes a while: another worker may have come first meanwhile.
+            if !self.fences.is_started() {
+                self.fences.raise(PODS, &ResourceVersion::Number(read));
+                self.fences.start();
+            }
+        }
+        let stores = at(self.reached.get());
+        self.fences.check(&stores).ok()?;
+        self.fences.raise(PODS, &stores[PODS]);
+        Some(self.cache.load(Ordering::Relaxed))
+    }
+}
+
+/// The first list of a new life is old: at version 1, where the server is at 2. Of two workers that race
+/// for the start, neither counts before the event that brings the cache to 2.
+#[test]
+fn nobody_counts_behind_the_start() {
+    check(2, || {
+        let start = Arc::new(Start {
+            fences: Fences::new(),
+            reached: StoreVersion::default(),
+            cache: AtomicU64::new(0),
+            server: AtomicU64::new(2),
+        });
+        let informer = {
+            let start = start.clone();
+            thread::spawn(move || {
+                for number in [1, 2] {
+                    start.cache.store(number, Ordering::Relaxed);
+                    start.reached.set(&ResourceVersion::Number(number));
+                }
+            })
+        };
+        let other = {
+            let start = start.clone();
+            thread::spawn(move || start.sync())
+        };
+        let found = [start.sync(), other.join().unwrap()];
+        for found in found.into_iter().flatten() {
+            assert!(found >= 2, "counted at {found}");
+        }
+        informer.join().unwrap();
+        assert_eq!(start.sync(), Some(2), "put off for ever");
+    });
+}
+
+/// A sync ends with the wish that a version be read; the next of the key, by whatever worker, finds it,
+/// while other keys' wishes come and go.
+#[test]
+fn a_wish_is_found_by_the_keys_next_sync() {
+    check(3, || {
+        let (fences, queue) = (Arc::new(Fences::new()), Arc::new(WorkQueue::<u32>::new()));
+        let mut wish = Resources::default();
+        wish.insert(PARENTS);
+        queue.add(0, 0);
+        assert_eq!(queue.try_take(0), Take::Key(0));
+        queue.add(0, 0);
+        let first = {
+            let (fences, queue) = (fences.clone(), queue.clone());
+            thread::spawn(move || {
+                fences.want(0, wish);
+                queue.done(0, 0);
+            })
+        };
+        let next = {
+            let (fences, queue) = (fences.clone(), queue.clone());
+            thread::spawn(move || {
+                let taken = queue.try_take(0) == Take::Key(0);
+                if taken {
+                    assert_eq!(fences.wanted(&0), wish, "the wish was lost");
+                    fences.forget(&0);
+                    assert!(fences.wanted(&0).is_empty());
+                }
+                taken
+            })
+        };
+        // A parent that goes while its sync ends.
+        fences.want(1, Resources::BOTH);
+        fences.forget(&1);
+        assert!(fences.wanted(&1).is_empty());
+        first.join().unwrap();
+        let left = if next.join().unwrap() {
+            Resources::default()
+        } else {
+            wish
+        };
+        assert_eq!(fences.wanted(&0), left);
+    });
+}
+
+/// A sync counts at one version, and the cache goes back behind it, as with a list of a server that
+/// lags: the key's next sync, by another worker, is put off.
+#[test]
+fn what_was_counted_at_is_the_least_for_the_next_sync() {
+    check(3, || {
+        let (fences, queue) = (
+            Arc::new(Fences::<u32>::new()),
+            Arc::new(WorkQueue::<u32>::new()),
+        );
+        queue.add(0, 0);
+        assert_eq!(queue.try_take(0), Take::Key(0));
+        queue.add(0, 0);
+        let first = {
+            let (fences, queue) = (fences.clone(), queue.clone());
+            thread::spawn(move || {
+                fences.raise(PODS, &ResourceVersion::Number(7));
+                queue.done(0, 0);
+            })
+        };
+        let of_another_key = {
+            let fences = fences.clone();
+            thread::spawn(move || fences.raise(PODS, &ResourceVersion::Number(6)))
+        };
+        if queue.try_take(0) == Take::Key(0) {
+            for behind in [5, 6] {
+                let stores = at(ResourceVersion::Number(behind));
+                assert!(fences.check(&stores).is_err(), "counted at {behind}");
+            }
+        }
+        first.join().unwrap();
+        of_another_key.join().unwrap();
+        assert!(fences.check(&at(ResourceVersion::Number(6))).is_err());
+        assert_eq!(fences.check(&at(ResourceVersion::Number(7))), Ok(()));
+        assert!(fences.check(&at(ResourceVersion::default())).is_err());
+    });
+}

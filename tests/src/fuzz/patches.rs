@@ -1,0 +1,194 @@
+//! Merge patches against a merge that is plain to see, strategic merge patches against the same where they
+//! say no more, and both through the server.
+
+use podstorm::object::{Map, Now, Pod, Resource};
+use podstorm_loadgen::cluster::{Cluster, ClusterOptions, Patch, json_merge, strategic_merge};
+use serde_json::{Value, json};
+
+use super::{Outcome, Target, outcome};
+
+pub(super) const PATCHES: Target = Target {
+    name: "patch",
+    claim: "a merge patch merges; a strategic one is refused, or does the same a second time as once, and \
+            without lists and directives merges; the server answers either",
+    run,
+    words: &[
+        "metadata",
+        "spec",
+        "status",
+        "ownerReferences",
+        "uid",
+        "finalizers",
+        "$patch",
+        "delete",
+        "replace",
+        "merge",
+        "$retainKeys",
+        "$deleteFromPrimitiveList/finalizers",
+        "$setElementOrder/containers",
+        "$setElementOrder/finalizers",
+        "containers",
+        "name",
+        "ports",
+        "containerPort",
+        "conditions",
+        "type",
+        "labels",
+        "app",
+        "annotations",
+        "resourceVersion",
+        "phase",
+        "Running",
+        "env",
+        "volumes",
+        "a",
+        "b",
+    ],
+    short_runs: 3_000,
+};
+
+/// `{"document": {...}, "patch": {...}}`.
+fn run(data: &[u8]) -> Outcome {
+    let Ok(Value::Object(mut input)) = serde_json::from_slice(data) else {
+        return 0;
+    };
+    let (Some(Value::Object(document)), Some(Value::Object(patch))) =
+        (input.remove("document"), input.remove("patch"))
+    else {
+        return 1;
+    };
+    let mut merged = document.clone();
+    json_merge(&mut merged, &patch);
+    let expected = plain_merge(
+        Value::Object(document.clone()),
+        &Value::Object(patch.clone()),
+    );
+    assert_eq!(Value::Object(merged.clone()), expected);
+    let mut again = merged.clone();
+    json_merge(&mut again, &patch);
+    assert_eq!(again, merged, "merged twice");
+
+    let mut strategic = document.clone();
+    let told = match strategic_merge(&mut strategic, &patch) {
+        Err(problem) => outcome(&problem.0),
+        Ok(()) => {
+            if is_plain(&Value::Object(patch.clone())) {
+                assert_eq!(strategic, merged, "without lists and directives");
+            }
+            let is_named = names_entries(&Value::Object(patch.clone()), false);
+            if is_named && has_keyed_lists(&Value::Object(document)) {
+                let mut again = strategic.clone();
+                let result = strategic_merge(&mut again, &patch);
+                assert!(result.is_ok(), "refused the second time: {result:?}");
+                assert_eq!(again, strategic, "patched twice");
+            }
+            u64::from(strategic == merged)
+        }
+    };
+    told ^ through_the_server(patch)
+}
+
+/// RFC 7386, as it says it.
+fn plain_merge(target: Value, patch: &Value) -> Value {
+    let Value::Object(patch) = patch else {
+        return patch.clone();
+    };
+    let mut target = match target {
+        Value::Object(target) => target,
+        _ => Map::new(),
+    };
+    for (name, value) in patch {
+        let old = target.remove(name);
+        if !value.is_null() {
+            target.insert(name.clone(), plain_merge(old.unwrap_or_default(), value));
+        }
+    }
+    Value::Object(target)
+}
+
+/// Whether there is neither a list nor a directive.
+fn is_plain(value: &Value) -> bool {
+    match value {
+        Value::Array(_) => false,
+        Value::Object(members) => members
+            .iter()
+            .all(|(name, value)| !name.starts_with('$') && is_plain(value)),
+        _ => true,
+    }
+}
+
+/// Whether what lists hold goes by keys that stay what they are: a null is taken out when an entry is added,
+/// and so are directives within a key, upstream too; such an entry is a new one each time.
+fn names_entries(value: &Value, in_list: bool) -> bool {
+    match value {
+        Value::Null => !in_list,
+        Value::Array(items) => items.iter().all(|item| names_entries(item, true)),
+        Value::Object(members) => members.iter().all(|(name, value)| {
+            let is_key = in_list && KEYS.contains(&name.as_str());
+            names_entries(value, in_list) && !(is_key && (value.is_object() || value.is_array()))
+        }),
+        _ => true,
+    }
+}
+
+/// What entries of lists go by.
+const KEYS: [&str; 8] = [
+    "uid",
+    "name",
+    "ip",
+    "topologyKey",
+    "containerPort",
+    "mountPath",
+    "devicePath",
+    "type",
+];
+
+/// Whether lists hold nothing twice, whatever their key: what a server stores.
+fn has_keyed_lists(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => {
+            let same = |a: &Value, b: &Value| {
+                a == b
+                    || KEYS
+                        .iter()
+                        .any(|key| a.get(key).is_some() && a.get(key) == b.get(key))
+            };
+            let twice = items
+                .iter()
+                .enumerate()
+                .any(|(at, a)| items[..at].iter().any(|b| same(a, b)));
+            !twice && items.iter().all(has_keyed_lists)
+        }
+        Value::Object(members) => members.values().all(has_keyed_lists),
+        _ => true,
+    }
+}
+
+/// Patches a pod both ways. What the server takes it can read again.
+fn through_the_server(patch: Map) -> Outcome {
+    let cluster = Cluster::new(ClusterOptions::default());
+    let namespace =
+        podstorm::object::Namespace::from_json(json!({"metadata": {"name": "default"}}));
+    cluster
+        .create(namespace.expect("well formed"), Now::default())
+        .expect("it is new");
+    let pod = json!({
+        "metadata": {"name": "a", "namespace": "default", "labels": {"app": "web"}, "finalizers": ["x.y/a", "x.y/b"]},
+        "spec": {"containers": [{"name": "a", "image": "x", "env": [{"name": "A", "value": "1"}]}]},
+    });
+    let pod = Pod::from_json(pod).expect("well formed");
+    cluster.create(pod, Now::default()).expect("it is valid");
+    let mut told = 0;
+    for patch in [Patch::Merge(patch.clone()), Patch::Strategic(patch)] {
+        let answer = cluster.patch::<Pod>("default", "a", &patch, Now::default());
+        told ^= match &answer {
+            Err(error) => outcome(&error.message),
+            Ok(pod) => {
+                let again = Pod::from_json(pod.to_json());
+                assert_eq!(again.as_ref().ok(), Some(&**pod), "{again:?}");
+                2
+            }
+        };
+    }
+    told
+}

@@ -1,0 +1,145 @@
+//! Resource versions and the tokens that continue a list.
+
+use std::cmp::Ordering;
+
+use podstorm::object::{Namespace, Now, Resource, ResourceVersion};
+use podstorm_loadgen::cluster::{Cluster, ClusterOptions, ListOptions};
+
+use super::{Outcome, Target, outcome};
+
+pub(super) const RESOURCE_VERSIONS: Target = Target {
+    name: "resource-version",
+    claim: "a version is printed as it was read, and versions compare as numbers of any length do",
+    run: versions,
+    words: &[
+        "0",
+        "1",
+        "9",
+        "10",
+        "18446744073709551615",
+        "18446744073709551616",
+        "+1",
+        "-1",
+        " ",
+        "\n",
+        "٣",
+    ],
+    short_runs: 20_000,
+};
+
+pub(super) const CONTINUE_TOKENS: Target = Target {
+    name: "continue-token",
+    claim: "a token that was given goes on with the list once; any other is refused as 400 or 410",
+    run: tokens,
+    words: &[
+        "namespaces-0",
+        "namespaces-1",
+        "namespaces-",
+        "pods-0",
+        "-",
+        "replicasets-0",
+        "+0",
+        "00",
+    ],
+    short_runs: 2_000,
+};
+
+/// Three versions, one a line.
+fn versions(data: &[u8]) -> Outcome {
+    let text = String::from_utf8_lossy(data);
+    let texts: Vec<&str> = text.split('\n').take(3).collect();
+    let versions: Vec<ResourceVersion> = texts
+        .iter()
+        .map(|text| ResourceVersion::new(text))
+        .collect();
+    let mut shape = 0;
+    for (a, a_text) in versions.iter().zip(&texts) {
+        assert_eq!(a.to_string(), **a_text);
+        assert_eq!(a.is_unset(), a_text.is_empty());
+        assert_eq!(a.number().map(|number| number.to_string()), {
+            let number = a_text.parse::<u64>().ok().filter(|&number| number > 0);
+            // What a number prints as, leading zeros and signs aside.
+            number
+                .map(|number| number.to_string())
+                .filter(|printed| printed == a_text)
+        });
+        for (b, b_text) in versions.iter().zip(&texts) {
+            let expected = numerically(a_text, b_text);
+            assert_eq!(a.compare(b), expected, "{a_text:?} and {b_text:?}");
+            shape = shape * 5
+                + expected
+                    .map_or(0, |order| order as i8 as i64 + 2)
+                    .unsigned_abs();
+        }
+        assert_eq!(ResourceVersion::new(&a.to_string()), *a);
+    }
+    shape
+}
+
+/// As numbers of any length; versions with leading zeros, signs or anything else don't compare.
+fn numerically(a: &str, b: &str) -> Option<Ordering> {
+    let digits = |text: &str| -> Option<Vec<u32>> {
+        let digits: Option<Vec<u32>> = text.chars().map(|char| char.to_digit(10)).collect();
+        digits.filter(|digits| digits.first().is_some_and(|&first| first > 0))
+    };
+    let (mut a, mut b) = (digits(a)?, digits(b)?);
+    let len = a.len().max(b.len());
+    for number in [&mut a, &mut b] {
+        let missing = len - number.len();
+        number.splice(0..0, std::iter::repeat_n(0, missing));
+    }
+    Some(a.cmp(&b))
+}
+
+/// The input is the token.
+fn tokens(data: &[u8]) -> Outcome {
+    let token = String::from_utf8_lossy(data);
+    let cluster = Cluster::new(ClusterOptions::default());
+    for name in ["a", "b", "c"] {
+        let mut namespace = Namespace::default();
+        namespace.metadata.name = name.into();
+        cluster
+            .create(namespace, Now::default())
+            .expect("it is new");
+    }
+    let all = names(&cluster.list::<Namespace>(None).0);
+    let list = |token: &str| {
+        let options = ListOptions {
+            limit: 2,
+            continue_token: token,
+            ..ListOptions::default()
+        };
+        cluster.list_page::<Namespace>(&options)
+    };
+    let first = list("").expect("a list begins");
+    let page = list(&token);
+    let given = &first.continue_token;
+    match page {
+        Ok(page) if token.is_empty() => assert_eq!(names(&page.items), names(&first.items)),
+        Ok(page) => {
+            let printed =
+                |number: &str| number.parse::<u64>().ok().map(|number| number.to_string());
+            let same = token.rsplit_once('-').zip(given.rsplit_once('-'));
+            let same = same
+                .is_some_and(|(one, other)| one.0 == other.0 && printed(one.1) == printed(other.1));
+            assert!(same, "{token:?} goes on with a list, {given:?} was given");
+            assert_eq!(page.resource_version, first.resource_version);
+            let mut both = names(&first.items);
+            both.extend(names(&page.items));
+            assert_eq!(both, all[..both.len()]);
+            let again = list(&token).expect_err("a token is good for one page");
+            assert_eq!(again.code, 410);
+        }
+        Err(error) => {
+            assert!(matches!(error.code, 400 | 410), "{error:?}");
+            assert_ne!(token, *given);
+            return outcome(&format!("{} {}", error.code, error.message));
+        }
+    }
+    1
+}
+
+fn names(items: &[std::sync::Arc<Namespace>]) -> Vec<String> {
+    let names = items.iter().map(|item| item.metadata().name.to_string());
+    names.collect()
+}
