@@ -7,7 +7,7 @@ use crate::result::{Host, Quantiles, RunResult};
 use crate::settings::{EngineKind, Latency, ScenarioName};
 use crate::units::{
     bytes_for_people, count_for_people as count, latency_text, number_for_people,
-    seconds_for_people,
+    seconds_for_people, wrapped,
 };
 
 /// Columns before the figures.
@@ -50,6 +50,12 @@ pub fn render(result: &RunResult, host: Option<&Host>, replay: &str) -> String {
         line(&mut out, "note", &note);
     }
     verdict(&mut out, result, replay);
+    if result.settings.scenario == ScenarioName::StaleWatch {
+        out.push('\n');
+        for (label, text) in super::stale_watch::explanation(result) {
+            paragraph(&mut out, label, &text);
+        }
+    }
     out
 }
 
@@ -360,6 +366,13 @@ fn line(out: &mut String, label: &str, text: &str) {
     put(out, format_args!("  {label:width$}{text}"));
 }
 
+/// A text over as many lines as it takes, beside its label.
+fn paragraph(out: &mut String, label: &str, text: &str) {
+    for (number, one) in wrapped(text, 100 - LABEL).iter().enumerate() {
+        line(out, if number == 0 { label } else { "" }, one);
+    }
+}
+
 fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
     out.write_fmt(text).expect("a String takes everything");
     // Columns may end in blanks.
@@ -421,6 +434,7 @@ mod tests {
                 seconds: 0.5,
                 pods_created: 100_000,
                 pods_deleted: 0,
+                excess_pods_created: 0,
                 converged: true,
             }],
             input: InputCounts::default(),

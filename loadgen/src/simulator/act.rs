@@ -1,5 +1,7 @@
 //! Carries a schedule's actions out on a site, and undoes later what lasts for a while.
 
+mod named_pods;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
@@ -404,6 +406,12 @@ impl Player {
                 }
             }
             Action::CreateOrphans { replica_set, pods } => self.create_orphans(replica_set, *pods),
+            Action::CreatePod {
+                name,
+                replica_set,
+                deletion_cost,
+            } => self.create_named(name, replica_set.as_deref(), *deletion_cost),
+            Action::RemovePod { name } => self.remove_named(name),
             Action::WriteStatus { replica_set } => {
                 if let Ok(set) = self.cluster().get::<ReplicaSet>(NAMESPACE, replica_set) {
                     let mut set = ReplicaSet::clone(&set);

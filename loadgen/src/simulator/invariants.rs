@@ -6,6 +6,7 @@
 
 mod books;
 mod checks;
+mod figures;
 mod trace;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,6 +26,7 @@ use crate::engine::probe::{Origin, Probe, SyncId};
 use crate::engine::site::Site;
 use crate::faults::{FaultClass, Place};
 use books::Books;
+use figures::Figures;
 use trace::Trace;
 
 /// Looks at a run.
@@ -45,6 +47,7 @@ impl std::fmt::Debug for Judge {
 /// Everything the judge knows.
 struct State {
     books: Books,
+    figures: Figures,
     verdict: Verdict,
     trace: Trace,
     /// What is told to a person, where that is wanted.
@@ -62,6 +65,7 @@ impl Judge {
             over: AtomicBool::new(false),
             state: Mutex::new(State {
                 books: Books::new(schedule, how.behaviour),
+                figures: Figures::default(),
                 verdict: Verdict::default(),
                 trace: Trace::new(),
                 told: how.told.then(Vec::new),
@@ -178,6 +182,7 @@ impl Judge {
         state.verdict.excess_pods_created = state.books.excess;
         state.verdict.ambiguous_writes = state.books.ambiguous;
         state.verdict.sometimes = state.books.sometimes.clone();
+        state.figures.add_to(&mut state.verdict, state.now);
         let told = state.told.take().unwrap_or_default();
         (state.verdict.clone(), told)
     }
@@ -244,7 +249,7 @@ impl CommitObserver for Judge {
                 let origin = state.origin;
                 state.tell(|| trace::commit_text(commit, origin));
             }
-            match commit.new {
+            let checked = match commit.new {
                 ObjectRef::Pod(new) => {
                     let old = match commit.old {
                         Some(ObjectRef::Pod(old)) => Some(&**old),
@@ -273,7 +278,9 @@ impl CommitObserver for Judge {
                         .set_committed(commit.change, old, new, state.origin, commit)
                 }
                 _ => Ok(()),
-            }
+            };
+            state.figures.committed(&state.books, commit, state.origin);
+            checked
         });
     }
 }

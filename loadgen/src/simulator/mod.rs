@@ -15,6 +15,7 @@
 
 pub mod act;
 pub mod action;
+pub mod bugs;
 pub mod campaign;
 pub mod draw;
 pub mod invariants;
