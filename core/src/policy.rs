@@ -12,7 +12,7 @@
 //! deletion is deleted nevertheless (to exclude it, deletes would need the version too, and fail for
 //! every change of a pod's status); requests for the status outlive a shutdown.
 
-use crate::limits::HARDENED_RETRY_MAX_NS;
+use crate::limits::{HARDENED_RETRY_MAX_NS, HARDENED_WATCH_RETRY_MAX_NS};
 
 /// Whose behaviour a controller has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -63,6 +63,12 @@ impl Behaviour {
             rank_without_owner: hardened,
             terminating_namespace_is_a_failure: hardened,
             wake_former_owner_on_deletion: hardened,
+            bound_availability_checks: hardened,
+            watch_retry_max_ns: if hardened {
+                Some(HARDENED_WATCH_RETRY_MAX_NS)
+            } else {
+                None
+            },
         }
     }
 }
@@ -135,6 +141,16 @@ pub struct Policy {
     /// **Former owners.** When a pod loses its owner in the same change that begins its deletion,
     /// upstream does not wake that owner. Hardened: it does. Costs one sync.
     pub wake_former_owner_on_deletion: bool,
+    /// **The clock.** Upstream looks at a pod's availability again when `minReadySeconds` will have
+    /// passed since it became ready by the controller's wall clock; where that is behind by an hour,
+    /// an hour later, though the clock be put right. Hardened: `minReadySeconds` from now at most.
+    /// Costs a sync per `minReadySeconds` while a clock is wrong.
+    pub bound_availability_checks: bool,
+    /// **Watches.** Upstream waits up to 30 s, and as much again by lot, before it lists or watches
+    /// again after repeated failures; for so long nothing is known of what others do. Hardened: at
+    /// most so many ns before the lot, `None` is upstream. Drivers give it to their reflectors. Costs
+    /// more attempts during a long outage: one per resource and 10 s.
+    pub watch_retry_max_ns: Option<i64>,
 }
 
 #[cfg(test)]
@@ -166,6 +182,8 @@ mod tests {
             rank_without_owner: false,
             terminating_namespace_is_a_failure: false,
             wake_former_owner_on_deletion: false,
+            bound_availability_checks: false,
+            watch_retry_max_ns: None,
         };
         assert_eq!(policy, none);
         assert_ne!(Behaviour::Hardened.policy(), none);

@@ -14,7 +14,7 @@ use crate::object::{Now, Resource, ResourceVersion};
 /// First delay, ns.
 const BACKOFF_FIRST_NS: i64 = 800_000_000;
 
-/// Longest delay before jitter, ns.
+/// Longest delay before jitter, ns, upstream.
 const BACKOFF_MAX_NS: i64 = 30_000_000_000;
 
 /// Delays start over when none was needed for longer than this: 2 min.
@@ -36,6 +36,9 @@ pub struct ReflectorOptions {
     pub streaming: bool,
     /// For how long, in ns, a stream that ends with 500 is simply opened again; 0 never.
     pub internal_error_retry_ns: i64,
+    /// The longest delay before another attempt, ns, to which up to as much again is drawn; from
+    /// 0.8 s on. Upstream has 30 s.
+    pub backoff_max_ns: i64,
 }
 
 impl Default for ReflectorOptions {
@@ -43,6 +46,7 @@ impl Default for ReflectorOptions {
         ReflectorOptions {
             streaming: true,
             internal_error_retry_ns: 0,
+            backoff_max_ns: BACKOFF_MAX_NS,
         }
     }
 }
@@ -198,7 +202,11 @@ impl<T: Resource> Reflector<T> {
     /// What to do now. A request is handed out once. `random` is evenly distributed over 0..1.
     pub fn next(&mut self, now: Now, random: f64) -> Action {
         if let Phase::BackOff { since_ns, then } = self.phase {
-            let until_ns = since_ns.saturating_add(self.backoff.delay_ns(since_ns, random));
+            let until_ns = since_ns.saturating_add(self.backoff.delay_ns(
+                self.options.backoff_max_ns,
+                since_ns,
+                random,
+            ));
             self.phase = Phase::Waiting { until_ns, then };
         }
         match self.phase {
@@ -508,8 +516,8 @@ struct Backoff {
 }
 
 impl Backoff {
-    /// 0.8 s, doubling up to 30 s, times 1 to 2.
-    fn delay_ns(&mut self, now_ns: i64, random: f64) -> i64 {
+    /// 0.8 s, doubling up to the longest, times 1 to 2.
+    fn delay_ns(&mut self, max_ns: i64, now_ns: i64, random: f64) -> i64 {
         if self
             .last_ns
             .is_some_and(|last_ns| now_ns - last_ns > BACKOFF_RESET_NS)
@@ -517,8 +525,8 @@ impl Backoff {
             self.steps = 0;
         }
         self.last_ns = Some(now_ns);
-        let delay_ns = (BACKOFF_FIRST_NS << self.steps).min(BACKOFF_MAX_NS);
-        if delay_ns < BACKOFF_MAX_NS {
+        let delay_ns = (BACKOFF_FIRST_NS << self.steps).min(max_ns);
+        if delay_ns < max_ns {
             self.steps += 1;
         }
         delay_ns + (delay_ns as f64 * random) as i64

@@ -251,7 +251,7 @@ fn is_ready(cluster: &Cluster, name: &str, replicas: usize) -> bool {
 }
 
 /// What a cluster looks like, for a failed test.
-fn picture(cluster: &Cluster) -> String {
+pub(crate) fn picture(cluster: &Cluster) -> String {
     let sets = cluster.list::<ReplicaSet>(Some(NAMESPACE)).0;
     let sets = sets.iter().map(|set| {
         format!(
@@ -296,7 +296,7 @@ fn object(value: Value) -> Map {
     }
 }
 
-fn node(number: u64, pods: u32) -> Node {
+pub(crate) fn node(number: u64, pods: u32) -> Node {
     let node = json!({
         "metadata": {"name": format!("node-{number}")},
         "status": {"allocatable": {"pods": pods.to_string()}},
@@ -304,7 +304,7 @@ fn node(number: u64, pods: u32) -> Node {
     Node::from_json(node).expect("a node of our own making")
 }
 
-fn settings(engine: EngineKind) -> Settings {
+pub(crate) fn settings(engine: EngineKind) -> Settings {
     Settings {
         scenario: ScenarioName::Manifests,
         engine,

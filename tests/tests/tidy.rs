@@ -211,3 +211,34 @@ fn the_pieces_of_the_core_stay_apart() {
         assert_eq!(found, [""; 0]);
     }
 }
+
+/// The hazards' numbers, and their tests as `module::name`, in the order of the table.
+fn hazards_listed() -> Vec<(usize, String)> {
+    let text = std::fs::read_to_string(root().join("tests/HAZARDS.md")).unwrap();
+    let rows = text.lines().filter_map(|line| {
+        let mut cells = line.strip_prefix("| ")?.split(" | ");
+        let number = cells.next()?.parse().ok()?;
+        Some((number, cells.next()?.trim_matches('`').to_owned()))
+    });
+    rows.collect()
+}
+
+#[test]
+fn every_hazard_has_its_test() {
+    let mut written = Vec::new();
+    for file in sources() {
+        let Some(module) = file.path.strip_prefix("tests/tests/hazards/") else {
+            continue;
+        };
+        for after in file.text.split("#[test]\nfn hazard_").skip(1) {
+            let name = after.split('(').next().unwrap();
+            let number: usize = name[..2].parse().unwrap();
+            let module = module.trim_end_matches(".rs");
+            written.push((number, format!("{module}::hazard_{name}")));
+        }
+    }
+    written.sort();
+    assert_eq!(hazards_listed(), written);
+    let numbers: Vec<usize> = written.iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, (1..=82).collect::<Vec<_>>());
+}

@@ -89,9 +89,11 @@ impl Controller {
                 self.count_matured_anew(parent, sync, cutoff);
             }
             let times = sync.census.ready_times.iter().map(|(time, _)| *time);
-            let delay = next_check_of_times(times, min_ready_seconds, now.wall_ns)
-                .unwrap_or(i64::from(min_ready_seconds) * 1_000_000_000);
-            effects.add_after(sync.key, delay);
+            let delay =
+                next_check_of_times(times, min_ready_seconds, now.wall_ns).unwrap_or(i64::MAX);
+            let longest = i64::from(min_ready_seconds) * 1_000_000_000;
+            let bounded = delay == i64::MAX || self.policy().bound_availability_checks;
+            effects.add_after(sync.key, if bounded { delay.min(longest) } else { delay });
         }
         sync.finish()
     }

@@ -374,9 +374,14 @@ impl Builder {
         let (cluster, started) = (Arc::clone(&self.cluster), Arc::clone(&self.started));
         let delivered = Arc::clone(&self.delivered);
         let line = wire.map(|wire| Arc::clone(&wire.line));
+        let (policy, usual) = (
+            self.settings.behaviour.policy(),
+            ReflectorOptions::default(),
+        );
         let reflector = ReflectorOptions {
             streaming: self.settings.controller.gate("WatchListClient"),
-            ..ReflectorOptions::default()
+            backoff_max_ns: policy.watch_retry_max_ns.unwrap_or(usual.backoff_max_ns),
+            ..usual
         };
         let mut informer_waker = None;
         self.add(|_, waker| {

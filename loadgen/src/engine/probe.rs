@@ -32,7 +32,14 @@ pub trait Probe: Send + Sync + std::fmt::Debug {
     fn sync_begins(&self, sync: SyncId, controller: &Controller, key: KeyId, now: Now);
 
     /// A request is sent.
-    fn sends(&self, sync: SyncId, request: &Request, place: Place, now: Now);
+    fn sends(
+        &self,
+        sync: SyncId,
+        controller: &Controller,
+        request: &Request,
+        place: Place,
+        now: Now,
+    );
 
     /// From now on until the next call, what is committed comes from there; absent: from others
     /// than the controllers.
@@ -51,7 +58,7 @@ pub struct Unheard;
 
 impl Probe for Unheard {
     fn sync_begins(&self, _: SyncId, _: &Controller, _: KeyId, _: Now) {}
-    fn sends(&self, _: SyncId, _: &Request, _: Place, _: Now) {}
+    fn sends(&self, _: SyncId, _: &Controller, _: &Request, _: Place, _: Now) {}
     fn carries_out(&self, _: Option<Origin>) {}
     fn answered(&self, _: SyncId, _: &Request, _: &Answer, _: Now) {}
     fn sync_ended(&self, _: SyncId, _: &Controller, _: &Outcome, _: Now) {}

@@ -408,8 +408,13 @@ impl Worker {
             index: u32::try_from(index).unwrap_or(u32::MAX),
         };
         if attempts == 0 {
-            wire.probe
-                .sends(self.sync_id(&wire.line), request, place, now);
+            wire.probe.sends(
+                self.sync_id(&wire.line),
+                &self.pool.controller,
+                request,
+                place,
+                now,
+            );
         }
         let sent = Sent {
             call: Call::of(request),

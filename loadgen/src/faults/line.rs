@@ -284,7 +284,9 @@ impl Line {
     /// For an informer about to list or to watch from the start: how old the state is that it gets.
     pub fn take_lag(&self, kind: StreamKind) -> Option<u64> {
         self.with_stream(kind, |stream| {
+            // A list is whole, or it is none.
             stream.incomplete = false;
+            (stream.drop, stream.duplicate, stream.replay) = (0, 0, 0);
             stream.lag.take()
         })
     }

@@ -165,7 +165,7 @@ impl Player {
         for number in 0..self.world.nodes {
             let node = Node {
                 metadata: named(&node_name(number)),
-                pods_allocatable: Some(110),
+                pods_allocatable: Some(1_000),
                 ..Node::default()
             };
             self.cluster()

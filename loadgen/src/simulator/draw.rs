@@ -326,7 +326,7 @@ impl Dice {
                     0 => Action::LoseNode { node, for_ms },
                     1 => Action::RejectPods {
                         node,
-                        for_ms: for_ms.min(20_000),
+                        for_ms: for_ms.min(3_000),
                     },
                     _ => Action::Flap {
                         replica_set: self.name(names),

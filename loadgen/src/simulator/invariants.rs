@@ -295,10 +295,17 @@ impl Probe for Judge {
         });
     }
 
-    fn sends(&self, sync: SyncId, request: &Request, place: Place, now: Now) {
+    fn sends(
+        &self,
+        sync: SyncId,
+        controller: &Controller,
+        request: &Request,
+        place: Place,
+        now: Now,
+    ) {
         self.check(now, |state| {
             state.tell(|| trace::request_text(sync, request));
-            state.books.sends(sync, request, place)
+            state.books.sends(sync, controller, request, place, now)
         });
     }
 

@@ -11,12 +11,15 @@ use crate::cluster::Cluster;
 
 /// The first thing that is not as it must be at rest; nothing when all is well.
 ///
-/// At rest every ReplicaSet that is there has as many active pods as it wants, no pod without a
+/// At rest every ReplicaSet that is there has as many available pods as it wants, no pod without a
 /// controller is left that it could adopt, none of its pods lacks the labels it selects by, and its
 /// status says exactly what is so.
 pub fn difference(cluster: &Cluster, namespace: &str, now: Now) -> Option<String> {
     let (sets, _) = cluster.list::<ReplicaSet>(Some(namespace));
     let (pods, _) = cluster.list::<Pod>(Some(namespace));
+    if let Some(pod) = pods.iter().find(|pod| pod.metadata.is_deleting()) {
+        return Some(format!("{} is still terminating", pod.metadata.name));
+    }
     sets.iter().find_map(|set| difference_of(set, &pods, now))
 }
 
@@ -48,6 +51,13 @@ fn difference_of(set: &ReplicaSet, pods: &[Arc<Pod>], now: Now) -> Option<String
         return Some(format!(
             "{name} wants {wanted} and has {}",
             expected.replicas
+        ));
+    }
+    // What is on its way to come or to go, or waits for its time, will change the status yet.
+    if expected.available_replicas != wanted {
+        let available = expected.available_replicas;
+        return Some(format!(
+            "{name} wants {wanted} pods, and {available} are available"
         ));
     }
     let told = &set.status;

@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use podstorm::cache::PodCache;
 use podstorm::consistency::Record;
 use podstorm::controller::Controller;
 use podstorm::intern::KeyId;
-use podstorm::object::{Labels, Now, Pod, ReplicaSet, Uid};
+use podstorm::object::{Labels, Now, Pod, PodPhase, ReplicaSet, Uid};
 use podstorm::policy::Behaviour;
 
 use super::super::act::NAMESPACE;
@@ -81,6 +82,9 @@ pub(super) struct Seen(pub(super) Arc<Pod>);
 #[derive(Debug, Default)]
 pub(super) struct SyncBook {
     pub(super) key: String,
+    pub(super) key_id: KeyId,
+    /// Whether it has waited since it was opened, and will look at the caches anew.
+    pub(super) waited: bool,
     /// The ReplicaSet as the cache had it.
     pub(super) set: Option<Arc<ReplicaSet>>,
     /// The versions of the ReplicaSet read, and of the pod cache.
@@ -88,6 +92,10 @@ pub(super) struct SyncBook {
     pub(super) pod_version: u64,
     /// The pods that the cache had, by name; forgotten at its end.
     pub(super) seen: BTreeMap<String, Seen>,
+    /// The cache itself, for what was forgotten above.
+    pub(super) cache: Option<Arc<PodCache>>,
+    /// Own active pods and orphans that it may count, once they have been counted.
+    pub(super) counted: Option<(i64, i64)>,
     /// Whether its expectations were fulfilled when it began.
     pub(super) satisfied: bool,
     pub(super) creates_sent: i64,
@@ -119,8 +127,12 @@ pub(super) struct Books {
     pub(super) burst: i64,
     pub(super) version: u64,
     pub(super) sets: BTreeMap<Uid, SetBook>,
-    /// Pods that were there and may be in a cache, by name.
-    names: BTreeSet<String>,
+    /// Pods that may count in a cache, by name, and whether the server has them.
+    names: BTreeMap<String, bool>,
+    /// Names of pods that have ended or are gone, and count in no cache that follows along.
+    past_names: Vec<String>,
+    /// Whether there was ever but one cache, which never went back.
+    one_cache: bool,
     pub(super) syncs: BTreeMap<SyncId, SyncBook>,
     /// Syncs under way, by controller and key.
     pub(super) busy: BTreeMap<(u32, String), SyncId>,
@@ -150,7 +162,9 @@ impl Books {
             burst: i64::from(schedule.world.burst_replicas),
             version: 0,
             sets: BTreeMap::new(),
-            names: BTreeSet::new(),
+            names: BTreeMap::new(),
+            past_names: Vec::new(),
+            one_cache: true,
             syncs: BTreeMap::new(),
             busy: BTreeMap::new(),
             deletes: BTreeMap::new(),
@@ -201,6 +215,7 @@ impl Books {
             Action::RefuseWatch { times, .. } => self.held(times.saturating_mul(40_000)),
             Action::Overlap { .. } => {
                 self.overlapped = true;
+                self.remember_names();
                 let alive = site.alive().len() as i64;
                 self.allowed += self.burst * alive;
                 self.allowed_deletes += self.burst * alive;
@@ -221,6 +236,14 @@ impl Books {
         }
     }
 
+    /// Another cache may have what one has left behind.
+    fn remember_names(&mut self) {
+        self.one_cache = false;
+        let past = std::mem::take(&mut self.past_names);
+        self.names
+            .extend(past.into_iter().map(|name| (name, false)));
+    }
+
     /// A controller was started that lists the past first.
     pub(super) fn stale_start(&mut self) {
         self.sometimes
@@ -229,6 +252,15 @@ impl Books {
             self.unlimited_creates = true;
             self.unlimited_deletes = true;
         }
+    }
+
+    /// Opens the book of a sync again: it looks at the caches as they are now.
+    pub(super) fn reopen_sync(&mut self, id: SyncId, controller: &Controller, now: Now) {
+        let Some(before) = self.syncs.remove(&id) else {
+            return;
+        };
+        let book = self.open_sync(id, controller, before.key_id, now);
+        book.step = before.step;
     }
 
     /// A controller has died: what it had under way may still come.
@@ -309,7 +341,12 @@ impl Books {
         let before = old.and_then(|pod| self.owner_counting(pod));
         let after = new.and_then(|pod| self.owner_counting(pod));
         if old.is_none() {
-            self.names.insert(name.to_owned());
+            self.names.insert(name.to_owned(), true);
+        }
+        if new.is_none()
+            && let Some(present) = self.names.get_mut(name)
+        {
+            *present = false;
         }
         if before == after {
             return;
@@ -368,21 +405,36 @@ impl Books {
         let parent = controller.parents().get(key);
         let pods = controller.pods();
         let mut seen = BTreeMap::new();
-        for name in &self.names {
-            if let Some(pod) = pods.get(NAMESPACE, name) {
-                seen.insert(name.clone(), Seen(pod));
-            }
-        }
+        // A loop that creates pods which end at once leaves thousands behind.
+        let (past, one_cache) = (&mut self.past_names, self.one_cache);
+        self.names
+            .retain(|name, present| match pods.get(NAMESPACE, name) {
+                Some(pod) if one_cache && has_ended(&pod) => {
+                    past.push(name.clone());
+                    false
+                }
+                Some(pod) => {
+                    seen.insert(name.clone(), Seen(pod));
+                    true
+                }
+                None if one_cache && !*present => {
+                    past.push(name.clone());
+                    false
+                }
+                None => true,
+            });
         let set = parent.map(|parent| Arc::clone(&parent.object));
         let version = |version: &podstorm::object::ResourceVersion| version.number().unwrap_or(0);
         let book = SyncBook {
             key: name.name.to_string(),
+            key_id: key,
             set_version: set
                 .as_ref()
                 .map_or(0, |set| version(&set.metadata.resource_version)),
             pod_version: version(&pods.version().get()),
             set,
             seen,
+            cache: Some(Arc::clone(pods)),
             satisfied: controller.expectations().satisfied(key, now.mono_ns),
             ..SyncBook::default()
         };
@@ -393,7 +445,7 @@ impl Books {
     /// Nothing more than necessary is kept when all is at rest.
     pub(super) fn at_rest(&self, site: &Site) -> Result<(), (&'static str, String)> {
         for controller in site.controllers() {
-            if controller.queue().len() > 0 {
+            if !controller.queue().is_empty() {
                 return Err(("L2", "keys wait in the queue".to_owned()));
             }
             let live: BTreeSet<&str> = self
@@ -455,6 +507,10 @@ impl Books {
         }
         Ok(())
     }
+}
+
+fn has_ended(pod: &Pod) -> bool {
+    matches!(pod.status.phase, PodPhase::Succeeded | PodPhase::Failed)
 }
 
 /// The step of a sync that makes such a call there.

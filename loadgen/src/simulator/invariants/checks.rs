@@ -5,8 +5,9 @@ use podstorm::controller::{Controller, Outcome};
 use podstorm::intern::KeyId;
 use podstorm::object::{Now, Pod, PodPhase, ReplicaSet};
 
+use super::super::act::NAMESPACE;
 use super::super::model::{is_active, selects};
-use super::books::{Books, SyncBook, step_of};
+use super::books::{Books, Seen, SyncBook, step_of};
 use crate::cluster::{Change, Commit};
 use crate::engine::probe::{Origin, SyncId};
 use crate::faults::{Call, Place};
@@ -59,6 +60,8 @@ impl Books {
             return Ok(());
         };
         sync.creates_committed += 1;
+        // A layer below has sent one again, which its sync never hears of.
+        let resent = sync.creates_committed > sync.creates_sent;
         let set_version = sync.set_version;
         let wanted = sync.set.as_ref().map(|set| set.metadata.uid.clone());
         let Some(owner) = pod.metadata.controller() else {
@@ -85,7 +88,7 @@ impl Books {
                 .insert("a pod is created for a ReplicaSet that is gone");
             return Ok(());
         }
-        if origin.stray && (upstream || dead) {
+        if origin.stray && (upstream || dead) || resent && upstream {
             set.allowed += 1;
         }
         let most = set.most_since(set_version);
@@ -224,12 +227,6 @@ impl Books {
             return Ok(());
         };
         let (status, name) = (&new.status, &new.metadata.name);
-        let ordered = status.available_replicas <= status.ready_replicas
-            && status.ready_replicas <= status.replicas
-            && status.fully_labeled_replicas <= status.replicas;
-        if !ordered || status.observed_generation > new.metadata.generation {
-            return Err(("S7", format!("the status of {name} can't be: {status:?}")));
-        }
         let Some(used) = &sync.set else {
             return Err((
                 "S7",
@@ -244,6 +241,12 @@ impl Books {
                 return Err(("S7", text));
             }
             return Ok(());
+        }
+        let ordered = status.available_replicas <= status.ready_replicas
+            && status.ready_replicas <= status.replicas
+            && status.fully_labeled_replicas <= status.replicas;
+        if !ordered || status.observed_generation > new.metadata.generation {
+            return Err(("S7", format!("the status of {name} can't be: {status:?}")));
         }
         if status.observed_generation != used.metadata.generation {
             return Err((
@@ -287,8 +290,19 @@ impl Books {
     }
 
     /// I2, I3, I4, I6, S3 and S6.
-    pub(super) fn sends(&mut self, id: SyncId, request: &Request, place: Place) -> Checked {
+    pub(super) fn sends(
+        &mut self,
+        id: SyncId,
+        controller: &Controller,
+        request: &Request,
+        place: Place,
+        now: Now,
+    ) -> Checked {
         let (upstream, burst) = (self.is_upstream(), self.burst);
+        if self.syncs.get(&id).is_some_and(|sync| sync.waited) {
+            self.reopen_sync(id, controller, now);
+        }
+        let lied_to = self.allowed_deletes > 0;
         let Some(sync) = self.syncs.get_mut(&id) else {
             return Ok(());
         };
@@ -324,16 +338,18 @@ impl Books {
             owner.is_some_and(|owner| owner.uid == set.metadata.uid)
         };
         let claimed = |pod: &Pod| is_active(pod) && selects(&set, pod);
-        let pods = || {
-            sync.seen
-                .values()
-                .map(|seen| &*seen.0)
-                .filter(|pod| claimed(pod))
+        let (own_active, orphans) = match sync.counted {
+            Some(counted) => counted,
+            None => {
+                let pods = sync.seen.values().map(|seen| &*seen.0);
+                let (mut own_active, mut orphans) = (0, 0);
+                for pod in pods.filter(|pod| claimed(pod)) {
+                    own_active += i64::from(own(pod));
+                    orphans += i64::from(pod.metadata.controller().is_none());
+                }
+                *sync.counted.insert((own_active, orphans))
+            }
         };
-        let own_active = pods().filter(|pod| own(pod)).count() as i64;
-        let orphans = pods()
-            .filter(|pod| pod.metadata.controller().is_none())
-            .count() as i64;
         let wanted = i64::from(set.replicas());
         if let Request::DeletePod {
             name: victim, uid, ..
@@ -351,6 +367,11 @@ impl Books {
                     ),
                 ));
             }
+            if !sync.seen.contains_key(&**victim)
+                && let Some(pod) = sync.cache.as_ref().and_then(|it| it.get(NAMESPACE, victim))
+            {
+                sync.seen.insert(victim.to_string(), Seen(pod));
+            }
             let Some(seen) = sync.seen.get(&**victim).filter(|seen| claimed(&seen.0)) else {
                 return Err((
                     "I4",
@@ -367,7 +388,7 @@ impl Books {
                     ));
                 }
                 let accepted = self.deletes.entry((id.incarnation, pod_uid)).or_default();
-                if *accepted {
+                if *accepted && !lied_to {
                     let text = format!("{victim} is deleted again, and the first was accepted");
                     return Err(("S3", text));
                 }
@@ -407,6 +428,10 @@ impl Books {
             (Request::GetParent { .. }, Answer::Parent(live)) => {
                 sync.parent_confirmed =
                     Some(&live.metadata.uid) == uid.as_ref() && !live.metadata.is_deleting();
+            }
+            // The start: only then does the sync look at the caches.
+            (Request::ReadVersion { .. }, Answer::Version(_)) => {
+                sync.waited = sync.creates_sent + sync.deletes_sent == 0;
             }
             (Request::CreatePod { .. }, _) => {
                 sync.creates_answered += 1;
@@ -470,6 +495,7 @@ impl Books {
         sync.ended = true;
         sync.step = "";
         let seen = std::mem::take(&mut sync.seen);
+        sync.cache = None;
         let set = sync.set.clone();
         let victims = std::mem::take(&mut sync.victims);
         if matches!(outcome, Outcome::Failed(_)) {

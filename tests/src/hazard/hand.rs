@@ -1,0 +1,201 @@
+//! A controller driven by hand: the test decides when its caches hear of something, when its
+//! handlers do, and what a request is answered. For what an engine does in one step.
+
+use std::sync::Arc;
+
+use podstorm::cache::{Listed, PodCache};
+use podstorm::client::{Answer, ApiError, EventIntent, Request};
+use podstorm::controller::{Controller, ControllerOptions, Outcome, Step, Sync};
+use podstorm::object::{Kind, Namespace, Now, ObjectMeta, Pod, ReplicaSet, Resource};
+use podstorm::workqueue::Take;
+use podstorm_loadgen::cluster::{Cluster, ClusterOptions, DeleteOptions};
+use podstorm_loadgen::faults::Call;
+use serde_json::Value;
+
+use crate::lab::NAMESPACE;
+
+/// A cluster and a controller that hears of it when it is told to.
+#[derive(Debug)]
+pub struct Hand {
+    /// The API server.
+    pub cluster: Arc<Cluster>,
+    /// The controller.
+    pub controller: Controller,
+    /// The present.
+    pub now: Now,
+}
+
+/// A sync that is over.
+#[derive(Debug)]
+pub struct Done {
+    /// What it has asked for.
+    pub calls: Vec<Call>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What it had to say.
+    pub events: Vec<EventIntent>,
+}
+
+impl Done {
+    /// How many requests of that kind it has made.
+    pub fn sent(&self, call: Call) -> usize {
+        self.calls.iter().filter(|other| **other == call).count()
+    }
+}
+
+impl Default for Hand {
+    fn default() -> Self {
+        Hand::new()
+    }
+}
+
+impl Hand {
+    /// An empty cluster with the namespace `default`, and a controller with every gate on.
+    ///
+    /// # Panics
+    /// Never: the name is free.
+    pub fn new() -> Hand {
+        let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
+        let metadata = ObjectMeta {
+            name: NAMESPACE.into(),
+            ..ObjectMeta::default()
+        };
+        let namespace = Namespace {
+            metadata,
+            ..Namespace::default()
+        };
+        let now = Now {
+            mono_ns: 0,
+            wall_ns: 1_767_225_600_000_000_000,
+        };
+        cluster.create(namespace, now).expect("the name is free");
+        Hand::of(cluster, now)
+    }
+
+    /// A controller of that cluster that has heard of nothing.
+    pub fn of(cluster: Arc<Cluster>, now: Now) -> Hand {
+        let options = ControllerOptions::new(Kind::ReplicaSet);
+        Hand {
+            controller: Controller::new(options, Arc::new(PodCache::new())),
+            cluster,
+            now,
+        }
+    }
+
+    /// Lets time go by.
+    pub fn pass(&mut self, for_ns: i64) {
+        self.now = self.now.plus_ns(for_ns);
+    }
+
+    /// Creates a ReplicaSet.
+    ///
+    /// # Panics
+    /// When it can't be read or is refused.
+    pub fn create_set(&self, object: Value) -> Arc<ReplicaSet> {
+        let object = ReplicaSet::from_json(object).expect("a ReplicaSet of our own making");
+        self.cluster
+            .create(object, self.now)
+            .expect("it is accepted")
+    }
+
+    /// Creates a pod.
+    ///
+    /// # Panics
+    /// When it can't be read or is refused.
+    pub fn create_pod(&self, object: Value) -> Arc<Pod> {
+        let object = Pod::from_json(object).expect("a pod of our own making");
+        self.cluster
+            .create(object, self.now)
+            .expect("it is accepted")
+    }
+
+    /// The controller hears of the ReplicaSets as they are.
+    pub fn list_sets(&self) {
+        let (sets, version) = self.cluster.list::<ReplicaSet>(None);
+        self.controller.parent_replace(sets, &version, self.now);
+    }
+
+    /// The pod cache is filled with the pods as they are; nobody is told yet.
+    pub fn list_pods(&self) -> Listed {
+        let (pods, version) = self.cluster.list::<Pod>(None);
+        self.controller.pods().replace(pods, &version)
+    }
+
+    /// Creations and deletions that are awaited for a ReplicaSet.
+    pub fn expected(&self, name: &str) -> Option<(i64, i64)> {
+        let key = self.controller.parents().intern(NAMESPACE, name);
+        let counts = self.controller.expectations().counts(key)?;
+        Some((counts.add, counts.del))
+    }
+
+    /// Syncs the next key of the queue; the server answers what `intercept` does not. Absent when
+    /// no key waits.
+    pub fn sync_next(&self, mut intercept: impl FnMut(&Request) -> Option<Answer>) -> Option<Done> {
+        let key = match self.controller.queue().try_take(self.now.mono_ns) {
+            Take::Key(key) => key,
+            Take::Empty | Take::ShutDown => return None,
+        };
+        let mut sync = Sync::new();
+        let mut calls = Vec::new();
+        let mut step = self.controller.begin(key, &mut sync, self.now);
+        while step == Step::Requests {
+            let requests = sync.requests().to_vec();
+            for (index, request) in requests.iter().enumerate() {
+                calls.push(Call::of(request));
+                let answer = intercept(request).unwrap_or_else(|| self.carry_out(request));
+                sync.answer(index, answer);
+            }
+            step = self.controller.resume(&mut sync, self.now);
+        }
+        let done = Done {
+            calls,
+            outcome: sync.outcome().clone(),
+            events: sync.take_events().collect(),
+        };
+        self.controller.finish(&mut sync, self.now);
+        Some(done)
+    }
+
+    /// Syncs the next key of the queue.
+    ///
+    /// # Panics
+    /// When no key waits.
+    pub fn sync(&self) -> Done {
+        self.sync_next(|_| None).expect("a key waits")
+    }
+
+    fn carry_out(&self, request: &Request) -> Answer {
+        let (cluster, now) = (&self.cluster, self.now);
+        let pod =
+            |result: Result<Arc<Pod>, ApiError>| result.map_or_else(Answer::Failed, Answer::Pod);
+        let set = |result: Result<Arc<ReplicaSet>, ApiError>| {
+            result.map_or_else(Answer::Failed, Answer::Parent)
+        };
+        match request {
+            Request::CreatePod {
+                namespace,
+                body,
+                name,
+            } => pod(cluster.create_pod(namespace, body, name.as_ref(), now)),
+            Request::DeletePod {
+                namespace, name, ..
+            } => {
+                let options = DeleteOptions::default();
+                let deleted = cluster.delete::<Pod>(namespace, name, &options, now);
+                deleted.map_or_else(Answer::Failed, |deletion| {
+                    Answer::Deleted(Some(deletion.object.metadata.resource_version.clone()))
+                })
+            }
+            Request::PatchPod {
+                namespace,
+                name,
+                patch,
+            } => pod(cluster.patch_pod_owner(namespace, name, patch, now)),
+            Request::GetParent { namespace, name } => set(cluster.get(namespace, name)),
+            Request::ReadVersion { .. } => Answer::Version(cluster.resource_version().into()),
+            Request::PutStatus { object } => {
+                set(cluster.update_status(ReplicaSet::clone(object), now))
+            }
+        }
+    }
+}

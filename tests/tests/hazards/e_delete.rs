@@ -1,0 +1,393 @@
+//! E. Deleting pods, and which.
+
+use podstorm::controller::{Controller, ControllerOptions, SyncErrorClass};
+use podstorm::object::{Kind, Pod, ReplicaSet, Resource};
+use podstorm::ranking::{
+    Candidate, DELETION_COST_ANNOTATION, RankFields, RankOptions, Ranker, before, check_admissible,
+    deletion_cost,
+};
+use podstorm_loadgen::faults::{ApiFault, Armed, Call, Effect, StreamKind};
+use podstorm_tests::hazard::objects::{idle_set, pod, replica_set, with};
+use podstorm_tests::hazard::{Did, Scene, fault, ms, seconds};
+use serde_json::{Value, json};
+
+/// A patch that sets the deletion cost of a pod.
+fn cost(value: &str) -> Value {
+    json!({"metadata": {"annotations": {DELETION_COST_ANNOTATION: value}}})
+}
+
+fn ratios(scene: &Scene) -> u64 {
+    let controller = scene.controller();
+    controller
+        .metrics()
+        .sorting_deletion_age_ratio
+        .snapshot()
+        .count()
+}
+
+/// 404 lowers the expectation, and says nothing.
+#[test]
+fn hazard_45_victim_is_gone_already() {
+    let mut scene = Scene::new();
+    scene.create_set(idle_set("web", 3));
+    scene.run(seconds(1));
+    let victim = scene.active("web").remove(0);
+    scene.patch_pod(&victim, cost("-1"));
+    scene.run(seconds(1));
+    scene.hold(StreamKind::Pods, seconds(10));
+    scene.kill_pod(&victim);
+    scene.scale("web", 2);
+    scene.run(ms(1));
+    let page = scene
+        .syncs()
+        .into_iter()
+        .find(|page| page.sent(Call::DeletePod) > 0)
+        .unwrap();
+    assert_eq!(
+        (page.requests[0].answer, page.failed_at()),
+        (Some(Err(404)), None)
+    );
+    assert_eq!(scene.expected("web"), Some((0, 0)));
+    scene.run(seconds(30));
+    assert!(scene.events("FailedDelete").is_empty());
+    assert!(scene.events("SuccessfulDelete").is_empty());
+    assert_eq!(scene.active("web").len(), 2);
+    scene.conclude();
+}
+
+/// One of five deletes fails: its expectation is lowered, the others stay; an Event, the
+/// condition; the retry waits for the four.
+#[test]
+fn hazard_46_one_delete_of_five_fails() {
+    for gate in [true, false] {
+        let mut scene = Scene::gated(gate);
+        scene.create_set(idle_set("web", 7));
+        scene.run(seconds(1));
+        scene.hold(StreamKind::Pods, seconds(20));
+        scene.arm(Armed {
+            index: Some(2),
+            ..fault(
+                &[Call::DeletePod],
+                Effect::Refuse(ApiFault::InternalError),
+                1,
+            )
+        });
+        scene.scale("web", 2);
+        let failed = |view: &podstorm_tests::hazard::View| view.failure("web").is_some();
+        scene.until("the condition", ms(3), failed);
+        assert_eq!(&*scene.failure("web").unwrap().reason, "FailedDelete");
+        scene.run(seconds(1));
+        let mut syncs = scene.syncs().into_iter();
+        let page = syncs.find(|page| page.sent(Call::DeletePod) > 0).unwrap();
+        assert_eq!(page.failed_at(), Some(SyncErrorClass::Delete));
+        assert!(page.error().starts_with("unable to delete pods: "));
+        assert_eq!(
+            (page.sent(Call::DeletePod), scene.expected("web")),
+            (5, Some((0, 4)))
+        );
+        assert_eq!(scene.events("FailedDelete").len(), 1);
+        scene.run(seconds(10));
+        assert_eq!(scene.count(Did::Delete), 4, "the retry waits");
+        assert!(
+            scene.failure("web").is_none(),
+            "a sync that may not try removes it"
+        );
+        scene.run(seconds(20));
+        assert_eq!(
+            (scene.count(Did::Delete), scene.active("web").len()),
+            (5, 2)
+        );
+        scene.conclude();
+    }
+}
+
+/// Pods without a node are marked and removed in one request, and counted once.
+#[test]
+fn hazard_47_unscheduled_victims() {
+    let mut scene = Scene::new();
+    scene.create_set(idle_set("web", 5));
+    scene.run(seconds(1));
+    scene.hold(StreamKind::Pods, seconds(5));
+    scene.scale("web", 3);
+    scene.run(seconds(1));
+    assert_eq!(
+        (scene.pods().len(), scene.expected("web")),
+        (3, Some((0, 2)))
+    );
+    scene.run(seconds(10));
+    assert_eq!(
+        (scene.count(Did::Delete), scene.expected("web")),
+        (2, Some((0, 0)))
+    );
+    scene.conclude();
+}
+
+/// Pods that became ready in the same second are compared in circles: no panic, and a choice that
+/// every sort could have made.
+#[test]
+fn hazard_48_non_transitive_ranking() {
+    let mut state = 7_u64;
+    let mut random = move |below: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) % below
+    };
+    let now = podstorm::object::Time::from_unix_seconds(1_767_225_600);
+    let options = RankOptions {
+        now_wall_ns: now.unix_nanos(),
+        pod_deletion_cost: true,
+        logarithmic_scale_down: true,
+    };
+    let mut circles = 0;
+    for round in 0..200 {
+        let fields: Vec<RankFields> = (0..60)
+            .map(|number| {
+                // Within one bucket of age: 2.29 to 4.58 min.
+                let ready = format!("2025-12-31T23:57:{:02}Z", random(3));
+                let object = json!({
+                    "metadata": {
+                        "name": format!("p-{number}"),
+                        "uid": format!("{:016x}", random(u64::MAX)),
+                        "creationTimestamp": "2025-12-31T23:57:00Z",
+                    },
+                    "spec": {"nodeName": "n"},
+                    "status": {
+                        "phase": "Running",
+                        "conditions": [
+                            {"type": "Ready", "status": "True", "lastTransitionTime": ready},
+                        ],
+                        "containerStatuses": [
+                            {"name": "c", "restartCount": random(3), "ready": true},
+                        ],
+                    },
+                });
+                RankFields::of(&Pod::from_json(object).unwrap(), 1)
+            })
+            .collect();
+        let candidates: Vec<Candidate<'_>> = fields
+            .iter()
+            .map(|fields| Candidate { fields, rank: 0 })
+            .collect();
+        let goes = |a: usize, b: usize| before(candidates[a], candidates[b], &options);
+        for at in 0..20 {
+            let (a, b, c) = (at, at + 20, at + 40);
+            circles += usize::from(goes(a, b) && goes(b, c) && goes(c, a));
+            circles += usize::from(goes(a, c) && goes(c, b) && goes(b, a));
+        }
+        let wanted = 1 + round % 59;
+        let mut ranker = Ranker::new();
+        let mut chosen = [false; 60];
+        for at in ranker.choose((0..).zip(&fields), |_| 0, &options, wanted) {
+            chosen[*at as usize] = true;
+        }
+        assert_eq!(chosen.iter().filter(|chosen| **chosen).count(), wanted);
+        check_admissible(&candidates, &chosen, &options).unwrap();
+    }
+    assert!(circles > 0, "the rules contradict themselves");
+}
+
+/// Five pods, three on node-1 for long and two on node-2 for a moment, scaled to two; answers how
+/// many are left on each.
+fn scaled_down_on_two_nodes(owned: bool) -> (usize, usize) {
+    let mut scene = Scene::new();
+    let owner = json!({"metadata": {"ownerReferences": [{
+        "apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "d-1", "controller": true,
+    }]}});
+    let set = idle_set("web", 5);
+    scene.create_set(if owned { with(set, owner) } else { set });
+    scene.run(seconds(1));
+    let names = scene.active("web");
+    names[..3]
+        .iter()
+        .for_each(|name| scene.bind(name, "node-1"));
+    scene.run(seconds(600));
+    names[3..]
+        .iter()
+        .for_each(|name| scene.bind(name, "node-2"));
+    scene.run(seconds(10));
+    assert_eq!(scene.status("web").ready_replicas, 5);
+    scene.scale("web", 2);
+    scene.run(seconds(10));
+    let left = scene.owned("web");
+    let on = |node: &str| {
+        left.iter()
+            .filter(|pod| pod.node_name.as_deref() == Some(node))
+            .count()
+    };
+    let counts = (on("node-1"), on("node-2"));
+    scene.conclude();
+    counts
+}
+
+/// Counts of pods on a node are taken once: all three of the fuller node go, not one of each.
+#[test]
+fn hazard_49_colocation_counts_are_not_updated() {
+    assert_eq!(scaled_down_on_two_nodes(true), (0, 2));
+}
+
+/// Without an owner, and for ReplicationControllers, pods on one node count for nothing: the
+/// youngest go first.
+#[test]
+fn hazard_50_no_colocation_without_an_owner() {
+    assert_eq!(scaled_down_on_two_nodes(false), (2, 0));
+
+    for (kind, related) in [(Kind::ReplicaSet, 1), (Kind::ReplicationController, 0)] {
+        let controller = Controller::new(ControllerOptions::new(kind), Default::default());
+        let owner = json!({"metadata": {"uid": "u-1", "ownerReferences": [{
+            "apiVersion": "v1", "kind": "Owner", "name": "o", "uid": "o-1", "controller": true,
+        }]}});
+        let set = ReplicaSet::from_json(with(idle_set("web", 1), owner)).unwrap();
+        controller.parent_replace(vec![set.into()], &1.into(), Default::default());
+        let pod = Pod::from_json(pod("p", "web")).unwrap();
+        controller.pods().replace(vec![pod.into()], &1.into());
+        let parent = controller
+            .parents()
+            .get(controller.parents().intern("default", "web"));
+        assert_eq!(controller.related_pods(&parent.unwrap()).len(), related);
+    }
+}
+
+/// Ages below zero are all alike, and UIDs decide; the age ratio is left out where its divisor
+/// is zero.
+#[test]
+fn hazard_51_clock_skew() {
+    for skewed in [false, true] {
+        let mut scene = Scene::new();
+        scene.create_set(idle_set("web", 3));
+        scene.run(seconds(10));
+        let mut pods = scene.owned("web");
+        pods.sort_by_key(|pod| pod.metadata.uid.to_string());
+        for (at, pod) in pods.iter().enumerate() {
+            scene.bind(&pod.metadata.name, "node-1");
+            scene.run(seconds(if at == 1 { 600 } else { 2 }));
+        }
+        if skewed {
+            scene.line().set_wall_offset(-seconds(7_200));
+        }
+        scene.scale("web", 2);
+        scene.run(seconds(5));
+        // The youngest is the last one.
+        let victim = if skewed { &pods[0] } else { &pods[2] };
+        assert!(scene.pod(&victim.metadata.name).is_none());
+        assert_eq!(ratios(&scene), 1);
+        scene.conclude();
+    }
+    let mut scene = Scene::new();
+    scene.create_set(replica_set("web", 3));
+    scene.run(0);
+    assert_eq!(scene.status("web").ready_replicas, 3);
+    scene.scale("web", 1);
+    scene.run(0);
+    assert_eq!((scene.active("web").len(), ratios(&scene)), (1, 0));
+    scene.conclude();
+}
+
+/// A cost that the cache does not show yet is not heeded; what is no number is zero.
+#[test]
+fn hazard_52_deletion_cost_changes_late() {
+    let mut scene = Scene::new();
+    scene.create_set(idle_set("web", 3));
+    scene.run(seconds(1));
+    let names = scene.active("web");
+    scene.patch_pod(&names[0], cost("-5"));
+    scene.run(seconds(1));
+    scene.hold(StreamKind::Pods, seconds(10));
+    scene.patch_pod(&names[1], cost("-10"));
+    scene.scale("web", 2);
+    scene.run(seconds(1));
+    assert_eq!(scene.active("web"), names[1..]);
+    // The server takes no others, so they are from times before it looked.
+    for stored in ["", "+5", "08", " 5", "1e3", "2147483648", "many"] {
+        assert!(deletion_cost(Some(stored)).is_err());
+        assert!(scene.try_patch_pod(&names[1], cost(stored)).is_err());
+        let object = Pod::from_json(with(pod("p", "web"), cost(stored))).unwrap();
+        assert_eq!(RankFields::of(&object, 0).deletion_cost(), 0);
+    }
+    scene.conclude();
+}
+
+/// Pending pods go first; to zero, nothing is ranked.
+#[test]
+fn hazard_53_scaled_down_with_pending_pods() {
+    let mut scene = Scene::new();
+    scene.create_set(idle_set("web", 3));
+    scene.run(seconds(1));
+    let running = scene.active("web");
+    running.iter().for_each(|name| scene.bind(name, "node-1"));
+    scene.run(seconds(1));
+    // Whatever their cost.
+    running
+        .iter()
+        .for_each(|name| scene.patch_pod(name, cost("-100")));
+    scene.scale("web", 5);
+    scene.run(seconds(10));
+    scene.scale("web", 3);
+    scene.run(seconds(1));
+    assert_eq!(scene.active("web"), running);
+    assert_eq!(ratios(&scene), 0, "no ready victim");
+    scene.scale("web", 2);
+    scene.run(seconds(1));
+    assert_eq!(ratios(&scene), 1);
+    scene.scale("web", 0);
+    scene.run(seconds(1));
+    assert!(scene.active("web").is_empty());
+    assert_eq!(ratios(&scene), 1);
+    scene.conclude();
+}
+
+/// A pod that does not end is replaced at once, and counted as terminating until it is gone or
+/// has ended.
+#[test]
+fn hazard_54_pod_stuck_terminating() {
+    let mut scene = Scene::new();
+    scene.create_set(idle_set("web", 2));
+    scene.run(seconds(1));
+    let names = scene.active("web");
+    for name in &names {
+        scene.patch_pod(
+            name,
+            json!({"metadata": {"finalizers": ["example.com/stuck"]}}),
+        );
+        scene.delete_pod(name);
+    }
+    scene.run(ms(1));
+    assert_eq!(scene.active("web").len(), 2, "replaced at once");
+    let counts = |scene: &Scene| {
+        let status = scene.status("web");
+        (status.replicas, status.terminating_replicas)
+    };
+    scene.run(seconds(600));
+    assert_eq!(counts(&scene), (2, Some(2)));
+    scene.patch_pod_status(&names[0], json!({"phase": "Failed"}));
+    scene.run(seconds(1));
+    assert_eq!(counts(&scene), (2, Some(1)));
+    scene.patch_pod(&names[1], json!({"metadata": {"finalizers": null}}));
+    scene.run(seconds(1));
+    assert!(scene.pod(&names[1]).is_none());
+    assert_eq!(counts(&scene), (2, Some(0)));
+    assert_eq!(scene.count(Did::Create), 4);
+    scene.conclude();
+}
+
+/// A delete names no UID: made again under its name before it arrives, the new pod is deleted.
+#[test]
+fn hazard_55_victim_is_made_again_before_the_delete() {
+    let mut scene = Scene::new();
+    scene.create_set(idle_set("web", 1));
+    scene.run(seconds(1));
+    let name = scene.active("web").remove(0);
+    scene.fail(Call::DeletePod, Effect::Slow { by_ms: 1_000 }, 1);
+    scene.scale("web", 0);
+    scene.run(ms(500));
+    assert_eq!(scene.under_way(Call::DeletePod), 1);
+    scene.kill_pod(&name);
+    // Nobody's, and not even of the same labels.
+    scene.create_pod(pod(&name, "innocent"));
+    scene.run(ms(200));
+    assert!(scene.pod(&name).is_some());
+    scene.run(seconds(5));
+    assert!(scene.pod(&name).is_none());
+    assert_eq!(scene.count(Did::Delete), 1);
+    scene.conclude();
+}

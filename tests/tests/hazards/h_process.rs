@@ -1,0 +1,388 @@
+//! H. The process, its workers, and what is around it.
+
+use podstorm::client::{
+    Answer, ApiError, EVENT_QUEUE_MAX, EventIntent, EventSink, Request, SinkStep,
+};
+use podstorm::object::{
+    Kind, Namespace, Now, ObjectMeta, ObjectReference, ReplicaSet, ReplicationController, Resource,
+};
+use podstorm::workqueue::{RateLimitingQueue, Take};
+use podstorm_loadgen::cluster::{DeleteOptions, Propagation};
+use podstorm_loadgen::faults::{ApiFault, Armed, Call, CrashPoint, Effect};
+use podstorm_loadgen::settings::{EngineKind, Latency};
+use podstorm_tests::hazard::objects::{idle_set, owners, pod, replica_set, with};
+use podstorm_tests::hazard::{Did, Hand, Scene, fault, minutes, ms, seconds};
+use podstorm_tests::lab::Lab;
+use serde_json::json;
+
+/// Two that overlap know nothing of each other's expectations: one round too many, then the right
+/// number.
+#[test]
+fn hazard_73_two_leaders() {
+    for gate in [true, false] {
+        let mut scene = Scene::with(|setup| {
+            setup.consistency(gate);
+            setup.managers = 2;
+            setup.settings.latency.watch = Latency::Constant(seconds(1));
+        });
+        scene.create_set(idle_set("web", 3));
+        scene.run(seconds(20));
+        assert_eq!((scene.count(Did::Create), scene.most_active("web")), (6, 6));
+        assert_eq!(scene.active("web").len(), 3);
+        scene.scale("web", 5);
+        scene.run(ms(1_500));
+        // The older one goes; what it has begun is counted by nobody.
+        scene.crash(CrashPoint::Now);
+        scene.run(seconds(20));
+        assert_eq!(scene.active("web").len(), 5);
+        scene.conclude();
+    }
+}
+
+/// The successor counts what there is.
+#[test]
+fn hazard_74_restart_amid_a_burst() {
+    for point in [
+        CrashPoint::BeforeRequest,
+        CrashPoint::AfterRequest,
+        CrashPoint::AfterCommit,
+        CrashPoint::AfterAnswer,
+    ] {
+        let mut scene = Scene::new();
+        scene.line().crash_at(point, 4);
+        scene.create_set(idle_set("web", 10));
+        scene.run(seconds(1));
+        let made = scene.pods().len();
+        assert!((3..10).contains(&made), "{made} after {point:?}");
+        scene.start();
+        scene.run(seconds(1));
+        let first = scene
+            .syncs()
+            .into_iter()
+            .find(|page| page.id.incarnation == 1)
+            .unwrap();
+        assert_eq!(first.sent(Call::CreatePod), 10 - made);
+        assert_eq!(
+            (scene.active("web").len(), scene.most_active("web")),
+            (10, 10)
+        );
+        scene.conclude();
+    }
+}
+
+/// Keys that wait at a shutdown are synced with every request cancelled but those for the status,
+/// which say so; the successor takes it back.
+#[test]
+fn hazard_75_shutdown_with_queued_keys() {
+    let mut scene = Scene::with(|setup| setup.managers = 0);
+    scene.create_set(idle_set("web", 2));
+    scene.create_set(idle_set("api", 1));
+    let hand = Hand::of(scene.cluster().clone(), scene.now());
+    hand.list_sets();
+    hand.list_pods();
+    hand.controller.queue().shut_down();
+    let mut cancelled = 0;
+    let mut synced = 0;
+    loop {
+        let done = hand.sync_next(|request| match request {
+            Request::PutStatus { .. } | Request::GetParent { .. } => None,
+            _ => {
+                cancelled += 1;
+                Some(Answer::Failed(ApiError::transport("context canceled")))
+            }
+        });
+        let Some(done) = done else { break };
+        assert_eq!(
+            (done.sent(Call::CreatePod), done.sent(Call::PutStatus)),
+            (1, 1)
+        );
+        synced += 1;
+    }
+    assert_eq!((synced, cancelled), (2, 2));
+    hand.list_sets();
+    assert!(
+        hand.sync_next(|_| None).is_none(),
+        "nothing is added any more"
+    );
+    let failure = scene.failure("web").unwrap();
+    assert_eq!(
+        (&*failure.reason, &*failure.message),
+        ("FailedCreate", "context canceled")
+    );
+    assert!(scene.pods().is_empty());
+    scene.start();
+    scene.run(seconds(5));
+    assert!(scene.failure("web").is_none() && scene.failure("api").is_none());
+    scene.assert_converged();
+    scene.conclude();
+}
+
+/// A worker that waits for its requests holds its key and nobody else's.
+#[test]
+fn hazard_76_slow_requests() {
+    let mut scene = Scene::new();
+    scene.arm(Armed {
+        parent: Some("slow".into()),
+        ..fault(&[Call::CreatePod], Effect::Slow { by_ms: 5_000 }, u32::MAX)
+    });
+    scene.create_set(idle_set("slow", 3));
+    scene.run(ms(100));
+    for number in 0..20 {
+        scene.create_set(idle_set(&format!("fast-{number}"), 3));
+        scene.touch("slow");
+        scene.run(ms(10));
+    }
+    for number in 0..20 {
+        assert_eq!(scene.active(&format!("fast-{number}")).len(), 3);
+    }
+    assert_eq!(scene.syncs_of("slow").len(), 1, "one at a time");
+    assert!(scene.active("slow").is_empty());
+    scene.run(minutes(1));
+    let first = &scene.syncs_of("slow")[0];
+    // Batches of one and two, ten seconds each.
+    assert_eq!(
+        first.ended.as_ref().unwrap().0 - first.began_ns,
+        seconds(20)
+    );
+    assert_eq!(scene.active("slow").len(), 3);
+    scene.heal_requests();
+    scene.conclude();
+}
+
+/// Twelve tries ten seconds apart for each Event while the rest waits; what finds the queue full
+/// is dropped; the pods come all the same.
+#[test]
+fn hazard_77_event_sink_is_down() {
+    let mut scene = Scene::new();
+    scene.fail(
+        Call::WriteEvent,
+        Effect::Refuse(ApiFault::ConnectionCut),
+        12,
+    );
+    scene.create_set(idle_set("web", 3));
+    scene.run(seconds(95));
+    scene.assert_converged();
+    assert!(scene.events("SuccessfulCreate").is_empty());
+    scene.run(seconds(25));
+    assert_eq!(
+        scene.events("SuccessfulCreate").len(),
+        2,
+        "one was given up"
+    );
+    assert_eq!(scene.struck(), 12);
+    // An answer of the server is final.
+    scene.fail(Call::WriteEvent, Effect::Refuse(ApiFault::InternalError), 1);
+    scene.scale("web", 5);
+    scene.run(seconds(1));
+    assert_eq!(scene.events("SuccessfulCreate").len(), 3);
+    scene.conclude();
+
+    let mut sink = EventSink::new("replicaset-controller");
+    let object = ReplicaSet::from_json(idle_set("web", 1)).unwrap();
+    let about = std::sync::Arc::new(ObjectReference::new(Kind::ReplicaSet, &object.metadata));
+    let (mut now, mut tries) = (Now::default(), 0);
+    let intent = |number: usize| EventIntent::created_pod(&about, &format!("p-{number}").into());
+    sink.push(intent(0), now);
+    assert!(matches!(sink.next(now), SinkStep::Create(_)));
+    let cut = ApiFault::ConnectionCut.error();
+    for number in 0..EVENT_QUEUE_MAX {
+        assert!(sink.push(intent(number), now));
+    }
+    assert!(!sink.push(intent(0), now));
+    assert_eq!(sink.dropped(), 1);
+    loop {
+        tries += 1;
+        sink.answered(Err(&cut), now, 0.5);
+        let SinkStep::Wait { until_ns } = sink.next(now) else {
+            break;
+        };
+        now = now.plus_ns(until_ns - now.mono_ns);
+        assert!(matches!(sink.next(now), SinkStep::Create(_)));
+    }
+    assert_eq!((tries, now.mono_ns), (12, seconds(5 + 10 * 10)));
+}
+
+/// A key that always fails is retried with every event that comes, and its failures count up; one
+/// success forgets them.
+#[test]
+fn hazard_78_hot_key() {
+    let mut scene = Scene::new();
+    scene.fail(
+        Call::CreatePod,
+        Effect::Refuse(ApiFault::InternalError),
+        u32::MAX,
+    );
+    scene.create_set(idle_set("web", 1));
+    scene.run(minutes(2));
+    let (tries, failures) = (scene.sent(Call::CreatePod), scene.failures("web"));
+    for _ in 0..200 {
+        scene.touch("web");
+        scene.run(ms(100));
+    }
+    assert!(scene.sent(Call::CreatePod) - tries >= 200);
+    assert!(scene.failures("web") >= failures + 200);
+    scene.heal_requests();
+    scene.touch("web");
+    scene.run(seconds(1));
+    assert_eq!((scene.failures("web"), scene.active("web").len()), (0, 1));
+    scene.conclude();
+}
+
+/// Deleted without options, a ReplicationController leaves its pods as orphans.
+#[test]
+fn hazard_79_replication_controller_without_options() {
+    let mut lab = Lab::new(EngineKind::Virtual);
+    lab.apply("nginx-rc.yaml");
+    lab.until("three pods", |cluster| {
+        let found = cluster.get::<ReplicationController>("default", "nginx");
+        found.is_ok_and(|found| found.status.available_replicas == 3)
+    });
+    lab.settle();
+    let before = lab.pods();
+    let options = DeleteOptions::default();
+    let deleted =
+        lab.cluster()
+            .delete::<ReplicationController>("default", "nginx", &options, lab.now());
+    deleted.unwrap();
+    lab.settle();
+    assert!(
+        lab.cluster()
+            .get::<ReplicationController>("default", "nginx")
+            .is_err()
+    );
+    let after = lab.pods();
+    assert_eq!(after.len(), 3);
+    for (before, after) in before.iter().zip(&after) {
+        assert_eq!(before.metadata.uid, after.metadata.uid);
+        assert!(after.metadata.owner_references.is_empty() && after.is_active());
+    }
+}
+
+/// Pods that name an owner of another namespace, or one of before, are collected; a ReplicaSet
+/// makes up for its own only.
+#[test]
+fn hazard_80_wrong_owner_references() {
+    let mut scene = Scene::new();
+    let metadata = ObjectMeta {
+        name: "elsewhere".into(),
+        ..ObjectMeta::default()
+    };
+    let namespace = Namespace {
+        metadata,
+        ..Namespace::default()
+    };
+    scene.cluster().create(namespace, scene.now()).unwrap();
+    let elsewhere = json!({"metadata": {"namespace": "elsewhere"}});
+    let foreign = scene
+        .create_set(with(idle_set("web", 1), elsewhere))
+        .metadata
+        .uid
+        .clone();
+    scene.create_set(idle_set("web", 2));
+    scene.run(seconds(1));
+    assert_eq!(scene.count(Did::Create), 3);
+    let mut expected = 3;
+    // A pod of nobody here: it goes, and nobody cares.
+    scene.create_pod(with(pod("stranger", "other"), owners("web", &foreign)));
+    scene.run(seconds(1));
+    assert!(scene.pod("stranger").is_none());
+    assert_eq!(scene.count(Did::Create), expected);
+    // Own pods that are given the wrong owner: they go, and are made up for.
+    for uid in [foreign, podstorm::object::Uid::new("of-before")] {
+        let name = scene.active("web").remove(0);
+        scene.patch_pod(&name, owners("web", &uid));
+        scene.run(seconds(1));
+        expected += 1;
+        assert!(scene.pod(&name).is_none());
+        assert_eq!(
+            (scene.count(Did::Create), scene.active("web").len()),
+            (expected, 2)
+        );
+    }
+    assert_eq!(scene.count(Did::Delete), 0);
+    scene.conclude();
+}
+
+/// Pods that block the deletion go first; the controller says how many are left and makes no new
+/// ones; the ReplicaSet goes with the last.
+#[test]
+fn hazard_81_foreground_deletion() {
+    let mut scene = Scene::with(|setup| {
+        setup.settings.latency.pod_termination = Latency::Constant(minutes(10));
+    });
+    scene.create_set(replica_set("web", 3));
+    scene.run(seconds(1));
+    let before = scene.written().len();
+    scene.delete_set("web", Propagation::Foreground);
+    scene.run(seconds(1));
+    for pod in scene.owned("web") {
+        assert!(pod.is_terminating() && scene.find("web").is_some());
+        scene.kill_pod(&pod.metadata.name);
+        scene.run(seconds(1));
+    }
+    assert!(scene.find("web").is_none() && scene.pods().is_empty());
+    let written = scene.written().split_off(before);
+    let mut left: Vec<_> = written
+        .iter()
+        .filter_map(|written| written.object.as_ref())
+        .map(|object| {
+            (
+                object.status.replicas,
+                object.status.terminating_replicas.unwrap(),
+            )
+        })
+        .collect();
+    left.dedup();
+    // As they are marked one by one, then as they go.
+    assert_eq!(left[left.len() - 3..], [(0, 3), (0, 2), (0, 1)]);
+    assert!(left.is_sorted_by_key(|(replicas, _)| -replicas));
+    assert_eq!((scene.count(Did::Create), scene.count(Did::Delete)), (3, 0));
+    scene.conclude();
+}
+
+/// Of two delayed adds of one key the earlier holds, and there is no other.
+#[test]
+fn hazard_82_delayed_adds_merge() {
+    let queue: RateLimitingQueue<u32> = RateLimitingQueue::new();
+    assert!(queue.add_after(7, minutes(16), 0));
+    assert!(queue.add_after(7, seconds(5), 0));
+    assert_eq!(queue.next_due(), Some(seconds(5)));
+    assert_eq!(queue.fire_due(seconds(5) - 1), 0);
+    assert_eq!(queue.fire_due(seconds(5)), 1);
+    assert_eq!(queue.try_take(seconds(5)), Take::Key(7));
+    queue.done(7, seconds(5));
+    assert_eq!((queue.next_due(), queue.fire_due(minutes(17))), (None, 0));
+
+    // The same of a controller: a retry is due in many minutes when a pod becomes ready. The sync
+    // five seconds later has used it up.
+    let mut scene = Scene::new();
+    let slow = json!({"spec": {"minReadySeconds": 5}});
+    scene.create_set(with(idle_set("web", 1), slow));
+    scene.run(seconds(1));
+    let name = scene.active("web").remove(0);
+    let refused = Effect::Refuse(ApiFault::InternalError);
+    scene.fail(Call::CreatePod, refused, u32::MAX);
+    scene.scale("web", 2);
+    scene.run(minutes(45));
+    let tries = scene.sent(Call::CreatePod);
+    scene.until("a retry", minutes(20), |view| {
+        view.sent(Call::CreatePod) > tries
+    });
+    scene.run(seconds(31) - scene.now().mono_ns % seconds(1));
+    assert_eq!(scene.sent(Call::CreatePod), tries + 1, "not due for long");
+    scene.heal_requests();
+    scene.make_ready(&name);
+    scene.run(ms(4_999));
+    assert_eq!((scene.active("web").len(), scene.failures("web")), (2, 0));
+    assert_eq!(scene.status("web").available_replicas, 0);
+    let syncs = scene.syncs().len();
+    scene.run(ms(2));
+    assert_eq!(scene.status("web").available_replicas, 1);
+    let syncs = scene.syncs().split_off(syncs);
+    let due_ns = syncs[0].began_ns;
+    assert_eq!(due_ns % seconds(1), 0);
+    scene.run(minutes(40));
+    let last_ns = scene.last_sync("web").began_ns;
+    assert_eq!(last_ns, due_ns, "nothing is left of the retry");
+    scene.conclude();
+}
