@@ -7,8 +7,16 @@ use crate::units::count_for_people as count;
 
 const GATE: &str = "StaleControllerConsistencyReplicaSet";
 
-/// Labelled paragraphs.
-pub(super) fn explanation(result: &RunResult) -> Vec<(&'static str, String)> {
+/// What is said of a run.
+pub(super) struct Explanation {
+    /// Labelled paragraphs.
+    pub(super) paragraphs: Vec<(&'static str, String)>,
+    /// Commands to try next.
+    pub(super) commands: Vec<String>,
+}
+
+/// Explains a run.
+pub(super) fn explanation(result: &RunResult) -> Explanation {
     let settings = &result.settings;
     let size = &settings.size;
     let in_phase = |name: &str| -> u64 {
@@ -30,7 +38,7 @@ pub(super) fn explanation(result: &RunResult) -> Vec<(&'static str, String)> {
         (true, _) => format!(
             "Hardened: nothing was counted before the caches showed every own write, those with a \
              lost answer too; {skips} syncs were put off and {} versions read for that.",
-            count(calls(result, "list versions")),
+            count(calls(result, "list ")),
         ),
         (false, false) => format!(
             "Upstream, {GATE} off as before 1.36: after five minutes what was expected ran out; the \
@@ -45,6 +53,7 @@ pub(super) fn explanation(result: &RunResult) -> Vec<(&'static str, String)> {
         ),
     };
     let answers = match (hardened, gate) {
+        (true, _) if lost == 0 => "No create with a lost answer made a second pod.".to_owned(),
         (true, _) => format!(
             "{} creates with a lost answer made a second pod.",
             count(lost)
@@ -66,29 +75,29 @@ pub(super) fn explanation(result: &RunResult) -> Vec<(&'static str, String)> {
         count(stalled),
         count(result.excess_pods_created.saturating_sub(stalled)),
     );
-    let mut lines = vec![
-        ("done", done),
-        ("came of it", came),
-        ("", answers),
-        ("", sum),
-    ];
-    let command = format!(
-        "loadgen run --scenario stale-watch --pods {} --replicasets {}",
-        size.pods, size.replicasets
-    );
-    let mut label = "try next";
-    let mut next =
-        |with: String| lines.push((std::mem::take(&mut label), format!("{command}{with}")));
-    if hardened || !gate {
-        next(format!(" --feature-gates {GATE}=true"));
+    let mut base = "loadgen run --scenario stale-watch".to_owned();
+    if (size.pods, size.replicasets) != (2_000, 40) {
+        base += &format!(" --pods {} --replicasets {}", size.pods, size.replicasets);
     }
+    let mut commands = Vec::new();
     if hardened || gate {
-        next(String::new());
+        commands.push(base.clone());
+    }
+    if hardened || !gate {
+        commands.push(format!("{base} --feature-gates {GATE}=true"));
     }
     if !hardened {
-        next(" --behaviour hardened".to_owned());
+        commands.push(format!("{base} --behaviour hardened"));
     }
-    lines
+    Explanation {
+        paragraphs: vec![
+            ("done", done),
+            ("came of it", came),
+            ("", answers),
+            ("", sum),
+        ],
+        commands,
+    }
 }
 
 /// Calls of that verb and resource, whatever the answer.

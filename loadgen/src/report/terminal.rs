@@ -52,8 +52,13 @@ pub fn render(result: &RunResult, host: Option<&Host>, replay: &str) -> String {
     verdict(&mut out, result, replay);
     if result.settings.scenario == ScenarioName::StaleWatch {
         out.push('\n');
-        for (label, text) in super::stale_watch::explanation(result) {
+        let told = super::stale_watch::explanation(result);
+        for (label, text) in told.paragraphs {
             paragraph(&mut out, label, &text);
+        }
+        line(&mut out, "try next", "");
+        for command in told.commands {
+            put(&mut out, format_args!("    {command}"));
         }
     }
     out

@@ -181,11 +181,17 @@ pub(super) fn phases(settings: &Settings) -> Vec<PhasePlan> {
             ]
         }
         ScenarioName::StaleWatch => {
-            use Task::{LoseAnswers, ReleasePodWatch, Scale, StallPodWatch, Touch, Wait};
+            use Task::{
+                LoseAnswers, ReleasePodWatch, Scale, StallPodWatch, StartControllers, Touch, Wait,
+            };
+            // A controller that began before there was anything would compare with version 0, which no
+            // real server has.
+            let mut begin = set_up(Amount::Zero);
+            begin.tasks.push(StartControllers);
             let full = Scale(Amount::Full);
             let back = || phase("the watch is back", &[ReleasePodWatch], Until::Converged);
             vec![
-                set_up(Amount::Zero),
+                begin,
                 phase(
                     "the pod watch stalls; scale up",
                     &[StallPodWatch, full],
@@ -204,7 +210,7 @@ pub(super) fn phases(settings: &Settings) -> Vec<PhasePlan> {
 
 /// Whether the scenario starts the controllers itself, later on.
 pub(super) fn starts_controllers(scenario: ScenarioName) -> bool {
-    scenario == ScenarioName::ColdStart
+    matches!(scenario, ScenarioName::ColdStart | ScenarioName::StaleWatch)
 }
 
 /// Whether the scenario picks pods by lot.

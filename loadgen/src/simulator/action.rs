@@ -230,9 +230,12 @@ pub enum Action {
         passes: u32,
         /// For how long it is away, ms.
         down_ms: u32,
-        /// Whether what the new one lists first is so many versions old.
+        /// What the new one lists first is so many versions old.
         #[serde(default)]
         stale_versions: u32,
+        /// For how long the servers of these lists stay behind, ms.
+        #[serde(default)]
+        stale_for_ms: u32,
     },
     /// A second controller is started; later the first one is killed.
     Overlap {

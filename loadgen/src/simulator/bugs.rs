@@ -73,8 +73,8 @@ pub const BUGS: [Bug; 9] = [
         "m07", "stale-restart", "kubernetes#59848",
         title: "a restart over a list from the past creates pods that are there",
         done: "A ReplicaSet was scaled from 3 to 10. The controller restarts, and its first lists \
-               are 28 versions old: they show it scaled and its new pods not yet. Initial lists do \
-               not come through the watch (WatchListClient=false).",
+               are from a server two seconds behind: they show it scaled and its new pods not yet. \
+               Initial lists do not come through the watch (WatchListClient=false).",
         upstream: "The pods that the list lacks are created again. The gate does not help: what \
                    was written is remembered in memory only.",
         hardened: "The first sync waits until the caches have come to what the server says that \

@@ -270,6 +270,7 @@ mod tests {
             passes: 1,
             down_ms: 10,
             stale_versions: 0,
+            stale_for_ms: 0,
         };
         let hold = Action::Hold {
             stream: StreamKind::Pods,
