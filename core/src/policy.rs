@@ -108,7 +108,8 @@ pub struct Policy {
     /// second pod. Hardened: the controller names them, by the number of a slot and the owner's
     /// UID: five characters after the prefix, as the server's own look. The lowest slots whose
     /// names the cache does not hold are taken; a create that is sent again, also by the next
-    /// incarnation, finds its name taken. That is no failure to be told: no Event, no condition.
+    /// incarnation, finds its name taken; a name whose create has an unknown outcome goes first, for
+    /// it may be made yet. A taken name is no failure to be told: no Event, no condition.
     /// Costs O(own pods) look-ups in a sync that creates.
     pub choose_pod_names: bool,
     /// **Deletes.** Upstream deletes by name, whoever has the name now. Hardened: with the UID as a

@@ -36,6 +36,7 @@ impl Controller {
         }
         if self.policy.fence_unknown_outcomes {
             self.fences.forget(key);
+            self.open_names.forget(key);
         }
     }
 

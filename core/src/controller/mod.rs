@@ -22,6 +22,7 @@ mod hardened_tests;
 mod key;
 mod listed;
 mod names;
+mod open_names;
 #[cfg(test)]
 mod rig;
 mod scale;
@@ -46,6 +47,7 @@ use crate::policy::{Behaviour, Policy};
 use crate::workqueue::RateLimitingQueue;
 
 use fence::Fences;
+use open_names::OpenNames;
 
 pub use effects::Effects;
 pub use key::{KeyError, parse_key};
@@ -110,6 +112,7 @@ pub struct Controller {
     expectations: Expectations<KeyId, PodName>,
     consistency: ConsistencyStore<KeyId>,
     fences: Fences,
+    open_names: OpenNames,
     queue: RateLimitingQueue<KeyId>,
     metrics: ControllerMetrics,
 }
@@ -131,6 +134,7 @@ impl Controller {
             expectations: Expectations::new(),
             consistency: ConsistencyStore::new(),
             fences: Fences::default(),
+            open_names: OpenNames::default(),
             queue: RateLimitingQueue::new(),
             metrics: ControllerMetrics::new(),
         }

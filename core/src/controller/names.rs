@@ -8,7 +8,8 @@ use compact_str::CompactString;
 use super::Controller;
 use super::sync::{State, Step, Sync};
 use crate::cache::Parent;
-use crate::client::Request;
+use crate::client::{Answer, Reason, Request};
+use crate::intern::KeyId;
 use crate::object::Uid;
 
 /// The characters that the API server puts at the end of generated names.
@@ -82,8 +83,39 @@ fn hash_of(uid: &Uid) -> u64 {
 }
 
 impl Controller {
-    /// Asks for so many pods, each under the name of the next slot that the cache does not hold.
-    /// O(own pods) look-ups in a sync, because a slot is looked at once.
+    /// What is known now of a create under a chosen name.
+    pub(super) fn note_outcome(
+        &self,
+        parent: &Parent,
+        key: KeyId,
+        request: &Request,
+        answer: &Answer,
+    ) {
+        let Request::CreatePod {
+            name: Some(name), ..
+        } = request
+        else {
+            return;
+        };
+        match answer {
+            Answer::Failed(error)
+                if error.outcome_is_unknown() && error.reason != Reason::AlreadyExists =>
+            {
+                self.open_names.note(key, &parent.owner.uid, name);
+            }
+            // Refused for good or made: and if an earlier one comes yet, it finds the name taken or
+            // is the only one.
+            Answer::Pod(_) => self.open_names.settle(key, name),
+            Answer::Failed(error) if error.reason == Reason::AlreadyExists => {
+                self.open_names.settle(key, name);
+            }
+            _ => {}
+        }
+    }
+
+    /// Asks for so many pods, each under a name of which it is not known what became of it, or else
+    /// of the next slot that the cache does not hold. O(own pods) look-ups in a sync, because a slot
+    /// is looked at once.
     pub(super) fn ask_for_named_pods(
         &self,
         parent: &Arc<Parent>,
@@ -93,17 +125,29 @@ impl Controller {
         let body = parent.body();
         let prefix = body.metadata.generate_name.as_deref().unwrap_or_default();
         let names = SlotNames::new(prefix, &parent.owner.uid);
+        let held = |name: &CompactString| self.pods().contains(&parent.namespace, name);
+        if sync.next_slot == 0 && sync.open_asked == 0 {
+            sync.open_names = self.open_names.of(sync.key, &parent.owner.uid, held);
+        }
         let mut slot = sync.next_slot;
         sync.requests.clear();
         for _ in 0..size {
-            let free = |slot: &u64| !self.pods().contains(&parent.namespace, &names.name(*slot));
-            // With every name taken the server may find one.
-            let found = (slot..SLOTS).find(free);
-            slot = found.map_or(SLOTS, |found| found + 1);
+            let again = sync.open_names.get(sync.open_asked).cloned();
+            sync.open_asked += usize::from(again.is_some());
+            let name = again.or_else(|| {
+                let free = |slot: &u64| {
+                    let name = names.name(*slot);
+                    !sync.open_names.contains(&name) && !held(&name)
+                };
+                // With every name taken the server may find one.
+                let found = (slot..SLOTS).find(free);
+                slot = found.map_or(SLOTS, |found| found + 1);
+                found.map(|found| names.name(found))
+            });
             sync.requests.push(Request::CreatePod {
                 namespace: parent.namespace.clone(),
                 body: body.clone(),
-                name: found.map(|found| names.name(found)),
+                name,
             });
         }
         sync.next_slot = slot;
@@ -250,5 +294,38 @@ mod tests {
         let names = SlotNames::new("web-", &rig.parent.metadata.uid);
         let expected = [names.name(0), names.name(1)].map(String::from);
         assert!(expected.iter().all(|name| rig.pods.contains_key(name)));
+    }
+
+    #[test]
+    fn a_create_that_may_come_yet_is_asked_for_again_under_its_name() {
+        let mut rig = Rig::new(Hardened, 3);
+        rig.sync();
+        rig.deliver();
+        rig.sync();
+        let names = SlotNames::new("web-", &rig.parent.metadata.uid);
+        rig.set_replicas(4);
+        rig.deliver_parents();
+        // Not committed so far, for all that is known.
+        let cut = Fault::Refuse(ApiError::transport("connection reset by peer"));
+        rig.fault("create", rig.calls("create"), cut);
+        assert!(matches!(rig.sync(), Outcome::Failed(_)));
+        // A lower slot becomes free, and must not be taken instead.
+        rig.remove_pod(&names.name(0));
+        rig.deliver();
+        rig.set_replicas(3);
+        rig.deliver_parents();
+        rig.sync();
+        assert!(
+            rig.pods.contains_key(&*names.name(3)),
+            "{:?}",
+            rig.pods.keys()
+        );
+        assert!(!rig.pods.contains_key(&*names.name(0)));
+        assert!(
+            rig.controller
+                .open_names
+                .of(rig.key, &rig.parent.metadata.uid, |_| false)
+                .is_empty()
+        );
     }
 }

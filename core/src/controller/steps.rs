@@ -332,6 +332,8 @@ impl Controller {
         self.record_creations(parent, sync, effects);
         let mut first_error: Option<String> = None;
         let Sync {
+            key,
+            requests,
             answers,
             answered,
             slow_start,
@@ -342,6 +344,10 @@ impl Controller {
         } = sync;
         let by_name = self.policy.choose_pod_names;
         for index in answered {
+            if by_name {
+                let answer = answer_of(answers, *index);
+                self.note_outcome(parent, *key, &requests[*index], answer);
+            }
             match answer_of(answers, *index) {
                 Answer::Pod(pod) => {
                     slow_start.on_result(true);

@@ -181,7 +181,8 @@ fn behaviour_summary(behaviour: Behaviour, sum: &Sum) -> String {
     };
     format!(
         "\n{}: {} seeds ({} with crashes), {} syncs, {} pods created, {} deleted\n  \
-         pods in excess: {} without crashes ({} ambiguous writes), {} with ({})\n  \
+         pods in excess: {} in seeds of one controller that never died and whose watches kept their \
+         promise ({} writes of unknown outcome), {} in the others ({})\n  \
          converged after healing: p50 {}, p99.9 {}, max {}\n",
         behaviour.as_str(),
         sum.seeds,

@@ -99,6 +99,14 @@ impl StreamFaults {
         let mut disturbed = Disturbed::default();
         let mut out = Vec::with_capacity(events.len());
         for event in events.drain(..) {
+            if let WatchEvent::Bookmark {
+                initial_events_end: true,
+                ..
+            } = event
+            {
+                // The state before it came in no order of versions: it is not sent again.
+                kept.clear();
+            }
             let is_change = matches!(
                 event,
                 WatchEvent::Added(_) | WatchEvent::Modified(_) | WatchEvent::Deleted(_)

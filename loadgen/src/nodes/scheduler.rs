@@ -184,8 +184,12 @@ impl Scheduler {
                 .cluster
                 .bind(&waiting.namespace, &waiting.name, &node, now);
             if bound.is_err() {
-                // Gone or on its way out in the meantime.
-                self.room.remove_pod(&node);
+                // Gone or on its way out in the meantime: its room is another's.
+                if self.room.remove_pod(&node)
+                    && let Some(first) = self.unfit.pop_front()
+                {
+                    self.ready.push_back(first);
+                }
             }
         }
         if !self.ready.is_empty() {

@@ -180,6 +180,8 @@ impl Judge {
         let state = &mut *state;
         state.verdict.trace = state.trace.hash();
         state.verdict.excess_pods_created = state.books.excess;
+        state.verdict.excused =
+            state.books.crashed || state.books.overlapped || state.books.lied_to;
         state.verdict.ambiguous_writes = state.books.ambiguous;
         state.verdict.sometimes = state.books.sometimes.clone();
         state.figures.add_to(&mut state.verdict, state.now);

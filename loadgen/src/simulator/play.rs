@@ -150,14 +150,21 @@ impl Run {
     fn until_converged(&mut self, limit_ns: i64, touch: bool) -> Option<i64> {
         let begun_ns = self.player.site.now().mono_ns;
         let mut touched = !touch;
+        let mut since_ns = None;
         let mut step_ns = 50 * MS;
         loop {
             let now_ns = self.player.site.now().mono_ns;
             if self.judge.is_over() {
                 return None;
             }
-            if touched && self.player.missing().is_none() && self.player.site.rests() {
-                return Some(self.judge.last_write_ns().max(begun_ns));
+            match self.player.missing() {
+                Some(_) => since_ns = None,
+                None => {
+                    since_ns.get_or_insert(self.judge.last_write_ns().max(begun_ns));
+                }
+            }
+            if touched && since_ns.is_some() && self.player.site.rests() {
+                return since_ns;
             }
             if !touched && now_ns - begun_ns >= TOUCH_AFTER {
                 self.player.touch_all();

@@ -61,6 +61,9 @@ pub struct Verdict {
     pub ambiguous_writes: u64,
     /// Whether a controller died in the run.
     pub crashed: bool,
+    /// Whether a controller died or had another beside it, or a watch lost an event or sent an old
+    /// one again: what no controller can make up for alone.
+    pub excused: bool,
     /// Syncs begun.
     pub syncs: u64,
     /// Expectations that ran out.

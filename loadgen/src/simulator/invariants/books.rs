@@ -149,6 +149,8 @@ pub(super) struct Books {
     pub(super) unlimited_creates: bool,
     pub(super) unlimited_deletes: bool,
     pub(super) crashed: bool,
+    /// Whether a watch has broken its promise: an event was lost, or an old one came again.
+    pub(super) lied_to: bool,
     pub(super) overlapped: bool,
     dead: BTreeSet<u32>,
     held_ms: u32,
@@ -176,6 +178,7 @@ impl Books {
             unlimited_creates: false,
             unlimited_deletes: false,
             crashed: false,
+            lied_to: false,
             overlapped: false,
             dead: BTreeSet::new(),
             held_ms: 0,
@@ -197,14 +200,21 @@ impl Books {
         match action {
             Action::Drop { events, .. } => {
                 // The cache lies until the next list. Names that are taken keep the hardened
-                // behaviour from creating what it can't see.
+                // behaviour from creating much of what it can't see.
                 let events = i64::from(*events);
                 self.allowed_deletes += events;
-                self.allowed += if upstream { events } else { 0 };
+                self.allowed += events;
+                self.one_cache = false;
+                self.lied_to = true;
             }
             Action::Replay { events, .. } => {
                 self.allowed_deletes += i64::from(*events);
-                self.allowed += if upstream { i64::from(*events) } else { 0 };
+                self.allowed += i64::from(*events);
+                self.one_cache = false;
+                self.lied_to = true;
+                // An object of another UID that comes back clears what was expected.
+                self.unlimited_creates |= upstream;
+                self.unlimited_deletes |= upstream;
             }
             Action::Hold {
                 stream: StreamKind::Pods,

@@ -302,7 +302,7 @@ impl Books {
         if self.syncs.get(&id).is_some_and(|sync| sync.waited) {
             self.reopen_sync(id, controller, now);
         }
-        let lied_to = self.allowed_deletes > 0;
+        let lied_to = self.lied_to;
         let Some(sync) = self.syncs.get_mut(&id) else {
             return Ok(());
         };
