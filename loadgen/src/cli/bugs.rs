@@ -64,8 +64,8 @@ pub(super) fn run(flags: &BugsFlags) -> Result<u8> {
 fn list() -> String {
     let mut text = String::new();
     for bug in &BUGS {
-        text += &format!("{:24} {}\n", bug.full_name(), bug.title);
-        text += &format!("{:24} {}\n", "", bug.thread);
+        text += &format!("{:26} {}\n", bug.full_name(), bug.title);
+        text += &format!("{:26} {}\n", "", bug.thread);
     }
     text += "\nPlay one with both behaviours: loadgen bugs NAME\n";
     text += "Step by step:                   loadgen replay --bug NAME [--behaviour hardened]\n";

@@ -149,11 +149,10 @@ impl<L: Listener> Informer<L> {
     fn list(&mut self, version: &ResourceVersion, now: Now) {
         let delivery = match self.refused() {
             Some(error) => self.reflector.on_list(Err(&error), now),
-            None => {
-                let listed = self.list_from(version, now);
-                let listed = listed.as_ref().map(Clone::clone);
-                self.reflector.on_list(listed, now)
-            }
+            None => match self.list_from(version, now) {
+                Ok(listed) => self.reflector.on_list(Ok(listed), now),
+                Err(error) => self.reflector.on_list(Err(&error), now),
+            },
         };
         if let Some(delivery) = delivery {
             self.deliver(delivery, now);

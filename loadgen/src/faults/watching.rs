@@ -54,6 +54,8 @@ pub struct StreamFaults {
     pub(super) lag: Option<u64>,
     /// For how long after that the server shows nothing newer, ns.
     pub(super) lag_ns: i64,
+    /// Nothing is heard any more.
+    pub(super) broken: bool,
     /// Events were lost and no list has made up for it yet.
     pub(super) incomplete: bool,
 }
@@ -76,6 +78,9 @@ impl StreamFaults {
     }
 
     pub(super) fn listen(&mut self, now_ns: i64) -> Listen {
+        if self.broken {
+            return Listen::Not(i64::MAX);
+        }
         if self.held_until_ns > now_ns {
             return Listen::Not(self.held_until_ns);
         }

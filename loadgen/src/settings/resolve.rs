@@ -214,7 +214,7 @@ fn engine(request: &SettingsRequest, scenario: ScenarioName) -> Result<EngineKin
 
 /// The size of a cluster, small unless said otherwise, on whose nodes every pod fits twice.
 fn shown_twice(request: &SizeRequest) -> Result<ClusterSize, SettingsError> {
-    let mut request = request.clone();
+    let mut request = *request;
     if request.pods.is_none()
         && (request.replicasets.is_none() || request.pods_per_replicaset.is_none())
     {

@@ -255,7 +255,7 @@ mod tests {
                 assert_eq!(Bug::by_name(text).map(|bug| bug.id), Some(bug.id), "{text}");
             }
             // The way the list is printed.
-            assert!(bug.title.len() <= 75, "{}", bug.title);
+            assert!(bug.title.len() <= 73, "{}", bug.title);
         }
         for text in ["m03", "m", "", "m1x", "stale"] {
             assert!(Bug::by_name(text).is_none(), "{text}");

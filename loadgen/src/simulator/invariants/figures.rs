@@ -59,10 +59,10 @@ impl Figures {
         }
         for (uid, set) in &books.sets {
             let unmet = !set.gone && set.active != set.demand();
-            if !unmet || worked_for == Some(uid) {
-                if let Some(since_ns) = self.idle_since.remove(uid) {
-                    self.longest_idle_ns = self.longest_idle_ns.max(now_ns - since_ns);
-                }
+            if (!unmet || worked_for == Some(uid))
+                && let Some(since_ns) = self.idle_since.remove(uid)
+            {
+                self.longest_idle_ns = self.longest_idle_ns.max(now_ns - since_ns);
             }
             if unmet {
                 self.idle_since.entry(uid.clone()).or_insert(now_ns);
