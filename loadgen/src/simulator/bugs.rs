@@ -52,7 +52,7 @@ pub const BUGS: [Bug; 9] = [
     },
     bug! {
         "m02", "unseen-pods", "kubernetes#129795",
-        title: "pods that come and go unseen put their ReplicaSet to sleep for five minutes",
+        title: "pods that come and go unseen let their ReplicaSet sleep for five minutes",
         done: "The pod watch loses its events while a ReplicaSet is scaled from 3 to 10 and all of \
                its pods are removed. The new list, eight seconds later, shows none. Every minute \
                something about the ReplicaSet changes.",
@@ -62,7 +62,7 @@ pub const BUGS: [Bug; 9] = [
     },
     bug! {
         "m06", "rejected-pods", "kubernetes#72593, kubernetes#131116",
-        title: "a node that refuses its pods keeps the controller creating without a pause",
+        title: "a node that refuses its pods keeps a controller creating without a pause",
         done: "The only node refuses every pod for 20 s: each fails as soon as it is bound.",
         upstream: "Each failed pod is replaced at once, and stays: hundreds in 20 s, as many as \
                    the latencies allow.",
