@@ -207,13 +207,13 @@ impl Books {
                 let events = i64::from(*events);
                 self.allowed_deletes += events;
                 self.allowed += events;
-                self.one_cache = false;
+                self.remember_names();
                 self.lied_to = true;
             }
             Action::Replay { events, .. } => {
                 self.allowed_deletes += i64::from(*events);
                 self.allowed += i64::from(*events);
-                self.one_cache = false;
+                self.remember_names();
                 self.lied_to = true;
                 // An object of another UID that comes back clears what was expected.
                 self.unlimited_creates |= upstream;
