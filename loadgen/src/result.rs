@@ -144,6 +144,8 @@ pub struct Phase {
     pub pods_created: u64,
     /// Pods removed during it.
     pub pods_deleted: u64,
+    /// Of `excess_pods_created`, those created during it.
+    pub excess_pods_created: u64,
     /// Whether its condition was met.
     pub converged: bool,
 }

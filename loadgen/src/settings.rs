@@ -64,13 +64,15 @@ pub enum ScenarioName {
     Adoption,
     /// The controller starts over pods that exist.
     ColdStart,
+    /// The controller's pod watch stalls for longer than expectations last; then answers are lost.
+    StaleWatch,
     /// Objects from files (`-f`) and nothing else: settles and reports.
     Manifests,
 }
 
 impl ScenarioName {
     /// Every built-in scenario, in the order they are listed.
-    pub const ALL: [ScenarioName; 8] = [
+    pub const ALL: [ScenarioName; 9] = [
         ScenarioName::UpDown,
         ScenarioName::ScaleUp,
         ScenarioName::ScaleDown,
@@ -78,6 +80,7 @@ impl ScenarioName {
         ScenarioName::Churn,
         ScenarioName::Adoption,
         ScenarioName::ColdStart,
+        ScenarioName::StaleWatch,
         ScenarioName::Manifests,
     ];
 
@@ -91,6 +94,7 @@ impl ScenarioName {
             ScenarioName::Churn => "churn",
             ScenarioName::Adoption => "adoption",
             ScenarioName::ColdStart => "cold-start",
+            ScenarioName::StaleWatch => "stale-watch",
             ScenarioName::Manifests => "manifests",
         }
     }
@@ -115,10 +119,19 @@ impl ScenarioName {
             ScenarioName::ColdStart => {
                 "How long after a restart over existing pods until the controller is right again?"
             }
+            ScenarioName::StaleWatch => {
+                "Does the controller create pods twice when its pod watch stalls? (simulated time)"
+            }
             ScenarioName::Manifests => {
                 "What becomes of the objects in my files (-f), a dump of a real cluster included?"
             }
         }
+    }
+
+    /// Whether something goes wrong in it between the controller and its cluster, which takes virtual
+    /// time.
+    pub const fn is_disturbed(self) -> bool {
+        matches!(self, ScenarioName::StaleWatch)
     }
 
     /// The scenario of that name.

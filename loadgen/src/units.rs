@@ -343,8 +343,29 @@ pub fn three_digits(value: f64) -> String {
     }
 }
 
+/// A text in lines of at most `width` characters, broken at blanks; a longer word has its own line.
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_ascii_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_text_is_broken_at_blanks() {
+        assert_eq!(super::wrapped("aa b  cccc d", 4), ["aa b", "cccc", "d"]);
+        assert_eq!(super::wrapped("", 4), [""; 0]);
+    }
+
     use super::*;
 
     #[test]

@@ -236,7 +236,7 @@ mod tests {
             "loadgen run --scenario up-down --engine virtual --seed 7 --pods 1000 \
              --replicasets 20 --nodes 50 --kube-api-qps 20.0 --kube-api-burst 30 --feature-gates \
              DeploymentReplicaSetTerminatingReplicas=true,LogarithmicScaleDown=true,\
-             PodDeletionCost=false,StaleControllerConsistencyReplicaSet=true"
+             PodDeletionCost=false,StaleControllerConsistencyReplicaSet=true,WatchListClient=true"
         );
     }
 

@@ -29,6 +29,8 @@ EXAMPLES
       hours of a stock controller-manager in seconds, the same every time
   loadgen run -f loadgen/examples/frontend.yaml -f loadgen/examples/nginx-rc.yaml
       a ReplicaSet and a ReplicationController as people write them
+  loadgen run --scenario stale-watch
+      a pod watch that stalls: pods created twice (kubernetes#129795), and what mends it
   kubectl get rs,rc,pods,nodes -A -o json | loadgen run -f -
       a dump of a real cluster: the controller starts over it
 
@@ -41,9 +43,9 @@ pub(super) struct RunFlags {
     scenario: Option<ScenarioName>,
 
     /// threads: real time on every core; virtual: simulated time, the same result for the same
-    /// seed
-    #[arg(long, value_enum, default_value = "threads")]
-    engine: EngineFlag,
+    /// seed [default: threads; scenario stale-watch: virtual]
+    #[arg(long, value_enum)]
+    engine: Option<EngineFlag>,
 
     /// The seed of everything that is drawn
     #[arg(long, value_name = "NUMBER", default_value = "1")]
@@ -75,7 +77,7 @@ pub(super) struct RunFlags {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
     burst: Option<u64>,
 
-    /// Pods at 100 % [default: 100k]
+    /// Pods at 100 % [default: 100k; scenario stale-watch: 2k]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true,
           help_heading = "Size of the generated cluster")]
     pods: Option<u64>,
@@ -140,7 +142,9 @@ pub(super) struct RunFlags {
     min_ready_seconds: Option<i64>,
 
     /// Gates that change behaviour: PodDeletionCost, DeploymentReplicaSetTerminatingReplicas,
-    /// StaleControllerConsistencyReplicaSet (all on by default), LogarithmicScaleDown (locked on)
+    /// StaleControllerConsistencyReplicaSet, WatchListClient (all on by default; the scenario
+    /// stale-watch has StaleControllerConsistencyReplicaSet off, as before 1.36, unless it is given),
+    /// LogarithmicScaleDown (locked on)
     #[arg(long, value_name = "NAME=BOOL,...", help_heading = "Controller")]
     feature_gates: Vec<String>,
 
@@ -230,7 +234,7 @@ impl RunFlags {
     pub(super) fn request(&self, input: Option<InputSize>) -> SettingsRequest {
         SettingsRequest {
             scenario: self.scenario,
-            engine: Some(match self.engine {
+            engine: self.engine.map(|engine| match engine {
                 EngineFlag::Threads => EngineKind::Threads,
                 EngineFlag::Virtual => EngineKind::Virtual,
             }),

@@ -5,13 +5,13 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
 use podstorm::policy::Behaviour;
 
 use super::print;
+use crate::clock::RealClock;
 use crate::faults::FaultClass;
 use crate::simulator::campaign::{self, Campaign, Failure, Outcome, Sum};
 use crate::simulator::coverage;
@@ -107,11 +107,11 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
     };
     let stop = Arc::new(AtomicBool::new(false));
     super::interrupt::watch(&stop, Vec::new(), flags.quiet);
-    let begun = Instant::now();
-    let limit = flags.time.map(|ns| Duration::from_nanos(ns.unsigned_abs()));
+    let begun = RealClock::start();
+    let limit = flags.time.map(|ns| ns.unsigned_abs() as f64 / 1e9);
     let shows = !flags.quiet && io::stderr().is_terminal();
     let progress = |done: u64, failed: usize| {
-        if limit.is_some_and(|limit| begun.elapsed() >= limit) {
+        if limit.is_some_and(|limit| begun.seconds() >= limit) {
             // Relaxed: a flag that orders nothing.
             stop.store(true, Ordering::Relaxed);
         }
@@ -132,7 +132,7 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
         .map(|failure| minimised(failure, &campaign.wanted, flags.keep.as_deref()))
         .collect::<Result<_>>()?;
     if !flags.quiet {
-        print(&summary(&outcome, begun.elapsed()))?;
+        print(&summary(&outcome, begun.seconds()))?;
         print(&shown.concat())?;
     }
     Ok(if outcome.failures.is_empty() { 0 } else { 3 })
@@ -163,7 +163,7 @@ fn minimised(failure: &Failure, wanted: &Wanted, keep: Option<&Path>) -> Result<
     ))
 }
 
-fn summary(outcome: &Outcome, took: Duration) -> String {
+fn summary(outcome: &Outcome, took_seconds: f64) -> String {
     let mut text = String::new();
     let seeds: u64 = outcome.sums.iter().map(|sum| sum.seeds).sum();
     let hours = outcome
@@ -174,7 +174,7 @@ fn summary(outcome: &Outcome, took: Duration) -> String {
         / 3.6e12;
     text += &format!(
         "{seeds} seeds, {hours:.0} simulated hours, {:.1} s\n",
-        took.as_secs_f64()
+        took_seconds
     );
     for (behaviour, sum) in Behaviour::ALL.into_iter().zip(&outcome.sums) {
         if sum.seeds > 0 {

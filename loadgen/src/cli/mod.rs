@@ -4,6 +4,7 @@
 //! output path; 3 an invariant was broken; 130 interrupted. Output that nobody reads any more
 //! ends quietly.
 
+mod bugs;
 mod effective;
 mod flags;
 mod fuzz;
@@ -36,7 +37,9 @@ Examples:
   loadgen run                                 100,000 pods up, half down, all down
   loadgen run --pods 10k --scenario burst     a sudden +/- 500 on 10,000 pods
   loadgen run -f loadgen/examples/frontend.yaml   what becomes of a file's objects
-  loadgen scenarios                           what can be run"
+  loadgen run --scenario stale-watch          pods created twice (kubernetes#129795)
+  loadgen scenarios                           what can be run
+  loadgen bugs                                what upstream is known for, to be replayed"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -55,6 +58,8 @@ enum Command {
     Replay(replay::ReplayFlags),
     /// List the classes of faults
     Faults,
+    /// List upstream's known bugs, or show what one does with either behaviour
+    Bugs(bugs::BugsFlags),
 }
 
 /// Runs the command line of this process.
@@ -74,6 +79,7 @@ pub fn main() -> ExitCode {
         Command::Fuzz(flags) => fuzz::run(&flags),
         Command::Replay(flags) => replay::run(&flags),
         Command::Faults => print(&faults()).map(|()| 0),
+        Command::Bugs(flags) => bugs::run(&flags),
     };
     match code {
         Ok(code) => ExitCode::from(code),

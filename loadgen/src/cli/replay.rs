@@ -6,9 +6,11 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use podstorm::policy::Behaviour;
 
+use super::bugs::{self, bug};
 use super::fuzz::{Wish, behaviour, class};
 use super::print;
 use crate::faults::FaultClass;
+use crate::simulator::bugs::Bug;
 use crate::simulator::campaign::behaviour_of;
 use crate::simulator::draw::{Wanted, draw};
 use crate::simulator::play::{How, play};
@@ -18,14 +20,18 @@ use crate::simulator::schedule::Schedule;
 #[derive(Args, Debug)]
 pub(super) struct ReplayFlags {
     /// The seed
-    #[arg(value_name = "SEED", required_unless_present = "schedule")]
+    #[arg(value_name = "SEED", required_unless_present_any = ["schedule", "bug"])]
     seed: Option<u64>,
 
     /// A schedule from a file instead of a seed
     #[arg(long, value_name = "FILE", conflicts_with = "seed")]
     schedule: Option<PathBuf>,
 
-    /// upstream or hardened [default: as `loadgen fuzz` plays the seed]
+    /// A known bug of upstream's instead of a seed: m01, stale-watch (see `loadgen bugs`)
+    #[arg(long, value_name = "NAME", value_parser = bug, conflicts_with_all = ["seed", "schedule", "fault"])]
+    bug: Option<&'static Bug>,
+
+    /// upstream or hardened [default: as `loadgen fuzz` plays the seed; a bug: upstream]
     #[arg(long, value_name = "NAME", value_parser = behaviour)]
     behaviour: Option<Wish>,
 
@@ -43,25 +49,29 @@ pub(super) struct ReplayFlags {
 /// # Errors
 /// A schedule that can't be read or played; standard output that can't be written.
 pub(super) fn run(flags: &ReplayFlags) -> Result<u8> {
-    let schedule = match (&flags.schedule, flags.seed) {
-        (Some(path), _) => {
+    let schedule = match (&flags.schedule, flags.seed, flags.bug) {
+        (_, _, Some(bug)) => bug.schedule(),
+        (Some(path), ..) => {
             let text = std::fs::read_to_string(path)
                 .with_context(|| format!("{} can't be read", path.display()))?;
             Schedule::read(&text).with_context(|| format!("{}", path.display()))?
         }
-        (None, Some(seed)) => draw(
+        (None, Some(seed), None) => draw(
             seed,
             &Wanted {
                 classes: flags.fault.clone(),
             },
         ),
-        (None, None) => bail!("a seed or a schedule is needed"),
+        (None, None, None) => bail!("a seed, a schedule or a bug is needed"),
     };
     if flags.print_schedule {
         print(&schedule.to_yaml())?;
         return Ok(0);
     }
-    let wanted: Option<Behaviour> = flags.behaviour.and_then(|wish| wish.0);
+    let mut wanted: Option<Behaviour> = flags.behaviour.and_then(|wish| wish.0);
+    if flags.bug.is_some() {
+        wanted.get_or_insert(Behaviour::Upstream);
+    }
     let how = How {
         behaviour: behaviour_of(schedule.seed, wanted),
         told: true,
@@ -83,6 +93,9 @@ pub(super) fn run(flags: &ReplayFlags) -> Result<u8> {
         verdict.excess_pods_created,
         verdict.trace
     );
+    if let Some(bug) = flags.bug {
+        text += &bugs::told(bug, how.behaviour, &verdict);
+    }
     if let Some(violation) = &verdict.violation {
         text += &format!("VIOLATION {violation}\n");
     }

@@ -120,7 +120,7 @@ impl<L: Listener> Informer<L> {
         let from = match version.number() {
             Some(version) if !initial_events => WatchFrom::Version(version),
             // The state since any version that is not older: a lagging server's may do.
-            Some(oldest) => match self.lagging_version() {
+            Some(oldest) => match self.lagging_version(now) {
                 Some(version) if version < oldest => {
                     let error = errors::version_too_large(oldest, version);
                     return self.reflector.on_watch(Err(&error), now);
@@ -130,7 +130,7 @@ impl<L: Listener> Informer<L> {
             },
             // The newest state: a server that lags waits until it has caught up.
             None => {
-                self.lagging_version();
+                self.lagging_version(now);
                 WatchFrom::Initial
             }
         };
@@ -149,11 +149,10 @@ impl<L: Listener> Informer<L> {
     fn list(&mut self, version: &ResourceVersion, now: Now) {
         let delivery = match self.refused() {
             Some(error) => self.reflector.on_list(Err(&error), now),
-            None => {
-                let listed = self.list_from(version);
-                let listed = listed.as_ref().map(Clone::clone);
-                self.reflector.on_list(listed, now)
-            }
+            None => match self.list_from(version, now) {
+                Ok(listed) => self.reflector.on_list(Ok(listed), now),
+                Err(error) => self.reflector.on_list(Err(&error), now),
+            },
         };
         if let Some(delivery) = delivery {
             self.deliver(delivery, now);
@@ -163,8 +162,8 @@ impl<L: Listener> Informer<L> {
 
     /// The list that a server answers with: the newest state whatever version is asked for, but in
     /// a disturbed run one that lags.
-    fn list_from(&self, version: &ResourceVersion) -> Listed<L::Object> {
-        match (self.lagging_version(), version.number()) {
+    fn list_from(&self, version: &ResourceVersion, now: Now) -> Listed<L::Object> {
+        match (self.lagging_version(now), version.number()) {
             // The newest state was asked for.
             (Some(_), None) if version.is_unset() => {}
             (Some(lagging), Some(oldest)) if lagging < oldest => {
@@ -177,8 +176,8 @@ impl<L: Listener> Informer<L> {
     }
 
     /// The version that the server is at which serves the next list or initial watch, if it lags.
-    fn lagging_version(&self) -> Option<u64> {
-        let lag = self.line.as_ref()?.take_lag(L::STREAM)?;
+    fn lagging_version(&self, now: Now) -> Option<u64> {
+        let lag = self.line.as_ref()?.take_lag(L::STREAM, now)?;
         Some(self.cluster.resource_version().saturating_sub(lag))
     }
 
@@ -258,6 +257,12 @@ impl<L: Listener> Part for Informer<L> {
                     ..
                 } => self.open(&version, initial_events, now),
                 Action::Busy => {
+                    // The server may have served its list or initial state from the past.
+                    if let Some(line) = &self.line
+                        && let Some(until_ns) = line.held_until(L::STREAM, now)
+                    {
+                        return Next::not_before(until_ns);
+                    }
                     let poll = self.hear(now);
                     return match poll.next_visible_ns {
                         _ if poll.more || self.watch.is_none() => Next::Again,

@@ -46,6 +46,7 @@ use executor::{Part, PartId, Parts, Switchboard, Waker};
 use garbage::Garbage;
 use gather::Harvest;
 use informer::{Informer, Pods, ReplicaSets, ReplicationControllers};
+use probe::Unheard;
 use seed::seed_for;
 use virtual_time::End;
 use worker::{Pool, Timer, Wire, Worker};
@@ -54,6 +55,7 @@ pub use lab::Lab;
 
 use crate::clock::RealClock;
 use crate::cluster::{Cluster, ClusterOptions};
+use crate::faults::Line;
 use crate::input::InputObject;
 use crate::latency::LatencySampler;
 use crate::nodes::{Kubelets, NodeControl, Scheduler};
@@ -396,13 +398,14 @@ fn assemble(
     settings: &Settings,
     clock: RealClock,
     with_replication_controllers: bool,
+    wire: Option<&Wire>,
 ) -> (Builder, Vec<Arc<Pool>>) {
     let options = ClusterOptions {
         seed: seed_for(settings.seed, "cluster", 0),
         ..ClusterOptions::default()
     };
     let mut builder = Builder::new(settings, clock, options);
-    let pools = builder.manager(with_replication_controllers, None);
+    let pools = builder.manager(with_replication_controllers, wire);
     builder.surroundings();
     (builder, pools)
 }
@@ -410,12 +413,23 @@ fn assemble(
 impl Engine {
     fn build(settings: &Settings, objects: Vec<InputObject>, clock: RealClock) -> Engine {
         let is_rc = |object: &InputObject| object.kind() == Kind::ReplicationController;
-        let (mut builder, pools) = assemble(settings, clock, objects.iter().any(is_rc));
+        // Nobody has to be told: no scenario kills its controller.
+        let line = settings
+            .scenario
+            .is_disturbed()
+            .then(|| Arc::new(Line::new(Arc::default(), 0, Arc::new(|| {}))));
+        let wire = line.as_ref().map(|line| Wire {
+            line: Arc::clone(line),
+            probe: Arc::new(Unheard),
+        });
+        let with_rcs = objects.iter().any(is_rc);
+        let (mut builder, pools) = assemble(settings, clock, with_rcs, wire.as_ref());
         let cluster = Arc::clone(&builder.cluster);
         let quiet = pools.clone();
         let controllers = Controllers {
             started: Arc::clone(&builder.started),
             wake: builder.informer_wakers.clone(),
+            line,
             rests_after: Box::new(move |parents| {
                 // The parents of all kinds together: with two controllers neither has them all.
                 let parents = if quiet.len() == 1 { parents } else { 0 };

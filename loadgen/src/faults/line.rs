@@ -258,7 +258,21 @@ impl Line {
 
     /// The next list, or initial watch, is served from a state so many versions old.
     pub fn lag(&self, kind: StreamKind, versions: u64) {
-        self.with_stream(kind, |stream| stream.lag = Some(versions));
+        self.lag_for(kind, versions, 0);
+    }
+
+    /// As [`lag`](Line::lag), and the server that serves it shows nothing newer for so long, ns.
+    pub fn lag_for(&self, kind: StreamKind, versions: u64, for_ns: i64) {
+        self.with_stream(kind, |stream| {
+            stream.lag = Some(versions);
+            stream.lag_ns = for_ns;
+        });
+    }
+
+    /// Until when nothing is heard on a watch, ns, if that is not over.
+    pub fn held_until(&self, kind: StreamKind, now: Now) -> Option<i64> {
+        let held_ns = self.with_stream(kind, |stream| stream.held_until_ns);
+        (held_ns > now.mono_ns).then_some(held_ns)
     }
 
     /// Nothing goes wrong with the watches and the clock any more; what was lost is made up for by
@@ -290,11 +304,15 @@ impl Line {
     }
 
     /// For an informer about to list or to watch from the start: how old the state is that it gets.
-    pub fn take_lag(&self, kind: StreamKind) -> Option<u64> {
+    pub fn take_lag(&self, kind: StreamKind, now: Now) -> Option<u64> {
         self.with_stream(kind, |stream| {
             // A list is whole, or it is none.
             stream.incomplete = false;
             (stream.drop, stream.duplicate, stream.replay) = (0, 0, 0);
+            if stream.lag.is_some() && stream.lag_ns > 0 {
+                let until_ns = now.mono_ns.saturating_add(stream.lag_ns);
+                stream.held_until_ns = stream.held_until_ns.max(until_ns);
+            }
             stream.lag.take()
         })
     }

@@ -3,7 +3,7 @@
 //!
 //! [`class`] lists the kinds of faults under the numbers of the reliability plan; [`answer`] the
 //! wrong answers an API server or a network gives; [`network`] what is armed against requests;
-//! [`line`] one controller's connection, which every request and every watch of it passes, and its
+//! [`mod@line`] one controller's connection, which every request and every watch of it passes, and its
 //! clock. An undisturbed run has none of these, and pays one test of an absent value for it.
 
 pub mod answer;

@@ -52,6 +52,8 @@ pub struct StreamFaults {
     pub(super) refuse_open: VecDeque<ApiFault>,
     /// The next list or initial watch is served from a state so many versions old.
     pub(super) lag: Option<u64>,
+    /// For how long after that the server shows nothing newer, ns.
+    pub(super) lag_ns: i64,
     /// Nothing is heard any more.
     pub(super) broken: bool,
     /// Events were lost and no list has made up for it yet.

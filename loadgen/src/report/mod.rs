@@ -3,4 +3,5 @@
 
 pub mod output;
 pub mod progress;
+mod stale_watch;
 pub mod terminal;

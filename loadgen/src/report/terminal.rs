@@ -7,7 +7,7 @@ use crate::result::{Host, Quantiles, RunResult};
 use crate::settings::{EngineKind, Latency, ScenarioName};
 use crate::units::{
     bytes_for_people, count_for_people as count, latency_text, number_for_people,
-    seconds_for_people,
+    seconds_for_people, wrapped,
 };
 
 /// Columns before the figures.
@@ -50,6 +50,17 @@ pub fn render(result: &RunResult, host: Option<&Host>, replay: &str) -> String {
         line(&mut out, "note", &note);
     }
     verdict(&mut out, result, replay);
+    if result.settings.scenario == ScenarioName::StaleWatch {
+        out.push('\n');
+        let told = super::stale_watch::explanation(result);
+        for (label, text) in told.paragraphs {
+            paragraph(&mut out, label, &text);
+        }
+        line(&mut out, "try next", "");
+        for command in told.commands {
+            put(&mut out, format_args!("    {command}"));
+        }
+    }
     out
 }
 
@@ -360,6 +371,13 @@ fn line(out: &mut String, label: &str, text: &str) {
     put(out, format_args!("  {label:width$}{text}"));
 }
 
+/// A text over as many lines as it takes, beside its label.
+fn paragraph(out: &mut String, label: &str, text: &str) {
+    for (number, one) in wrapped(text, 100 - LABEL).iter().enumerate() {
+        line(out, if number == 0 { label } else { "" }, one);
+    }
+}
+
 fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
     out.write_fmt(text).expect("a String takes everything");
     // Columns may end in blanks.
@@ -421,6 +439,7 @@ mod tests {
                 seconds: 0.5,
                 pods_created: 100_000,
                 pods_deleted: 0,
+                excess_pods_created: 0,
                 converged: true,
             }],
             input: InputCounts::default(),

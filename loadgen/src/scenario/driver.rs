@@ -17,6 +17,7 @@ use crate::cluster::{Cluster, PodTotals};
 use crate::engine::executor::{Next, Part, Switchboard, Waker};
 use crate::engine::seed::seed_for;
 use crate::engine::stream::Stream;
+use crate::faults::Line;
 use crate::input::InputObject;
 use crate::result::Phase;
 use crate::settings::Settings;
@@ -33,6 +34,8 @@ pub struct Controllers {
     pub started: Arc<AtomicBool>,
     /// Wakes the informers after `started` was set.
     pub wake: Vec<Waker>,
+    /// The controller's connection, where the scenario disturbs it.
+    pub line: Option<Arc<Line>>,
     /// Whether at least that many syncs have been finished, none is under way, and no key waits.
     pub rests_after: Box<dyn Fn(u64) -> bool + Send>,
 }
@@ -122,6 +125,10 @@ pub(super) struct Place {
     pub(super) ready: u64,
     /// Parents' desired pods, once the tasks are done.
     pub(super) goal: Option<u64>,
+    /// Pods in excess before the phase.
+    pub(super) excess: u64,
+    /// Pods created when that last changed, and when that was, ns.
+    pub(super) last_create: Option<(u64, i64)>,
     /// An audit failed, and nothing has been heard since.
     pub(super) doubted: bool,
 }
@@ -274,8 +281,7 @@ impl Driver {
 
     /// Looks whether the phase is over, its tasks being done.
     fn settle(&mut self, now: Now) -> Next {
-        let plan = &self.plan[self.at.phase];
-        let met = match plan.until {
+        let met = match self.plan[self.at.phase].until {
             Until::Converged => self.tracker.is_converged(),
             Until::PodsReady => self.tracker.ready() >= self.settings.size.pods,
             Until::Synced => {
@@ -285,7 +291,12 @@ impl Driver {
                 }
                 self.tracker.is_converged()
             }
+            Until::Quiet => match self.quiet_from(now) {
+                Some(at_ns) if at_ns > now.mono_ns => return Next::At(at_ns),
+                _ => true,
+            },
         };
+        let plan = &self.plan[self.at.phase];
         if !met || !self.pods.is_drained() || !self.replica_sets.is_drained() {
             return Next::Idle;
         }
@@ -322,6 +333,7 @@ impl Driver {
             pods: self.cluster.write_counts().pods,
             existing: self.tracker.existing(),
             ready: self.tracker.ready(),
+            excess: self.tracker.excess(),
             ..Place::default()
         };
         // Relaxed, here and below: figures to look at, which order nothing.
@@ -347,6 +359,7 @@ impl Driver {
             seconds: (now.mono_ns - self.at.started_ns) as f64 / 1e9,
             pods_created: created,
             pods_deleted: deleted,
+            excess_pods_created: self.tracker.excess() - self.at.excess,
             converged: converged && kept,
         });
     }

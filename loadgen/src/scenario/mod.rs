@@ -10,8 +10,10 @@ mod driver;
 mod load;
 mod objects;
 mod plan;
+mod stall;
 mod tasks;
 mod tracker;
 
 pub use driver::{Controllers, Driver, Position, Report};
 pub use plan::success_condition;
+pub use stall::{EXPIRED, LOST};

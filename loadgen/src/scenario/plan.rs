@@ -1,5 +1,6 @@
 //! The built-in scenarios as data: phases, each a list of tasks and a condition that ends it.
 
+use super::stall::{EXPIRED, LOST};
 use crate::settings::{ScenarioName, Settings};
 
 /// A phase: its tasks are done one after the other, then its condition is waited for.
@@ -35,6 +36,16 @@ pub(super) enum Task {
     StartControllers,
     /// Deletes ready pods by lot at the rate of the settings, for the duration of the settings.
     Churn,
+    /// Holds the controller's pod watch.
+    StallPodWatch,
+    /// Lets it go on.
+    ReleasePodWatch,
+    /// Lets so many seconds pass.
+    Wait(u32),
+    /// Changes an annotation of every ReplicaSet: an event without a meaning.
+    Touch,
+    /// Loses the answer to as many creates as there are ReplicaSets, each the first of its sync.
+    LoseAnswers,
 }
 
 /// How many pods a ReplicaSet is to have.
@@ -80,6 +91,8 @@ pub(super) enum Until {
     PodsReady,
     /// The controllers have synced every parent and have nothing left to do.
     Synced,
+    /// For half a minute no pod was created.
+    Quiet,
 }
 
 /// What must be true of the pods written during a phase.
@@ -167,13 +180,37 @@ pub(super) fn phases(settings: &Settings) -> Vec<PhasePlan> {
                 start,
             ]
         }
+        ScenarioName::StaleWatch => {
+            use Task::{
+                LoseAnswers, ReleasePodWatch, Scale, StallPodWatch, StartControllers, Touch, Wait,
+            };
+            // A controller that began before there was anything would compare with version 0, which no
+            // real server has.
+            let mut begin = set_up(Amount::Zero);
+            begin.tasks.push(StartControllers);
+            let full = Scale(Amount::Full);
+            let back = || phase("the watch is back", &[ReleasePodWatch], Until::Converged);
+            vec![
+                begin,
+                phase(
+                    "the pod watch stalls; scale up",
+                    &[StallPodWatch, full],
+                    Until::PodsReady,
+                ),
+                phase(EXPIRED, &[Wait(310), Touch], Until::Quiet),
+                back(),
+                scale("scale to 0", Amount::Zero),
+                phase(LOST, &[StallPodWatch, LoseAnswers, full], Until::Quiet),
+                back(),
+            ]
+        }
         ScenarioName::Manifests => vec![phase("settle", &[Task::Input], Until::Converged)],
     }
 }
 
 /// Whether the scenario starts the controllers itself, later on.
 pub(super) fn starts_controllers(scenario: ScenarioName) -> bool {
-    scenario == ScenarioName::ColdStart
+    matches!(scenario, ScenarioName::ColdStart | ScenarioName::StaleWatch)
 }
 
 /// Whether the scenario picks pods by lot.
@@ -202,6 +239,10 @@ pub fn success_condition(scenario: ScenarioName) -> &'static str {
         ScenarioName::ColdStart => {
             "The controller has synced every ReplicaSet and has created and deleted no pod; \
              every status is exact."
+        }
+        ScenarioName::StaleWatch => {
+            "When the watch is back, every ReplicaSet comes to its pods and an exact status. Pods in \
+             excess are counted and are no failure."
         }
         ScenarioName::Manifests => {
             "Every ReplicaSet and ReplicationController of the files has its pods and an exact \

@@ -7,6 +7,7 @@ use podstorm::object::{Now, Pod, ReplicaSet, ReplicaSetStatus};
 
 use super::driver::{Driver, WRITES_PER_RUN};
 use super::plan::{Amount, Task};
+use super::stall::wait;
 use crate::cluster::{DeleteOptions, ScaleUpdate};
 use crate::settings::ScenarioName;
 
@@ -59,6 +60,11 @@ impl Driver {
                 Step::Done
             }
             Task::Churn => self.churn(begun_ns, now),
+            Task::StallPodWatch => self.stall_pod_watch(),
+            Task::ReleasePodWatch => self.release_pod_watch(),
+            Task::Wait(seconds) => wait(begun_ns, seconds, now),
+            Task::Touch => self.count_up(size.replicasets, |driver| driver.touch(number, now)),
+            Task::LoseAnswers => self.lose_answers(),
         }
     }
 
@@ -71,7 +77,11 @@ impl Driver {
         one(self)
     }
 
-    fn note<T, E: std::fmt::Display>(&mut self, what: &str, outcome: Result<T, E>) -> Option<T> {
+    pub(super) fn note<T, E: std::fmt::Display>(
+        &mut self,
+        what: &str,
+        outcome: Result<T, E>,
+    ) -> Option<T> {
         outcome
             .map_err(|error| {
                 // The first few say enough.

@@ -51,6 +51,13 @@ pub fn defaults() -> BTreeMap<String, bool> {
         .collect()
 }
 
+/// Whether one of the assignments names that gate.
+pub fn names<'a>(assignments: impl IntoIterator<Item = &'a str>, gate: &str) -> bool {
+    let items = assignments.into_iter().flat_map(|list| list.split(','));
+    let mut named = items.filter_map(|item| item.split_once('='));
+    named.any(|(name, _)| name.trim() == gate)
+}
+
 /// The defaults with every `NAME=bool,...` of `assignments` applied.
 ///
 /// # Errors
@@ -109,6 +116,12 @@ mod tests {
         assert!(gates["LogarithmicScaleDown"]);
         assert_eq!(parse([]), Ok(defaults()));
         assert_eq!(parse(["LogarithmicScaleDown=true"]), Ok(defaults()));
+    }
+
+    #[test]
+    fn a_gate_is_named_or_not_whatever_its_value() {
+        assert!(names(["A=true, PodDeletionCost = true"], "PodDeletionCost"));
+        assert!(!names(["A=true"], "PodDeletionCost"));
     }
 
     #[test]

@@ -5,7 +5,8 @@ use podstorm::policy::Behaviour;
 
 use super::size::{self, InputSize, SizeError, SizeRequest};
 use super::{
-    ControllerSettings, EngineKind, Latency, LatencySettings, ScenarioName, Settings, gates, memory,
+    ClusterSize, ControllerSettings, EngineKind, Latency, LatencySettings, ScenarioName, Settings,
+    gates, memory,
 };
 use crate::units::{NS_PER_SECOND, number_for_people};
 
@@ -17,6 +18,10 @@ pub const UPSTREAM_BURST: u32 = 30;
 pub const UPSTREAM_SYNCS: u64 = 5;
 /// Most creates or deletes in one sync upstream.
 pub const UPSTREAM_BURST_REPLICAS: u64 = 500;
+/// Pods of a scenario that shows something rather than measuring it.
+const SHOWN_PODS: u64 = 2_000;
+/// The read-your-writes gate of 1.36.
+const CONSISTENCY_GATE: &str = "StaleControllerConsistencyReplicaSet";
 /// Most workers, machine threads and the like.
 const MAX_THREADS: u64 = 4_096;
 
@@ -112,8 +117,8 @@ fn refuse<T>(problem: impl Into<String>) -> Result<T, SettingsError> {
 /// # Errors
 /// Requests that contradict each other, sizes that don't fit each other or the machine.
 pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, SettingsError> {
-    let engine = request.engine.unwrap_or(EngineKind::Threads);
     let scenario = scenario(request)?;
+    let engine = engine(request, scenario)?;
     let burst_pods = narrow(
         "--burst",
         request.burst_pods.unwrap_or(500),
@@ -126,6 +131,7 @@ pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, 
     };
     let size = match &request.input {
         Some(input) => size::beside_input(&request.size, input)?,
+        None if scenario == ScenarioName::StaleWatch => shown_twice(&request.size)?,
         None => size::generated(&request.size, extra_pods)?,
     };
     if let Some(problem) = machine
@@ -149,7 +155,7 @@ pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, 
         seed: request.seed.unwrap_or(1),
         threads: threads(request, engine, machine)?,
         size,
-        controller: controller(request)?,
+        controller: controller(request, scenario)?,
         behaviour: request.behaviour,
         latency: LatencySettings {
             pod_startup: request.pod_startup_latency.unwrap_or(Latency::ZERO),
@@ -193,6 +199,31 @@ fn scenario(request: &SettingsRequest) -> Result<ScenarioName, SettingsError> {
     Ok(scenario)
 }
 
+/// Threads unless the scenario needs virtual time.
+fn engine(request: &SettingsRequest, scenario: ScenarioName) -> Result<EngineKind, SettingsError> {
+    match (request.engine, scenario.is_disturbed()) {
+        (Some(EngineKind::Threads), true) => refuse(format!(
+            "--engine threads: the scenario {} stalls a watch for more than five minutes, which \
+             only simulated time passes in an instant; leave --engine out or say --engine virtual",
+            scenario.name()
+        )),
+        (None, true) => Ok(EngineKind::Virtual),
+        (engine, _) => Ok(engine.unwrap_or(EngineKind::Threads)),
+    }
+}
+
+/// The size of a cluster, small unless said otherwise, on whose nodes every pod fits twice.
+fn shown_twice(request: &SizeRequest) -> Result<ClusterSize, SettingsError> {
+    let mut request = *request;
+    if request.pods.is_none()
+        && (request.replicasets.is_none() || request.pods_per_replicaset.is_none())
+    {
+        request.pods = Some(SHOWN_PODS);
+    }
+    let pods = size::generated(&request, 0)?.pods;
+    Ok(size::generated(&request, pods)?)
+}
+
 fn threads(
     request: &SettingsRequest,
     engine: EngineKind,
@@ -211,12 +242,22 @@ fn threads(
     }
 }
 
-fn controller(request: &SettingsRequest) -> Result<ControllerSettings, SettingsError> {
+fn controller(
+    request: &SettingsRequest,
+    scenario: ScenarioName,
+) -> Result<ControllerSettings, SettingsError> {
     let syncs = |flag: &str, given: Option<u64>| {
         narrow(flag, given.unwrap_or(UPSTREAM_SYNCS), MAX_THREADS).map(|syncs| syncs as usize)
     };
     let burst_replicas = request.burst_replicas.unwrap_or(UPSTREAM_BURST_REPLICAS);
     let (kube_api_qps, kube_api_burst) = client_limit(request)?;
+    let given = || request.feature_gates.iter().map(String::as_str);
+    let mut feature_gates = gates::parse(given())
+        .map_err(|error| SettingsError(format!("--feature-gates: {error}")))?;
+    if scenario == ScenarioName::StaleWatch && !gates::names(given(), CONSISTENCY_GATE) {
+        // As releases before 1.36, which is what the scenario is to show.
+        feature_gates.insert(CONSISTENCY_GATE.to_owned(), false);
+    }
     Ok(ControllerSettings {
         concurrent_replicaset_syncs: syncs(
             "--concurrent-replicaset-syncs",
@@ -226,8 +267,7 @@ fn controller(request: &SettingsRequest) -> Result<ControllerSettings, SettingsE
         burst_replicas: narrow("--burst-replicas", burst_replicas, i32::MAX as u64)? as u32,
         kube_api_qps,
         kube_api_burst,
-        feature_gates: gates::parse(request.feature_gates.iter().map(String::as_str))
-            .map_err(|error| SettingsError(format!("--feature-gates: {error}")))?,
+        feature_gates,
     })
 }
 
@@ -465,6 +505,36 @@ mod tests {
             let problem = problem(request);
             assert!(problem.contains(word), "{problem}");
         }
+    }
+
+    #[test]
+    fn a_stale_watch_is_small_virtual_and_without_the_gate_unless_said_otherwise() {
+        let request = SettingsRequest {
+            scenario: Some(ScenarioName::StaleWatch),
+            ..SettingsRequest::default()
+        };
+        let settings = resolve(&request, MACHINE).unwrap();
+        assert_eq!(settings.engine, EngineKind::Virtual);
+        assert_eq!((settings.size.pods, settings.size.replicasets), (2_000, 40));
+        assert!(settings.size.nodes * 110 >= 4_000);
+        assert!(!settings.controller.gate(CONSISTENCY_GATE));
+        let said = SettingsRequest {
+            feature_gates: vec![format!("PodDeletionCost=true,{CONSISTENCY_GATE}=true")],
+            size: SizeRequest {
+                pods: Some(10),
+                replicasets: Some(2),
+                ..SizeRequest::default()
+            },
+            ..request.clone()
+        };
+        let settings = resolve(&said, MACHINE).unwrap();
+        assert!(settings.controller.gate(CONSISTENCY_GATE));
+        assert_eq!((settings.size.pods, settings.size.replicasets), (10, 2));
+        let threads = SettingsRequest {
+            engine: Some(EngineKind::Threads),
+            ..request
+        };
+        assert!(problem(threads).contains("only simulated time"));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Carries a schedule's actions out on a site, and undoes later what lasts for a while.
 
+mod named_pods;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
@@ -79,11 +81,18 @@ pub(super) fn settings(schedule: &Schedule, behaviour: Behaviour) -> Settings {
     }
 }
 
+/// How old a new controller's first lists are, in versions, and how long their servers stay behind.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stale {
+    versions: u32,
+    for_ms: u32,
+}
+
 /// What is to be undone, or done, later.
 #[derive(Clone, Debug)]
 enum Later {
-    /// A controller is started, its first lists so many versions old.
-    Start { stale_versions: u32 },
+    /// A controller is started over lists from the past.
+    Start { stale: Stale },
     /// Of two controllers the older one dies.
     KillOldest,
     /// Pods lose the finalizer that kept them.
@@ -117,7 +126,7 @@ pub(super) struct Player {
     begun_ns: i64,
     /// For how long a crash that is armed keeps the controller away, ns, and how old its first lists
     /// are then.
-    crash: (i64, u32),
+    crash: (i64, Stale),
     touches: u64,
     /// Whether the namespace was deleted and is not back.
     away: bool,
@@ -146,7 +155,7 @@ impl Player {
             later: BinaryHeap::new(),
             wishes: Vec::new(),
             begun_ns: 0,
-            crash: (0, 0),
+            crash: (0, Stale::default()),
             touches: 0,
             away: false,
         }
@@ -231,8 +240,8 @@ impl Player {
                 Stopped::Died => {
                     self.judge.died(&self.site);
                     if self.site.alive().is_empty() {
-                        let (away_ns, stale_versions) = self.crash;
-                        self.wish(away_ns, Later::Start { stale_versions });
+                        let (away_ns, stale) = self.crash;
+                        self.wish(away_ns, Later::Start { stale });
                     }
                 }
                 Stopped::AtEnd => match due_ns {
@@ -264,9 +273,9 @@ impl Player {
 
     fn do_now(&mut self, later: Later) {
         match later {
-            Later::Start { stale_versions } => {
+            Later::Start { stale } => {
                 if self.site.alive().is_empty() {
-                    self.start(stale_versions);
+                    self.start(stale);
                 }
             }
             Later::KillOldest => {
@@ -301,12 +310,13 @@ impl Player {
         }
     }
 
-    fn start(&mut self, stale_versions: u32) {
+    fn start(&mut self, stale: Stale) {
         self.site.start_manager();
-        if stale_versions > 0 {
+        if stale.versions > 0 {
             if let Some(line) = self.site.alive().last() {
                 for stream in [StreamKind::Pods, StreamKind::Parents] {
-                    line.lag(stream, u64::from(stale_versions));
+                    let for_ns = i64::from(stale.for_ms) * MS;
+                    line.lag_for(stream, u64::from(stale.versions), for_ns);
                 }
             }
             self.judge.stale_start();
@@ -334,7 +344,7 @@ impl Player {
         self.site.nodes().heal();
         self.unstick();
         if self.site.alive().is_empty() {
-            self.start(0);
+            self.start(Stale::default());
         }
         self.site.wake_controllers();
     }
@@ -404,6 +414,12 @@ impl Player {
                 }
             }
             Action::CreateOrphans { replica_set, pods } => self.create_orphans(replica_set, *pods),
+            Action::CreatePod {
+                name,
+                replica_set,
+                deletion_cost,
+            } => self.create_named(name, replica_set.as_deref(), *deletion_cost),
+            Action::RemovePod { name } => self.remove_named(name),
             Action::WriteStatus { replica_set } => {
                 if let Ok(set) = self.cluster().get::<ReplicaSet>(NAMESPACE, replica_set) {
                     let mut set = ReplicaSet::clone(&set);
@@ -528,14 +544,19 @@ impl Player {
                 passes,
                 down_ms,
                 stale_versions,
+                stale_for_ms,
             } => {
-                self.crash = (i64::from(*down_ms) * MS, *stale_versions);
+                let stale = Stale {
+                    versions: *stale_versions,
+                    for_ms: *stale_for_ms,
+                };
+                self.crash = (i64::from(*down_ms) * MS, stale);
                 if let Some(line) = alive.last() {
                     line.crash_at(*point, *passes);
                 }
             }
             Action::Overlap { for_ms } => {
-                self.start(0);
+                self.start(Stale::default());
                 self.wish_ms(*for_ms, Later::KillOldest);
             }
             Action::Pause { for_ms } => {

@@ -62,6 +62,22 @@ pub enum Action {
         /// How many.
         pods: u32,
     },
+    /// A user creates one pod under a name, without an owner. Refused while the name is taken.
+    CreatePod {
+        /// Its name.
+        name: String,
+        /// The ReplicaSet whose selector matches it; absent: none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        replica_set: Option<String>,
+        /// Its `controller.kubernetes.io/pod-deletion-cost`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        deletion_cost: Option<i32>,
+    },
+    /// A user removes a pod at once, by its name.
+    RemovePod {
+        /// Its name.
+        name: String,
+    },
     /// Somebody else writes other counts into a ReplicaSet's status.
     WriteStatus {
         /// Whose.
@@ -220,9 +236,12 @@ pub enum Action {
         passes: u32,
         /// For how long it is away, ms.
         down_ms: u32,
-        /// Whether what the new one lists first is so many versions old.
+        /// What the new one lists first is so many versions old.
         #[serde(default)]
         stale_versions: u32,
+        /// For how long the servers of these lists stay behind, ms.
+        #[serde(default)]
+        stale_for_ms: u32,
     },
     /// A second controller is started; later the first one is killed.
     Overlap {
@@ -306,7 +325,7 @@ impl Action {
             | CreateOverlapping {
                 like: replica_set, ..
             } => Some(replica_set),
-            Requests { replica_set, .. } => replica_set.as_deref(),
+            Requests { replica_set, .. } | CreatePod { replica_set, .. } => replica_set.as_deref(),
             _ => None,
         }
     }

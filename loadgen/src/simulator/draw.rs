@@ -287,6 +287,7 @@ impl Dice {
                     0 => self.magnitude(1, 100),
                     _ => 0,
                 },
+                stale_for_ms: 0,
             },
             FaultClass::SecondController => Action::Overlap {
                 for_ms: self.magnitude(100, 60_000),

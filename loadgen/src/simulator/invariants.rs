@@ -6,6 +6,7 @@
 
 mod books;
 mod checks;
+mod figures;
 mod trace;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +27,7 @@ use crate::engine::probe::{Origin, Probe, SyncId};
 use crate::engine::site::Site;
 use crate::faults::{FaultClass, Place};
 use books::Books;
+use figures::Figures;
 use trace::Trace;
 
 /// Looks at a run.
@@ -46,6 +48,7 @@ impl std::fmt::Debug for Judge {
 /// Everything the judge knows.
 struct State {
     books: Books,
+    figures: Figures,
     verdict: Verdict,
     trace: Trace,
     /// What is told to a person, where that is wanted.
@@ -63,6 +66,7 @@ impl Judge {
             over: AtomicBool::new(false),
             state: Mutex::new(State {
                 books: Books::new(schedule, how.behaviour),
+                figures: Figures::default(),
                 verdict: Verdict::default(),
                 trace: Trace::new(),
                 told: how.told.then(Vec::new),
@@ -181,6 +185,7 @@ impl Judge {
             state.books.crashed || state.books.overlapped || state.books.lied_to;
         state.verdict.ambiguous_writes = state.books.ambiguous;
         state.verdict.sometimes = state.books.sometimes.clone();
+        state.figures.add_to(&mut state.verdict, state.now);
         let told = state.told.take().unwrap_or_default();
         (state.verdict.clone(), told)
     }
@@ -247,7 +252,7 @@ impl CommitObserver for Judge {
                 let origin = state.origin;
                 state.tell(|| trace::commit_text(commit, origin));
             }
-            match commit.new {
+            let checked = match commit.new {
                 ObjectRef::Pod(new) => {
                     let old = match commit.old {
                         Some(ObjectRef::Pod(old)) => Some(&**old),
@@ -276,7 +281,9 @@ impl CommitObserver for Judge {
                         .set_committed(commit.change, old, new, state.origin, commit)
                 }
                 _ => Ok(()),
-            }
+            };
+            state.figures.committed(&state.books, commit, state.origin);
+            checked
         });
     }
 }

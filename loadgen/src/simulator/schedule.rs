@@ -99,8 +99,12 @@ impl Schedule {
     /// # Errors
     /// What is wrong, by line or by step.
     pub fn read(text: &str) -> Result<Schedule, ScheduleError> {
-        let schedule: Schedule =
-            serde_saphyr::from_str(text).map_err(|error| ScheduleError(error.to_string()))?;
+        let schedule: Schedule = serde_saphyr::from_str(text).map_err(|error| {
+            // The first line says what and where; those after it show the text around.
+            let whole = error.to_string();
+            let first = whole.lines().next().unwrap_or_default();
+            ScheduleError(first.trim_start_matches("error: ").to_owned())
+        })?;
         schedule.check()?;
         Ok(schedule)
     }
@@ -270,6 +274,7 @@ mod tests {
             passes: 1,
             down_ms: 10,
             stale_versions: 0,
+            stale_for_ms: 0,
         };
         let hold = Action::Hold {
             stream: StreamKind::Pods,

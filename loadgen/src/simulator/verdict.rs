@@ -68,6 +68,18 @@ pub struct Verdict {
     pub syncs: u64,
     /// Expectations that ran out.
     pub expectation_timeouts: u64,
+    /// The longest time in which a ReplicaSet had other than the wanted number of active pods and
+    /// no controller wrote a pod for it, ns.
+    pub longest_idle_ns: i64,
+    /// Most pods created by controllers within a minute.
+    pub most_creates_per_minute: u64,
+    /// Most pods that existed at once, ended ones included.
+    pub peak_pods: u64,
+    /// Deletes that met another pod than the one that was chosen, of the same name.
+    pub wrong_pods_deleted: u64,
+    /// Deletes that left a ReplicaSet fewer active pods than it wanted at any time since the version
+    /// read.
+    pub deletes_below_wanted: u64,
     /// From the end of the faults to the moment since when everything was as wanted, ns; absent
     /// when that never came.
     pub converged_after_ns: Option<i64>,

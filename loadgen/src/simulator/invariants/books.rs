@@ -61,7 +61,7 @@ impl SetBook {
         self.demands_since(version).min().unwrap_or(0)
     }
 
-    fn demand(&self) -> i64 {
+    pub(super) fn demand(&self) -> i64 {
         self.demands
             .last()
             .map_or(0, |(_, demand)| i64::from(*demand))

@@ -1,0 +1,126 @@
+//! `loadgen bugs`: what upstream's controller is known for, and what either behaviour makes of it.
+
+use anyhow::Result;
+use clap::Args;
+use podstorm::policy::Behaviour;
+
+use super::print;
+use crate::simulator::bugs::{BUGS, Bug};
+use crate::simulator::play::{How, play};
+use crate::simulator::verdict::Verdict;
+use crate::units::wrapped;
+
+/// What `loadgen bugs` is asked for.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Each bug is a schedule of the fault simulator (loadgen/bugs/). Examples:
+  loadgen bugs                                  the list
+  loadgen bugs m10                              one of them, played with both behaviours
+  loadgen replay --bug m10                      the same, step by step
+  loadgen replay --bug m10 --behaviour hardened
+  loadgen replay --bug m10 --print-schedule     as a file to edit, for --schedule")]
+pub(super) struct BugsFlags {
+    /// One of them: its number (m01) or its name (stale-watch)
+    #[arg(value_name = "NAME", value_parser = bug)]
+    name: Option<&'static Bug>,
+}
+
+/// The bug that a flag names.
+pub(super) fn bug(text: &str) -> Result<&'static Bug, String> {
+    Bug::by_name(text).ok_or_else(|| {
+        let known: Vec<String> = BUGS.iter().map(Bug::full_name).collect();
+        format!("no such bug; there are {}", known.join(", "))
+    })
+}
+
+/// Lists them, or plays one with both behaviours; the exit code is 3 when an invariant did not hold.
+///
+/// # Errors
+/// When standard output can't be written.
+pub(super) fn run(flags: &BugsFlags) -> Result<u8> {
+    let Some(bug) = flags.name else {
+        print(&list())?;
+        return Ok(0);
+    };
+    let mut text = format!("{}: {}\n", bug.full_name(), bug.title);
+    paragraph(&mut text, "thread", bug.thread);
+    paragraph(&mut text, "done", bug.done);
+    let mut good = true;
+    for behaviour in Behaviour::ALL {
+        let how = How {
+            behaviour,
+            told: false,
+        };
+        let (verdict, _) = play(&bug.schedule(), how);
+        good &= verdict.is_good();
+        text.push('\n');
+        text += &told(bug, behaviour, &verdict);
+    }
+    text += &format!("\nStep by step: loadgen replay --bug {}\n", bug.id);
+    print(&text)?;
+    Ok(if good { 0 } else { 3 })
+}
+
+fn list() -> String {
+    let mut text = String::new();
+    for bug in &BUGS {
+        text += &format!("{:26} {}\n", bug.full_name(), bug.title);
+        text += &format!("{:26} {}\n", "", bug.thread);
+    }
+    text += "\nPlay one with both behaviours: loadgen bugs NAME\n";
+    text += "Step by step:                   loadgen replay --bug NAME [--behaviour hardened]\n";
+    text
+}
+
+/// What a behaviour makes of a bug, in words and in figures.
+pub(super) fn told(bug: &Bug, behaviour: Behaviour, verdict: &Verdict) -> String {
+    let mut text = String::new();
+    let words = match behaviour {
+        Behaviour::Upstream => bug.upstream,
+        Behaviour::Hardened => bug.hardened,
+    };
+    paragraph(&mut text, behaviour.as_str(), words);
+    for (what, figure) in figures(verdict) {
+        text += &format!("{:10} {figure:>10}  {what}\n", "");
+    }
+    if let Some(violation) = &verdict.violation {
+        text += &format!("VIOLATION {violation}\n");
+    }
+    text
+}
+
+fn figures(verdict: &Verdict) -> [(&'static str, String); 6] {
+    [
+        (
+            "pods created in excess (excess_pods_created)",
+            verdict.excess_pods_created.to_string(),
+        ),
+        (
+            "the longest a ReplicaSet lacked pods and was left alone",
+            format!("{:.3} s", verdict.longest_idle_ns as f64 / 1e9),
+        ),
+        (
+            "most pods created within a minute",
+            verdict.most_creates_per_minute.to_string(),
+        ),
+        (
+            "most pods at once, failed ones included",
+            verdict.peak_pods.to_string(),
+        ),
+        (
+            "deletes that met another pod than the chosen one",
+            verdict.wrong_pods_deleted.to_string(),
+        ),
+        (
+            "deletes that left fewer pods than wanted",
+            verdict.deletes_below_wanted.to_string(),
+        ),
+    ]
+}
+
+fn paragraph(text: &mut String, label: &str, words: &str) {
+    for (number, line) in wrapped(words, 88).into_iter().enumerate() {
+        let label = if number == 0 { label } else { "" };
+        *text += &format!("{label:10} {line}\n");
+    }
+}

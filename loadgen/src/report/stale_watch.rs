@@ -1,0 +1,110 @@
+//! The scenario `stale-watch` explained from its figures: what was done, what came of it, and what
+//! to try next.
+
+use crate::result::RunResult;
+use crate::scenario::{EXPIRED, LOST};
+use crate::units::count_for_people as count;
+
+const GATE: &str = "StaleControllerConsistencyReplicaSet";
+
+/// What is said of a run.
+pub(super) struct Explanation {
+    /// Labelled paragraphs.
+    pub(super) paragraphs: Vec<(&'static str, String)>,
+    /// Commands to try next.
+    pub(super) commands: Vec<String>,
+}
+
+/// Explains a run.
+pub(super) fn explanation(result: &RunResult) -> Explanation {
+    let settings = &result.settings;
+    let size = &settings.size;
+    let in_phase = |name: &str| -> u64 {
+        let phases = result.phases.iter().filter(|phase| phase.name == name);
+        phases.map(|phase| phase.excess_pods_created).sum()
+    };
+    let (stalled, lost) = (in_phase(EXPIRED), in_phase(LOST));
+    let done = format!(
+        "The controller's pod watch stalled, {} ReplicaSets were scaled to {} pods, and after five \
+         minutes each got an event that says nothing. Then the watch came back. Later, at 0 again, \
+         the watch stalled once more and the answer to the first create of each was lost.",
+        count(size.replicasets),
+        count(size.pods),
+    );
+    let hardened = result.behaviour == "hardened";
+    let gate = settings.controller.gate(GATE);
+    let skips = count(result.wasted_work.stale_sync_skips);
+    let came = match (hardened, gate) {
+        (true, _) => format!(
+            "Hardened: nothing was counted before the caches showed every own write, those with a \
+             lost answer too; {skips} syncs were put off and {} versions read for that.",
+            count(calls(result, "list ")),
+        ),
+        (false, false) => format!(
+            "Upstream, {GATE} off as before 1.36: after five minutes what was expected ran out; the \
+             cache still showed none of the pods, so {} were created a second time \
+             (kubernetes#129795), and deleted again when the watch was back.",
+            count(stalled)
+        ),
+        (false, true) => format!(
+            "Upstream, {GATE} on as in 1.36: each sync waited until the cache had seen what the \
+             controller had written; {} pods were created twice, and {skips} syncs were put off.",
+            count(stalled)
+        ),
+    };
+    let answers = match (hardened, gate) {
+        (true, _) if lost == 0 => "No create with a lost answer made a second pod.".to_owned(),
+        (true, _) => format!(
+            "{} creates with a lost answer made a second pod.",
+            count(lost)
+        ),
+        (false, gate) => format!(
+            "A create whose answer is lost counts as failed, though the pod is there: {} pods too \
+             many.{}",
+            count(lost),
+            if gate {
+                " The gate does not mend that: it remembers answered writes only."
+            } else {
+                ""
+            }
+        ),
+    };
+    let sum = format!(
+        "excess_pods_created {} = {} behind the stalled watch + {} after lost answers",
+        count(result.excess_pods_created),
+        count(stalled),
+        count(result.excess_pods_created.saturating_sub(stalled)),
+    );
+    let mut base = "loadgen run --scenario stale-watch".to_owned();
+    if (size.pods, size.replicasets) != (2_000, 40) {
+        base += &format!(" --pods {} --replicasets {}", size.pods, size.replicasets);
+    }
+    let mut commands = Vec::new();
+    if hardened || gate {
+        commands.push(base.clone());
+    }
+    if hardened || !gate {
+        commands.push(format!("{base} --feature-gates {GATE}=true"));
+    }
+    if !hardened {
+        commands.push(format!("{base} --behaviour hardened"));
+    }
+    Explanation {
+        paragraphs: vec![
+            ("done", done),
+            ("came of it", came),
+            ("", answers),
+            ("", sum),
+        ],
+        commands,
+    }
+}
+
+/// Calls of that verb and resource, whatever the answer.
+fn calls(result: &RunResult, start: &str) -> u64 {
+    let counts = result.api_calls.iter();
+    counts
+        .filter(|(name, _)| name.starts_with(start))
+        .map(|(_, count)| count)
+        .sum()
+}

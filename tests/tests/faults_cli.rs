@@ -1,0 +1,321 @@
+//! The fault simulator and the scenario `stale-watch` on the command line: what users see of known
+//! bugs, of seeds and of schedules, and what is refused.
+
+use std::fs;
+use std::process::Output;
+
+use podstorm_tests::command::{run, run_in, stderr, stdout};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The known bugs and the figure of each with upstream's behaviour.
+const BUGS: [(&str, &str); 9] = [
+    ("m01-stale-watch", "10  pods created in excess"),
+    ("m02-unseen-pods", "300.008 s  the longest a ReplicaSet"),
+    (
+        "m06-rejected-pods",
+        "464  most pods created within a minute",
+    ),
+    ("m07-stale-restart", "7  pods created in excess"),
+    ("m08-failed-pods", "210  most pods at once"),
+    (
+        "m09-terminating-namespace",
+        "303.510 s  the longest a ReplicaSet",
+    ),
+    ("m10-lost-answers", "5  pods created in excess"),
+    ("m11-delete-by-name", "1  deletes that met another pod"),
+    ("m12-expectation-by-name", "1  deletes that left fewer pods"),
+];
+
+const GATE_ON: &str = "StaleControllerConsistencyReplicaSet=true";
+
+/// A schedule that is well, to be spoilt.
+const SCHEDULE: &str = "\
+version: 1
+seed: 1
+world:
+  replica-sets:
+    - {name: web, replicas: 3}
+  nodes: 3
+  workers: 2
+  burst-replicas: 500
+  api-ms: 5
+  watch-ms: 5
+  startup-ms: 100
+  termination-ms: 100
+disturb-ms: 5000
+steps:
+  - at-ms: 1000
+    class: pod-kill
+    action: {kill: {replica-set: web, percent: 100, how: deleted}}
+";
+
+#[track_caller]
+fn told(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(output));
+    assert!(output.stderr.is_empty(), "{}", stderr(output));
+    stdout(output)
+}
+
+/// Asserts that a command was refused with one message that holds every word, and nothing else.
+#[track_caller]
+fn assert_refused(output: &Output, words: &[&str]) {
+    let text = stderr(output);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert_eq!(text.matches("error: ").count(), 1, "one message: {text}");
+    for word in words {
+        assert!(text.contains(word), "{word:?} is missing in: {text}");
+    }
+    for noise in ["panicked", "RUST_", "src/"] {
+        assert!(!text.contains(noise), "{noise:?} in: {text}");
+    }
+    assert!(output.stdout.is_empty(), "{}", stdout(output));
+}
+
+/// Replays a schedule of that text.
+fn replay(text: &str, more: &[&str]) -> Output {
+    let directory = TempDir::new().expect("a temporary directory");
+    fs::write(directory.path().join("mine.yaml"), text).expect("the file is written");
+    let mut arguments = vec!["replay", "--schedule", "mine.yaml"];
+    arguments.extend(more);
+    run_in(directory.path(), &arguments)
+}
+
+#[track_caller]
+fn assert_spoilt_refused(from: &str, to: &str, words: &[&str]) {
+    assert!(SCHEDULE.contains(from), "{from:?}");
+    let mut all = vec!["mine.yaml"];
+    all.extend(words);
+    assert_refused(&replay(&SCHEDULE.replacen(from, to, 1), &[]), &all);
+}
+
+/// Runs `stale-watch`, which must succeed; its report and its result.
+#[track_caller]
+fn stale_watch(more: &[&str]) -> (String, Value) {
+    let directory = TempDir::new().expect("a temporary directory");
+    let mut arguments = vec!["run", "--scenario", "stale-watch", "--json", "result.json"];
+    arguments.extend(more);
+    let output = run_in(directory.path(), &arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
+    let result = fs::read_to_string(directory.path().join("result.json")).expect("a result");
+    let text = stdout(&output);
+    // A command stays on one line.
+    let fits = |line: &str| line.starts_with("    loadgen") || line.chars().count() <= 100;
+    assert!(text.lines().all(fits), "{text}");
+    (text, serde_json::from_str(&result).expect("JSON"))
+}
+
+#[test]
+fn known_bugs_are_listed_with_their_threads() {
+    let text = told(&run(&["bugs"]));
+    for (name, _) in BUGS {
+        assert!(text.contains(name), "{name}: {text}");
+    }
+    for thread in ["129795", "72593", "131116", "59848", "88851"] {
+        assert!(
+            text.contains(&format!("kubernetes#{thread}")),
+            "{thread}: {text}"
+        );
+    }
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 100),
+        "{text}"
+    );
+}
+
+#[test]
+fn each_bug_is_told_by_its_figure_and_replayed_step_by_step() {
+    for (name, figure) in BUGS {
+        let id = &name[..3];
+        let both = told(&run(&["bugs", id]));
+        assert!(both.contains(figure), "{name}: {both}");
+        assert!(both.contains("hardened"), "{name}: {both}");
+        let upstream = told(&run(&["replay", "--bug", id]));
+        assert!(upstream.contains("upstream behaviour: converged"), "{name}");
+        assert!(upstream.contains("== disturb"), "{name}");
+        assert!(upstream.contains(figure), "{name}");
+        let hardened = told(&run(&["replay", "--bug", name, "--behaviour", "hardened"]));
+        assert!(hardened.contains("hardened behaviour: converged"), "{name}");
+        let is_left = matches!(id, "m06" | "m08");
+        assert_eq!(hardened.contains(figure), is_left, "{name}");
+    }
+}
+
+#[test]
+fn a_printed_bug_is_a_schedule_to_edit() {
+    let schedule = told(&run(&["replay", "--bug", "m10", "--print-schedule"]));
+    let text = told(&replay(&schedule, &["--behaviour", "upstream"]));
+    assert!(text.contains("5 in excess"), "{text}");
+}
+
+#[test]
+fn a_bug_that_is_not_known_is_refused() {
+    for arguments in [&["bugs", "m03"][..], &["replay", "--bug", "m99"]] {
+        assert_refused(&run(arguments), &["no such bug", "m12-expectation-by-name"]);
+    }
+    assert_refused(
+        &run(&["replay", "7", "--bug", "m01"]),
+        &["cannot be used with"],
+    );
+    assert_refused(&run(&["replay"]), &["SEED"]);
+}
+
+#[test]
+fn a_stale_watch_creates_every_pod_twice_without_the_gate() {
+    let (text, result) = stale_watch(&[]);
+    // One more for each of the forty ReplicaSets whose first answer was lost.
+    assert_eq!(result["excess_pods_created"], 2_040);
+    assert_eq!(result["phases"][2]["excess_pods_created"], 2_000);
+    assert_eq!(result["engine"], "virtual");
+    assert_eq!(
+        result["feature_gates"]["StaleControllerConsistencyReplicaSet"],
+        false
+    );
+    assert_eq!(result["outcome"]["converged"], true);
+    for words in [
+        "kubernetes#129795",
+        "excess_pods_created 2,040 = 2,000",
+        GATE_ON,
+        "--behaviour hardened",
+    ] {
+        assert!(text.contains(words), "{words:?} is missing in: {text}");
+    }
+}
+
+#[test]
+fn the_gate_mends_the_stale_watch_and_not_the_lost_answers() {
+    let (text, result) = stale_watch(&["--feature-gates", GATE_ON]);
+    assert_eq!(result["excess_pods_created"], 40);
+    assert_eq!(result["phases"][2]["excess_pods_created"], 0);
+    assert!(text.contains("The gate does not mend that"), "{text}");
+}
+
+#[test]
+fn the_hardened_behaviour_creates_none_in_excess() {
+    for gates in [&[][..], &["--feature-gates", GATE_ON]] {
+        let mut arguments = vec!["--behaviour", "hardened"];
+        arguments.extend(gates);
+        let (text, result) = stale_watch(&arguments);
+        assert_eq!(result["excess_pods_created"], 0);
+        assert_eq!(result["pods"]["created"], 4_000);
+        assert!(text.contains("excess_pods_created 0"), "{text}");
+    }
+}
+
+#[test]
+fn a_stale_watch_is_sized_like_other_scenarios_and_repeats_exactly() {
+    let sized = ["--pods", "100", "--replicasets", "4", "--seed", "7"];
+    let (text, result) = stale_watch(&sized);
+    assert_eq!(result["excess_pods_created"], 104);
+    assert!(text.contains("--pods 100 --replicasets 4"), "{text}");
+    assert_eq!(stale_watch(&sized).1, result);
+    let slow = [
+        "--pods",
+        "100",
+        "--replicasets",
+        "4",
+        "--api-latency",
+        "p50=5ms,p99=80ms",
+        "--watch-latency",
+        "uniform:1ms,50ms",
+        "--pod-startup-latency",
+        "2s",
+        "--kube-api-qps",
+        "20",
+    ];
+    assert_eq!(stale_watch(&slow).1["excess_pods_created"], 104);
+}
+
+#[test]
+fn a_stale_watch_needs_simulated_time() {
+    let threads = ["run", "--scenario", "stale-watch", "--engine", "threads"];
+    assert_refused(&run(&threads), &["only simulated time", "--engine virtual"]);
+    let count = ["run", "--scenario", "stale-watch", "--threads", "2"];
+    assert_refused(&run(&count), &["--threads"]);
+}
+
+#[test]
+fn a_few_seeds_hold_and_one_is_shown_step_by_step() {
+    let text = told(&run(&["fuzz", "--seeds", "20"]));
+    assert!(text.starts_with("20 seeds, "), "{text}");
+    for words in ["upstream: 10 seeds", "hardened: 10 seeds", "F26"] {
+        assert!(text.contains(words), "{words:?} is missing in: {text}");
+    }
+    let text = told(&run(&["replay", "7"]));
+    for words in [
+        "== disturb",
+        "== heal",
+        "== quiet",
+        "seed 7, hardened behaviour",
+    ] {
+        assert!(text.contains(words), "{words:?} is missing in: {text}");
+    }
+    let only = told(&run(&[
+        "fuzz",
+        "--seeds",
+        "2",
+        "--fault",
+        "F10,pod-kill",
+        "--quiet",
+    ]));
+    assert!(only.is_empty(), "{only}");
+}
+
+#[test]
+fn what_fuzz_and_replay_do_not_know_is_refused() {
+    for (arguments, words) in [
+        (
+            &["fuzz", "--fault", "earthquake"][..],
+            "no such class of faults",
+        ),
+        (&["fuzz", "--fault", "F27"], "there are api-error"),
+        (&["fuzz", "--behaviour", "wild"], "no such behaviour"),
+        (&["fuzz", "--seeds", "-5"], "--seeds"),
+        (&["fuzz", "--time", "5"], "--time"),
+        (&["replay", "seven"], "SEED"),
+        (&["replay", "7", "--behaviour", "wild"], "no such behaviour"),
+        (
+            &["replay", "--schedule", "absent.yaml"],
+            "absent.yaml can't be read",
+        ),
+    ] {
+        assert_refused(&run(arguments), &[words]);
+    }
+}
+
+#[test]
+fn a_schedule_of_ones_own_is_played() {
+    let text = told(&replay(SCHEDULE, &["--behaviour", "hardened"]));
+    assert!(text.contains("6 pods created by controllers"), "{text}");
+    assert!(text.contains("pod-kill"), "{text}");
+}
+
+#[test]
+fn a_schedule_that_cannot_be_played_is_refused_with_its_place() {
+    assert_spoilt_refused(
+        "version: 1",
+        "version: 0",
+        &["version 0", "the program that wrote it"],
+    );
+    assert_spoilt_refused(
+        "{replica-set: web",
+        "{replica-set: wob",
+        &["steps[0]", "there is no ReplicaSet \"wob\"", "web"],
+    );
+    assert_spoilt_refused(
+        "percent: 100",
+        "percent: 101",
+        &["steps[0]", "within 1 to 100"],
+    );
+    assert_spoilt_refused(
+        "at-ms: 1000",
+        "at-ms: 6000",
+        &["steps[0]", "after disturb-ms"],
+    );
+    assert_spoilt_refused("pod-kill", "earthquake", &["earthquake"]);
+    assert_spoilt_refused("kill:", "tickle:", &["tickle"]);
+    assert_spoilt_refused("nodes: 3", "nodes: 0", &["world.nodes"]);
+    assert_spoilt_refused("steps:", "stops:", &["stops"]);
+    assert_refused(&replay("", &[]), &["mine.yaml"]);
+    assert_refused(&replay("version: [", &[]), &["mine.yaml"]);
+}
