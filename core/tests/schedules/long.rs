@@ -183,7 +183,7 @@ impl Little {
         for _ in self.cache[key].load(SeqCst)..WANTED {
             self.made[key].fetch_add(1, SeqCst);
             let version = {
-                let mut history = self.history.lock().unwrap();
+                let mut history = self.history.lock().expect("nobody panics with it");
                 history.push(key);
                 history.len() as u64
             };
@@ -195,7 +195,12 @@ impl Little {
 
     /// Brings one event to the cache, if there is one.
     fn deliver(&self, next: &mut usize) {
-        let event = self.history.lock().unwrap().get(*next).copied();
+        let event = self
+            .history
+            .lock()
+            .expect("nobody panics with it")
+            .get(*next)
+            .copied();
         if let Some(key) = event {
             *next += 1;
             self.cache[key].fetch_add(1, SeqCst);

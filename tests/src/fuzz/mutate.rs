@@ -217,7 +217,10 @@ impl Mutator {
             4 => Value::Object(serde_json::Map::new()),
             5 if !self.words.is_empty() => Value::String((*self.any(self.words)).to_owned()),
             6 => Value::from(self.random.i32(-3..10)),
-            _ => serde_json::from_str(self.any(&NUMBERS)).unwrap_or(Value::Null),
+            _ => {
+                let number = *self.any(&NUMBERS);
+                serde_json::from_str(number).unwrap_or(Value::Null)
+            }
         }
     }
 }
