@@ -10,8 +10,9 @@ use podstorm::object::Now;
 
 use super::client::ApiCalls;
 use super::event_sink::EventWriter;
+use super::pool::Pool;
 use super::virtual_time::End;
-use super::worker::{OUTCOMES, Pool, Worker};
+use super::worker::{OUTCOMES, Worker};
 use crate::cluster::Cluster;
 use crate::input::InputObject;
 use crate::result::{

@@ -12,7 +12,7 @@ use podstorm::object::{Now, Pod, ReplicaSet, ReplicationController, ResourceVers
 use podstorm::reflector::{Action, Delivery, Reflector, ReflectorOptions};
 
 use super::executor::{Next, Part, Waker};
-use super::worker::Pool;
+use super::pool::Pool;
 use crate::cluster::{Cluster, ClusterResource, Poll, Watch, WatchFrom, WatchOptions, errors};
 use crate::faults::watching::Listen;
 use crate::faults::{ApiFault, CrashPoint, Line, StreamEnd, StreamKind};

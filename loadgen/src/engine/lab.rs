@@ -11,7 +11,7 @@ use std::time::Duration;
 use podstorm::object::Now;
 
 use super::executor::{Parts, Switchboard};
-use super::worker::Pool;
+use super::pool::Pool;
 use super::{assemble, threads, virtual_time};
 use crate::clock::RealClock;
 use crate::cluster::Cluster;

@@ -19,6 +19,7 @@ mod garbage;
 mod gather;
 mod informer;
 mod lab;
+mod pool;
 pub mod probe;
 pub mod seed;
 pub mod site;
@@ -46,10 +47,11 @@ use executor::{Part, PartId, Parts, Switchboard, Waker};
 use garbage::Garbage;
 use gather::Harvest;
 use informer::{Informer, Pods, ReplicaSets, ReplicationControllers};
+use pool::{Pool, Timer, Wire};
 use probe::Unheard;
 use seed::seed_for;
 use virtual_time::End;
-use worker::{Pool, Timer, Wire, Worker};
+use worker::Worker;
 
 pub use lab::Lab;
 

@@ -13,10 +13,10 @@ use podstorm::object::{Kind, Now};
 
 use super::client::Client;
 use super::executor::{PartId, Waker};
+use super::pool::{Pool, Wire};
 use super::probe::Probe;
 use super::strays::{Lines, Strays};
 use super::virtual_time::WALL_START_NS;
-use super::worker::{Pool, Wire};
 use super::{Builder, RealClock};
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::faults::{Line, Network};
