@@ -88,7 +88,8 @@ pub struct Policy {
     /// been committed: the pod is then made twice. Hardened: the sync ends with a consistent read
     /// of the resource's version, and the next one waits until the cache has come to that version;
     /// if the read fails too, the next sync begins with it. The same after a create that met its
-    /// chosen name taken and after a delete whose pod was gone: both show that the cache lags. Costs
+    /// chosen name taken, and after a delete, an adoption or a release whose pod was gone: all show
+    /// that the cache lags, and the key looks again. Costs
     /// one read of one object per such sync. On a server whose lists carry a version that is not of
     /// the resource alone, the key may wait for the watch's next bookmark.
     pub fence_unknown_outcomes: bool,

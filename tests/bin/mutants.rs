@@ -171,7 +171,10 @@ fn results(root: &Path, rows: &[Row<'_>]) -> String {
     let date = said("date", &["-u", "+%Y-%m-%d"]);
     let commit = said("git", &["log", "-1", "--format=%h"]);
     let of_list = |product: bool| {
-        let rows = || rows.iter().filter(move |row| row.mutant.of_product == product);
+        let rows = || {
+            rows.iter()
+                .filter(move |row| row.mutant.of_product == product)
+        };
         let killed = |row: &&Row<'_>| matches!(row.outcome, Outcome::Killed { .. });
         (rows().filter(killed).count(), rows().count())
     };

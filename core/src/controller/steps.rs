@@ -174,7 +174,16 @@ impl Controller {
                     Answer::Pod(pod) if self.keeps_records() => {
                         self.record_pod_write(&pod.metadata, effects);
                     }
-                    Answer::Failed(error) => self.note_failure(error, PODS, sync),
+                    Answer::Failed(error) => {
+                        if error.is_not_found() && self.policy.fence_unknown_outcomes {
+                            // Gone, says the server: then the cache must show it, and the key look
+                            // again.
+                            sync.unknown.insert(PODS);
+                            let quiet = || (SyncErrorClass::Claim, error.message.clone());
+                            sync.quiet_error.get_or_insert_with(quiet);
+                        }
+                        self.note_failure(error, PODS, sync);
+                    }
                     _ => {}
                 }
                 let claim = sync.claim.as_mut().expect("a claim is under way");

@@ -1,7 +1,8 @@
 //! `loadgen fuzz`: many seeds of the fault simulator, and what they add up to.
 
+use std::fs;
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -13,9 +14,17 @@ use serde_json::{Value, json};
 
 use super::print;
 use crate::faults::FaultClass;
-use crate::simulator::campaign::{self, Campaign, Outcome, Sum};
-use crate::simulator::draw::Wanted;
+use crate::simulator::campaign::{self, Campaign, Failure, Outcome, Sum};
+use crate::simulator::coverage;
+use crate::simulator::draw::{Wanted, draw};
+use crate::simulator::minimise::minimise;
 use crate::units::{parse_duration_ns, parse_size};
+
+/// Of so many failing seeds the schedules are cut down.
+const MINIMISED: usize = 3;
+
+/// So many schedules are played for that at most.
+const PLAYS_MAX: u32 = 1_000;
 
 /// What `loadgen fuzz` is asked for.
 #[derive(Args, Debug)]
@@ -39,6 +48,10 @@ pub(super) struct FuzzFlags {
     /// Only these classes of faults, by name or number (see `loadgen faults`)
     #[arg(long, value_name = "NAME", value_parser = class, value_delimiter = ',')]
     fault: Vec<FaultClass>,
+
+    /// Write the schedules of failing seeds to this folder, in full and cut down to what they need
+    #[arg(long, value_name = "FOLDER")]
+    keep: Option<PathBuf>,
 
     /// Threads [default: all cores]
     #[arg(long, value_name = "NUMBER", value_parser = parse_size, allow_hyphen_values = true)]
@@ -117,12 +130,24 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
     if shows {
         let _ = writeln!(io::stderr(), "\r\x1b[K");
     }
-    if !flags.quiet {
-        print(&summary(&outcome, begun.elapsed()))?;
-    }
     if let Some(path) = &flags.json {
         let text = format!("{:#}\n", as_json(&outcome, begun.elapsed()));
-        std::fs::write(path, text).with_context(|| format!("can't write {}", path.display()))?;
+        fs::write(path, text).with_context(|| format!("can't write {}", path.display()))?;
+    }
+    // Nobody is there to read them.
+    let minimised_max = match flags.quiet && flags.keep.is_none() {
+        true => 0,
+        false => MINIMISED,
+    };
+    let shown: Vec<String> = outcome
+        .failures
+        .iter()
+        .take(minimised_max)
+        .map(|failure| minimised(failure, &campaign.wanted, flags.keep.as_deref()))
+        .collect::<Result<_>>()?;
+    if !flags.quiet {
+        print(&summary(&outcome, begun.elapsed()))?;
+        print(&shown.concat())?;
     }
     Ok(if outcome.failures.is_empty() { 0 } else { 3 })
 }
@@ -164,6 +189,31 @@ fn as_json(outcome: &Outcome, took: Duration) -> Value {
     })
 }
 
+/// The schedule of a failing seed, cut down to what it needs, for a person; both are written to the
+/// folder, where there is one.
+fn minimised(failure: &Failure, wanted: &Wanted, keep: Option<&Path>) -> Result<String> {
+    let (seed, behaviour) = (failure.seed, failure.behaviour);
+    let whole = draw(seed, wanted);
+    let small = minimise(&whole, behaviour, failure.violation.invariant, PLAYS_MAX);
+    if let Some(folder) = keep {
+        fs::create_dir_all(folder)
+            .with_context(|| format!("{} can't be made", folder.display()))?;
+        for (name, schedule) in [("whole", &whole), ("small", &small.schedule)] {
+            let path = folder.join(format!("seed-{seed}-{}-{name}.yaml", behaviour.as_str()));
+            fs::write(&path, schedule.to_yaml())
+                .with_context(|| format!("{} can't be written", path.display()))?;
+        }
+    }
+    Ok(format!(
+        "\nseed {seed} ({}) needs {} of its {} steps to break {} (loadgen replay --schedule):\n{}",
+        behaviour.as_str(),
+        small.schedule.steps.len(),
+        small.steps_before,
+        failure.violation.invariant,
+        small.schedule.to_yaml()
+    ))
+}
+
 fn summary(outcome: &Outcome, took: Duration) -> String {
     let mut text = String::new();
     let seeds: u64 = outcome.sums.iter().map(|sum| sum.seeds).sum();
@@ -186,11 +236,15 @@ fn summary(outcome: &Outcome, took: Duration) -> String {
     pairs.extend(&outcome.sums[1].pairs);
     let mut sometimes = outcome.sums[0].sometimes.clone();
     sometimes.extend(&outcome.sums[1].sometimes);
+    let (reachable, missing) = coverage::missing(&pairs);
     text += &format!(
-        "\nfaults x steps: {} pairs met; {} situations seen\n",
-        pairs.len(),
+        "\nfaults x steps: {} of {reachable} pairs met; {} situations seen\n",
+        reachable - missing.len(),
         sometimes.len()
     );
+    if !missing.is_empty() && missing.len() <= 20 {
+        text += &format!("  not met: {}\n", missing.join(", "));
+    }
     for situation in sometimes {
         text += &format!("  {situation}\n");
     }

@@ -244,7 +244,7 @@ impl<L: Listener> Part for Informer<L> {
             }
             match line.listen(L::STREAM, now) {
                 Listen::On => {}
-                Listen::Not(until_ns) => return Next::At(until_ns),
+                Listen::Not(until_ns) => return Next::not_before(until_ns),
                 Listen::Ended(end) => self.end(end, now),
             }
         }

@@ -222,6 +222,11 @@ impl Line {
         self.with_stream(kind, |stream| stream.held_until_ns = until_ns);
     }
 
+    /// Nothing is heard on a watch any more, whatever is healed.
+    pub fn break_for_good(&self, kind: StreamKind) {
+        self.with_stream(kind, |stream| stream.broken = true);
+    }
+
     /// The next events of a watch are lost.
     pub fn drop_events(&self, kind: StreamKind, count: u32) {
         self.with_stream(kind, |stream| stream.drop += count);
@@ -265,8 +270,11 @@ impl Line {
         state.wall_offset_ns = 0;
         state.crash = None;
         for stream in [&mut state.pods, &mut state.parents] {
-            let incomplete = stream.incomplete;
-            *stream = StreamFaults::default();
+            let (incomplete, broken) = (stream.incomplete, stream.broken);
+            *stream = StreamFaults {
+                broken,
+                ..StreamFaults::default()
+            };
             stream.end = incomplete.then_some(StreamEnd::Expired);
         }
     }

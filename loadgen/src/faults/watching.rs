@@ -52,6 +52,8 @@ pub struct StreamFaults {
     pub(super) refuse_open: VecDeque<ApiFault>,
     /// The next list or initial watch is served from a state so many versions old.
     pub(super) lag: Option<u64>,
+    /// Nothing is heard any more.
+    pub(super) broken: bool,
     /// Events were lost and no list has made up for it yet.
     pub(super) incomplete: bool,
 }
@@ -74,6 +76,9 @@ impl StreamFaults {
     }
 
     pub(super) fn listen(&mut self, now_ns: i64) -> Listen {
+        if self.broken {
+            return Listen::Not(i64::MAX);
+        }
         if self.held_until_ns > now_ns {
             return Listen::Not(self.held_until_ns);
         }

@@ -468,6 +468,11 @@ impl Player {
                     line.hold(*stream, until(*for_ms));
                 }
             }
+            Action::Break { stream } => {
+                for line in alive {
+                    line.break_for_good(*stream);
+                }
+            }
             Action::Drop {
                 stream,
                 events,

@@ -194,6 +194,12 @@ pub enum Action {
         /// How often.
         times: u32,
     },
+    /// A watch goes silent for good, whatever is healed later: no seed draws it, it shows that the
+    /// simulator notices.
+    Break {
+        /// Which.
+        stream: StreamKind,
+    },
     /// The server forgets its past, and the watch ends.
     Compact {
         /// Of what.

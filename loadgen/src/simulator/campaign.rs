@@ -191,3 +191,68 @@ pub fn run(
     outcome.failures.sort_by_key(|failure| failure.seed);
     outcome
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn campaign(threads: usize, seeds: u64) -> Outcome {
+        let campaign = Campaign {
+            first: 1,
+            seeds: Some(seeds),
+            behaviour: None,
+            wanted: Wanted::default(),
+            threads,
+            failures_max: 100,
+        };
+        run(&campaign, &AtomicBool::new(false), &|_, _| {})
+    }
+
+    #[test]
+    fn no_invariant_is_broken_in_the_first_seeds_of_either_behaviour() {
+        let outcome = campaign(2, 60);
+        let told: Vec<String> = outcome
+            .failures
+            .iter()
+            .map(|failure| format!("seed {}: {}", failure.seed, failure.violation))
+            .collect();
+        assert_eq!(told, Vec::<String>::new());
+        let [upstream, hardened] = &outcome.sums;
+        assert_eq!((upstream.seeds, hardened.seeds), (30, 30));
+        // Faults were there, and they struck while there was something to do.
+        assert!(upstream.faults.values().any(|struck| struck.mattered > 0));
+        assert!(upstream.creates > 0 && hardened.creates > 0 && hardened.deletes > 0);
+        assert_eq!(hardened.excess[0], 0);
+    }
+
+    #[test]
+    fn a_seed_has_one_trace_however_many_are_played_side_by_side() {
+        let trace = |seed: u64| {
+            let behaviour = behaviour_of(seed, None);
+            play_seed(&draw(seed, &Wanted::default()), behaviour).trace
+        };
+        let alone: Vec<u128> = (1..13).map(trace).collect();
+        let together: Vec<u128> = std::thread::scope(|scope| {
+            let plays: Vec<_> = (1..13)
+                .map(|seed| scope.spawn(move || trace(seed)))
+                .collect();
+            plays
+                .into_iter()
+                .map(|play| play.join().expect("a play does not panic"))
+                .collect()
+        });
+        assert_eq!(alone, together);
+        let different: BTreeSet<u128> = alone.iter().copied().collect();
+        assert_eq!(different.len(), alone.len(), "seeds differ");
+    }
+
+    #[test]
+    fn behaviours_take_turns_unless_one_is_asked_for() {
+        assert_eq!(behaviour_of(2, None), Behaviour::Upstream);
+        assert_eq!(behaviour_of(3, None), Behaviour::Hardened);
+        assert_eq!(
+            behaviour_of(2, Some(Behaviour::Hardened)),
+            Behaviour::Hardened
+        );
+    }
+}

@@ -17,6 +17,7 @@ use podstorm::intern::KeyId;
 use podstorm::object::Now;
 
 use super::action::Action;
+use super::coverage;
 use super::play::How;
 use super::schedule::{Schedule, Step};
 use super::verdict::{Verdict, Violation};
@@ -227,7 +228,7 @@ impl State {
     /// Counts the requests that met a fault since the last look.
     fn strike_hits(&mut self, site: &Site) {
         for hit in site.network().take_hits() {
-            self.strike(hit.class, Some(books::step_of(hit.call, hit.place)));
+            self.strike(hit.class, Some(coverage::step_of(hit.call, hit.place)));
         }
     }
 }

@@ -16,8 +16,10 @@
 pub mod act;
 pub mod action;
 pub mod campaign;
+pub mod coverage;
 pub mod draw;
 pub mod invariants;
+pub mod minimise;
 pub mod model;
 pub mod play;
 pub mod schedule;

@@ -20,6 +20,9 @@ pub fn difference(cluster: &Cluster, namespace: &str, now: Now) -> Option<String
     if let Some(pod) = pods.iter().find(|pod| pod.metadata.is_deleting()) {
         return Some(format!("{} is still terminating", pod.metadata.name));
     }
+    if let Some(pod) = pods.iter().find(|pod| is_active(pod) && !pod.is_ready()) {
+        return Some(format!("{} is not ready yet", pod.metadata.name));
+    }
     sets.iter().find_map(|set| difference_of(set, &pods, now))
 }
 

@@ -106,6 +106,9 @@ impl Run {
     fn heal(&mut self) {
         self.judge.phase("heal", self.player.site.now());
         self.player.heal();
+        // What was put right is noticed before anything is judged.
+        let moment_ns = self.player.site.now().mono_ns + MS;
+        self.player.run_to(moment_ns);
         let upstream = self.how.behaviour == Behaviour::Upstream;
         let bound = if upstream {
             BOUND_UPSTREAM

@@ -242,7 +242,7 @@ impl Probe for Diary {
         });
     }
 
-    fn sends(&self, sync: SyncId, request: &Request, place: Place, now: Now) {
+    fn sends(&self, sync: SyncId, _: &Controller, request: &Request, place: Place, now: Now) {
         let mut state = self.state();
         let (name, adopts, observed_generation) = match request {
             Request::DeletePod { name, .. } => (name.to_string(), false, None),

@@ -14,7 +14,14 @@ use super::plant::{SWITCH, SWITCH_FILE, VARIABLE, plant};
 use super::{Kill, Mutant};
 
 /// What of the workspace is copied.
-const COPIED: [&str; 6] = ["Cargo.toml", "Cargo.lock", "core", "bench", "loadgen", "tests"];
+const COPIED: [&str; 6] = [
+    "Cargo.toml",
+    "Cargo.lock",
+    "core",
+    "bench",
+    "loadgen",
+    "tests",
+];
 
 /// The packages whose tests are built, in one build so that all agree on features.
 const PACKAGES: [&str; 3] = ["podstorm", "podstorm-loadgen", "podstorm-tests"];
@@ -111,7 +118,14 @@ impl Ground {
             command.arg("fuzz").arg("--quiet");
             command.args(["--first", &(played + 1).to_string()]);
             command.args(["--seeds", &count.to_string()]);
-            command.args(["--behaviour", behaviour, "--threads", "1", "--failures", "1"]);
+            command.args([
+                "--behaviour",
+                behaviour,
+                "--threads",
+                "1",
+                "--failures",
+                "1",
+            ]);
             command.arg("--json").arg(&json);
             if !faults.is_empty() {
                 command.args(["--fault", faults]);
@@ -312,7 +326,10 @@ fn cargo(place: &Path, arguments: &[String], ground: &mut Ground) -> Result<(), 
 
 /// Runs a program with that mutant awake; its status, absent when it had to be ended because it
 /// took too long, and what it said.
-fn run(mut command: Command, number: Option<usize>) -> Result<(Option<ExitStatus>, String), String> {
+fn run(
+    mut command: Command,
+    number: Option<usize>,
+) -> Result<(Option<ExitStatus>, String), String> {
     let mut said = tempfile::tempfile().map_err(text_of)?;
     let output = |file: &fs::File| file.try_clone().map(Stdio::from).map_err(text_of);
     command.stdout(output(&said)?).stderr(output(&said)?);

@@ -165,7 +165,11 @@ mod tests {
              else { a < b }) { if crate::mutation::is(3) {  } else { f(); } }"
         );
         assert!(plant(&[mutant("g", "")]).unwrap_err().contains("no longer"));
-        assert!(plant(&[mutant(" ", "")]).unwrap_err().contains("more than once"));
+        assert!(
+            plant(&[mutant(" ", "")])
+                .unwrap_err()
+                .contains("more than once")
+        );
         let overlapping = [mutant("a < b", "true"), mutant("b {", "c {")];
         assert!(plant(&overlapping).unwrap_err().contains("overlap"));
     }

@@ -17,7 +17,7 @@ use super::super::model::is_active;
 use super::super::schedule::Schedule;
 use crate::engine::probe::SyncId;
 use crate::engine::site::Site;
-use crate::faults::{Call, Place, StreamKind};
+use crate::faults::StreamKind;
 
 /// Pod watches that stand still for longer than this outlast expectations, ms.
 const STALL_MS: u32 = 290_000;
@@ -138,6 +138,8 @@ pub(super) struct Books {
     pub(super) busy: BTreeMap<(u32, String), SyncId>,
     /// Deletes that were asked for, by controller and pod: whether one was accepted.
     pub(super) deletes: BTreeMap<(u32, Uid), bool>,
+    /// Names under which controllers created pods, and how often.
+    pub(super) created_names: BTreeMap<String, u32>,
     pub(super) excess: u64,
     pub(super) ambiguous: u64,
     pub(super) sometimes: BTreeSet<&'static str>,
@@ -170,6 +172,7 @@ impl Books {
             syncs: BTreeMap::new(),
             busy: BTreeMap::new(),
             deletes: BTreeMap::new(),
+            created_names: BTreeMap::new(),
             excess: 0,
             ambiguous: 0,
             sometimes: BTreeSet::new(),
@@ -204,13 +207,13 @@ impl Books {
                 let events = i64::from(*events);
                 self.allowed_deletes += events;
                 self.allowed += events;
-                self.one_cache = false;
+                self.remember_names();
                 self.lied_to = true;
             }
             Action::Replay { events, .. } => {
                 self.allowed_deletes += i64::from(*events);
                 self.allowed += i64::from(*events);
-                self.one_cache = false;
+                self.remember_names();
                 self.lied_to = true;
                 // An object of another UID that comes back clears what was expected.
                 self.unlimited_creates |= upstream;
@@ -521,18 +524,4 @@ impl Books {
 
 fn has_ended(pod: &Pod) -> bool {
     matches!(pod.status.phase, PodPhase::Succeeded | PodPhase::Failed)
-}
-
-/// The step of a sync that makes such a call there.
-pub(super) fn step_of(call: Call, place: Place) -> &'static str {
-    match call {
-        Call::CreatePod if place.batch == 0 => "creating the first",
-        Call::CreatePod => "creating more",
-        Call::DeletePod => "deleting",
-        Call::PatchPod => "patching",
-        Call::GetParent => "reading the ReplicaSet",
-        Call::PutStatus => "writing the status",
-        Call::ReadVersion => "reading a version",
-        Call::WriteEvent => "writing an Event",
-    }
 }

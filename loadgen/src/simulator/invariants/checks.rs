@@ -6,8 +6,9 @@ use podstorm::intern::KeyId;
 use podstorm::object::{Now, Pod, PodPhase, ReplicaSet};
 
 use super::super::act::NAMESPACE;
+use super::super::coverage::step_of;
 use super::super::model::{is_active, selects};
-use super::books::{Books, Seen, SyncBook, step_of};
+use super::books::{Books, Seen, SyncBook};
 use crate::cluster::{Change, Commit};
 use crate::engine::probe::{Origin, SyncId};
 use crate::faults::{Call, Place};
@@ -88,7 +89,14 @@ impl Books {
                 .insert("a pod is created for a ReplicaSet that is gone");
             return Ok(());
         }
-        if origin.stray && (upstream || dead) || resent && upstream {
+        // Taken again and free again before it came: no name can tell that.
+        let name_was_used = self
+            .created_names
+            .entry(pod.metadata.name.to_string())
+            .or_default();
+        *name_was_used += 1;
+        let came_late = origin.stray && *name_was_used > 1;
+        if origin.stray && (upstream || dead) || resent && upstream || came_late {
             set.allowed += 1;
         }
         let most = set.most_since(set_version);
