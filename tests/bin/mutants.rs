@@ -86,10 +86,15 @@ fn hunt(wish: &Wish) -> Result<bool, String> {
     let mut rows = Vec::new();
     for (number, mutant) in hunted {
         let begun = Instant::now();
-        let outcome = ground.hunt(Some(number), &mutant.kill);
+        let outcome = ground
+            .hunt(Some(number), &mutant.kill)
+            .unwrap_or_else(|error| {
+                say(&format!("{}: {error}", mutant.id));
+                Outcome::Survived(None)
+            });
         let row = Row {
             mutant,
-            outcome: outcome.map_err(|error| format!("{}: {error}", mutant.id))?,
+            outcome,
             seconds: begun.elapsed().as_secs_f64(),
         };
         say(&format!(

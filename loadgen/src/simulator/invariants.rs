@@ -31,9 +31,11 @@ use crate::faults::{Call, FaultClass, Place};
 use books::Books;
 use trace::Trace;
 
-/// So often may a key be synced in ten minutes in which nothing happens: delayed adds from before
-/// come due.
-const QUIET_SYNCS_MAX: u32 = 4;
+/// So long, ns, after the beginning of the quiet there may still be syncs for the last writes.
+const QUIET_SETTLES_NS: i64 = 60_000_000_000;
+
+/// So often may a key be synced afterwards: a delayed add from before comes due.
+const QUIET_SYNCS_MAX: u32 = 2;
 
 /// Looks at a run.
 pub struct Judge {
@@ -63,7 +65,9 @@ struct State {
     last_write_ns: i64,
     /// When a controller last asked for a write, ns.
     last_asked_ns: i64,
-    /// Syncs since the last phase began, by controller and key.
+    /// When the present phase began, ns.
+    phase_began_ns: i64,
+    /// Syncs in it, but for its beginning, by controller and key.
     phase_syncs: BTreeMap<(u32, String), u32>,
 }
 
@@ -81,6 +85,7 @@ impl Judge {
                 now: Now::default(),
                 last_write_ns: 0,
                 last_asked_ns: 0,
+                phase_began_ns: 0,
                 phase_syncs: BTreeMap::new(),
             }),
         }
@@ -145,6 +150,7 @@ impl Judge {
     pub(super) fn phase(&self, name: &str, now: Now) {
         let mut state = self.state();
         state.now = now;
+        state.phase_began_ns = now.mono_ns;
         state.phase_syncs.clear();
         state.tell(|| format!("== {name}"));
     }
@@ -320,9 +326,11 @@ impl Probe for Judge {
             state.verdict.syncs += 1;
             state.trace.add_str("sync");
             state.trace.add(sync.number);
-            let name = controller.parents().name(key).name.to_string();
-            let syncs = state.phase_syncs.entry((sync.incarnation, name));
-            *syncs.or_default() += 1;
+            if now.mono_ns - state.phase_began_ns > QUIET_SETTLES_NS {
+                let name = controller.parents().name(key).name.to_string();
+                let syncs = state.phase_syncs.entry((sync.incarnation, name));
+                *syncs.or_default() += 1;
+            }
             state.books.sync_begins(sync, controller, key, now)
         });
     }

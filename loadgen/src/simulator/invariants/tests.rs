@@ -522,7 +522,12 @@ fn a_status_that_cannot_be_or_is_there_already_is_noticed() {
 #[test]
 fn quiet_is_no_commit_no_request_and_hardly_a_sync() {
     let mut court = Court::new(Behaviour::Hardened);
-    court.judge.phase("quiet", NOW);
+    for _ in 0..10 {
+        let sync = court.sync();
+        court.ended(sync);
+    }
+    let began = NOW.mono_ns - 100_000_000_000;
+    court.judge.phase("quiet", Now::default().plus_ns(began));
     assert_eq!(court.judge.restless(NOW.mono_ns - 1), None);
     court.seen_set(1);
     let sync = court.sync();
