@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result};
 use clap::Args;
 use podstorm::policy::Behaviour;
+use serde_json::{Value, json};
 
 use super::print;
 use crate::clock::RealClock;
@@ -60,6 +61,10 @@ pub(super) struct FuzzFlags {
     #[arg(long, value_name = "NUMBER", default_value = "5")]
     failures: usize,
 
+    /// Write what came of it as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
     /// No progress and no summary; the exit code tells
     #[arg(short, long)]
     quiet: bool,
@@ -87,7 +92,7 @@ pub(super) fn class(text: &str) -> Result<FaultClass, String> {
 /// Plays seeds, and gives the exit code: 3 when an invariant did not hold.
 ///
 /// # Errors
-/// When standard output can't be written.
+/// When standard output or the file can't be written.
 pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = flags.threads.map_or(cores, |threads| threads as usize);
@@ -125,10 +130,19 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
     if shows {
         let _ = writeln!(io::stderr(), "\r\x1b[K");
     }
+    if let Some(path) = &flags.json {
+        let text = format!("{:#}\n", as_json(&outcome, begun.seconds()));
+        fs::write(path, text).with_context(|| format!("can't write {}", path.display()))?;
+    }
+    // Nobody is there to read them.
+    let minimised_max = match flags.quiet && flags.keep.is_none() {
+        true => 0,
+        false => MINIMISED,
+    };
     let shown: Vec<String> = outcome
         .failures
         .iter()
-        .take(MINIMISED)
+        .take(minimised_max)
         .map(|failure| minimised(failure, &campaign.wanted, flags.keep.as_deref()))
         .collect::<Result<_>>()?;
     if !flags.quiet {
@@ -136,6 +150,43 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
         print(&shown.concat())?;
     }
     Ok(if outcome.failures.is_empty() { 0 } else { 3 })
+}
+
+/// What a program wants to know: how many seeds were played, and which failed and why.
+fn as_json(outcome: &Outcome, took_seconds: f64) -> Value {
+    let of_behaviour = |(behaviour, sum): (Behaviour, &Sum)| {
+        json!({
+            "behaviour": behaviour.as_str(),
+            "seeds": sum.seeds,
+            "seeds-with-crashes": sum.crashed,
+            "syncs": sum.syncs,
+            "pods-created": sum.creates,
+            "pods-deleted": sum.deletes,
+            "excess-pods-created": sum.excess,
+            "ambiguous-writes": sum.ambiguous,
+            "converged-p50-ns": sum.converged_quantile(0.5),
+            "converged-p99.9-ns": sum.converged_quantile(0.999),
+            "converged-max-ns": sum.converged_quantile(1.0),
+        })
+    };
+    let failures = outcome.failures.iter().map(|failure| {
+        json!({
+            "seed": failure.seed,
+            "behaviour": failure.behaviour.as_str(),
+            "invariant": failure.violation.invariant,
+            "text": failure.violation.text,
+        })
+    });
+    json!({
+        "seeds": outcome.sums.iter().map(|sum| sum.seeds).sum::<u64>(),
+        "seconds": took_seconds,
+        "behaviours": Behaviour::ALL
+            .into_iter()
+            .zip(&outcome.sums)
+            .map(of_behaviour)
+            .collect::<Vec<_>>(),
+        "failures": failures.collect::<Vec<_>>(),
+    })
 }
 
 /// The schedule of a failing seed, cut down to what it needs, for a person; both are written to the

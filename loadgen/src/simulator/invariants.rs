@@ -7,8 +7,11 @@
 mod books;
 mod checks;
 mod figures;
+#[cfg(test)]
+mod tests;
 mod trace;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -25,10 +28,16 @@ use super::verdict::{Verdict, Violation};
 use crate::cluster::{Commit, CommitObserver, ObjectRef};
 use crate::engine::probe::{Origin, Probe, SyncId};
 use crate::engine::site::Site;
-use crate::faults::{FaultClass, Place};
+use crate::faults::{Call, FaultClass, Place};
 use books::Books;
 use figures::Figures;
 use trace::Trace;
+
+/// So long, ns, after the beginning of the quiet there may still be syncs for the last writes.
+const QUIET_SETTLES_NS: i64 = 60_000_000_000;
+
+/// So often may a key be synced afterwards: a delayed add from before comes due.
+const QUIET_SYNCS_MAX: u32 = 2;
 
 /// Looks at a run.
 pub struct Judge {
@@ -57,6 +66,12 @@ struct State {
     origin: Option<Origin>,
     now: Now,
     last_write_ns: i64,
+    /// When a controller last asked for a write, ns.
+    last_asked_ns: i64,
+    /// When the present phase began, ns.
+    phase_began_ns: i64,
+    /// Syncs in it, but for its beginning, by controller and key.
+    phase_syncs: BTreeMap<(u32, String), u32>,
 }
 
 impl Judge {
@@ -73,6 +88,9 @@ impl Judge {
                 origin: None,
                 now: Now::default(),
                 last_write_ns: 0,
+                last_asked_ns: 0,
+                phase_began_ns: 0,
+                phase_syncs: BTreeMap::new(),
             }),
         }
     }
@@ -113,10 +131,31 @@ impl Judge {
         self.state().last_write_ns
     }
 
+    /// What disturbs the quiet that began at that moment, if anything: something that was written, a
+    /// write that was asked for and came to nothing, or a key that is synced again and again.
+    pub(super) fn restless(&self, since_ns: i64) -> Option<String> {
+        let state = self.state();
+        let seconds = |at_ns: i64| (at_ns - since_ns) as f64 / 1e9;
+        for (what, at_ns) in [
+            ("something was written", state.last_write_ns),
+            ("a write was asked for", state.last_asked_ns),
+        ] {
+            if at_ns > since_ns {
+                return Some(format!("{what} after {:.3} s of quiet", seconds(at_ns)));
+            }
+        }
+        let busiest = state.phase_syncs.iter().max_by_key(|(_, syncs)| **syncs);
+        busiest
+            .filter(|(_, syncs)| **syncs > QUIET_SYNCS_MAX)
+            .map(|((_, key), syncs)| format!("{key} was synced {syncs} times in the quiet"))
+    }
+
     /// A phase begins.
     pub(super) fn phase(&self, name: &str, now: Now) {
         let mut state = self.state();
         state.now = now;
+        state.phase_began_ns = now.mono_ns;
+        state.phase_syncs.clear();
         state.tell(|| format!("== {name}"));
     }
 
@@ -294,6 +333,11 @@ impl Probe for Judge {
             state.verdict.syncs += 1;
             state.trace.add_str("sync");
             state.trace.add(sync.number);
+            if now.mono_ns - state.phase_began_ns > QUIET_SETTLES_NS {
+                let name = controller.parents().name(key).name.to_string();
+                let syncs = state.phase_syncs.entry((sync.incarnation, name));
+                *syncs.or_default() += 1;
+            }
             state.books.sync_begins(sync, controller, key, now)
         });
     }
@@ -308,6 +352,9 @@ impl Probe for Judge {
     ) {
         self.check(now, |state| {
             state.tell(|| trace::request_text(sync, request));
+            if Call::of(request).is_write() {
+                state.last_asked_ns = now.mono_ns;
+            }
             state.books.sends(sync, controller, request, place, now)
         });
     }

@@ -150,3 +150,105 @@ pub(super) fn selects(set: &ReplicaSet, pod: &Pod) -> bool {
         pod.metadata.labels.contains_all(&selector.match_labels)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use podstorm::object::{Namespace, Resource};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cluster::ClusterOptions;
+
+    const NOW: Now = Now {
+        mono_ns: 0,
+        wall_ns: 1_700_000_000_000_000_000,
+    };
+
+    /// What differs where a ReplicaSet has this status and the namespace these pods, which are owned
+    /// by the ReplicaSet or not and have these labels.
+    fn difference_with(status: Value, pods: &[(bool, &str)]) -> Option<String> {
+        let cluster = Cluster::new(ClusterOptions::default());
+        let mut namespace = Namespace::default();
+        namespace.metadata.name = "sim".into();
+        cluster.create(namespace, NOW).unwrap();
+        let set = json!({
+            "metadata": {"name": "web", "namespace": "sim"},
+            "spec": {
+                "replicas": 1,
+                "selector": {"matchLabels": {"app": "web"}},
+                "template": {
+                    "metadata": {"labels": {"app": "web"}},
+                    "spec": {"containers": [{"name": "app", "image": "app:1"}]},
+                },
+            },
+        });
+        let set = ReplicaSet::from_json(set).unwrap();
+        let set = cluster.create(set, NOW).unwrap();
+        for (number, (owned, label)) in pods.iter().enumerate() {
+            let owner = json!([{
+                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web",
+                "uid": set.metadata.uid.to_string(), "controller": true,
+            }]);
+            let name = format!("p{number}");
+            let pod = json!({
+                "metadata": {
+                    "name": name, "namespace": "sim", "labels": {"app": label},
+                    "ownerReferences": if *owned { owner } else { json!([]) },
+                },
+                "spec": {"containers": [{"name": "app", "image": "app:1"}]},
+            });
+            let mut pod = Pod::clone(&cluster.create(Pod::from_json(pod).unwrap(), NOW).unwrap());
+            let running = json!({"status": {
+                "phase": "Running",
+                "conditions": [{"type": "Ready", "status": "True"}],
+            }});
+            pod.status = Pod::from_json(running).unwrap().status;
+            cluster.update_status(pod, NOW).unwrap();
+        }
+        let mut told = ReplicaSet::clone(&set);
+        told.status = ReplicaSet::from_json(json!({"status": status}))
+            .unwrap()
+            .status;
+        cluster.update_status(told, NOW).unwrap();
+        difference(&cluster, "sim", NOW)
+    }
+
+    fn exact() -> Value {
+        json!({
+            "replicas": 1, "fullyLabeledReplicas": 1, "readyReplicas": 1, "availableReplicas": 1,
+            "terminatingReplicas": 0, "observedGeneration": 1,
+        })
+    }
+
+    #[test]
+    fn as_many_pods_as_wanted_and_an_exact_status_leave_nothing_to_say() {
+        assert_eq!(difference_with(exact(), &[(true, "web")]), None);
+    }
+
+    #[test]
+    fn whatever_is_not_as_it_must_be_is_told() {
+        let says = |status, pods: &[(bool, &str)], text: &str| {
+            let found = difference_with(status, pods).unwrap_or_default();
+            assert!(found.contains(text), "{found} is not {text}");
+        };
+        says(exact(), &[], "wants 1 and has 0");
+        says(
+            exact(),
+            &[(true, "web"), (true, "web")],
+            "wants 1 and has 2",
+        );
+        says(exact(), &[(true, "web"), (false, "web")], "has not adopted");
+        says(
+            exact(),
+            &[(true, "web"), (true, "other")],
+            "has not released",
+        );
+        let mut wrong = exact();
+        wrong["readyReplicas"] = json!(0);
+        wrong["availableReplicas"] = json!(0);
+        says(wrong, &[(true, "web")], "status says");
+        let mut old = exact();
+        old["observedGeneration"] = json!(0);
+        says(old, &[(true, "web")], "generation");
+    }
+}

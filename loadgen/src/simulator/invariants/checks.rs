@@ -316,6 +316,15 @@ impl Books {
         };
         let call = Call::of(request);
         sync.step = step_of(call, place);
+        if let (Request::PutStatus { object }, Some(read)) = (request, &sync.set)
+            && object.metadata.resource_version == read.metadata.resource_version
+            && object.status == read.status
+        {
+            return Err((
+                "S7",
+                format!("the status of {} is written, and it is there", sync.key),
+            ));
+        }
         if !matches!(call, Call::CreatePod | Call::DeletePod | Call::PatchPod) {
             return Ok(());
         }

@@ -1,0 +1,551 @@
+//! Histories that must not be, each of which the judge has to notice, beside ones that may.
+
+use std::sync::Arc;
+
+use podstorm::cache::{Delta, PodCache};
+use podstorm::client::{Answer, ApiError, Reason, Request};
+use podstorm::controller::{Controller, ControllerOptions, Outcome};
+use podstorm::intern::KeyId;
+use podstorm::object::{Kind, Now, Pod, ReplicaSet, Resource, Uid};
+use podstorm::policy::Behaviour;
+use serde_json::{Value, json};
+
+use super::super::act::NAMESPACE;
+use super::super::draw::{Wanted, draw};
+use super::super::play::How;
+use super::Judge;
+use crate::cluster::{Change, Commit, CommitObserver, ObjectRef};
+use crate::engine::probe::{Origin, Probe, SyncId};
+use crate::faults::Place;
+
+const NOW: Now = Now {
+    mono_ns: 5_000_000_000,
+    wall_ns: 1_700_000_000_000_000_000,
+};
+
+/// A judge, a controller with its caches to be filled by hand, and a server that commits whatever it
+/// is told to.
+struct Court {
+    judge: Judge,
+    controller: Controller,
+    version: u64,
+    syncs: u64,
+}
+
+impl Court {
+    fn new(behaviour: Behaviour) -> Court {
+        let how = How {
+            behaviour,
+            told: false,
+        };
+        let mut schedule = draw(0, &Wanted::default());
+        schedule.world.burst_replicas = 500;
+        let options = ControllerOptions {
+            behaviour,
+            ..ControllerOptions::new(Kind::ReplicaSet)
+        };
+        Court {
+            judge: Judge::new(&schedule, how),
+            controller: Controller::new(options, Arc::new(PodCache::new())),
+            version: 0,
+            syncs: 0,
+        }
+    }
+
+    /// The number of the invariant that does not hold.
+    fn verdict(&self) -> Option<&'static str> {
+        self.judge.verdict().0.violation.map(|it| it.invariant)
+    }
+
+    fn key(&self) -> KeyId {
+        self.controller.parents().intern(NAMESPACE, "web")
+    }
+
+    fn next_version(&mut self) -> String {
+        self.version += 1;
+        self.version.to_string()
+    }
+
+    fn commit(
+        &self,
+        change: Change,
+        old: Option<ObjectRef<'_>>,
+        new: ObjectRef<'_>,
+        by: Option<Origin>,
+    ) {
+        self.judge.carries_out(by);
+        self.judge.committed(&Commit {
+            version: self.version,
+            change,
+            old,
+            new,
+            now: NOW,
+        });
+        self.judge.carries_out(None);
+    }
+
+    /// The ReplicaSet `web` is written.
+    fn set(&mut self, uid: &str, replicas: i32, more: Value) -> Arc<ReplicaSet> {
+        let mut value = json!({
+            "metadata": {
+                "name": "web", "namespace": NAMESPACE, "uid": uid, "generation": 1,
+                "resourceVersion": self.next_version(),
+            },
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": {"app": "web"}},
+                "template": {
+                    "metadata": {"labels": {"app": "web"}},
+                    "spec": {"containers": [{"name": "app", "image": "app:1"}]},
+                },
+            },
+        });
+        merge(&mut value, more);
+        let set = Arc::new(ReplicaSet::from_json(value).unwrap());
+        self.commit(Change::Added, None, ObjectRef::ReplicaSet(&set), None);
+        set
+    }
+
+    /// The same, and the controller sees it.
+    fn seen_set(&mut self, replicas: i32) -> Arc<ReplicaSet> {
+        let set = self.set("web-uid", replicas, json!({}));
+        self.see_set(&set);
+        set
+    }
+
+    fn see_set(&self, set: &Arc<ReplicaSet>) {
+        self.controller
+            .parent_delta(Delta::Applied(Arc::clone(set)), NOW);
+    }
+
+    fn pod(&mut self, name: &str, owner: Option<&str>, more: Value) -> Arc<Pod> {
+        let mut value = json!({
+            "metadata": {
+                "name": name, "namespace": NAMESPACE, "uid": format!("{name}-uid"),
+                "labels": {"app": "web"}, "resourceVersion": self.next_version(),
+            },
+            "spec": {"containers": [{"name": "app", "image": "app:1"}]},
+        });
+        if let Some(uid) = owner {
+            let owner = json!([{
+                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": uid,
+                "controller": true,
+            }]);
+            merge(&mut value, json!({"metadata": {"ownerReferences": owner}}));
+        }
+        merge(&mut value, more);
+        Arc::new(Pod::from_json(value).unwrap())
+    }
+
+    /// A pod is created on the server, by somebody or by a sync.
+    fn created(&mut self, name: &str, owner: Option<&str>, by: Option<SyncId>) -> Arc<Pod> {
+        let pod = self.pod(name, owner, json!({}));
+        self.commit(Change::Added, None, ObjectRef::Pod(&pod), by.map(origin));
+        pod
+    }
+
+    /// A pod of `web` that the server and the cache have.
+    fn known(&mut self, name: &str, more: Value) -> Arc<Pod> {
+        let pod = self.pod(name, Some("web-uid"), more);
+        self.commit(Change::Added, None, ObjectRef::Pod(&pod), None);
+        self.controller
+            .pods()
+            .apply(Delta::Applied(Arc::clone(&pod)));
+        pod
+    }
+
+    fn removed(&mut self, pod: &Arc<Pod>, by: Option<SyncId>) {
+        let mut last = Pod::clone(pod);
+        self.version += 1;
+        last.metadata.resource_version = self.version.into();
+        let last = Arc::new(last);
+        let old = Some(ObjectRef::Pod(pod));
+        self.commit(Change::Deleted, old, ObjectRef::Pod(&last), by.map(origin));
+    }
+
+    fn changed(&mut self, old: &Arc<Pod>, new: &Arc<Pod>, by: SyncId) {
+        let change = Change::Modified;
+        let before = Some(ObjectRef::Pod(old));
+        self.commit(change, before, ObjectRef::Pod(new), Some(origin(by)));
+    }
+
+    fn sync(&mut self) -> SyncId {
+        self.syncs += 1;
+        let sync = SyncId {
+            incarnation: 0,
+            number: self.syncs,
+        };
+        self.judge
+            .sync_begins(sync, &self.controller, self.key(), NOW);
+        sync
+    }
+
+    fn sends(&self, sync: SyncId, request: &Request, batch: u32) {
+        let place = Place { batch, index: 0 };
+        self.judge
+            .sends(sync, &self.controller, request, place, NOW);
+    }
+
+    fn answered(&self, sync: SyncId, request: &Request, answer: &Answer) {
+        self.judge.answered(sync, request, answer, NOW);
+    }
+
+    fn ended(&self, sync: SyncId) {
+        self.judge
+            .sync_ended(sync, &self.controller, &Outcome::Ok, NOW);
+    }
+}
+
+fn merge(value: &mut Value, more: Value) {
+    match (value, more) {
+        (Value::Object(value), Value::Object(more)) => {
+            for (name, member) in more {
+                merge(value.entry(name).or_insert(Value::Null), member);
+            }
+        }
+        (value, more) => *value = more,
+    }
+}
+
+fn origin(sync: SyncId) -> Origin {
+    Origin { sync, stray: false }
+}
+
+fn create() -> Request {
+    Request::CreatePod {
+        namespace: NAMESPACE.into(),
+        body: Arc::new(Pod::default()),
+        name: None,
+    }
+}
+
+fn delete(name: &str, uid: Option<&str>) -> Request {
+    Request::DeletePod {
+        namespace: NAMESPACE.into(),
+        name: name.into(),
+        uid: uid.map(Uid::new),
+    }
+}
+
+fn ready(is_ready: bool) -> Value {
+    let status = if is_ready { "True" } else { "False" };
+    json!({
+        "spec": {"nodeName": "n"},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": status}]},
+    })
+}
+
+#[test]
+fn a_sync_that_does_what_it_should_is_left_in_peace() {
+    for behaviour in Behaviour::ALL {
+        let mut court = Court::new(behaviour);
+        court.seen_set(3);
+        let sync = court.sync();
+        for (batch, name) in [(0, "a"), (1, "b"), (1, "c")] {
+            court.sends(sync, &create(), batch);
+            let pod = court.created(name, Some("web-uid"), Some(sync));
+            court.answered(sync, &create(), &Answer::Pod(pod));
+        }
+        court.ended(sync);
+        assert_eq!(court.verdict(), None);
+    }
+}
+
+#[test]
+fn a_create_beyond_the_demand_is_noticed() {
+    let mut court = Court::new(Behaviour::Upstream);
+    court.seen_set(1);
+    let sync = court.sync();
+    court.created("a", Some("web-uid"), Some(sync));
+    assert_eq!(court.verdict(), None);
+    court.created("b", Some("web-uid"), Some(sync));
+    assert_eq!(court.verdict(), Some("S1"));
+    assert_eq!(court.judge.verdict().0.excess_pods_created, 1);
+}
+
+#[test]
+fn the_demand_is_that_since_the_version_that_was_read() {
+    for (reads_the_last, expected) in [(false, None), (true, Some("S1"))] {
+        let mut court = Court::new(Behaviour::Hardened);
+        court.seen_set(2);
+        let last = court.set("web-uid", 1, json!({}));
+        if reads_the_last {
+            court.see_set(&last);
+        }
+        let sync = court.sync();
+        court.created("a", Some("web-uid"), Some(sync));
+        court.created("b", Some("web-uid"), Some(sync));
+        assert_eq!(court.verdict(), expected);
+    }
+}
+
+#[test]
+fn a_delete_below_the_demand_is_noticed_unless_others_took_pods_meanwhile() {
+    for (cache_knows, expected) in [(false, None), (true, Some("S2"))] {
+        let mut court = Court::new(Behaviour::Upstream);
+        court.seen_set(2);
+        let names = ["a", "b", "c"];
+        let pods = names.map(|name| court.known(name, json!({})));
+        court.removed(&pods[2], None);
+        if cache_knows {
+            // It has come so far, and has the pod nevertheless.
+            let version = court.version.into();
+            court.controller.pods().bookmark(&version);
+        }
+        let sync = court.sync();
+        court.sends(sync, &delete("b", None), 0);
+        court.removed(&pods[1], Some(sync));
+        assert_eq!(court.verdict(), expected);
+    }
+}
+
+#[test]
+fn more_creates_or_deletes_than_the_cache_asks_for_are_noticed() {
+    let mut court = Court::new(Behaviour::Upstream);
+    court.seen_set(2);
+    court.known("a", json!({}));
+    let sync = court.sync();
+    court.sends(sync, &create(), 0);
+    assert_eq!(court.verdict(), None);
+    court.sends(sync, &create(), 1);
+    assert_eq!(court.verdict(), Some("I2"));
+
+    let mut court = Court::new(Behaviour::Upstream);
+    court.seen_set(1);
+    for name in ["a", "b"] {
+        court.known(name, json!({}));
+    }
+    let sync = court.sync();
+    court.sends(sync, &delete("a", None), 0);
+    assert_eq!(court.verdict(), None);
+    court.sends(sync, &delete("b", None), 0);
+    assert_eq!(court.verdict(), Some("I2"));
+}
+
+#[test]
+fn a_batch_of_a_wrong_size_and_one_after_a_failure_are_noticed() {
+    let mut court = Court::new(Behaviour::Upstream);
+    court.seen_set(9);
+    let sync = court.sync();
+    court.sends(sync, &create(), 0);
+    assert_eq!(court.verdict(), None);
+    court.sends(sync, &create(), 0);
+    assert_eq!(court.verdict(), Some("S6"));
+
+    let mut court = Court::new(Behaviour::Upstream);
+    court.seen_set(9);
+    let sync = court.sync();
+    court.sends(sync, &create(), 0);
+    let refused = ApiError::status(403, Reason::Forbidden, "no");
+    court.answered(sync, &create(), &Answer::Failed(refused));
+    court.sends(sync, &create(), 1);
+    assert_eq!(court.verdict(), Some("S6"));
+}
+
+#[test]
+fn a_key_that_is_synced_twice_at_once_is_noticed() {
+    let mut court = Court::new(Behaviour::Hardened);
+    court.seen_set(1);
+    let first = court.sync();
+    court.ended(first);
+    court.sync();
+    assert_eq!(court.verdict(), None);
+    court.sync();
+    assert_eq!(court.verdict(), Some("S14"));
+}
+
+#[test]
+fn a_delete_without_the_uid_or_after_one_was_accepted_is_noticed() {
+    for (uid, expected) in [
+        (Some("a-uid"), None),
+        (None, Some("S3")),
+        (Some("b-uid"), Some("S3")),
+    ] {
+        let mut court = Court::new(Behaviour::Hardened);
+        court.seen_set(0);
+        court.known("a", json!({}));
+        let sync = court.sync();
+        court.sends(sync, &delete("a", uid), 0);
+        assert_eq!(court.verdict(), expected);
+    }
+    let mut court = Court::new(Behaviour::Hardened);
+    court.seen_set(0);
+    court.known("a", json!({}));
+    let request = delete("a", Some("a-uid"));
+    for expected in [None, Some("S3")] {
+        let sync = court.sync();
+        court.sends(sync, &request, 0);
+        court.answered(sync, &request, &Answer::Deleted(None));
+        court.ended(sync);
+        assert_eq!(court.verdict(), expected);
+    }
+}
+
+#[test]
+fn a_victim_that_was_not_claimed_is_noticed() {
+    let mut court = Court::new(Behaviour::Upstream);
+    court.seen_set(1);
+    court.known("a", json!({}));
+    court.known("b", json!({}));
+    court.known(
+        "elsewhere",
+        json!({"metadata": {"labels": {"app": "other"}}}),
+    );
+    let sync = court.sync();
+    court.sends(sync, &delete("elsewhere", None), 0);
+    assert_eq!(court.verdict(), Some("I4"));
+}
+
+#[test]
+fn victims_in_a_wrong_order_are_noticed() {
+    for (victim, expected) in [("waiting", None), ("ready", Some("S12"))] {
+        let mut court = Court::new(Behaviour::Upstream);
+        court.seen_set(1);
+        court.known("ready", ready(true));
+        court.known("waiting", ready(false));
+        let sync = court.sync();
+        court.sends(sync, &delete(victim, None), 0);
+        court.ended(sync);
+        assert_eq!(court.verdict(), expected);
+    }
+}
+
+#[test]
+fn a_pod_for_another_owner_is_noticed() {
+    let mut court = Court::new(Behaviour::Upstream);
+    court.seen_set(1);
+    let sync = court.sync();
+    court.created("a", Some("another-uid"), Some(sync));
+    assert_eq!(court.verdict(), Some("S4"));
+}
+
+#[test]
+fn an_adoption_without_a_look_and_one_from_another_controller_are_noticed() {
+    for (looks, owner, expected) in [
+        (true, None, None),
+        (false, None, Some("S9")),
+        (true, Some("another-uid"), Some("I5")),
+    ] {
+        let mut court = Court::new(Behaviour::Upstream);
+        let set = court.seen_set(1);
+        let orphan = court.created("a", owner, None);
+        let sync = court.sync();
+        if looks {
+            let request = Request::GetParent {
+                namespace: NAMESPACE.into(),
+                name: "web".into(),
+            };
+            court.sends(sync, &request, 0);
+            court.answered(sync, &request, &Answer::Parent(set));
+        }
+        let adopted = court.pod("a", Some("web-uid"), json!({}));
+        court.changed(&orphan, &adopted, sync);
+        assert_eq!(court.verdict(), expected, "{looks} {owner:?}");
+    }
+}
+
+#[test]
+fn the_release_of_a_pod_that_matches_is_noticed() {
+    for (labels, expected) in [("web", Some("S9")), ("other", None)] {
+        let mut court = Court::new(Behaviour::Upstream);
+        court.seen_set(1);
+        let labels = json!({"metadata": {"labels": {"app": labels}}});
+        let own = court.known("a", labels.clone());
+        let sync = court.sync();
+        let released = court.pod("a", None, labels);
+        court.changed(&own, &released, sync);
+        assert_eq!(court.verdict(), expected);
+    }
+}
+
+#[test]
+fn pods_written_for_the_deleting_or_the_gone_are_noticed() {
+    let mut court = Court::new(Behaviour::Upstream);
+    let deleting = json!({"metadata": {
+        "deletionTimestamp": "2023-11-14T22:13:20Z", "finalizers": ["orphan"],
+    }});
+    let set = court.set("web-uid", 1, deleting);
+    court.see_set(&set);
+    let sync = court.sync();
+    court.sends(sync, &create(), 0);
+    assert_eq!(court.verdict(), Some("I3"));
+
+    let mut court = Court::new(Behaviour::Upstream);
+    let sync = court.sync();
+    court.sends(sync, &create(), 0);
+    assert_eq!(court.verdict(), Some("S8"));
+}
+
+#[test]
+fn a_write_behind_open_expectations_is_noticed() {
+    let mut court = Court::new(Behaviour::Upstream);
+    court.seen_set(1);
+    let expectations = court.controller.expectations();
+    expectations.expect_creations(court.key(), 1, NOW.mono_ns);
+    let sync = court.sync();
+    court.sends(sync, &create(), 0);
+    assert_eq!(court.verdict(), Some("I6"));
+}
+
+#[test]
+fn a_status_that_cannot_be_or_is_there_already_is_noticed() {
+    let possible = json!({
+        "replicas": 2, "readyReplicas": 1, "availableReplicas": 1, "observedGeneration": 1,
+    });
+    let future = json!({"observedGeneration": 2});
+    let impossible = json!({"replicas": 1, "readyReplicas": 2, "observedGeneration": 1});
+    for (status, expected) in [
+        (possible, None),
+        (future, Some("S7")),
+        (impossible, Some("S7")),
+    ] {
+        let mut court = Court::new(Behaviour::Hardened);
+        let set = court.seen_set(2);
+        let sync = court.sync();
+        let more = json!({"status": status, "metadata": {"resourceVersion": "2"}});
+        court.version += 1;
+        let mut value = set.to_json();
+        merge(&mut value, more);
+        let written = Arc::new(ReplicaSet::from_json(value).unwrap());
+        let old = Some(ObjectRef::ReplicaSet(&set));
+        let new = ObjectRef::ReplicaSet(&written);
+        court.commit(Change::Modified, old, new, Some(origin(sync)));
+        assert_eq!(court.verdict(), expected);
+    }
+    let mut court = Court::new(Behaviour::Hardened);
+    let set = court.seen_set(2);
+    let sync = court.sync();
+    court.sends(sync, &Request::PutStatus { object: set }, 0);
+    assert_eq!(court.verdict(), Some("S7"));
+}
+
+#[test]
+fn quiet_is_no_commit_no_request_and_hardly_a_sync() {
+    let mut court = Court::new(Behaviour::Hardened);
+    for _ in 0..10 {
+        let sync = court.sync();
+        court.ended(sync);
+    }
+    let began = NOW.mono_ns - 100_000_000_000;
+    court.judge.phase("quiet", Now::default().plus_ns(began));
+    assert_eq!(court.judge.restless(NOW.mono_ns - 1), None);
+    court.seen_set(1);
+    let sync = court.sync();
+    let text = court.judge.restless(NOW.mono_ns - 1).unwrap();
+    assert!(text.starts_with("something was written"), "{text}");
+    assert_eq!(court.judge.restless(NOW.mono_ns), None);
+    court.sends(sync, &create(), 0);
+    court.ended(sync);
+    for _ in 0..10 {
+        let sync = court.sync();
+        court.ended(sync);
+    }
+    let text = court.judge.restless(NOW.mono_ns).unwrap();
+    assert!(text.contains("synced 11 times"), "{text}");
+
+    let mut court = Court::new(Behaviour::Hardened);
+    let sync = court.sync();
+    court.sends(sync, &delete("a", None), 0);
+    let text = court.judge.restless(NOW.mono_ns - 1).unwrap();
+    assert!(text.starts_with("a write was asked for"), "{text}");
+}
