@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::time::Instant;
 
+use podstorm_loadgen::clock::RealClock;
 use podstorm_tests::mutants::hunt::{Ground, Outcome};
 use podstorm_tests::mutants::{Kill, Mutant, load};
 
@@ -85,7 +85,7 @@ fn hunt(wish: &Wish) -> Result<bool, String> {
     }
     let mut rows = Vec::new();
     for (number, mutant) in hunted {
-        let begun = Instant::now();
+        let clock = RealClock::start();
         let outcome = ground
             .hunt(Some(number), &mutant.kill)
             .unwrap_or_else(|error| {
@@ -95,7 +95,7 @@ fn hunt(wish: &Wish) -> Result<bool, String> {
         let row = Row {
             mutant,
             outcome,
-            seconds: begun.elapsed().as_secs_f64(),
+            seconds: clock.seconds(),
         };
         say(&format!(
             "{:<34} {:<28} {:<44} {:.1} s",
