@@ -9,6 +9,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+use podstorm_loadgen::clock::RealClock;
 use podstorm_tests::mutants::hunt::{Ground, Outcome};
 use podstorm_tests::mutants::{Kill, Mutant, load};
 
@@ -84,7 +85,7 @@ fn hunt(wish: &Wish) -> Result<bool, String> {
     }
     let mut rows = Vec::new();
     for (number, mutant) in hunted {
-        let begun = podstorm_loadgen::clock::RealClock::start();
+        let clock = RealClock::start();
         let outcome = ground
             .hunt(Some(number), &mutant.kill)
             .unwrap_or_else(|error| {
@@ -94,7 +95,7 @@ fn hunt(wish: &Wish) -> Result<bool, String> {
         let row = Row {
             mutant,
             outcome,
-            seconds: begun.seconds(),
+            seconds: clock.seconds(),
         };
         say(&format!(
             "{:<34} {:<28} {:<44} {:.1} s",

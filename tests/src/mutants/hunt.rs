@@ -9,7 +9,6 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use podstorm_loadgen::clock::RealClock;
-
 use serde_json::Value;
 
 use super::plant::{SWITCH, SWITCH_FILE, VARIABLE, plant};
@@ -31,8 +30,8 @@ const PACKAGES: [&str; 3] = ["podstorm", "podstorm-loadgen", "podstorm-tests"];
 /// So many seeds are played between two looks at the time.
 const SEEDS_AT_ONCE: u64 = 20;
 
-/// So long may as many seeds take, or a test: without a mutant they take a few seconds.
-const LIMIT: Duration = Duration::from_secs(120);
+/// So long, ns, may as many seeds take, or a test: without a mutant they take a few seconds.
+const LIMIT_NS: i64 = 120_000_000_000;
 
 /// How a hunt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -341,12 +340,12 @@ fn run(
         command.env(VARIABLE, number.to_string());
     }
     let mut child = command.spawn().map_err(text_of)?;
-    let begun = RealClock::start();
+    let clock = RealClock::start();
     let status = loop {
         if let Some(status) = child.try_wait().map_err(text_of)? {
             break Some(status);
         }
-        if begun.seconds() > LIMIT.as_secs_f64() {
+        if clock.now().mono_ns > LIMIT_NS {
             child.kill().map_err(text_of)?;
             child.wait().map_err(text_of)?;
             break None;

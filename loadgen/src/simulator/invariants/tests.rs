@@ -253,7 +253,7 @@ fn a_sync_that_does_what_it_should_is_left_in_peace() {
 
 #[test]
 fn a_create_beyond_the_demand_is_noticed() {
-    let mut court = Court::new(Behaviour::Upstream);
+    let mut court = Court::new(Behaviour::Hardened);
     court.seen_set(1);
     let sync = court.sync();
     court.created("a", Some("web-uid"), Some(sync));
