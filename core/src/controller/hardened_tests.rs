@@ -172,3 +172,33 @@ fn an_owner_that_loses_a_pod_as_its_deletion_begins_is_woken() {
         assert_eq!(rig.take(), behaviour == Hardened);
     }
 }
+
+#[test]
+fn a_pod_of_the_other_kind_s_owner_wakes_nobody_here() {
+    use crate::cache::{Delta, PodCache};
+    use crate::controller::{Controller, ControllerOptions};
+    use crate::object::{Kind, Now, Pod, ReplicaSet, Resource};
+    use serde_json::json;
+
+    let pods = std::sync::Arc::new(PodCache::new());
+    let controllers = [Kind::ReplicationController, Kind::ReplicaSet]
+        .map(|kind| Controller::new(ControllerOptions::new(kind), pods.clone()));
+    let now = Now::default();
+    let owner = json!({"metadata": {"name": "web", "namespace": "ns", "uid": "u"}});
+    let owner = std::sync::Arc::new(ReplicaSet::from_json(owner).unwrap());
+    controllers[0].parent_delta(Delta::Applied(owner), now);
+    let pod = json!({"metadata": {
+        "name": "p", "namespace": "ns", "uid": "p",
+        "ownerReferences": [{
+            "apiVersion": "v1", "kind": "ReplicationController", "name": "web", "uid": "u",
+            "controller": true,
+        }],
+    }});
+    let pod = Pod::from_json(pod).unwrap();
+    let change = pods.apply(Delta::Applied(std::sync::Arc::new(pod)));
+    for controller in &controllers {
+        controller.pod_changed(&change, now);
+    }
+    let woken = controllers.map(|controller| controller.queue().len());
+    assert_eq!(woken, [1, 0]);
+}
