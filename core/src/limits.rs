@@ -36,7 +36,11 @@ pub const HARDENED_RETRY_MAX_NS: i64 = 30 * SECOND_NS;
 /// The longest delay, before the lot, between two attempts to list or to watch in the hardened
 /// behaviour, ns: 10 s. With the lot and one retry of a key it leaves a cluster that is well again
 /// less than a minute behind.
-pub const HARDENED_WATCH_RETRY_MAX_NS: i64 = 10_000_000_000;
+pub const HARDENED_WATCH_RETRY_MAX_NS: i64 = 10 * SECOND_NS;
+
+/// How long an API server may work on a request before it gives up, ns: the default of
+/// kube-apiserver's `--request-timeout`, 60 s.
+pub const REQUEST_DEADLINE_NS: i64 = 60 * SECOND_NS;
 
 /// Failures per second of all keys together that are not delayed further.
 pub const RETRY_QPS: f64 = 10.0;

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use compact_str::CompactString;
 
-use super::Controller;
+use super::open_names::Holder;
 use super::sync::{State, Step, Sync};
+use super::{Controller, Effects};
 use crate::cache::Parent;
 use crate::client::{Answer, Reason, Request};
 use crate::intern::KeyId;
-use crate::object::Uid;
+use crate::object::{Now, Uid};
 
 /// The characters that the API server puts at the end of generated names.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -90,6 +91,7 @@ impl Controller {
         key: KeyId,
         request: &Request,
         answer: &Answer,
+        now: Now,
     ) {
         let Request::CreatePod {
             name: Some(name), ..
@@ -97,20 +99,37 @@ impl Controller {
         else {
             return;
         };
-        match answer {
-            Answer::Failed(error)
-                if error.outcome_is_unknown() && error.reason != Reason::AlreadyExists =>
-            {
-                self.open_names.note(key, &parent.owner.uid, name);
-            }
-            // Refused for good or made: and if an earlier one comes yet, it finds the name taken or
-            // is the only one.
-            Answer::Pod(_) => self.open_names.settle(key, name),
-            Answer::Failed(error) if error.reason == Reason::AlreadyExists => {
-                self.open_names.settle(key, name);
-            }
-            _ => {}
+        if let Answer::Failed(error) = answer
+            && error.outcome_is_unknown()
+            && error.reason != Reason::AlreadyExists
+        {
+            let owner = &parent.owner.uid;
+            self.open_names.note(key, owner, name, now.mono_ns);
         }
+    }
+
+    /// Loads the names of which it is not known what became of them into the sync, and says how
+    /// many of the missing pods must not be made yet, because a pod under such a name is on its way
+    /// out and a late create may come in its place. The key comes back when that is settled.
+    pub(super) fn load_open_names(
+        &self,
+        parent: &Parent,
+        sync: &mut Sync,
+        now: Now,
+        effects: &impl Effects,
+    ) -> usize {
+        let holder = |name: &CompactString| match self.pods().get(&parent.namespace, name) {
+            None => Holder::Nobody,
+            Some(pod) if pod.metadata.is_deleting() => Holder::Leaving,
+            Some(_) => Holder::Staying,
+        };
+        let owner = &parent.owner.uid;
+        let open = self.open_names.of(sync.key, owner, now.mono_ns, holder);
+        sync.open_names = open.free;
+        if open.leaving > 0 {
+            effects.add_after(sync.key, open.until_ns - now.mono_ns);
+        }
+        open.leaving
     }
 
     /// Asks for so many pods, each under a name of which it is not known what became of it, or else
@@ -126,9 +145,6 @@ impl Controller {
         let prefix = body.metadata.generate_name.as_deref().unwrap_or_default();
         let names = SlotNames::new(prefix, &parent.owner.uid);
         let held = |name: &CompactString| self.pods().contains(&parent.namespace, name);
-        if sync.next_slot == 0 && sync.open_asked == 0 {
-            sync.open_names = self.open_names.of(sync.key, &parent.owner.uid, held);
-        }
         let mut slot = sync.next_slot;
         sync.requests.clear();
         for _ in 0..size {
@@ -163,6 +179,7 @@ mod tests {
     use super::super::{Outcome, SyncErrorClass};
     use super::*;
     use crate::client::{ApiError, Reason};
+    use crate::limits::REQUEST_DEADLINE_NS;
     use crate::object::{Pod, Uid};
     use crate::policy::Behaviour::{Hardened, Upstream};
 
@@ -315,17 +332,44 @@ mod tests {
         rig.set_replicas(3);
         rig.deliver_parents();
         rig.sync();
-        assert!(
-            rig.pods.contains_key(&*names.name(3)),
-            "{:?}",
-            rig.pods.keys()
-        );
+        assert!(rig.pods.contains_key(&*names.name(3)));
         assert!(!rig.pods.contains_key(&*names.name(0)));
-        assert!(
-            rig.controller
-                .open_names
-                .of(rig.key, &rig.parent.metadata.uid, |_| false)
-                .is_empty()
+    }
+
+    #[test]
+    fn nothing_takes_the_place_of_a_pod_that_leaves_while_its_first_create_may_come() {
+        let mut rig = Rig::new(Hardened, 1);
+        let cut = Fault::Refuse(ApiError::transport("connection reset by peer"));
+        rig.fault("create", 0, cut);
+        rig.sync();
+        rig.deliver();
+        assert_eq!(rig.sync(), Outcome::Ok);
+        rig.deliver();
+        rig.sync();
+        let names = SlotNames::new("web-", &rig.parent.metadata.uid);
+        let name = names.name(0);
+        let mut leaving = Pod::clone(&rig.pods[&*name]);
+        leaving.metadata.deletion_timestamp = rig.now.wall();
+        rig.put_pod(leaving);
+        rig.deliver();
+        let made = rig.calls("create");
+        assert_eq!(rig.sync(), Outcome::Ok);
+        assert_eq!(
+            rig.calls("create"),
+            made,
+            "the first one may come when this is gone"
         );
+        rig.remove_pod(&name);
+        rig.deliver();
+        assert_eq!(rig.sync(), Outcome::Ok);
+        assert!(rig.pods.contains_key(&*name), "under the same name");
+        // Long after, another may be made at once.
+        let mut leaving = Pod::clone(&rig.pods[&*name]);
+        leaving.metadata.deletion_timestamp = rig.now.wall();
+        rig.put_pod(leaving);
+        rig.deliver();
+        rig.pass(REQUEST_DEADLINE_NS);
+        rig.sync();
+        assert!(rig.pods.contains_key(&*names.name(1)));
     }
 }

@@ -1,21 +1,51 @@
 //! Names under which a pod may still come to be: of creates whose outcome is unknown, in the
-//! hardened behaviour. The next creates of the key use them first, so that what was under way then
-//! and what is asked for now can't both be made.
+//! hardened behaviour, for as long as a server may take to carry a request out. The next creates of
+//! the key use them first, so that what was under way then and what is asked for now can't both be
+//! made; and while a pod under such a name is on its way out, no other is made in its place.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use compact_str::CompactString;
 
 use crate::intern::KeyId;
+use crate::limits::REQUEST_DEADLINE_NS;
 use crate::object::Uid;
 use crate::primitives::{AtomicUsize, Mutex, Ordering, lock};
 
-/// The open names of every key, with the UID of the owner they were for.
+/// The open names of every key.
 #[derive(Debug, Default)]
 pub(super) struct OpenNames {
-    by_key: Mutex<BTreeMap<KeyId, (Uid, BTreeSet<CompactString>)>>,
+    by_key: Mutex<BTreeMap<KeyId, OfOwner>>,
     /// Keys with open names: hardly ever any, and then nobody takes the lock.
     count: AtomicUsize,
+}
+
+/// The names of one owner's creates, each with the moment at which it is settled, ns.
+#[derive(Debug, Default)]
+struct OfOwner {
+    owner: Uid,
+    names: BTreeMap<CompactString, i64>,
+}
+
+/// Who has a name now, as the cache knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holder {
+    Nobody,
+    /// A pod on its way out.
+    Leaving,
+    /// A pod that stays.
+    Staying,
+}
+
+/// What is open for a key.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Open {
+    /// Names that nobody has, in their order: to be asked for first.
+    pub(super) free: Vec<CompactString>,
+    /// How many names are with pods on their way out: a late create may come in their place.
+    pub(super) leaving: usize,
+    /// When the first of those is settled, ns; meaningless when there is none.
+    pub(super) until_ns: i64,
 }
 
 impl OpenNames {
@@ -25,58 +55,62 @@ impl OpenNames {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// A create under that name may have been committed, or may be yet.
-    pub(super) fn note(&self, key: KeyId, owner: &Uid, name: &CompactString) {
-        let mut by_key = lock(&self.by_key);
-        let (known, names) = by_key.entry(key).or_default();
-        if known != owner {
-            *known = owner.clone();
-            names.clear();
-        }
-        names.insert(name.clone());
+    /// Lets everyone see how many keys have open names. Under the lock.
+    fn publish(&self, by_key: &BTreeMap<KeyId, OfOwner>) {
         // Release: see `is_empty`.
         self.count.store(by_key.len(), Ordering::Release);
     }
 
-    /// The names of a key that nothing is known of, in order; those that `held` knows are settled.
+    /// A create under that name may have been carried out, or may be yet.
+    pub(super) fn note(&self, key: KeyId, owner: &Uid, name: &CompactString, now_ns: i64) {
+        let mut by_key = lock(&self.by_key);
+        let known = by_key.entry(key).or_default();
+        if known.owner != *owner {
+            *known = OfOwner {
+                owner: owner.clone(),
+                names: BTreeMap::new(),
+            };
+        }
+        let settled_ns = now_ns.saturating_add(REQUEST_DEADLINE_NS);
+        known.names.insert(name.clone(), settled_ns);
+        self.publish(&by_key);
+    }
+
+    /// What is open for a key now, `holder` being who has a name. O(open names of the key).
     pub(super) fn of(
         &self,
         key: KeyId,
         owner: &Uid,
-        held: impl Fn(&CompactString) -> bool,
-    ) -> Vec<CompactString> {
-        if self.is_empty() {
-            return Vec::new();
-        }
-        let mut by_key = lock(&self.by_key);
-        let Some((known, names)) = by_key.get_mut(&key).filter(|(known, _)| known == owner) else {
-            return Vec::new();
+        now_ns: i64,
+        holder: impl Fn(&CompactString) -> Holder,
+    ) -> Open {
+        let mut open = Open {
+            until_ns: i64::MAX,
+            ..Open::default()
         };
-        debug_assert_eq!(known, owner, "filtered above");
-        names.retain(|name| !held(name));
-        let open = names.iter().cloned().collect();
-        if names.is_empty() {
-            by_key.remove(&key);
-        }
-        // Release: see `is_empty`.
-        self.count.store(by_key.len(), Ordering::Release);
-        open
-    }
-
-    /// It is known what became of a create under that name.
-    pub(super) fn settle(&self, key: KeyId, name: &str) {
         if self.is_empty() {
-            return;
+            return open;
         }
         let mut by_key = lock(&self.by_key);
-        if let Some((_, names)) = by_key.get_mut(&key) {
-            names.remove(name);
-            if names.is_empty() {
-                by_key.remove(&key);
+        let Some(known) = by_key.get_mut(&key).filter(|known| known.owner == *owner) else {
+            return open;
+        };
+        known.names.retain(|_, settled_ns| *settled_ns > now_ns);
+        for (name, settled_ns) in &known.names {
+            match holder(name) {
+                Holder::Nobody => open.free.push(name.clone()),
+                Holder::Leaving => {
+                    open.leaving += 1;
+                    open.until_ns = open.until_ns.min(*settled_ns);
+                }
+                Holder::Staying => {}
             }
         }
-        // Release: see `is_empty`.
-        self.count.store(by_key.len(), Ordering::Release);
+        if known.names.is_empty() {
+            by_key.remove(&key);
+        }
+        self.publish(&by_key);
+        open
     }
 
     /// The parent is gone, and with it whatever may still come.
@@ -86,7 +120,58 @@ impl OpenNames {
         }
         let mut by_key = lock(&self.by_key);
         by_key.remove(&key);
-        // Release: see `is_empty`.
-        self.count.store(by_key.len(), Ordering::Release);
+        self.publish(&by_key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: KeyId = KeyId(0);
+
+    fn names(open: &OpenNames, owner: &Uid, now_ns: i64) -> Vec<CompactString> {
+        open.of(KEY, owner, now_ns, |_| Holder::Nobody).free
+    }
+
+    #[test]
+    fn a_name_is_open_until_no_server_works_on_it_any_more() {
+        let (open, owner) = (OpenNames::default(), Uid::new("a"));
+        open.note(KEY, &owner, &"web-b".into(), 0);
+        open.note(KEY, &owner, &"web-a".into(), 5);
+        assert_eq!(names(&open, &owner, 5), ["web-a", "web-b"]);
+        assert_eq!(names(&open, &owner, REQUEST_DEADLINE_NS), ["web-a"]);
+        assert!(names(&open, &owner, REQUEST_DEADLINE_NS + 5).is_empty());
+        assert!(open.is_empty());
+    }
+
+    #[test]
+    fn names_of_pods_that_leave_are_counted_and_not_asked_for() {
+        let (open, owner) = (OpenNames::default(), Uid::new("a"));
+        for name in ["gone", "leaving", "staying"] {
+            open.note(KEY, &owner, &name.into(), 0);
+        }
+        let found = open.of(KEY, &owner, 1, |name| match name.as_str() {
+            "gone" => Holder::Nobody,
+            "leaving" => Holder::Leaving,
+            _ => Holder::Staying,
+        });
+        let expected = Open {
+            free: vec!["gone".into()],
+            leaving: 1,
+            until_ns: REQUEST_DEADLINE_NS,
+        };
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_successor_has_no_open_names() {
+        let (open, owner) = (OpenNames::default(), Uid::new("a"));
+        open.note(KEY, &owner, &"web-a".into(), 0);
+        assert!(names(&open, &Uid::new("b"), 1).is_empty());
+        open.note(KEY, &Uid::new("b"), &"web-c".into(), 1);
+        assert!(names(&open, &owner, 1).is_empty());
+        open.forget(KEY);
+        assert!(open.is_empty());
     }
 }

@@ -268,7 +268,14 @@ impl Controller {
             return self.update_status(parent, sync, now, effects);
         }
         if missing > 0 {
-            let wanted = missing.min(self.burst());
+            let mut wanted = missing.min(self.burst());
+            if self.policy.choose_pod_names {
+                let waits = self.load_open_names(parent, sync, now, effects);
+                wanted = wanted.saturating_sub_unsigned(waits as u64).max(0);
+                if wanted == 0 {
+                    return self.update_status(parent, sync, now, effects);
+                }
+            }
             self.expectations
                 .expect_creations(sync.key, wanted, now.mono_ns);
             sync.creates_wanted = usize::try_from(wanted).expect("positive here");
@@ -355,7 +362,7 @@ impl Controller {
         for index in answered {
             if by_name {
                 let answer = answer_of(answers, *index);
-                self.note_outcome(parent, *key, &requests[*index], answer);
+                self.note_outcome(parent, *key, &requests[*index], answer, now);
             }
             match answer_of(answers, *index) {
                 Answer::Pod(pod) => {
