@@ -1,5 +1,6 @@
 //! Carries a schedule's actions out on a site, and undoes later what lasts for a while.
 
+mod caches;
 mod faults;
 mod named_pods;
 mod objects;
@@ -461,6 +462,7 @@ impl Player {
             return Some("the namespace is on its way out".to_owned());
         }
         model::difference(self.cluster(), NAMESPACE, self.site.now())
+            .or_else(|| caches::behind(&self.site))
     }
 
     pub(super) fn what_is_missing(&self) -> String {

@@ -138,8 +138,6 @@ pub(super) struct Books {
     pub(super) busy: BTreeMap<(u32, String), SyncId>,
     /// Deletes that were asked for, by controller and pod: whether one was accepted.
     pub(super) deletes: BTreeMap<(u32, Uid), bool>,
-    /// Names under which controllers created pods, and how often.
-    pub(super) created_names: BTreeMap<String, u32>,
     pub(super) excess: u64,
     pub(super) ambiguous: u64,
     pub(super) sometimes: BTreeSet<&'static str>,
@@ -172,7 +170,6 @@ impl Books {
             syncs: BTreeMap::new(),
             busy: BTreeMap::new(),
             deletes: BTreeMap::new(),
-            created_names: BTreeMap::new(),
             excess: 0,
             ambiguous: 0,
             sometimes: BTreeSet::new(),

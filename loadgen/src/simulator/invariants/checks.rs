@@ -89,14 +89,7 @@ impl Books {
                 .insert("a pod is created for a ReplicaSet that is gone");
             return Ok(());
         }
-        // Taken again and free again before it came: no name can tell that.
-        let name_was_used = self
-            .created_names
-            .entry(pod.metadata.name.to_string())
-            .or_default();
-        *name_was_used += 1;
-        let came_late = origin.stray && *name_was_used > 1;
-        if origin.stray && (upstream || dead) || resent && upstream || came_late {
+        if origin.stray && (upstream || dead) || resent && upstream {
             set.allowed += 1;
         }
         let most = set.most_since(set_version);
