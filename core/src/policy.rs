@@ -114,7 +114,9 @@ pub struct Policy {
     /// Costs O(own pods) look-ups in a sync that creates.
     pub choose_pod_names: bool,
     /// **Deletes.** Upstream deletes by name, whoever has the name now. Hardened: with the UID as a
-    /// precondition; a conflict is as good as "not found". Costs some bytes per request.
+    /// precondition; a conflict is as good as "not found", and after either the key looks again
+    /// behind the fence, should the answer have been wrong. Costs some bytes per request, and a sync
+    /// after such an answer.
     pub delete_by_uid: bool,
     /// **Retries.** Upstream waits up to 1,000 s after repeated failures, longer when all keys fail
     /// (the bucket), and each sync that an event causes meanwhile counts as one more failure.

@@ -31,7 +31,7 @@ const GATE_ON: &str = "StaleControllerConsistencyReplicaSet=true";
 
 /// A schedule that is well, to be spoilt.
 const SCHEDULE: &str = "\
-version: 1
+version: 2
 seed: 1
 world:
   replica-sets:
@@ -315,9 +315,9 @@ fn a_schedule_of_ones_own_is_played() {
 #[test]
 fn a_schedule_that_cannot_be_played_is_refused_with_its_place() {
     assert_spoilt_refused(
+        "version: 2",
         "version: 1",
-        "version: 0",
-        &["version 0", "the program that wrote it"],
+        &["version 1", "the program that wrote it"],
     );
     assert_spoilt_refused(
         "{replica-set: web",

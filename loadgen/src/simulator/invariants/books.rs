@@ -136,8 +136,9 @@ pub(super) struct Books {
     pub(super) syncs: BTreeMap<SyncId, SyncBook>,
     /// Syncs under way, by controller and key.
     pub(super) busy: BTreeMap<(u32, String), SyncId>,
-    /// Deletes that were asked for, by controller and pod: whether one was accepted.
-    pub(super) deletes: BTreeMap<(u32, Uid), bool>,
+    /// Deletes that were asked for, by controller, ReplicaSet and pod: whether one was accepted.
+    /// Another ReplicaSet may have come by the pod meanwhile, and knows nothing of the first.
+    pub(super) deletes: BTreeMap<(u32, Uid, Uid), bool>,
     pub(super) excess: u64,
     pub(super) ambiguous: u64,
     pub(super) sometimes: BTreeSet<&'static str>,
@@ -216,6 +217,15 @@ impl Books {
                 self.unlimited_creates |= upstream;
                 self.unlimited_deletes |= upstream;
             }
+            Action::ServeStale {
+                stream: StreamKind::Pods,
+                for_ms,
+                ..
+            } => {
+                // What has gone may be back in the cache.
+                self.remember_names();
+                self.held(*for_ms);
+            }
             Action::Hold {
                 stream: StreamKind::Pods,
                 for_ms,
@@ -258,6 +268,7 @@ impl Books {
     pub(super) fn stale_start(&mut self) {
         self.sometimes
             .insert("a controller starts over a list from the past");
+        self.remember_names();
         if self.is_upstream() {
             self.unlimited_creates = true;
             self.unlimited_deletes = true;

@@ -397,7 +397,8 @@ impl Books {
                         format!("the delete of {victim} names no UID, or a wrong one"),
                     ));
                 }
-                let accepted = self.deletes.entry((id.incarnation, pod_uid)).or_default();
+                let place = (id.incarnation, set.metadata.uid.clone(), pod_uid);
+                let accepted = self.deletes.entry(place).or_default();
                 if *accepted && !lied_to {
                     let text = format!("{victim} is deleted again, and the first was accepted");
                     return Err(("S3", text));
@@ -471,9 +472,9 @@ impl Books {
                     .get(&**name)
                     .map(|seen| seen.0.metadata.uid.clone());
                 if failed.is_none()
-                    && let Some(pod) = pod
+                    && let (Some(pod), Some(set)) = (pod, uid.clone())
                 {
-                    self.deletes.insert((id.incarnation, pod), true);
+                    self.deletes.insert((id.incarnation, set, pod), true);
                 }
                 if failed.is_some() && committed {
                     self.sometimes
