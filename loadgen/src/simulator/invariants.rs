@@ -7,6 +7,7 @@
 mod books;
 mod checks;
 mod figures;
+mod statuses;
 #[cfg(test)]
 mod tests;
 mod trace;
@@ -23,6 +24,7 @@ use podstorm::object::Now;
 use super::action::Action;
 use super::coverage;
 use super::play::How;
+use super::reference::{Lockstep, Scene};
 use super::schedule::{Schedule, Step};
 use super::verdict::{Conditions, Verdict, Violation};
 use crate::cluster::{Commit, CommitObserver, ObjectRef};
@@ -58,6 +60,8 @@ impl std::fmt::Debug for Judge {
 struct State {
     books: Books,
     figures: Figures,
+    /// The reference model, where the schedule has no faults.
+    lockstep: Option<Lockstep>,
     verdict: Verdict,
     trace: Trace,
     /// What is told to a person, where that is wanted.
@@ -82,6 +86,7 @@ impl Judge {
             state: Mutex::new(State {
                 books: Books::new(schedule, how.behaviour),
                 figures: Figures::default(),
+                lockstep: Lockstep::of(schedule, how.behaviour),
                 verdict: Verdict::default(),
                 trace: Trace::new(),
                 told: how.told.then(Vec::new),
@@ -195,6 +200,32 @@ impl Judge {
         self.state().books.stale_start();
     }
 
+    /// Whether the reference model follows the run.
+    pub(super) fn follows(&self) -> bool {
+        self.state().lockstep.is_some()
+    }
+
+    /// Users have just done something: the reference model does what the controllers must do.
+    pub(super) fn stepped(&self, site: &Site) {
+        if let Some(lockstep) = &mut self.state().lockstep {
+            lockstep.stepped(&Scene::of(site.cluster()));
+        }
+    }
+
+    /// The site rests, as wanted, or (`rests` is false) users go on before it does.
+    pub(super) fn compares(&self, site: &Site, rests: bool) {
+        self.check(site.now(), |state| match &mut state.lockstep {
+            Some(lockstep) if rests => lockstep
+                .rests(&Scene::of(site.cluster()))
+                .map_err(|text| ("model", text)),
+            Some(lockstep) => {
+                lockstep.goes_on();
+                Ok(())
+            }
+            None => Ok(()),
+        });
+    }
+
     /// All is as wanted and quiet: what a controller keeps must be as small as it should be.
     pub(super) fn at_rest(&self, site: &Site) {
         let violation = {
@@ -228,6 +259,10 @@ impl Judge {
         };
         state.verdict.ambiguous_writes = state.books.ambiguous;
         state.verdict.sometimes = state.books.sometimes.clone();
+        if let Some(lockstep) = &state.lockstep {
+            state.verdict.compared = lockstep.compared();
+            state.verdict.sometimes.extend(lockstep.sometimes());
+        }
         state.figures.add_to(&mut state.verdict, state.now);
         let told = state.told.take().unwrap_or_default();
         (state.verdict.clone(), told)
@@ -325,6 +360,9 @@ impl CommitObserver for Judge {
                 }
                 _ => Ok(()),
             };
+            if let (Some(lockstep), Some(_)) = (&mut state.lockstep, state.origin) {
+                lockstep.committed(commit);
+            }
             state.figures.committed(&state.books, commit, state.origin);
             checked
         });

@@ -23,6 +23,9 @@ pub mod invariants;
 pub mod minimise;
 pub mod model;
 pub mod play;
+#[cfg(test)]
+mod progress_tests;
+pub mod reference;
 pub mod schedule;
 pub mod verdict;
 

@@ -85,6 +85,7 @@ struct Run {
 impl Run {
     fn all(&mut self, schedule: &Schedule) {
         self.player.build();
+        self.judge.stepped(&self.player.site);
         if self.until_converged(BUILD_LIMIT, false).is_none() {
             return self.fail("L1", "the world was not built within ten minutes");
         }
@@ -92,16 +93,29 @@ impl Run {
         self.player.begin_disturbing();
         for step in &schedule.steps {
             self.player.advance_to(step.at_ms);
+            self.compare();
             if self.judge.is_over() {
                 return;
             }
             self.player.act(step);
+            self.judge.stepped(&self.player.site);
         }
         self.player.advance_to(schedule.disturb_ms);
         if self.judge.is_over() {
             return;
         }
         self.heal();
+        if !self.judge.is_over() {
+            self.compare();
+        }
+    }
+
+    /// Compares what was done with the reference model, where that follows.
+    fn compare(&mut self) {
+        if self.judge.follows() {
+            let rests = self.player.site.rests() && self.player.missing().is_none();
+            self.judge.compares(&self.player.site, rests);
+        }
     }
 
     fn heal(&mut self) {

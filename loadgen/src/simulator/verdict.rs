@@ -82,6 +82,9 @@ pub struct Verdict {
     pub pairs: BTreeSet<(FaultClass, &'static str)>,
     /// Situations that a good set of seeds should show at least once.
     pub sometimes: BTreeSet<&'static str>,
+    /// How often the reference model was compared, operation by operation and in the end state
+    /// alone.
+    pub compared: [u64; 2],
     /// Pods created by controllers beyond what any of their reasons explains: the known deviations
     /// of the upstream behaviour.
     pub excess_pods_created: u64,

@@ -8,7 +8,7 @@ use podstorm::cache::PodCache;
 use podstorm::consistency::Record;
 use podstorm::controller::Controller;
 use podstorm::intern::KeyId;
-use podstorm::object::{Labels, Now, Pod, PodPhase, ReplicaSet, Uid};
+use podstorm::object::{Labels, Now, Pod, PodPhase, ReplicaSet, ReplicaSetStatus, Uid};
 use podstorm::policy::Behaviour;
 
 use super::super::act::NAMESPACE;
@@ -74,6 +74,13 @@ impl SetBook {
     }
 }
 
+/// The versions from which on and up to which the server has the last pod of a name.
+#[derive(Clone, Copy, Debug)]
+struct Life {
+    born: u64,
+    gone: Option<u64>,
+}
+
 /// A pod as a controller's cache had it when a sync began.
 #[derive(Clone, Debug)]
 pub(super) struct Seen(pub(super) Arc<Pod>);
@@ -112,6 +119,12 @@ pub(super) struct SyncBook {
     pub(super) batches: BTreeMap<u32, u32>,
     /// The batch in which a create failed.
     pub(super) failed_batch: Option<u32>,
+    /// Pods that it has adopted.
+    pub(super) adopted: BTreeSet<String>,
+    /// Whether a create or delete of it has failed so that its status must tell.
+    pub(super) manage_failed: bool,
+    /// The status that it has asked for.
+    pub(super) status: Option<Box<ReplicaSetStatus>>,
     /// Whether it has read its ReplicaSet anew and found it as it should be.
     pub(super) parent_confirmed: bool,
     /// The step it is at.
@@ -127,8 +140,8 @@ pub(super) struct Books {
     pub(super) burst: i64,
     pub(super) version: u64,
     pub(super) sets: BTreeMap<Uid, SetBook>,
-    /// Pods that may count in a cache, by name, and the version at which the server lost them.
-    names: BTreeMap<String, Option<u64>>,
+    /// Pods that may count in a cache, by name.
+    names: BTreeMap<String, Life>,
     /// Names of pods that have ended or are gone, and count in no cache that follows along.
     past_names: Vec<String>,
     /// Whether there was ever but one cache, which never went back.
@@ -153,6 +166,11 @@ pub(super) struct Books {
     /// Whether a watch has broken its promise: an event was lost, or an old one came again.
     pub(super) lied_to: bool,
     pub(super) overlapped: bool,
+    /// Controllers beside others without the gate: the events of one's creates fulfil what another
+    /// expects, which then creates again, each as much as is wanted at most.
+    pub(super) outrun: i64,
+    /// By how much the controllers' wall clocks may be off, ns.
+    pub(super) clock_offsets_ns: BTreeSet<i64>,
     dead: BTreeSet<u32>,
     held_ms: u32,
 }
@@ -181,6 +199,8 @@ impl Books {
             crashed: false,
             lied_to: false,
             overlapped: false,
+            outrun: 0,
+            clock_offsets_ns: BTreeSet::from([0]),
             dead: BTreeSet::new(),
             held_ms: 0,
         }
@@ -231,6 +251,10 @@ impl Books {
                 for_ms,
             }
             | Action::Pause { for_ms } => self.held(*for_ms),
+            Action::WallClock { offset_s, .. } => {
+                let offset_ns = i64::from(*offset_s) * 1_000_000_000;
+                self.clock_offsets_ns.insert(offset_ns);
+            }
             // Each attempt waits for half a minute at most.
             Action::RefuseWatch { times, .. } => self.held(times.saturating_mul(40_000)),
             Action::Overlap { .. } => {
@@ -238,6 +262,7 @@ impl Books {
                 self.remember_names();
                 let alive = site.alive().len() as i64;
                 self.allowed += self.burst * alive;
+                self.outrun += if upstream && !self.gate { alive } else { 0 };
                 self.allowed_deletes += self.burst * alive;
             }
             _ => {}
@@ -260,8 +285,11 @@ impl Books {
     fn remember_names(&mut self) {
         self.one_cache = false;
         let past = std::mem::take(&mut self.past_names);
-        self.names
-            .extend(past.into_iter().map(|name| (name, Some(0))));
+        let gone = Life {
+            born: 0,
+            gone: Some(0),
+        };
+        self.names.extend(past.into_iter().map(|name| (name, gone)));
     }
 
     /// A controller was started that lists the past first.
@@ -362,12 +390,14 @@ impl Books {
         let before = old.and_then(|pod| self.owner_counting(pod));
         let after = new.and_then(|pod| self.owner_counting(pod));
         if old.is_none() {
-            self.names.insert(name.to_owned(), None);
+            let born = self.version;
+            self.names
+                .insert(name.to_owned(), Life { born, gone: None });
         }
         if new.is_none()
-            && let Some(gone) = self.names.get_mut(name)
+            && let Some(life) = self.names.get_mut(name)
         {
-            *gone = Some(self.version);
+            life.gone = Some(self.version);
         }
         if before == after {
             return;
@@ -430,8 +460,9 @@ impl Books {
         let (past, one_cache) = (&mut self.past_names, self.one_cache);
         let cached = pods.version().get().number().unwrap_or(0);
         self.names
-            .retain(|name, gone| match pods.get(NAMESPACE, name) {
-                Some(pod) if one_cache && has_ended(&pod) => {
+            .retain(|name, life| match pods.get(NAMESPACE, name) {
+                // Another pod may have the name by now, which the cache has yet to hear of.
+                Some(pod) if one_cache && has_ended(&pod) && life.born <= cached => {
                     past.push(name.clone());
                     false
                 }
@@ -440,7 +471,7 @@ impl Books {
                     true
                 }
                 // A cache that lags may hear of it yet.
-                None if one_cache && gone.is_some_and(|gone| gone <= cached) => {
+                None if one_cache && life.gone.is_some_and(|gone| gone <= cached) => {
                     past.push(name.clone());
                     false
                 }

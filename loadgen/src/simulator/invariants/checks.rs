@@ -1,6 +1,6 @@
 //! The invariants themselves, by the numbers of the reliability plan.
 
-use podstorm::client::{Answer, Request};
+use podstorm::client::{Answer, PodPatch, Request};
 use podstorm::controller::{Controller, Outcome};
 use podstorm::intern::KeyId;
 use podstorm::object::{Now, Pod, PodPhase, ReplicaSet};
@@ -9,11 +9,12 @@ use super::super::act::NAMESPACE;
 use super::super::coverage::step_of;
 use super::super::model::{is_active, selects};
 use super::books::{Books, Seen, SyncBook};
+use super::statuses;
 use crate::cluster::{Change, Commit};
 use crate::engine::probe::{Origin, SyncId};
 use crate::faults::{Call, Place};
 
-type Checked = Result<(), (&'static str, String)>;
+pub(super) type Checked = Result<(), (&'static str, String)>;
 
 /// Whether a commit is the beginning of a pod's deletion.
 pub(super) fn begins_deletion(old: Option<&Pod>, new: &Pod, change: Change) -> bool {
@@ -80,7 +81,7 @@ impl Books {
         if self.owner_counting(pod).is_none() {
             return Ok(());
         }
-        let (allowed, unlimited) = (self.allowed, self.unlimited_creates);
+        let (allowed, unlimited, outrun) = (self.allowed, self.unlimited_creates, self.outrun);
         let Some(set) = self.sets.get_mut(&owner.uid) else {
             return Ok(());
         };
@@ -93,6 +94,7 @@ impl Books {
             set.allowed += 1;
         }
         let most = set.most_since(set_version);
+        let allowed = allowed + outrun * most;
         let over = set.active + 1 - most;
         if over <= 0 {
             return Ok(());
@@ -309,14 +311,8 @@ impl Books {
         };
         let call = Call::of(request);
         sync.step = step_of(call, place);
-        if let (Request::PutStatus { object }, Some(read)) = (request, &sync.set)
-            && object.metadata.resource_version == read.metadata.resource_version
-            && object.status == read.status
-        {
-            return Err((
-                "S7",
-                format!("the status of {} is written, and it is there", sync.key),
-            ));
+        if let Request::PutStatus { object } = request {
+            statuses::is_honest(sync, object, now, &self.clock_offsets_ns)?;
         }
         if !matches!(call, Call::CreatePod | Call::DeletePod | Call::PatchPod) {
             return Ok(());
@@ -435,7 +431,19 @@ impl Books {
         let is_write = Call::of(request).is_write();
         self.ambiguous += u64::from(unknown && is_write);
         let uid = sync.set.as_ref().map(|set| set.metadata.uid.clone());
+        sync.manage_failed |=
+            failed.is_some_and(|error| statuses::is_told(request, error, upstream));
         match (request, answer) {
+            (
+                Request::PatchPod {
+                    name,
+                    patch: PodPatch::Adopt { .. },
+                    ..
+                },
+                Answer::Pod(_),
+            ) => {
+                sync.adopted.insert(name.to_string());
+            }
             (Request::GetParent { .. }, Answer::Parent(live)) => {
                 sync.parent_confirmed =
                     Some(&live.metadata.uid) == uid.as_ref() && !live.metadata.is_deleting();

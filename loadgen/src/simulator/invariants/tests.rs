@@ -520,6 +520,44 @@ fn a_status_that_cannot_be_or_is_there_already_is_noticed() {
 }
 
 #[test]
+fn a_status_of_other_pods_than_those_seen_is_noticed() {
+    let right = json!({
+        "replicas": 2, "fullyLabeledReplicas": 2, "readyReplicas": 1, "availableReplicas": 1,
+        "terminatingReplicas": 0, "observedGeneration": 1,
+    });
+    for (attempt, change, expected) in [
+        (1, json!({}), None),
+        (1, json!({"replicas": 3}), Some("S7")),
+        (1, json!({"readyReplicas": 2}), Some("S7")),
+        (1, json!({"availableReplicas": 0}), Some("S7")),
+        (1, json!({"terminatingReplicas": 1}), Some("S7")),
+        (
+            1,
+            json!({"conditions": [{"type": "ReplicaFailure", "status": "True"}]}),
+            Some("S7"),
+        ),
+        (2, json!({}), None),
+        (2, json!({"readyReplicas": 0}), Some("S7")),
+    ] {
+        let mut court = Court::new(Behaviour::Upstream);
+        let set = court.seen_set(2);
+        court.known("a", ready(true));
+        court.known("b", ready(false));
+        let sync = court.sync();
+        let mut value = set.to_json();
+        merge(&mut value, json!({"status": right}));
+        if attempt == 2 {
+            let object = Arc::new(ReplicaSet::from_json(value.clone()).unwrap());
+            court.sends(sync, &Request::PutStatus { object }, 0);
+        }
+        merge(&mut value, json!({"status": change}));
+        let object = Arc::new(ReplicaSet::from_json(value).unwrap());
+        court.sends(sync, &Request::PutStatus { object }, 0);
+        assert_eq!(court.verdict(), expected, "{change}");
+    }
+}
+
+#[test]
 fn quiet_is_no_commit_no_request_and_hardly_a_sync() {
     let mut court = Court::new(Behaviour::Hardened);
     for _ in 0..10 {
