@@ -258,13 +258,21 @@ fn healthy_keys_are_served_in_time_beside_keys_that_always_fail() {
     }
 }
 
-/// L5's constant. A sync makes one create, then two, four and so on until one fails: at a fraction
-/// of 0.5 some 1.3 of them, so that 500 take near 400 syncs of 25 ms, each woken by the events of
-/// the last one's pods and none by its own retry. That is 10 s, or 0.6 s for each of the 18 steps
-/// that the plan's formula gives. A sync whose first create fails has no event of its own: the retry's
-/// delay doubles from 5 ms with every failure, and the pods that are on their way to be ready
-/// usually come first.
-const C_NS: i64 = SECOND;
+/// L5's constant while events come. A sync makes one create, then two, four and so on until one
+/// fails: at a fraction of 0.5 some 1.3 of them, so that 500 take near 400 syncs of 25 ms, each woken
+/// by the events of pods that are on their way to be ready. That is 10 s, or 0.6 s for each of the 18
+/// steps that the plan's formula gives.
+const BUSY_C_NS: i64 = SECOND;
+
+/// The same where pods are ready as soon as they are there and no event comes: a sync whose first
+/// create fails waits for its retry, hardened for 30 s at most. As slow start begins with one create
+/// in every sync, there are more such waits than the formula's steps: at a fraction of 0.5 it does not
+/// hold with the delay of a retry as its constant, and upstream, whose delays grow to 1,000 s, is not
+/// done within six hours.
+const QUIET_C_NS: i64 = 30 * SECOND;
+
+/// Within this, ns, even half of the creates failing on quiet nodes is overcome hardened.
+const QUIET_HALF_NS: i64 = 3_600 * SECOND;
 
 /// L5: how long a ReplicaSet of 500 takes to have its pods, ns, when that fraction of its creates is
 /// refused at random; nothing within six hours.
@@ -306,19 +314,28 @@ fn a_fraction_of_creates_that_fails_delays_and_does_not_stop() {
             times.sort_unstable();
             let (median, most) = (times[4], times[8]);
             let steps = 9.0 / (1.0 - fraction);
+            let told = |ns: i64| match ns {
+                i64::MAX => "more than 6 h".to_owned(),
+                ns => format!("{:.1} s", ns as f64 / 1e9),
+            };
             println!(
                 "L5 {behaviour:?}: {fraction} of creates fail, pods start within {startup_ms} ms: \
-                 p50 {:.1} s, at most {:.1} s, c = {:.2} s",
-                median as f64 / 1e9,
-                most as f64 / 1e9,
+                 p50 {}, at most {}, c = {:.2} s",
+                told(median),
+                told(most),
                 most as f64 / 1e9 / steps
             );
-            if startup_ms == 2_000 {
-                assert!(
-                    most as f64 <= steps * C_NS as f64,
-                    "{behaviour:?} {fraction}"
-                );
-            }
+            let bound_ns = match (startup_ms, behaviour) {
+                (2_000, _) => steps * BUSY_C_NS as f64,
+                (_, Behaviour::Hardened) if fraction < 0.5 => steps * QUIET_C_NS as f64,
+                (_, Behaviour::Hardened) => QUIET_HALF_NS as f64,
+                // Measured, and not bounded.
+                (_, Behaviour::Upstream) => continue,
+            };
+            assert!(
+                most as f64 <= bound_ns,
+                "{behaviour:?} {fraction} {startup_ms}"
+            );
         }
     }
 }

@@ -119,6 +119,8 @@ pub(super) struct SyncBook {
     pub(super) batches: BTreeMap<u32, u32>,
     /// The batch in which a create failed.
     pub(super) failed_batch: Option<u32>,
+    /// When it last looked at the caches, by the site's wall clock, ns.
+    pub(super) begun_wall_ns: i64,
     /// Pods that it has adopted.
     pub(super) adopted: BTreeSet<String>,
     /// Whether a create or delete of it has failed so that its status must tell.
@@ -489,6 +491,7 @@ impl Books {
             set,
             seen,
             cache: Some(Arc::clone(pods)),
+            begun_wall_ns: now.wall_ns,
             satisfied: controller.expectations().satisfied(key, now.mono_ns),
             ..SyncBook::default()
         };

@@ -65,7 +65,11 @@ pub(super) fn is_honest(
             .iter()
             .any(|it| *it.kind == *"ReplicaFailure"),
     };
-    let walls = clock_offsets_ns.iter().map(|offset| now.wall_ns + offset);
+    // A wall clock that goes back in the middle of a sync takes nothing from pods that had been ready
+    // for long enough when it began.
+    let begun = (clock_offsets_ns.len() > 1).then_some(sync.begun_wall_ns);
+    let moments = [now.wall_ns].into_iter().chain(begun);
+    let walls = moments.flat_map(|at_ns| clock_offsets_ns.iter().map(move |off| at_ns + off));
     let counted: Vec<Counts> = walls.map(|wall_ns| count(sync, read, wall_ns)).collect();
     if !counted.contains(&told) {
         let text = format!(
