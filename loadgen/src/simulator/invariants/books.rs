@@ -38,6 +38,8 @@ pub(super) struct SetBook {
     pub(super) allowed_deletes: i64,
     /// Versions at which an active pod was lost, and by whose doing.
     losses: Vec<(u64, Option<SyncId>)>,
+    /// Versions at which an active pod came that no controller made: by adoption, or by others' doing.
+    gains: Vec<u64>,
 }
 
 impl SetBook {
@@ -65,6 +67,12 @@ impl SetBook {
         self.demands
             .last()
             .map_or(0, |(_, demand)| i64::from(*demand))
+    }
+
+    /// Pods that came since that version and were made by no controller.
+    pub(super) fn gained_since(&self, version: u64) -> i64 {
+        let later = self.gains.iter().rev().take_while(|at| **at > version);
+        later.count() as i64
     }
 
     /// Pods lost since that version by others than that sync.
@@ -239,6 +247,9 @@ impl Books {
                 let alive = site.alive().len() as i64;
                 self.allowed += self.burst * alive;
                 self.allowed_deletes += self.burst * alive;
+                // Each takes the other's pods for those it expects, and goes on before its own are
+                // there.
+                self.unlimited_creates |= upstream && !self.gate;
             }
             _ => {}
         }
@@ -379,6 +390,9 @@ impl Books {
         }
         if let Some(set) = after.and_then(|uid| self.sets.get_mut(&uid)) {
             set.active += 1;
+            if old.is_some() || who.is_none() {
+                set.gains.push(version);
+            }
         }
     }
 
@@ -402,6 +416,7 @@ impl Books {
                 allowed: 0,
                 allowed_deletes: 0,
                 losses: Vec::new(),
+                gains: Vec::new(),
             });
         book.gone = removed;
         let replicas = set.replicas();
