@@ -42,6 +42,15 @@ pub(super) struct SetBook {
     gains: Vec<u64>,
 }
 
+/// What became of the pods of a name.
+#[derive(Clone, Copy, Debug)]
+struct NameBook {
+    /// The version at which the last one was made.
+    made: u64,
+    /// The version at which it went.
+    gone: Option<u64>,
+}
+
 impl SetBook {
     /// The demands that somebody may act on who has seen the object as of `version`.
     fn demands_since(&self, version: u64) -> impl Iterator<Item = i64> {
@@ -136,7 +145,7 @@ pub(super) struct Books {
     pub(super) version: u64,
     pub(super) sets: BTreeMap<Uid, SetBook>,
     /// Pods that may count in a cache, by name, and the version at which the server lost them.
-    names: BTreeMap<String, Option<u64>>,
+    names: BTreeMap<String, NameBook>,
     /// Names of pods that have ended or are gone, and count in no cache that follows along.
     past_names: Vec<String>,
     /// Whether there was ever but one cache, which never went back.
@@ -271,8 +280,15 @@ impl Books {
     fn remember_names(&mut self) {
         self.one_cache = false;
         let past = std::mem::take(&mut self.past_names);
-        self.names
-            .extend(past.into_iter().map(|name| (name, Some(0))));
+        self.names.extend(past.into_iter().map(|name| {
+            (
+                name,
+                NameBook {
+                    made: 0,
+                    gone: Some(0),
+                },
+            )
+        }));
     }
 
     /// A controller was started that lists the past first.
@@ -373,12 +389,16 @@ impl Books {
         let before = old.and_then(|pod| self.owner_counting(pod));
         let after = new.and_then(|pod| self.owner_counting(pod));
         if old.is_none() {
-            self.names.insert(name.to_owned(), None);
+            let book = NameBook {
+                made: self.version,
+                gone: None,
+            };
+            self.names.insert(name.to_owned(), book);
         }
         if new.is_none()
-            && let Some(gone) = self.names.get_mut(name)
+            && let Some(book) = self.names.get_mut(name)
         {
-            *gone = Some(self.version);
+            book.gone = Some(self.version);
         }
         if before == after {
             return;
@@ -445,8 +465,9 @@ impl Books {
         let (past, one_cache) = (&mut self.past_names, self.one_cache);
         let cached = pods.version().get().number().unwrap_or(0);
         self.names
-            .retain(|name, gone| match pods.get(NAMESPACE, name) {
-                Some(pod) if one_cache && has_ended(&pod) => {
+            .retain(|name, book| match pods.get(NAMESPACE, name) {
+                // Another of that name may be on its way to the cache.
+                Some(pod) if one_cache && book.made <= cached && has_ended(&pod) => {
                     past.push(name.clone());
                     false
                 }
@@ -455,7 +476,7 @@ impl Books {
                     true
                 }
                 // A cache that lags may hear of it yet.
-                None if one_cache && gone.is_some_and(|gone| gone <= cached) => {
+                None if one_cache && book.gone.is_some_and(|gone| gone <= cached) => {
                     past.push(name.clone());
                     false
                 }
