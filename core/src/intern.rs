@@ -2,16 +2,21 @@
 //!
 //! A name enters as text at the border ([`KeyTable`], [`StrTable`]) and leaves as a `u32` counted
 //! from 0. Behind the border everything is an index into an [`AppendTable`], whose readers take no
-//! lock. Names are never forgotten: an id means the same name for the life of its table.
+//! lock. A text's id means that text for the life of its table; a key's means its name until the
+//! owner of the table gives it to another, when nobody uses it any more.
 //!
-//! Locks: a key table has one `RwLock` around its text index, a text table one around each shard of
-//! it, held for one look-up or one insertion and never across a call out. Reading a name by its id
-//! takes none.
+//! Locks: a key table has one `RwLock` around its text index and one lock around each id's name, a text
+//! table one `RwLock` around each shard of its index; all held for one look-up or one change and
+//! never across a call out. Reading a text by its id takes none.
+
+mod keys;
 
 use std::fmt;
 use std::hash::Hash;
 
 use hashbrown::HashTable;
+
+pub use keys::KeyTable;
 
 use crate::limits::{TABLE_CHUNKS, TABLE_FIRST_CHUNK};
 use crate::object::Str;
@@ -174,129 +179,6 @@ impl<T> fmt::Debug for AppendTable<T> {
     }
 }
 
-/// Ids for namespace and name, given in the order of first use.
-#[derive(Debug, Default)]
-pub struct KeyTable {
-    keys: AppendTable<OnceLock<ObjectKey>>,
-    index: RwLock<KeyIndex>,
-}
-
-/// Guarded by the table's lock: written when a name is new, read by look-ups of text.
-#[derive(Debug, Default)]
-struct KeyIndex {
-    /// Ids by the hash of namespace and name; the texts are in `KeyTable::keys`.
-    by_name: HashTable<u32>,
-    /// One shared copy of each namespace.
-    namespaces: HashTable<Str>,
-}
-
-impl KeyTable {
-    /// An empty table.
-    pub fn new() -> Self {
-        KeyTable::default()
-    }
-
-    /// The id of that name, a new one at first use. Takes the lock for reading, and for writing when
-    /// the name is new; only then allocates.
-    ///
-    /// # Panics
-    /// When there are 2^32 names already.
-    pub fn intern(&self, namespace: &str, name: &str) -> KeyId {
-        if let Some(known) = self.find(namespace, name) {
-            return known;
-        }
-        let mut index = self
-            .index
-            .write()
-            .expect("no thread panics while it holds this lock");
-        if let Some(known) = self.find_in(&index, namespace, name) {
-            return known;
-        }
-        let id = u32::from_index(index.by_name.len());
-        let shared = share(&mut index.namespaces, namespace);
-        let key = ObjectKey {
-            namespace: shared,
-            name: name.into(),
-        };
-        let fresh = self.keys.get_or_grow(id as usize).set(key).is_ok();
-        assert!(fresh, "an id is given once");
-        index
-            .by_name
-            .insert_unique(hash_key(namespace, name), id, |&other| {
-                let key = self.key_ref(KeyId(other));
-                hash_key(&key.namespace, &key.name)
-            });
-        KeyId(id)
-    }
-
-    /// The id of that name, if it has one. Takes the lock for reading; allocates nothing.
-    pub fn find(&self, namespace: &str, name: &str) -> Option<KeyId> {
-        let index = self
-            .index
-            .read()
-            .expect("no thread panics while it holds this lock");
-        self.find_in(&index, namespace, name)
-    }
-
-    /// The name with that id; shares its texts. Takes no lock.
-    ///
-    /// # Panics
-    /// When the id is not of this table.
-    pub fn key(&self, id: KeyId) -> ObjectKey {
-        self.key_ref(id).clone()
-    }
-
-    /// The name with that id, by reference. Takes no lock.
-    ///
-    /// # Panics
-    /// When the id is not of this table.
-    pub fn key_ref(&self, id: KeyId) -> &ObjectKey {
-        self.keys
-            .get(id.index())
-            .and_then(OnceLock::get)
-            .expect("the id is of this table")
-    }
-
-    /// The number of names; all smaller ids are given.
-    pub fn len(&self) -> usize {
-        self.index
-            .read()
-            .expect("no thread panics while it holds this lock")
-            .by_name
-            .len()
-    }
-
-    /// Whether there is no name yet.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    fn find_in(&self, index: &KeyIndex, namespace: &str, name: &str) -> Option<KeyId> {
-        let same = |&id: &u32| {
-            let key = self.key_ref(KeyId(id));
-            *key.name == *name && *key.namespace == *namespace
-        };
-        index
-            .by_name
-            .find(hash_key(namespace, name), same)
-            .map(|&id| KeyId(id))
-    }
-}
-
-fn hash_key(namespace: &str, name: &str) -> u64 {
-    FIXED_STATE.hash_one((namespace, name))
-}
-
-fn share(texts: &mut HashTable<Str>, text: &str) -> Str {
-    let hash = FIXED_STATE.hash_one(text);
-    if let Some(known) = texts.find(hash, |known| **known == *text) {
-        return known.clone();
-    }
-    let fresh = Str::from(text);
-    texts.insert_unique(hash, fresh.clone(), |text| FIXED_STATE.hash_one(&**text));
-    fresh
-}
-
 /// Shards of a text table's index: more than the threads that look texts up at a time.
 const TEXT_SHARDS: usize = 32;
 
@@ -438,28 +320,6 @@ mod tests {
             .filter_map(|(at, entry)| entry.get().map(|&v| (at, v)))
             .collect();
         assert_eq!(set, [(3, 7), (10_000, 8)]);
-    }
-
-    #[test]
-    fn names_keep_their_first_id() {
-        let table = KeyTable::new();
-        let ids: Vec<_> = (0..1_000)
-            .map(|n| table.intern("default", &format!("web-{n}")))
-            .collect();
-        assert_eq!(ids, (0..1_000).map(KeyId).collect::<Vec<_>>());
-        assert_eq!(table.intern("default", "web-7"), KeyId(7));
-        assert_eq!(table.find("other", "web-7"), None);
-        assert_eq!(table.key(KeyId(7)).to_string(), "default/web-7");
-        let shared = [table.key(KeyId(1)).namespace, table.key(KeyId(2)).namespace];
-        assert!(std::sync::Arc::ptr_eq(&shared[0], &shared[1]));
-        assert_eq!(table.len(), 1_000);
-    }
-
-    #[test]
-    fn namespace_and_name_do_not_run_together() {
-        let table = KeyTable::new();
-        assert_ne!(table.intern("ab", "c"), table.intern("a", "bc"));
-        assert_eq!(table.key(table.intern("", "n1")).to_string(), "n1");
     }
 
     #[test]

@@ -73,6 +73,40 @@ pub fn run(arguments: &[&str]) -> Output {
     run_in(Path::new("."), arguments)
 }
 
+/// Runs the command in a directory and interrupts it, as Ctrl-C does, once it has said something about
+/// itself. The second is all that it said after that.
+///
+/// # Panics
+/// When it does not start, or ends before it is interrupted.
+#[cfg(unix)]
+pub fn run_until_interrupted(arguments: &[&str], directory: &Path) -> (Output, String) {
+    use std::io::{BufRead, BufReader};
+
+    let mut child = Command::new(loadgen())
+        .args(arguments)
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    let mut errors = BufReader::new(child.stderr.take().expect("it is piped"));
+    let mut line = String::new();
+    errors.read_line(&mut line).expect("it says something");
+    let kill = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(
+        kill.is_ok_and(|status| status.success()),
+        "the command goes on: {line}"
+    );
+    // Read on, or the command would meet a closed pipe.
+    let rest = std::thread::spawn(move || std::io::read_to_string(errors));
+    let output = child.wait_with_output().expect("it ends");
+    let rest = rest.join().expect("nothing panics");
+    (output, rest.expect("it is text"))
+}
+
 /// What the command said about itself.
 ///
 /// # Panics

@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Output;
 
-use podstorm_tests::command::{run, run_in, stderr, stdout};
+use podstorm_tests::command::{run, run_in, run_until_interrupted, stderr, stdout};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -31,7 +31,7 @@ const GATE_ON: &str = "StaleControllerConsistencyReplicaSet=true";
 
 /// A schedule that is well, to be spoilt.
 const SCHEDULE: &str = "\
-version: 1
+version: 2
 seed: 1
 world:
   replica-sets:
@@ -236,7 +236,14 @@ fn a_stale_watch_needs_simulated_time() {
 
 #[test]
 fn a_few_seeds_hold_and_one_is_shown_step_by_step() {
-    let text = told(&run(&["fuzz", "--seeds", "20"]));
+    let output = run(&["fuzz", "--seeds", "20"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(
+        stderr(&output).starts_with("playing 20 seeds on "),
+        "{}",
+        stderr(&output)
+    );
+    let text = stdout(&output);
     assert!(text.starts_with("20 seeds, "), "{text}");
     for words in ["upstream: 10 seeds", "hardened: 10 seeds", "F26"] {
         assert!(text.contains(words), "{words:?} is missing in: {text}");
@@ -259,6 +266,21 @@ fn a_few_seeds_hold_and_one_is_shown_step_by_step() {
         "--quiet",
     ]));
     assert!(only.is_empty(), "{only}");
+}
+
+#[test]
+#[cfg(unix)]
+fn an_interrupted_campaign_says_what_it_has_seen() {
+    let directory = TempDir::new().unwrap();
+    let arguments = ["fuzz", "--seeds", "10m", "--json", "fuzz.json"];
+    let (output, rest) = run_until_interrupted(&arguments, directory.path());
+    assert_eq!(output.status.code(), Some(130), "{rest}");
+    assert!(rest.contains("interrupted: stopping"), "{rest}");
+    assert!(stdout(&output).contains(" seeds, "), "{}", stdout(&output));
+    let text = fs::read_to_string(directory.path().join("fuzz.json")).unwrap();
+    let result: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(result["interrupted"], true);
+    assert!(result["seeds"].as_u64().unwrap() < 10_000_000);
 }
 
 #[test]
@@ -293,9 +315,9 @@ fn a_schedule_of_ones_own_is_played() {
 #[test]
 fn a_schedule_that_cannot_be_played_is_refused_with_its_place() {
     assert_spoilt_refused(
+        "version: 2",
         "version: 1",
-        "version: 0",
-        &["version 0", "the program that wrote it"],
+        &["version 1", "the program that wrote it"],
     );
     assert_spoilt_refused(
         "{replica-set: web",

@@ -289,37 +289,19 @@ fn a_dump_is_taken_as_it_is_and_the_rest_is_counted() {
 #[test]
 #[cfg(unix)]
 fn an_interrupted_run_reports_on_what_ran() {
-    use std::io::{BufRead, BufReader};
-    use std::process::{Command, Stdio};
-
     let directory = TempDir::new().unwrap();
     // Hours of work in real time: it ends because it is told to.
-    let mut child = Command::new(podstorm_tests::command::loadgen())
-        .args([
-            "run",
-            "--pods",
-            "1000",
-            "--kube-api-qps",
-            "1",
-            "--json",
-            "result.json",
-        ])
-        .current_dir(directory.path())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut errors = BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
-    errors.read_line(&mut line).unwrap();
-    let kill = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status();
-    assert!(kill.unwrap().success(), "the run goes on: {line}");
-    // Read on, or the command would meet a closed pipe.
-    let rest = std::thread::spawn(move || std::io::read_to_string(errors));
-    let output: Output = child.wait_with_output().unwrap();
-    let rest = rest.join().unwrap().unwrap();
+    let arguments = [
+        "run",
+        "--pods",
+        "1000",
+        "--kube-api-qps",
+        "1",
+        "--json",
+        "result.json",
+    ];
+    let (output, rest) =
+        podstorm_tests::command::run_until_interrupted(&arguments, directory.path());
     assert_eq!(output.status.code(), Some(130), "{rest}");
     assert!(rest.contains("interrupted"), "{rest}");
     assert!(

@@ -25,13 +25,19 @@ struct Shard {
     /// By the owner's UID; namespace, kind and name are compared beyond it.
     owned: HashTable<Arc<Group>>,
     orphans: HashMap<SharedText, Arc<Group>, RandomState>,
+    /// With more namespaces than these, those that nobody uses are dropped.
+    orphans_max: usize,
 }
+
+/// Namespaces of a shard that are kept without asking whether they are used.
+const ORPHANS_KEPT: usize = 1;
 
 impl Default for Groups {
     fn default() -> Self {
         let shard = || Shard {
             owned: HashTable::new(),
             orphans: HashMap::with_hasher(FIXED_STATE),
+            orphans_max: ORPHANS_KEPT,
         };
         Groups(
             (0..SHARDS)
@@ -76,10 +82,7 @@ impl Groups {
     /// The orphans of a namespace; an empty group where there are none.
     pub(super) fn orphans(&self, namespace: &SharedText) -> Arc<Group> {
         self.shard(FIXED_STATE.hash_one(namespace))
-            .orphans
-            .entry(namespace.clone())
-            .or_insert_with_key(|namespace| Arc::new(Group::new(namespace.clone(), None)))
-            .clone()
+            .orphans(namespace)
     }
 
     /// Makes a parent known to the group of a reference, which is returned.
@@ -118,6 +121,22 @@ impl Groups {
 }
 
 impl Shard {
+    /// Amortised O(1): namespaces come and go, and those that nobody uses are looked for when there are
+    /// twice as many as were in use the last time.
+    fn orphans(&mut self, namespace: &SharedText) -> Arc<Group> {
+        if let Some(group) = self.orphans.get(namespace) {
+            return group.clone();
+        }
+        if self.orphans.len() >= self.orphans_max {
+            // Whoever uses one has it from here, under this lock; its pods hold it too.
+            self.orphans.retain(|_, group| Arc::strong_count(group) > 1);
+            self.orphans_max = (2 * self.orphans.len()).max(ORPHANS_KEPT);
+        }
+        let group = Arc::new(Group::new(namespace.clone(), None));
+        self.orphans.insert(namespace.clone(), group.clone());
+        group
+    }
+
     fn owned(&mut self, hash: u64, namespace: &SharedText, owner: &OwnerReference) -> Arc<Group> {
         if let Some(group) = self.find_owned(hash, namespace, owner) {
             return group;

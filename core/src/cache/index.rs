@@ -59,6 +59,9 @@ fn spread(hash: u32) -> u64 {
 #[derive(Debug)]
 pub(super) struct Index(Box<[CachePadded<Mutex<Shard>>]>);
 
+/// Places that a shard without pods keeps for the next ones.
+const KEPT: usize = 64;
+
 /// The pods of one shard.
 #[derive(Debug, Default)]
 pub(super) struct Shard {
@@ -156,6 +159,9 @@ impl Shard {
             .expect("a taken slot is indexed")
             .remove();
         self.free.push(number);
+        if self.by_name.is_empty() && self.slots.len() > KEPT {
+            *self = Shard::default();
+        }
         slot
     }
 

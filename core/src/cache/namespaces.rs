@@ -48,6 +48,10 @@ impl Namespaces {
             && let Some(sets) = self.by_name.get_mut(group.namespace())
         {
             sets.remove(&labels, group);
+            // Namespaces come and go, each under a name of its own.
+            if sets.groups.is_empty() {
+                self.by_name.remove(group.namespace());
+            }
         }
     }
 

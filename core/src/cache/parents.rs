@@ -122,6 +122,20 @@ impl ParentStore {
         self.keys.intern(namespace, name)
     }
 
+    /// The key of a name, if it has one.
+    pub fn find(&self, namespace: &str, name: &str) -> Option<KeyId> {
+        self.keys.find(namespace, name)
+    }
+
+    /// Gives the key of a parent that is gone to a name that has none; false when it has one.
+    ///
+    /// # Panics
+    /// When the key has a parent, or is not of this store.
+    pub(crate) fn rename(&self, key: KeyId, namespace: &str, name: &str) -> bool {
+        assert!(self.get(key).is_none(), "a parent keeps its key");
+        self.keys.rename(key, namespace, name)
+    }
+
     /// The name of a key.
     pub fn name(&self, key: KeyId) -> ObjectKey {
         self.keys.key(key)

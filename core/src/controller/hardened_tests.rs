@@ -40,6 +40,30 @@ fn a_delete_spares_another_pod_of_the_same_name() {
 }
 
 #[test]
+fn a_pod_that_is_there_although_the_server_knew_of_none_is_deleted_again() {
+    for behaviour in [Upstream, Hardened] {
+        let mut rig = settled(behaviour, 1);
+        rig.set_replicas(0);
+        rig.deliver();
+        rig.fault(
+            "delete",
+            0,
+            Fault::Refuse(ApiError::status(404, Reason::NotFound, "not found")),
+        );
+        let again = rig.sync() != Outcome::Ok;
+        assert_eq!(again, behaviour == Hardened);
+        // It is no failure: nobody is told.
+        assert!(rig.parent.status.conditions.is_empty());
+        assert_eq!(rig.sync.take_events().count(), 0);
+        if again {
+            rig.deliver();
+            assert_eq!(rig.sync(), Outcome::Ok);
+        }
+        assert_eq!(rig.pods.len(), usize::from(!again), "{behaviour:?}");
+    }
+}
+
+#[test]
 fn deletes_carry_the_uid_of_the_pod_that_was_chosen() {
     // All of them, some by rank, and some after a claim.
     for (left, orphans) in [(0, 0), (1, 0), (0, 1), (2, 1)] {

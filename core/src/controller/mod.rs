@@ -23,6 +23,7 @@ mod key;
 mod listed;
 mod names;
 mod open_names;
+mod retired;
 #[cfg(test)]
 mod rig;
 mod scale;
@@ -36,7 +37,7 @@ use std::sync::Arc;
 
 use compact_str::CompactString;
 
-use crate::cache::{Delta, ParentStore, PodCache, PodChange};
+use crate::cache::{Delta, ParentChange, ParentStore, PodCache, PodChange};
 use crate::consistency::{ConsistencyStore, Fences};
 use crate::expectations::Expectations;
 use crate::intern::KeyId;
@@ -47,6 +48,7 @@ use crate::policy::{Behaviour, Policy};
 use crate::workqueue::RateLimitingQueue;
 
 use open_names::OpenNames;
+use retired::Retired;
 
 pub use effects::Effects;
 pub use key::{KeyError, parse_key};
@@ -114,6 +116,7 @@ pub struct Controller {
     consistency: ConsistencyStore<KeyId>,
     fences: Fences<KeyId>,
     open_names: OpenNames,
+    retired: Retired,
     queue: RateLimitingQueue<KeyId>,
     metrics: ControllerMetrics,
 }
@@ -140,6 +143,7 @@ impl Controller {
             consistency: ConsistencyStore::new(),
             fences: Fences::default(),
             open_names: OpenNames::default(),
+            retired: Retired::default(),
             queue: RateLimitingQueue::new(),
             metrics: ControllerMetrics::new(),
         }
@@ -187,14 +191,28 @@ impl Controller {
 
     /// Applies one watch event of a parent to the store and handles the change.
     pub fn parent_delta(&self, delta: Delta<ReplicaSet>, now: Now) {
-        let change = self.parents.apply(delta);
-        self.handle_parent(&change, &self.live(now));
+        if let Delta::Applied(object) = &delta {
+            self.reuse_key(&object.metadata, now);
+        }
+        self.parent_changed(&self.parents.apply(delta), now);
+    }
+
+    fn parent_changed(&self, change: &ParentChange, now: Now) {
+        match (&change.old, &change.new) {
+            (_, None) => self.retired.insert(change.key, now.mono_ns),
+            (None, Some(_)) => self.retired.remove(change.key),
+            (Some(_), Some(_)) => {}
+        }
+        self.handle_parent(change, &self.live(now));
     }
 
     /// Replaces the parents by a list and handles every change.
     pub fn parent_replace(&self, items: Vec<Arc<ReplicaSet>>, version: &ResourceVersion, now: Now) {
+        for item in &items {
+            self.reuse_key(&item.metadata, now);
+        }
         for change in self.parents.replace(items, version) {
-            self.handle_parent(&change, &self.live(now));
+            self.parent_changed(&change, now);
         }
     }
 

@@ -501,9 +501,11 @@ impl Controller {
         for index in answered {
             let name = &victims.names()[*index];
             match answer_of(answers, *index) {
-                Answer::Failed(error) if by_uid && error.reason == Reason::Conflict => {
-                    // Gone too: another pod has the name. Should the conflict have been about
-                    // something else, the next sync deletes it.
+                Answer::Failed(error)
+                    if by_uid && (error.reason == Reason::Conflict || error.is_not_found()) =>
+                {
+                    // Gone: another pod has the name, or none. Should the conflict have been about
+                    // something else, or the pod be there after all, the next sync deletes it.
                     self.expectations.deletion_observed(*key, name);
                     unknown.insert(PODS);
                     let quiet = || (SyncErrorClass::Delete, error.message.clone());
@@ -511,8 +513,7 @@ impl Controller {
                 }
                 Answer::Failed(error) => {
                     self.expectations.deletion_observed(*key, name);
-                    // Gone while the cache still shows it.
-                    if error.outcome_is_unknown() || error.is_not_found() {
+                    if error.outcome_is_unknown() {
                         unknown.insert(PODS);
                     }
                     if !error.is_not_found() {

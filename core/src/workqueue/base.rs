@@ -149,6 +149,12 @@ impl<K: DenseKey> WorkQueue<K> {
         }
     }
 
+    /// Whether the key neither waits nor is worked on now.
+    pub fn is_idle(&self, key: K) -> bool {
+        let slot = self.slots.get(key.index());
+        slot.is_none_or(|slot| slot.word().state() == State::Idle)
+    }
+
     /// The number of keys that can be taken now; not those being worked on.
     pub fn len(&self) -> usize {
         self.fifo.len()

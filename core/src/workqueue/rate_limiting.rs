@@ -201,6 +201,11 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         self.limiter.num_requeues(key)
     }
 
+    /// Whether the key neither waits nor is worked on now; it may be delayed.
+    pub fn is_idle(&self, key: K) -> bool {
+        self.queue.is_idle(key)
+    }
+
     /// The number of keys that can be taken now.
     pub fn len(&self) -> usize {
         self.queue.len()

@@ -14,7 +14,7 @@ fn threads_that_name_a_key_first_agree_on_its_number() {
             let table = table.clone();
             thread::spawn(move || {
                 let key = table.intern("ns", "a");
-                assert_eq!(&*table.key_ref(key).name, "a");
+                assert_eq!(&*table.key(key).name, "a");
                 key
             })
         };

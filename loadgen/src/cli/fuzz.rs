@@ -4,13 +4,14 @@ use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
 use clap::Args;
 use podstorm::policy::Behaviour;
 use serde_json::{Value, json};
 
+use super::interrupt::EXIT_INTERRUPTED;
 use super::print;
 use crate::clock::RealClock;
 use crate::faults::FaultClass;
@@ -18,13 +19,20 @@ use crate::simulator::campaign::{self, Campaign, Failure, Outcome, Sum};
 use crate::simulator::coverage;
 use crate::simulator::draw::{Wanted, draw};
 use crate::simulator::minimise::minimise;
+use crate::simulator::verdict::Conditions;
 use crate::units::{parse_duration_ns, parse_size};
 
 /// Of so many failing seeds the schedules are cut down.
 const MINIMISED: usize = 3;
 
-/// So many schedules are played for that at most.
+/// For each of them so many schedules are played at most.
 const PLAYS_MAX: u32 = 1_000;
+
+/// For each of them so much real time is spent, seconds.
+const MINIMISE_SECONDS: f64 = 15.0;
+
+/// Where nobody watches, progress is told every so many seconds.
+const PROGRESS_SECONDS: u64 = 10;
 
 /// What `loadgen fuzz` is asked for.
 #[derive(Args, Debug)]
@@ -37,7 +45,7 @@ pub(super) struct FuzzFlags {
     #[arg(long, value_name = "NUMBER", default_value = "1")]
     first: u64,
 
-    /// Stop after so much real time
+    /// Stop after so much real time; failing seeds are cut down after that, for up to 15 s each
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, allow_hyphen_values = true)]
     time: Option<i64>,
 
@@ -89,7 +97,8 @@ pub(super) fn class(text: &str) -> Result<FaultClass, String> {
     })
 }
 
-/// Plays seeds, and gives the exit code: 3 when an invariant did not hold.
+/// Plays seeds, and gives the exit code: 3 when an invariant did not hold, 130 when it was interrupted
+/// before one was found.
 ///
 /// # Errors
 /// When standard output or the file can't be written.
@@ -110,50 +119,117 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
         threads,
         failures_max: flags.failures.max(1),
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    super::interrupt::watch(&stop, Vec::new(), flags.quiet);
+    let interrupted = Arc::new(AtomicBool::new(false));
+    super::interrupt::watch(&interrupted, Vec::new(), flags.quiet);
+    // Relaxed, here and below: flags that order nothing.
+    let is_interrupted = || interrupted.load(Ordering::Relaxed);
+    let stop = AtomicBool::new(false);
     let begun = RealClock::start();
     let limit = flags.time.map(|ns| ns.unsigned_abs() as f64 / 1e9);
-    let shows = !flags.quiet && io::stderr().is_terminal();
+    let teller = Teller::new(flags.quiet, seeds, threads);
     let progress = |done: u64, failed: usize| {
-        if limit.is_some_and(|limit| begun.seconds() >= limit) {
-            // Relaxed: a flag that orders nothing.
+        if limit.is_some_and(|limit| begun.seconds() >= limit) || is_interrupted() {
             stop.store(true, Ordering::Relaxed);
         }
-        if shows && done.is_multiple_of(20) {
-            let of = seeds.map_or_else(String::new, |seeds| format!(" of {seeds}"));
-            // Nobody may be looking any more.
-            let _ = write!(io::stderr(), "\r{done}{of} seeds, {failed} failed ");
-        }
+        teller.seeds(done, failed, begun.seconds());
     };
     let outcome = campaign::run(&campaign, &stop, &progress);
-    if shows {
-        let _ = writeln!(io::stderr(), "\r\x1b[K");
-    }
+    let took_seconds = begun.seconds();
+    teller.end();
     if let Some(path) = &flags.json {
-        let text = format!("{:#}\n", as_json(&outcome, begun.seconds()));
+        let text = format!("{:#}\n", as_json(&outcome, took_seconds, is_interrupted()));
         fs::write(path, text).with_context(|| format!("can't write {}", path.display()))?;
     }
-    // Nobody is there to read them.
-    let minimised_max = match flags.quiet && flags.keep.is_none() {
-        true => 0,
-        false => MINIMISED,
-    };
-    let shown: Vec<String> = outcome
-        .failures
-        .iter()
-        .take(minimised_max)
-        .map(|failure| minimised(failure, &campaign.wanted, flags.keep.as_deref()))
-        .collect::<Result<_>>()?;
     if !flags.quiet {
-        print(&summary(&outcome, begun.seconds()))?;
-        print(&shown.concat())?;
+        print(&summary(&outcome, took_seconds))?;
     }
-    Ok(if outcome.failures.is_empty() { 0 } else { 3 })
+    // Nobody is there to read them otherwise.
+    if !flags.quiet || flags.keep.is_some() {
+        for failure in outcome.failures.iter().take(MINIMISED) {
+            teller.cutting(failure.seed);
+            let wanted = &campaign.wanted;
+            let text = minimised(failure, wanted, flags.keep.as_deref(), &is_interrupted)?;
+            teller.end();
+            if !flags.quiet {
+                print(&text)?;
+            }
+        }
+    }
+    Ok(match (outcome.failures.is_empty(), is_interrupted()) {
+        (false, _) => 3,
+        (true, true) => EXIT_INTERRUPTED,
+        (true, false) => 0,
+    })
+}
+
+/// Tells on standard error how far it is: in a line that is written over on a terminal, and now and
+/// then elsewhere. Nobody may be looking any more, so errors are ignored.
+struct Teller {
+    quiet: bool,
+    is_terminal: bool,
+    seeds: Option<u64>,
+    /// When something was last told, whole seconds.
+    told: AtomicU64,
+}
+
+impl Teller {
+    fn new(quiet: bool, seeds: Option<u64>, threads: usize) -> Teller {
+        let is_terminal = io::stderr().is_terminal();
+        if !quiet && !is_terminal {
+            let seeds = seeds.map_or("seeds".to_owned(), |seeds| format!("{seeds} seeds"));
+            let _ = writeln!(io::stderr(), "playing {seeds} on {threads} threads");
+        }
+        Teller {
+            quiet,
+            is_terminal,
+            seeds,
+            told: AtomicU64::new(0),
+        }
+    }
+
+    fn seeds(&self, done: u64, failed: usize, seconds: f64) {
+        if self.quiet {
+            return;
+        }
+        let of = || {
+            self.seeds
+                .map_or_else(String::new, |seeds| format!(" of {seeds}"))
+        };
+        if self.is_terminal {
+            if done.is_multiple_of(20) {
+                let _ = write!(io::stderr(), "\r{done}{} seeds, {failed} failed ", of());
+            }
+            return;
+        }
+        let due = self.told.load(Ordering::Relaxed) + PROGRESS_SECONDS;
+        if seconds as u64 >= due {
+            self.told.store(seconds as u64, Ordering::Relaxed);
+            let _ = writeln!(
+                io::stderr(),
+                "{done}{} seeds, {failed} failed, {seconds:.0} s",
+                of()
+            );
+        }
+    }
+
+    fn cutting(&self, seed: u64) {
+        if self.is_terminal && !self.quiet {
+            let _ = write!(
+                io::stderr(),
+                "cutting seed {seed} down (up to {MINIMISE_SECONDS} s) "
+            );
+        }
+    }
+
+    fn end(&self) {
+        if self.is_terminal && !self.quiet {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
 }
 
 /// What a program wants to know: how many seeds were played, and which failed and why.
-fn as_json(outcome: &Outcome, took_seconds: f64) -> Value {
+fn as_json(outcome: &Outcome, took_seconds: f64, interrupted: bool) -> Value {
     let of_behaviour = |(behaviour, sum): (Behaviour, &Sum)| {
         json!({
             "behaviour": behaviour.as_str(),
@@ -162,8 +238,8 @@ fn as_json(outcome: &Outcome, took_seconds: f64) -> Value {
             "syncs": sum.syncs,
             "pods-created": sum.creates,
             "pods-deleted": sum.deletes,
-            "excess-pods-created": sum.excess,
-            "ambiguous-writes": sum.ambiguous,
+            "excess-pods-created": by_conditions(sum.excess),
+            "ambiguous-writes": by_conditions(sum.ambiguous),
             "converged-p50-ns": sum.converged_quantile(0.5),
             "converged-p99.9-ns": sum.converged_quantile(0.999),
             "converged-max-ns": sum.converged_quantile(1.0),
@@ -180,6 +256,7 @@ fn as_json(outcome: &Outcome, took_seconds: f64) -> Value {
     json!({
         "seeds": outcome.sums.iter().map(|sum| sum.seeds).sum::<u64>(),
         "seconds": took_seconds,
+        "interrupted": interrupted,
         "behaviours": Behaviour::ALL
             .into_iter()
             .zip(&outcome.sums)
@@ -189,12 +266,25 @@ fn as_json(outcome: &Outcome, took_seconds: f64) -> Value {
     })
 }
 
+/// A figure in seeds of each of the [`Conditions`].
+fn by_conditions([kept, crashed, broken]: [u64; 3]) -> Value {
+    json!({"kept": kept, "crashed": crashed, "broken": broken})
+}
+
 /// The schedule of a failing seed, cut down to what it needs, for a person; both are written to the
 /// folder, where there is one.
-fn minimised(failure: &Failure, wanted: &Wanted, keep: Option<&Path>) -> Result<String> {
+fn minimised(
+    failure: &Failure,
+    wanted: &Wanted,
+    keep: Option<&Path>,
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<String> {
     let (seed, behaviour) = (failure.seed, failure.behaviour);
     let whole = draw(seed, wanted);
-    let small = minimise(&whole, behaviour, failure.violation.invariant, PLAYS_MAX);
+    let begun = RealClock::start();
+    let enough =
+        |plays| plays >= PLAYS_MAX || begun.seconds() >= MINIMISE_SECONDS || is_interrupted();
+    let small = minimise(&whole, behaviour, failure.violation.invariant, &enough);
     if let Some(folder) = keep {
         fs::create_dir_all(folder)
             .with_context(|| format!("{} can't be made", folder.display()))?;
@@ -205,11 +295,16 @@ fn minimised(failure: &Failure, wanted: &Wanted, keep: Option<&Path>) -> Result<
         }
     }
     Ok(format!(
-        "\nseed {seed} ({}) needs {} of its {} steps to break {} (loadgen replay --schedule):\n{}",
+        "\nseed {seed} ({}) needs {}{} of its {} steps to break {} (loadgen replay --schedule){}:\n{}",
         behaviour.as_str(),
+        if small.cut_short { "at most " } else { "" },
         small.schedule.steps.len(),
         small.steps_before,
         failure.violation.invariant,
+        match small.cut_short {
+            true => format!("; the search was stopped after {} plays", small.plays),
+            false => String::new(),
+        },
         small.schedule.to_yaml()
     ))
 }
@@ -280,21 +375,25 @@ fn behaviour_summary(behaviour: Behaviour, sum: &Sum) -> String {
         let ns = sum.converged_quantile(quantile);
         ns.map_or("-".to_owned(), |ns| format!("{:.1} s", ns as f64 / 1e9))
     };
-    format!(
-        "\n{}: {} seeds ({} with crashes), {} syncs, {} pods created, {} deleted\n  \
-         pods in excess: {} in seeds of one controller that never died and whose watches kept their \
-         promise ({} writes of unknown outcome), {} in the others ({})\n  \
-         converged after healing: p50 {}, p99.9 {}, max {}\n",
+    let mut text = format!(
+        "\n{}: {} seeds ({} with crashes), {} syncs, {} pods created, {} deleted\n",
         behaviour.as_str(),
         sum.seeds,
         sum.crashed,
         sum.syncs,
         sum.creates,
         sum.deletes,
-        sum.excess[0],
-        sum.ambiguous[0],
-        sum.excess[1],
-        sum.ambiguous[1],
+    );
+    for conditions in Conditions::ALL {
+        text += &format!(
+            "  {} pods in excess, of {} writes of unknown outcome, in seeds {}\n",
+            sum.excess[conditions as usize],
+            sum.ambiguous[conditions as usize],
+            conditions.description()
+        );
+    }
+    text + &format!(
+        "  converged after healing: p50 {}, p99.9 {}, max {}\n",
         seconds(0.5),
         seconds(0.999),
         seconds(1.0),

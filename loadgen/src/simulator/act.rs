@@ -1,5 +1,6 @@
 //! Carries a schedule's actions out on a site, and undoes later what lasts for a while.
 
+mod caches;
 mod faults;
 mod named_pods;
 mod objects;
@@ -136,6 +137,8 @@ struct SetPlan {
     like: String,
     replicas: i32,
     min_ready_seconds: i32,
+    /// Whether it was deleted for good.
+    deleted: bool,
 }
 
 impl Player {
@@ -144,6 +147,7 @@ impl Player {
             like: set.name.clone(),
             replicas: set.replicas,
             min_ready_seconds: set.min_ready_seconds,
+            deleted: false,
         };
         let sets = schedule.world.replica_sets.iter();
         Player {
@@ -355,7 +359,8 @@ impl Player {
         }
         self.away = false;
         self.create_namespace();
-        let names: Vec<String> = self.sets.keys().cloned().collect();
+        let there = self.sets.iter().filter(|(_, plan)| !plan.deleted);
+        let names: Vec<String> = there.map(|(name, _)| name.clone()).collect();
         for name in names {
             self.create_set(&name);
         }
@@ -392,6 +397,7 @@ impl Player {
                     like: like.clone(),
                     replicas: *replicas,
                     min_ready_seconds: 0,
+                    deleted: false,
                 };
                 self.sets.insert(name.clone(), plan);
                 self.create_set(name);
@@ -399,7 +405,12 @@ impl Player {
             Action::DeleteReplicaSet {
                 replica_set,
                 propagation,
-            } => self.delete_set(replica_set, *propagation),
+            } => {
+                self.delete_set(replica_set, *propagation);
+                if let Some(plan) = self.sets.get_mut(replica_set) {
+                    plan.deleted = true;
+                }
+            }
             Action::Recreate {
                 replica_set,
                 propagation,
@@ -407,6 +418,9 @@ impl Player {
             } => {
                 self.delete_set(replica_set, *propagation);
                 let name = replica_set.clone();
+                if let Some(plan) = self.sets.get_mut(&name) {
+                    plan.deleted = false;
+                }
                 match gap_ms {
                     0 => self.create_set(&name),
                     gap_ms => self.wish_ms(*gap_ms, Later::CreateReplicaSet { name }),
@@ -461,6 +475,7 @@ impl Player {
             return Some("the namespace is on its way out".to_owned());
         }
         model::difference(self.cluster(), NAMESPACE, self.site.now())
+            .or_else(|| caches::behind(&self.site))
     }
 
     pub(super) fn what_is_missing(&self) -> String {

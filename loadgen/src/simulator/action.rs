@@ -227,6 +227,9 @@ pub enum Action {
         stream: StreamKind,
         /// How many versions it lags.
         versions: u32,
+        /// For how long it shows nothing newer, ms.
+        #[serde(default)]
+        for_ms: u32,
     },
     /// The controller dies and is started again.
     Crash {

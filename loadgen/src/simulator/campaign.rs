@@ -56,11 +56,10 @@ pub struct Sum {
     pub deletes: u64,
     /// Syncs.
     pub syncs: u64,
-    /// Pods created beyond the wanted number, in seeds without and with crashes, second controllers
-    /// and watches that break their promise.
-    pub excess: [u64; 2],
-    /// Writes of unknown outcome, in the same two kinds of seeds.
-    pub ambiguous: [u64; 2],
+    /// Pods created beyond the wanted number, by [`Conditions`](super::verdict::Conditions).
+    pub excess: [u64; 3],
+    /// Writes of unknown outcome, by [`Conditions`](super::verdict::Conditions).
+    pub ambiguous: [u64; 3],
     /// From healing to convergence, ns, of every seed that converged.
     pub converged_after_ns: Vec<i64>,
     /// Faults by class.
@@ -79,7 +78,7 @@ impl Sum {
         self.creates += verdict.creates;
         self.deletes += verdict.deletes;
         self.syncs += verdict.syncs;
-        let kind = usize::from(verdict.excused);
+        let kind = verdict.conditions as usize;
         self.excess[kind] += verdict.excess_pods_created;
         self.ambiguous[kind] += verdict.ambiguous_writes;
         self.converged_after_ns.extend(verdict.converged_after_ns);

@@ -10,7 +10,7 @@ use crate::engine::seed::seed_for;
 use crate::faults::{ApiFault, Call, CrashPoint, Effect, FaultClass, StreamEnd, StreamKind};
 
 /// Of a hundred seeds so many have no faults at all, and so many more a single class.
-const SEEDS_WITHOUT_FAULTS: u32 = 5;
+const SEEDS_WITHOUT_FAULTS: u32 = 10;
 const SEEDS_OF_ONE_CLASS: u32 = 10;
 
 /// How many classes the other seeds have on average.
@@ -24,6 +24,12 @@ const USER_RATE: (f64, f64) = (0.5, 12.0);
 
 /// Most steps of one class in one schedule.
 const STEPS_MAX: usize = 60;
+
+/// Most ReplicaSets that users delete for good in one schedule.
+const DELETED_MAX: usize = 2;
+
+/// The pods that users create and remove by name.
+const BY_HAND: [&str; 3] = ["by-hand-1", "by-hand-2", "by-hand-3"];
 
 /// What a seed may be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,16 +50,17 @@ pub fn draw(seed: u64, wanted: &Wanted) -> Schedule {
         .map(|set| set.name.clone())
         .collect();
     let mut steps = Vec::new();
+    let mut drawn = Drawn::default();
     let rate = dice.rate(USER_RATE);
     for at_ms in dice.times(rate, disturb_ms) {
-        let action = dice.user_action(&names);
-        steps.push(Step {
-            at_ms,
-            class: None,
-            action,
-        });
+        for action in dice.user_actions(&names, &mut drawn) {
+            steps.push(Step {
+                at_ms,
+                class: None,
+                action,
+            });
+        }
     }
-    let mut drawn = Drawn::default();
     for class in &classes {
         let rate = if high { RATE.1 } else { dice.rate(RATE) };
         for at_ms in dice.times(rate, disturb_ms) {
@@ -82,6 +89,8 @@ pub fn draw(seed: u64, wanted: &Wanted) -> Schedule {
 struct Drawn {
     overlapping: u32,
     rejecting: u32,
+    /// The ReplicaSets that are deleted for good.
+    deleted: Vec<String>,
 }
 
 /// Draws.
@@ -159,23 +168,49 @@ impl Dice {
         (chosen.collect(), false)
     }
 
-    fn user_action(&mut self, names: &[String]) -> Action {
+    /// What users do at one moment.
+    fn user_actions(&mut self, names: &[String], drawn: &mut Drawn) -> Vec<Action> {
         let replica_set = self.name(names);
-        match self.0.u32(..10) {
-            0..6 => Action::Scale {
+        match self.0.u32(..30) {
+            0..16 => vec![Action::Scale {
                 replica_set,
                 replicas: self.one(&[0, 1, 2, 3, 4, 6, 8, 12, 20, 40]),
-            },
-            6 => Action::Touch { replica_set },
-            7 => Action::CreateOrphans {
+            }],
+            16..19 => vec![Action::Touch { replica_set }],
+            19..21 => vec![Action::CreateOrphans {
                 replica_set,
                 pods: self.0.u32(1..=4),
-            },
-            _ => Action::Kill {
+            }],
+            21..25 => self.by_hand(replica_set),
+            25 if drawn.deleted.len() < DELETED_MAX && !drawn.deleted.contains(&replica_set) => {
+                drawn.deleted.push(replica_set.clone());
+                vec![Action::DeleteReplicaSet {
+                    replica_set,
+                    propagation: self.dependents(),
+                }]
+            }
+            _ => vec![Action::Kill {
                 replica_set,
                 percent: self.one(&[1, 30, 100]),
                 how: self.one(&[Death::Deleted, Death::Removed]),
-            },
+            }],
+        }
+    }
+
+    /// A pod is created by name, removed, or both: then another one has its name at once.
+    fn by_hand(&mut self, replica_set: String) -> Vec<Action> {
+        let name = self.one(&BY_HAND).to_owned();
+        let remove = Action::RemovePod { name: name.clone() };
+        let create = Action::CreatePod {
+            name,
+            // One in four is none of any ReplicaSet's business.
+            replica_set: (self.0.u32(..4) > 0).then_some(replica_set),
+            deletion_cost: self.one(&[None, Some(-1), Some(9)]),
+        };
+        match self.0.u32(..4) {
+            0 => vec![remove],
+            1 => vec![remove, create],
+            _ => vec![create],
         }
     }
 
@@ -278,17 +313,9 @@ impl Dice {
             FaultClass::StaleServer => Action::ServeStale {
                 stream: self.stream(),
                 versions: self.magnitude(1, 100),
+                for_ms: self.behind_ms(),
             },
-            FaultClass::Crash => Action::Crash {
-                point: self.one(&CrashPoint::ALL),
-                passes: self.0.u32(..6),
-                down_ms: self.magnitude(1, 60_000),
-                stale_versions: match self.0.u32(..4) {
-                    0 => self.magnitude(1, 100),
-                    _ => 0,
-                },
-                stale_for_ms: 0,
-            },
+            FaultClass::Crash => self.crash(),
             FaultClass::SecondController => Action::Overlap {
                 for_ms: self.magnitude(100, 60_000),
             },
@@ -408,6 +435,30 @@ impl Dice {
         }
     }
 
+    fn crash(&mut self) -> Action {
+        let point = self.one(&CrashPoint::ALL);
+        let (passes, down_ms) = (self.0.u32(..6), self.magnitude(1, 60_000));
+        let (stale_versions, stale_for_ms) = match self.0.u32(..4) {
+            0 => (self.magnitude(1, 100), self.behind_ms()),
+            _ => (0, 0),
+        };
+        Action::Crash {
+            point,
+            passes,
+            down_ms,
+            stale_versions,
+            stale_for_ms,
+        }
+    }
+
+    /// For how long a server that lags stays behind: half of them catch up at once.
+    fn behind_ms(&mut self) -> u32 {
+        match self.0.bool() {
+            true => 0,
+            false => self.magnitude(100, 200_000),
+        }
+    }
+
     fn ambiguous_write(&mut self) -> Action {
         let answer = self.ambiguous();
         let effect = match self.0.u32(..4) {
@@ -486,6 +537,39 @@ mod tests {
     }
 
     #[test]
+    fn users_delete_for_good_and_make_pods_by_name_and_servers_stay_behind() {
+        let mut seen = BTreeSet::new();
+        for seed in 0..500 {
+            let mut deleted = 0;
+            for step in draw(seed, &Wanted::default()).steps {
+                match step.action {
+                    Action::DeleteReplicaSet { propagation, .. } => {
+                        deleted += 1;
+                        seen.insert(format!("{propagation:?}"));
+                    }
+                    Action::CreatePod { replica_set, .. } => {
+                        seen.insert(format!("created, matching: {}", replica_set.is_some()));
+                    }
+                    Action::RemovePod { .. } => {
+                        seen.insert("removed".to_owned());
+                    }
+                    Action::ServeStale { for_ms: 1.., .. } => {
+                        seen.insert("a server lags".to_owned());
+                    }
+                    Action::Crash {
+                        stale_for_ms: 1.., ..
+                    } => {
+                        seen.insert("a server lags after a crash".to_owned());
+                    }
+                    _ => {}
+                }
+            }
+            assert!(deleted <= DELETED_MAX, "seed {seed}");
+        }
+        assert_eq!(seen.len(), 8, "{seen:?}");
+    }
+
+    #[test]
     fn a_few_hundred_seeds_have_every_class_and_some_have_none() {
         let mut seen = BTreeSet::new();
         let (mut none, mut one) = (0, 0);
@@ -497,7 +581,7 @@ mod tests {
         }
         assert_eq!(seen.len(), FaultClass::ALL.len());
         assert!(
-            (5..80).contains(&none) && (20..150).contains(&one),
+            (25..80).contains(&none) && (20..150).contains(&one),
             "{none} {one}"
         );
     }

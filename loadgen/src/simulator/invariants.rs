@@ -24,7 +24,7 @@ use super::action::Action;
 use super::coverage;
 use super::play::How;
 use super::schedule::{Schedule, Step};
-use super::verdict::{Verdict, Violation};
+use super::verdict::{Conditions, Verdict, Violation};
 use crate::cluster::{Commit, CommitObserver, ObjectRef};
 use crate::engine::probe::{Origin, Probe, SyncId};
 use crate::engine::site::Site;
@@ -220,8 +220,12 @@ impl Judge {
         let state = &mut *state;
         state.verdict.trace = state.trace.hash();
         state.verdict.excess_pods_created = state.books.excess;
-        state.verdict.excused =
-            state.books.crashed || state.books.overlapped || state.books.lied_to;
+        let books = &state.books;
+        state.verdict.conditions = match (books.overlapped || books.lied_to, books.crashed) {
+            (true, _) => Conditions::Broken,
+            (false, true) => Conditions::Crashed,
+            (false, false) => Conditions::Kept,
+        };
         state.verdict.ambiguous_writes = state.books.ambiguous;
         state.verdict.sometimes = state.books.sometimes.clone();
         state.figures.add_to(&mut state.verdict, state.now);

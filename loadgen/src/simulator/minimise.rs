@@ -14,22 +14,25 @@ pub struct Minimised {
     pub steps_before: usize,
     /// Schedules played.
     pub plays: u32,
+    /// Whether the search was stopped before it had tried everything.
+    pub cut_short: bool,
 }
 
-/// The smallest schedule found within so many plays that still breaks that invariant. Steps are
-/// taken away in ever smaller runs (delta debugging, Zeller and Hildebrandt 2002), then
+/// The smallest schedule found that still breaks that invariant. `enough` is asked before each play,
+/// and told how many there were: when it says so the search ends with what it has. Steps are taken away in ever smaller runs (delta debugging, Zeller and Hildebrandt 2002), then
 /// ReplicaSets that no step names, then the time after the last step.
 pub fn minimise(
     schedule: &Schedule,
     behaviour: Behaviour,
     invariant: &str,
-    plays_max: u32,
+    enough: &dyn Fn(u32) -> bool,
 ) -> Minimised {
     let mut search = Search {
         behaviour,
         invariant,
         plays: 0,
-        plays_max,
+        enough,
+        cut_short: false,
     };
     let mut best = schedule.clone();
     let mut run = best.steps.len().div_ceil(2).max(1);
@@ -55,6 +58,7 @@ pub fn minimise(
         schedule: best,
         steps_before: schedule.steps.len(),
         plays: search.plays,
+        cut_short: search.cut_short,
     }
 }
 
@@ -62,12 +66,14 @@ struct Search<'a> {
     behaviour: Behaviour,
     invariant: &'a str,
     plays: u32,
-    plays_max: u32,
+    enough: &'a dyn Fn(u32) -> bool,
+    cut_short: bool,
 }
 
 impl Search<'_> {
-    fn is_over(&self) -> bool {
-        self.plays >= self.plays_max
+    fn is_over(&mut self) -> bool {
+        self.cut_short = self.cut_short || (self.enough)(self.plays);
+        self.cut_short
     }
 
     fn fails(&mut self, schedule: &Schedule) -> bool {
@@ -153,7 +159,12 @@ mod tests {
         );
         let broken = play_seed(&schedule, Behaviour::Upstream);
         let violation = broken.violation.expect("nothing is heard any more");
-        let small = minimise(&schedule, Behaviour::Upstream, violation.invariant, 500);
+        let small = minimise(
+            &schedule,
+            Behaviour::Upstream,
+            violation.invariant,
+            &|plays| plays >= 500,
+        );
         assert!(
             small.schedule.steps.len() <= 2,
             "{:?}",

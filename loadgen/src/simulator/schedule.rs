@@ -9,7 +9,7 @@ use crate::faults::FaultClass;
 
 /// The version of the schedule format and of the way seeds are drawn; raised when either changes,
 /// so that an old seed is refused and not replayed as something else.
-pub const SCHEDULE_VERSION: u32 = 1;
+pub const SCHEDULE_VERSION: u32 = 2;
 
 /// A run, as data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -39,6 +39,38 @@ pub struct Struck {
     pub mattered: u64,
 }
 
+/// What a controller had against it: pods in excess are judged by that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Conditions {
+    /// One controller, which did not die, and whose watches kept the API's promise. Whatever else
+    /// went wrong, it can make up for.
+    #[default]
+    Kept,
+    /// As before, but controllers died and others took their place, one at a time.
+    Crashed,
+    /// Controllers ran side by side, or a watch lost an event or sent one from the past: what no
+    /// controller can make up for alone.
+    Broken,
+}
+
+impl Conditions {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Conditions; 3] = [Conditions::Kept, Conditions::Crashed, Conditions::Broken];
+
+    /// For a person, after "in seeds".
+    pub fn description(self) -> &'static str {
+        match self {
+            Conditions::Kept => {
+                "of one controller, which did not die, and watches that kept their promise"
+            }
+            Conditions::Crashed => "in which controllers also died",
+            Conditions::Broken => {
+                "with controllers side by side, or watches that lose or repeat events"
+            }
+        }
+    }
+}
+
 /// What came of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
@@ -61,9 +93,8 @@ pub struct Verdict {
     pub ambiguous_writes: u64,
     /// Whether a controller died in the run.
     pub crashed: bool,
-    /// Whether a controller died or had another beside it, or a watch lost an event or sent an old
-    /// one again: what no controller can make up for alone.
-    pub excused: bool,
+    /// What the controllers had against them.
+    pub conditions: Conditions,
     /// Syncs begun.
     pub syncs: u64,
     /// Expectations that ran out.

@@ -85,9 +85,14 @@ impl Player {
                     line.end(*stream, StreamEnd::Closed);
                 }
             }
-            Action::ServeStale { stream, versions } => {
+            Action::ServeStale {
+                stream,
+                versions,
+                for_ms,
+            } => {
+                let for_ns = i64::from(*for_ms) * MS;
                 for line in alive {
-                    line.lag(*stream, u64::from(*versions));
+                    line.lag_for(*stream, u64::from(*versions), for_ns);
                     line.end(*stream, StreamEnd::ClosedAndExpired);
                 }
             }

@@ -38,6 +38,8 @@ pub(super) struct SetBook {
     pub(super) allowed_deletes: i64,
     /// Versions at which an active pod was lost, and by whose doing.
     losses: Vec<(u64, Option<SyncId>)>,
+    /// Versions at which an active pod came that no controller made: by adoption, or by others' doing.
+    gains: Vec<u64>,
 }
 
 impl SetBook {
@@ -65,6 +67,12 @@ impl SetBook {
         self.demands
             .last()
             .map_or(0, |(_, demand)| i64::from(*demand))
+    }
+
+    /// Pods that came since that version and were made by no controller.
+    pub(super) fn gained_since(&self, version: u64) -> i64 {
+        let later = self.gains.iter().rev().take_while(|at| **at > version);
+        later.count() as i64
     }
 
     /// Pods lost since that version by others than that sync.
@@ -136,10 +144,9 @@ pub(super) struct Books {
     pub(super) syncs: BTreeMap<SyncId, SyncBook>,
     /// Syncs under way, by controller and key.
     pub(super) busy: BTreeMap<(u32, String), SyncId>,
-    /// Deletes that were asked for, by controller and pod: whether one was accepted.
-    pub(super) deletes: BTreeMap<(u32, Uid), bool>,
-    /// Names under which controllers created pods, and how often.
-    pub(super) created_names: BTreeMap<String, u32>,
+    /// Deletes that were asked for, by controller, ReplicaSet and pod: whether one was accepted.
+    /// Another ReplicaSet may have come by the pod meanwhile, and knows nothing of the first.
+    pub(super) deletes: BTreeMap<(u32, Uid, Uid), bool>,
     pub(super) excess: u64,
     pub(super) ambiguous: u64,
     pub(super) sometimes: BTreeSet<&'static str>,
@@ -172,7 +179,6 @@ impl Books {
             syncs: BTreeMap::new(),
             busy: BTreeMap::new(),
             deletes: BTreeMap::new(),
-            created_names: BTreeMap::new(),
             excess: 0,
             ambiguous: 0,
             sometimes: BTreeSet::new(),
@@ -219,6 +225,15 @@ impl Books {
                 self.unlimited_creates |= upstream;
                 self.unlimited_deletes |= upstream;
             }
+            Action::ServeStale {
+                stream: StreamKind::Pods,
+                for_ms,
+                ..
+            } => {
+                // What has gone may be back in the cache.
+                self.remember_names();
+                self.held(*for_ms);
+            }
             Action::Hold {
                 stream: StreamKind::Pods,
                 for_ms,
@@ -232,6 +247,9 @@ impl Books {
                 let alive = site.alive().len() as i64;
                 self.allowed += self.burst * alive;
                 self.allowed_deletes += self.burst * alive;
+                // Each takes the other's pods for those it expects, and goes on before its own are
+                // there.
+                self.unlimited_creates |= upstream && !self.gate;
             }
             _ => {}
         }
@@ -261,6 +279,7 @@ impl Books {
     pub(super) fn stale_start(&mut self) {
         self.sometimes
             .insert("a controller starts over a list from the past");
+        self.remember_names();
         if self.is_upstream() {
             self.unlimited_creates = true;
             self.unlimited_deletes = true;
@@ -371,6 +390,9 @@ impl Books {
         }
         if let Some(set) = after.and_then(|uid| self.sets.get_mut(&uid)) {
             set.active += 1;
+            if old.is_some() || who.is_none() {
+                set.gains.push(version);
+            }
         }
     }
 
@@ -394,6 +416,7 @@ impl Books {
                 allowed: 0,
                 allowed_deletes: 0,
                 losses: Vec::new(),
+                gains: Vec::new(),
             });
         book.gone = removed;
         let replicas = set.replicas();

@@ -89,17 +89,15 @@ impl Books {
                 .insert("a pod is created for a ReplicaSet that is gone");
             return Ok(());
         }
-        // Taken again and free again before it came: no name can tell that.
-        let name_was_used = self
-            .created_names
-            .entry(pod.metadata.name.to_string())
-            .or_default();
-        *name_was_used += 1;
-        let came_late = origin.stray && *name_was_used > 1;
-        if origin.stray && (upstream || dead) || resent && upstream || came_late {
+        if origin.stray && (upstream || dead) || resent && upstream {
             set.allowed += 1;
         }
-        let most = set.most_since(set_version);
+        let mut most = set.most_since(set_version);
+        if origin.stray {
+            // It was wanted when it was asked for. Who could have known what would come by itself until
+            // it is carried out?
+            most += set.gained_since(set_version);
+        }
         let over = set.active + 1 - most;
         if over <= 0 {
             return Ok(());
@@ -404,7 +402,8 @@ impl Books {
                         format!("the delete of {victim} names no UID, or a wrong one"),
                     ));
                 }
-                let accepted = self.deletes.entry((id.incarnation, pod_uid)).or_default();
+                let place = (id.incarnation, set.metadata.uid.clone(), pod_uid);
+                let accepted = self.deletes.entry(place).or_default();
                 if *accepted && !lied_to {
                     let text = format!("{victim} is deleted again, and the first was accepted");
                     return Err(("S3", text));
@@ -478,9 +477,9 @@ impl Books {
                     .get(&**name)
                     .map(|seen| seen.0.metadata.uid.clone());
                 if failed.is_none()
-                    && let Some(pod) = pod
+                    && let (Some(pod), Some(set)) = (pod, uid.clone())
                 {
-                    self.deletes.insert((id.incarnation, pod), true);
+                    self.deletes.insert((id.incarnation, set, pod), true);
                 }
                 if failed.is_some() && committed {
                     self.sometimes

@@ -1,0 +1,207 @@
+//! What is kept for ReplicaSets that are gone: nothing that grows. A controller lives through rollouts,
+//! each of which brings ReplicaSets and pods of names that never were before and takes them away again,
+//! and its memory afterwards is what it was.
+//!
+//! One test alone in its process, because the counter counts every thread.
+
+use std::sync::Arc;
+
+use podstorm::cache::{Delta, PodCache};
+use podstorm::client::{Answer, Request};
+use podstorm::controller::{Controller, ControllerOptions, Step, Sync};
+use podstorm::object::{Kind, LabelSelector, Labels, Now, OwnerReference, Pod, ReplicaSet, Uid};
+use podstorm::policy::Behaviour;
+use podstorm::workqueue::Take;
+
+#[global_allocator]
+static ALLOCATOR: dhat::Alloc = dhat::Alloc;
+
+/// ReplicaSets of a rollout, and pods of each.
+const SETS: u128 = 5;
+const PODS: usize = 4;
+
+/// So long a rollout takes: longer than a key rests.
+const ROLLOUT_NS: i64 = 400_000_000_000;
+
+/// A leak of so many bytes for each ReplicaSet that came and went would be noticed. Not one: shards of
+/// the cache are as large as they ever had to be, and some have their largest day late.
+const LEAK_BYTES: usize = 4;
+
+/// After so many rollouts the tables are about as large as they get: some sweep only when they have
+/// grown.
+const SETTLED: usize = 500;
+const ROLLOUTS: usize = 2_000;
+
+struct World {
+    cache: Arc<PodCache>,
+    controller: Controller,
+    sync: Sync,
+    now: Now,
+    version: u64,
+}
+
+impl World {
+    fn version(&mut self) -> u64 {
+        self.version += 1;
+        self.version
+    }
+
+    fn set(&mut self, set: &mut ReplicaSet, replicas: i32) {
+        set.spec.replicas = Some(replicas);
+        set.metadata.generation += 1;
+        set.metadata.resource_version = self.version().into();
+        let delta = Delta::Applied(Arc::new(set.clone()));
+        self.controller.parent_delta(delta, self.now);
+    }
+
+    fn pod(&mut self, pod: Pod, is_gone: bool) {
+        let mut pod = pod;
+        pod.metadata.resource_version = self.version().into();
+        let pod = Arc::new(pod);
+        let change = self.cache.apply(match is_gone {
+            true => Delta::Deleted(pod),
+            false => Delta::Applied(pod),
+        });
+        self.controller.pod_changed(&change, self.now);
+    }
+
+    /// Syncs whatever waits; the pods that were asked for, and the names of those to be deleted.
+    fn work(&mut self) -> (Vec<Pod>, Vec<String>) {
+        let (mut made, mut deleted) = (Vec::new(), Vec::new());
+        let controller = &self.controller;
+        controller.queue().fire_due(self.now.mono_ns);
+        while let Take::Key(key) = controller.queue().try_take(self.now.mono_ns) {
+            let mut step = controller.begin(key, &mut self.sync, self.now);
+            while step == Step::Requests {
+                for (index, request) in self.sync.requests().to_vec().iter().enumerate() {
+                    self.version += 1;
+                    let answer = match request {
+                        Request::CreatePod {
+                            namespace,
+                            body,
+                            name,
+                        } => {
+                            let mut pod = Pod::clone(body);
+                            let chosen = name.as_deref().map(str::to_owned);
+                            let name = chosen.unwrap_or_else(|| format!("pod-{}", self.version));
+                            pod.metadata.name = name.as_str().into();
+                            pod.metadata.namespace = (&**namespace).into();
+                            pod.metadata.uid = Uid::from_u128(u128::from(self.version));
+                            made.push(pod.clone());
+                            pod.metadata.resource_version = self.version.into();
+                            Answer::Pod(Arc::new(pod))
+                        }
+                        Request::DeletePod { name, .. } => {
+                            deleted.push(name.to_string());
+                            Answer::Deleted(Some(self.version.into()))
+                        }
+                        Request::ReadVersion { .. } => Answer::Version(1.into()),
+                        Request::PutStatus { object, .. } => {
+                            let mut set = ReplicaSet::clone(object);
+                            set.metadata.resource_version = self.version.into();
+                            Answer::Parent(Arc::new(set))
+                        }
+                        other => panic!("{other:?} is not expected here"),
+                    };
+                    self.sync.answer(index, answer);
+                }
+                step = controller.resume(&mut self.sync, self.now);
+            }
+            controller.finish(&mut self.sync, self.now);
+        }
+        (made, deleted)
+    }
+}
+
+fn replica_set(number: u128) -> ReplicaSet {
+    let mut set = ReplicaSet::default();
+    let name = format!("web-{number}");
+    let labels = Labels::from_pairs([("app", "web"), ("pod-template-hash", &*name)]);
+    set.metadata.name = name.as_str().into();
+    set.metadata.namespace = format!("shop-{}", number / SETS).as_str().into();
+    set.metadata.uid = Uid::from_u128(u128::MAX - number);
+    set.metadata.owner_references.push(Arc::new(OwnerReference {
+        api_version: "apps/v1".into(),
+        kind: "Deployment".into(),
+        name: format!("deployment-{number}").as_str().into(),
+        uid: Uid::from_u128(u128::MAX / 2 - number),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }));
+    set.spec.selector = Some(Arc::new(LabelSelector {
+        match_labels: labels.clone(),
+        match_expressions: Arc::new([]),
+    }));
+    let mut template = podstorm::object::PodTemplate::default();
+    template.metadata.labels = labels;
+    set.spec.template = Arc::new(template);
+    set
+}
+
+/// Every ReplicaSet of a rollout comes, gets its pods, loses them, and goes.
+fn roll_out(world: &mut World, number: u128) {
+    let mut sets: Vec<ReplicaSet> = (0..SETS)
+        .map(|place| replica_set(number * SETS + place))
+        .collect();
+    for set in &mut sets {
+        world.set(set, i32::try_from(PODS).expect("small"));
+    }
+    let (pods, _) = world.work();
+    assert_eq!(pods.len(), PODS * sets.len());
+    for pod in &pods {
+        world.pod(pod.clone(), false);
+    }
+    world.now.mono_ns += 1_000_000_000;
+    world.work();
+    for set in &mut sets {
+        world.set(set, 0);
+    }
+    let (_, deleted) = world.work();
+    assert_eq!(deleted.len(), pods.len());
+    for pod in pods {
+        world.pod(pod, true);
+    }
+    world.work();
+    for mut set in sets {
+        set.metadata.resource_version = world.version().into();
+        let delta = Delta::Deleted(Arc::new(set));
+        world.controller.parent_delta(delta, world.now);
+    }
+    world.work();
+    world.now.mono_ns += ROLLOUT_NS;
+    world.work();
+}
+
+#[test]
+fn nothing_is_kept_for_replica_sets_that_are_gone() {
+    let _profiler = dhat::Profiler::builder().testing().build();
+    for behaviour in Behaviour::ALL {
+        let cache = Arc::new(PodCache::new());
+        cache.bookmark(&1.into());
+        let options = ControllerOptions {
+            behaviour,
+            ..ControllerOptions::new(Kind::ReplicaSet)
+        };
+        let mut world = World {
+            controller: Controller::new(options, cache.clone()),
+            cache,
+            sync: Sync::new(),
+            now: Now::default(),
+            version: 1,
+        };
+        let mut bytes = Vec::new();
+        for number in 0..ROLLOUTS {
+            roll_out(&mut world, number as u128);
+            bytes.push(dhat::HeapStats::get().curr_bytes);
+        }
+        assert_eq!(world.cache.len(), 0);
+        assert_eq!(world.controller.parents().all().len(), 0);
+        let settled = bytes[SETTLED - 1];
+        let largest = bytes[SETTLED..].iter().max().expect("there are more");
+        let gone = (ROLLOUTS - SETTLED) * usize::try_from(SETS).expect("few");
+        assert!(
+            largest - settled.min(*largest) < LEAK_BYTES * gone,
+            "{behaviour:?}: {largest} bytes are in use, and {settled} were after {SETTLED} rollouts"
+        );
+    }
+}
