@@ -203,11 +203,12 @@ impl Sync {
     }
 
     pub(super) fn reset(&mut self, key: KeyId) {
+        if self.state != State::Finished {
+            // The sync before was given up; the end of one leaves neither.
+            let _step = self.finish();
+        }
         self.key = key;
-        self.state = State::Finished;
         self.outcome = Outcome::Ok;
-        self.requests.clear();
-        self.answers.clear();
         self.answered.clear();
         self.events.clear();
         self.requests_made = 0;
@@ -225,6 +226,16 @@ impl Sync {
         self.new_status = None;
         self.unknown = Resources::default();
         self.quiet_error = None;
+    }
+
+    /// Takes the error that the sync ends with once its status is written, if any.
+    #[inline]
+    pub(super) fn take_error(&mut self) -> Option<(SyncErrorClass, String)> {
+        if self.manage_error.is_none() && self.quiet_error.is_none() {
+            return None;
+        }
+        let error = self.manage_error.take();
+        error.or_else(|| self.quiet_error.take())
     }
 
     pub(super) fn finish(&mut self) -> Step {
@@ -256,11 +267,16 @@ impl Sync {
 
     /// Replaces the batch by so many of the same request; those of the batch before, which must be
     /// of that kind too, stay what they are.
-    pub(super) fn ask_again(&mut self, state: State, size: usize, request: Request) -> Step {
+    pub(super) fn ask_again(
+        &mut self,
+        state: State,
+        size: usize,
+        request: impl FnMut() -> Request,
+    ) -> Step {
         if self.state != state {
             self.requests.clear();
         }
-        self.requests.resize(size, request);
+        self.requests.resize_with(size, request);
         self.asked(state)
     }
 
