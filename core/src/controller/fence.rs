@@ -61,6 +61,8 @@ impl Controller {
 
     fn stop_behind_caches(&self, sync: &mut Sync) -> Option<Step> {
         let key = sync.key;
+        // Before the versions.
+        sync.rewinds = self.rewinds();
         // Before any pod is read: what these versions promise is then in the cache.
         let stores = [self.pods().version().get(), self.parents.version().get()];
         if let Err(stale) = self.fences.check(&stores) {
@@ -78,6 +80,21 @@ impl Controller {
             self.settle(key);
         }
         None
+    }
+
+    /// How often the caches went back to an older list.
+    pub(super) fn rewinds(&self) -> u64 {
+        self.pods().version().rewinds() + self.parents.version().rewinds()
+    }
+
+    /// A cache went back between the look at its version and the look at what it holds, so what was
+    /// counted may be older than what the gate has let through.
+    #[cold]
+    pub(super) fn stop_rewound(&self, sync: &mut Sync) -> Step {
+        self.metrics.stale_sync_skips_pods.increment();
+        sync.claim = None;
+        let message = "a cache went back to an older list while it was read".to_owned();
+        sync.fail(SyncErrorClass::Consistency(PODS), message)
     }
 
     /// The cache shows all that was done for the key: what is still expected will not be seen.

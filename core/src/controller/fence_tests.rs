@@ -313,3 +313,28 @@ fn a_sync_that_is_put_off_is_retried_within_the_bound_and_does_not_spin() {
         assert_eq!(made == 1, behaviour == Hardened);
     }
 }
+
+#[test]
+fn a_cache_that_goes_back_while_it_is_read_is_not_counted() {
+    let mut rig = Rig::new(Hardened, 1);
+    assert_eq!(rig.sync(), Outcome::Ok);
+    rig.deliver();
+    assert_eq!(rig.sync(), Outcome::Ok);
+    rig.deliver();
+    let controller = &rig.controller;
+    rig.sync.reset(rig.key);
+    assert_eq!(
+        controller.stop_at_fence(&mut rig.sync),
+        None,
+        "all is there"
+    );
+    // A list from a server that does not know the pod yet.
+    drop(rig.cache.replace(Vec::new(), &11.into()));
+    let effects = controller.live(rig.now);
+    let step = controller.begin_behind_gate(&mut rig.sync, rig.now, &effects);
+    assert_eq!(step, Step::Finished);
+    assert!(put_off(rig.sync.outcome()), "{:?}", rig.sync.outcome());
+    // And behind the gate the next one waits for the cache.
+    assert!(put_off(&rig.sync()));
+    assert_eq!(rig.calls("create"), 1);
+}

@@ -72,7 +72,12 @@ impl Controller {
     ///
     /// Inlined by force: the other caller, the hardened behaviour's, costs every idle sync a call.
     #[inline(always)]
-    fn begin_behind_gate(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
+    pub(super) fn begin_behind_gate(
+        &self,
+        sync: &mut Sync,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
         let key = sync.key;
         let Some(parent) = self.parents.get(key) else {
             if self.keeps_records {
@@ -132,7 +137,11 @@ impl Controller {
             }
         }
         sync.may_scale = satisfied && !meta.is_deleting();
-        if let Some(pods) = self.take_census(parent, selector, sync, now) {
+        let to_claim = self.take_census(parent, selector, sync, now);
+        if self.policy.record_every_write && self.rewinds() != sync.rewinds {
+            return self.stop_rewound(sync);
+        }
+        if let Some(pods) = to_claim {
             let claim = Claim::new(
                 parent.object.clone(),
                 self.options.kind,

@@ -44,6 +44,8 @@ pub struct Sync {
     /// What went wrong with creating or deleting; returned only after the status is written.
     pub(super) manage_error: Option<(SyncErrorClass, String)>,
     pub(super) new_status: Option<Box<ReplicaSetStatus>>,
+    /// How often the caches had gone back when their versions were read, in the hardened behaviour.
+    pub(super) rewinds: u64,
     /// Resources of which a write may or may not have been committed.
     pub(super) unknown: Resources,
     /// Why the sync is to be retried, where that is nobody's business: no Event, no condition.
@@ -161,6 +163,7 @@ impl Sync {
             manage_error: None,
             new_status: None,
             unknown: Resources::default(),
+            rewinds: 0,
             quiet_error: None,
         }
     }
