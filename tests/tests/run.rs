@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Output;
 
 use podstorm_tests::command::{run, run_in, run_with_stdin, stderr, stdout};
 use serde_json::Value;

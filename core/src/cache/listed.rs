@@ -76,6 +76,7 @@ impl PodCache {
     /// O(n log n), or O(n) for a list into an empty cache that is sorted by namespace and name, as
     /// servers send it.
     pub fn replace(&self, items: Vec<Arc<Pod>>, version: &ResourceVersion) -> Listed {
+        self.version().before_list(version);
         let parts = if self.is_empty() {
             read_parts(&items)
         } else {

@@ -197,6 +197,7 @@ impl ParentStore {
         items: Vec<Arc<ReplicaSet>>,
         version: &ResourceVersion,
     ) -> Vec<ParentChange> {
+        self.version.before_list(version);
         let listed: std::collections::BTreeSet<KeyId> = items
             .iter()
             .map(|item| self.intern(&item.metadata.namespace, &item.metadata.name))

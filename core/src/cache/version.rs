@@ -10,6 +10,8 @@ pub struct StoreVersion {
     number: AtomicU64,
     /// The version where it is unset or no number of 64 bits.
     text: Mutex<ResourceVersion>,
+    /// How often the store went back to an older list.
+    rewinds: AtomicU64,
 }
 
 impl StoreVersion {
@@ -28,6 +30,30 @@ impl StoreVersion {
         }
     }
 
+    /// To be called before the objects of a list are put into the store. A list that is older than the
+    /// store, or can't be compared with it, takes the version back before any object: who has read
+    /// [`rewinds`](Self::rewinds), then a version, then objects, and finds `rewinds` unchanged, has
+    /// seen objects of that version or later ones.
+    pub fn before_list(&self, list: &ResourceVersion) {
+        let reached = self.get();
+        let follows = match (reached.number(), list.number()) {
+            (Some(reached), Some(list)) => reached <= list,
+            _ => reached.is_unset(),
+        };
+        if !follows {
+            self.set(list);
+            // Release: who sees the new count finds the older version. The objects' locks order it
+            // before what they show.
+            self.rewinds.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// How often the store went back to an older list; see [`before_list`](Self::before_list).
+    pub fn rewinds(&self) -> u64 {
+        // Acquire: pairs with the Release above.
+        self.rewinds.load(Ordering::Acquire)
+    }
+
     /// The version reached; unset before the first.
     pub fn get(&self) -> ResourceVersion {
         // Acquire: pairs with the Release above.
@@ -41,6 +67,24 @@ impl StoreVersion {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_that_is_not_as_new_takes_the_version_back_at_once() {
+        let version = StoreVersion::default();
+        for (list, rewinds, before) in [
+            ("5", 0, ""),
+            ("9", 0, "5"),
+            ("9", 0, "9"),
+            ("8", 1, "8"),
+            ("x", 2, "x"),
+            ("10", 3, "10"),
+        ] {
+            version.before_list(&ResourceVersion::new(list));
+            assert_eq!(version.rewinds(), rewinds, "{list}");
+            assert_eq!(version.get().to_string(), before, "{list}");
+            version.set(&ResourceVersion::new(list));
+        }
+    }
 
     #[test]
     fn numbers_and_texts_are_read_back() {

@@ -75,12 +75,14 @@ pub struct EventIntent {
 
 impl EventIntent {
     /// A pod was created.
+    #[inline]
     pub fn created_pod(regarding: &Arc<ObjectReference>, pod: &CompactString) -> EventIntent {
         let message = EventMessage::CreatedPod(pod.clone());
         EventIntent::new(regarding, EventType::Normal, "SuccessfulCreate", message)
     }
 
     /// A pod's deletion was accepted.
+    #[inline]
     pub fn deleted_pod(regarding: &Arc<ObjectReference>, pod: &CompactString) -> EventIntent {
         let message = EventMessage::DeletedPod(pod.clone());
         EventIntent::new(regarding, EventType::Normal, "SuccessfulDelete", message)

@@ -17,20 +17,22 @@ use crate::limits::{EXPECTATIONS_TIMEOUT_NS, HARDENED_RETRY_MAX_NS};
 use crate::object::{Now, ResourceVersion, Uid};
 
 impl Controller {
-    /// Begins a sync behind barrier and fence.
-    pub(super) fn begin_fenced(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
+    /// Stops a sync that begins before barrier and fence, unless the caches have passed both.
+    #[inline(never)]
+    pub(super) fn stop_at_fence(&self, sync: &mut Sync) -> Option<Step> {
         let mut unread = self.fences.wanted(&sync.key);
         if self.policy.fence_at_start && !self.fences.is_started() {
             unread = Resources::BOTH;
         }
         if unread.is_empty() {
-            return self.begin_behind_fence(sync, now, effects);
+            return self.stop_behind_caches(sync);
         }
-        self.read_versions(State::ReadingFence, unread, sync)
+        Some(self.read_versions(State::ReadingFence, unread, sync))
     }
 
-    /// The versions that were asked for at the beginning are there, or could not be read.
-    pub(super) fn fence_read(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
+    /// The versions that were asked for at the beginning are there, or could not be read. Stops the
+    /// sync unless the caches have passed them.
+    pub(super) fn fence_read(&self, sync: &mut Sync, effects: &impl Effects) -> Option<Step> {
         let key = sync.key;
         let parent = self.parents.get(key);
         let uid = parent.as_ref().map(|parent| &parent.object.metadata.uid);
@@ -46,7 +48,7 @@ impl Controller {
             }
         });
         if let Some((_, error)) = unread {
-            return sync.fail(SyncErrorClass::Fence, error.message);
+            return Some(sync.fail(SyncErrorClass::Fence, error.message));
         }
         if wanted {
             self.fences.forget(&key);
@@ -54,15 +56,17 @@ impl Controller {
         if starting {
             self.fences.start();
         }
-        self.begin_behind_fence(sync, now, effects)
+        self.stop_behind_caches(sync)
     }
 
-    fn begin_behind_fence(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
+    fn stop_behind_caches(&self, sync: &mut Sync) -> Option<Step> {
         let key = sync.key;
+        // Before the versions.
+        sync.rewinds = self.rewinds();
         // Before any pod is read: what these versions promise is then in the cache.
         let stores = [self.pods().version().get(), self.parents.version().get()];
         if let Err(stale) = self.fences.check(&stores) {
-            return self.put_off(&stale, sync);
+            return Some(self.put_off(&stale, sync));
         }
         // A cache may go back behind this, with a list from a server that lags; and the record is
         // dropped when it has been seen once.
@@ -70,12 +74,27 @@ impl Controller {
             self.fences.raise(resource, store);
         }
         if let Err(stale) = self.consistency.ensure_ready(&key, &stores) {
-            return self.put_off(&stale, sync);
+            return Some(self.put_off(&stale, sync));
         }
         if self.policy.settle_expectations && stores[PODS].number().is_some() {
             self.settle(key);
         }
-        self.begin_behind_gate(sync, now, effects)
+        None
+    }
+
+    /// How often the caches went back to an older list.
+    pub(super) fn rewinds(&self) -> u64 {
+        self.pods().version().rewinds() + self.parents.version().rewinds()
+    }
+
+    /// A cache went back between the look at its version and the look at what it holds, so what was
+    /// counted may be older than what the gate has let through.
+    #[cold]
+    pub(super) fn stop_rewound(&self, sync: &mut Sync) -> Step {
+        self.metrics.stale_sync_skips_pods.increment();
+        sync.claim = None;
+        let message = "a cache went back to an older list while it was read".to_owned();
+        sync.fail(SyncErrorClass::Consistency(PODS), message)
     }
 
     /// The cache shows all that was done for the key: what is still expected will not be seen.
@@ -93,16 +112,8 @@ impl Controller {
     }
 
     /// Ends a sync: when the outcome of a write is unknown, by reading the versions first.
-    pub(super) fn close(
-        &self,
-        step: Step,
-        sync: &mut Sync,
-        now: Now,
-        effects: &impl Effects,
-    ) -> Step {
-        if step == Step::Requests {
-            return step;
-        }
+    #[inline(never)]
+    pub(super) fn close(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
         let unknown = std::mem::take(&mut sync.unknown);
         if self.policy.fence_unknown_outcomes && !unknown.is_empty() {
             return self.read_versions(State::ReadingLastFence, unknown, sync);
@@ -110,7 +121,7 @@ impl Controller {
         if self.policy.settle_expectations && sync.outcome == Outcome::Ok {
             self.look_again(sync.key, now, effects);
         }
-        step
+        Step::Finished
     }
 
     /// The events that the key expects wake it. Should they never come, it looks for itself.

@@ -31,7 +31,7 @@ impl Controller {
     }
 
     fn forget_written(&self, key: KeyId, uid: &Uid, effects: &impl Effects) {
-        if self.keeps_records() {
+        if self.keeps_records {
             effects.clear_written(key, Some(uid));
         }
         if self.policy.fence_unknown_outcomes {

@@ -154,17 +154,9 @@ fn own_pods_on_a_node_count_without_an_owner() {
     for kind in [Kind::ReplicaSet, Kind::ReplicationController] {
         for behaviour in [Upstream, Hardened] {
             let mut rig = Rig::unstarted(kind, behaviour, 0);
-            let body = rig
-                .controller
-                .parents()
-                .get(rig.key)
-                .unwrap()
-                .body()
-                .clone();
             // Two share a node; the third, alone on its own, would go first by its UID.
             for (name, node) in [("c", "n2"), ("b", "n1"), ("a", "n1")] {
-                let mut pod = Pod::clone(&body);
-                pod.metadata.name = name.into();
+                let mut pod = rig.own_pod(name);
                 pod.node_name = Some(node.into());
                 rig.put_pod(pod);
             }

@@ -109,6 +109,8 @@ pub type PodName = CompactString;
 pub struct Controller {
     options: ControllerOptions,
     policy: Policy,
+    /// Whether read-your-writes records are kept: upstream never does for ReplicationControllers.
+    keeps_records: bool,
     parents: ParentStore,
     expectations: Expectations<KeyId, PodName>,
     consistency: ConsistencyStore<KeyId>,
@@ -129,9 +131,13 @@ impl Controller {
             matches!(options.kind, Kind::ReplicaSet | Kind::ReplicationController),
             "only ReplicaSets and ReplicationControllers are controlled"
         );
+        let policy = options.behaviour.policy();
+        let of_upstream =
+            options.gates.stale_controller_consistency && options.kind == Kind::ReplicaSet;
         Controller {
             parents: ParentStore::new(options.kind, pods),
-            policy: options.behaviour.policy(),
+            keeps_records: policy.record_every_write || of_upstream,
+            policy,
             options,
             expectations: Expectations::new(),
             consistency: ConsistencyStore::new(),

@@ -99,9 +99,10 @@ impl Controller {
         else {
             return;
         };
+        // A name that is taken, although the cache did not show it, was perhaps asked for before by a
+        // layer below, and that one may come again.
         if let Answer::Failed(error) = answer
-            && error.outcome_is_unknown()
-            && error.reason != Reason::AlreadyExists
+            && (error.outcome_is_unknown() || error.reason == Reason::AlreadyExists)
         {
             let owner = &parent.owner.uid;
             self.open_names.note(key, owner, name, now.mono_ns);
@@ -338,9 +339,16 @@ mod tests {
 
     #[test]
     fn nothing_takes_the_place_of_a_pod_that_leaves_while_its_first_create_may_come() {
+        // The answer is lost, or says that a layer below has asked before.
+        let taken = ApiError::status(409, Reason::AlreadyExists, "refused");
+        for error in [ApiError::transport("connection reset by peer"), taken] {
+            nothing_takes_the_place_after(error);
+        }
+    }
+
+    fn nothing_takes_the_place_after(error: ApiError) {
         let mut rig = Rig::new(Hardened, 1);
-        let cut = Fault::Refuse(ApiError::transport("connection reset by peer"));
-        rig.fault("create", 0, cut);
+        rig.fault("create", 0, Fault::Refuse(error));
         rig.sync();
         rig.deliver();
         assert_eq!(rig.sync(), Outcome::Ok);

@@ -150,6 +150,12 @@ impl Rig {
         self.deliver_parents();
     }
 
+    /// Once the caches have heard all there is, a sync goes well.
+    pub(super) fn catch_up(&mut self) {
+        self.deliver();
+        assert_eq!(self.sync(), Outcome::Ok);
+    }
+
     /// Lets the parents' cache hear all there is.
     pub(super) fn deliver_parents(&mut self) {
         for delta in std::mem::take(&mut self.parent_events) {
@@ -218,6 +224,14 @@ impl Rig {
         let pod = Arc::new(pod);
         self.pods.insert(pod.metadata.name.to_string(), pod.clone());
         self.pod_events.push_back(Delta::Applied(pod.clone()));
+        pod
+    }
+
+    /// A pod as the cached parent's creates ask for it, under that name.
+    pub(super) fn own_pod(&self, name: &str) -> Pod {
+        let parent = self.controller.parents().get(self.key);
+        let mut pod = Pod::clone(parent.expect("the cache knows the parent").body());
+        pod.metadata.name = name.into();
         pod
     }
 

@@ -34,9 +34,9 @@ impl Victims {
         &self.names
     }
 
-    /// The UID of a victim, where deletes carry it.
-    pub(super) fn uid(&self, index: usize) -> Option<Uid> {
-        self.uids.get(index).cloned()
+    /// Their UIDs in the same order, none where deletes don't carry them.
+    pub(super) fn uids(&self) -> &[Uid] {
+        &self.uids
     }
 
     pub(super) fn clear(&mut self) {

@@ -72,12 +72,11 @@ impl Controller {
         now: Now,
         effects: &impl Effects,
     ) -> Step {
-        if self.keeps_records() {
+        if self.keeps_records {
             let uid = &parent.object.metadata.uid;
             effects.wrote_at(sync.key, uid, PARENTS, &updated.metadata.resource_version);
         }
-        let error = sync.manage_error.take();
-        if let Some((class, message)) = error.or_else(|| sync.quiet_error.take()) {
+        if let Some((class, message)) = sync.take_error() {
             return sync.fail(class, message);
         }
         let min_ready_seconds = updated.spec.min_ready_seconds;

@@ -2,6 +2,7 @@
 //! parent, the expectations (before any pod is read, so that what they counted is in the cache),
 //! claim, scale; `status.rs` has the rest.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use super::Controller;
@@ -39,9 +40,10 @@ impl Controller {
     ) -> Step {
         sync.reset(key);
         if self.policy.record_every_write {
-            return self.begin_fenced(sync, now, effects);
-        }
-        if self.keeps_records() {
+            if let Some(step) = self.stop_at_fence(sync) {
+                return step;
+            }
+        } else if self.keeps_records {
             let stores = [self.pods().version().get(), self.parents.version().get()];
             if let Err(stale) = self.consistency.ensure_ready(&key, &stores) {
                 return self.put_off(&stale, sync);
@@ -51,6 +53,7 @@ impl Controller {
     }
 
     /// The caches lack what they must have.
+    #[cold]
     pub(super) fn put_off(&self, stale: &Stale, sync: &mut Sync) -> Step {
         let (skips, resource) = if stale.resource == PODS {
             (&self.metrics.stale_sync_skips_pods, Kind::Pod)
@@ -66,6 +69,9 @@ impl Controller {
     }
 
     /// The caches are as new as they must be.
+    ///
+    /// Inlined by force: the other caller, the hardened behaviour's, costs every idle sync a call.
+    #[inline(always)]
     pub(super) fn begin_behind_gate(
         &self,
         sync: &mut Sync,
@@ -74,20 +80,38 @@ impl Controller {
     ) -> Step {
         let key = sync.key;
         let Some(parent) = self.parents.get(key) else {
-            if self.keeps_records() {
+            if self.keeps_records {
                 effects.clear_written(key, None);
             }
             self.expectations.delete(key);
             return sync.finish();
         };
         let step = self.begin_of(&parent, sync, now, effects);
-        let step = self.close(step, sync, now, effects);
+        self.hand_over(step, parent, sync, now, effects)
+    }
+
+    /// What the sync asks for next, if it isn't over; keeps the parent until it is resumed.
+    #[inline]
+    fn hand_over(
+        &self,
+        mut step: Step,
+        parent: Arc<Parent>,
+        sync: &mut Sync,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
+        let closes = self.policy.fence_unknown_outcomes || self.policy.settle_expectations;
+        if closes && step == Step::Finished {
+            step = self.close(sync, now, effects);
+        }
         if step == Step::Requests {
             sync.parent = Some(parent);
         }
         step
     }
 
+    /// Inlined by force, as the above.
+    #[inline(always)]
     fn begin_of(
         &self,
         parent: &Arc<Parent>,
@@ -113,7 +137,11 @@ impl Controller {
             }
         }
         sync.may_scale = satisfied && !meta.is_deleting();
-        if let Some(pods) = self.take_census(parent, selector, sync, now) {
+        let to_claim = self.take_census(parent, selector, sync, now);
+        if self.policy.record_every_write && self.rewinds() != sync.rewinds {
+            return self.stop_rewound(sync);
+        }
+        if let Some(pods) = to_claim {
             let claim = Claim::new(
                 parent.object.clone(),
                 self.options.kind,
@@ -130,16 +158,20 @@ impl Controller {
     /// [`Controller::resume`] with other effects than the controller's own.
     pub fn resume_with(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
         if sync.state == State::ReadingFence {
-            return self.fence_read(sync, now, effects);
+            return self.begin_after_fence(sync, now, effects);
         }
         let parent = sync.parent.take();
         let parent = parent.expect("a sync that is over can't be resumed");
         let step = self.resume_of(&parent, sync, now, effects);
-        let step = self.close(step, sync, now, effects);
-        if step == Step::Requests {
-            sync.parent = Some(parent);
+        self.hand_over(step, parent, sync, now, effects)
+    }
+
+    #[inline(never)]
+    fn begin_after_fence(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
+        match self.fence_read(sync, effects) {
+            Some(stopped) => stopped,
+            None => self.begin_behind_gate(sync, now, effects),
         }
-        step
     }
 
     fn resume_of(
@@ -171,7 +203,7 @@ impl Controller {
                         let (uid, version) = (&parent.owner.uid, &pod.metadata.resource_version);
                         effects.wrote_at(sync.key, uid, PODS, version);
                     }
-                    Answer::Pod(pod) if self.keeps_records() => {
+                    Answer::Pod(pod) if self.keeps_records => {
                         self.record_pod_write(&pod.metadata, effects);
                     }
                     Answer::Failed(error) => {
@@ -204,13 +236,6 @@ impl Controller {
     /// Most creates or deletes in one sync.
     pub(super) fn burst(&self) -> i64 {
         i64::try_from(self.options.burst_replicas).unwrap_or(i64::MAX)
-    }
-
-    /// Whether read-your-writes records are kept: upstream never does for ReplicationControllers.
-    pub(super) fn keeps_records(&self) -> bool {
-        self.policy.record_every_write
-            || (self.options.gates.stale_controller_consistency
-                && self.options.kind == Kind::ReplicaSet)
     }
 
     fn claim_on(
@@ -294,15 +319,16 @@ impl Controller {
             requests, victims, ..
         } = sync;
         requests.clear();
-        let victims = victims.names().iter().enumerate().map(|(index, name)| {
-            let uid = victims.uid(index);
-            (name.clone(), uid)
-        });
-        requests.extend(victims.map(|(name, uid)| Request::DeletePod {
+        requests.extend(victims.names().iter().map(|name| Request::DeletePod {
             namespace: parent.namespace.clone(),
-            name,
-            uid,
+            name: name.clone(),
+            uid: None,
         }));
+        for (request, victim) in requests.iter_mut().zip(victims.uids()) {
+            if let Request::DeletePod { uid, .. } = request {
+                *uid = Some(victim.clone());
+            }
+        }
         sync.asked(State::Deleting)
     }
 
@@ -326,12 +352,12 @@ impl Controller {
                 self.ask_for_named_pods(parent, sync, size)
             }
             Some(size) => {
-                let request = Request::CreatePod {
-                    namespace: parent.namespace.clone(),
-                    body: parent.body().clone(),
+                let (namespace, body) = (&parent.namespace, parent.body());
+                sync.ask_again(State::Creating, size, || Request::CreatePod {
+                    namespace: namespace.clone(),
+                    body: body.clone(),
                     name: None,
-                };
-                sync.ask_again(State::Creating, size, request)
+                })
             }
         }
     }
@@ -408,7 +434,7 @@ impl Controller {
     /// Remembers the versions of the pods that were created: in one go for those that came back
     /// with the reference they were sent with, as they all do.
     fn record_creations(&self, parent: &Parent, sync: &Sync, effects: &impl Effects) {
-        if !self.keeps_records() {
+        if !self.keeps_records {
             return;
         }
         let created =
@@ -420,24 +446,25 @@ impl Controller {
                 });
         // For the barrier it is enough that this sync wrote them.
         let every = self.policy.record_every_write;
-        let is_ours = |meta: &&ObjectMeta| {
+        let is_ours = |meta: &ObjectMeta| {
             every
                 || (meta.namespace == parent.object.metadata.namespace
                     && meta
                         .controller()
                         .is_some_and(|owner| *owner == parent.owner))
         };
-        effects.wrote_all(
-            sync.key,
-            &parent.owner.uid,
-            PODS,
-            created
-                .clone()
-                .filter(is_ours)
-                .map(|meta| &meta.resource_version),
-        );
-        for meta in created.filter(|meta| !is_ours(meta)) {
-            self.record_pod_write(meta, effects);
+        let others = Cell::new(0);
+        let ours = created.clone().filter(|meta| {
+            let is_ours = is_ours(meta);
+            others.set(others.get() + usize::from(!is_ours));
+            is_ours
+        });
+        let versions = ours.map(|meta| &meta.resource_version);
+        effects.wrote_all(sync.key, &parent.owner.uid, PODS, versions);
+        if others.get() > 0 {
+            for meta in created.filter(|meta| !is_ours(meta)) {
+                self.record_pod_write(meta, effects);
+            }
         }
     }
 
@@ -504,13 +531,15 @@ impl Controller {
                         first_error.get_or_insert_with(message);
                     }
                 }
-                answer => {
-                    if !matches!(answer, Answer::Deleted(Some(_))) {
-                        unknown.insert(PODS);
-                    }
-                    events.push(EventIntent::deleted_pod(regarding, name));
-                }
+                _ => events.push(EventIntent::deleted_pod(regarding, name)),
             }
+        }
+        // Nor is it known when the others were committed that came back without a version.
+        let versioned = |answer: &Option<Answer>| {
+            matches!(answer, Some(Answer::Failed(_) | Answer::Deleted(Some(_))))
+        };
+        if self.policy.fence_unknown_outcomes && !answers.iter().all(versioned) {
+            unknown.insert(PODS);
         }
         if self.policy.record_every_write {
             let versions = answers.iter().filter_map(|answer| match answer {

@@ -44,6 +44,8 @@ pub struct Sync {
     /// What went wrong with creating or deleting; returned only after the status is written.
     pub(super) manage_error: Option<(SyncErrorClass, String)>,
     pub(super) new_status: Option<Box<ReplicaSetStatus>>,
+    /// How often the caches had gone back when their versions were read, in the hardened behaviour.
+    pub(super) rewinds: u64,
     /// Resources of which a write may or may not have been committed.
     pub(super) unknown: Resources,
     /// Why the sync is to be retried, where that is nobody's business: no Event, no condition.
@@ -161,6 +163,7 @@ impl Sync {
             manage_error: None,
             new_status: None,
             unknown: Resources::default(),
+            rewinds: 0,
             quiet_error: None,
         }
     }
@@ -203,11 +206,12 @@ impl Sync {
     }
 
     pub(super) fn reset(&mut self, key: KeyId) {
+        if self.state != State::Finished {
+            // The sync before was given up; the end of one leaves neither.
+            let _step = self.finish();
+        }
         self.key = key;
-        self.state = State::Finished;
         self.outcome = Outcome::Ok;
-        self.requests.clear();
-        self.answers.clear();
         self.answered.clear();
         self.events.clear();
         self.requests_made = 0;
@@ -225,6 +229,16 @@ impl Sync {
         self.new_status = None;
         self.unknown = Resources::default();
         self.quiet_error = None;
+    }
+
+    /// Takes the error that the sync ends with once its status is written, if any.
+    #[inline]
+    pub(super) fn take_error(&mut self) -> Option<(SyncErrorClass, String)> {
+        if self.manage_error.is_none() && self.quiet_error.is_none() {
+            return None;
+        }
+        let error = self.manage_error.take();
+        error.or_else(|| self.quiet_error.take())
     }
 
     pub(super) fn finish(&mut self) -> Step {
@@ -256,11 +270,16 @@ impl Sync {
 
     /// Replaces the batch by so many of the same request; those of the batch before, which must be
     /// of that kind too, stay what they are.
-    pub(super) fn ask_again(&mut self, state: State, size: usize, request: Request) -> Step {
+    pub(super) fn ask_again(
+        &mut self,
+        state: State,
+        size: usize,
+        request: impl FnMut() -> Request,
+    ) -> Step {
         if self.state != state {
             self.requests.clear();
         }
-        self.requests.resize(size, request);
+        self.requests.resize_with(size, request);
         self.asked(state)
     }
 

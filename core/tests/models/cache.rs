@@ -67,6 +67,29 @@ fn who_reads_a_version_finds_what_was_applied_up_to_it() {
     });
 }
 
+/// Who finds that no older list has come since before the version was read has seen what the version
+/// promises.
+#[test]
+fn what_is_read_beside_no_rewind_is_as_new_as_the_version() {
+    check(3, || {
+        let cache = Arc::new(PodCache::new());
+        cache.apply(Delta::Applied(pod("a", 5)));
+        let informer = {
+            let cache = cache.clone();
+            // A server that lags knows of no pod yet.
+            thread::spawn(move || drop(cache.replace(Vec::new(), &3.into())))
+        };
+        let rewinds = cache.version().rewinds();
+        let reached = cache.version().get().number().unwrap_or(0);
+        let seen = cache.contains("ns", "a");
+        if cache.version().rewinds() == rewinds {
+            assert!(seen || reached < 5, "at version {reached}, without the pod");
+        }
+        informer.join().unwrap();
+        assert_eq!(cache.version().get(), ResourceVersion::Number(3));
+    });
+}
+
 /// Two threads apply a pod each, and whoever is the last says how far the store is.
 #[test]
 fn a_bookmark_behind_several_appliers_covers_them_all() {

@@ -5,7 +5,7 @@ use podstorm::workqueue::{RateLimitingQueue, Take};
 use crate::check;
 use crate::checker::sync::Arc;
 use crate::checker::sync::atomic::{AtomicU32, Ordering};
-use crate::checker::thread;
+use crate::checker::thread::{self, JoinHandle};
 
 type Queue = RateLimitingQueue<u32>;
 
@@ -16,6 +16,20 @@ fn serve(queue: &Queue) -> usize {
         _ => None,
     });
     keys.map(|key| queue.done(key, 0)).count()
+}
+
+/// A thread that adds key 0 for the time 10.
+fn adds_later(queue: &Arc<Queue>) -> JoinHandle<()> {
+    let queue = queue.clone();
+    thread::spawn(move || {
+        queue.add_after(0, 10, 0);
+    })
+}
+
+/// A thread that fires what is due; it tells how much that was.
+fn fires(queue: &Arc<Queue>, now_ns: i64) -> JoinHandle<usize> {
+    let queue = queue.clone();
+    thread::spawn(move || queue.fire_due(now_ns))
 }
 
 /// Of two later adds of a key the earlier stays; who fires finds what the due time announced.
@@ -46,16 +60,7 @@ fn the_earlier_of_two_later_adds_stays() {
 fn a_later_add_fires_once_and_beside_an_add_the_key_waits_once() {
     check(2, || {
         let queue = Arc::new(Queue::new());
-        let adder = {
-            let queue = queue.clone();
-            thread::spawn(move || {
-                queue.add_after(0, 10, 0);
-            })
-        };
-        let timer = {
-            let queue = queue.clone();
-            thread::spawn(move || queue.fire_due(10))
-        };
+        let (adder, timer) = (adds_later(&queue), fires(&queue, 10));
         queue.add(0, 0);
         let fired = queue.fire_due(10);
         adder.join().unwrap();
@@ -150,10 +155,7 @@ fn what_waits_is_seen_beside_a_firing() {
         let queue = Arc::new(Queue::new());
         queue.add_after(0, 10, 0);
         queue.add_after(1, 20, 0);
-        let timer = {
-            let queue = queue.clone();
-            thread::spawn(move || queue.fire_due(15))
-        };
+        let timer = fires(&queue, 15);
         assert!(queue.next_due().is_some(), "a key waits");
         assert_eq!(timer.join().unwrap(), 1);
         assert_eq!(queue.next_due(), Some(20));
@@ -166,10 +168,7 @@ fn a_bounded_retry_beside_a_timer_stays() {
     check(2, || {
         let queue = Arc::new(Queue::new());
         let first = queue.retry_within(0, 30, true, 0);
-        let timer = {
-            let queue = queue.clone();
-            thread::spawn(move || queue.fire_due(first))
-        };
+        let timer = fires(&queue, first);
         // A wake-up for another reason, which is no retry.
         queue.add_after(0, first + 5, 0);
         let again = queue.retry_within(0, 30, true, 0);
@@ -188,16 +187,7 @@ fn a_bounded_retry_beside_a_timer_stays() {
 fn nothing_is_due_after_shutting_down() {
     check(2, || {
         let queue = Arc::new(Queue::new());
-        let adder = {
-            let queue = queue.clone();
-            thread::spawn(move || {
-                queue.add_after(0, 10, 0);
-            })
-        };
-        let timer = {
-            let queue = queue.clone();
-            thread::spawn(move || queue.fire_due(10))
-        };
+        let (adder, timer) = (adds_later(&queue), fires(&queue, 10));
         queue.shut_down();
         adder.join().unwrap();
         let fired = timer.join().unwrap();

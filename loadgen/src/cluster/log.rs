@@ -464,6 +464,7 @@ impl<R: ClusterResource> State<R> {
         }
     }
 
+    #[inline]
     fn take_wakers(&mut self) -> Wakers {
         let mut wakers = SmallVec::new();
         for watcher in &mut self.watchers {

@@ -92,6 +92,7 @@ impl OwnerIndex {
 }
 
 /// Whether both lists are made of the very same references.
+#[inline]
 pub(super) fn same_owners(a: &OwnerReferences, b: &OwnerReferences) -> bool {
     a.len() == b.len()
         && a.iter()

@@ -128,12 +128,6 @@ impl Cluster {
         name: Option<&CompactString>,
         now: Now,
     ) -> Result<Arc<Pod>, ApiError> {
-        let named = |mut pod: Pod| {
-            if let Some(name) = name {
-                pod.metadata.name = name.clone();
-            }
-            pod
-        };
         let place = self.bodies.place(body);
         let known = place.lock().clone();
         let known = known.filter(|known| {
@@ -141,7 +135,10 @@ impl Cluster {
                 && (Arc::ptr_eq(&known.namespace, namespace) || known.namespace == *namespace)
         });
         if let Some(known) = known {
-            let pod = named(known.pod.clone());
+            let mut pod = known.pod.clone();
+            if let Some(name) = name {
+                pod.metadata.name = name.clone();
+            }
             self.admit_create(Kind::Pod, &pod.metadata)?;
             if name.is_some() {
                 refuse_invalid(&pod, validate_pod(&pod, true))?;
@@ -149,8 +146,9 @@ impl Cluster {
             return self.store_new(pod, now);
         }
         let prepared = self.prepare_body(namespace, body)?;
-        let pod = named(prepared.pod.clone());
-        if name.is_some() {
+        let mut pod = prepared.pod.clone();
+        if let Some(name) = name {
+            pod.metadata.name = name.clone();
             refuse_invalid(&pod, validate_pod(&pod, true))?;
         }
         // Bodies with a name serve for one pod.

@@ -74,17 +74,20 @@ impl Pool {
     }
 
     /// Until when no part of the controller may run, if it is dead or paused.
+    #[inline]
     pub(super) fn stopped_until(&self, now: Now) -> Option<i64> {
         self.wire.as_ref()?.line.stopped_until(now)
     }
 
     /// Whether the controller dies at this point of its work.
+    #[inline]
     pub(super) fn dies_at(&self, point: CrashPoint) -> bool {
         self.wire
             .as_ref()
             .is_some_and(|wire| wire.line.passes(point))
     }
 
+    #[inline]
     pub(super) fn is_dead(&self) -> bool {
         self.wire.as_ref().is_some_and(|wire| wire.line.is_dead())
     }
@@ -106,11 +109,13 @@ impl Pool {
     }
 
     /// The present, more exactly than at the beginning of the part's run.
+    #[inline]
     pub(super) fn present(&self, now: Now) -> Now {
         self.clock.as_ref().map_or(now, RealClock::now)
     }
 
     /// The present as the controller's own clock has it.
+    #[inline]
     pub(super) fn own_clock(&self, now: Now) -> Now {
         self.wire.as_ref().map_or(now, |wire| wire.line.clock(now))
     }
@@ -138,6 +143,7 @@ impl Pool {
         }
     }
 
+    #[inline]
     pub(super) fn take(&self, now: Now) -> Option<KeyId> {
         if !self.is_synced() {
             return None;
@@ -160,6 +166,7 @@ impl Pool {
         self.unsynced.load(Ordering::Acquire) == 0
     }
 
+    #[inline]
     pub(super) fn list_idle(&self, worker: PartId) {
         let mut idle = self
             .idle

@@ -60,6 +60,7 @@ impl<R: ClusterResource> Stream<R> {
     }
 
     /// Takes up to [`BATCH`] changes in order and hands them to `see`; says when to poll again.
+    #[inline]
     pub fn poll(&mut self, now: Now, mut see: impl FnMut(Item<R>)) -> Next {
         let watch = match &mut self.watch {
             Some(watch) => watch,

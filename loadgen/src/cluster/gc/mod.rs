@@ -295,13 +295,14 @@ impl Cluster {
 
 /// The simulated kind that an owner reference names; `None` for others.
 fn kind_of(owner: &OwnerReference) -> Option<Kind> {
-    let group = owner
-        .api_version
-        .split_once('/')
-        .map_or("", |(group, _)| group);
+    let is_of_group = |group: &str| match owner.api_version.strip_prefix(group) {
+        Some(rest) if group.is_empty() => rest.starts_with('/') || !rest.contains('/'),
+        Some(rest) => rest.starts_with('/'),
+        None => false,
+    };
     Kind::ALL
         .into_iter()
-        .find(|kind| kind.name() == &*owner.kind && kind.group() == group)
+        .find(|kind| kind.name() == &*owner.kind && is_of_group(kind.group()))
 }
 
 #[cfg(test)]

@@ -289,7 +289,21 @@ impl<R: ClusterResource> Watch<R> {
 
     /// Delivers a bookmark if one was asked for or is due, all events up to `version` having been
     /// delivered; answers when the next one is due.
+    #[inline]
     fn deliver_bookmark(
+        &mut self,
+        version: u64,
+        now: Now,
+        out: &mut Vec<WatchEvent<R>>,
+    ) -> Option<i64> {
+        if !self.bookmark_wanted && self.beat.is_none() {
+            return None;
+        }
+        self.deliver_due_bookmark(version, now, out)
+    }
+
+    #[cold]
+    fn deliver_due_bookmark(
         &mut self,
         version: u64,
         now: Now,

@@ -38,6 +38,17 @@ pub(super) struct SetBook {
     pub(super) allowed_deletes: i64,
     /// Versions at which an active pod was lost, and by whose doing.
     losses: Vec<(u64, Option<SyncId>)>,
+    /// Versions at which an active pod came that no controller made: by adoption, or by others' doing.
+    gains: Vec<u64>,
+}
+
+/// What became of the pods of a name.
+#[derive(Clone, Copy, Debug)]
+struct NameBook {
+    /// The version at which the last one was made.
+    made: u64,
+    /// The version at which it went.
+    gone: Option<u64>,
 }
 
 impl SetBook {
@@ -67,18 +78,17 @@ impl SetBook {
             .map_or(0, |(_, demand)| i64::from(*demand))
     }
 
+    /// Pods that came since that version and were made by no controller.
+    pub(super) fn gained_since(&self, version: u64) -> i64 {
+        let later = self.gains.iter().rev().take_while(|at| **at > version);
+        later.count() as i64
+    }
+
     /// Pods lost since that version by others than that sync.
     pub(super) fn lost_since(&self, version: u64, sync: SyncId) -> i64 {
         let later = self.losses.iter().rev().take_while(|(at, _)| *at > version);
         later.filter(|(_, who)| *who != Some(sync)).count() as i64
     }
-}
-
-/// The versions from which on and up to which the server has the last pod of a name.
-#[derive(Clone, Copy, Debug)]
-struct Life {
-    born: u64,
-    gone: Option<u64>,
 }
 
 /// A pod as a controller's cache had it when a sync began.
@@ -142,8 +152,8 @@ pub(super) struct Books {
     pub(super) burst: i64,
     pub(super) version: u64,
     pub(super) sets: BTreeMap<Uid, SetBook>,
-    /// Pods that may count in a cache, by name.
-    names: BTreeMap<String, Life>,
+    /// Pods that may count in a cache, by name, and the version at which the server lost them.
+    names: BTreeMap<String, NameBook>,
     /// Names of pods that have ended or are gone, and count in no cache that follows along.
     past_names: Vec<String>,
     /// Whether there was ever but one cache, which never went back.
@@ -287,11 +297,15 @@ impl Books {
     fn remember_names(&mut self) {
         self.one_cache = false;
         let past = std::mem::take(&mut self.past_names);
-        let gone = Life {
-            born: 0,
-            gone: Some(0),
-        };
-        self.names.extend(past.into_iter().map(|name| (name, gone)));
+        self.names.extend(past.into_iter().map(|name| {
+            (
+                name,
+                NameBook {
+                    made: 0,
+                    gone: Some(0),
+                },
+            )
+        }));
     }
 
     /// A controller was started that lists the past first.
@@ -392,14 +406,16 @@ impl Books {
         let before = old.and_then(|pod| self.owner_counting(pod));
         let after = new.and_then(|pod| self.owner_counting(pod));
         if old.is_none() {
-            let born = self.version;
-            self.names
-                .insert(name.to_owned(), Life { born, gone: None });
+            let book = NameBook {
+                made: self.version,
+                gone: None,
+            };
+            self.names.insert(name.to_owned(), book);
         }
         if new.is_none()
-            && let Some(life) = self.names.get_mut(name)
+            && let Some(book) = self.names.get_mut(name)
         {
-            life.gone = Some(self.version);
+            book.gone = Some(self.version);
         }
         if before == after {
             return;
@@ -411,6 +427,9 @@ impl Books {
         }
         if let Some(set) = after.and_then(|uid| self.sets.get_mut(&uid)) {
             set.active += 1;
+            if old.is_some() || who.is_none() {
+                set.gains.push(version);
+            }
         }
     }
 
@@ -434,6 +453,7 @@ impl Books {
                 allowed: 0,
                 allowed_deletes: 0,
                 losses: Vec::new(),
+                gains: Vec::new(),
             });
         book.gone = removed;
         let replicas = set.replicas();
@@ -462,9 +482,9 @@ impl Books {
         let (past, one_cache) = (&mut self.past_names, self.one_cache);
         let cached = pods.version().get().number().unwrap_or(0);
         self.names
-            .retain(|name, life| match pods.get(NAMESPACE, name) {
-                // Another pod may have the name by now, which the cache has yet to hear of.
-                Some(pod) if one_cache && has_ended(&pod) && life.born <= cached => {
+            .retain(|name, book| match pods.get(NAMESPACE, name) {
+                // Another of that name may be on its way to the cache.
+                Some(pod) if one_cache && book.made <= cached && has_ended(&pod) => {
                     past.push(name.clone());
                     false
                 }
@@ -473,7 +493,7 @@ impl Books {
                     true
                 }
                 // A cache that lags may hear of it yet.
-                None if one_cache && life.gone.is_some_and(|gone| gone <= cached) => {
+                None if one_cache && book.gone.is_some_and(|gone| gone <= cached) => {
                     past.push(name.clone());
                     false
                 }

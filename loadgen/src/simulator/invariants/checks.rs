@@ -93,8 +93,13 @@ impl Books {
         if origin.stray && (upstream || dead) || resent && upstream {
             set.allowed += 1;
         }
-        let most = set.most_since(set_version);
-        let allowed = allowed + outrun * most;
+        let mut most = set.most_since(set_version);
+        if origin.stray {
+            // It was wanted when it was asked for. Who could have known what would come by itself until
+            // it is carried out?
+            most += set.gained_since(set_version);
+        }
+        let allowed = allowed + outrun * set.most_since(set_version);
         let over = set.active + 1 - most;
         if over <= 0 {
             return Ok(());
