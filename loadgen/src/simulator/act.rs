@@ -337,6 +337,8 @@ impl Player {
             match self.wishes[usize::try_from(number).expect("few wishes")].take() {
                 // It has to be gone first.
                 Some(Later::CreateNamespace) => away = true,
+                // One is started below, over servers that don't lag any more.
+                Some(Later::Start { .. }) => {}
                 Some(later) => self.do_now(later),
                 None => {}
             }
