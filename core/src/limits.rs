@@ -38,9 +38,10 @@ pub const HARDENED_RETRY_MAX_NS: i64 = 30 * SECOND_NS;
 /// less than a minute behind.
 pub const HARDENED_WATCH_RETRY_MAX_NS: i64 = 10 * SECOND_NS;
 
-/// How long an API server may work on a request before it gives up, ns: the default of
-/// kube-apiserver's `--request-timeout`, 60 s.
-pub const REQUEST_DEADLINE_NS: i64 = 60 * SECOND_NS;
+/// How long an API server may work on a write before it gives up, ns: 30 s. A driver sends it as the
+/// request's `timeout` parameter, which kube-apiserver keeps to; without the parameter it may take as
+/// long as its `--request-timeout`, 60 s by default, and a create may come late by as much.
+pub const REQUEST_DEADLINE_NS: i64 = 30 * SECOND_NS;
 
 /// Failures per second of all keys together that are not delayed further.
 pub const RETRY_QPS: f64 = 10.0;

@@ -112,7 +112,7 @@ pub struct Policy {
     /// incarnation, finds its name taken; a name whose create has an unknown outcome goes first, for
     /// it may be made yet. A taken name is no failure to be told: no Event, no condition.
     /// A name of unknown outcome is asked for first, and while a pod under it is on its way out none
-    /// is made in its place, for as long as a server may work on a request (60 s): the late one may
+    /// is made in its place, for as long as a server may work on a request (30 s): the late one may
     /// come. Costs O(own pods) look-ups in a sync that creates, and such a wait.
     pub choose_pod_names: bool,
     /// **Deletes.** Upstream deletes by name, whoever has the name now. Hardened: with the UID as a

@@ -11,7 +11,7 @@ use super::{Controller, Effects};
 use crate::cache::Parent;
 use crate::client::{Answer, Reason, Request};
 use crate::intern::KeyId;
-use crate::object::{Now, Uid};
+use crate::object::{Now, Pod, Selector, Uid};
 
 /// The characters that the API server puts at the end of generated names.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -83,6 +83,19 @@ fn hash_of(uid: &Uid) -> u64 {
     mixed ^ (mixed >> 29)
 }
 
+/// What a pod is to a parent, as a sync counts.
+fn holder_of(parent: &Parent, pod: &Pod) -> Holder {
+    let owner = pod.metadata.controller();
+    let selects = |selector: &Selector| selector.matches(&pod.metadata.labels);
+    if owner.is_none_or(|owner| owner.uid != parent.owner.uid) {
+        Holder::Foreign
+    } else if pod.is_active() && parent.selector.as_deref().is_ok_and(selects) {
+        Holder::Counted
+    } else {
+        Holder::Uncounted
+    }
+}
+
 impl Controller {
     /// What is known now of a create under a chosen name.
     pub(super) fn note_outcome(
@@ -101,17 +114,19 @@ impl Controller {
         };
         // A name that is taken, although the cache did not show it, was perhaps asked for before by a
         // layer below, and that one may come again.
-        if let Answer::Failed(error) = answer
-            && (error.outcome_is_unknown() || error.reason == Reason::AlreadyExists)
-        {
-            let owner = &parent.owner.uid;
-            self.open_names.note(key, owner, name, now.mono_ns);
+        if let Answer::Failed(error) = answer {
+            let is_taken = error.reason == Reason::AlreadyExists;
+            if is_taken || error.outcome_is_unknown() {
+                let owner = &parent.owner.uid;
+                self.open_names
+                    .note(key, owner, name, is_taken, now.mono_ns);
+            }
         }
     }
 
     /// Loads the names of which it is not known what became of them into the sync, and says how
-    /// many of the missing pods must not be made yet, because a pod under such a name is on its way
-    /// out and a late create may come in its place. The key comes back when that is settled.
+    /// many of the missing pods must not be made yet, because such a name is with a pod that does not
+    /// count, and a late create may come in its place. The key comes back when that is settled.
     pub(super) fn load_open_names(
         &self,
         parent: &Parent,
@@ -121,16 +136,15 @@ impl Controller {
     ) -> usize {
         let holder = |name: &CompactString| match self.pods().get(&parent.namespace, name) {
             None => Holder::Nobody,
-            Some(pod) if pod.metadata.is_deleting() => Holder::Leaving,
-            Some(_) => Holder::Staying,
+            Some(pod) => holder_of(parent, &pod),
         };
         let owner = &parent.owner.uid;
         let open = self.open_names.of(sync.key, owner, now.mono_ns, holder);
         sync.open_names = open.free;
-        if open.leaving > 0 {
+        if open.uncounted > 0 {
             effects.add_after(sync.key, open.until_ns - now.mono_ns);
         }
-        open.leaving
+        open.uncounted
     }
 
     /// Asks for so many pods, each under a name of which it is not known what became of it, or else
@@ -181,7 +195,7 @@ mod tests {
     use super::*;
     use crate::client::{ApiError, Reason};
     use crate::limits::REQUEST_DEADLINE_NS;
-    use crate::object::{Pod, Uid};
+    use crate::object::{PodPhase, Uid};
     use crate::policy::Behaviour::{Hardened, Upstream};
 
     #[test]
@@ -340,13 +354,19 @@ mod tests {
     #[test]
     fn nothing_takes_the_place_of_a_pod_that_leaves_while_its_first_create_may_come() {
         // The answer is lost, or says that a layer below has asked before.
+        let lost = ApiError::transport("connection reset by peer");
         let taken = ApiError::status(409, Reason::AlreadyExists, "refused");
-        for error in [ApiError::transport("connection reset by peer"), taken] {
-            nothing_takes_the_place_after(error);
+        let leaves = |pod: &mut Pod, now: Now| pod.metadata.deletion_timestamp = now.wall();
+        let is_anothers = |pod: &mut Pod, _| pod.metadata.owner_references = Default::default();
+        let has_ended = |pod: &mut Pod, _| pod.status.phase = PodPhase::Failed;
+        for loss in [leaves, has_ended] {
+            nothing_takes_the_place_after(lost.clone(), loss);
+            nothing_takes_the_place_after(taken.clone(), loss);
         }
+        nothing_takes_the_place_after(lost, is_anothers);
     }
 
-    fn nothing_takes_the_place_after(error: ApiError) {
+    fn nothing_takes_the_place_after(error: ApiError, loss: fn(&mut Pod, Now)) {
         let mut rig = Rig::new(Hardened, 1);
         rig.fault("create", 0, Fault::Refuse(error));
         rig.sync();
@@ -356,9 +376,9 @@ mod tests {
         rig.sync();
         let names = SlotNames::new("web-", &rig.parent.metadata.uid);
         let name = names.name(0);
-        let mut leaving = Pod::clone(&rig.pods[&*name]);
-        leaving.metadata.deletion_timestamp = rig.now.wall();
-        rig.put_pod(leaving);
+        let mut lost = Pod::clone(&rig.pods[&*name]);
+        loss(&mut lost, rig.now);
+        rig.put_pod(lost);
         rig.deliver();
         let made = rig.calls("create");
         assert_eq!(rig.sync(), Outcome::Ok);

@@ -1,7 +1,7 @@
 //! Names under which a pod may still come to be: of creates whose outcome is unknown, in the
 //! hardened behaviour, for as long as a server may take to carry a request out. The next creates of
 //! the key use them first, so that what was under way then and what is asked for now can't both be
-//! made; and while a pod under such a name is on its way out, no other is made in its place.
+//! made; and while such a name is with a pod that does not count, no other is made in its place.
 
 use std::collections::BTreeMap;
 
@@ -20,21 +20,33 @@ pub(super) struct OpenNames {
     count: AtomicUsize,
 }
 
-/// The names of one owner's creates, each with the moment at which it is settled, ns.
+/// The names of one owner's creates.
 #[derive(Debug, Default)]
 struct OfOwner {
     owner: Uid,
-    names: BTreeMap<CompactString, i64>,
+    names: BTreeMap<CompactString, Name>,
+}
+
+/// A name of which it is not known what became of it.
+#[derive(Clone, Copy, Debug)]
+struct Name {
+    /// The moment at which it is settled, ns.
+    settled_ns: i64,
+    /// Whether the last that was heard of it is that it is taken: then a foreign pod that has it had
+    /// it before.
+    is_taken: bool,
 }
 
 /// Who has a name now, as the cache knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     Nobody,
-    /// A pod on its way out.
-    Leaving,
-    /// A pod that stays.
-    Staying,
+    /// Another's pod, or nobody's.
+    Foreign,
+    /// A pod of the owner that does not count: on its way out, or ended.
+    Uncounted,
+    /// One of the owner's active pods.
+    Counted,
 }
 
 /// What is open for a key.
@@ -42,8 +54,9 @@ pub(super) enum Holder {
 pub(super) struct Open {
     /// Names that nobody has, in their order: to be asked for first.
     pub(super) free: Vec<CompactString>,
-    /// How many names are with pods on their way out: a late create may come in their place.
-    pub(super) leaving: usize,
+    /// How many names are with pods that don't count: when such a pod goes, a late create may come in
+    /// its place, beside whatever was made instead.
+    pub(super) uncounted: usize,
     /// When the first of those is settled, ns; meaningless when there is none.
     pub(super) until_ns: i64,
 }
@@ -62,7 +75,15 @@ impl OpenNames {
     }
 
     /// A create under that name may have been carried out, or may be yet.
-    pub(super) fn note(&self, key: KeyId, owner: &Uid, name: &CompactString, now_ns: i64) {
+    /// `is_taken`: so the server said.
+    pub(super) fn note(
+        &self,
+        key: KeyId,
+        owner: &Uid,
+        name: &CompactString,
+        is_taken: bool,
+        now_ns: i64,
+    ) {
         let mut by_key = lock(&self.by_key);
         let known = by_key.entry(key).or_default();
         if known.owner != *owner {
@@ -72,7 +93,11 @@ impl OpenNames {
             };
         }
         let settled_ns = now_ns.saturating_add(REQUEST_DEADLINE_NS);
-        known.names.insert(name.clone(), settled_ns);
+        let note = Name {
+            settled_ns,
+            is_taken,
+        };
+        known.names.insert(name.clone(), note);
         self.publish(&by_key);
     }
 
@@ -95,15 +120,16 @@ impl OpenNames {
         let Some(known) = by_key.get_mut(&key).filter(|known| known.owner == *owner) else {
             return open;
         };
-        known.names.retain(|_, settled_ns| *settled_ns > now_ns);
-        for (name, settled_ns) in &known.names {
+        known.names.retain(|_, note| note.settled_ns > now_ns);
+        for (name, note) in &known.names {
             match holder(name) {
                 Holder::Nobody => open.free.push(name.clone()),
-                Holder::Leaving => {
-                    open.leaving += 1;
-                    open.until_ns = open.until_ns.min(*settled_ns);
+                Holder::Foreign if note.is_taken => {}
+                Holder::Foreign | Holder::Uncounted => {
+                    open.uncounted += 1;
+                    open.until_ns = open.until_ns.min(note.settled_ns);
                 }
-                Holder::Staying => {}
+                Holder::Counted => {}
             }
         }
         if known.names.is_empty() {
@@ -137,8 +163,8 @@ mod tests {
     #[test]
     fn a_name_is_open_until_no_server_works_on_it_any_more() {
         let (open, owner) = (OpenNames::default(), Uid::new("a"));
-        open.note(KEY, &owner, &"web-b".into(), 0);
-        open.note(KEY, &owner, &"web-a".into(), 5);
+        open.note(KEY, &owner, &"web-b".into(), false, 0);
+        open.note(KEY, &owner, &"web-a".into(), false, 5);
         assert_eq!(names(&open, &owner, 5), ["web-a", "web-b"]);
         assert_eq!(names(&open, &owner, REQUEST_DEADLINE_NS), ["web-a"]);
         assert!(names(&open, &owner, REQUEST_DEADLINE_NS + 5).is_empty());
@@ -146,19 +172,20 @@ mod tests {
     }
 
     #[test]
-    fn names_of_pods_that_leave_are_counted_and_not_asked_for() {
+    fn names_of_pods_that_do_not_count_are_numbered_and_not_asked_for() {
         let (open, owner) = (OpenNames::default(), Uid::new("a"));
-        for name in ["gone", "leaving", "staying"] {
-            open.note(KEY, &owner, &name.into(), 0);
+        for name in ["gone", "leaving", "staying", "stolen", "taken"] {
+            open.note(KEY, &owner, &name.into(), name == "taken", 0);
         }
         let found = open.of(KEY, &owner, 1, |name| match name.as_str() {
             "gone" => Holder::Nobody,
-            "leaving" => Holder::Leaving,
-            _ => Holder::Staying,
+            "leaving" => Holder::Uncounted,
+            "stolen" | "taken" => Holder::Foreign,
+            _ => Holder::Counted,
         });
         let expected = Open {
             free: vec!["gone".into()],
-            leaving: 1,
+            uncounted: 2,
             until_ns: REQUEST_DEADLINE_NS,
         };
         assert_eq!(found, expected);
@@ -167,9 +194,9 @@ mod tests {
     #[test]
     fn a_successor_has_no_open_names() {
         let (open, owner) = (OpenNames::default(), Uid::new("a"));
-        open.note(KEY, &owner, &"web-a".into(), 0);
+        open.note(KEY, &owner, &"web-a".into(), false, 0);
         assert!(names(&open, &Uid::new("b"), 1).is_empty());
-        open.note(KEY, &Uid::new("b"), &"web-c".into(), 1);
+        open.note(KEY, &Uid::new("b"), &"web-c".into(), false, 1);
         assert!(names(&open, &owner, 1).is_empty());
         open.forget(KEY);
         assert!(open.is_empty());

@@ -206,7 +206,9 @@ mod tests {
         controller
             .fences
             .want(key, crate::consistency::Resources::BOTH);
-        controller.open_names.note(key, uid, &"old-x".into(), 0);
+        controller
+            .open_names
+            .note(key, uid, &"old-x".into(), false, 0);
         controller.consistency.wrote_at(key, uid, 0, &7.into());
         controller.queue.add_rate_limited(key, 0);
         controller.parent_delta(Delta::Applied(new), at(301));

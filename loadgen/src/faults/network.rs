@@ -125,6 +125,8 @@ pub struct Network {
 struct State {
     armed: Vec<Armed>,
     hits: Vec<Hit>,
+    /// When the last of the requests that were struck has its answer and was carried out, ns.
+    over_ns: i64,
 }
 
 impl Network {
@@ -142,6 +144,12 @@ impl Network {
     /// Nothing goes wrong any more.
     pub fn heal(&self) {
         self.state().armed.clear();
+    }
+
+    /// When the last of the requests that have been struck so far is over, ns: answered, and carried
+    /// out if it ever is.
+    pub fn over_ns(&self) -> i64 {
+        self.state().over_ns
     }
 
     /// What struck since the last call.
@@ -165,6 +173,13 @@ impl Network {
         if fault.times == 0 {
             state.armed.remove(at);
         }
+        let late_ns = match &fate {
+            Fate::Refuse(_, late_ns) | Fate::CommitLate(_, late_ns) | Fate::Slow(late_ns) => {
+                *late_ns
+            }
+            Fate::Pass | Fate::LoseAnswer(_) | Fate::Twice | Fate::Changed(_) => 0,
+        };
+        state.over_ns = state.over_ns.max(now_ns.saturating_add(late_ns));
         state.hits.push(Hit {
             class,
             call: sent.call,

@@ -7,6 +7,7 @@
 mod books;
 mod checks;
 mod figures;
+mod sets;
 mod statuses;
 #[cfg(test)]
 mod tests;

@@ -130,8 +130,11 @@ impl Run {
         } else {
             BOUND_HARDENED
         };
-        let healed_ns = self.player.site.now().mono_ns;
-        let Some(since_ns) = self.until_converged(bound, upstream) else {
+        let now_ns = self.player.site.now().mono_ns;
+        // A request that was lost before is a fault until its time has run out.
+        let healed_ns = now_ns.max(self.player.site.network().over_ns());
+        let limit_ns = healed_ns - now_ns + bound;
+        let Some(since_ns) = self.until_converged(limit_ns, upstream) else {
             if !self.judge.is_over() {
                 let text = format!(
                     "not converged {} s after the faults were over: {}",
@@ -142,7 +145,7 @@ impl Run {
             }
             return;
         };
-        self.converged_after_ns = Some(since_ns - healed_ns);
+        self.converged_after_ns = Some((since_ns - healed_ns).max(0));
         self.judge.phase("quiet", self.player.site.now());
         let begun_ns = self.player.site.now().mono_ns;
         self.player.run_to(begun_ns + QUIET);

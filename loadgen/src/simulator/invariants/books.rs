@@ -8,39 +8,20 @@ use podstorm::cache::PodCache;
 use podstorm::consistency::Record;
 use podstorm::controller::Controller;
 use podstorm::intern::KeyId;
-use podstorm::object::{Labels, Now, Pod, PodPhase, ReplicaSet, ReplicaSetStatus, Uid};
+use podstorm::object::{Now, Pod, PodPhase, ReplicaSet, ReplicaSetStatus, Uid};
 use podstorm::policy::Behaviour;
 
 use super::super::act::NAMESPACE;
 use super::super::action::Action;
 use super::super::model::is_active;
 use super::super::schedule::Schedule;
+use super::sets::SetBook;
 use crate::engine::probe::SyncId;
 use crate::engine::site::Site;
 use crate::faults::StreamKind;
 
 /// Pod watches that stand still for longer than this outlast expectations, ms.
 const STALL_MS: u32 = 290_000;
-
-/// A ReplicaSet, by UID.
-#[derive(Debug)]
-pub(super) struct SetBook {
-    pub(super) name: String,
-    labels: Labels,
-    /// Versions at which the number of replicas was set, with that number.
-    demands: Vec<(u64, i32)>,
-    /// Pods that are active, its own and selected, on the server.
-    pub(super) active: i64,
-    pub(super) gone: bool,
-    /// Creates beyond the demand that the disturbances so far explain.
-    pub(super) allowed: i64,
-    /// Deletes below the demand that the disturbances so far explain.
-    pub(super) allowed_deletes: i64,
-    /// Versions at which an active pod was lost, and by whose doing.
-    losses: Vec<(u64, Option<SyncId>)>,
-    /// Versions at which an active pod came that no controller made: by adoption, or by others' doing.
-    gains: Vec<u64>,
-}
 
 /// What became of the pods of a name.
 #[derive(Clone, Copy, Debug)]
@@ -49,46 +30,6 @@ struct NameBook {
     made: u64,
     /// The version at which it went.
     gone: Option<u64>,
-}
-
-impl SetBook {
-    /// The demands that somebody may act on who has seen the object as of `version`.
-    fn demands_since(&self, version: u64) -> impl Iterator<Item = i64> {
-        let first = self
-            .demands
-            .iter()
-            .rposition(|(at, _)| *at <= version)
-            .unwrap_or(0);
-        self.demands[first..]
-            .iter()
-            .map(|(_, demand)| i64::from(*demand))
-    }
-
-    pub(super) fn most_since(&self, version: u64) -> i64 {
-        self.demands_since(version).max().unwrap_or(0)
-    }
-
-    pub(super) fn least_since(&self, version: u64) -> i64 {
-        self.demands_since(version).min().unwrap_or(0)
-    }
-
-    pub(super) fn demand(&self) -> i64 {
-        self.demands
-            .last()
-            .map_or(0, |(_, demand)| i64::from(*demand))
-    }
-
-    /// Pods that came since that version and were made by no controller.
-    pub(super) fn gained_since(&self, version: u64) -> i64 {
-        let later = self.gains.iter().rev().take_while(|at| **at > version);
-        later.count() as i64
-    }
-
-    /// Pods lost since that version by others than that sync.
-    pub(super) fn lost_since(&self, version: u64, sync: SyncId) -> i64 {
-        let later = self.losses.iter().rev().take_while(|(at, _)| *at > version);
-        later.filter(|(_, who)| *who != Some(sync)).count() as i64
-    }
 }
 
 /// A pod as a controller's cache had it when a sync began.
@@ -417,10 +358,19 @@ impl Books {
         {
             book.gone = Some(self.version);
         }
+        let version = self.version;
         if before == after {
+            // Adopted from a cache that does not know yet that it is on its way out.
+            let owner = |pod: Option<&Pod>| Some(pod?.metadata.controller()?.uid.clone());
+            if before.is_none()
+                && old.is_some()
+                && let (None, Some(owner)) = (owner(old), owner(new))
+                && let Some(set) = self.sets.get_mut(&owner)
+            {
+                set.losses.push((version, None));
+            }
             return;
         }
-        let version = self.version;
         if let Some(set) = before.and_then(|uid| self.sets.get_mut(&uid)) {
             set.active -= 1;
             set.losses.push((version, who));
@@ -439,22 +389,7 @@ impl Books {
         let book = self
             .sets
             .entry(set.metadata.uid.clone())
-            .or_insert_with(|| SetBook {
-                name: set.metadata.name.to_string(),
-                labels: set
-                    .spec
-                    .selector
-                    .as_ref()
-                    .map(|selector| selector.match_labels.clone())
-                    .unwrap_or_default(),
-                demands: Vec::new(),
-                active: 0,
-                gone: false,
-                allowed: 0,
-                allowed_deletes: 0,
-                losses: Vec::new(),
-                gains: Vec::new(),
-            });
+            .or_insert_with(|| SetBook::of(set));
         book.gone = removed;
         let replicas = set.replicas();
         if book
