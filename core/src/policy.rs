@@ -109,11 +109,11 @@ pub struct Policy {
     /// second pod. Hardened: the controller names them, by the number of a slot and the owner's
     /// UID: five characters after the prefix, as the server's own look. The lowest slots whose
     /// names the cache does not hold are taken; a create that is sent again, also by the next
-    /// incarnation, finds its name taken; a name whose create has an unknown outcome goes first, for
-    /// it may be made yet. A taken name is no failure to be told: no Event, no condition.
-    /// A name of unknown outcome is asked for first, and while a pod under it is on its way out none
-    /// is made in its place, for as long as a server may work on a request (30 s): the late one may
-    /// come. Costs O(own pods) look-ups in a sync that creates, and such a wait.
+    /// incarnation, finds its name taken. A taken name is no failure to be told: no Event, no
+    /// condition. A name whose create has an unknown outcome goes first, for it may be made yet; and
+    /// while it is with a pod that does not count (on its way out, ended, another's) none is made in
+    /// its place, for as long as a server may work on a request (30 s): the late one may come. Costs
+    /// O(own pods) look-ups in a sync that creates, and such a wait.
     pub choose_pod_names: bool,
     /// **Deletes.** Upstream deletes by name, whoever has the name now. Hardened: with the UID as a
     /// precondition; a conflict is as good as "not found", and after either the key looks again
