@@ -195,7 +195,7 @@ mod tests {
     use super::*;
     use crate::client::{ApiError, Reason};
     use crate::limits::REQUEST_DEADLINE_NS;
-    use crate::object::{PodPhase, Uid};
+    use crate::object::{OwnerReference, PodPhase, Uid};
     use crate::policy::Behaviour::{Hardened, Upstream};
 
     #[test]
@@ -357,7 +357,13 @@ mod tests {
         let lost = ApiError::transport("connection reset by peer");
         let taken = ApiError::status(409, Reason::AlreadyExists, "refused");
         let leaves = |pod: &mut Pod, now: Now| pod.metadata.deletion_timestamp = now.wall();
-        let is_anothers = |pod: &mut Pod, _| pod.metadata.owner_references = Default::default();
+        let is_anothers = |pod: &mut Pod, _| {
+            let owner = pod.metadata.controller().expect("it is ours");
+            let mut other = OwnerReference::clone(owner);
+            other.uid = Uid::from_u128(0xb);
+            pod.metadata.owner_references = Default::default();
+            pod.metadata.owner_references.push(Arc::new(other));
+        };
         let has_ended = |pod: &mut Pod, _| pod.status.phase = PodPhase::Failed;
         for loss in [leaves, has_ended] {
             nothing_takes_the_place_after(lost.clone(), loss);

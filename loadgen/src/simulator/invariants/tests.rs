@@ -516,7 +516,9 @@ fn a_status_that_cannot_be_or_is_there_already_is_noticed() {
     let set = court.seen_set(2);
     let sync = court.sync();
     court.sends(sync, &Request::PutStatus { object: set }, 0);
-    assert_eq!(court.verdict(), Some("S7"));
+    let violation = court.judge.verdict().0.violation.unwrap();
+    assert_eq!(violation.invariant, "S7");
+    assert!(violation.text.ends_with("and it is there"), "{violation}");
 }
 
 #[test]
