@@ -15,11 +15,14 @@ use crate::consistency::{PODS, Resources};
 use crate::intern::KeyId;
 use crate::limits::{EXPECTATIONS_TIMEOUT_NS, HARDENED_RETRY_MAX_NS};
 use crate::object::{Now, ResourceVersion, Uid};
+use crate::slow_start::SlowStart;
 
 impl Controller {
     /// Stops a sync that begins before barrier and fence, unless the caches have passed both.
     #[inline(never)]
     pub(super) fn stop_at_fence(&self, sync: &mut Sync) -> Option<Step> {
+        // Those of the sync before: `finish` asks for the successes of this one.
+        sync.slow_start = SlowStart::new(0, 1);
         let mut unread = self.fences.wanted(&sync.key);
         if self.policy.fence_at_start && !self.fences.is_started() {
             unread = Resources::BOTH;

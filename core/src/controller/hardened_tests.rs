@@ -3,6 +3,7 @@
 use super::rig::{Fault, Rig};
 use super::{Outcome, Step, SyncErrorClass};
 use crate::client::{ApiError, Cause, Reason, Request};
+use crate::limits::HARDENED_RETRY_MAX_NS;
 use crate::object::{Kind, Pod, Time, Uid};
 use crate::policy::Behaviour::{Hardened, Upstream};
 
@@ -217,4 +218,31 @@ fn a_pod_of_the_other_kind_s_owner_wakes_nobody_here() {
     }
     let woken = controllers.map(|controller| controller.queue().len());
     assert_eq!(woken, [1, 0]);
+}
+
+#[test]
+fn a_failure_after_progress_is_a_first_one() {
+    for (behaviour, failures) in [(Upstream, 3), (Hardened, 1)] {
+        let mut rig = Rig::new(behaviour, 10);
+        // One create of each sync goes well, and one of the next two fails.
+        for create in [1, 4, 7] {
+            let refused = ApiError::status(500, Reason::InternalError, "refused");
+            rig.fault("create", create, Fault::Refuse(refused));
+        }
+        for _ in 0..3 {
+            rig.pass(HARDENED_RETRY_MAX_NS);
+            let outcome = rig.turn();
+            assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+            rig.deliver();
+        }
+        let queue = rig.controller.queue();
+        assert_eq!(queue.num_requeues(rig.key), failures, "{behaviour:?}");
+        // And one that gets nowhere counts on.
+        let refused = ApiError::status(500, Reason::InternalError, "refused");
+        rig.fault("create", 9, Fault::Refuse(refused));
+        rig.pass(HARDENED_RETRY_MAX_NS);
+        rig.turn();
+        let queue = rig.controller.queue();
+        assert_eq!(queue.num_requeues(rig.key), failures + 1, "{behaviour:?}");
+    }
 }

@@ -245,6 +245,10 @@ impl Controller {
                 self.queue.add_rate_limited(key, now.mono_ns);
             }
             (Outcome::Failed(error), Some(max_ns)) => {
+                if sync.slow_start.successes() > 0 {
+                    // It got on: this is no failure after failures.
+                    self.queue.forget_retries(key);
+                }
                 // Put off before it asked for anything.
                 let asked = !matches!(error.class, SyncErrorClass::Consistency(_));
                 self.queue.retry_within(key, max_ns, asked, now.mono_ns);

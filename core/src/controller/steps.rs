@@ -293,7 +293,7 @@ impl Controller {
             return self.update_status(parent, sync, now, effects);
         }
         if missing > 0 {
-            let mut wanted = missing.min(self.burst());
+            let mut wanted = missing;
             if self.policy.choose_pod_names {
                 let waits = self.load_open_names(parent, sync, now, effects);
                 wanted = wanted.saturating_sub_unsigned(waits as u64).max(0);
@@ -301,6 +301,7 @@ impl Controller {
                     return self.update_status(parent, sync, now, effects);
                 }
             }
+            let wanted = wanted.min(self.burst());
             self.expectations
                 .expect_creations(sync.key, wanted, now.mono_ns);
             sync.creates_wanted = usize::try_from(wanted).expect("positive here");
