@@ -18,6 +18,11 @@ pub struct RunResult {
     pub version: String,
     /// The scenario.
     pub scenario: String,
+    /// The question that the scenario asks.
+    pub question: String,
+    /// What this run answers; absent where it ended too early to say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
     /// `virtual` or `threads`.
     pub engine: String,
     /// `upstream` or `hardened`.

@@ -6,14 +6,19 @@ pub mod memory;
 pub mod resolve;
 pub mod size;
 
+use std::sync::Arc;
+
 use podstorm::policy::Behaviour;
 use serde::{Serialize, Serializer};
+
+use crate::scenario::Scenario;
 
 /// The settings of one run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Settings {
-    /// The scenario's name.
-    pub scenario: ScenarioName,
+    /// The scenario: its name where it is built in, all of it where it came from a file.
+    #[serde(serialize_with = "scenario_name_or_all")]
+    pub scenario: Arc<Scenario>,
     /// Which engine runs it.
     pub engine: EngineKind,
     /// The seed of everything that is drawn.
@@ -33,6 +38,8 @@ pub struct Settings {
     pub duration_ns: i64,
     /// The run fails when the scenario's condition isn't met by then, ns.
     pub time_limit_ns: i64,
+    /// API calls of the controller that are refused with an internal error, as a share of all.
+    pub api_errors: f64,
     /// `churn`: pods deleted from outside per second.
     pub churn_pods_per_second: f64,
     /// `burst`: pods added and removed at once.
@@ -41,105 +48,20 @@ pub struct Settings {
     pub min_ready_seconds: i32,
 }
 
+fn scenario_name_or_all<S: Serializer>(
+    scenario: &Arc<Scenario>,
+    out: S,
+) -> Result<S::Ok, S::Error> {
+    if scenario.path.is_some() {
+        scenario.serialize(out)
+    } else {
+        out.serialize_str(&scenario.name)
+    }
+}
+
 /// The core knows nothing of serialisation.
 fn behaviour_name<S: Serializer>(behaviour: &Behaviour, out: S) -> Result<S::Ok, S::Error> {
     out.serialize_str(behaviour.as_str())
-}
-
-/// A built-in scenario.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ScenarioName {
-    /// 0 -> 100 % -> 50 % -> 0.
-    UpDown,
-    /// 0 -> 100 %.
-    ScaleUp,
-    /// Starts at 100 %, scales every ReplicaSet to half.
-    ScaleDown,
-    /// `burst_pods` more and fewer, on one ReplicaSet and spread over many.
-    Burst,
-    /// Pods are deleted from outside at a steady rate and re-created.
-    Churn,
-    /// Bare pods exist, then ReplicaSets that match them.
-    Adoption,
-    /// The controller starts over pods that exist.
-    ColdStart,
-    /// The controller's pod watch stalls for longer than expectations last; then answers are lost.
-    StaleWatch,
-    /// Objects from files (`-f`) and nothing else: settles and reports.
-    Manifests,
-}
-
-impl ScenarioName {
-    /// Every built-in scenario, in the order they are listed.
-    pub const ALL: [ScenarioName; 9] = [
-        ScenarioName::UpDown,
-        ScenarioName::ScaleUp,
-        ScenarioName::ScaleDown,
-        ScenarioName::Burst,
-        ScenarioName::Churn,
-        ScenarioName::Adoption,
-        ScenarioName::ColdStart,
-        ScenarioName::StaleWatch,
-        ScenarioName::Manifests,
-    ];
-
-    /// The name as flags and results spell it, e.g. `up-down`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            ScenarioName::UpDown => "up-down",
-            ScenarioName::ScaleUp => "scale-up",
-            ScenarioName::ScaleDown => "scale-down",
-            ScenarioName::Burst => "burst",
-            ScenarioName::Churn => "churn",
-            ScenarioName::Adoption => "adoption",
-            ScenarioName::ColdStart => "cold-start",
-            ScenarioName::StaleWatch => "stale-watch",
-            ScenarioName::Manifests => "manifests",
-        }
-    }
-
-    /// The question the scenario answers, in one line.
-    pub const fn question(self) -> &'static str {
-        match self {
-            ScenarioName::UpDown => {
-                "How fast is a whole life: 0 -> 100 % -> 50 % -> 0 of the pods? (default)"
-            }
-            ScenarioName::ScaleUp => "How long until all pods of an empty cluster are ready?",
-            ScenarioName::ScaleDown => "How long does choosing and deleting half the pods take?",
-            ScenarioName::Burst => {
-                "What does a sudden +/- 500 cost, on one ReplicaSet and spread over many?"
-            }
-            ScenarioName::Churn => {
-                "Does the controller keep up while pods are deleted at a steady rate?"
-            }
-            ScenarioName::Adoption => {
-                "How fast are pods without an owner taken over by ReplicaSets that match them?"
-            }
-            ScenarioName::ColdStart => {
-                "How long after a restart over existing pods until the controller is right again?"
-            }
-            ScenarioName::StaleWatch => {
-                "Does the controller create pods twice when its pod watch stalls? (simulated time)"
-            }
-            ScenarioName::Manifests => {
-                "What becomes of the objects in my files (-f), a dump of a real cluster included?"
-            }
-        }
-    }
-
-    /// Whether something goes wrong in it between the controller and its cluster, which takes virtual
-    /// time.
-    pub const fn is_disturbed(self) -> bool {
-        matches!(self, ScenarioName::StaleWatch)
-    }
-
-    /// The scenario of that name.
-    pub fn by_name(name: &str) -> Option<ScenarioName> {
-        ScenarioName::ALL
-            .into_iter()
-            .find(|scenario| scenario.name() == name)
-    }
 }
 
 /// Which engine.
@@ -175,6 +97,10 @@ pub struct ClusterSize {
     pub namespaces: u64,
     /// How many pods fit on a node.
     pub pods_per_node: u32,
+    /// Groups of ReplicaSets: how many there are in each, and pods of each of them. Empty where they
+    /// are as equal as can be.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<(u64, i32)>,
 }
 
 /// What the controller is told, under upstream's names.

@@ -15,8 +15,9 @@ use podstorm_loadgen::cluster::{
     Cluster, ClusterResource, DeleteOptions, Patch, Propagation, ScaleUpdate,
 };
 use podstorm_loadgen::engine;
+use podstorm_loadgen::scenario::Scenario;
 use podstorm_loadgen::settings::{
-    ClusterSize, ControllerSettings, EngineKind, Latency, LatencySettings, ScenarioName, Settings,
+    ClusterSize, ControllerSettings, EngineKind, Latency, LatencySettings, Settings,
 };
 use serde_json::{Value, json};
 
@@ -306,7 +307,7 @@ pub(crate) fn node(number: u64, pods: u32) -> Node {
 
 pub(crate) fn settings(engine: EngineKind) -> Settings {
     Settings {
-        scenario: ScenarioName::Manifests,
+        scenario: Scenario::manifests(),
         engine,
         seed: 7,
         threads: 2,
@@ -316,6 +317,7 @@ pub(crate) fn settings(engine: EngineKind) -> Settings {
             nodes: 20,
             namespaces: 1,
             pods_per_node: 110,
+            groups: Vec::new(),
         },
         controller: ControllerSettings {
             concurrent_replicaset_syncs: 5,
@@ -335,6 +337,7 @@ pub(crate) fn settings(engine: EngineKind) -> Settings {
         },
         duration_ns: 0,
         time_limit_ns: i64::MAX,
+        api_errors: 0.0,
         churn_pods_per_second: 0.0,
         burst_pods: 0,
         min_ready_seconds: 0,

@@ -3,9 +3,10 @@
 use std::sync::atomic::AtomicBool;
 
 use podstorm_loadgen::engine;
+use podstorm_loadgen::scenario::Scenario;
+use podstorm_loadgen::settings::EngineKind;
 use podstorm_loadgen::settings::resolve::{Machine, SettingsRequest, resolve};
 use podstorm_loadgen::settings::size::SizeRequest;
-use podstorm_loadgen::settings::{EngineKind, ScenarioName};
 use podstorm_loadgen::units::NS_PER_SECOND;
 
 use super::{HotPath, Operation};
@@ -32,7 +33,7 @@ pub(super) fn paths() -> Vec<HotPath> {
 /// A run of `up-down` on the virtual engine; one call is one run.
 pub fn up_down(pods: u64, replicasets: u64) -> Operation {
     scenario(SettingsRequest {
-        scenario: Some(ScenarioName::UpDown),
+        scenario: Scenario::built_in("up-down"),
         size: size(pods, replicasets),
         ..SettingsRequest::default()
     })
@@ -41,7 +42,7 @@ pub fn up_down(pods: u64, replicasets: u64) -> Operation {
 /// Ten virtual seconds of `churn`, 100 pods deleted from outside in each; one call is one run.
 pub fn churn(pods: u64, replicasets: u64) -> Operation {
     scenario(SettingsRequest {
-        scenario: Some(ScenarioName::Churn),
+        scenario: Scenario::built_in("churn"),
         duration_ns: Some(10 * NS_PER_SECOND),
         churn_pods_per_second: Some(100.0),
         size: size(pods, replicasets),

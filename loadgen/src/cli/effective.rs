@@ -2,38 +2,42 @@
 //! repeats a run.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::Serializer;
 use serde::ser::SerializeMap;
 use serde_json::{Value, json};
 
+use crate::scenario::Percent;
 use crate::settings::resolve::{Machine, SettingsRequest, resolve};
 use crate::settings::size::InputSize;
-use crate::settings::{EngineKind, ScenarioName, Settings};
+use crate::settings::{EngineKind, Settings};
 use crate::units::{NS_PER_SECOND, duration_text, latency_text};
 
 /// Every setting that bears on the run, by the name of its flag; null is "not limited".
 pub(super) fn settings(settings: &Settings, files: &[PathBuf]) -> Vec<(&'static str, Value)> {
     let latency = |latency| json!(latency_text(latency));
-    let scenario = settings.scenario;
+    let scenario = &settings.scenario;
     let mut all = vec![
-        ("scenario", json!(scenario.name())),
+        ("scenario", json!(scenario_word(settings))),
         ("engine", json!(settings.engine.name())),
         ("seed", json!(settings.seed)),
     ];
     if settings.engine == EngineKind::Threads {
         all.push(("threads", json!(settings.threads)));
     }
-    if scenario == ScenarioName::Churn {
+    if scenario.uses_duration() {
         all.push(("duration", json!(duration_text(settings.duration_ns))));
+    }
+    if scenario.uses_churn_rate() {
         let rate = format!("{}/s", settings.churn_pods_per_second);
         all.push(("churn-rate", json!(rate)));
     }
-    if scenario == ScenarioName::Burst {
+    if scenario.uses_burst() {
         all.push(("burst", json!(settings.burst_pods)));
     }
     all.push(("time-limit", json!(duration_text(settings.time_limit_ns))));
-    if scenario == ScenarioName::Manifests {
+    if !files.is_empty() {
         let files: Vec<String> = files
             .iter()
             .map(|file| file.display().to_string())
@@ -65,7 +69,7 @@ pub(super) fn settings(settings: &Settings, files: &[PathBuf]) -> Vec<(&'static 
     if controller.kube_api_qps.is_some() {
         all.push(("kube-api-burst", json!(controller.kube_api_burst)));
     }
-    if scenario != ScenarioName::Manifests {
+    if files.is_empty() {
         let min_ready_ns = i64::from(settings.min_ready_seconds) * NS_PER_SECOND;
         all.push(("min-ready-seconds", json!(duration_text(min_ready_ns))));
     }
@@ -78,6 +82,7 @@ pub(super) fn settings(settings: &Settings, files: &[PathBuf]) -> Vec<(&'static 
             latency(settings.latency.pod_termination),
         ),
         ("api-latency", latency(settings.latency.api)),
+        ("api-errors", json!(Percent(settings.api_errors))),
         ("watch-latency", latency(settings.latency.watch)),
         ("scheduling-latency", latency(settings.latency.scheduling)),
     ]);
@@ -151,11 +156,11 @@ pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
     let mut add = |flag: &str, value: &str| {
         command.push_str(&format!(" --{flag} {}", shell_word(value)));
     };
-    let manifests = given.scenario == ScenarioName::Manifests;
+    let manifests = !given.scenario.generates_cluster();
     let baseline = SettingsRequest {
-        scenario: Some(given.scenario),
+        scenario: Some(Arc::clone(&given.scenario)),
         engine: Some(given.engine),
-        input: manifests.then(InputSize::default),
+        input: (!files.is_empty()).then(InputSize::default),
         ..SettingsRequest::default()
     };
     let machine = Machine {
@@ -193,6 +198,12 @@ pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
         command.push_str(&format!(" -f {}", shell_word(&file.display().to_string())));
     }
     command
+}
+
+/// What `--scenario` takes to mean this one.
+fn scenario_word(settings: &Settings) -> &str {
+    let scenario = &settings.scenario;
+    scenario.path.as_deref().unwrap_or(&scenario.name)
 }
 
 fn shell_word(text: &str) -> String {

@@ -1,13 +1,15 @@
 //! The flags of `loadgen run`, under the names that operators know, and what they ask for.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use podstorm::policy::Behaviour;
 
+use crate::scenario::Scenario;
 use crate::settings::resolve::SettingsRequest;
 use crate::settings::size::{InputSize, SizeRequest};
-use crate::settings::{EngineKind, Latency, ScenarioName};
+use crate::settings::{EngineKind, Latency};
 use crate::units::{parse_duration_ns, parse_latency, parse_rate_per_second, parse_size};
 
 /// What `loadgen run` is asked for.
@@ -38,18 +40,19 @@ EXIT CODES
   0 done   1 not done by --time-limit   2 wrong usage, input or output path
   3 an invariant was broken   130 interrupted, after the report")]
 pub(super) struct RunFlags {
-    /// The scenario (see `loadgen scenarios`) [default: up-down; with -f: manifests]
-    #[arg(long, value_name = "NAME", value_parser = scenario)]
-    scenario: Option<ScenarioName>,
+    /// The scenario: a built-in one (see `loadgen scenarios`) or a file, .yaml or .toml [default:
+    /// up-down; with -f: manifests]. Flags win over its settings
+    #[arg(long, value_name = "NAME|FILE", value_parser = Scenario::find)]
+    scenario: Option<Arc<Scenario>>,
 
     /// threads: real time on every core; virtual: simulated time, the same result for the same
-    /// seed [default: threads; scenario stale-watch: virtual]
+    /// seed [default: threads, unless the scenario says virtual]
     #[arg(long, value_enum)]
     engine: Option<EngineFlag>,
 
-    /// The seed of everything that is drawn
-    #[arg(long, value_name = "NUMBER", default_value = "1")]
-    seed: u64,
+    /// The seed of everything that is drawn [default: 1]
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
 
     /// Machine threads of the threads engine [default: all cores]
     #[arg(long, value_name = "NUMBER", value_parser = parse_size, allow_hyphen_values = true)]
@@ -77,7 +80,7 @@ pub(super) struct RunFlags {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
     burst: Option<u64>,
 
-    /// Pods at 100 % [default: 100k; scenario stale-watch: 2k]
+    /// Pods at 100 % [default: 100k, unless the scenario says otherwise]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true,
           help_heading = "Size of the generated cluster")]
     pods: Option<u64>,
@@ -150,9 +153,9 @@ pub(super) struct RunFlags {
 
     /// Whose behaviour: upstream is that of Kubernetes 1.36; hardened is the same without the races
     /// and delays that upstream is known for, at the cost of some reads and waiting
-    #[arg(long, value_name = "NAME", value_parser = behaviour, default_value = "upstream",
-          help_heading = "Controller")]
-    behaviour: Behaviour,
+    /// [default: upstream]
+    #[arg(long, value_name = "NAME", value_parser = behaviour, help_heading = "Controller")]
+    behaviour: Option<Behaviour>,
 
     /// From a pod's being bound to its being ready [default: 0s]
     #[arg(long, value_name = "LATENCY", value_parser = parse_latency, allow_hyphen_values = true,
@@ -168,6 +171,11 @@ pub(super) struct RunFlags {
     #[arg(long, value_name = "LATENCY", value_parser = parse_latency, allow_hyphen_values = true,
           help_heading = "Latencies")]
     api_latency: Option<Latency>,
+
+    /// API calls of the controller that are refused with an internal error, by lot: 1% [default: 0%]
+    #[arg(long, value_name = "PERCENT", value_parser = percent, allow_hyphen_values = true,
+          help_heading = "Latencies")]
+    api_errors: Option<f64>,
 
     /// From a write to the controller's seeing it [default: 0s]
     #[arg(long, value_name = "LATENCY", value_parser = parse_latency, allow_hyphen_values = true,
@@ -233,12 +241,12 @@ impl RunFlags {
     /// What the flags ask for; `input` is what the files hold.
     pub(super) fn request(&self, input: Option<InputSize>) -> SettingsRequest {
         SettingsRequest {
-            scenario: self.scenario,
+            scenario: self.scenario.clone(),
             engine: self.engine.map(|engine| match engine {
                 EngineFlag::Threads => EngineKind::Threads,
                 EngineFlag::Virtual => EngineKind::Virtual,
             }),
-            seed: Some(self.seed),
+            seed: self.seed,
             threads: self.threads,
             size: SizeRequest {
                 pods: self.pods,
@@ -260,6 +268,7 @@ impl RunFlags {
             pod_startup_latency: self.pod_startup_latency,
             pod_termination_latency: self.pod_termination_latency,
             api_latency: self.api_latency,
+            api_errors: self.api_errors,
             watch_latency: self.watch_latency,
             scheduling_latency: self.scheduling_latency,
             duration_ns: self.duration,
@@ -271,14 +280,12 @@ impl RunFlags {
     }
 }
 
-fn scenario(text: &str) -> Result<ScenarioName, String> {
-    ScenarioName::by_name(text).ok_or_else(|| {
-        let known: Vec<&str> = ScenarioName::ALL
-            .iter()
-            .map(|scenario| scenario.name())
-            .collect();
-        format!("no such scenario; built in are {}", known.join(", "))
-    })
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim().strip_suffix('%');
+    match number.map(|number| number.trim().parse::<f64>()) {
+        Some(Ok(value)) if (0.0..=100.0).contains(&value) => Ok(value / 100.0),
+        _ => Err("expected a percentage from 0% to 100%, such as 1%".to_owned()),
+    }
 }
 
 fn behaviour(text: &str) -> Result<Behaviour, String> {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use podstorm::client::{Answer, ApiError, QpsLimiter, Request};
+use podstorm::client::{Answer, ApiError, QpsLimiter, Reason, Request};
 use podstorm::consistency::PODS;
 use podstorm::object::{Kind, Now, Pod, ReplicaSet, ReplicationController};
 
@@ -174,19 +174,39 @@ pub(super) fn retry_after_ns(answer: &Answer, attempts: u32) -> Option<i64> {
     (retried && attempts < RETRIES_MAX).then(|| i64::from(seconds) * 1_000_000_000)
 }
 
-/// The time one call takes: to the server, and back.
+/// What one call meets on its way: the time it takes to the server and back, and errors by lot.
 #[derive(Debug)]
 pub(super) struct Trip {
     latency: LatencySampler,
+    /// The share of calls that are refused, and the generator that says which.
+    errors: Option<(f64, fastrand::Rng)>,
 }
 
 impl Trip {
     pub(super) fn new(latency: LatencySampler) -> Trip {
-        Trip { latency }
+        let errors = None;
+        Trip { latency, errors }
     }
 
+    /// With so large a share of the calls refused.
+    pub(super) fn with_errors(self, share: f64, seed: u64) -> Trip {
+        let random = || fastrand::Rng::with_seed(seed);
+        let errors = (share > 0.0).then(|| (share, random()));
+        Trip { errors, ..self }
+    }
+
+    /// Whether a call takes no time and meets nothing.
     pub(super) fn is_zero(&self) -> bool {
-        self.latency.is_zero()
+        self.latency.is_zero() && self.errors.is_none()
+    }
+
+    /// The error that a server in trouble answers this call with, having done nothing, if it does.
+    pub(super) fn refused(&mut self) -> Option<ApiError> {
+        let (share, random) = self.errors.as_mut()?;
+        (random.f64() < *share).then(|| {
+            let message = "Internal error occurred: the server refuses calls by lot (--api-errors)";
+            ApiError::status(500, Reason::InternalError, message)
+        })
     }
 
     /// When a request sent now takes effect, and when its answer is here, ns of the monotonic
@@ -243,8 +263,6 @@ impl ApiCalls {
 
 #[cfg(test)]
 mod tests {
-    use podstorm::client::Reason;
-
     use super::*;
 
     #[test]
@@ -276,5 +294,15 @@ mod tests {
         error.code = 409;
         assert_eq!(retry_after_ns(&Answer::Failed(error), 0), None);
         assert_eq!(retry_after_ns(&Answer::Deleted(None), 0), None);
+    }
+
+    #[test]
+    fn as_large_a_share_of_calls_is_refused_as_was_asked_for() {
+        let trip = || Trip::new(LatencySampler::new(crate::settings::Latency::ZERO, 1));
+        assert!(trip().with_errors(0.0, 1).is_zero());
+        let mut trip = trip().with_errors(0.05, 1);
+        assert!(!trip.is_zero());
+        let refused = (0..100_000).filter(|_| trip.refused().is_some()).count();
+        assert!((4_700..5_300).contains(&refused), "{refused}");
     }
 }

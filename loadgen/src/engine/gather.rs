@@ -18,7 +18,7 @@ use crate::input::InputObject;
 use crate::result::{
     Host, InputCounts, Outcome, PodCounts, Quantiles, RunResult, SCHEMA_VERSION, WastedWork,
 };
-use crate::scenario::Report;
+use crate::scenario::{Report, answer};
 use crate::settings::Settings;
 
 /// Everything a result is made from.
@@ -63,10 +63,12 @@ impl Harvest<'_> {
         let work = self.work();
         let events = self.events();
         let wasted_work = self.wasted_work(&work, report.surplus);
-        RunResult {
+        let mut result = RunResult {
             schema_version: SCHEMA_VERSION,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            scenario: word(&settings.scenario),
+            scenario: settings.scenario.name.clone(),
+            question: settings.scenario.question.clone(),
+            answer: None,
             engine: word(&settings.engine),
             behaviour: settings.behaviour.as_str().to_owned(),
             feature_gates: settings.controller.feature_gates.clone(),
@@ -90,7 +92,10 @@ impl Harvest<'_> {
             phases: report.phases,
             input: self.input,
             settings: settings.clone(),
-        }
+        };
+        result.answer = answer(&result)
+            .unwrap_or_else(|problem| Some(format!("the answer's template fails: {problem}")));
+        result
     }
 
     fn outcome(&self, report: &Report) -> Outcome {

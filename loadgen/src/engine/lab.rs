@@ -49,7 +49,7 @@ impl Lab {
     /// say; their scenario and sizes are left aside.
     pub fn new(settings: &Settings) -> Lab {
         let clock = RealClock::start();
-        let (builder, pools) = assemble(settings, clock, true, None);
+        let (builder, pools) = assemble(settings, clock, true, None, None);
         let (cluster, switchboard) = (builder.cluster, builder.switchboard);
         // Release: whoever sees the flag sees the parts as they were built.
         builder

@@ -268,10 +268,9 @@ impl Builder {
     }
 
     fn trip(&self, user: &str, number: u64) -> Trip {
-        Trip::new(LatencySampler::new(
-            self.settings.latency.api,
-            self.seed(user, number),
-        ))
+        let latency = LatencySampler::new(self.settings.latency.api, self.seed(user, number));
+        let errors_seed = self.seed("errors", self.seed(user, number));
+        Trip::new(latency).with_errors(self.settings.api_errors, errors_seed)
     }
 
     /// A controller manager: its caches, its controllers with their workers, its informers, which
@@ -401,12 +400,14 @@ fn assemble(
     clock: RealClock,
     with_replication_controllers: bool,
     wire: Option<&Wire>,
+    nodes: Option<Arc<NodeControl>>,
 ) -> (Builder, Vec<Arc<Pool>>) {
     let options = ClusterOptions {
         seed: seed_for(settings.seed, "cluster", 0),
         ..ClusterOptions::default()
     };
     let mut builder = Builder::new(settings, clock, options);
+    builder.nodes = nodes;
     let pools = builder.manager(with_replication_controllers, wire);
     builder.surroundings();
     (builder, pools)
@@ -416,8 +417,11 @@ impl Engine {
     fn build(settings: &Settings, objects: Vec<InputObject>, clock: RealClock) -> Engine {
         let is_rc = |object: &InputObject| object.kind() == Kind::ReplicationController;
         // Nobody has to be told: no scenario kills its controller.
-        let line = settings
-            .scenario
+        let scenario = &settings.scenario;
+        let nodes = scenario
+            .has_node_faults()
+            .then(|| Arc::new(NodeControl::default()));
+        let line = scenario
             .is_disturbed()
             .then(|| Arc::new(Line::new(Arc::default(), 0, Arc::new(|| {}))));
         let wire = line.as_ref().map(|line| Wire {
@@ -425,13 +429,15 @@ impl Engine {
             probe: Arc::new(Unheard),
         });
         let with_rcs = objects.iter().any(is_rc);
-        let (mut builder, pools) = assemble(settings, clock, with_rcs, wire.as_ref());
+        let (mut builder, pools) =
+            assemble(settings, clock, with_rcs, wire.as_ref(), nodes.clone());
         let cluster = Arc::clone(&builder.cluster);
         let quiet = pools.clone();
         let controllers = Controllers {
             started: Arc::clone(&builder.started),
             wake: builder.informer_wakers.clone(),
             line,
+            nodes,
             rests_after: Box::new(move |parents| {
                 // The parents of all kinds together: with two controllers neither has them all.
                 let parents = if quiet.len() == 1 { parents } else { 0 };

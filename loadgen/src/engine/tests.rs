@@ -9,13 +9,14 @@ use podstorm::policy::Behaviour;
 use super::{Engine, Observer, Progress, run, virtual_time};
 use crate::clock::RealClock;
 use crate::result::RunResult;
+use crate::scenario::Scenario;
 use crate::settings::{
-    ClusterSize, ControllerSettings, EngineKind, Latency, LatencySettings, ScenarioName, Settings,
+    ClusterSize, ControllerSettings, EngineKind, Latency, LatencySettings, Settings,
 };
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-fn settings(scenario: ScenarioName, engine: EngineKind) -> Settings {
+fn settings(scenario: &str, engine: EngineKind) -> Settings {
     let feature_gates: BTreeMap<String, bool> = [
         "PodDeletionCost",
         "DeploymentReplicaSetTerminatingReplicas",
@@ -25,7 +26,7 @@ fn settings(scenario: ScenarioName, engine: EngineKind) -> Settings {
     .map(|name| (name.to_owned(), true))
     .collect();
     Settings {
-        scenario,
+        scenario: Scenario::built_in(scenario).expect("a built-in scenario"),
         engine,
         seed: 7,
         threads: if engine == EngineKind::Threads { 2 } else { 1 },
@@ -35,6 +36,7 @@ fn settings(scenario: ScenarioName, engine: EngineKind) -> Settings {
             nodes: 20,
             namespaces: 3,
             pods_per_node: 110,
+            groups: Vec::new(),
         },
         controller: ControllerSettings {
             concurrent_replicaset_syncs: 5,
@@ -54,6 +56,7 @@ fn settings(scenario: ScenarioName, engine: EngineKind) -> Settings {
         },
         duration_ns: 20 * SECOND_NS,
         time_limit_ns: 3_600 * SECOND_NS,
+        api_errors: 0.0,
         churn_pods_per_second: 5.0,
         burst_pods: 50,
         min_ready_seconds: 0,
@@ -61,7 +64,7 @@ fn settings(scenario: ScenarioName, engine: EngineKind) -> Settings {
 }
 
 /// With every latency and the limits of a stock controller-manager.
-fn slow(scenario: ScenarioName) -> Settings {
+fn slow(scenario: &str) -> Settings {
     let mut settings = settings(scenario, EngineKind::Virtual);
     settings.controller.kube_api_qps = Some(20.0);
     settings.latency = LatencySettings {
@@ -97,7 +100,7 @@ fn json(mut result: RunResult) -> String {
 #[test]
 fn up_down_writes_every_step_of_every_pod_once() {
     for engine in [EngineKind::Virtual, EngineKind::Threads] {
-        let result = run_ok(&settings(ScenarioName::UpDown, engine));
+        let result = run_ok(&settings("up-down", engine));
         let pods = &result.pods;
         assert_eq!(
             [
@@ -132,9 +135,15 @@ fn up_down_writes_every_step_of_every_pod_once() {
 
 #[test]
 fn every_scenario_succeeds_on_both_engines() {
-    use ScenarioName::{Adoption, Burst, Churn, ColdStart, ScaleDown, ScaleUp};
     for engine in [EngineKind::Virtual, EngineKind::Threads] {
-        for scenario in [ScaleUp, ScaleDown, Burst, Churn, Adoption, ColdStart] {
+        for scenario in [
+            "scale-up",
+            "scale-down",
+            "burst",
+            "churn",
+            "adoption",
+            "cold-start",
+        ] {
             let mut settings = settings(scenario, engine);
             if engine == EngineKind::Threads {
                 settings.duration_ns = SECOND_NS / 2;
@@ -142,9 +151,9 @@ fn every_scenario_succeeds_on_both_engines() {
             }
             let result = run_ok(&settings);
             match scenario {
-                Adoption => assert_eq!(result.pods.adopted, 300),
-                ColdStart => assert_eq!(result.pods.created, 300),
-                Churn => assert_eq!(result.pods.created, 400, "one for each that was deleted"),
+                "adoption" => assert_eq!(result.pods.adopted, 300),
+                "cold-start" => assert_eq!(result.pods.created, 300),
+                "churn" => assert_eq!(result.pods.created, 400, "one for each that was deleted"),
                 _ => {}
             }
         }
@@ -153,10 +162,15 @@ fn every_scenario_succeeds_on_both_engines() {
 
 #[test]
 fn every_scenario_succeeds_in_the_hardened_behaviour() {
-    use ScenarioName::{Adoption, Burst, Churn, ColdStart, ScaleDown, ScaleUp, UpDown};
     for engine in [EngineKind::Virtual, EngineKind::Threads] {
         for scenario in [
-            UpDown, ScaleUp, ScaleDown, Burst, Churn, Adoption, ColdStart,
+            "up-down",
+            "scale-up",
+            "scale-down",
+            "burst",
+            "churn",
+            "adoption",
+            "cold-start",
         ] {
             let hardened = |mut settings: Settings| {
                 settings.behaviour = Behaviour::Hardened;
@@ -183,7 +197,7 @@ fn every_scenario_succeeds_in_the_hardened_behaviour() {
 
 #[test]
 fn latencies_and_limits_take_time_but_change_nothing_else() {
-    let result = run_ok(&slow(ScenarioName::UpDown));
+    let result = run_ok(&slow("up-down"));
     let pods = &result.pods;
     assert_eq!(
         [pods.created, pods.bound, pods.ready, pods.deleted],
@@ -198,9 +212,9 @@ fn latencies_and_limits_take_time_but_change_nothing_else() {
 #[test]
 fn a_virtual_run_is_the_same_every_time() {
     for settings in [
-        settings(ScenarioName::UpDown, EngineKind::Virtual),
-        slow(ScenarioName::UpDown),
-        slow(ScenarioName::Churn),
+        settings("up-down", EngineKind::Virtual),
+        slow("up-down"),
+        slow("churn"),
     ] {
         let (a, b) = (json(run_ok(&settings)), json(run_ok(&settings)));
         assert!(a == b, "two runs of {:?} differ", settings.scenario);
@@ -214,7 +228,7 @@ fn a_virtual_run_is_the_same_every_time() {
 
 #[test]
 fn a_run_past_its_time_limit_says_what_is_missing() {
-    let mut settings = slow(ScenarioName::UpDown);
+    let mut settings = slow("up-down");
     settings.time_limit_ns = 5 * SECOND_NS;
     let result = run(&settings, Vec::new(), &(), &AtomicBool::new(false)).unwrap();
     assert_eq!(result.outcome.exit_code, 1);
@@ -245,7 +259,7 @@ impl Observer for Impatient {
 #[test]
 fn an_interrupted_run_reports_on_what_ran() {
     for engine in [EngineKind::Virtual, EngineKind::Threads] {
-        let mut settings = settings(ScenarioName::Churn, engine);
+        let mut settings = settings("churn", engine);
         settings.duration_ns = 100_000 * SECOND_NS;
         settings.time_limit_ns = 200_000 * SECOND_NS;
         let cancel = AtomicBool::new(false);
@@ -287,7 +301,7 @@ fn spilled_lists(pod: &Pod) -> usize {
 
 #[test]
 fn no_inline_list_of_a_standard_pod_outgrows_its_place_at_any_time() {
-    let settings = settings(ScenarioName::UpDown, EngineKind::Virtual);
+    let settings = settings("up-down", EngineKind::Virtual);
     let engine = Engine::build(&settings, Vec::new(), RealClock::start());
     let mut now = Now {
         mono_ns: 0,

@@ -182,7 +182,10 @@ impl Worker {
     fn send(&mut self, index: usize, attempts: u32, not_before_ns: i64, now: Now) {
         let turn_ns = now.mono_ns.saturating_add(self.pool.client.reserve_ns(now));
         let (due_ns, back_ns) = self.trip.times_ns(turn_ns.max(not_before_ns));
-        let fate = self.fate(index, attempts, now);
+        let fate = match self.trip.refused() {
+            Some(error) => Fate::Refuse(error, 0),
+            None => self.fate(index, attempts, now),
+        };
         let mut fault = Fault::None;
         let mut late_ns = 0;
         match fate {

@@ -2,8 +2,13 @@
 //! to try next.
 
 use crate::result::RunResult;
-use crate::scenario::{EXPIRED, LOST};
 use crate::units::count_for_people as count;
+
+/// The scenario's phase in which expectations run out behind a stalled watch.
+const EXPIRED: &str = "five minutes later: one event each";
+
+/// The scenario's phase in which answers to creates are lost.
+const LOST: &str = "scale up; each first answer is lost";
 
 const GATE: &str = "StaleControllerConsistencyReplicaSet";
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::result::{Host, Quantiles, RunResult};
-use crate::settings::{EngineKind, Latency, ScenarioName};
+use crate::settings::{EngineKind, Latency};
 use crate::units::{
     bytes_for_people, count_for_people as count, latency_text, number_for_people,
     seconds_for_people, wrapped,
@@ -24,6 +24,10 @@ const VIOLATIONS_SHOWN: usize = 5;
 pub fn render(result: &RunResult, host: Option<&Host>, replay: &str) -> String {
     let mut out = String::with_capacity(4096);
     headline(&mut out, result);
+    paragraph(&mut out, "question", &result.question);
+    if let Some(answer) = &result.answer {
+        paragraph(&mut out, "answer", answer);
+    }
     cluster(&mut out, result);
     out.push('\n');
     phases(&mut out, result);
@@ -50,7 +54,7 @@ pub fn render(result: &RunResult, host: Option<&Host>, replay: &str) -> String {
         line(&mut out, "note", &note);
     }
     verdict(&mut out, result, replay);
-    if result.settings.scenario == ScenarioName::StaleWatch {
+    if result.settings.scenario.name == "stale-watch" && result.settings.scenario.path.is_none() {
         out.push('\n');
         let told = super::stale_watch::explanation(result);
         for (label, text) in told.paragraphs {
@@ -96,14 +100,11 @@ fn headline(out: &mut String, result: &RunResult) {
 fn cluster(out: &mut String, result: &RunResult) {
     let settings = &result.settings;
     let size = &settings.size;
-    let owners = if settings.scenario == ScenarioName::Manifests {
-        "owners"
-    } else {
-        "ReplicaSets"
-    };
-    let nodes = match (settings.scenario, size.nodes) {
-        (ScenarioName::Manifests, 0) => "nodes of the input".to_owned(),
-        (ScenarioName::Manifests, nodes) => format!("{} generated nodes", count(nodes)),
+    let from_files = !result.input.taken.is_empty();
+    let owners = if from_files { "owners" } else { "ReplicaSets" };
+    let nodes = match (from_files, size.nodes) {
+        (true, 0) => "nodes of the input".to_owned(),
+        (true, nodes) => format!("{} generated nodes", count(nodes)),
         (_, nodes) => format!("{} nodes", count(nodes)),
     };
     let text = format!(
@@ -407,6 +408,8 @@ mod tests {
             schema_version: SCHEMA_VERSION,
             version: "0".into(),
             scenario: "up-down".into(),
+            question: "How long does it take?".to_owned(),
+            answer: Some("Not long.".to_owned()),
             engine: "threads".into(),
             behaviour: "upstream".into(),
             feature_gates: settings.controller.feature_gates.clone(),

@@ -1,20 +1,19 @@
-//! What goes wrong in a scenario that disturbs its controller: the pod watch stalls, answers are lost.
+//! Steps in which something goes wrong: the controller's watches stall or lose events, answers are
+//! lost, nodes fall silent, go away or reject pods, quotas and deleted namespaces refuse them.
 
 use std::sync::Arc;
 
-use podstorm::object::{Map, Now, ReplicaSet};
+use podstorm::object::{Map, Namespace, Node, Now, ReplicaSet};
 use serde_json::Value;
 
+use super::amount::Which;
+use super::definition::{LoseAnswers, Stream};
 use super::driver::Driver;
-use super::tasks::Step;
-use crate::cluster::Patch;
-use crate::faults::{ApiFault, Armed, Call, Effect, FaultClass, Line, StreamKind};
-
-/// The phase in which expectations run out behind a stalled watch.
-pub const EXPIRED: &str = "five minutes later: one event each";
-
-/// The phase in which answers to creates are lost.
-pub const LOST: &str = "scale up; each first answer is lost";
+use super::tasks::Action;
+use super::text::Percent;
+use crate::cluster::{DeleteOptions, Patch};
+use crate::faults::{ApiFault, Armed, Call, Effect, FaultClass, Line, StreamEnd, StreamKind};
+use crate::nodes::NodeControl;
 
 /// No pod may be created for so long before a phase counts as quiet, ns.
 const QUIET_NS: i64 = 30_000_000_000;
@@ -22,15 +21,13 @@ const QUIET_NS: i64 = 30_000_000_000;
 /// How often that is looked at, ns.
 const LOOK_NS: i64 = 1_000_000_000;
 
-const SECOND: i64 = 1_000_000_000;
-
-/// Lets time pass.
-pub(super) fn wait(begun_ns: i64, seconds: u32, now: Now) -> Step {
-    let end_ns = begun_ns.saturating_add(i64::from(seconds) * SECOND);
-    if now.mono_ns < end_ns {
-        Step::Wait(end_ns)
-    } else {
-        Step::Done
+impl Stream {
+    fn kinds(self) -> &'static [StreamKind] {
+        match self {
+            Stream::Pods => &[StreamKind::Pods],
+            Stream::ReplicaSets => &[StreamKind::Parents],
+            Stream::All => &[StreamKind::Parents, StreamKind::Pods],
+        }
     }
 }
 
@@ -40,21 +37,49 @@ impl Driver {
         Arc::clone(line.expect("a disturbed scenario has a line"))
     }
 
-    pub(super) fn stall_pod_watch(&self) -> Step {
-        self.line().hold(StreamKind::Pods, i64::MAX);
-        Step::Done
+    fn node_control(&self) -> Arc<NodeControl> {
+        let nodes = self.controllers.nodes.as_ref();
+        Arc::clone(nodes.expect("a scenario with node faults has a hold on its nodes"))
     }
 
-    pub(super) fn release_pod_watch(&self) -> Step {
-        self.line().hold(StreamKind::Pods, i64::MIN);
+    fn wake_informers(&self) {
         self.controllers.wake.iter().for_each(|wake| wake());
-        Step::Done
     }
 
-    /// The first create of a sync is carried out, and its client hears nothing of it; as many times
-    /// as there are ReplicaSets.
-    pub(super) fn lose_answers(&self) -> Step {
-        let times = u32::try_from(self.settings.size.replicasets).unwrap_or(u32::MAX);
+    pub(super) fn stall_watch(&self, stream: Stream) -> Action {
+        for kind in stream.kinds() {
+            self.line().hold(*kind, i64::MAX);
+        }
+        Action::Done
+    }
+
+    pub(super) fn release_watch(&self, stream: Stream) -> Action {
+        for kind in stream.kinds() {
+            self.line().hold(*kind, i64::MIN);
+        }
+        self.wake_informers();
+        Action::Done
+    }
+
+    pub(super) fn relist_watch(&self, stream: Stream) -> Action {
+        for kind in stream.kinds() {
+            self.line().end(*kind, StreamEnd::ClosedAndExpired);
+        }
+        self.wake_informers();
+        Action::Done
+    }
+
+    pub(super) fn lose_pod_events(&self, events: u64) -> Action {
+        let events = u32::try_from(events).unwrap_or(u32::MAX);
+        self.line().drop_events(StreamKind::Pods, events);
+        Action::Done
+    }
+
+    /// The first create of a sync is carried out, and its client hears nothing of it.
+    pub(super) fn lose_answers(&self, lose: LoseAnswers) -> Action {
+        let times = lose
+            .times
+            .map_or(self.generated.len() as u64, |size| size.0);
         self.line().network().arm(Armed {
             class: FaultClass::AmbiguousWrite,
             calls: vec![Call::CreatePod],
@@ -62,16 +87,137 @@ impl Driver {
             batch: Some(0),
             index: Some(0),
             effect: Effect::LoseAnswer(ApiFault::Timeout),
-            times,
+            times: u32::try_from(times).unwrap_or(u32::MAX),
             until_ns: i64::MAX,
         });
-        Step::Done
+        Action::Done
+    }
+
+    pub(super) fn stop_nodes(&mut self, nodes: Which) -> Action {
+        for node in self.first_nodes(nodes) {
+            self.node_control().lose(&node);
+            self.silent.push(node);
+        }
+        Action::Done
+    }
+
+    pub(super) fn restore_nodes(&mut self) -> Action {
+        for node in std::mem::take(&mut self.silent) {
+            self.node_control().restore(&node);
+        }
+        Action::Done
+    }
+
+    /// Deletes nodes one after the other: the last ones, so that others can fail besides.
+    pub(super) fn delete_nodes(&mut self, nodes: Which, now: Now) -> Action {
+        let count = *self
+            .at
+            .count
+            .get_or_insert(nodes.of(self.nodes.len() as u64));
+        if self.at.cursor >= count {
+            return Action::Done;
+        }
+        self.at.cursor += 1;
+        let Some(node) = self.nodes.pop() else {
+            return Action::Done;
+        };
+        // A machine that is gone no longer answers.
+        self.node_control().lose(&node);
+        let options = DeleteOptions::default();
+        let deleted = self.cluster.delete::<Node>("", &node, &options, now);
+        self.note("deleting a node", deleted);
+        Action::Wrote
+    }
+
+    pub(super) fn reject_pods(&mut self, nodes: Which) -> Action {
+        for node in self.first_nodes(nodes) {
+            self.node_control().set_rejecting(&node, true);
+            self.rejecting.push(node);
+        }
+        Action::Done
+    }
+
+    pub(super) fn accept_pods(&mut self) -> Action {
+        for node in std::mem::take(&mut self.rejecting) {
+            self.node_control().set_rejecting(&node, false);
+        }
+        Action::Done
+    }
+
+    fn first_nodes(&self, nodes: Which) -> Vec<podstorm::object::Str> {
+        let count = nodes.of(self.nodes.len() as u64) as usize;
+        self.nodes[..count].to_vec()
+    }
+
+    /// Limits the pods of each namespace to so much of its share, or lifts the limits.
+    pub(super) fn set_pod_quota(&mut self, share: Option<Percent>) -> Action {
+        for (namespace, pods) in self.pods_by_namespace() {
+            let limit = share.map(|share| share.of(pods));
+            self.cluster.set_pod_quota(&namespace, limit);
+        }
+        Action::Done
+    }
+
+    /// Deletes the first namespaces, one after the other.
+    pub(super) fn delete_namespaces(&mut self, which: Which, now: Now) -> Action {
+        let names = match self.at.names.take() {
+            Some(names) => names,
+            None => {
+                let mut all = self.pods_by_namespace();
+                all.truncate(which.of(all.len() as u64) as usize);
+                all.into_iter().map(|(name, _)| name).rev().collect()
+            }
+        };
+        let names = self.at.names.insert(names);
+        let Some(name) = names.pop() else {
+            self.at.names = None;
+            return Action::Done;
+        };
+        let options = DeleteOptions::default();
+        let deleted = self.cluster.delete::<Namespace>("", &name, &options, now);
+        self.note("deleting a namespace", deleted);
+        Action::Wrote
+    }
+
+    /// Deletes a ReplicaSet, and creates it again under its name before its pods are gone.
+    pub(super) fn recreate(&mut self, number: u64, now: Now) -> Action {
+        let Some(&at) = self.generated.get(number as usize) else {
+            return Action::Skipped;
+        };
+        let parent = &self.tracker.parents[at];
+        let (namespace, name) = (parent.namespace.clone(), parent.name.clone());
+        let replicas = parent.desired;
+        let found = self.cluster.get::<ReplicaSet>(&namespace, &name);
+        let Some(found) = self.note("reading a ReplicaSet", found) else {
+            return Action::Wrote;
+        };
+        let options = DeleteOptions::default();
+        let deleted = self
+            .cluster
+            .delete::<ReplicaSet>(&namespace, &name, &options, now);
+        self.note("deleting a ReplicaSet", deleted);
+        let mut fresh = ReplicaSet {
+            metadata: podstorm::object::ObjectMeta {
+                name: found.metadata.name.clone(),
+                namespace: found.metadata.namespace.clone(),
+                labels: found.metadata.labels.clone(),
+                owner_references: found.metadata.owner_references.clone(),
+                ..podstorm::object::ObjectMeta::default()
+            },
+            ..ReplicaSet::default()
+        };
+        fresh.spec = found.spec.clone();
+        let created = self.cluster.create(fresh, now);
+        if let Some(created) = self.note("creating a ReplicaSet again", created) {
+            self.generated[number as usize] = self.tracker.asked(&created.metadata, replicas, now);
+        }
+        Action::Wrote
     }
 
     /// An event of a ReplicaSet that says nothing.
-    pub(super) fn touch(&mut self, number: u64, now: Now) -> Step {
+    pub(super) fn touch(&mut self, number: u64, now: Now) -> Action {
         let Some(&at) = self.generated.get(number as usize) else {
-            return Step::Skipped;
+            return Action::Skipped;
         };
         let parent = &self.tracker.parents[at];
         let touched = Value::from(format!("{}", now.mono_ns));
@@ -85,7 +231,7 @@ impl Driver {
             now,
         );
         self.note("touching a ReplicaSet", patched);
-        Step::Wrote
+        Action::Wrote
     }
 
     /// When to look again whether pods are still being created; nothing when none was for long

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use hdrhistogram::Histogram;
-use podstorm::object::{Now, Pod, ReplicaSet, ReplicationController};
+use podstorm::object::{Now, Pod, ReplicaSet, ReplicationController, Str};
 
 use super::audit::audit;
+use super::definition::{Phase as PhasePlan, Scenario, Step, Until};
 use super::load::Loader;
+use super::load_shape::{Schedule, SharedBudgets};
 use super::objects::Objects;
-use super::plan::{Bound, PhasePlan, Until, phases, picks_pods, starts_controllers};
-use super::tasks::Step;
+use super::roll_out::Pair;
+use super::tasks::{Action, WRITES_PER_RUN};
 use super::tracker::Tracker;
 use crate::cluster::{Cluster, PodTotals};
 use crate::engine::executor::{Next, Part, Switchboard, Waker};
@@ -19,11 +21,9 @@ use crate::engine::seed::seed_for;
 use crate::engine::stream::Stream;
 use crate::faults::Line;
 use crate::input::InputObject;
+use crate::nodes::NodeControl;
 use crate::result::Phase;
 use crate::settings::Settings;
-
-/// Most writes in one run.
-pub(super) const WRITES_PER_RUN: u32 = 100;
 
 /// Between two looks at whether the controllers have come to rest, ns.
 const REST_CHECK_NS: i64 = 1_000_000;
@@ -36,6 +36,8 @@ pub struct Controllers {
     pub wake: Vec<Waker>,
     /// The controller's connection, where the scenario disturbs it.
     pub line: Option<Arc<Line>>,
+    /// The nodes, where the scenario lets them fail.
+    pub nodes: Option<Arc<NodeControl>>,
     /// Whether at least that many syncs have been finished, none is under way, and no key waits.
     pub rests_after: Box<dyn Fn(u64) -> bool + Send>,
 }
@@ -96,9 +98,19 @@ pub struct Driver {
     pub(super) tracker: Tracker,
     pub(super) objects: Objects,
     pub(super) loader: Loader,
-    /// Numbers in the tracker of the generated ReplicaSets.
+    /// Numbers in the tracker of the scenario's ReplicaSets: those that were generated, or those that
+    /// files brought.
     pub(super) generated: Vec<usize>,
-    pub(super) plan: Vec<PhasePlan>,
+    /// How many successors each has had.
+    pub(super) revisions: Vec<u32>,
+    /// What the ReplicaSets of files have at 100 %.
+    pub(super) shares: Option<Vec<i32>>,
+    /// Names of the nodes there are, those that are silent, and those that reject pods.
+    pub(super) nodes: Vec<Str>,
+    pub(super) silent: Vec<Str>,
+    pub(super) rejecting: Vec<Str>,
+    pub(super) budgets: SharedBudgets,
+    pub(super) plan: Arc<[PhasePlan]>,
     pub(super) at: Place,
     pub(super) position: Arc<Position>,
     pub(super) random: fastrand::Rng,
@@ -120,6 +132,16 @@ pub(super) struct Place {
     pub(super) started_ns: i64,
     /// When the task began; set at its first run.
     pub(super) task_started_ns: Option<i64>,
+    /// When the task's actions are due, and when the next is, ns.
+    pub(super) schedule: Option<Schedule>,
+    pub(super) due_ns: Option<i64>,
+    /// How many actions the task has, where that is known as it begins.
+    pub(super) count: Option<u64>,
+    /// ReplicaSets and their successors under way, and when to look at them next, ns.
+    pub(super) pairs: Vec<Pair>,
+    pub(super) look_ns: i64,
+    /// Names that the task has still to deal with, the next one last.
+    pub(super) names: Option<Vec<Str>>,
     pub(super) pods: PodTotals,
     pub(super) existing: u64,
     pub(super) ready: u64,
@@ -133,6 +155,32 @@ pub(super) struct Place {
     pub(super) doubted: bool,
 }
 
+/// A scenario's phases with their names and repeated steps written out.
+fn plan(scenario: &Scenario, burst: u32) -> Arc<[PhasePlan]> {
+    fn write_out(steps: &[Step], all: &mut Vec<Step>) {
+        for step in steps {
+            match step {
+                Step::Repeat(repeat) => {
+                    for _ in 0..repeat.times.0 {
+                        write_out(&repeat.steps, all);
+                    }
+                }
+                step => all.push(step.clone()),
+            }
+        }
+    }
+    let phases = scenario.phases.iter().map(|phase| {
+        let mut steps = Vec::new();
+        write_out(&phase.steps, &mut steps);
+        PhasePlan {
+            name: phase.name.replace("{burst}", &burst.to_string()),
+            steps,
+            ..phase.clone()
+        }
+    });
+    phases.collect()
+}
+
 impl Driver {
     /// The driver of the scenario in the settings; `waker` wakes the part that holds it.
     pub fn new(
@@ -144,8 +192,9 @@ impl Driver {
         waker: Waker,
     ) -> Driver {
         let with_rcs = Loader::has_replication_controllers(&objects);
-        let mut tracker = Tracker::new(picks_pods(settings.scenario));
-        tracker.controller_runs = !starts_controllers(settings.scenario);
+        let scenario = &settings.scenario;
+        let mut tracker = Tracker::new(scenario.picks_pods());
+        tracker.controller_runs = !scenario.starts_controllers();
         // Otherwise the controllers run from the start.
         controllers
             .started
@@ -159,9 +208,15 @@ impl Driver {
             controllers,
             tracker,
             objects: Objects::new(settings),
+            shares: (!objects.is_empty()).then(Vec::new),
             loader: Loader::new(objects),
             generated: Vec::new(),
-            plan: phases(settings),
+            revisions: Vec::new(),
+            nodes: Vec::new(),
+            silent: Vec::new(),
+            rejecting: Vec::new(),
+            budgets: SharedBudgets::default(),
+            plan: plan(scenario, settings.burst_pods),
             at: Place::default(),
             position: Arc::default(),
             random: fastrand::Rng::with_seed(seed_for(settings.seed, "scenario", 0)),
@@ -258,22 +313,27 @@ impl Driver {
 
     /// Does up to [`WRITES_PER_RUN`] writes of the phase's tasks.
     fn work(&mut self, now: Now) -> Next {
+        let plan = Arc::clone(&self.plan);
         let mut left = WRITES_PER_RUN;
         while left > 0 {
-            let Some(&task) = self.plan[self.at.phase].tasks.get(self.at.task) else {
+            let Some(step) = plan[self.at.phase].steps.get(self.at.task) else {
                 break;
             };
             let begun_ns = *self.at.task_started_ns.get_or_insert(now.mono_ns);
-            match self.step(task, begun_ns, now) {
-                Step::Done => {
+            match self.act(step, begun_ns, now) {
+                Action::Done => {
                     self.at.task += 1;
                     self.at.cursor = 0;
                     self.at.inner = 0;
                     self.at.task_started_ns = None;
+                    self.at.schedule = None;
+                    self.at.due_ns = None;
+                    self.at.count = None;
+                    self.at.look_ns = 0;
                 }
-                Step::Wait(at_ns) => return Next::At(at_ns),
-                Step::Skipped => {}
-                Step::Wrote => left -= 1,
+                Action::Wait(at_ns) => return Next::At(at_ns),
+                Action::Skipped => {}
+                Action::Wrote => left -= 1,
             }
         }
         Next::Again
@@ -283,6 +343,8 @@ impl Driver {
     fn settle(&mut self, now: Now) -> Next {
         let met = match self.plan[self.at.phase].until {
             Until::Converged => self.tracker.is_converged(),
+            Until::Replaced => self.tracker.is_replaced(),
+            Until::Done => true,
             Until::PodsReady => self.tracker.ready() >= self.settings.size.pods,
             Until::Synced => {
                 let count = self.tracker.parents.len() as u64;
@@ -347,7 +409,7 @@ impl Driver {
         let plan = &self.plan[self.at.phase];
         let (before, pods) = (self.at.pods, self.cluster.write_counts().pods);
         let (created, deleted) = (pods.created - before.created, pods.deleted - before.deleted);
-        let kept = plan.bound == Bound::None || (created, deleted) == (0, 0);
+        let kept = !plan.no_pod_written || (created, deleted) == (0, 0);
         if !kept {
             self.failures.push(format!(
                 "phase \"{}\": {created} pods were created and {deleted} removed, none was to be",
@@ -365,7 +427,7 @@ impl Driver {
     }
 
     fn tasks_done(&self) -> bool {
-        self.at.task >= self.plan[self.at.phase].tasks.len()
+        self.at.task >= self.plan[self.at.phase].steps.len()
     }
 
     fn show(&mut self) {

@@ -5,7 +5,9 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use podstorm::client::ApiError;
-use podstorm::object::{Kind, Namespace, Now, ObjectMeta, ReplicaSet, ReplicationController};
+use podstorm::object::{
+    Kind, Namespace, Node, Now, ObjectMeta, ReplicaSet, ReplicationController, Str,
+};
 
 use super::tracker::Tracker;
 use crate::cluster::Cluster;
@@ -16,6 +18,10 @@ use crate::input::InputObject;
 pub(super) struct Loader {
     objects: VecDeque<InputObject>,
     pub(super) has_nodes: bool,
+    /// Names of the nodes that were loaded.
+    pub(super) nodes: Vec<Str>,
+    /// Numbers in the tracker of the ReplicaSets that were loaded, and their pods.
+    pub(super) replica_sets: Vec<(usize, i32)>,
     /// Objects the server refused: the first few reasons, and how many in all.
     pub(super) refused: Vec<String>,
     pub(super) refused_count: u64,
@@ -64,6 +70,8 @@ impl Loader {
                 .chain(ranked.into_iter().flatten())
                 .collect(),
             has_nodes,
+            nodes: Vec::new(),
+            replica_sets: Vec::new(),
             refused: Vec::new(),
             refused_count: 0,
         }
@@ -97,7 +105,7 @@ impl Loader {
     }
 
     fn load(
-        &self,
+        &mut self,
         object: InputObject,
         cluster: &Cluster,
         tracker: &mut Tracker,
@@ -109,11 +117,16 @@ impl Loader {
                 Err(error) if error.code == 409 => Ok(()),
                 other => other.map(drop),
             },
-            InputObject::Node(object) => cluster.import(*object, now).map(drop),
+            InputObject::Node(object) => {
+                let stored: Arc<Node> = cluster.import(*object, now)?;
+                self.nodes.push(stored.metadata.name.as_str().into());
+                Ok(())
+            }
             InputObject::Pod(object) => cluster.import(*object, now).map(drop),
             InputObject::ReplicaSet(object) => {
                 let stored: Arc<ReplicaSet> = cluster.import(*object, now)?;
-                tracker.asked(&stored.metadata, stored.replicas(), now);
+                let at = tracker.asked(&stored.metadata, stored.replicas(), now);
+                self.replica_sets.push((at, stored.replicas()));
                 Ok(())
             }
             InputObject::ReplicationController(object) => {

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use compact_str::format_compact;
 use podstorm::object::{
     Kind, LabelSelector, Labels, Map, Namespace, Node, ObjectMeta, OwnerReference, Pod, PodSpec,
-    PodTemplate, ReplicaSet, ReplicaSetSpec, Str,
+    PodTemplate, ReplicaSet, ReplicaSetSpec, Resource, Str,
 };
 use serde_json::{Value, json};
 
+use super::definition::Group;
+use crate::cluster::defaulting::default_template;
 use crate::settings::{ClusterSize, Settings};
 
 /// Makes the objects of a generated cluster.
@@ -17,6 +19,12 @@ pub(super) struct Objects {
     size: ClusterSize,
     min_ready_seconds: i32,
     namespaces: Vec<Str>,
+    /// Where the scenario says groups: how many ReplicaSets there are up to the end of each, and how
+    /// many pods they have.
+    groups: Vec<(u64, i32)>,
+    /// What the scenario's pod template adds to every pod.
+    labels: Labels,
+    annotations: Labels,
     /// Shared by every pod of every ReplicaSet, with all defaults filled in, so that the server
     /// has nothing to add and need not copy it.
     pod_spec: Arc<PodSpec>,
@@ -26,13 +34,37 @@ impl Objects {
     pub(super) fn new(settings: &Settings) -> Objects {
         let size = settings.size.clone();
         let count = size.namespaces.max(1);
+        let scenario = &settings.scenario;
+        let template = scenario.pod_template.as_ref();
+        let template = template.and_then(|template| pod_template(template).ok());
+        let (labels, annotations, spec) = match template {
+            Some(template) => (
+                template.metadata.labels.clone(),
+                template.metadata.annotations.clone(),
+                Arc::clone(&template.spec),
+            ),
+            None => Default::default(),
+        };
+        let pod_spec = match scenario.pod_template {
+            Some(_) => spec,
+            None => Arc::new(default_pod_spec()),
+        };
+        let mut end = 0;
+        let groups = size.groups.iter().map(|&(sets, pods)| {
+            end += sets;
+            (end, pods)
+        });
+        let groups: Vec<(u64, i32)> = groups.collect();
         Objects {
+            groups,
+            labels,
+            annotations,
             namespaces: (0..count)
                 .map(|number| format!("load-{number:03}").into())
                 .collect(),
             min_ready_seconds: settings.min_ready_seconds,
             size,
-            pod_spec: Arc::new(pod_spec()),
+            pod_spec,
         }
     }
 
@@ -66,21 +98,59 @@ impl Objects {
         &self.namespaces[(number % self.namespaces.len() as u64) as usize]
     }
 
-    /// How many pods ReplicaSet `number` has at 100 %: as even a share as there is.
+    /// How many pods ReplicaSet `number` has at 100 %: its group's number, or as even a share as
+    /// there is.
     pub(super) fn share(&self, number: u64) -> i32 {
+        if !self.groups.is_empty() {
+            let at = self.groups.partition_point(|(end, _)| *end <= number);
+            return self.groups.get(at).map_or(0, |(_, pods)| *pods);
+        }
         let sets = self.size.replicasets.max(1);
         let share = self.size.pods / sets + u64::from(number < self.size.pods % sets);
         i32::try_from(share).unwrap_or(i32::MAX)
     }
 
-    pub(super) fn replica_set(&self, number: u64, replicas: i32) -> ReplicaSet {
-        let name = format_compact!("rs-{number:05}");
-        let labels = Labels::from_pairs([("app", name.as_str())]);
+    /// ReplicaSet `number`: `revision` counts its successors, from 0. With a Deployment as its owner
+    /// it selects the pods of its revision only.
+    pub(super) fn replica_set(
+        &self,
+        number: u64,
+        replicas: i32,
+        revision: u32,
+        deployment: bool,
+    ) -> ReplicaSet {
+        let app = format_compact!("rs-{number:05}");
+        let hash = format_compact!("r{revision}");
+        let name = match revision {
+            0 => app.clone(),
+            _ => format_compact!("{app}-{hash}"),
+        };
+        let labels = match deployment {
+            false => Labels::from_pairs([("app", app.as_str())]),
+            true => {
+                let pairs = [("app", app.as_str()), ("pod-template-hash", hash.as_str())];
+                Labels::from_pairs(pairs)
+            }
+        };
+        let owner = deployment.then(|| {
+            let name = format_compact!("deploy-{number:05}");
+            Arc::new(OwnerReference {
+                api_version: "apps/v1".into(),
+                kind: "Deployment".into(),
+                uid: format_compact!("00000000-0000-4000-8000-{number:012x}")
+                    .as_str()
+                    .into(),
+                name: name.as_str().into(),
+                controller: Some(true),
+                block_owner_deletion: Some(true),
+            })
+        });
         ReplicaSet {
             metadata: ObjectMeta {
                 name,
                 namespace: Str::clone(self.namespace_of(number)).into(),
                 labels: labels.clone(),
+                owner_references: owner.into_iter().collect(),
                 ..ObjectMeta::default()
             },
             spec: ReplicaSetSpec {
@@ -92,7 +162,8 @@ impl Objects {
                 })),
                 template: Arc::new(PodTemplate {
                     metadata: ObjectMeta {
-                        labels,
+                        labels: with(&self.labels, &labels),
+                        annotations: self.annotations.clone(),
                         ..ObjectMeta::default()
                     },
                     spec: Arc::clone(&self.pod_spec),
@@ -121,7 +192,8 @@ impl Objects {
         Pod {
             metadata: ObjectMeta {
                 generate_name: Some(format!("{name}-").into()),
-                labels: Labels::from_pairs([("app", name.as_str())]),
+                labels: with(&self.labels, &Labels::from_pairs([("app", name.as_str())])),
+                annotations: self.annotations.clone(),
                 owner_references: owner.into_iter().collect(),
                 ..ObjectMeta::default()
             },
@@ -129,6 +201,48 @@ impl Objects {
             ..Pod::default()
         }
     }
+}
+
+/// The second set of labels over the first.
+fn with(template: &Labels, generated: &Labels) -> Labels {
+    if template.is_empty() {
+        return generated.clone();
+    }
+    let own = |(key, _): &&(Str, Str)| generated.get(key).is_none();
+    let all = template.pairs().iter().filter(own).chain(generated.pairs());
+    Labels::from_pairs(all.cloned())
+}
+
+/// Per group of a scenario, how many ReplicaSets and pods of each there are at so many pods in all:
+/// rounded, and at least one of each group.
+pub fn group_sizes(groups: &[Group], pods: u64) -> Vec<(u64, i32)> {
+    let sizes = groups.iter().map(|group| {
+        let each = group.pods_per_replica_set.0.max(1);
+        let sets = (group.share.of(pods) + each / 2) / each;
+        (sets.max(1), i32::try_from(each).unwrap_or(i32::MAX))
+    });
+    sizes.collect()
+}
+
+/// A scenario's pod template as the API server would complete it.
+///
+/// # Errors
+/// What is wrong with it, by field.
+pub(super) fn pod_template(template: &Map) -> Result<Arc<PodTemplate>, String> {
+    let object = json!({
+        "metadata": {"name": "template"},
+        "spec": {"selector": {}, "template": template},
+    });
+    let decoded = ReplicaSet::from_json(object).map_err(|error| {
+        let text = error.to_string();
+        text.replacen("spec.template", "podTemplate", 1)
+    })?;
+    let mut template = decoded.spec.template;
+    default_template(&mut template);
+    if template.spec.containers.is_empty() {
+        return Err("podTemplate.spec.containers: a pod has at least one container".to_owned());
+    }
+    Ok(template)
 }
 
 fn members(value: Value) -> Map {
@@ -139,7 +253,7 @@ fn members(value: Value) -> Map {
 }
 
 /// A small web server's pod, as the API server would have completed it.
-fn pod_spec() -> PodSpec {
+fn default_pod_spec() -> PodSpec {
     let fields = members(json!({
         "containers": [{
             "name": "app",
@@ -175,6 +289,7 @@ mod tests {
             nodes: 3,
             namespaces,
             pods_per_node: 110,
+            groups: Vec::new(),
         };
         Objects {
             namespaces: (0..namespaces)
@@ -182,7 +297,10 @@ mod tests {
                 .collect(),
             size,
             min_ready_seconds: 0,
-            pod_spec: Arc::new(pod_spec()),
+            groups: Vec::new(),
+            labels: Labels::default(),
+            annotations: Labels::default(),
+            pod_spec: Arc::new(default_pod_spec()),
         }
     }
 
@@ -196,7 +314,10 @@ mod tests {
     #[test]
     fn replica_sets_match_their_pods_and_share_one_spec() {
         let objects = objects(4, 2, 2);
-        let (a, b) = (objects.replica_set(0, 2), objects.replica_set(1, 2));
+        let (a, b) = (
+            objects.replica_set(0, 2, 0, false),
+            objects.replica_set(1, 2, 0, false),
+        );
         assert_eq!(a.metadata.name, "rs-00000");
         assert_eq!(&*b.metadata.namespace, "load-001");
         let pod = objects.pod(0, Some(&a));

@@ -1,82 +1,164 @@
-//! The tasks of a phase, one write at a time: what the driver does to the cluster.
+//! The steps of a phase, one write at a time: which code does which step, and when each of its
+//! actions is due.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use podstorm::object::{Now, ReplicaSet};
 
-use podstorm::object::{Now, Pod, ReplicaSet, ReplicaSetStatus};
+use super::amount::{Amount, Which};
+use super::definition::{Scale, Step};
+use super::driver::Driver;
+use super::load_shape::{LoadShape, Schedule};
+use crate::cluster::ScaleUpdate;
 
-use super::driver::{Driver, WRITES_PER_RUN};
-use super::plan::{Amount, Task};
-use super::stall::wait;
-use crate::cluster::{DeleteOptions, ScaleUpdate};
-use crate::settings::ScenarioName;
+/// Most writes in one run.
+pub(super) const WRITES_PER_RUN: u32 = 100;
 
-/// What a step of a task did.
+/// What one action of a step did.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Step {
+pub(super) enum Action {
     Wrote,
     Skipped,
     /// Nothing is due before that moment, ns of the monotonic line.
     Wait(i64),
+    /// The step is over.
     Done,
 }
 
 impl Driver {
-    /// Does one write of a task.
-    pub(super) fn step(&mut self, task: Task, begun_ns: i64, now: Now) -> Step {
+    /// Does one action of a step.
+    pub(super) fn act(&mut self, step: &Step, begun_ns: i64, now: Now) -> Action {
         let size = &self.settings.size;
-        let number = self.at.cursor;
-        match task {
-            Task::Namespaces => self.count_up(size.namespaces, |driver| {
-                driver.create_namespace(number, now)
-            }),
-            Task::Nodes => self.count_up(size.nodes, |driver| driver.create_node(number, now)),
-            Task::Input => {
-                if self.settings.scenario == ScenarioName::Manifests
-                    && !self.loader.has_nodes
-                    && number < size.nodes
-                {
-                    return self.count_up(size.nodes, |driver| driver.create_node(number, now));
-                }
-                let more = self.loader.step(&self.cluster, &mut self.tracker, now);
-                if more { Step::Wrote } else { Step::Done }
-            }
-            Task::ReplicaSets(amount) => self.count_up(size.replicasets, |driver| {
-                driver.create_replica_set(number, amount, now)
-            }),
-            Task::Scale(amount) => {
-                self.count_up(size.replicasets, |driver| driver.scale(number, amount, now))
-            }
-            Task::OwnedPods => self.create_pods(true, now),
-            Task::BarePods => self.create_pods(false, now),
-            Task::Statuses => {
-                self.count_up(size.replicasets, |driver| driver.write_status(number, now))
-            }
-            Task::StartControllers => {
-                self.tracker.controller_runs = true;
-                // Release: whoever sees the flag sees everything written before.
-                self.controllers.started.store(true, Ordering::Release);
-                self.controllers.wake.iter().for_each(|wake| wake());
-                Step::Done
-            }
-            Task::Churn => self.churn(begun_ns, now),
-            Task::StallPodWatch => self.stall_pod_watch(),
-            Task::ReleasePodWatch => self.release_pod_watch(),
-            Task::Wait(seconds) => wait(begun_ns, seconds, now),
-            Task::Touch => self.count_up(size.replicasets, |driver| driver.touch(number, now)),
-            Task::LoseAnswers => self.lose_answers(),
+        if self.shares.is_some()
+            && matches!(step, Step::CreateNamespaces | Step::CreateReplicaSets(_))
+        {
+            // The files have brought them.
+            return Action::Done;
         }
+        match step {
+            Step::CreateNamespaces => {
+                let count = size.namespaces;
+                self.each(count, |driver, number| driver.create_namespace(number, now))
+            }
+            Step::CreateNodes => {
+                let count = size.nodes;
+                self.each(count, |driver, number| driver.create_node(number, now))
+            }
+            Step::LoadInput => self.load_input(now),
+            Step::CreateReplicaSets(create) => {
+                let create = *create;
+                let count = create.of.of(size.replicasets);
+                self.each_due(count, create.load, begun_ns, now, |driver, number| {
+                    driver.create_replica_set(number, count, &create, now)
+                })
+            }
+            Step::CreateOwnedPods => self.create_pods(true, now),
+            Step::CreateBarePods => self.create_pods(false, now),
+            Step::WriteStatuses => {
+                let count = self.generated.len() as u64;
+                self.each(count, |driver, number| driver.write_status(number, now))
+            }
+            Step::StartController => self.start_controllers(),
+            Step::Scale(scale) => {
+                let scale = *scale;
+                let count = self.how_many(scale.of);
+                self.each_due(count, scale.load, begun_ns, now, |driver, number| {
+                    driver.scale(number, count, &scale, now)
+                })
+            }
+            Step::Touch(some) => {
+                let count = self.how_many(some.of);
+                self.each_due(count, some.load, begun_ns, now, |driver, number| {
+                    driver.touch(number, now)
+                })
+            }
+            Step::RecreateReplicaSets(some) => {
+                let count = self.how_many(some.of);
+                self.each_due(count, some.load, begun_ns, now, |driver, number| {
+                    driver.recreate(number, now)
+                })
+            }
+            Step::RollOut(roll_out) => self.roll_out(*roll_out, begun_ns, now),
+            Step::Churn(churn) => self.churn(*churn, begun_ns, now),
+            Step::DeletePods(pods) => self.by_lot(*pods, begun_ns, now, Driver::delete_one),
+            Step::RelabelPods(pods) => self.by_lot(*pods, begun_ns, now, Driver::relabel_one),
+            Step::StopNodes(some) => self.stop_nodes(some.nodes),
+            Step::RestoreNodes => self.restore_nodes(),
+            Step::DeleteNodes(some) => self.delete_nodes(some.nodes, now),
+            Step::RejectPods(some) => self.reject_pods(some.nodes),
+            Step::AcceptPods => self.accept_pods(),
+            Step::SetPodQuota(quota) => self.set_pod_quota(Some(quota.per_namespace)),
+            Step::RemovePodQuota => self.set_pod_quota(None),
+            Step::DeleteNamespaces(some) => self.delete_namespaces(some.namespaces, now),
+            Step::Wait(time) => {
+                let end_ns = begun_ns.saturating_add(time.0);
+                if now.mono_ns < end_ns {
+                    Action::Wait(end_ns)
+                } else {
+                    Action::Done
+                }
+            }
+            Step::StallWatch(stream) => self.stall_watch(*stream),
+            Step::ReleaseWatch(stream) => self.release_watch(*stream),
+            Step::RelistWatch(stream) => self.relist_watch(*stream),
+            Step::LosePodEvents(some) => {
+                let events = some.events.of_any(size.pods);
+                self.lose_pod_events(events)
+            }
+            Step::LoseAnswers(lose) => self.lose_answers(*lose),
+            Step::Repeat(_) => unreachable!("a plan has its repeated steps written out"),
+        }
+    }
+
+    /// How many of the scenario's ReplicaSets.
+    fn how_many(&self, of: Which) -> u64 {
+        of.of(self.generated.len() as u64)
     }
 
     /// One more of `count`, or the end.
-    fn count_up(&mut self, count: u64, one: impl FnOnce(&mut Driver) -> Step) -> Step {
+    fn each(&mut self, count: u64, one: impl FnOnce(&mut Driver, u64) -> Action) -> Action {
         if self.at.cursor >= count {
-            return Step::Done;
+            return Action::Done;
         }
+        let number = self.at.cursor;
         self.at.cursor += 1;
-        one(self)
+        one(self, number)
     }
 
+    /// One more of `count` when it is due, or the end.
+    pub(super) fn each_due(
+        &mut self,
+        count: u64,
+        load: Option<LoadShape>,
+        begun_ns: i64,
+        now: Now,
+        one: impl FnOnce(&mut Driver, u64) -> Action,
+    ) -> Action {
+        if self.at.cursor >= count {
+            return Action::Done;
+        }
+        if let Some(shape) = load {
+            let due_ns = self.due_ns(shape, count, begun_ns, now);
+            if due_ns > now.mono_ns {
+                return Action::Wait(due_ns);
+            }
+            self.at.due_ns = None;
+        }
+        self.each(count, one)
+    }
+
+    /// When the next action is due.
+    fn due_ns(&mut self, shape: LoadShape, count: u64, begun_ns: i64, now: Now) -> i64 {
+        if let Some(due_ns) = self.at.due_ns {
+            return due_ns;
+        }
+        let pods = self.settings.size.pods;
+        let schedule = &mut self.at.schedule;
+        let schedule = schedule.get_or_insert_with(|| Schedule::new(shape, begun_ns, count, pods));
+        let due_ns = schedule.next_ns(now.mono_ns, &mut self.budgets, &mut self.random);
+        self.at.due_ns = Some(due_ns);
+        due_ns
+    }
+
+    /// What was done or not, for the report.
     pub(super) fn note<T, E: std::fmt::Display>(
         &mut self,
         what: &str,
@@ -92,46 +174,30 @@ impl Driver {
             .ok()
     }
 
-    fn create_namespace(&mut self, number: u64, now: Now) -> Step {
-        let created = self.cluster.create(self.objects.namespace(number), now);
-        self.note("creating a namespace", created);
-        Step::Wrote
+    /// How many pods a ReplicaSet of a step is to have.
+    pub(super) fn amount(&mut self, amount: Amount, place: (u64, u64)) -> i32 {
+        let share = self.share(place.0);
+        amount.of(place, share, self.settings.burst_pods, &mut self.random)
     }
 
-    fn create_node(&mut self, number: u64, now: Now) -> Step {
-        let created = self.cluster.create(self.objects.node(number), now);
-        self.note("creating a node", created);
-        Step::Wrote
+    fn scale(&mut self, number: u64, count: u64, scale: &Scale, now: Now) -> Action {
+        let replicas = self.amount(scale.replicas, (number, count));
+        self.scale_to(number, replicas, now)
     }
 
-    fn amount(&self, amount: Amount, number: u64) -> i32 {
-        let (count, burst) = (self.settings.size.replicasets, self.settings.burst_pods);
-        amount.of(number, count, self.objects.share(number), burst)
-    }
-
-    fn create_replica_set(&mut self, number: u64, amount: Amount, now: Now) -> Step {
-        let replicas = self.amount(amount, number);
-        let created = self
-            .cluster
-            .create(self.objects.replica_set(number, replicas), now);
-        if let Some(created) = self.note("creating a ReplicaSet", created) {
-            let at = self.tracker.asked(&created.metadata, replicas, now);
-            self.generated.push(at);
-        }
-        Step::Wrote
-    }
-
-    fn scale(&mut self, number: u64, amount: Amount, now: Now) -> Step {
-        let replicas = self.amount(amount, number);
-        let Some(parent) = self
-            .generated
-            .get(number as usize)
-            .map(|&at| &self.tracker.parents[at])
-        else {
-            return Step::Skipped;
+    /// Sets the number of pods of a ReplicaSet, if that changes anything.
+    pub(super) fn scale_to(&mut self, number: u64, replicas: i32, now: Now) -> Action {
+        let Some(&at) = self.generated.get(number as usize) else {
+            return Action::Skipped;
         };
-        if parent.desired == replicas {
-            return Step::Skipped;
+        self.scale_parent(at, replicas, now)
+    }
+
+    /// The same of any that the tracker knows, by its number there.
+    pub(super) fn scale_parent(&mut self, at: usize, replicas: i32, now: Now) -> Action {
+        let parent = &self.tracker.parents[at];
+        if parent.desired == replicas || parent.is_gone() {
+            return Action::Skipped;
         }
         let update = ScaleUpdate {
             replicas,
@@ -143,108 +209,6 @@ impl Driver {
         if let Some(scaled) = self.note("scaling a ReplicaSet", scaled) {
             self.tracker.asked(&scaled.metadata, replicas, now);
         }
-        Step::Wrote
-    }
-
-    /// One of the pods that exist before their ReplicaSets, or their controller, do.
-    fn create_pods(&mut self, owned: bool, now: Now) -> Step {
-        let number = self.at.cursor;
-        if number >= self.settings.size.replicasets {
-            return Step::Done;
-        }
-        let share = self.objects.share(number);
-        if self.at.inner >= share {
-            self.at.inner = 0;
-            self.at.cursor += 1;
-            return Step::Skipped;
-        }
-        let namespace = self.objects.namespace_of(number).clone();
-        let owner = owned
-            .then(|| {
-                self.generated
-                    .get(number as usize)
-                    .map(|&at| &self.tracker.parents[at])
-            })
-            .flatten()
-            .map(|parent| {
-                self.cluster
-                    .get::<ReplicaSet>(&parent.namespace, &parent.name)
-            });
-        let owner = owner.and_then(Result::ok);
-        // One body for all pods of a ReplicaSet, as its controller would send them.
-        let body = Arc::new(self.objects.pod(number, owner.as_deref()));
-        for _ in 0..WRITES_PER_RUN {
-            if self.at.inner >= share {
-                break;
-            }
-            self.at.inner += 1;
-            let created = self.cluster.create_pod(&namespace, &body, None, now);
-            self.note("creating a pod", created);
-        }
-        Step::Wrote
-    }
-
-    /// The status that a controller leaves behind when all is well.
-    fn write_status(&mut self, number: u64, now: Now) -> Step {
-        let Some(parent) = self
-            .generated
-            .get(number as usize)
-            .map(|&at| &self.tracker.parents[at])
-        else {
-            return Step::Skipped;
-        };
-        let found = self
-            .cluster
-            .get::<ReplicaSet>(&parent.namespace, &parent.name);
-        let Some(found) = self.note("reading a ReplicaSet", found) else {
-            return Step::Wrote;
-        };
-        let gates = &self.settings.controller.feature_gates;
-        let terminating = gates
-            .get("DeploymentReplicaSetTerminatingReplicas")
-            .copied();
-        let replicas = found.replicas();
-        let mut written = ReplicaSet::clone(&found);
-        written.status = ReplicaSetStatus {
-            replicas,
-            fully_labeled_replicas: replicas,
-            ready_replicas: replicas,
-            available_replicas: replicas,
-            terminating_replicas: terminating.unwrap_or(true).then_some(0),
-            observed_generation: found.metadata.generation,
-            ..ReplicaSetStatus::default()
-        };
-        let outcome = self.cluster.update_status(written, now);
-        self.note("writing a status", outcome);
-        Step::Wrote
-    }
-
-    /// Deletes a ready pod when one is due: the n-th at n times the interval from the start, late
-    /// or not, so that a slow run is not a gentle one.
-    fn churn(&mut self, begun_ns: i64, now: Now) -> Step {
-        let (rate, length_ns) = (
-            self.settings.churn_pods_per_second,
-            self.settings.duration_ns,
-        );
-        let offset_ns = self.at.cursor as f64 * 1e9 / rate;
-        if rate <= 0.0 || offset_ns >= length_ns as f64 {
-            return Step::Done;
-        }
-        let due_ns = begun_ns.saturating_add(offset_ns as i64);
-        if due_ns > now.mono_ns {
-            return Step::Wait(due_ns);
-        }
-        self.at.cursor += 1;
-        if let Some(pod) = self.tracker.pick(&mut self.random) {
-            let meta = &pod.metadata;
-            // Refused only when somebody else has deleted the pod since: churn all the same.
-            let _deleted = self.cluster.delete::<Pod>(
-                &meta.namespace,
-                &meta.name,
-                &DeleteOptions::default(),
-                now,
-            );
-        }
-        Step::Wrote
+        Action::Wrote
     }
 }

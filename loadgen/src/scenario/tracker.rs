@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 use compact_str::CompactString;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use hdrhistogram::Histogram;
 use podstorm::intern::FIXED_STATE;
 use podstorm::object::{Now, ObjectMeta, Pod, ReplicaSetStatus, Resource, SharedText, Uid};
@@ -63,6 +63,16 @@ impl Counts {
 }
 
 impl Parent {
+    /// Whether it was deleted.
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Available pods by its status; none where that is of an older spec.
+    pub(super) fn available(&self) -> i32 {
+        self.status.available
+    }
+
     fn is_exact(&self) -> bool {
         let Counts {
             replicas,
@@ -116,6 +126,8 @@ pub(super) struct Tracker {
     ready: u64,
     excess: u64,
     surplus: u64,
+    /// Pods that were taken out of their parents by the scenario, whatever their owner still is.
+    isolated: HashSet<Uid, RandomState>,
     /// Whether pods that appear were made by the controller (and not by the scenario).
     pub(super) controller_runs: bool,
     /// Pods that are ready and owned, for scenarios that delete pods by lot.
@@ -138,6 +150,7 @@ impl Tracker {
             ready: 0,
             excess: 0,
             surplus: 0,
+            isolated: HashSet::with_hasher(FIXED_STATE),
             controller_runs: true,
             pickable: picks.then(Vec::new),
             convergence: histogram(),
@@ -258,6 +271,16 @@ impl Tracker {
         self.parents_up_to(u64::MAX, now);
     }
 
+    /// How many pods can be picked.
+    pub(super) fn pickable(&self) -> u64 {
+        self.pickable.as_ref().map_or(0, Vec::len) as u64
+    }
+
+    /// Whether every parent has its pods and an exact status, whatever is on its way out.
+    pub(super) fn is_replaced(&self) -> bool {
+        self.unconverged == 0 && self.waiting.is_empty()
+    }
+
     /// One of the pods that are ready and owned, by lot, no longer to be picked.
     pub(super) fn pick(&mut self, rng: &mut fastrand::Rng) -> Option<Arc<Pod>> {
         let pickable = self.pickable.as_mut()?;
@@ -271,6 +294,18 @@ impl Tracker {
             state.pick = NONE;
         }
         Some(pod)
+    }
+
+    /// The scenario has taken a pod out of its parent, which is to notice and make another.
+    pub(super) fn isolate(&mut self, uid: &Uid, now: Now) {
+        self.isolated.insert(uid.clone());
+        let Some(state) = self.pods.get_mut(uid) else {
+            return;
+        };
+        let parent = std::mem::replace(&mut state.parent, NONE);
+        if state.active && parent != NONE {
+            self.move_active(parent, -1, now);
+        }
     }
 
     fn parents_before(&mut self, pod: &Pod, now: Now) {
@@ -424,6 +459,9 @@ impl Tracker {
     }
 
     fn parent_of(&self, pod: &Pod) -> u32 {
+        if !self.isolated.is_empty() && self.isolated.contains(&pod.metadata.uid) {
+            return NONE;
+        }
         let owner = pod.metadata.controller();
         owner
             .and_then(|owner| self.by_uid.get(&owner.uid))

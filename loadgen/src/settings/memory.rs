@@ -86,6 +86,7 @@ mod tests {
             nodes: pods / 20,
             namespaces: 100,
             pods_per_node: 110,
+            groups: Vec::new(),
         }
     }
 

@@ -1,13 +1,15 @@
 //! From what flags say to [`Settings`] with nothing left open: defaults filled in, contradictions
 //! refused with what to do about them.
 
+use std::sync::Arc;
+
 use podstorm::policy::Behaviour;
 
 use super::size::{self, InputSize, SizeError, SizeRequest};
 use super::{
-    ClusterSize, ControllerSettings, EngineKind, Latency, LatencySettings, ScenarioName, Settings,
-    gates, memory,
+    ClusterSize, ControllerSettings, EngineKind, Latency, LatencySettings, Settings, gates, memory,
 };
+use crate::scenario::{Scenario, group_sizes};
 use crate::units::{NS_PER_SECOND, number_for_people};
 
 /// Client QPS of a stock controller-manager.
@@ -18,10 +20,6 @@ pub const UPSTREAM_BURST: u32 = 30;
 pub const UPSTREAM_SYNCS: u64 = 5;
 /// Most creates or deletes in one sync upstream.
 pub const UPSTREAM_BURST_REPLICAS: u64 = 500;
-/// Pods of a scenario that shows something rather than measuring it.
-const SHOWN_PODS: u64 = 2_000;
-/// The read-your-writes gate of 1.36.
-const CONSISTENCY_GATE: &str = "StaleControllerConsistencyReplicaSet";
 /// Most workers, machine threads and the like.
 const MAX_THREADS: u64 = 4_096;
 
@@ -29,7 +27,7 @@ const MAX_THREADS: u64 = 4_096;
 #[derive(Clone, Debug, Default)]
 pub struct SettingsRequest {
     /// `--scenario`.
-    pub scenario: Option<ScenarioName>,
+    pub scenario: Option<Arc<Scenario>>,
     /// `--engine`.
     pub engine: Option<EngineKind>,
     /// `--seed`.
@@ -55,13 +53,15 @@ pub struct SettingsRequest {
     /// Each `--feature-gates`.
     pub feature_gates: Vec<String>,
     /// `--behaviour`.
-    pub behaviour: Behaviour,
+    pub behaviour: Option<Behaviour>,
     /// `--pod-startup-latency`.
     pub pod_startup_latency: Option<Latency>,
     /// `--pod-termination-latency`.
     pub pod_termination_latency: Option<Latency>,
     /// `--api-latency`.
     pub api_latency: Option<Latency>,
+    /// `--api-errors`, a share from 0 to 1.
+    pub api_errors: Option<f64>,
     /// `--watch-latency`.
     pub watch_latency: Option<Latency>,
     /// `--scheduling-latency`.
@@ -118,21 +118,16 @@ fn refuse<T>(problem: impl Into<String>) -> Result<T, SettingsError> {
 /// Requests that contradict each other, sizes that don't fit each other or the machine.
 pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, SettingsError> {
     let scenario = scenario(request)?;
-    let engine = engine(request, scenario)?;
+    let request = &scenario.settings.beneath(request);
+    let engine = engine(request, &scenario)?;
     let burst_pods = narrow(
         "--burst",
         request.burst_pods.unwrap_or(500),
         i32::MAX as u64,
     )?;
-    let extra_pods = if scenario == ScenarioName::Burst {
-        burst_pods
-    } else {
-        0
-    };
     let size = match &request.input {
         Some(input) => size::beside_input(&request.size, input)?,
-        None if scenario == ScenarioName::StaleWatch => shown_twice(&request.size)?,
-        None => size::generated(&request.size, extra_pods)?,
+        None => generated(request, &scenario, burst_pods)?,
     };
     if let Some(problem) = machine
         .memory_bytes
@@ -150,13 +145,12 @@ pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, 
         return refuse("--time-limit 0s leaves no time to run");
     }
     Ok(Settings {
-        scenario,
         engine,
         seed: request.seed.unwrap_or(1),
         threads: threads(request, engine, machine)?,
         size,
-        controller: controller(request, scenario)?,
-        behaviour: request.behaviour,
+        controller: controller(request)?,
+        behaviour: request.behaviour.unwrap_or_default(),
         latency: LatencySettings {
             pod_startup: request.pod_startup_latency.unwrap_or(Latency::ZERO),
             pod_termination: request.pod_termination_latency.unwrap_or(Latency::ZERO),
@@ -164,64 +158,98 @@ pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, 
             watch: request.watch_latency.unwrap_or(Latency::ZERO),
             scheduling: request.scheduling_latency.unwrap_or(Latency::ZERO),
         },
-        duration_ns: duration(request, scenario, time_limit_ns)?,
+        api_errors: api_errors(request)?,
+        duration_ns: duration(request, &scenario, time_limit_ns)?,
         time_limit_ns,
-        churn_pods_per_second: churn_rate(request, scenario)?,
+        churn_pods_per_second: churn_rate(request, &scenario)?,
         burst_pods: burst_pods as u32,
         min_ready_seconds: min_ready_seconds(request)?,
+        scenario,
     })
 }
 
-fn scenario(request: &SettingsRequest) -> Result<ScenarioName, SettingsError> {
-    let scenario = match (request.scenario, request.input.is_some()) {
-        (None, true) => ScenarioName::Manifests,
-        (None, false) => ScenarioName::UpDown,
-        (Some(ScenarioName::Manifests), false) => {
-            return refuse(
-                "the scenario manifests runs objects from files: give them with -f FILE",
-            );
-        }
-        (Some(scenario), true) if scenario != ScenarioName::Manifests => {
-            return refuse(format!(
-                "--scenario {} generates its own cluster and can't be used with -f; leave \
-                 --scenario out to run the objects of the files",
-                scenario.name()
-            ));
-        }
-        (Some(scenario), _) => scenario,
+fn scenario(request: &SettingsRequest) -> Result<Arc<Scenario>, SettingsError> {
+    let has_input = request.input.is_some();
+    let scenario = match &request.scenario {
+        None if has_input => Scenario::manifests(),
+        None => Scenario::up_down(),
+        Some(scenario) => Arc::clone(scenario),
     };
-    if request.burst_pods.is_some() && scenario != ScenarioName::Burst {
+    let name = &scenario.name;
+    if !has_input && scenario.loads_input() && !scenario.generates_cluster() {
         return refuse(format!(
-            "--burst belongs to the scenario burst, not to {}",
-            scenario.name()
+            "the scenario {name} runs objects from files: give them with -f FILE"
+        ));
+    }
+    if has_input && !scenario.loads_input() {
+        return refuse(format!(
+            "--scenario {name} generates its own cluster and can't be used with -f; leave \
+             --scenario out to run the objects of the files"
+        ));
+    }
+    if request.burst_pods.is_some() && !scenario.uses_burst() {
+        return refuse(format!(
+            "--burst belongs to scenarios with a burst, such as burst, not to {name}"
         ));
     }
     Ok(scenario)
 }
 
-/// Threads unless the scenario needs virtual time.
-fn engine(request: &SettingsRequest, scenario: ScenarioName) -> Result<EngineKind, SettingsError> {
+/// Threads unless the scenario says otherwise, or needs virtual time.
+fn engine(request: &SettingsRequest, scenario: &Scenario) -> Result<EngineKind, SettingsError> {
+    let latency = |latency: Option<Latency>| latency.is_none_or(|latency| latency.is_zero());
+    if scenario.rejects_pods() && latency(request.pod_startup_latency) {
+        return refuse(format!(
+            "the scenario {} rejects pods, which are then made anew for ever: a loop without an end \
+             unless starting a pod takes time; give --pod-startup-latency",
+            scenario.name
+        ));
+    }
     match (request.engine, scenario.is_disturbed()) {
         (Some(EngineKind::Threads), true) => refuse(format!(
-            "--engine threads: the scenario {} stalls a watch for more than five minutes, which \
-             only simulated time passes in an instant; leave --engine out or say --engine virtual",
-            scenario.name()
+            "--engine threads: the scenario {} disturbs the controller's connection, for minutes at \
+             times, which only simulated time passes in an instant; leave --engine out or say \
+             --engine virtual",
+            scenario.name
         )),
         (None, true) => Ok(EngineKind::Virtual),
         (engine, _) => Ok(engine.unwrap_or(EngineKind::Threads)),
     }
 }
 
-/// The size of a cluster, small unless said otherwise, on whose nodes every pod fits twice.
-fn shown_twice(request: &SizeRequest) -> Result<ClusterSize, SettingsError> {
-    let mut request = *request;
-    if request.pods.is_none()
-        && (request.replicasets.is_none() || request.pods_per_replicaset.is_none())
-    {
-        request.pods = Some(SHOWN_PODS);
+/// The size of a generated cluster with as much room as the scenario says.
+fn generated(
+    request: &SettingsRequest,
+    scenario: &Scenario,
+    burst_pods: u64,
+) -> Result<ClusterSize, SettingsError> {
+    let asked = &request.size;
+    let extra = |pods: u64| {
+        let room = scenario.capacity.map_or(0, |room| room.some_of(pods));
+        let burst = if scenario.uses_burst() { burst_pods } else { 0 };
+        room.saturating_sub(pods).max(burst)
+    };
+    if scenario.groups.is_empty() {
+        let pods = size::pods(asked)?;
+        return Ok(size::generated(asked, extra(pods))?);
     }
-    let pods = size::generated(&request, 0)?.pods;
-    Ok(size::generated(&request, pods)?)
+    if asked.replicasets.is_some() || asked.pods_per_replicaset.is_some() {
+        return refuse(format!(
+            "the scenario {} has groups of ReplicaSets of its own sizes: leave --replicasets and \
+             --pods-per-replicaset out",
+            scenario.name
+        ));
+    }
+    let groups = group_sizes(&scenario.groups, size::pods(asked)?);
+    let replicasets: u64 = groups.iter().map(|(sets, _)| sets).sum();
+    let pods: u64 = groups.iter().map(|(sets, pods)| sets * *pods as u64).sum();
+    let sized = SizeRequest {
+        pods: Some(pods),
+        replicasets: Some(replicasets),
+        ..*asked
+    };
+    let size = size::generated(&sized, extra(pods))?;
+    Ok(ClusterSize { groups, ..size })
 }
 
 fn threads(
@@ -242,22 +270,15 @@ fn threads(
     }
 }
 
-fn controller(
-    request: &SettingsRequest,
-    scenario: ScenarioName,
-) -> Result<ControllerSettings, SettingsError> {
+fn controller(request: &SettingsRequest) -> Result<ControllerSettings, SettingsError> {
     let syncs = |flag: &str, given: Option<u64>| {
         narrow(flag, given.unwrap_or(UPSTREAM_SYNCS), MAX_THREADS).map(|syncs| syncs as usize)
     };
     let burst_replicas = request.burst_replicas.unwrap_or(UPSTREAM_BURST_REPLICAS);
     let (kube_api_qps, kube_api_burst) = client_limit(request)?;
-    let given = || request.feature_gates.iter().map(String::as_str);
-    let mut feature_gates = gates::parse(given())
-        .map_err(|error| SettingsError(format!("--feature-gates: {error}")))?;
-    if scenario == ScenarioName::StaleWatch && !gates::names(given(), CONSISTENCY_GATE) {
-        // As releases before 1.36, which is what the scenario is to show.
-        feature_gates.insert(CONSISTENCY_GATE.to_owned(), false);
-    }
+    let given = request.feature_gates.iter().map(String::as_str);
+    let feature_gates =
+        gates::parse(given).map_err(|error| SettingsError(format!("--feature-gates: {error}")))?;
     Ok(ControllerSettings {
         concurrent_replicaset_syncs: syncs(
             "--concurrent-replicaset-syncs",
@@ -303,14 +324,14 @@ fn client_limit(request: &SettingsRequest) -> Result<(Option<f64>, u32), Setting
 
 fn duration(
     request: &SettingsRequest,
-    scenario: ScenarioName,
+    scenario: &Scenario,
     time_limit_ns: i64,
 ) -> Result<i64, SettingsError> {
     match request.duration_ns {
-        Some(_) if scenario != ScenarioName::Churn => refuse(format!(
+        Some(_) if !scenario.uses_duration() => refuse(format!(
             "--duration is how long churn goes on; {} ends when it is done (--time-limit ends it \
              earlier)",
-            scenario.name()
+            scenario.name
         )),
         Some(0) => refuse("--duration 0s leaves no time to churn"),
         Some(duration) if duration > time_limit_ns => {
@@ -321,15 +342,25 @@ fn duration(
     }
 }
 
-fn churn_rate(request: &SettingsRequest, scenario: ScenarioName) -> Result<f64, SettingsError> {
+fn churn_rate(request: &SettingsRequest, scenario: &Scenario) -> Result<f64, SettingsError> {
     match request.churn_pods_per_second {
-        Some(_) if scenario != ScenarioName::Churn => refuse(format!(
-            "--churn-rate belongs to the scenario churn, not to {}",
-            scenario.name()
+        Some(_) if !scenario.uses_churn_rate() => refuse(format!(
+            "--churn-rate belongs to scenarios with churn, such as churn, not to {}",
+            scenario.name
         )),
         Some(rate) if rate > 1e9 => refuse("--churn-rate: more than a pod every nanosecond"),
         Some(rate) => Ok(rate),
         None => Ok(100.0),
+    }
+}
+
+fn api_errors(request: &SettingsRequest) -> Result<f64, SettingsError> {
+    match request.api_errors {
+        Some(share) if share > 0.9 => refuse(
+            "--api-errors: more than 90% of the calls refused leaves nothing to look at; give 90% at \
+             most",
+        ),
+        share => Ok(share.unwrap_or(0.0)),
     }
 }
 
@@ -362,6 +393,8 @@ fn narrow(flag: &str, value: u64, max: u64) -> Result<u64, SettingsError> {
 mod tests {
     use super::*;
 
+    const CONSISTENCY_GATE: &str = "StaleControllerConsistencyReplicaSet";
+
     const MACHINE: Machine = Machine {
         cpus: 4,
         memory_bytes: Some(16_000_000_000),
@@ -374,7 +407,7 @@ mod tests {
     #[test]
     fn nothing_said_is_up_down_on_every_core_without_limits() {
         let settings = resolve(&SettingsRequest::default(), MACHINE).unwrap();
-        assert_eq!(settings.scenario, ScenarioName::UpDown);
+        assert_eq!(settings.scenario, Scenario::up_down());
         assert_eq!(
             (settings.engine, settings.threads),
             (EngineKind::Threads, 4)
@@ -471,14 +504,14 @@ mod tests {
             ),
             (
                 SettingsRequest {
-                    scenario: Some(ScenarioName::Manifests),
+                    scenario: Some(Scenario::manifests()),
                     ..none()
                 },
                 "-f FILE",
             ),
             (
                 SettingsRequest {
-                    scenario: Some(ScenarioName::ColdStart),
+                    scenario: Scenario::built_in("cold-start"),
                     input: Some(InputSize::default()),
                     ..none()
                 },
@@ -510,7 +543,7 @@ mod tests {
     #[test]
     fn a_stale_watch_is_small_virtual_and_without_the_gate_unless_said_otherwise() {
         let request = SettingsRequest {
-            scenario: Some(ScenarioName::StaleWatch),
+            scenario: Scenario::built_in("stale-watch"),
             ..SettingsRequest::default()
         };
         let settings = resolve(&request, MACHINE).unwrap();

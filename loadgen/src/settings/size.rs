@@ -92,7 +92,16 @@ pub fn generated(request: &SizeRequest, extra_pods: u64) -> Result<ClusterSize, 
         nodes,
         namespaces,
         pods_per_node,
+        groups: Vec::new(),
     })
+}
+
+/// Pods at 100 % of a generated cluster.
+///
+/// # Errors
+/// Numbers that don't agree.
+pub fn pods(request: &SizeRequest) -> Result<u64, SizeError> {
+    pods_and_replicasets(request).map(|(pods, _)| pods)
 }
 
 /// Decides the size beside the objects of files: `nodes` counts those generated in addition, none
@@ -139,6 +148,7 @@ pub fn beside_input(request: &SizeRequest, input: &InputSize) -> Result<ClusterS
         nodes,
         namespaces: input.namespaces,
         pods_per_node,
+        groups: Vec::new(),
     })
 }
 

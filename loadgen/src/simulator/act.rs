@@ -20,8 +20,9 @@ use super::schedule::{Schedule, Step, World, WorldReplicaSet};
 use crate::cluster::Cluster;
 use crate::engine::site::{Site, Stopped};
 use crate::faults::{StreamEnd, StreamKind};
+use crate::scenario::Scenario;
 use crate::settings::{
-    ClusterSize, ControllerSettings, EngineKind, Latency, LatencySettings, ScenarioName, Settings,
+    ClusterSize, ControllerSettings, EngineKind, Latency, LatencySettings, Settings,
 };
 
 /// The namespace of every object of a simulation.
@@ -43,7 +44,7 @@ pub(super) fn settings(schedule: &Schedule, behaviour: Behaviour) -> Settings {
     ];
     let up_to = |ms: u32| Latency::Uniform(i64::from(ms) * MS / 10, i64::from(ms) * MS);
     Settings {
-        scenario: ScenarioName::Manifests,
+        scenario: Scenario::manifests(),
         engine: EngineKind::Virtual,
         seed: schedule.seed,
         threads: 1,
@@ -53,6 +54,7 @@ pub(super) fn settings(schedule: &Schedule, behaviour: Behaviour) -> Settings {
             nodes: u64::from(world.nodes),
             namespaces: 1,
             pods_per_node: 110,
+            groups: Vec::new(),
         },
         controller: ControllerSettings {
             concurrent_replicaset_syncs: world.workers as usize,
@@ -75,6 +77,7 @@ pub(super) fn settings(schedule: &Schedule, behaviour: Behaviour) -> Settings {
         },
         duration_ns: 0,
         time_limit_ns: i64::MAX,
+        api_errors: 0.0,
         churn_pods_per_second: 0.0,
         burst_pods: 0,
         min_ready_seconds: 0,

@@ -1,0 +1,202 @@
+//! How many pods a ReplicaSet is to have, and which of several things a step is about.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::text::{Percent, Written, written};
+
+/// How many pods a ReplicaSet is to have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Amount {
+    /// `50%`: so much of its share of the cluster's pods, rounded down.
+    Share(Percent),
+    /// `12`: so many.
+    Count(i32),
+    /// `+500`: its share, and its part of so many that are spread over the step's ReplicaSets.
+    Extra(u32),
+    /// `+burst`: as `+500` with the number of `--burst`.
+    Burst,
+    /// `50%..150%`: between the two, by lot, each number as likely as the next.
+    Between(Percent, Percent),
+}
+
+impl Amount {
+    /// For the `number`-th of `count` ReplicaSets of the step, whose share is `share`; `burst` is
+    /// that of the settings.
+    pub(super) fn of(
+        self,
+        (number, count): (u64, u64),
+        share: i32,
+        burst: u32,
+        random: &mut fastrand::Rng,
+    ) -> i32 {
+        let part = |percent: Percent| {
+            let whole = u64::try_from(share).unwrap_or(0);
+            i32::try_from(percent.of(whole)).unwrap_or(i32::MAX)
+        };
+        let extra = |pods: u32| {
+            let count = count.max(1);
+            let (each, left) = (u64::from(pods) / count, u64::from(pods) % count);
+            let extra = each + u64::from(number < left);
+            share.saturating_add(i32::try_from(extra).unwrap_or(i32::MAX))
+        };
+        match self {
+            Amount::Share(percent) => part(percent),
+            Amount::Count(count) => count,
+            Amount::Extra(pods) => extra(pods),
+            Amount::Burst => extra(burst),
+            Amount::Between(low, high) => random.i32(part(low)..=part(high)),
+        }
+    }
+}
+
+impl Written for Amount {
+    const NAME: &'static str = "Amount";
+    const FORM: &'static str = "pods of a ReplicaSet: 12 (so many), 50% (of its share), +500 or \
+                                +burst (its share and its part of so many more), 50%..150% (by lot)";
+    const NUMBER: bool = true;
+    fn read(text: &str) -> Result<Amount, String> {
+        let text = text.trim();
+        if text == "+burst" {
+            return Ok(Amount::Burst);
+        }
+        if let Some((low, high)) = text.split_once("..") {
+            let (low, high) = (Percent::read(low)?, Percent::read(high)?);
+            if low.0 > high.0 {
+                return Err("the first percentage is the smaller one".to_owned());
+            }
+            return Ok(Amount::Between(low, high));
+        }
+        if let Some(more) = text.strip_prefix('+') {
+            return match more.parse::<u32>() {
+                Ok(more) if i32::try_from(more).is_ok() => Ok(Amount::Extra(more)),
+                _ => Err("after + comes a whole number, or burst".to_owned()),
+            };
+        }
+        if text.ends_with('%') {
+            return Percent::read(text).map(Amount::Share);
+        }
+        match text.parse::<i32>() {
+            Ok(count) if count >= 0 => Ok(Amount::Count(count)),
+            Ok(_) => Err("a ReplicaSet has 0 pods or more".to_owned()),
+            Err(_) => Err("expected 12, 50%, +500, +burst or 50%..150%".to_owned()),
+        }
+    }
+    fn write(&self) -> String {
+        match self {
+            Amount::Share(percent) => percent.write(),
+            Amount::Count(count) => count.to_string(),
+            Amount::Extra(pods) => format!("+{pods}"),
+            Amount::Burst => "+burst".to_owned(),
+            Amount::Between(low, high) => format!("{}..{}", low.write(), high.write()),
+        }
+    }
+}
+written!(Amount);
+
+/// Which of several numbered things: the first ones, so that another step can mean the same.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Which {
+    /// `20%`: so much of them, rounded up.
+    Share(Percent),
+    /// `3`: so many.
+    First(u64),
+}
+
+impl Which {
+    /// All of them.
+    pub const ALL: Which = Which::Share(Percent(1.0));
+
+    /// How many of `all`.
+    pub fn of(self, all: u64) -> u64 {
+        match self {
+            Which::Share(percent) => percent.some_of(all).min(all),
+            Which::First(count) => count.min(all),
+        }
+    }
+
+    /// So much of `all`, or so many, be they more than all.
+    pub fn of_any(self, all: u64) -> u64 {
+        match self {
+            Which::Share(percent) => percent.some_of(all),
+            Which::First(count) => count,
+        }
+    }
+}
+
+impl Default for Which {
+    fn default() -> Which {
+        Which::ALL
+    }
+}
+
+impl Written for Which {
+    const NAME: &'static str = "Which";
+    const FORM: &'static str =
+        "which of them: 20% (the first so many, rounded up) or 3 (the first)";
+    const NUMBER: bool = true;
+    fn read(text: &str) -> Result<Which, String> {
+        match text.trim().parse::<u64>() {
+            Ok(count) => Ok(Which::First(count)),
+            Err(_) => Percent::read(text)
+                .map(Which::Share)
+                .map_err(|_| "expected a percentage such as 20%, or a number of them".to_owned()),
+        }
+    }
+    fn write(&self) -> String {
+        match self {
+            Which::Share(percent) => percent.write(),
+            Which::First(count) => count.to_string(),
+        }
+    }
+}
+written!(Which);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn amount(text: &str, place: (u64, u64), share: i32) -> i32 {
+        let mut random = fastrand::Rng::with_seed(1);
+        Amount::read(text)
+            .unwrap()
+            .of(place, share, 500, &mut random)
+    }
+
+    #[test]
+    fn what_is_spread_over_all_adds_up() {
+        let of = |number| amount("+burst", (number, 7), 10);
+        assert_eq!((0..7).map(|number| of(number) - 10).sum::<i32>(), 500);
+        assert_eq!(amount("+500", (0, 1), 10), 510);
+        assert_eq!(amount("50%", (0, 7), 11), 5);
+        assert_eq!(amount("100%", (0, 7), 11), 11);
+        assert_eq!(amount("150%", (0, 7), 10), 15);
+        assert_eq!(amount("3", (5, 7), 11), 3);
+    }
+
+    #[test]
+    fn lots_stay_within_their_bounds_and_reach_them() {
+        let mut random = fastrand::Rng::with_seed(3);
+        let between = Amount::read("50%..150%").unwrap();
+        let drawn: Vec<i32> = (0..1_000)
+            .map(|_| between.of((0, 1), 10, 0, &mut random))
+            .collect();
+        assert_eq!(drawn.iter().min(), Some(&5));
+        assert_eq!(drawn.iter().max(), Some(&15));
+    }
+
+    #[test]
+    fn texts_come_back_and_mistakes_are_named() {
+        for text in ["50%", "12", "+500", "+burst", "50%..150%"] {
+            assert_eq!(Amount::read(text).unwrap().write(), text);
+        }
+        for text in ["-1", "+", "+-3", "half", "150%..50%", "5.5"] {
+            assert!(Amount::read(text).is_err(), "{text}");
+        }
+        assert_eq!(Which::read("20%").unwrap().of(11), 3);
+        assert_eq!(Which::read("3").unwrap().of(2), 2);
+        assert!(Which::read("some").unwrap_err().contains("20%"));
+    }
+}

@@ -1,0 +1,79 @@
+//! A scenario's answer to its question: a template over the members of the result.
+
+use minijinja::value::Serde;
+use minijinja::{Environment, ErrorKind, UndefinedBehavior};
+
+use crate::result::RunResult;
+use crate::units::{count_for_people, number_for_people, seconds_for_people};
+
+const NAME: &str = "answer";
+
+fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    // A member that isn't there is a mistake, not an empty text.
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.add_filter("seconds", |value: f64| seconds_for_people(value));
+    environment.add_filter("count", |value: f64| count_for_people(value.round() as u64));
+    environment.add_filter("number", |value: f64| number_for_people(value));
+    environment.add_filter("total", |counts: minijinja::Value| {
+        let mut total = 0.0;
+        for key in counts.try_iter()? {
+            total += f64::try_from(counts.get_item(&key)?)?;
+        }
+        Ok::<f64, minijinja::Error>(total)
+    });
+    environment.add_filter("rate", |count: f64, seconds: f64| {
+        if seconds > 0.0 {
+            format!("{} a second", number_for_people(count / seconds))
+        } else {
+            "at once".to_owned()
+        }
+    });
+    environment.add_filter("percent", |value: f64| {
+        format!("{} %", number_for_people(value * 100.0))
+    });
+    environment
+}
+
+/// Whether a template can be read.
+pub(super) fn check(template: &str) -> Result<(), String> {
+    let mut environment = environment();
+    environment
+        .add_template(NAME, template)
+        .map_err(|error| described(&error))
+}
+
+/// The answer that a result gives. A run that ended early may lack what the template asks for; then
+/// there is none.
+///
+/// # Errors
+/// A template that fails on a run that was not cut short.
+pub fn answer(result: &RunResult) -> Result<Option<String>, String> {
+    let Some(template) = &result.settings.scenario.answer else {
+        return Ok(None);
+    };
+    let mut environment = environment();
+    environment
+        .add_template(NAME, template)
+        .map_err(|error| described(&error))?;
+    let rendered = environment
+        .get_template(NAME)
+        .and_then(|template| template.render(Serde(result)));
+    match rendered {
+        Ok(text) => {
+            let words: Vec<&str> = text.split_whitespace().collect();
+            Ok(Some(words.join(" ")))
+        }
+        Err(_) if !result.outcome.converged => Ok(None),
+        Err(error) => Err(described(&error)),
+    }
+}
+
+fn described(error: &minijinja::Error) -> String {
+    let what = match error.kind() {
+        ErrorKind::UndefinedError => "the result has no such member".to_owned(),
+        kind => kind.to_string(),
+    };
+    let detail = error.detail().map(|detail| format!(": {detail}"));
+    format!("{what}{}", detail.unwrap_or_default())
+}

@@ -1,0 +1,466 @@
+//! What a scenario is: phases of steps, and when each phase is over. The built-in ones and those from
+//! files are the same thing, read by the same code; see `library` and `file`.
+//!
+//! The types are the file format: their documentation is that of its schema, which `loadgen schema
+//! scenario` prints.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::amount::{Amount, Which};
+use super::defaults::ScenarioSettings;
+use super::load_shape::LoadShape;
+use super::text::{Percent, Rate, Size, Time};
+
+/// A scenario of `loadgen run`: what happens to a cluster, and when it counts as done.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Scenario {
+    /// Its name, in lower case with hyphens.
+    pub name: String,
+    /// The question that a run of it answers, in one line.
+    pub question: String,
+    /// What must be true for a run to succeed, in one sentence.
+    #[serde(default = "default_success")]
+    pub success: String,
+    /// The answer, as a template (minijinja) over the members of the result: e.g. `{{
+    /// phases[1].seconds | seconds }} until all pods were ready`. Filters: seconds, count, number,
+    /// percent, rate(seconds) for a count, total for a map of counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+    /// Flags of `loadgen run` by their long names. Flags on the command line win.
+    #[serde(default)]
+    pub settings: ScenarioSettings,
+    /// For how many pods the nodes have room, in percent of the pods at 100 %. By default for those,
+    /// and for `--burst` more where the scenario uses it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Percent>,
+    /// Groups of equal ReplicaSets; without them all ReplicaSets are as equal as can be.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<Group>,
+    /// The pod template of the generated ReplicaSets, as a Deployment's manifest has it: metadata
+    /// (labels and annotations are added to those that are generated) and spec. By default a small
+    /// web server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_template: Option<serde_json::Map<String, serde_json::Value>>,
+    /// What happens, one phase after the other.
+    pub phases: Vec<Phase>,
+    /// What the figures must keep to, by figure: `pod_ready_latency: ["p99 < 5s"]`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub thresholds: BTreeMap<String, Vec<ThresholdEntry>>,
+    /// The file it came from, as it was named; absent for those of the library.
+    #[serde(skip)]
+    pub path: Option<String>,
+}
+
+fn default_success() -> String {
+    "Every phase comes to its condition.".to_owned()
+}
+
+/// ReplicaSets of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Group {
+    /// Pods of each at 100 %.
+    pub pods_per_replica_set: Size,
+    /// How much of the cluster's pods they have together. The groups' shares make 100 %.
+    pub share: Percent,
+}
+
+/// A condition on a figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ThresholdEntry {
+    /// An expression such as `p99 < 5s`, checked when the run is over.
+    Checked(String),
+    /// The same with what to do.
+    Full(FullThreshold),
+}
+
+/// A condition on a figure that may end the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FullThreshold {
+    /// An expression such as `p99 < 5s`.
+    pub threshold: String,
+    /// Ends the run as soon as it is not met: looked at once a second of the run and after each
+    /// phase. For figures that are known while the run goes on.
+    #[serde(default)]
+    pub abort_on_fail: bool,
+}
+
+impl ThresholdEntry {
+    /// The expression.
+    pub fn expression(&self) -> &str {
+        match self {
+            ThresholdEntry::Checked(expression) => expression,
+            ThresholdEntry::Full(full) => &full.threshold,
+        }
+    }
+
+    /// Whether the run ends when it is not met.
+    pub fn aborts(&self) -> bool {
+        matches!(self, ThresholdEntry::Full(full) if full.abort_on_fail)
+    }
+}
+
+/// Steps, done one after the other, and a condition that is waited for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Phase {
+    /// Its name. `{burst}` stands for the number of `--burst`.
+    pub name: String,
+    /// What is done.
+    #[serde(default)]
+    pub steps: Vec<Step>,
+    /// When it is over, the steps being done.
+    #[serde(default)]
+    pub until: Until,
+    /// Whether the run fails when a pod is created or removed in it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_pod_written: bool,
+}
+
+/// When a phase is over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Until {
+    /// Every ReplicaSet has its pods and an exact status, and no pod is on its way out.
+    #[default]
+    Converged,
+    /// The same, whatever is on its way out: pods on lost nodes stay there.
+    Replaced,
+    /// As many pods are ready as the cluster is to have.
+    PodsReady,
+    /// The controllers have synced every ReplicaSet and have nothing left to do.
+    Synced,
+    /// For half a minute no pod was created.
+    Quiet,
+    /// The steps are done.
+    Done,
+}
+
+/// Something that a scenario does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Step {
+    /// Creates the generated namespaces.
+    CreateNamespaces,
+    /// Creates the generated nodes.
+    CreateNodes,
+    /// Loads what `-f` brought; nodes are generated when it brought none.
+    LoadInput,
+    /// Creates the generated ReplicaSets.
+    CreateReplicaSets(CreateReplicaSets),
+    /// Sets the number of pods of ReplicaSets for which that changes anything.
+    Scale(Scale),
+    /// Creates as many pods per ReplicaSet as it is to have, with it as their owner.
+    CreateOwnedPods,
+    /// The same pods without an owner; their ReplicaSets need not exist.
+    CreateBarePods,
+    /// Writes into every ReplicaSet the status that an earlier controller would have left.
+    WriteStatuses,
+    /// Starts the controllers; without this step they run from the start.
+    StartController,
+    /// Changes an annotation of ReplicaSets: an event without a meaning.
+    Touch(SomeReplicaSets),
+    /// Deletes ReplicaSets, whose pods the garbage collector takes, and creates them again under their
+    /// names.
+    RecreateReplicaSets(SomeReplicaSets),
+    /// Replaces ReplicaSets by successors under the same owner, step by step, as Deployments do it.
+    RollOut(RollOut),
+    /// Deletes ready pods by lot at a steady rate.
+    Churn(Churn),
+    /// Deletes ready pods by lot.
+    DeletePods(SomePods),
+    /// Takes ready pods by lot out of their ReplicaSets by changing their labels.
+    RelabelPods(SomePods),
+    /// The kubelets of nodes fall silent: 50 s later their pods are not ready, 300 s after that they
+    /// are evicted, and stay until the node is back or gone.
+    StopNodes(SomeNodes),
+    /// All silent nodes are back.
+    RestoreNodes,
+    /// Nodes go away for good; their pods are removed after a minute.
+    DeleteNodes(SomeNodes),
+    /// The kubelets of nodes reject every pod they have not started.
+    RejectPods(SomeNodes),
+    /// They take pods again.
+    AcceptPods,
+    /// Limits the pods of every namespace to a share of those it has at 100 %.
+    SetPodQuota(PodQuota),
+    /// Lifts that limit.
+    RemovePodQuota,
+    /// Deletes namespaces with all that is in them.
+    DeleteNamespaces(SomeNamespaces),
+    /// Lets time pass.
+    Wait(Time),
+    /// The controller hears nothing on a watch until it is released.
+    StallWatch(Stream),
+    /// It hears again, and of all that happened meanwhile.
+    ReleaseWatch(Stream),
+    /// A watch ends and its version is gone: everything is listed anew.
+    RelistWatch(Stream),
+    /// The next events of the pod watch are lost, until something has the pods listed anew.
+    LosePodEvents(SomeOfThePods),
+    /// The next creates are carried out and their answers lost, each the first of its sync.
+    LoseAnswers(LoseAnswers),
+    /// Steps that are done so many times over.
+    Repeat(Repeat),
+}
+
+/// Of a step that is about ReplicaSets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SomeReplicaSets {
+    /// Which ReplicaSets.
+    #[serde(default)]
+    pub of: Which,
+    /// When each is due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<LoadShape>,
+}
+
+/// Creates ReplicaSets.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CreateReplicaSets {
+    /// How many pods each asks for.
+    pub replicas: Amount,
+    /// Which ReplicaSets.
+    #[serde(default)]
+    pub of: Which,
+    /// Whether each belongs to a Deployment, whose parts a roll-out's ReplicaSets are.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub under_deployments: bool,
+    /// When each is due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<LoadShape>,
+}
+
+/// Sets numbers of pods.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Scale {
+    /// How many pods each is to have.
+    pub replicas: Amount,
+    /// Which ReplicaSets.
+    #[serde(default)]
+    pub of: Which,
+    /// When each is due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<LoadShape>,
+}
+
+/// A rolling update of many ReplicaSets at once.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RollOut {
+    /// Which ReplicaSets.
+    #[serde(default)]
+    pub of: Which,
+    /// How many pods more than its share each pair may have, as `maxSurge` of a Deployment.
+    #[serde(default = "a_quarter")]
+    pub max_surge: Percent,
+    /// How many fewer may be available, as `maxUnavailable` of a Deployment.
+    #[serde(default = "a_quarter")]
+    pub max_unavailable: Percent,
+    /// When each begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<LoadShape>,
+}
+
+fn a_quarter() -> Percent {
+    Percent(0.25)
+}
+
+/// Deletes pods at a steady rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Churn {
+    /// How many; by default those of `--churn-rate`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// For how long; by default for `--duration`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<Time>,
+}
+
+/// Some of the pods.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SomePods {
+    /// How many of the ready pods.
+    pub pods: Which,
+    /// When each is due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<LoadShape>,
+}
+
+/// Some of the cluster's pods at 100 %.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SomeOfThePods {
+    /// How many events, as a share of the pods at 100 %, or as a number.
+    pub events: Which,
+}
+
+/// Some of the nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SomeNodes {
+    /// Which.
+    pub nodes: Which,
+}
+
+/// Some of the namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SomeNamespaces {
+    /// Which.
+    pub namespaces: Which,
+}
+
+/// A limit on pods.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PodQuota {
+    /// Of the pods that a namespace has at 100 %, rounded down.
+    pub per_namespace: Percent,
+}
+
+/// A watch of the controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Stream {
+    /// That of pods.
+    Pods,
+    /// That of ReplicaSets.
+    ReplicaSets,
+    /// Both.
+    All,
+}
+
+/// Answers that are lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LoseAnswers {
+    /// To how many creates; by default as many as there are ReplicaSets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<Size>,
+}
+
+/// Steps over and over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Repeat {
+    /// How often.
+    pub times: Size,
+    /// What.
+    pub steps: Vec<Step>,
+}
+
+impl Scenario {
+    /// Every step of every phase, those that are repeated once.
+    pub fn steps(&self) -> Vec<&Step> {
+        fn gather<'a>(steps: &'a [Step], all: &mut Vec<&'a Step>) {
+            for step in steps {
+                all.push(step);
+                if let Step::Repeat(repeat) = step {
+                    gather(&repeat.steps, all);
+                }
+            }
+        }
+        let mut all = Vec::new();
+        for phase in &self.phases {
+            gather(&phase.steps, &mut all);
+        }
+        all
+    }
+
+    fn has(&self, what: impl Fn(&Step) -> bool) -> bool {
+        self.steps().into_iter().any(what)
+    }
+
+    /// Whether something goes wrong in it between the controller and its cluster, which takes
+    /// virtual time.
+    pub fn is_disturbed(&self) -> bool {
+        self.has(|step| {
+            matches!(
+                step,
+                Step::StallWatch(_)
+                    | Step::ReleaseWatch(_)
+                    | Step::RelistWatch(_)
+                    | Step::LosePodEvents(_)
+                    | Step::LoseAnswers(_)
+            )
+        })
+    }
+
+    /// Whether nodes fail in it.
+    pub fn has_node_faults(&self) -> bool {
+        self.has(|step| {
+            matches!(
+                step,
+                Step::StopNodes(_)
+                    | Step::RestoreNodes
+                    | Step::DeleteNodes(_)
+                    | Step::RejectPods(_)
+                    | Step::AcceptPods
+            )
+        })
+    }
+
+    /// Whether pods are rejected in it: a loop that takes time only where starting pods does.
+    pub fn rejects_pods(&self) -> bool {
+        self.has(|step| matches!(step, Step::RejectPods(_)))
+    }
+
+    /// Whether it starts the controllers itself, later on.
+    pub fn starts_controllers(&self) -> bool {
+        self.has(|step| matches!(step, Step::StartController))
+    }
+
+    /// Whether it picks pods by lot.
+    pub fn picks_pods(&self) -> bool {
+        self.has(|step| {
+            matches!(
+                step,
+                Step::Churn(_) | Step::DeletePods(_) | Step::RelabelPods(_)
+            )
+        })
+    }
+
+    /// Whether `--duration` bears on it.
+    pub fn uses_duration(&self) -> bool {
+        self.has(|step| matches!(step, Step::Churn(churn) if churn.time.is_none()))
+    }
+
+    /// Whether `--churn-rate` bears on it.
+    pub fn uses_churn_rate(&self) -> bool {
+        self.has(|step| matches!(step, Step::Churn(churn) if churn.rate.is_none()))
+    }
+
+    /// Whether `--burst` bears on it.
+    pub fn uses_burst(&self) -> bool {
+        self.has(|step| {
+            let amount = match step {
+                Step::Scale(scale) => scale.replicas,
+                Step::CreateReplicaSets(create) => create.replicas,
+                _ => return false,
+            };
+            amount == Amount::Burst
+        })
+    }
+
+    /// Whether it generates a cluster; otherwise it is about what `-f` brings and nothing else.
+    pub fn generates_cluster(&self) -> bool {
+        self.has(|step| matches!(step, Step::CreateReplicaSets(_) | Step::CreateBarePods))
+    }
+
+    /// Whether it loads what `-f` brings.
+    pub fn loads_input(&self) -> bool {
+        self.has(|step| matches!(step, Step::LoadInput))
+    }
+}

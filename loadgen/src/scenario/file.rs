@@ -1,0 +1,234 @@
+//! Reads a scenario from YAML or TOML: mistakes are named with file, line and column, or with the path
+//! of the field where what is wrong is no single value.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::definition::{Scenario, Step};
+use super::objects::pod_template;
+use crate::settings::gates;
+
+/// Most bytes of a scenario file: far more than anybody writes.
+const MAX_BYTES: u64 = 4 << 20;
+
+/// Most steps of a scenario, repeated ones counted as often as they are done.
+const MAX_STEPS: u64 = 1_000_000;
+
+/// How deep repetitions may lie within each other.
+const MAX_DEPTH: u32 = 8;
+
+/// A scenario that can't be read: where, and why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {problem}")]
+pub struct ScenarioError {
+    /// File, and line and column where they are known.
+    place: String,
+    problem: String,
+}
+
+/// The two forms of a scenario file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Yaml,
+    Toml,
+}
+
+impl Scenario {
+    /// Reads a scenario file: TOML where its name ends in `.toml`, YAML (or JSON) otherwise; `-` is
+    /// YAML from standard input.
+    ///
+    /// # Errors
+    /// A file that can't be read, is larger than 4 MiB, or is no scenario.
+    pub fn from_file(path: &Path) -> Result<Arc<Scenario>, ScenarioError> {
+        let unreadable = |error: io::Error| ScenarioError {
+            place: path.display().to_string(),
+            problem: match error.kind() {
+                io::ErrorKind::NotFound => "there is no such file".to_owned(),
+                io::ErrorKind::IsADirectory => "is a directory; name a file".to_owned(),
+                io::ErrorKind::InvalidData => "is not text in UTF-8".to_owned(),
+                _ => format!("can't be read: {error}"),
+            },
+        };
+        let mut text = String::new();
+        let from: Box<dyn Read> = if path.as_os_str() == "-" {
+            Box::new(io::stdin().lock())
+        } else {
+            Box::new(fs::File::open(path).map_err(unreadable)?)
+        };
+        from.take(MAX_BYTES + 1)
+            .read_to_string(&mut text)
+            .map_err(unreadable)?;
+        if text.len() as u64 > MAX_BYTES {
+            return Err(ScenarioError {
+                place: path.display().to_string(),
+                problem: "is larger than 4 MiB: no scenario; objects are given with -f".to_owned(),
+            });
+        }
+        let form = match path.extension() {
+            Some(extension) if extension.eq_ignore_ascii_case("toml") => Form::Toml,
+            _ => Form::Yaml,
+        };
+        let mut scenario = parse(&text, form, &path.display().to_string())?;
+        scenario.path = Some(path.display().to_string());
+        Ok(Arc::new(scenario))
+    }
+
+    /// Whether a `--scenario` value names a file rather than a built-in scenario.
+    pub fn is_path(value: &str) -> Option<PathBuf> {
+        let path = Path::new(value);
+        let has_form = path.extension().is_some_and(|extension| {
+            let known = ["yaml", "yml", "toml", "json"];
+            known
+                .iter()
+                .any(|known| extension.eq_ignore_ascii_case(known))
+        });
+        (has_form || value == "-" || value.contains('/')).then(|| path.to_owned())
+    }
+}
+
+/// Reads a scenario of the library.
+pub(super) fn built_in(text: &str, name: &str) -> Result<Scenario, ScenarioError> {
+    parse(text, Form::Yaml, name)
+}
+
+fn parse(text: &str, form: Form, origin: &str) -> Result<Scenario, ScenarioError> {
+    let scenario: Scenario = match form {
+        Form::Toml => toml::from_str(text).map_err(|error| {
+            let at = error.span().map(|span| position(text, span.start));
+            mistake(origin, at, error.message())
+        })?,
+        Form::Yaml => serde_saphyr::from_str(text).map_err(|error| {
+            let error = error.without_snippet();
+            let at = error.location().map(|at| (at.line(), at.column()));
+            let text = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
+            let text = text.strip_prefix("error: ").unwrap_or(&text);
+            let text = match text.rfind(" at line ") {
+                Some(end) if at.is_some() => text[..end].trim_end_matches(':'),
+                _ => text,
+            };
+            mistake(origin, at, text)
+        })?,
+    };
+    check(&scenario).map_err(|(field, problem)| ScenarioError {
+        place: match line_of(text, &field) {
+            Some(line) => format!("{origin}:{line}: {field}"),
+            None => format!("{origin}: {field}"),
+        },
+        problem,
+    })?;
+    Ok(scenario)
+}
+
+fn mistake(origin: &str, at: Option<(u64, u64)>, problem: &str) -> ScenarioError {
+    ScenarioError {
+        place: match at {
+            Some((line, column)) => format!("{origin}:{line}:{column}"),
+            None => origin.to_owned(),
+        },
+        problem: problem.trim().to_owned(),
+    }
+}
+
+/// Line and column, from 1, of a byte of a text.
+fn position(text: &str, at: usize) -> (u64, u64) {
+    let before = &text[..at.min(text.len())];
+    let line = before.matches('\n').count() as u64 + 1;
+    let column = before.rsplit('\n').next().unwrap_or("").chars().count() as u64 + 1;
+    (line, column)
+}
+
+/// The line that a field's first name stands on at its beginning, as good a hint as there is where
+/// the mistake is in no single value.
+fn line_of(text: &str, field: &str) -> Option<usize> {
+    let name = field.split(['.', '[']).next().unwrap_or(field);
+    let is_there = |line: &str| {
+        let rest = line
+            .trim_start_matches(['[', ' '])
+            .strip_prefix(name)
+            .unwrap_or("-");
+        rest.trim_start().starts_with([':', '=', ']', '.'])
+    };
+    text.lines().position(is_there).map(|line| line + 1)
+}
+
+/// A field's path and what is wrong there.
+type Mistake = (String, String);
+
+/// What no single value says.
+fn check(scenario: &Scenario) -> Result<(), Mistake> {
+    let wrong = |field: &str, problem: &str| Err((field.to_owned(), problem.to_owned()));
+    let name = &scenario.name;
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if name.is_empty() || !name.chars().all(plain) {
+        return wrong("name", "a name has lower-case letters, digits and hyphens");
+    }
+    if scenario.question.trim().is_empty() || scenario.question.contains('\n') {
+        return wrong("question", "one line that says what a run answers");
+    }
+    if scenario.phases.is_empty() {
+        return wrong("phases", "a scenario has at least one phase");
+    }
+    for (number, phase) in scenario.phases.iter().enumerate() {
+        let path = format!("phases[{number}]");
+        if phase.name.trim().is_empty() {
+            return wrong(&format!("{path}.name"), "a phase has a name");
+        }
+        if count_steps(&phase.steps, 0).is_none_or(|steps| steps > MAX_STEPS) {
+            return wrong(
+                &format!("{path}.steps"),
+                "more than a million steps, or repetitions more than 8 deep",
+            );
+        }
+    }
+    let assignments: Vec<String> = scenario
+        .settings
+        .feature_gates
+        .iter()
+        .map(|(gate, on)| format!("{gate}={on}"))
+        .collect();
+    gates::parse(assignments.iter().map(String::as_str))
+        .map_err(|error| ("feature-gates".to_owned(), error.to_string()))?;
+    if !scenario.groups.is_empty() {
+        let sum: f64 = scenario.groups.iter().map(|group| group.share.0).sum();
+        if (sum - 1.0).abs() > 1e-6 {
+            let sum = (sum * 1e4).round() / 100.0;
+            return wrong(
+                "groups",
+                &format!("the shares make {sum}%: they have to make 100%"),
+            );
+        }
+        let sized = &scenario.settings;
+        if sized.replicasets.is_some() || sized.pods_per_replicaset.is_some() {
+            return wrong(
+                "groups",
+                "say how large the ReplicaSets are: leave replicasets and pods-per-replicaset out",
+            );
+        }
+    }
+    if let Some(template) = &scenario.pod_template {
+        pod_template(template).map_err(|problem| ("podTemplate".to_owned(), problem))?;
+    }
+    if let Some(answer) = &scenario.answer {
+        super::answer::check(answer).map_err(|problem| ("answer".to_owned(), problem))?;
+    }
+    Ok(())
+}
+
+/// How many steps there are with repeated ones written out; nothing where they lie too deep.
+fn count_steps(steps: &[Step], depth: u32) -> Option<u64> {
+    if depth > MAX_DEPTH {
+        return None;
+    }
+    let mut count = 0u64;
+    for step in steps {
+        count = count.saturating_add(match step {
+            Step::Repeat(repeat) => {
+                count_steps(&repeat.steps, depth + 1)?.saturating_mul(repeat.times.0)
+            }
+            _ => 1,
+        });
+    }
+    Some(count)
+}

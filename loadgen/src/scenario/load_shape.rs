@@ -1,0 +1,287 @@
+//! When the actions of a step are due: the load shapes of Kubernetes' own load tests, under the names
+//! that ClusterLoader2 gives them. Without one, actions follow each other as fast as they are done.
+//!
+//! An action's time is counted from the step's beginning, never from the action before: what is
+//! late is made up for, and a slow controller does not get a gentler load.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::text::{Rate, Size, Time};
+use crate::units::NS_PER_SECOND;
+
+/// A load shape.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum LoadShape {
+    /// One action after the other, evenly, each step for itself.
+    QpsLoad {
+        /// Actions per second, more than 0.
+        qps: Positive,
+    },
+    /// As `qpsLoad`, one budget for all steps with the same figures: what one has not used, up to
+    /// `burst`, the next may do at once.
+    #[serde(rename = "globalQPSLoad")]
+    GlobalQpsLoad {
+        /// Actions per second, more than 0.
+        qps: Positive,
+        /// Actions that may be saved up, at least 1.
+        burst: Size,
+    },
+    /// So many at once, a pause, and again.
+    #[serde(rename_all = "camelCase")]
+    SteppedLoad {
+        /// Actions at once.
+        burst_size: Size,
+        /// From one burst to the next.
+        step_delay: Time,
+    },
+    /// Each at a moment by lot within a time, all moments as likely.
+    RandomizedTimeLimitedLoad(TimeLimit),
+    /// As a Poisson process: exponentially distributed pauses.
+    #[serde(rename_all = "camelCase")]
+    PoissonLoad {
+        /// Actions per second in the mean, more than 0.
+        expected_actions_per_second: Positive,
+    },
+}
+
+/// A time within which actions are due.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged, rename_all_fields = "camelCase", deny_unknown_fields)]
+pub enum TimeLimit {
+    /// So long.
+    Time {
+        /// When the last is due at the latest.
+        time_limit: Time,
+    },
+    /// As long as the cluster's pods at 100 % take at that rate, as ClusterLoader2 reckons its limit.
+    Pods {
+        /// Pods per second, more than 0.
+        pods_per_second: Positive,
+    },
+}
+
+impl TimeLimit {
+    fn ns(self, pods: u64) -> i64 {
+        match self {
+            TimeLimit::Time { time_limit } => time_limit.0,
+            TimeLimit::Pods { pods_per_second } => {
+                (pods as f64 / pods_per_second.0 * NS_PER_SECOND as f64) as i64
+            }
+        }
+    }
+}
+
+/// A number of more than zero.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "f64", into = "f64")]
+#[schemars(extend("exclusiveMinimum" = 0))]
+pub struct Positive(pub f64);
+
+impl TryFrom<f64> for Positive {
+    type Error = String;
+    fn try_from(value: f64) -> Result<Positive, String> {
+        if value.is_finite() && value > 0.0 && value <= 1e9 {
+            Ok(Positive(value))
+        } else {
+            Err(format!(
+                "{value}: expected a number of more than 0, at most a billion"
+            ))
+        }
+    }
+}
+
+impl From<Positive> for f64 {
+    fn from(value: Positive) -> f64 {
+        value.0
+    }
+}
+
+impl From<Rate> for LoadShape {
+    fn from(rate: Rate) -> LoadShape {
+        LoadShape::QpsLoad {
+            qps: Positive(rate.0),
+        }
+    }
+}
+
+/// The budgets that steps share, over a whole run.
+#[derive(Debug, Default)]
+pub(super) struct SharedBudgets {
+    /// Rate and burst, and when the budget would be full again, ns.
+    budgets: Vec<((f64, u64), i64)>,
+}
+
+/// The times of one step's actions, asked for one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Schedule {
+    shape: LoadShape,
+    begun_ns: i64,
+    /// How many actions there are; for shapes that spread a known number.
+    actions: u64,
+    /// The cluster's pods at 100 %.
+    pods: u64,
+    /// How many were asked for.
+    asked: u64,
+    /// The last one's time after the beginning, ns.
+    last_ns: i64,
+}
+
+impl Schedule {
+    /// Of a step that begins then and has so many actions, in a cluster of so many pods.
+    pub(super) fn new(shape: LoadShape, begun_ns: i64, actions: u64, pods: u64) -> Schedule {
+        Schedule {
+            pods,
+            shape,
+            begun_ns,
+            actions,
+            asked: 0,
+            last_ns: 0,
+        }
+    }
+
+    /// When the next action is due, ns of the monotonic line; to be asked once for each.
+    pub(super) fn next_ns(
+        &mut self,
+        now_ns: i64,
+        budgets: &mut SharedBudgets,
+        random: &mut fastrand::Rng,
+    ) -> i64 {
+        let number = self.asked;
+        self.asked += 1;
+        let after = |seconds: f64| (seconds * NS_PER_SECOND as f64) as i64;
+        let offset_ns = match self.shape {
+            LoadShape::QpsLoad { qps } => after(number as f64 / qps.0),
+            LoadShape::GlobalQpsLoad { qps, burst } => {
+                return budgets.take((qps.0, burst.0), now_ns);
+            }
+            LoadShape::SteppedLoad {
+                burst_size,
+                step_delay,
+            } => {
+                let steps = i64::try_from(number / burst_size.0).unwrap_or(i64::MAX);
+                steps.saturating_mul(step_delay.0)
+            }
+            LoadShape::RandomizedTimeLimitedLoad(limit) => {
+                // The smallest of so many even draws from what is left of the time: in their order,
+                // none kept.
+                let left = self.actions.saturating_sub(number).max(1);
+                let rest_ns = (limit.ns(self.pods) - self.last_ns).max(0);
+                let share = 1.0 - (1.0 - random.f64()).powf(1.0 / left as f64);
+                self.last_ns + (rest_ns as f64 * share) as i64
+            }
+            LoadShape::PoissonLoad {
+                expected_actions_per_second,
+            } => {
+                let pause = -(1.0 - random.f64()).ln() / expected_actions_per_second.0;
+                self.last_ns.saturating_add(after(pause))
+            }
+        };
+        self.last_ns = offset_ns;
+        self.begun_ns.saturating_add(offset_ns)
+    }
+}
+
+impl SharedBudgets {
+    /// Takes one action of a budget: when it may be done, ns. Actions a second and how many may be
+    /// saved up name the budget.
+    fn take(&mut self, (qps, burst): (f64, u64), now_ns: i64) -> i64 {
+        let interval_ns = (NS_PER_SECOND as f64 / qps) as i64;
+        let saved_ns = interval_ns.saturating_mul(i64::try_from(burst - 1).unwrap_or(i64::MAX));
+        let known = self
+            .budgets
+            .iter()
+            .position(|(name, _)| *name == (qps, burst));
+        let at = known.unwrap_or_else(|| {
+            self.budgets.push(((qps, burst), now_ns));
+            self.budgets.len() - 1
+        });
+        // The generic cell rate algorithm (ITU-T I.371): a leaky bucket kept as one moment.
+        let full_ns = self.budgets[at].1.max(now_ns);
+        self.budgets[at].1 = full_ns.saturating_add(interval_ns);
+        full_ns.saturating_sub(saved_ns).max(now_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: i64 = NS_PER_SECOND;
+
+    fn times(shape: LoadShape, actions: u64) -> Vec<i64> {
+        let mut schedule = Schedule::new(shape, 0, actions, 0);
+        let (mut budgets, mut random) = (SharedBudgets::default(), fastrand::Rng::with_seed(5));
+        let mut now_ns = 0;
+        (0..actions)
+            .map(|_| {
+                now_ns = schedule.next_ns(now_ns, &mut budgets, &mut random);
+                now_ns
+            })
+            .collect()
+    }
+
+    #[test]
+    fn even_and_stepped_loads_are_exact() {
+        let even = LoadShape::QpsLoad { qps: Positive(4.0) };
+        assert_eq!(
+            times(even, 5),
+            [0, SECOND / 4, SECOND / 2, 3 * SECOND / 4, SECOND]
+        );
+        let stepped = LoadShape::SteppedLoad {
+            burst_size: Size(2),
+            step_delay: Time(SECOND),
+        };
+        assert_eq!(times(stepped, 5), [0, 0, SECOND, SECOND, 2 * SECOND]);
+    }
+
+    #[test]
+    fn a_shared_budget_gives_its_burst_once() {
+        let shape = LoadShape::GlobalQpsLoad {
+            qps: Positive(1.0),
+            burst: Size(3),
+        };
+        let (mut budgets, mut random) = (SharedBudgets::default(), fastrand::Rng::with_seed(5));
+        let mut now_ns = 0;
+        let mut all = Vec::new();
+        // Two steps, the second begun right after the first.
+        for _ in 0..2 {
+            let mut schedule = Schedule::new(shape, now_ns, 3, 0);
+            for _ in 0..3 {
+                now_ns = schedule.next_ns(now_ns, &mut budgets, &mut random);
+                all.push(now_ns / SECOND);
+            }
+        }
+        assert_eq!(all, [0, 0, 0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn loads_by_lot_keep_their_limit_and_mean() {
+        let limited = LoadShape::RandomizedTimeLimitedLoad(TimeLimit::Time {
+            time_limit: Time(100 * SECOND),
+        });
+        let drawn = times(limited, 10_000);
+        assert!(drawn.is_sorted() && *drawn.last().unwrap() <= 100 * SECOND);
+        let half = drawn.iter().filter(|at| **at < 50 * SECOND).count();
+        assert!((4_800..5_200).contains(&half), "{half}");
+        let poisson = LoadShape::PoissonLoad {
+            expected_actions_per_second: Positive(100.0),
+        };
+        let drawn = times(poisson, 10_000);
+        let seconds = *drawn.last().unwrap() as f64 / SECOND as f64;
+        assert!((97.0..103.0).contains(&seconds), "{seconds}");
+        // The pauses of a Poisson process deviate by as much as their mean.
+        let pauses: Vec<f64> = drawn.windows(2).map(|w| (w[1] - w[0]) as f64).collect();
+        let mean = pauses.iter().sum::<f64>() / pauses.len() as f64;
+        let variance = pauses.iter().map(|p| (p - mean).powi(2)).sum::<f64>() / pauses.len() as f64;
+        assert!((0.95..1.05).contains(&(variance.sqrt() / mean)));
+    }
+
+    #[test]
+    fn rates_of_nothing_are_refused() {
+        for value in [0.0, -1.0, f64::NAN, 1e10] {
+            assert!(Positive::try_from(value).is_err());
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Rolling updates of many ReplicaSets at once: each gets a successor, which grows while it shrinks,
+//! by the rules of a Deployment's `RollingUpdate`.
+
+use podstorm::object::Now;
+
+use super::definition::RollOut;
+use super::driver::Driver;
+use super::tasks::Action;
+
+/// Between two looks at how far the pairs are, ns: a Deployment's controller reacts within as much.
+const LOOK_NS: i64 = 100_000_000;
+
+/// A pair under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pair {
+    /// Numbers in the tracker.
+    old: usize,
+    new: usize,
+    /// Pods of the two together when neither is being replaced.
+    share: i32,
+}
+
+/// How far a pair is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Counts {
+    old: i32,
+    new: i32,
+    new_available: i32,
+    old_available: i32,
+}
+
+/// What old and new are to be scaled to, as a Deployment's controller reckons it: the new one grows
+/// into what `surge` leaves free; the old one shrinks by what is available beyond the least that must
+/// be, its own pods that are not available first.
+fn next_scales(counts: Counts, share: i32, surge: i32, unavailable: i32) -> (i32, i32) {
+    let Counts {
+        old,
+        new,
+        new_available,
+        old_available,
+    } = counts;
+    let room = (share + surge - old - new).max(0);
+    let grown = new + room.min((share - new).max(0));
+    let least = (share - unavailable).max(0);
+    // The new one's pods that are not available count as asked for and missing.
+    let spare = (old + new - least - (new - new_available)).max(0);
+    let unhealthy = (old - old_available).max(0).min(spare);
+    let after_unhealthy = old - unhealthy;
+    let available = old_available + new_available - least;
+    let shrunk = after_unhealthy - available.clamp(0, after_unhealthy).min(spare - unhealthy);
+    (shrunk, grown)
+}
+
+impl Driver {
+    pub(super) fn roll_out(&mut self, roll_out: RollOut, begun_ns: i64, now: Now) -> Action {
+        let count = roll_out.of.of(self.generated.len() as u64);
+        let begun = self.each_due(count, roll_out.load, begun_ns, now, |driver, number| {
+            driver.begin_pair(number, now)
+        });
+        if !matches!(begun, Action::Done | Action::Wait(_)) {
+            return begun;
+        }
+        if self.at.look_ns > now.mono_ns {
+            return Action::Wait(self.at.look_ns);
+        }
+        self.at.look_ns = now.mono_ns.saturating_add(LOOK_NS);
+        let mut pairs = std::mem::take(&mut self.at.pairs);
+        pairs.retain(|pair| self.advance(*pair, &roll_out, now));
+        let over = pairs.is_empty() && begun == Action::Done;
+        self.at.pairs = pairs;
+        if over {
+            Action::Done
+        } else {
+            Action::Wait(self.at.look_ns)
+        }
+    }
+
+    /// Creates the successor of a ReplicaSet.
+    fn begin_pair(&mut self, number: u64, now: Now) -> Action {
+        let index = number as usize;
+        let (Some(&old), Some(revision)) =
+            (self.generated.get(index), self.revisions.get_mut(index))
+        else {
+            return Action::Skipped;
+        };
+        *revision += 1;
+        let successor = self.objects.replica_set(number, 0, *revision, true);
+        let created = self.cluster.create(successor, now);
+        if let Some(created) = self.note("creating a ReplicaSet", created) {
+            let new = self.tracker.asked(&created.metadata, 0, now);
+            self.generated[index] = new;
+            let share = self.tracker.parents[old].desired;
+            self.at.pairs.push(Pair { old, new, share });
+        }
+        Action::Wrote
+    }
+
+    /// Scales a pair as far as its pods allow; whether it is under way still.
+    fn advance(&mut self, pair: Pair, roll_out: &RollOut, now: Now) -> bool {
+        let (old, new) = (
+            &self.tracker.parents[pair.old],
+            &self.tracker.parents[pair.new],
+        );
+        if old.is_gone() || new.is_gone() {
+            return false;
+        }
+        let counts = Counts {
+            old: old.desired,
+            new: new.desired,
+            new_available: new.available(),
+            old_available: old.available(),
+        };
+        if counts.old == 0 && counts.new_available >= pair.share {
+            return false;
+        }
+        let share = u64::try_from(pair.share).unwrap_or(0);
+        // Kubernetes rounds the surge up and what may be unavailable down.
+        let surge = i32::try_from(roll_out.max_surge.some_of(share)).unwrap_or(i32::MAX);
+        let mut unavailable = i32::try_from(roll_out.max_unavailable.of(share)).unwrap_or(i32::MAX);
+        if surge == 0 && unavailable == 0 {
+            // Nothing could ever happen otherwise; the Deployment controller does the same.
+            unavailable = 1;
+        }
+        let (shrunk, grown) = next_scales(counts, pair.share, surge, unavailable);
+        self.scale_parent(pair.new, grown, now);
+        self.scale_parent(pair.old, shrunk, now);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_never_has_too_many_pods_nor_too_few_available() {
+        for (share, surge, unavailable) in
+            [(10, 3, 2), (4, 1, 1), (1, 1, 0), (7, 0, 1), (50, 13, 12)]
+        {
+            let (mut old, mut new, mut rounds) = (share, 0, 0);
+            while old > 0 || new < share {
+                // Every pod that was asked for is there and available.
+                let counts = Counts {
+                    old,
+                    new,
+                    new_available: new,
+                    old_available: old,
+                };
+                let (shrunk, grown) = next_scales(counts, share, surge, unavailable);
+                assert!(shrunk <= old && grown >= new, "{counts:?}");
+                assert!((shrunk, grown) != (old, new), "stuck at {counts:?}");
+                assert!(grown + old <= share + surge, "{counts:?}");
+                assert!(shrunk + new >= share - unavailable, "{counts:?}");
+                (old, new) = (shrunk, grown);
+                rounds += 1;
+            }
+            assert!(rounds <= 2 * share + 2);
+        }
+    }
+
+    #[test]
+    fn what_is_not_available_holds_the_old_one_back() {
+        let counts = Counts {
+            old: 8,
+            new: 5,
+            new_available: 0,
+            old_available: 8,
+        };
+        assert_eq!(next_scales(counts, 10, 3, 2), (8, 5));
+        let better = Counts {
+            new_available: 5,
+            ..counts
+        };
+        assert_eq!(next_scales(better, 10, 3, 2), (3, 5));
+    }
+}
