@@ -7,6 +7,7 @@ pub mod clock;
 pub mod cluster;
 pub mod engine;
 pub mod faults;
+pub mod figures;
 pub mod input;
 pub mod latency;
 pub mod manifest;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::figures::ThresholdOutcome;
 use crate::settings::Settings;
 
 /// The version of the schema; raised when a member changes its meaning or goes away.
@@ -60,6 +61,8 @@ pub struct RunResult {
     pub elapsed_seconds: f64,
     /// Each phase of the scenario.
     pub phases: Vec<Phase>,
+    /// What came of each `--threshold`, in their order.
+    pub thresholds: Vec<ThresholdOutcome>,
     /// What `-f` brought: objects taken by kind, documents left by kind.
     pub input: InputCounts,
     /// The machine and what it spent; absent from a virtual run unless asked for.

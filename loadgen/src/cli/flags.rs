@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use podstorm::policy::Behaviour;
 
+use crate::figures::Threshold;
 use crate::settings::resolve::SettingsRequest;
 use crate::settings::size::{InputSize, SizeRequest};
 use crate::settings::{EngineKind, Latency, ScenarioName};
@@ -31,12 +32,14 @@ EXAMPLES
       a ReplicaSet and a ReplicationController as people write them
   loadgen run --scenario stale-watch
       a pod watch that stalls: pods created twice (kubernetes#129795), and what mends it
+  loadgen run --engine virtual --threshold 'pod_ready_latency p99 < 5s'
+      exit code 1 where the 99th percentile is 5 s or more
   kubectl get rs,rc,pods,nodes -A -o json | loadgen run -f -
       a dump of a real cluster: the controller starts over it
 
 EXIT CODES
-  0 done   1 not done by --time-limit   2 wrong usage, input or output path
-  3 an invariant was broken   130 interrupted, after the report")]
+  0 done   1 not done by --time-limit, or a threshold not met   2 wrong usage, input or
+  output path   3 an invariant was broken   130 interrupted, after the report")]
 pub(super) struct RunFlags {
     /// The scenario (see `loadgen scenarios`) [default: up-down; with -f: manifests]
     #[arg(long, value_name = "NAME", value_parser = scenario)]
@@ -182,6 +185,11 @@ pub(super) struct RunFlags {
     /// Write the result as JSON to this file, whole or not at all; `-` is standard output
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) json: Option<PathBuf>,
+
+    /// What a figure must keep to; exit code 1 where it does not: 'pod_ready_latency p99 < 5s',
+    /// 'excess_pods_created == 0' (`loadgen figures` lists the figures); repeatable
+    #[arg(long = "threshold", value_name = "TEXT", help_heading = "Output")]
+    pub(super) thresholds: Vec<Threshold>,
 
     /// Sample the run and draw where its processor time went as a flamegraph (SVG)
     #[arg(long, value_name = "FILE", help_heading = "Output")]

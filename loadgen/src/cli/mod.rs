@@ -6,6 +6,7 @@
 
 mod bugs;
 mod effective;
+mod figures;
 mod flags;
 mod fuzz;
 mod interrupt;
@@ -52,6 +53,8 @@ enum Command {
     Run(Box<flags::RunFlags>),
     /// List the built-in scenarios, each with the question it answers
     Scenarios,
+    /// List the figures of a result, which thresholds and comparisons go by
+    Figures,
     /// Play many seeds of the fault simulator, and sum up what they show
     Fuzz(Box<fuzz::FuzzFlags>),
     /// Play one seed or schedule of the fault simulator, step by step
@@ -76,6 +79,7 @@ pub fn main() -> ExitCode {
     let code = match cli.command {
         Command::Run(flags) => run::run(&flags),
         Command::Scenarios => print(&scenarios()).map(|()| 0),
+        Command::Figures => print(&figures::list()).map(|()| 0),
         Command::Fuzz(flags) => fuzz::run(&flags),
         Command::Replay(flags) => replay::run(&flags),
         Command::Faults => print(&faults()).map(|()| 0),

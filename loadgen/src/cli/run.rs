@@ -4,19 +4,20 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use super::flags::{RunFlags, SettingsFormat};
 use super::outputs::Outputs;
 use super::{effective, interrupt, print, profile};
 use crate::engine;
+use crate::figures::{self, Threshold};
 use crate::manifest::{self, Loaded};
 use crate::report::output;
 use crate::report::progress::ProgressView;
 use crate::report::terminal;
-use crate::settings::EngineKind;
 use crate::settings::resolve::{Machine, resolve};
 use crate::settings::size::InputSize;
+use crate::settings::{EngineKind, Settings};
 
 /// Runs, and gives the exit code.
 ///
@@ -39,6 +40,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         &flags.request(loaded.as_ref().map(|loaded| loaded.size)),
         machine,
     )?;
+    refuse_absent_figures(flags, &settings)?;
     let Some(outputs) = outputs else {
         let all = effective::settings(&settings, &flags.files);
         print(&match flags.print_scenario {
@@ -70,6 +72,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     if settings.engine == EngineKind::Virtual && !flags.host_figures {
         result.host = None;
     }
+    figures::judge(&mut result, &flags.thresholds);
     if !flags.quiet {
         let report = terminal::render(&result, host.as_ref(), &replay);
         if uses_stdout {
@@ -84,4 +87,19 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     }
     profiled?;
     Ok(result.outcome.exit_code)
+}
+
+/// A threshold on a figure that the result won't have would always fail: better told before the run.
+fn refuse_absent_figures(flags: &RunFlags, settings: &Settings) -> Result<()> {
+    let has_host = settings.engine == EngineKind::Threads || flags.host_figures;
+    let of_host = |threshold: &&Threshold| threshold.figure().is_of_host();
+    if let Some(threshold) = flags.thresholds.iter().find(of_host)
+        && !has_host
+    {
+        bail!(
+            "--threshold '{threshold}': the result of a virtual run says nothing of the machine \
+             unless --host-figures is given"
+        );
+    }
+    Ok(())
 }

@@ -88,6 +88,7 @@ impl Harvest<'_> {
             resource_version: self.cluster.resource_version(),
             elapsed_seconds: self.now.mono_ns as f64 / 1e9,
             phases: report.phases,
+            thresholds: Vec::new(),
             input: self.input,
             settings: settings.clone(),
         }
