@@ -5,6 +5,7 @@ pub mod checkers;
 pub mod cli;
 pub mod clock;
 pub mod cluster;
+pub mod compare;
 pub mod engine;
 pub mod faults;
 pub mod figures;

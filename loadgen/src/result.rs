@@ -83,6 +83,20 @@ pub struct Outcome {
     pub violations: Vec<String>,
 }
 
+impl Outcome {
+    /// Adds a reason why a run that may be well otherwise is not: it exits with 1 where it would have
+    /// exited with 0.
+    pub fn fail(&mut self, reason: &str) {
+        if self.exit_code == 0 {
+            self.exit_code = 1;
+        }
+        if !self.reason.is_empty() {
+            self.reason.push_str("; ");
+        }
+        self.reason.push_str(reason);
+    }
+}
+
 /// Counts of pods.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PodCounts {

@@ -4,7 +4,9 @@
 //! output path; 3 an invariant was broken; 130 interrupted. Output that nobody reads any more
 //! ends quietly.
 
+mod baseline;
 mod bugs;
+mod compare;
 mod effective;
 mod figures;
 mod flags;
@@ -39,6 +41,7 @@ Examples:
   loadgen run --pods 10k --scenario burst     a sudden +/- 500 on 10,000 pods
   loadgen run -f loadgen/examples/frontend.yaml   what becomes of a file's objects
   loadgen run --scenario stale-watch          pods created twice (kubernetes#129795)
+  loadgen compare base.json new.json          what is better, what is worse
   loadgen scenarios                           what can be run
   loadgen bugs                                what upstream is known for, to be replayed"
 )]
@@ -51,6 +54,8 @@ struct Cli {
 enum Command {
     /// Run one scenario and report: live progress, then one screen, then --json
     Run(Box<flags::RunFlags>),
+    /// Compare two results, or two sets of several seeds; exit code 1 on a regression
+    Compare(Box<compare::CompareFlags>),
     /// List the built-in scenarios, each with the question it answers
     Scenarios,
     /// List the figures of a result, which thresholds and comparisons go by
@@ -78,6 +83,7 @@ pub fn main() -> ExitCode {
     };
     let code = match cli.command {
         Command::Run(flags) => run::run(&flags),
+        Command::Compare(flags) => compare::run(&flags),
         Command::Scenarios => print(&scenarios()).map(|()| 0),
         Command::Figures => print(&figures::list()).map(|()| 0),
         Command::Fuzz(flags) => fuzz::run(&flags),

@@ -13,6 +13,8 @@ use crate::report::output::Output;
 pub(super) struct Outputs {
     /// `--json`.
     pub(super) json: Option<Output>,
+    /// `--save-baseline`.
+    pub(super) baseline: Option<Output>,
     /// `--flamegraph`, `--pprof`, `--folded`.
     pub(super) profile: Option<ProfileOutputs>,
 }
@@ -31,7 +33,7 @@ impl Outputs {
         ];
         for (flag, path) in paths {
             if let Some(path) = path {
-                refuse_input_as_output(flag, path, &flags.files)?;
+                refuse_input_as_output(flag, path, &flags.shape.files)?;
             }
         }
         let outputs = Outputs {
@@ -39,6 +41,7 @@ impl Outputs {
                 Some(path) => Some(Output::open("--json", path)?),
                 None => None,
             },
+            baseline: flags.baselines.open()?,
             profile: ProfileOutputs::open(flags)?,
         };
         outputs.refuse_same()?;
@@ -70,7 +73,7 @@ impl Outputs {
 
     fn all(&self) -> impl Iterator<Item = &Output> {
         let profile = self.profile.iter().flat_map(ProfileOutputs::all);
-        self.json.iter().chain(profile)
+        self.json.iter().chain(&self.baseline).chain(profile)
     }
 
     /// Whether one of them is standard output, which then belongs to it alone.

@@ -29,15 +29,7 @@ pub fn judge(result: &mut RunResult, thresholds: &[Threshold]) {
     result.thresholds = outcomes.collect();
     let failed = result.thresholds.iter().filter(|outcome| !outcome.met);
     let reasons: Vec<String> = failed.map(ThresholdOutcome::reason).collect();
-    if reasons.is_empty() {
-        return;
+    for reason in reasons {
+        result.outcome.fail(&reason);
     }
-    let outcome = &mut result.outcome;
-    if outcome.exit_code == 0 {
-        outcome.exit_code = 1;
-    }
-    if !outcome.reason.is_empty() {
-        outcome.reason.push_str("; ");
-    }
-    outcome.reason.push_str(&reasons.join("; "));
 }

@@ -110,8 +110,10 @@ impl Figures {
         };
         let sum = |wanted: &dyn Fn(&str) -> bool| -> (usize, f64) {
             let some = entries.iter().filter(|(name, _)| wanted(name));
-            let values: Vec<f64> = some.filter_map(|(_, value)| number(value)).collect();
-            (values.len(), values.iter().sum())
+            // From 0, since a sum of nothing is -0.
+            let add = |(count, sum), value| (count + 1, sum + value);
+            some.filter_map(|(_, value)| number(value))
+                .fold((0, 0.0), add)
         };
         let Some(key) = key else {
             return Found::value(sum(&|_| true).1);
