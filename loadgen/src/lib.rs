@@ -20,4 +20,5 @@ pub mod result;
 pub mod scenario;
 pub mod settings;
 pub mod simulator;
+pub mod sweep;
 pub mod units;

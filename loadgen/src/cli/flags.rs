@@ -26,7 +26,7 @@ pub(super) struct ShapeFlags {
 
     /// The seed of everything that is drawn
     #[arg(long, value_name = "NUMBER", default_value = "1")]
-    seed: u64,
+    pub(super) seed: u64,
 
     /// Machine threads of the threads engine [default: all cores]
     #[arg(long, value_name = "NUMBER", value_parser = parse_size, allow_hyphen_values = true)]

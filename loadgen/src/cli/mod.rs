@@ -16,6 +16,7 @@ mod outputs;
 mod profile;
 mod replay;
 mod run;
+mod sweep;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -41,6 +42,7 @@ Examples:
   loadgen run --pods 10k --scenario burst     a sudden +/- 500 on 10,000 pods
   loadgen run -f loadgen/examples/frontend.yaml   what becomes of a file's objects
   loadgen run --scenario stale-watch          pods created twice (kubernetes#129795)
+  loadgen sweep --pods 1k --vary burst-replicas=100,500 --vary kube-api-qps=20,50
   loadgen compare base.json new.json          what is better, what is worse
   loadgen scenarios                           what can be run
   loadgen bugs                                what upstream is known for, to be replayed"
@@ -54,6 +56,8 @@ struct Cli {
 enum Command {
     /// Run one scenario and report: live progress, then one screen, then --json
     Run(Box<flags::RunFlags>),
+    /// Run a scenario over a grid of settings: a table, CSV, and a page with heat maps
+    Sweep(Box<sweep::SweepCommand>),
     /// Compare two results, or two sets of several seeds; exit code 1 on a regression
     Compare(Box<compare::CompareFlags>),
     /// List the built-in scenarios, each with the question it answers
@@ -83,6 +87,7 @@ pub fn main() -> ExitCode {
     };
     let code = match cli.command {
         Command::Run(flags) => run::run(&flags),
+        Command::Sweep(command) => sweep::run(&command),
         Command::Compare(flags) => compare::run(&flags),
         Command::Scenarios => print(&scenarios()).map(|()| 0),
         Command::Figures => print(&figures::list()).map(|()| 0),

@@ -44,31 +44,8 @@ impl Outputs {
             baseline: flags.baselines.open()?,
             profile: ProfileOutputs::open(flags)?,
         };
-        outputs.refuse_same()?;
+        refuse_same(outputs.all())?;
         Ok(outputs)
-    }
-
-    fn refuse_same(&self) -> Result<()> {
-        let mut seen: Vec<&Output> = Vec::new();
-        for output in self.all() {
-            let same = |other: &&&Output| match (output.path(), other.path()) {
-                (Some(path), Some(other)) => path == other,
-                _ => output.is_stdout() && other.is_stdout(),
-            };
-            if let Some(other) = seen.iter().find(same) {
-                let place = match output.path() {
-                    Some(path) => path.display().to_string(),
-                    None => "standard output".to_owned(),
-                };
-                bail!(
-                    "{} and {} would both be written to {place}; name two files",
-                    other.flag(),
-                    output.flag()
-                );
-            }
-            seen.push(output);
-        }
-        Ok(())
     }
 
     fn all(&self) -> impl Iterator<Item = &Output> {
@@ -90,7 +67,8 @@ impl Outputs {
     }
 }
 
-fn refuse_input_as_output(flag: &str, output: &Path, files: &[PathBuf]) -> Result<()> {
+/// Refuses an output that is one of the input files.
+pub(super) fn refuse_input_as_output(flag: &str, output: &Path, files: &[PathBuf]) -> Result<()> {
     let Ok(output_file) = output.canonicalize() else {
         return Ok(());
     };
@@ -102,6 +80,30 @@ fn refuse_input_as_output(flag: &str, output: &Path, files: &[PathBuf]) -> Resul
             "{flag} {} would overwrite an input file; name another",
             output.display()
         );
+    }
+    Ok(())
+}
+
+/// Refuses two outputs that are one file, or both standard output.
+pub(super) fn refuse_same<'a>(outputs: impl Iterator<Item = &'a Output>) -> Result<()> {
+    let mut seen: Vec<&Output> = Vec::new();
+    for output in outputs {
+        let same = |other: &&&Output| match (output.path(), other.path()) {
+            (Some(path), Some(other)) => path == other,
+            _ => output.is_stdout() && other.is_stdout(),
+        };
+        if let Some(other) = seen.iter().find(same) {
+            let place = match output.path() {
+                Some(path) => path.display().to_string(),
+                None => "standard output".to_owned(),
+            };
+            bail!(
+                "{} and {} would both be written to {place}; name two files",
+                other.flag(),
+                output.flag()
+            );
+        }
+        seen.push(output);
     }
     Ok(())
 }

@@ -110,7 +110,7 @@ impl FigureName {
             (Some(text), already) => {
                 let wanted = Statistic::by_name(text).ok_or_else(|| {
                     NameError(format!(
-                        "{name} has no {text:?}{}: recorded are {}",
+                        "{name} has no {text:?}{}; recorded are {}",
                         proposal(text, Statistic::ALL.map(Statistic::name)),
                         statistics()
                     ))
@@ -235,7 +235,7 @@ fn unknown(text: &str, base: &str) -> NameError {
         && metric.shape == Shape::Distribution
     {
         return NameError(format!(
-            "{} has no {statistic:?}{}: recorded are {}",
+            "{} has no {statistic:?}{}; recorded are {}",
             metric.name,
             proposal(statistic, Statistic::ALL.map(Statistic::name)),
             statistics()
@@ -245,12 +245,12 @@ fn unknown(text: &str, base: &str) -> NameError {
         .iter()
         .flat_map(|metric| metric.aliases.iter().chain([&metric.name]));
     NameError(format!(
-        "there is no metric {text:?}{} (loadgen figures lists them)",
+        "there is no metric {text:?}{}; loadgen figures lists them",
         proposal(base, names.copied())
     ))
 }
 
-/// The names that are most like the text, as `; did you mean a or b?`, or nothing.
+/// The names that are most like the text, as ` (did you mean a or b?)`, or nothing.
 pub(crate) fn proposal<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let lower = text.to_ascii_lowercase();
     let mut like: Vec<(f64, &str)> = names
@@ -274,8 +274,8 @@ pub(crate) fn proposal<'a>(text: &str, names: impl IntoIterator<Item = &'a str>)
     let names: Vec<&str> = like.iter().take(PROPOSED).map(|(_, name)| *name).collect();
     match names.split_last() {
         None => String::new(),
-        Some((one, [])) => format!("; did you mean {one}?"),
-        Some((last, rest)) => format!("; did you mean {} or {last}?", rest.join(", ")),
+        Some((one, [])) => format!(" (did you mean {one}?)"),
+        Some((last, rest)) => format!(" (did you mean {} or {last}?)", rest.join(", ")),
     }
 }
 
@@ -353,13 +353,13 @@ mod tests {
     fn what_is_wrong_with_a_name_is_told_with_what_would_do() {
         for (text, words) in [
             ("pod_ready_latncy p99", "did you mean pod_ready_latency"),
-            ("zzz", "there is no metric \"zzz\" (loadgen figures"),
+            ("zzz", "there is no metric \"zzz\"; loadgen figures"),
             (
                 "pod_ready_latency",
                 "say which statistic of it, count, mean, p50",
             ),
-            ("pod_ready_latency p95", "has no \"p95\"; did you mean p9"),
-            ("pod_ready_latency.p95", "has no \"p95\"; did you mean p9"),
+            ("pod_ready_latency p95", "has no \"p95\" (did you mean p9"),
+            ("pod_ready_latency.p95", "has no \"p95\" (did you mean p9"),
             ("excess_pods_created p99", "single number and has no p99"),
             ("pods.created{x}", "has no entries"),
             ("phase.seconds", "write phase{NAME}.seconds"),
