@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::figures::ThresholdOutcome;
 use crate::settings::Settings;
 
 /// The version of the schema; raised when a member changes its meaning or goes away.
@@ -65,6 +66,8 @@ pub struct RunResult {
     pub elapsed_seconds: f64,
     /// Each phase of the scenario.
     pub phases: Vec<Phase>,
+    /// What came of each `--threshold`, in their order.
+    pub thresholds: Vec<ThresholdOutcome>,
     /// What `-f` brought: objects taken by kind, documents left by kind.
     pub input: InputCounts,
     /// The machine and what it spent; absent from a virtual run unless asked for.
@@ -83,6 +86,20 @@ pub struct Outcome {
     pub reason: String,
     /// Broken invariants.
     pub violations: Vec<String>,
+}
+
+impl Outcome {
+    /// Adds a reason why a run that may be well otherwise is not: it exits with 1 where it would have
+    /// exited with 0.
+    pub fn fail(&mut self, reason: &str) {
+        if self.exit_code == 0 {
+            self.exit_code = 1;
+        }
+        if !self.reason.is_empty() {
+            self.reason.push_str("; ");
+        }
+        self.reason.push_str(reason);
+    }
 }
 
 /// Counts of pods.

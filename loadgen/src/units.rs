@@ -24,6 +24,12 @@ const DURATION_UNITS: [(&str, i64); 6] = [
 #[error("{0}")]
 pub struct UnitError(String);
 
+impl UnitError {
+    pub(crate) fn new(problem: impl Into<String>) -> UnitError {
+        UnitError(problem.into())
+    }
+}
+
 fn refuse<T>(problem: impl Into<String>) -> Result<T, UnitError> {
     Err(UnitError(problem.into()))
 }

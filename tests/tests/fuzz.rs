@@ -51,6 +51,7 @@ targets! {
     selectors_as_json: "selector-json",
     manifests: "manifest",
     objects: "object",
+    scenarios: "scenario",
     schedules: "schedule",
     resource_versions: "resource-version",
     continue_tokens: "continue-token",

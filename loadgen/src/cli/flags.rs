@@ -6,40 +6,17 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use podstorm::policy::Behaviour;
 
+use super::baseline::BaselineFlags;
+use crate::figures::Threshold;
 use crate::scenario::Scenario;
 use crate::settings::resolve::SettingsRequest;
 use crate::settings::size::{InputSize, SizeRequest};
 use crate::settings::{EngineKind, Latency};
 use crate::units::{parse_duration_ns, parse_latency, parse_rate_per_second, parse_size};
 
-/// What `loadgen run` is asked for.
+/// What shapes a run: scenario, engine, sizes, controller and latencies. `loadgen sweep` varies them.
 #[derive(Args, Debug)]
-#[command(after_long_help = "\
-UNITS
-  SIZE      a whole number, k = 1,000, m = 1,000,000:  500  100k  1m
-  TIME      a number with its unit ns, us, ms, s, m or h:  500ms  3s  1h30m
-  RATE      a number per unit of time:  20/s  1200/m
-  LATENCY   a TIME, or a distribution:  5ms  constant:5ms  uniform:1ms,5ms
-            p50=3ms,p99=40ms  (log-normal)
-
-EXAMPLES
-  loadgen run
-      100,000 pods in 2,000 ReplicaSets on 5,000 nodes: up, half down, all down
-  loadgen run --pods 1m --replicasets 20k --json result.json
-      a million pods, the figures for a program
-  loadgen run --engine virtual --pods 10k --upstream-defaults --api-latency p50=3ms,p99=40ms
-      hours of a stock controller-manager in seconds, the same every time
-  loadgen run -f loadgen/examples/frontend.yaml -f loadgen/examples/nginx-rc.yaml
-      a ReplicaSet and a ReplicationController as people write them
-  loadgen run --scenario stale-watch
-      a pod watch that stalls: pods created twice (kubernetes#129795), and what mends it
-  kubectl get rs,rc,pods,nodes -A -o json | loadgen run -f -
-      a dump of a real cluster: the controller starts over it
-
-EXIT CODES
-  0 done   1 not done by --time-limit   2 wrong usage, input or output path
-  3 an invariant was broken   130 interrupted, after the report")]
-pub(super) struct RunFlags {
+pub(super) struct ShapeFlags {
     /// The scenario: a built-in one (see `loadgen scenarios`) or a file, .yaml or .toml [default:
     /// up-down; with -f: manifests]. Flags win over its settings
     #[arg(long, value_name = "NAME|FILE", value_parser = Scenario::find)]
@@ -52,7 +29,7 @@ pub(super) struct RunFlags {
 
     /// The seed of everything that is drawn [default: 1]
     #[arg(long, value_name = "NUMBER")]
-    seed: Option<u64>,
+    pub(super) seed: Option<u64>,
 
     /// Machine threads of the threads engine [default: all cores]
     #[arg(long, value_name = "NUMBER", value_parser = parse_size, allow_hyphen_values = true)]
@@ -186,10 +163,52 @@ pub(super) struct RunFlags {
     #[arg(long, value_name = "LATENCY", value_parser = parse_latency, allow_hyphen_values = true,
           help_heading = "Latencies")]
     scheduling_latency: Option<Latency>,
+}
+
+/// What `loadgen run` is asked for.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+UNITS
+  SIZE      a whole number, k = 1,000, m = 1,000,000:  500  100k  1m
+  TIME      a number with its unit ns, us, ms, s, m or h:  500ms  3s  1h30m
+  RATE      a number per unit of time:  20/s  1200/m
+  LATENCY   a TIME, or a distribution:  5ms  constant:5ms  uniform:1ms,5ms
+            p50=3ms,p99=40ms  (log-normal)
+
+EXAMPLES
+  loadgen run
+      100,000 pods in 2,000 ReplicaSets on 5,000 nodes: up, half down, all down
+  loadgen run --pods 1m --replicasets 20k --json result.json
+      a million pods, the figures for a program
+  loadgen run --engine virtual --pods 10k --upstream-defaults --api-latency p50=3ms,p99=40ms
+      hours of a stock controller-manager in seconds, the same every time
+  loadgen run -f loadgen/examples/frontend.yaml -f loadgen/examples/nginx-rc.yaml
+      a ReplicaSet and a ReplicationController as people write them
+  loadgen run --scenario stale-watch
+      a pod watch that stalls: pods created twice (kubernetes#129795), and what mends it
+  loadgen run --engine virtual --threshold 'pod_ready_latency p99 < 5s'
+      exit code 1 where the 99th percentile is 5 s or more
+  loadgen run --engine virtual --save-baseline main
+  loadgen run --engine virtual --behaviour hardened --baseline main --tolerance p99=10%
+      a result saved, and another beside it: exit code 1 where a figure is worse
+  kubectl get rs,rc,pods,nodes -A -o json | loadgen run -f -
+      a dump of a real cluster: the controller starts over it
+
+EXIT CODES
+  0 done   1 not done by --time-limit, a threshold not met, or worse than the baseline
+  2 wrong usage, input or output path   3 an invariant was broken   130 interrupted, after the report")]
+pub(super) struct RunFlags {
+    #[command(flatten)]
+    pub(super) shape: ShapeFlags,
 
     /// Write the result as JSON to this file, whole or not at all; `-` is standard output
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) json: Option<PathBuf>,
+
+    /// What a figure must keep to; exit code 1 where it does not: 'pod_ready_latency p99 < 5s',
+    /// 'excess_pods_created == 0' (`loadgen figures` lists the figures); repeatable
+    #[arg(long = "threshold", value_name = "TEXT", help_heading = "Output")]
+    pub(super) thresholds: Vec<Threshold>,
 
     /// Sample the run and draw where its processor time went as a flamegraph (SVG)
     #[arg(long, value_name = "FILE", help_heading = "Output")]
@@ -212,6 +231,9 @@ pub(super) struct RunFlags {
     /// Put wall time, CPU, memory and machine into the result of a virtual run too
     #[arg(long, help_heading = "Output")]
     pub(super) host_figures: bool,
+
+    #[command(flatten)]
+    pub(super) baselines: BaselineFlags,
 
     /// Neither progress nor report; the exit code and --json tell
     #[arg(short, long, help_heading = "Output")]
@@ -237,7 +259,7 @@ pub(super) enum SettingsFormat {
     Json,
 }
 
-impl RunFlags {
+impl ShapeFlags {
     /// What the flags ask for; `input` is what the files hold.
     pub(super) fn request(&self, input: Option<InputSize>) -> SettingsRequest {
         SettingsRequest {

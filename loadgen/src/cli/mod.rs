@@ -4,8 +4,11 @@
 //! output path; 3 an invariant was broken; 130 interrupted. Output that nobody reads any more
 //! ends quietly.
 
+mod baseline;
 mod bugs;
+mod compare;
 mod effective;
+mod figures;
 mod flags;
 mod fuzz;
 mod interrupt;
@@ -15,6 +18,7 @@ mod replay;
 mod run;
 mod scenarios;
 mod schema;
+mod sweep;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -39,6 +43,8 @@ Examples:
   loadgen run --pods 10k --scenario burst     a sudden +/- 500 on 10,000 pods
   loadgen run -f loadgen/examples/frontend.yaml   what becomes of a file's objects
   loadgen run --scenario stale-watch          pods created twice (kubernetes#129795)
+  loadgen sweep --pods 1k --vary burst-replicas=100,500 --vary kube-api-qps=20,50
+  loadgen compare base.json new.json          what is better, what is worse
   loadgen scenarios                           what can be run
   loadgen bugs                                what upstream is known for, to be replayed"
 )]
@@ -51,10 +57,16 @@ struct Cli {
 enum Command {
     /// Run one scenario and report: live progress, then one screen, then --json
     Run(Box<flags::RunFlags>),
+    /// Run a scenario over a grid of settings: a table, CSV, and a page with heat maps
+    Sweep(Box<sweep::SweepCommand>),
+    /// Compare two results, or two sets of several seeds; exit code 1 on a regression
+    Compare(Box<compare::CompareFlags>),
     /// List the built-in scenarios, each with the question it answers, or print one to edit
     Scenarios(scenarios::ScenariosFlags),
     /// Print the JSON Schema of a file format
     Schema(schema::SchemaFlags),
+    /// List the figures of a result, which thresholds and comparisons go by
+    Figures,
     /// Play many seeds of the fault simulator, and sum up what they show
     Fuzz(Box<fuzz::FuzzFlags>),
     /// Play one seed or schedule of the fault simulator, step by step
@@ -78,8 +90,11 @@ pub fn main() -> ExitCode {
     };
     let code = match cli.command {
         Command::Run(flags) => run::run(&flags),
+        Command::Sweep(command) => sweep::run(&command),
+        Command::Compare(flags) => compare::run(&flags),
         Command::Scenarios(flags) => scenarios::run(&flags),
         Command::Schema(flags) => schema::run(&flags),
+        Command::Figures => print(&figures::list()).map(|()| 0),
         Command::Fuzz(flags) => fuzz::run(&flags),
         Command::Replay(flags) => replay::run(&flags),
         Command::Faults => print(&faults()).map(|()| 0),

@@ -13,6 +13,8 @@ use crate::report::output::Output;
 pub(super) struct Outputs {
     /// `--json`.
     pub(super) json: Option<Output>,
+    /// `--save-baseline`.
+    pub(super) baseline: Option<Output>,
     /// `--flamegraph`, `--pprof`, `--folded`.
     pub(super) profile: Option<ProfileOutputs>,
 }
@@ -31,7 +33,7 @@ impl Outputs {
         ];
         for (flag, path) in paths {
             if let Some(path) = path {
-                refuse_input_as_output(flag, path, &flags.files)?;
+                refuse_input_as_output(flag, path, &flags.shape.files)?;
             }
         }
         let outputs = Outputs {
@@ -39,38 +41,16 @@ impl Outputs {
                 Some(path) => Some(Output::open("--json", path)?),
                 None => None,
             },
+            baseline: flags.baselines.open()?,
             profile: ProfileOutputs::open(flags)?,
         };
-        outputs.refuse_same()?;
+        refuse_same(outputs.all())?;
         Ok(outputs)
-    }
-
-    fn refuse_same(&self) -> Result<()> {
-        let mut seen: Vec<&Output> = Vec::new();
-        for output in self.all() {
-            let same = |other: &&&Output| match (output.path(), other.path()) {
-                (Some(path), Some(other)) => path == other,
-                _ => output.is_stdout() && other.is_stdout(),
-            };
-            if let Some(other) = seen.iter().find(same) {
-                let place = match output.path() {
-                    Some(path) => path.display().to_string(),
-                    None => "standard output".to_owned(),
-                };
-                bail!(
-                    "{} and {} would both be written to {place}; name two files",
-                    other.flag(),
-                    output.flag()
-                );
-            }
-            seen.push(output);
-        }
-        Ok(())
     }
 
     fn all(&self) -> impl Iterator<Item = &Output> {
         let profile = self.profile.iter().flat_map(ProfileOutputs::all);
-        self.json.iter().chain(profile)
+        self.json.iter().chain(&self.baseline).chain(profile)
     }
 
     /// Whether one of them is standard output, which then belongs to it alone.
@@ -87,7 +67,8 @@ impl Outputs {
     }
 }
 
-fn refuse_input_as_output(flag: &str, output: &Path, files: &[PathBuf]) -> Result<()> {
+/// Refuses an output that is one of the input files.
+pub(super) fn refuse_input_as_output(flag: &str, output: &Path, files: &[PathBuf]) -> Result<()> {
     let Ok(output_file) = output.canonicalize() else {
         return Ok(());
     };
@@ -99,6 +80,30 @@ fn refuse_input_as_output(flag: &str, output: &Path, files: &[PathBuf]) -> Resul
             "{flag} {} would overwrite an input file; name another",
             output.display()
         );
+    }
+    Ok(())
+}
+
+/// Refuses two outputs that are one file, or both standard output.
+pub(super) fn refuse_same<'a>(outputs: impl Iterator<Item = &'a Output>) -> Result<()> {
+    let mut seen: Vec<&Output> = Vec::new();
+    for output in outputs {
+        let same = |other: &&&Output| match (output.path(), other.path()) {
+            (Some(path), Some(other)) => path == other,
+            _ => output.is_stdout() && other.is_stdout(),
+        };
+        if let Some(other) = seen.iter().find(same) {
+            let place = match output.path() {
+                Some(path) => path.display().to_string(),
+                None => "standard output".to_owned(),
+            };
+            bail!(
+                "{} and {} would both be written to {place}; name two files",
+                other.flag(),
+                output.flag()
+            );
+        }
+        seen.push(output);
     }
     Ok(())
 }

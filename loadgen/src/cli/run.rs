@@ -4,19 +4,20 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use super::flags::{RunFlags, SettingsFormat};
 use super::outputs::Outputs;
-use super::{effective, interrupt, print, profile};
+use super::{baseline, effective, interrupt, print, profile};
 use crate::engine;
+use crate::figures::{self, Threshold};
 use crate::manifest::{self, Loaded};
 use crate::report::output;
 use crate::report::progress::ProgressView;
 use crate::report::terminal;
-use crate::settings::EngineKind;
 use crate::settings::resolve::{Machine, resolve};
 use crate::settings::size::InputSize;
+use crate::settings::{EngineKind, Settings};
 
 /// Runs, and gives the exit code.
 ///
@@ -25,22 +26,29 @@ use crate::settings::size::InputSize;
 pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     let machine = Machine::this();
     // Contradictions among flags are told before any file is read.
-    let has_files = !flags.files.is_empty();
-    resolve(&flags.request(has_files.then(InputSize::default)), machine)?;
+    let has_files = !flags.shape.files.is_empty();
+    resolve(
+        &flags.shape.request(has_files.then(InputSize::default)),
+        machine,
+    )?;
     let outputs = match flags.print_scenario {
         None => Some(Outputs::open(flags)?),
         Some(_) => None,
     };
     let loaded: Option<Loaded> = match has_files {
-        true => Some(manifest::load(&flags.files, io::stdin().lock())?),
+        true => Some(manifest::load(&flags.shape.files, io::stdin().lock())?),
         false => None,
     };
     let settings = resolve(
-        &flags.request(loaded.as_ref().map(|loaded| loaded.size)),
+        &flags
+            .shape
+            .request(loaded.as_ref().map(|loaded| loaded.size)),
         machine,
     )?;
+    let thresholds = thresholds(flags, &settings);
+    refuse_absent_figures(flags, &thresholds, &settings)?;
     let Some(outputs) = outputs else {
-        let all = effective::settings(&settings, &flags.files);
+        let all = effective::settings(&settings, &flags.shape.files);
         print(&match flags.print_scenario {
             Some(SettingsFormat::Json) => effective::json(&all),
             _ => effective::yaml(&all),
@@ -51,11 +59,12 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         Some(loaded) => (loaded.objects, loaded.counts),
         None => Default::default(),
     };
+    let baseline = flags.baselines.load(&settings, &counts)?;
 
     let cancel = Arc::new(AtomicBool::new(false));
     interrupt::watch(&cancel, outputs.temporary(), flags.quiet);
     let uses_stdout = outputs.use_stdout();
-    let replay = effective::command(&settings, &flags.files);
+    let replay = effective::command(&settings, &flags.shape.files);
     let progress = ProgressView::new(flags.quiet);
     let (run, profiled) = profile::sampled(outputs.profile, &replay, || {
         let run = engine::run(&settings, objects, &progress, &cancel);
@@ -70,8 +79,15 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     if settings.engine == EngineKind::Virtual && !flags.host_figures {
         result.host = None;
     }
+    figures::judge(&mut result, &thresholds);
+    let is_well = result.outcome.exit_code == 0;
+    let compared = baseline.as_ref().and_then(|baseline| {
+        let comparison = baseline.compare(&mut result)?;
+        Some(baseline.report(&comparison))
+    });
     if !flags.quiet {
-        let report = terminal::render(&result, host.as_ref(), &replay);
+        let mut report = terminal::render(&result, host.as_ref(), &replay);
+        report.push_str(&compared.unwrap_or_default());
         if uses_stdout {
             // Standard output belongs to the file that `-` stands for.
             let _ = io::stderr().lock().write_all(report.as_bytes());
@@ -82,6 +98,36 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     if let Some(output) = outputs.json {
         output.write(|out| output::json(out, &result))?;
     }
+    if let Some(output) = outputs.baseline {
+        baseline::save(output, &result, is_well, flags.quiet)?;
+    }
     profiled?;
     Ok(result.outcome.exit_code)
+}
+
+/// The scenario's thresholds, and those of the flags.
+fn thresholds(flags: &RunFlags, settings: &Settings) -> Vec<Threshold> {
+    let scenarios = settings.scenario.read_thresholds();
+    let scenarios = scenarios.unwrap_or_default().into_iter();
+    let scenarios = scenarios.map(|(threshold, _)| threshold);
+    scenarios.chain(flags.thresholds.iter().cloned()).collect()
+}
+
+/// A threshold on a figure that the result won't have would always fail: better told before the run.
+fn refuse_absent_figures(
+    flags: &RunFlags,
+    thresholds: &[Threshold],
+    settings: &Settings,
+) -> Result<()> {
+    let has_host = settings.engine == EngineKind::Threads || flags.host_figures;
+    let of_host = |threshold: &&Threshold| threshold.figure().is_of_host();
+    if let Some(threshold) = thresholds.iter().find(of_host)
+        && !has_host
+    {
+        bail!(
+            "--threshold '{threshold}': the result of a virtual run says nothing of the machine \
+             unless --host-figures is given"
+        );
+    }
+    Ok(())
 }

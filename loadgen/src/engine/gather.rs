@@ -90,6 +90,7 @@ impl Harvest<'_> {
             resource_version: self.cluster.resource_version(),
             elapsed_seconds: self.now.mono_ns as f64 / 1e9,
             phases: report.phases,
+            thresholds: Vec::new(),
             input: self.input,
             settings: settings.clone(),
         };
@@ -235,7 +236,7 @@ fn word(value: &impl serde::Serialize) -> String {
 }
 
 /// Quantiles in seconds of a histogram in nanoseconds.
-fn seconds(histogram: &Histogram<u64>) -> Quantiles {
+pub(crate) fn seconds(histogram: &Histogram<u64>) -> Quantiles {
     if histogram.is_empty() {
         return Quantiles::default();
     }

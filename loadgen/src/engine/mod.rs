@@ -53,6 +53,7 @@ use seed::seed_for;
 use virtual_time::End;
 use worker::Worker;
 
+pub(crate) use gather::seconds as quantiles_in_seconds;
 pub use lab::Lab;
 
 use crate::clock::RealClock;

@@ -47,6 +47,7 @@ pub fn render(result: &RunResult, host: Option<&Host>, replay: &str) -> String {
     );
     line(&mut out, "server", &versions);
     input(&mut out, result);
+    thresholds(&mut out, result);
     if let Some(host) = host {
         line(&mut out, "host", &host_text(host));
     }
@@ -78,6 +79,7 @@ fn headline(out: &mut String, result: &RunResult) {
     let ending = match (result.outcome.exit_code, result.outcome.converged) {
         (0, true) => format!("converged in {time}"),
         (0, false) => format!("done in {time}"),
+        (1, true) => format!("NOT AS WANTED, though converged in {time}"),
         (130, _) => format!("interrupted after {time}"),
         (3, _) => format!("INVARIANT BROKEN within {time}"),
         _ => format!("FAILED after {time}"),
@@ -284,6 +286,15 @@ fn input(out: &mut String, result: &RunResult) {
     }
 }
 
+/// Each threshold with the value seen.
+fn thresholds(out: &mut String, result: &RunResult) {
+    for (number, outcome) in result.thresholds.iter().enumerate() {
+        let verdict = if outcome.met { "met" } else { "NOT MET" };
+        let text = format!("{verdict}: {} ({})", outcome.threshold, outcome.seen());
+        line(out, if number == 0 { "thresholds" } else { "" }, &text);
+    }
+}
+
 fn host_text(host: &Host) -> String {
     let mut text = format!(
         "{} wall, {} CPU, {} peak memory, {} pod writes/s",
@@ -445,6 +456,7 @@ mod tests {
                 excess_pods_created: 0,
                 converged: true,
             }],
+            thresholds: Vec::new(),
             input: InputCounts::default(),
             host: None,
         }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use podstorm::object::{Map, Namespace, Node, Now, ReplicaSet};
+use podstorm::object::{Map, Namespace, Node, Now, ReplicaSet, ReplicationController};
 use serde_json::Value;
 
 use super::amount::Which;
@@ -185,6 +185,10 @@ impl Driver {
             return Action::Skipped;
         };
         let parent = &self.tracker.parents[at];
+        if parent.is_rc {
+            // The step is about ReplicaSets.
+            return Action::Skipped;
+        }
         let (namespace, name) = (parent.namespace.clone(), parent.name.clone());
         let replicas = parent.desired;
         let found = self.cluster.get::<ReplicaSet>(&namespace, &name);
@@ -224,12 +228,18 @@ impl Driver {
         let annotations = Map::from_iter([("podstorm.example/touched".to_owned(), touched)]);
         let metadata = Map::from_iter([("annotations".to_owned(), Value::Object(annotations))]);
         let patch = Map::from_iter([("metadata".to_owned(), Value::Object(metadata))]);
-        let patched = self.cluster.patch::<ReplicaSet>(
-            &parent.namespace,
-            &parent.name,
-            &Patch::Merge(patch),
-            now,
-        );
+        let (namespace, name, patch) = (&parent.namespace, &parent.name, Patch::Merge(patch));
+        let patched = if parent.is_rc {
+            let patched = self
+                .cluster
+                .patch::<ReplicationController>(namespace, name, &patch, now);
+            patched.map(drop)
+        } else {
+            let patched = self
+                .cluster
+                .patch::<ReplicaSet>(namespace, name, &patch, now);
+            patched.map(drop)
+        };
         self.note("touching a ReplicaSet", patched);
         Action::Wrote
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use hdrhistogram::Histogram;
 use podstorm::object::{Now, Pod, ReplicaSet, ReplicationController, Str};
 
+use super::aborts::Aborts;
 use super::audit::audit;
 use super::definition::{Phase as PhasePlan, Scenario, Step, Until};
 use super::load::Loader;
@@ -110,6 +111,7 @@ pub struct Driver {
     pub(super) silent: Vec<Str>,
     pub(super) rejecting: Vec<Str>,
     pub(super) budgets: SharedBudgets,
+    pub(super) aborts: Aborts,
     pub(super) plan: Arc<[PhasePlan]>,
     pub(super) at: Place,
     pub(super) position: Arc<Position>,
@@ -216,6 +218,7 @@ impl Driver {
             silent: Vec::new(),
             rejecting: Vec::new(),
             budgets: SharedBudgets::default(),
+            aborts: Aborts::new(scenario),
             plan: plan(scenario, settings.burst_pods),
             at: Place::default(),
             position: Arc::default(),
@@ -465,6 +468,13 @@ impl Part for Driver {
         // a phase is never over in the run that did its last write.
         let tasks_done = self.tasks_done();
         let heard = self.listen(now);
+        if let Some(reason) = self.broken_threshold(now) {
+            self.failures.push(reason);
+            self.write_down(false, now);
+            self.finished = true;
+            self.switchboard.stop();
+            return Next::Idle;
+        }
         let done = if tasks_done {
             self.settle(now)
         } else {

@@ -88,6 +88,24 @@ impl Scenario {
     }
 }
 
+impl Scenario {
+    /// Reads a scenario from a text in YAML; `origin` names it in errors.
+    ///
+    /// # Errors
+    /// As [`Scenario::from_file`].
+    pub fn from_yaml(text: &str, origin: &str) -> Result<Scenario, ScenarioError> {
+        parse(text, Form::Yaml, origin)
+    }
+
+    /// The same from a text in TOML.
+    ///
+    /// # Errors
+    /// As [`Scenario::from_file`].
+    pub fn from_toml(text: &str, origin: &str) -> Result<Scenario, ScenarioError> {
+        parse(text, Form::Toml, origin)
+    }
+}
+
 /// Reads a scenario of the library.
 pub(super) fn built_in(text: &str, name: &str) -> Result<Scenario, ScenarioError> {
     parse(text, Form::Yaml, name)
@@ -189,7 +207,7 @@ fn check(scenario: &Scenario) -> Result<(), Mistake> {
         .map(|(gate, on)| format!("{gate}={on}"))
         .collect();
     gates::parse(assignments.iter().map(String::as_str))
-        .map_err(|error| ("feature-gates".to_owned(), error.to_string()))?;
+        .map_err(|error| ("settings.feature-gates".to_owned(), error.to_string()))?;
     if !scenario.groups.is_empty() {
         let sum: f64 = scenario.groups.iter().map(|group| group.share.0).sum();
         if (sum - 1.0).abs() > 1e-6 {
@@ -210,6 +228,7 @@ fn check(scenario: &Scenario) -> Result<(), Mistake> {
     if let Some(template) = &scenario.pod_template {
         pod_template(template).map_err(|problem| ("podTemplate".to_owned(), problem))?;
     }
+    scenario.read_thresholds()?;
     if let Some(answer) = &scenario.answer {
         super::answer::check(answer).map_err(|problem| ("answer".to_owned(), problem))?;
     }

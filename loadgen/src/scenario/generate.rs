@@ -41,7 +41,7 @@ impl Driver {
             return Action::Wrote;
         }
         self.nodes.append(&mut self.loader.nodes);
-        for (at, replicas) in std::mem::take(&mut self.loader.replica_sets) {
+        for (at, replicas) in std::mem::take(&mut self.loader.parents) {
             self.generated.push(at);
             self.revisions.push(0);
             if let Some(shares) = &mut self.shares {

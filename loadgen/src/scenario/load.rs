@@ -20,8 +20,9 @@ pub(super) struct Loader {
     pub(super) has_nodes: bool,
     /// Names of the nodes that were loaded.
     pub(super) nodes: Vec<Str>,
-    /// Numbers in the tracker of the ReplicaSets that were loaded, and their pods.
-    pub(super) replica_sets: Vec<(usize, i32)>,
+    /// Numbers in the tracker of the ReplicaSets and ReplicationControllers that were loaded, and the
+    /// pods they ask for.
+    pub(super) parents: Vec<(usize, i32)>,
     /// Objects the server refused: the first few reasons, and how many in all.
     pub(super) refused: Vec<String>,
     pub(super) refused_count: u64,
@@ -71,7 +72,7 @@ impl Loader {
                 .collect(),
             has_nodes,
             nodes: Vec::new(),
-            replica_sets: Vec::new(),
+            parents: Vec::new(),
             refused: Vec::new(),
             refused_count: 0,
         }
@@ -126,13 +127,15 @@ impl Loader {
             InputObject::ReplicaSet(object) => {
                 let stored: Arc<ReplicaSet> = cluster.import(*object, now)?;
                 let at = tracker.asked(&stored.metadata, stored.replicas(), now);
-                self.replica_sets.push((at, stored.replicas()));
+                self.parents.push((at, stored.replicas()));
                 Ok(())
             }
             InputObject::ReplicationController(object) => {
                 let stored: Arc<ReplicationController> = cluster.import(*object, now)?;
                 let replicas = stored.replicas.unwrap_or(1);
-                tracker.asked(&stored.metadata, replicas, now);
+                let at = tracker.asked(&stored.metadata, replicas, now);
+                tracker.parents[at].is_rc = true;
+                self.parents.push((at, replicas));
                 Ok(())
             }
         }

@@ -5,6 +5,7 @@
 //! the phase's condition, which it knows from watches of its own (`tracker`). At the end of a phase
 //! the cluster's store is listed and checked against what the watches said.
 
+mod aborts;
 mod amount;
 mod answer;
 mod audit;

@@ -83,6 +83,9 @@ impl Driver {
         else {
             return Action::Skipped;
         };
+        if self.tracker.parents[old].is_rc {
+            return Action::Skipped;
+        }
         *revision += 1;
         let successor = self.objects.replica_set(number, 0, *revision, true);
         let created = self.cluster.create(successor, now);

@@ -1,7 +1,7 @@
 //! The steps of a phase, one write at a time: which code does which step, and when each of its
 //! actions is due.
 
-use podstorm::object::{Now, ReplicaSet};
+use podstorm::object::{Now, ReplicaSet, ReplicationController};
 
 use super::amount::{Amount, Which};
 use super::definition::{Scale, Step};
@@ -203,11 +203,19 @@ impl Driver {
             replicas,
             ..ScaleUpdate::default()
         };
-        let scaled =
-            self.cluster
-                .update_scale::<ReplicaSet>(&parent.namespace, &parent.name, &update, now);
+        let (namespace, name) = (&parent.namespace, &parent.name);
+        let cluster = &self.cluster;
+        let scaled = if parent.is_rc {
+            cluster
+                .update_scale::<ReplicationController>(namespace, name, &update, now)
+                .map(|scaled| scaled.metadata.clone())
+        } else {
+            cluster
+                .update_scale::<ReplicaSet>(namespace, name, &update, now)
+                .map(|scaled| scaled.metadata.clone())
+        };
         if let Some(scaled) = self.note("scaling a ReplicaSet", scaled) {
-            self.tracker.asked(&scaled.metadata, replicas, now);
+            self.tracker.asked(&scaled, replicas, now);
         }
         Action::Wrote
     }

@@ -37,6 +37,8 @@ pub(super) struct Parent {
     since_ns: Option<i64>,
     converged: bool,
     gone: bool,
+    /// Whether it is a ReplicationController.
+    pub(super) is_rc: bool,
     /// Generations and their replicas, from the newest one that the controller has reported to
     /// have seen: any of them may be what it acts on.
     demands: SmallVec<[(i64, i32); 2]>,
@@ -351,6 +353,7 @@ impl Tracker {
             since_ns: Some(now.mono_ns),
             converged: false,
             gone: false,
+            is_rc: false,
             demands: SmallVec::new(),
         });
         self.unconverged += 1;

@@ -9,6 +9,7 @@ mod campaign;
 mod manifests;
 mod mutate;
 mod patches;
+mod scenarios;
 mod schedules;
 mod selectors;
 mod texts;
@@ -40,11 +41,12 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     selectors::STRING,
     selectors::JSON,
     manifests::FILES,
     manifests::OBJECTS,
+    scenarios::SCENARIOS,
     schedules::SCHEDULES,
     versions::RESOURCE_VERSIONS,
     versions::CONTINUE_TOKENS,

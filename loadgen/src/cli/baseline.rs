@@ -1,0 +1,160 @@
+//! `run --baseline` and `--save-baseline`: the result beside one saved before, and saved for later.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde_json::json;
+
+use crate::compare::baseline::{self, DIRECTORY};
+use crate::compare::identity::{differences, problem_within};
+use crate::compare::render::{self, Sides};
+use crate::compare::{self, Comparison, Loaded, Tolerance, Tolerances, Weight};
+use crate::figures::Figures;
+use crate::report::output::{self, Output};
+use crate::result::{InputCounts, RunResult, SCHEMA_VERSION};
+use crate::settings::Settings;
+
+/// The flags about baselines.
+#[derive(Args, Debug)]
+pub(super) struct BaselineFlags {
+    /// Compare the result with the baseline of that name; exit code 1 where a figure is worse by
+    /// more than --tolerance (see `loadgen compare --help`)
+    #[arg(long, value_name = "NAME", value_parser = baseline::name, help_heading = "Baselines")]
+    baseline: Option<String>,
+
+    /// Save the result as the baseline of that name, if the run did what it should
+    #[arg(long, value_name = "NAME", value_parser = baseline::name, help_heading = "Baselines")]
+    save_baseline: Option<String>,
+
+    /// Where baselines are kept
+    #[arg(long, value_name = "FOLDER", default_value = DIRECTORY, help_heading = "Baselines")]
+    baseline_dir: std::path::PathBuf,
+
+    /// How much worse than the baseline a figure may be: 5%, p99=10%, pod_ready_latency=5%,
+    /// excess=10 [default: 5%]; repeatable
+    #[arg(
+        long = "tolerance",
+        value_name = "[NAME=]LIMIT",
+        requires = "baseline",
+        allow_hyphen_values = true,
+        help_heading = "Baselines"
+    )]
+    tolerances: Vec<Tolerance>,
+}
+
+impl BaselineFlags {
+    /// Opens the file of `--save-baseline`, its folder made where there is none.
+    ///
+    /// # Errors
+    /// It can't be written, or is the baseline that is compared with.
+    pub(super) fn open(&self) -> Result<Option<Output>> {
+        let Some(name) = &self.save_baseline else {
+            return Ok(None);
+        };
+        if self.baseline.as_ref() == Some(name) {
+            bail!(
+                "--save-baseline {name} would replace the baseline that --baseline compares with, \
+                 so that a regression would be seen once only; save under another name"
+            );
+        }
+        fs::create_dir_all(&self.baseline_dir).with_context(|| {
+            format!(
+                "--baseline-dir {} can't be made",
+                self.baseline_dir.display()
+            )
+        })?;
+        let file = baseline::file(&self.baseline_dir, name);
+        Ok(Some(Output::open("--save-baseline", &file)?))
+    }
+
+    /// The baseline to compare with, known to be of what is about to run.
+    ///
+    /// # Errors
+    /// There is none of that name, it holds no results, or those of something else.
+    pub(super) fn load(
+        &self,
+        settings: &Settings,
+        input: &InputCounts,
+    ) -> Result<Option<Baseline<'_>>> {
+        let Some(name) = &self.baseline else {
+            return Ok(None);
+        };
+        let results = baseline::read(&self.baseline_dir, name)?;
+        if let Some(problem) = problem_within("the baseline", &results) {
+            bail!("--baseline {name}: {problem}");
+        }
+        let this = Figures::from_json(json!({
+            "schema_version": SCHEMA_VERSION,
+            "scenario": settings.scenario.name,
+            "engine": settings.engine.name(),
+            "input": input,
+        }));
+        let unlike = differences(&results[0].figures, &this);
+        if let Some(one) = unlike.iter().find(|one| one.weight == Weight::Incomparable) {
+            bail!(
+                "--baseline {name} is of something else: its {} is {}, that of this run is {}",
+                one.what,
+                one.base,
+                one.new
+            );
+        }
+        Ok(Some(Baseline {
+            name,
+            results,
+            tolerances: Tolerances::new(self.tolerances.clone()),
+        }))
+    }
+}
+
+/// A baseline that a run is compared with.
+#[derive(Debug)]
+pub(super) struct Baseline<'a> {
+    name: &'a str,
+    results: Vec<Loaded>,
+    tolerances: Tolerances,
+}
+
+impl Baseline<'_> {
+    /// Compares a run that has done what it could: a regression becomes part of its outcome. An
+    /// interrupted run is not compared.
+    pub(super) fn compare(&self, result: &mut RunResult) -> Option<Comparison> {
+        if result.outcome.exit_code == super::interrupt::EXIT_INTERRUPTED {
+            return None;
+        }
+        // Through its text, so that a number is what it would be in a file.
+        let text = serde_json::to_string(result).expect("a result's keys are texts");
+        let new = compare::read_text("this run", &text).expect("a result is one");
+        let comparison = compare::compare(&self.results, &new, &self.tolerances, &[]);
+        let reason = render::reason(&comparison, &format!("the baseline {}", self.name));
+        if !reason.is_empty() {
+            result.outcome.fail(&reason);
+        }
+        Some(comparison)
+    }
+
+    /// What the comparison found, for the terminal.
+    pub(super) fn report(&self, comparison: &Comparison) -> String {
+        let sides = Sides {
+            base: format!("baseline {}", self.name),
+            new: "this run".to_owned(),
+        };
+        format!("\n{}", render::table(comparison, &sides, false))
+    }
+}
+
+/// Writes the result as a baseline, if the run did what it should.
+///
+/// # Errors
+/// The file can't be written.
+pub(super) fn save(output: Output, result: &RunResult, is_well: bool, quiet: bool) -> Result<()> {
+    if is_well {
+        output.write(|out| output::json(out, result))?;
+    } else if !quiet {
+        let path = output.path().unwrap_or(Path::new("-")).display();
+        let note = format!("the run is no baseline: {path} is left as it was\n");
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), note.as_bytes());
+    }
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! `loadgen figures`: every figure of a result by name, with its unit and which way is better.
+
+use crate::figures::{METRICS, Metric, Shape, Statistic, Unit};
+
+/// The list.
+pub(super) fn list() -> String {
+    let names: Vec<String> = METRICS.iter().map(Metric::shown).collect();
+    let width = names.iter().map(String::len).max().unwrap_or(0);
+    let mut text = format!(
+        "{:width$}  {:9} {:6}  what it is (further names)\n",
+        "figure", "unit", "better"
+    );
+    for (metric, name) in METRICS.iter().zip(&names) {
+        let unit = match (metric.unit, metric.shape) {
+            (_, Shape::Distribution) => "seconds *",
+            (Unit::Seconds, _) => "seconds",
+            (Unit::Count, _) => "count",
+            (Unit::Bytes, _) => "bytes",
+            (Unit::PerSecond, _) => "/s",
+        };
+        let mut about = metric.about.to_owned();
+        if !metric.aliases.is_empty() {
+            about.push_str(&format!(" ({})", metric.aliases.join(", ")));
+        }
+        let better = metric.better.word();
+        text.push_str(&format!("{name:width$}  {unit:9} {better:6}  {about}\n"));
+    }
+    let statistics = Statistic::ALL.map(Statistic::name).join(", ");
+    text.push_str(&format!(
+        "\n* A distribution: say which statistic, {statistics}.\n  \
+         In {{NAME}}, * stands for anything and the entries are summed; without {{NAME}} all are.\n\n\
+         A threshold is a figure and its bound, a time always with its unit:\n  \
+         loadgen run --threshold 'pod_ready_latency p99 < 5s' \
+         --threshold 'api_calls{{create pods 4*}} == 0'\n"
+    ));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_is_listed_and_the_example_is_one() {
+        let text = list();
+        for metric in &METRICS {
+            assert!(text.contains(&metric.shown()), "{}", metric.name);
+        }
+        for example in text.split("--threshold '").skip(1) {
+            let threshold = example.split('\'').next().unwrap();
+            threshold.parse::<crate::figures::Threshold>().unwrap();
+        }
+    }
+}

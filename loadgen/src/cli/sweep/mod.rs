@@ -1,0 +1,244 @@
+//! `loadgen sweep`: one scenario over a grid of settings.
+
+mod cells;
+mod outputs;
+mod progress;
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Result, bail};
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+
+use super::compare::figure;
+use super::flags::ShapeFlags;
+use super::interrupt::{self, EXIT_INTERRUPTED};
+use super::{effective, print};
+use crate::figures::{FigureName, Threshold};
+use crate::settings::EngineKind;
+use crate::sweep::{self, Grid, Sweep};
+use crate::units::parse_size;
+use outputs::Outputs;
+use progress::Teller;
+
+/// The figures that are shown where none is asked for.
+const FIGURES: [&str; 5] = [
+    "convergence p99",
+    "pod_ready p99",
+    "elapsed",
+    "api_calls",
+    "excess",
+];
+
+/// Most runs of a sweep, all seeds counted.
+const RUNS_MAX: usize = 100_000;
+
+/// What `loadgen sweep` is asked for.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+EXAMPLES
+  loadgen sweep --pods 10k --kube-api-qps 20 --vary burst-replicas=50,100,500 --vary kube-api-qps=20,50,100
+  loadgen sweep --pods 1k --vary concurrent-replicaset-syncs=1,2,5,10 --vary 'api-latency=5ms;p50=20ms,p99=90ms' \\
+      --seeds 5 --threshold 'convergence p99 < 30s' --report sweep.html
+  loadgen sweep --vary behaviour=upstream,hardened --vary seed=1,2,3 --figure elapsed --figure excess --csv out.csv
+
+VALUES
+  --vary takes any flag of `loadgen run` that shapes a run, by its name without dashes. Its values are
+  parted by commas; where there is a ; among them, by that, and commas are part of the value. A name
+  given twice has the values of both. Flags without a value take true and false.
+
+CHEAPEST
+  With --threshold, every run of a cell must keep every threshold. The cheapest cell that does is the
+  first in the order of the grid: write the first value of each --vary as the one that costs least, and
+  the dimension whose cost matters most first.
+
+EXIT CODES
+  0 done   1 no cell keeps the thresholds, or none was done   2 wrong usage, input or output path
+  3 an invariant was broken   130 interrupted, after the report on what ran")]
+struct SweepFlags {
+    #[command(flatten)]
+    shape: ShapeFlags,
+
+    /// Vary a flag: burst-replicas=100,250,500; repeatable, every combination is a cell
+    #[arg(long, value_name = "NAME=V1,V2,...", help_heading = "Sweep")]
+    vary: Vec<String>,
+
+    /// Run each cell with so many seeds, from --seed on, and show the median [default: 1]
+    #[arg(long, value_name = "NUMBER", value_parser = parse_size, allow_hyphen_values = true,
+          help_heading = "Sweep")]
+    seeds: Option<u64>,
+
+    /// What a figure must keep to, as of `loadgen run`; cells that keep all are marked and the
+    /// cheapest is named; repeatable
+    #[arg(long = "threshold", value_name = "TEXT", help_heading = "Sweep")]
+    thresholds: Vec<Threshold>,
+
+    /// Runs at a time [default: all cores; 1 on the threads engine]
+    #[arg(long, value_name = "NUMBER", value_parser = parse_size, allow_hyphen_values = true,
+          help_heading = "Sweep")]
+    jobs: Option<u64>,
+
+    /// Show this figure, such as pod_ready.p99 (`loadgen figures` lists them) [default: convergence.p99,
+    /// pod_ready.p99, elapsed, api_calls, excess]; repeatable
+    #[arg(long = "figure", value_name = "NAME[.STATISTIC]", value_parser = figure,
+          help_heading = "Output")]
+    figures: Vec<FigureName>,
+
+    /// Write one record a cell; `-` is standard output
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    csv: Option<PathBuf>,
+
+    /// Write everything, each run's result included
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    json: Option<PathBuf>,
+
+    /// Write a page with heat maps and line plots that needs no network
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    report: Option<PathBuf>,
+
+    /// Neither progress nor table; the exit code and the files tell
+    #[arg(short, long, help_heading = "Output")]
+    quiet: bool,
+}
+
+/// The flags, and what was written of those that shape a run, to be given to each cell.
+#[derive(Debug)]
+pub(super) struct SweepCommand {
+    flags: SweepFlags,
+    given: Vec<(String, OsString)>,
+}
+
+impl Args for SweepCommand {
+    fn augment_args(command: Command) -> Command {
+        SweepFlags::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        SweepFlags::augment_args_for_update(command)
+    }
+}
+
+impl FromArgMatches for SweepCommand {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<SweepCommand, clap::Error> {
+        Ok(SweepCommand {
+            flags: SweepFlags::from_arg_matches(matches)?,
+            given: cells::given(matches),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = SweepCommand::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Sweeps, and gives the exit code.
+///
+/// # Errors
+/// Wrong usage, input or output path; nothing has run then.
+pub(super) fn run(command: &SweepCommand) -> Result<u8> {
+    let flags = &command.flags;
+    let grid = cells::grid(command)?;
+    let figures = figures(flags);
+    let seeds = seeds(flags, &grid)?;
+    let shapes = cells::shapes(command, &grid)?;
+    cells::check_settings(&grid, &shapes, flags)?;
+    let outputs = Outputs::open(flags)?;
+    let jobs = cells::jobs(&grid, &shapes, &seeds)?;
+
+    let on_threads = jobs
+        .iter()
+        .any(|job| job.settings.engine == EngineKind::Threads);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = match (flags.jobs, on_threads) {
+        (Some(jobs), _) => usize::try_from(jobs).unwrap_or(usize::MAX),
+        (None, true) => 1,
+        (None, false) => cores,
+    };
+    let cancel = Arc::new(AtomicBool::new(false));
+    interrupt::watch(&cancel, outputs.temporary(), flags.quiet);
+    let teller = Teller::new(flags.quiet, jobs.len(), threads);
+    let results = sweep::run(&jobs, threads, &cancel, &|done| teller.tell(done))?;
+    teller.finish();
+    let sweep = Sweep::new(grid, seeds, figures, flags.thresholds.clone(), results);
+
+    let command = |cell: &sweep::Cell| {
+        let job = &jobs[cell.number * sweep.seeds.len()];
+        let files = &shapes[cell.number].files;
+        effective::command(&job.settings, files)
+    };
+    if !flags.quiet {
+        let table = sweep::output::table(&sweep, &command);
+        if outputs.use_stdout() {
+            // Standard output belongs to the file that `-` stands for.
+            let _ = io::stderr().lock().write_all(table.as_bytes());
+        } else {
+            print(&table)?;
+        }
+    }
+    let given = cells::base_text(&flags.shape, &jobs);
+    outputs.write(&sweep, &given, &command)?;
+    // Ordering: the flag guards no other data.
+    Ok(exit_code(&sweep, cancel.load(Ordering::Relaxed)))
+}
+
+fn exit_code(sweep: &Sweep, is_cancelled: bool) -> u8 {
+    let is_broken = sweep.cells.iter().any(|cell| cell.violations > 0);
+    let is_wanted = match sweep.thresholds.is_empty() {
+        true => sweep.cells.iter().any(|cell| cell.is_done),
+        false => sweep.cheapest().is_some(),
+    };
+    match (is_cancelled && !sweep.is_complete(), is_broken, is_wanted) {
+        (true, ..) => EXIT_INTERRUPTED,
+        (_, true, _) => 3,
+        (.., true) => 0,
+        _ => 1,
+    }
+}
+
+fn figures(flags: &SweepFlags) -> Vec<FigureName> {
+    let mut figures = flags.figures.clone();
+    if figures.is_empty() {
+        let known = |name: &str| FigureName::parse(name).expect("the catalogue has it");
+        figures = FIGURES.iter().map(|name| known(name)).collect();
+    }
+    let mut seen = BTreeSet::new();
+    figures.retain(|name| seen.insert(name.canonical().to_string()));
+    figures
+}
+
+fn seeds(flags: &SweepFlags, grid: &Grid) -> Result<Vec<u64>> {
+    let count = flags.seeds.unwrap_or(1);
+    if grid
+        .dimensions
+        .iter()
+        .any(|dimension| dimension.name == "seed")
+    {
+        if flags.seeds.is_some() {
+            bail!(
+                "--seeds runs each cell with several seeds, and --vary seed makes cells of them: \
+                   leave one of them out"
+            );
+        }
+        // Each cell has its own; this stands for it.
+        return Ok(vec![flags.shape.seed.unwrap_or(1)]);
+    }
+    let runs = usize::try_from(count)
+        .ok()
+        .and_then(|count| count.checked_mul(grid.len()));
+    if runs.is_none_or(|runs| runs > RUNS_MAX) {
+        bail!(
+            "--seeds {count} of {} cells is more than {RUNS_MAX} runs: leave seeds or cells out",
+            grid.len()
+        );
+    }
+    let first = flags.shape.seed.unwrap_or(1);
+    let Some(end) = first.checked_add(count) else {
+        bail!("--seed {first} leaves no room for --seeds {count}");
+    };
+    Ok((first..end).collect())
+}

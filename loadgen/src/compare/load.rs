@@ -1,0 +1,194 @@
+//! Reads files of results: one result of `run --json`, a JSON array of them, or one after the other
+//! (JSON lines).
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::figures::Figures;
+
+/// One result with where it came from.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The file, and where it holds several results which of them: `a.json`, `a.json (result 2)`.
+    pub place: String,
+    /// Its figures.
+    pub figures: Figures,
+}
+
+/// A file that holds no results; names the file and what is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct LoadError(String);
+
+/// A member of a result: its name, what it must be, and whether a value is that.
+type Member = (&'static str, &'static str, fn(&Value) -> bool);
+
+/// The members that make a JSON object a result, with what each must be.
+const NEEDED: [Member; 6] = [
+    ("schema_version", "a number", Value::is_u64),
+    ("scenario", "a text", Value::is_string),
+    ("engine", "a text", Value::is_string),
+    ("behaviour", "a text", Value::is_string),
+    ("seed", "a number", Value::is_u64),
+    ("settings", "an object", Value::is_object),
+];
+
+/// Reads the results of a file; `-` is standard input.
+///
+/// # Errors
+/// The file can't be read, is no JSON, or holds something else than results.
+pub fn read(path: &Path) -> Result<Vec<Loaded>, LoadError> {
+    let mut text = String::new();
+    let (shown, read) = if path.as_os_str() == "-" {
+        let read = io::stdin().lock().read_to_string(&mut text).map(|_| ());
+        ("standard input".to_owned(), read)
+    } else {
+        let read = fs::read_to_string(path).map(|whole| text = whole);
+        (path.display().to_string(), read)
+    };
+    read.map_err(|error| {
+        LoadError(match error.kind() {
+            io::ErrorKind::NotFound => format!("{shown}: there is no such file"),
+            io::ErrorKind::InvalidData => format!("{shown}: is no text, so no JSON"),
+            io::ErrorKind::IsADirectory => format!("{shown}: is a directory; name a file"),
+            _ => format!("{shown}: can't be read: {error}"),
+        })
+    })?;
+    read_text(&shown, &text)
+}
+
+/// Reads the results of a text; `shown` names it in errors.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_text(shown: &str, text: &str) -> Result<Vec<Loaded>, LoadError> {
+    let mut values: Vec<Value> = Vec::new();
+    for value in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
+        match value {
+            Ok(Value::Array(items)) => values.extend(items),
+            Ok(value) => values.push(value),
+            Err(error) => return Err(LoadError(format!("{shown}: is no JSON: {error}"))),
+        }
+    }
+    if values.is_empty() {
+        return Err(LoadError(format!(
+            "{shown}: holds no result; `loadgen run --json FILE` writes one"
+        )));
+    }
+    let several = values.len() > 1;
+    let mut loaded = Vec::with_capacity(values.len());
+    for (index, value) in values.into_iter().enumerate() {
+        let place = match several {
+            true => format!("{shown} (result {})", index + 1),
+            false => shown.to_owned(),
+        };
+        check(&place, &value)?;
+        let figures = Figures::from_json(value);
+        loaded.push(Loaded { place, figures });
+    }
+    Ok(loaded)
+}
+
+fn check(place: &str, value: &Value) -> Result<(), LoadError> {
+    let wrong = |problem: String| {
+        Err(LoadError(format!(
+            "{place}: is no result of `loadgen run --json`: {problem}"
+        )))
+    };
+    let Some(members) = value.as_object() else {
+        return wrong("it is no JSON object".to_owned());
+    };
+    if members.contains_key("cells") {
+        return wrong(
+            "it is what `loadgen sweep --json` writes; its cells hold results".to_owned(),
+        );
+    }
+    for (name, kind, is_right) in NEEDED {
+        match members.get(name) {
+            None => return wrong(format!("{name} is missing")),
+            Some(member) if !is_right(member) => return wrong(format!("{name} is not {kind}")),
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Results for the tests of this module's neighbours.
+#[cfg(test)]
+pub(super) mod testing {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A small result, its members replaced by those given.
+    pub(crate) fn result(members: Value) -> Loaded {
+        let mut json = json!({
+            "schema_version": 1, "version": "0.1.0", "scenario": "up-down", "engine": "virtual",
+            "behaviour": "upstream", "seed": 1, "settings": {"controller": {"kube_api_qps": null}},
+            "outcome": {"converged": true, "violations": []},
+            "elapsed_seconds": 10.0, "excess_pods_created": 0,
+            "pods": {"created": 100},
+            "convergence_seconds": {"count": 4, "mean": 1.0, "p50": 1.0, "p90": 1.0, "p99": 2.0,
+                                    "p999": 2.0, "max": 2.0},
+            "api_calls": {"create pods 201": 100},
+            "phases": [{"name": "up", "seconds": 5.0}],
+        });
+        let into = json.as_object_mut().unwrap();
+        for (name, value) in members.as_object().unwrap() {
+            into.insert(name.clone(), value.clone());
+        }
+        Loaded {
+            place: "a.json".to_owned(),
+            figures: Figures::from_json(json),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text() -> String {
+        testing::result(serde_json::json!({}))
+            .figures
+            .json()
+            .to_string()
+    }
+
+    #[test]
+    fn one_result_an_array_and_lines_are_read() {
+        let one = text();
+        assert_eq!(read_text("a.json", &one).unwrap()[0].place, "a.json");
+        for several in [format!("[{one}, {one}]"), format!("{one}\n{one}\n")] {
+            let loaded = read_text("a.json", &several).unwrap();
+            assert_eq!(loaded.len(), 2);
+            assert_eq!(loaded[1].place, "a.json (result 2)");
+        }
+    }
+
+    #[test]
+    fn what_is_no_result_is_told() {
+        let without_seed = text().replace("\"seed\"", "\"sead\"");
+        let seed_text = text().replace("\"seed\":1", "\"seed\":\"x\"");
+        for (text, words) in [
+            ("", "holds no result"),
+            ("[]", "holds no result"),
+            ("hello", "is no JSON: expected"),
+            ("{\"a\": ", "is no JSON: EOF"),
+            ("5", "it is no JSON object"),
+            ("{}", "schema_version is missing"),
+            ("{\"cells\": []}", "loadgen sweep"),
+            (without_seed.as_str(), "seed is missing"),
+            (seed_text.as_str(), "seed is not a number"),
+        ] {
+            let problem = read_text("a.json", text).unwrap_err().to_string();
+            assert!(problem.starts_with("a.json"), "{problem}");
+            assert!(problem.contains(words), "{text}: {problem}");
+        }
+        let problem = read(Path::new("none.json")).unwrap_err().to_string();
+        assert_eq!(problem, "none.json: there is no such file");
+    }
+}

@@ -1,0 +1,18 @@
+//! Two results, or two sets of results of several seeds, side by side: every figure, what differs,
+//! and what is worse by more than it may be.
+//!
+//! [`load`] reads result files, [`identity`] says whether two results are of the same thing,
+//! [`compare`] judges every figure under [`Tolerances`], [`render`] shows what came of it.
+
+pub mod baseline;
+pub mod identity;
+pub mod judge;
+pub mod load;
+pub mod render;
+pub mod significance;
+pub mod tolerance;
+
+pub use identity::{Difference, Weight};
+pub use judge::{Comparison, Row, Verdict, compare};
+pub use load::{Loaded, read, read_text};
+pub use tolerance::{Tolerance, Tolerances};

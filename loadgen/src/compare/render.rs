@@ -1,0 +1,333 @@
+//! What a comparison found: a table for the terminal, Markdown for a pull request, JSON for a
+//! program.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use super::identity::Weight;
+use super::judge::{Comparison, Row, Verdict};
+use crate::report::columns::columns;
+use crate::units::wrapped;
+
+/// Most seeds that are listed.
+const SEEDS_SHOWN: usize = 10;
+
+/// Most regressions that a reason names.
+const REGRESSIONS_NAMED: usize = 3;
+
+/// Width of a paragraph beside its label.
+const PARAGRAPH: usize = 90;
+
+/// How two sides are called.
+#[derive(Clone, Debug)]
+pub struct Sides {
+    /// The base's files.
+    pub base: String,
+    /// The new one's.
+    pub new: String,
+}
+
+/// The table for the terminal: the figures that differ, or all.
+pub fn table(comparison: &Comparison, sides: &Sides, all: bool) -> String {
+    let mut text = String::new();
+    let mut put = |label: &str, said: &str| {
+        for (number, line) in wrapped(said, PARAGRAPH).iter().enumerate() {
+            let label = if number == 0 { label } else { "" };
+            let _ = writeln!(text, "{label:9}{line}");
+        }
+    };
+    for (label, said) in heads(comparison, sides) {
+        put(label, &said);
+    }
+    put("method", &comparison.method);
+    let rows = shown(comparison, all);
+    if !rows.is_empty() {
+        let header = header(comparison);
+        let last = header.len() - 1;
+        let rows: Vec<Vec<String>> = rows.iter().map(|row| cells(comparison, row)).collect();
+        text.push('\n');
+        text.push_str(&columns(&header, &rows, |at| at == 0 || at == last));
+    }
+    let _ = write!(text, "\n{}\n", summary(comparison, all));
+    text
+}
+
+/// Markdown for a pull request.
+pub fn markdown(comparison: &Comparison, sides: &Sides, all: bool) -> String {
+    let mut text = format!("### {}\n\n", headline(comparison));
+    for (label, said) in heads(comparison, sides) {
+        let _ = writeln!(text, "* {label}: {}", escaped(&said));
+    }
+    let _ = writeln!(text, "* {}", escaped(&comparison.method));
+    let rows = shown(comparison, all);
+    if !rows.is_empty() {
+        let header = header(comparison);
+        let last = header.len() - 1;
+        let rule = |at| if at == 0 || at == last { ":--" } else { "--:" };
+        let rules: Vec<&str> = (0..header.len()).map(rule).collect();
+        let _ = write!(
+            text,
+            "\n| {} |\n| {} |\n",
+            header.join(" | "),
+            rules.join(" | ")
+        );
+        for row in rows {
+            let line = cells(comparison, row);
+            let mut line: Vec<String> = line.iter().map(|cell| escaped(cell)).collect();
+            if row.verdict == Verdict::Regression {
+                line[last] = format!("**{}**", line[last]);
+            }
+            let _ = writeln!(text, "| {} |", line.join(" | "));
+        }
+    }
+    let _ = write!(text, "\n{}\n", summary(comparison, all));
+    text
+}
+
+/// JSON: the comparison whole, with both sides' names.
+pub fn json(comparison: &Comparison, sides: &Sides) -> String {
+    let mut value = serde_json::to_value(comparison).expect("its keys are texts");
+    if let Value::Object(members) = &mut value {
+        members.insert("base".to_owned(), json!(sides.base));
+        members.insert("new".to_owned(), json!(sides.new));
+    }
+    format!("{value:#}\n")
+}
+
+/// One line on the regressions, for the reason of a run: `worse than the baseline main:
+/// elapsed_seconds 2.1 s, was 1 s`. Empty where there are none.
+pub fn reason(comparison: &Comparison, base: &str) -> String {
+    let named: Vec<String> = comparison
+        .regressed()
+        .take(REGRESSIONS_NAMED)
+        .map(|row| {
+            let (base, new) = (value(row, row.base), value(row, row.new));
+            format!("{} {new}, was {base}", row.figure)
+        })
+        .collect();
+    if named.is_empty() {
+        return String::new();
+    }
+    let rest = match comparison.regressions - named.len() {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    format!("worse than {base}: {}{rest}", named.join("; "))
+}
+
+/// What stands above the table.
+fn heads(comparison: &Comparison, sides: &Sides) -> Vec<(&'static str, String)> {
+    let side = |name: &str, seeds: &[u64]| format!("{name}, {}", seeds_text(seeds));
+    let mut heads = vec![
+        ("base", side(&sides.base, &comparison.base_seeds)),
+        ("new", side(&sides.new, &comparison.new_seeds)),
+    ];
+    for difference in &comparison.differences {
+        let forced = match difference.weight {
+            Weight::Incomparable => " (compared because of --force)",
+            Weight::Noted => "",
+        };
+        let (what, base, new) = (&difference.what, &difference.base, &difference.new);
+        heads.push(("differs", format!("{what}: {base} -> {new}{forced}")));
+    }
+    if comparison.base_seeds != comparison.new_seeds {
+        heads.push(("differs", "the seeds".to_owned()));
+    }
+    heads
+}
+
+fn seeds_text(seeds: &[u64]) -> String {
+    let mut listed: Vec<String> = seeds.iter().take(SEEDS_SHOWN).map(u64::to_string).collect();
+    if seeds.len() > SEEDS_SHOWN {
+        listed.push("…".to_owned());
+    }
+    let noun = if seeds.len() == 1 { "seed" } else { "seeds" };
+    format!("{noun} {}", listed.join(" "))
+}
+
+fn shown(comparison: &Comparison, all: bool) -> Vec<&Row> {
+    let wanted = |row: &&Row| all || row.verdict != Verdict::Same;
+    comparison.figures.iter().filter(wanted).collect()
+}
+
+/// The p-values have a column where there are any.
+fn header(comparison: &Comparison) -> Vec<String> {
+    let mut header = vec!["figure", "base", "new", "new/base"];
+    if has_p_values(comparison) {
+        header.push("p");
+    }
+    header.extend(["tolerance", "verdict"]);
+    header.into_iter().map(str::to_owned).collect()
+}
+
+fn cells(comparison: &Comparison, row: &Row) -> Vec<String> {
+    let mut cells = vec![
+        row.figure.to_string(),
+        value(row, row.base),
+        value(row, row.new),
+        row.ratio
+            .map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.3}")),
+    ];
+    if has_p_values(comparison) {
+        let text = |p: f64| {
+            if p < 0.001 {
+                "<0.001".to_owned()
+            } else {
+                format!("{p:.3}")
+            }
+        };
+        cells.push(row.p_value.map_or_else(|| "-".to_owned(), text));
+    }
+    let judged = row.better != crate::figures::Better::Neither;
+    cells.push(if judged {
+        row.tolerance.clone()
+    } else {
+        "-".to_owned()
+    });
+    cells.push(row.verdict.text().to_owned());
+    cells
+}
+
+fn has_p_values(comparison: &Comparison) -> bool {
+    comparison.figures.iter().any(|row| row.p_value.is_some())
+}
+
+fn value(row: &Row, value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| row.unit.for_people(value))
+}
+
+fn count(comparison: &Comparison, verdict: Verdict) -> usize {
+    let rows = comparison.figures.iter();
+    rows.filter(|row| row.verdict == verdict).count()
+}
+
+fn headline(comparison: &Comparison) -> String {
+    match (comparison.regressions, count(comparison, Verdict::Better)) {
+        (0, 0) => "no regression".to_owned(),
+        (0, better) => format!("no regression, {better} better"),
+        (1, better) => format!("1 REGRESSION, {better} better"),
+        (some, better) => format!("{some} REGRESSIONS, {better} better"),
+    }
+}
+
+/// One line: how many figures of each verdict.
+fn summary(comparison: &Comparison, all: bool) -> String {
+    let mut text = headline(comparison);
+    for verdict in [
+        Verdict::WithinTolerance,
+        Verdict::Noise,
+        Verdict::Changed,
+        Verdict::OnlyInBase,
+        Verdict::OnlyInNew,
+    ] {
+        match count(comparison, verdict) {
+            0 => {}
+            some => {
+                let _ = write!(text, ", {some} {}", verdict.text());
+            }
+        }
+    }
+    let same = count(comparison, Verdict::Same);
+    let hint = if same > 0 && !all {
+        " (shown with --all)"
+    } else {
+        ""
+    };
+    let _ = write!(text, ", {same} the same{hint}");
+    text
+}
+
+/// Text in a Markdown table's cell.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '|' | '*' | '_' | '<' | '`' | '\\') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::load::testing::result;
+    use super::super::{Tolerances, compare};
+    use super::*;
+
+    fn comparison() -> Comparison {
+        let base = result(json!({}));
+        let new = result(json!({
+            "elapsed_seconds": 12.0, "behaviour": "hardened", "excess_pods_created": 2,
+            "pods": {"created": 102},
+        }));
+        compare(&[base], &[new], &Tolerances::default(), &[])
+    }
+
+    fn sides() -> Sides {
+        Sides {
+            base: "a.json".to_owned(),
+            new: "b|c.json".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_table_shows_what_differs() {
+        let text = table(&comparison(), &sides(), false);
+        for words in [
+            "base     a.json, seed 1\n",
+            "differs  behaviour: upstream -> hardened\n",
+            " elapsed_seconds      10 s  12 s     1.200         5%  REGRESSION\n",
+            "2 REGRESSIONS, 0 better, 1 changed, ",
+            "the same (shown with --all)",
+        ] {
+            assert!(text.contains(words), "{words:?} in\n{text}");
+        }
+        assert!(!text.contains("phase{up}"), "{text}");
+        assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+        assert!(table(&comparison(), &sides(), true).contains("phase{up}"));
+    }
+
+    #[test]
+    fn markdown_is_a_table_whose_cells_hold_no_bars() {
+        let text = markdown(&comparison(), &sides(), false);
+        assert!(text.starts_with("### 2 REGRESSIONS, 0 better\n"), "{text}");
+        assert!(text.contains("b\\|c.json"), "{text}");
+        assert!(
+            text.contains("| elapsed\\_seconds | 10 s | 12 s | 1.200 | 5% | **REGRESSION** |"),
+            "{text}"
+        );
+        let rows: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
+        assert!(rows.len() >= 4, "{text}");
+        for row in rows {
+            assert_eq!(row.matches("| ").count(), 6, "{row}");
+        }
+    }
+
+    #[test]
+    fn json_holds_every_figure() {
+        let value: Value = serde_json::from_str(&json(&comparison(), &sides())).unwrap();
+        assert_eq!(value["base"], "a.json");
+        assert_eq!(value["regressions"], 2);
+        assert_eq!(value["differences"][0]["what"], "behaviour");
+        let figures = value["figures"].as_array().unwrap();
+        assert!(figures.iter().any(|row| row["verdict"] == "same"));
+        let elapsed = figures
+            .iter()
+            .find(|row| row["figure"] == "elapsed_seconds")
+            .unwrap();
+        assert_eq!(elapsed["ratio"], 1.2);
+    }
+
+    #[test]
+    fn the_reason_names_what_is_worse() {
+        assert_eq!(
+            reason(&comparison(), "the baseline main"),
+            "worse than the baseline main: elapsed_seconds 12 s, was 10 s; excess_pods_created 2, \
+             was 0"
+        );
+    }
+}

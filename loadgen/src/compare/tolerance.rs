@@ -1,0 +1,254 @@
+//! How much worse a figure may be: `5%`, `p99=10%`, `pod_ready_latency=5%`, `excess=10`.
+
+use std::str::FromStr;
+
+use crate::figures::{Better, FigureName, Statistic, Unit};
+
+/// The tolerance of a figure that none was given for.
+const DEFAULT: Limit = Limit::Share(0.05);
+
+/// How much worse than the base.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Limit {
+    /// By this share of the base.
+    Share(f64),
+    /// By so much, in the figure's unit.
+    Amount(f64),
+}
+
+/// Which figures a tolerance is for, narrow after wide.
+#[derive(Clone, Debug, PartialEq)]
+enum Scope {
+    /// All.
+    All,
+    /// One statistic of every distribution.
+    Statistic(Statistic),
+    /// A metric with all its statistics or entries.
+    Metric(FigureName),
+    /// One figure.
+    Figure(FigureName),
+}
+
+impl Scope {
+    fn width(&self) -> u8 {
+        match self {
+            Scope::All => 0,
+            Scope::Statistic(_) => 1,
+            Scope::Metric(_) => 2,
+            Scope::Figure(_) => 3,
+        }
+    }
+
+    fn covers(&self, figure: &FigureName) -> bool {
+        match self {
+            Scope::All => true,
+            Scope::Statistic(statistic) => figure.statistic == Some(*statistic),
+            Scope::Metric(name) => name.metric == figure.metric,
+            Scope::Figure(name) => *figure == name.canonical(),
+        }
+    }
+}
+
+/// One `--tolerance`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tolerance {
+    scope: Scope,
+    limit: Limit,
+}
+
+/// A text that is no tolerance.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ToleranceError(String);
+
+fn refuse<T>(problem: impl Into<String>) -> Result<T, ToleranceError> {
+    Err(ToleranceError(problem.into()))
+}
+
+impl FromStr for Tolerance {
+    type Err = ToleranceError;
+
+    fn from_str(text: &str) -> Result<Tolerance, ToleranceError> {
+        let Some((name, limit)) = text.rsplit_once('=') else {
+            return match share(text)? {
+                Some(limit) => Ok(Tolerance {
+                    scope: Scope::All,
+                    limit,
+                }),
+                None => refuse(format!(
+                    "expected a share such as 5%, or NAME=LIMIT such as p99=10% or excess=10, \
+                     got {text:?}"
+                )),
+            };
+        };
+        let scope = scope(name.trim())?;
+        if let Some(limit) = share(limit)? {
+            return Ok(Tolerance { scope, limit });
+        }
+        let unit = match &scope {
+            Scope::Metric(name) | Scope::Figure(name) => name.unit(),
+            // Every distribution is one of times.
+            Scope::Statistic(Statistic::Count) => Unit::Count,
+            Scope::All | Scope::Statistic(_) => Unit::Seconds,
+        };
+        match unit.parse(limit) {
+            Ok(amount) => Ok(Tolerance {
+                scope,
+                limit: Limit::Amount(amount),
+            }),
+            Err(error) => refuse(format!(
+                "{name}: expected a share such as 5%, or an amount: {error}"
+            )),
+        }
+    }
+}
+
+fn scope(name: &str) -> Result<Scope, ToleranceError> {
+    if let Some(statistic) = Statistic::by_name(name) {
+        return Ok(Scope::Statistic(statistic));
+    }
+    if let Ok(figure) = FigureName::parse(name) {
+        return Ok(match figure.metric.shape {
+            crate::figures::Shape::Map if figure.key.is_none() => Scope::Metric(figure),
+            _ => Scope::Figure(figure),
+        });
+    }
+    match FigureName::metric(name) {
+        Ok(metric) => Ok(Scope::Metric(metric)),
+        Err(error) => refuse(error.to_string()),
+    }
+}
+
+/// `5%` as a share; `None` for what is no share at all.
+fn share(text: &str) -> Result<Option<Limit>, ToleranceError> {
+    let Some(digits) = text.trim().strip_suffix('%') else {
+        return Ok(None);
+    };
+    match digits.trim().parse::<f64>() {
+        Ok(percent) if percent.is_finite() && percent >= 0.0 => {
+            Ok(Some(Limit::Share(percent / 100.0)))
+        }
+        Ok(_) => refuse(format!("{text} is no tolerance: it must be 0% or more")),
+        Err(_) => refuse(format!("{text:?}: expected a number before %, such as 5%")),
+    }
+}
+
+/// Every `--tolerance` of a comparison.
+#[derive(Clone, Debug, Default)]
+pub struct Tolerances {
+    given: Vec<Tolerance>,
+}
+
+impl Tolerances {
+    /// The tolerances given; of several that cover a figure the narrowest holds, and of equally
+    /// narrow ones the last.
+    pub fn new(given: Vec<Tolerance>) -> Tolerances {
+        Tolerances { given }
+    }
+
+    fn limit(&self, figure: &FigureName) -> Limit {
+        let covering = self.given.iter().filter(|one| one.scope.covers(figure));
+        covering
+            .max_by_key(|one| one.scope.width())
+            .map_or(DEFAULT, |one| one.limit)
+    }
+
+    /// Whether `new` is worse than `base` by more than the figure may be. What was zero may not
+    /// become anything else under a share.
+    pub fn exceeded(&self, figure: &FigureName, base: f64, new: f64) -> bool {
+        let worse_by = match figure.better() {
+            Better::Less => new - base,
+            Better::More => base - new,
+            Better::Neither => return false,
+        };
+        // The last digit of a product is not held against anyone.
+        let allowed = match self.limit(figure) {
+            Limit::Share(share) => share * base.abs() * (1.0 + 1e-12),
+            Limit::Amount(amount) => amount,
+        };
+        worse_by > allowed
+    }
+
+    /// The tolerance of a figure, for people.
+    pub fn text(&self, figure: &FigureName) -> String {
+        match self.limit(figure) {
+            Limit::Share(share) => format!("{}%", share * 100.0),
+            Limit::Amount(amount) => figure.unit().for_people(amount),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tolerances(texts: &[&str]) -> Tolerances {
+        Tolerances::new(texts.iter().map(|text| text.parse().unwrap()).collect())
+    }
+
+    fn figure(name: &str) -> FigureName {
+        FigureName::parse(name).unwrap().canonical()
+    }
+
+    #[test]
+    fn the_narrowest_tolerance_holds() {
+        let some = tolerances(&[
+            "1%",
+            "convergence.p99=40%",
+            "p99=10%",
+            "pod_ready_latency=20%",
+            "excess=3",
+            "queue_wait=1ms",
+        ]);
+        for (name, text) in [
+            ("elapsed", "1%"),
+            ("convergence p50", "1%"),
+            ("convergence p99", "40%"),
+            ("work_duration p99", "10%"),
+            ("pod_ready p99", "20%"),
+            ("pod_ready max", "20%"),
+            ("excess", "3"),
+            ("queue_wait p99", "1 ms"),
+        ] {
+            assert_eq!(some.text(&figure(name)), text, "{name}");
+        }
+        assert_eq!(tolerances(&[]).text(&figure("elapsed")), "5%");
+        assert_eq!(tolerances(&["5%", "9%"]).text(&figure("elapsed")), "9%");
+    }
+
+    #[test]
+    fn worse_is_in_the_direction_of_the_figure() {
+        let some = tolerances(&["10%", "excess=3"]);
+        for (name, base, new, exceeded) in [
+            ("elapsed", 10.0, 11.0, false),
+            ("elapsed", 10.0, 11.1, true),
+            ("elapsed", 10.0, 1.0, false),
+            ("elapsed", 0.0, 0.1, true),
+            ("pods_per_second", 100.0, 80.0, true),
+            ("pods_per_second", 100.0, 200.0, false),
+            ("pods.created", 1.0, 100.0, false),
+            ("excess", 0.0, 3.0, false),
+            ("excess", 0.0, 4.0, true),
+        ] {
+            let seen = some.exceeded(&figure(name), base, new);
+            assert_eq!(seen, exceeded, "{name} {base} {new}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_tolerance_is_told() {
+        for (text, words) in [
+            ("5", "expected a share such as 5%"),
+            ("", "expected a share"),
+            ("-5%", "0% or more"),
+            ("x%", "a number before %"),
+            ("pod_redy=5%", "did you mean pod_ready"),
+            ("excess=5s", "this is a count"),
+            ("pod_ready_latency=5", "a unit is missing"),
+            ("p95=5%", "no metric \"p95\""),
+        ] {
+            let problem = text.parse::<Tolerance>().unwrap_err().to_string();
+            assert!(problem.contains(words), "{text}: {problem}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! The figures of a result by name: what `--threshold`, `compare` and `sweep` mean by
+//! `pod_ready_latency p99`, `pods.created` or `api_calls{create pods 201}`.
+//!
+//! [`catalogue`] lists every metric with its unit, and whether less or more of it is better;
+//! [`name`] reads a figure's name; [`Figures`] looks values up in a result, be it of this run or
+//! read from a file; [`threshold`] holds one figure against a bound.
+
+pub mod catalogue;
+pub mod name;
+pub mod quantity;
+pub mod threshold;
+pub mod values;
+
+pub use catalogue::{Better, METRICS, Metric, Shape, Statistic, Unit};
+pub use name::{FigureName, NameError};
+pub use threshold::{Threshold, ThresholdError, ThresholdOutcome};
+pub use values::{Figure, Figures};
+
+use crate::result::RunResult;
+
+/// Holds the result against every threshold: the outcomes become part of it, and one that is not met
+/// makes a run that was well otherwise exit with 1.
+pub fn judge(result: &mut RunResult, thresholds: &[Threshold]) {
+    if thresholds.is_empty() {
+        return;
+    }
+    let figures = Figures::of(result);
+    let outcomes = thresholds.iter().map(|threshold| threshold.judge(&figures));
+    result.thresholds = outcomes.collect();
+    let failed = result.thresholds.iter().filter(|outcome| !outcome.met);
+    let reasons: Vec<String> = failed.map(ThresholdOutcome::reason).collect();
+    for reason in reasons {
+        result.outcome.fail(&reason);
+    }
+}

@@ -1,0 +1,373 @@
+//! The name of one figure: a metric, where it has entries or phases which of them, and of a
+//! distribution which statistic: `pod_ready_latency p99`, `api_calls{create pods *}`,
+//! `phase{scale to 100 %}.seconds`.
+
+use std::fmt;
+
+use super::catalogue::{Better, METRICS, Metric, Shape, Statistic, Unit};
+
+/// How like a name must be to be proposed for another, from 0 to 1.
+const LIKE_ENOUGH: f64 = 0.72;
+
+/// Most names that are proposed.
+const PROPOSED: usize = 3;
+
+/// The name of one figure of a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FigureName {
+    /// The metric's name as it was written.
+    written: String,
+    /// The metric.
+    pub metric: &'static Metric,
+    /// What `{…}` holds: an entry of a map, a pattern with `*`, or a phase.
+    pub key: Option<String>,
+    /// Of a distribution which statistic.
+    pub statistic: Option<Statistic>,
+}
+
+/// A text that names no figure: what is wrong, and what would do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NameError(pub(super) String);
+
+impl FigureName {
+    /// Reads a metric's name; `.statistic` may be a part of it.
+    ///
+    /// # Errors
+    /// No such metric, an entry or phase where there are none or none where one must be chosen.
+    pub fn metric(text: &str) -> Result<FigureName, NameError> {
+        let text = text.trim();
+        let (base, key) = split_key(text)?;
+        let (metric, statistic) = match Metric::by_name(&base) {
+            Some(metric) => (metric, None),
+            None => with_statistic(&base).ok_or_else(|| unknown(text, &base))?,
+        };
+        let written = match statistic {
+            // The statistic is told apart from here on.
+            Some(_) => text.rsplit_once('.').map_or(text, |(name, _)| name),
+            None => text,
+        };
+        match (metric.shape, &key) {
+            (Shape::Phase, None) => {
+                return Err(NameError(format!(
+                    "{text} does not say which phase: write {}",
+                    metric.shown()
+                )));
+            }
+            (Shape::Value | Shape::Length | Shape::Distribution, Some(_)) => {
+                return Err(NameError(format!(
+                    "{} has no entries to choose from: leave {{…}} out",
+                    metric.name
+                )));
+            }
+            _ => {}
+        }
+        Ok(FigureName {
+            written: written.to_owned(),
+            metric,
+            key,
+            statistic,
+        })
+    }
+
+    /// Reads a whole name: `pod_ready_latency.p99`, `pod_ready_latency p99`, `pods.created`. Of a
+    /// distribution the statistic is needed.
+    ///
+    /// # Errors
+    /// As [`FigureName::metric`] and [`FigureName::with`].
+    pub fn parse(text: &str) -> Result<FigureName, NameError> {
+        let end = text.rfind('}').map_or(0, |at| at + 1);
+        match text[end..].trim().split_once(char::is_whitespace) {
+            Some((_, statistic)) => {
+                let metric = text.trim().strip_suffix(statistic).unwrap_or(text);
+                FigureName::metric(metric)?.with(Some(statistic))
+            }
+            None => FigureName::metric(text)?.with(None),
+        }
+    }
+
+    /// The figure of this metric that has that statistic; a single number's is `value` or nothing.
+    ///
+    /// # Errors
+    /// A distribution without a statistic, a statistic of a single number, one that isn't recorded.
+    pub fn with(mut self, statistic: Option<&str>) -> Result<FigureName, NameError> {
+        let name = &self.written;
+        let statistic = statistic.map(str::trim).filter(|text| !text.is_empty());
+        if self.metric.shape != Shape::Distribution {
+            return match statistic {
+                None | Some("value") => Ok(self),
+                Some(other) => Err(NameError(format!(
+                    "{name} is a single number and has no {other}: leave it out"
+                ))),
+            };
+        }
+        match (statistic, self.statistic) {
+            (None, Some(_)) => Ok(self),
+            (None, None) => Err(NameError(format!(
+                "{name} is a distribution: say which statistic of it, {}",
+                statistics()
+            ))),
+            (Some(text), already) => {
+                let wanted = Statistic::by_name(text).ok_or_else(|| {
+                    NameError(format!(
+                        "{name} has no {text:?}{}; recorded are {}",
+                        proposal(text, Statistic::ALL.map(Statistic::name)),
+                        statistics()
+                    ))
+                })?;
+                if already.is_some_and(|already| already != wanted) {
+                    return Err(NameError(format!(
+                        "{name}: two statistics are given, leave one out"
+                    )));
+                }
+                self.statistic = Some(wanted);
+                Ok(self)
+            }
+        }
+    }
+
+    /// The name of a figure of the catalogue.
+    pub(super) fn known(
+        metric: &'static Metric,
+        key: Option<&str>,
+        statistic: Option<Statistic>,
+    ) -> FigureName {
+        let written = match (metric.shape, key) {
+            (Shape::Phase, Some(key)) => metric.name.replace("{}", &format!("{{{key}}}")),
+            (_, Some(key)) => format!("{}{{{key}}}", metric.name),
+            (_, None) => metric.name.to_owned(),
+        };
+        FigureName {
+            written,
+            metric,
+            key: key.map(str::to_owned),
+            statistic,
+        }
+    }
+
+    /// What it is counted in.
+    pub fn unit(&self) -> Unit {
+        match self.statistic {
+            Some(Statistic::Count) => Unit::Count,
+            _ => self.metric.unit,
+        }
+    }
+
+    /// Which way is better.
+    pub fn better(&self) -> Better {
+        match self.statistic {
+            Some(Statistic::Count) => Better::Neither,
+            _ => self.metric.better_of(self.key.as_deref()),
+        }
+    }
+
+    /// The same figure under the catalogue's own name of it.
+    pub fn canonical(&self) -> FigureName {
+        FigureName::known(self.metric, self.key.as_deref(), self.statistic)
+    }
+
+    /// The metric as it was written, without the statistic.
+    pub fn written(&self) -> &str {
+        &self.written
+    }
+
+    /// Whether it depends on the machine, as no result of the virtual engine does by itself.
+    pub fn is_of_host(&self) -> bool {
+        self.metric.name.starts_with("host.")
+    }
+}
+
+/// The metric as it was written, and the statistic after a blank.
+impl fmt::Display for FigureName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.written)?;
+        match self.statistic {
+            Some(statistic) => write!(f, " {}", statistic.name()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// `api_calls{create pods 201}` to `api_calls` and what the braces hold.
+fn split_key(text: &str) -> Result<(String, Option<String>), NameError> {
+    if text.is_empty() {
+        return Err(NameError(
+            "the name of a metric is missing, such as pod_ready_latency or excess_pods_created"
+                .to_owned(),
+        ));
+    }
+    let Some(open) = text.find('{') else {
+        return Ok((text.to_owned(), None));
+    };
+    let Some(close) = text.rfind('}').filter(|close| *close > open) else {
+        return Err(NameError(format!("{text:?}: the {{ is not closed with }}")));
+    };
+    let key = text[open + 1..close].trim();
+    if key.is_empty() {
+        return Err(NameError(format!(
+            "{text:?}: nothing stands between {{ and }}"
+        )));
+    }
+    let base = format!("{}{}", &text[..open], &text[close + 1..]);
+    Ok((base, Some(key.to_owned())))
+}
+
+/// `pod_ready_latency.p99` to the metric and the statistic.
+fn with_statistic(base: &str) -> Option<(&'static Metric, Option<Statistic>)> {
+    // p99.9 has a point of its own.
+    let points = base.match_indices('.').map(|(at, _)| at);
+    points
+        .filter_map(|at| {
+            let metric = Metric::by_name(&base[..at])?;
+            let statistic = Statistic::by_name(&base[at + 1..])?;
+            (metric.shape == Shape::Distribution).then_some((metric, Some(statistic)))
+        })
+        .next()
+}
+
+fn statistics() -> String {
+    Statistic::ALL.map(Statistic::name).join(", ")
+}
+
+fn unknown(text: &str, base: &str) -> NameError {
+    if let Some((name, statistic)) = base.split_once('.')
+        && let Some(metric) = Metric::by_name(name)
+        && metric.shape == Shape::Distribution
+    {
+        return NameError(format!(
+            "{} has no {statistic:?}{}; recorded are {}",
+            metric.name,
+            proposal(statistic, Statistic::ALL.map(Statistic::name)),
+            statistics()
+        ));
+    }
+    let names = METRICS
+        .iter()
+        .flat_map(|metric| metric.aliases.iter().chain([&metric.name]));
+    NameError(format!(
+        "there is no metric {text:?}{}; loadgen figures lists them",
+        proposal(base, names.copied())
+    ))
+}
+
+/// The names that are most like the text, as ` (did you mean a or b?)`, or nothing.
+pub(crate) fn proposal<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    let lower = text.to_ascii_lowercase();
+    let mut like: Vec<(f64, &str)> = names
+        .into_iter()
+        .map(|name| {
+            let contained = lower.len() >= 3 && (name.contains(&lower) || lower.contains(name));
+            let likeness = strsim::jaro_winkler(&lower, name);
+            // A part of the name is as good a hint as a slip of the finger.
+            (
+                if contained {
+                    likeness.max(0.9)
+                } else {
+                    likeness
+                },
+                name,
+            )
+        })
+        .filter(|(likeness, _)| *likeness >= LIKE_ENOUGH)
+        .collect();
+    like.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    let names: Vec<&str> = like.iter().take(PROPOSED).map(|(_, name)| *name).collect();
+    match names.split_last() {
+        None => String::new(),
+        Some((one, [])) => format!(" (did you mean {one}?)"),
+        Some((last, rest)) => format!(" (did you mean {} or {last}?)", rest.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(text: &str) -> String {
+        FigureName::parse(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_name_is_a_metric_an_entry_and_a_statistic() {
+        for (text, metric, key, statistic) in [
+            (
+                "pod_ready_latency p99",
+                "pod_ready_seconds",
+                None,
+                Some(Statistic::P99),
+            ),
+            (
+                "pod_ready_seconds.p(99)",
+                "pod_ready_seconds",
+                None,
+                Some(Statistic::P99),
+            ),
+            (
+                "convergence.p99.9",
+                "convergence_seconds",
+                None,
+                Some(Statistic::P999),
+            ),
+            (" excess_pods_created ", "excess_pods_created", None, None),
+            (
+                "excess_pods_created value",
+                "excess_pods_created",
+                None,
+                None,
+            ),
+            ("surplus_pods", "wasted_work.surplus_pods", None, None),
+            ("api_calls", "api_calls", None, None),
+            (
+                "api_calls{create pods 201}",
+                "api_calls",
+                Some("create pods 201"),
+                None,
+            ),
+            (
+                "phase{scale to 100 %}.seconds",
+                "phase{}.seconds",
+                Some("scale to 100 %"),
+                None,
+            ),
+            ("phase{a}", "phase{}.seconds", Some("a"), None),
+        ] {
+            let name = FigureName::parse(text).unwrap();
+            assert_eq!(name.metric.name, metric, "{text}");
+            assert_eq!(name.key.as_deref(), key, "{text}");
+            assert_eq!(name.statistic, statistic, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_written_as_it_was_read() {
+        let shown = |text| FigureName::parse(text).unwrap().to_string();
+        assert_eq!(shown("pod_ready_latency.p(99)"), "pod_ready_latency p99");
+        assert_eq!(shown("phase{a b}.seconds"), "phase{a b}.seconds");
+        let name = FigureName::parse("pod_ready_latency.p99").unwrap();
+        assert_eq!(name.canonical().to_string(), "pod_ready_seconds p99");
+        let name = FigureName::parse("phase{a b}").unwrap();
+        assert_eq!(name.canonical().to_string(), "phase{a b}.seconds");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_name_is_told_with_what_would_do() {
+        for (text, words) in [
+            ("pod_ready_latncy p99", "did you mean pod_ready_latency"),
+            ("zzz", "there is no metric \"zzz\"; loadgen figures"),
+            (
+                "pod_ready_latency",
+                "say which statistic of it, count, mean, p50",
+            ),
+            ("pod_ready_latency p95", "has no \"p95\" (did you mean p9"),
+            ("pod_ready_latency.p95", "has no \"p95\" (did you mean p9"),
+            ("excess_pods_created p99", "single number and has no p99"),
+            ("pods.created{x}", "has no entries"),
+            ("phase.seconds", "write phase{NAME}.seconds"),
+            ("api_calls{x", "not closed"),
+            ("api_calls{}", "nothing stands between"),
+            ("", "missing"),
+        ] {
+            assert!(problem(text).contains(words), "{text}: {}", problem(text));
+        }
+    }
+}

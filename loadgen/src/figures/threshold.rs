@@ -1,0 +1,404 @@
+//! A bound that a figure must keep: `pod_ready_latency p99 < 5s`, in this program's spelling or
+//! k6's (`p(99)<5s`).
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::{self, Deserializer};
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::catalogue::Unit;
+use super::name::{FigureName, NameError};
+use super::values::Figures;
+use crate::result::RunResult;
+
+/// How a value stands to its bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comparison {
+    Less,
+    LessOrEqual,
+    More,
+    MoreOrEqual,
+    Equal,
+    NotEqual,
+}
+
+/// Longest first, so that `<=` is not read as `<`. `===` and `!==` are k6's.
+const COMPARISONS: [(&str, Comparison); 8] = [
+    ("===", Comparison::Equal),
+    ("!==", Comparison::NotEqual),
+    ("<=", Comparison::LessOrEqual),
+    (">=", Comparison::MoreOrEqual),
+    ("==", Comparison::Equal),
+    ("!=", Comparison::NotEqual),
+    ("<", Comparison::Less),
+    (">", Comparison::More),
+];
+
+impl Comparison {
+    fn text(self) -> &'static str {
+        match self {
+            Comparison::Less => "<",
+            Comparison::LessOrEqual => "<=",
+            Comparison::More => ">",
+            Comparison::MoreOrEqual => ">=",
+            Comparison::Equal => "==",
+            Comparison::NotEqual => "!=",
+        }
+    }
+
+    fn holds(self, value: f64, bound: f64) -> bool {
+        match self {
+            Comparison::Less => value < bound,
+            Comparison::LessOrEqual => value <= bound,
+            Comparison::More => value > bound,
+            Comparison::MoreOrEqual => value >= bound,
+            Comparison::Equal => value == bound,
+            Comparison::NotEqual => value != bound,
+        }
+    }
+}
+
+/// A bound on one figure of a result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Threshold {
+    figure: FigureName,
+    comparison: Comparison,
+    bound: f64,
+    /// The bound as it was written.
+    bound_text: String,
+}
+
+/// A text that is no threshold: what is wrong, and what would do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ThresholdError(String);
+
+impl From<NameError> for ThresholdError {
+    fn from(error: NameError) -> ThresholdError {
+        ThresholdError(error.to_string())
+    }
+}
+
+/// What came of a threshold.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ThresholdOutcome {
+    /// The threshold: `pod_ready_latency p99 < 5s`.
+    pub threshold: String,
+    /// The value seen, in `unit`; absent where the result has none.
+    pub value: Option<f64>,
+    /// What the value is counted in.
+    pub unit: Unit,
+    /// Whether it is kept. Without a value it is not.
+    pub met: bool,
+    /// Why there is no value, or what is odd about it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub note: String,
+}
+
+impl ThresholdOutcome {
+    /// The value for people, or why there is none.
+    pub fn seen(&self) -> String {
+        match (self.value, self.note.is_empty()) {
+            (Some(value), true) => self.unit.for_people(value),
+            (Some(value), false) => format!("{}; {}", self.unit.for_people(value), self.note),
+            (None, _) => format!("no value: {}", self.note),
+        }
+    }
+
+    /// The sentence that says what happened to it.
+    pub fn reason(&self) -> String {
+        let verdict = if self.met { "met" } else { "not met" };
+        format!("threshold {verdict}: {} ({})", self.threshold, self.seen())
+    }
+}
+
+impl Threshold {
+    /// Reads a threshold: the metric's name (`pod_ready_latency`, `api_calls{create pods 201}`) and
+    /// what holds of it (`p99 < 5s`, `p(99)<5s`, `== 0`, `value >= 1k`).
+    ///
+    /// # Errors
+    /// An unknown metric or statistic, no comparison, a bound without its unit or in a wrong one.
+    pub fn parse(metric: &str, expression: &str) -> Result<Threshold, ThresholdError> {
+        let figure = FigureName::metric(metric)?;
+        let name = figure.written().to_owned();
+        let found = COMPARISONS
+            .iter()
+            .filter_map(|(text, comparison)| {
+                let at = expression.find(text)?;
+                Some((at, *text, *comparison))
+            })
+            // The first, and of those that begin there the longest, which stands first.
+            .min_by_key(|(at, ..)| *at);
+        let Some((at, text, comparison)) = found else {
+            return Err(ThresholdError(match expression.contains('=') {
+                true => format!("{name}: {expression:?} has one = where == is meant"),
+                false => format!(
+                    "{name}: {:?} has no comparison; write such as {}",
+                    expression.trim(),
+                    example(&figure)
+                ),
+            }));
+        };
+        let (statistic, bound_text) = (&expression[..at], expression[at + text.len()..].trim());
+        let figure = figure.with(Some(statistic))?;
+        if bound_text.is_empty() {
+            return Err(ThresholdError(format!(
+                "{name}: nothing stands after {text}; write such as {}",
+                example(&figure)
+            )));
+        }
+        let bound = figure
+            .unit()
+            .parse(bound_text)
+            .map_err(|error| ThresholdError(format!("{figure} {text} {bound_text}: {error}")))?;
+        Ok(Threshold {
+            figure,
+            comparison,
+            bound,
+            bound_text: bound_text.to_owned(),
+        })
+    }
+
+    /// Holds a result against it.
+    pub fn check(&self, result: &RunResult) -> ThresholdOutcome {
+        self.judge(&Figures::of(result))
+    }
+
+    /// Holds figures against it; for many thresholds of one result, whose figures are gathered once.
+    pub fn judge(&self, figures: &Figures) -> ThresholdOutcome {
+        let found = figures.find(&self.figure);
+        let holds = |value| self.comparison.holds(value, self.bound);
+        ThresholdOutcome {
+            threshold: self.to_string(),
+            value: found.value,
+            unit: self.figure.unit(),
+            met: found.value.is_some_and(holds),
+            note: found.note,
+        }
+    }
+
+    /// The figure that is bound.
+    pub fn figure(&self) -> &FigureName {
+        &self.figure
+    }
+
+    /// Whether more of the figure can only break it: `<` and `<=`. Such a threshold on a count or
+    /// a maximum that is broken during a run stays broken.
+    pub fn is_upper_bound(&self) -> bool {
+        matches!(self.comparison, Comparison::Less | Comparison::LessOrEqual)
+    }
+
+    /// What stands after the metric's name: `p99 < 5s`.
+    pub fn expression(&self) -> String {
+        let bound = format!("{} {}", self.comparison.text(), self.bound_text);
+        match self.figure.statistic {
+            Some(statistic) => format!("{} {bound}", statistic.name()),
+            None => bound,
+        }
+    }
+}
+
+fn example(figure: &FigureName) -> String {
+    let statistic = match (figure.statistic, figure.metric.shape) {
+        (Some(statistic), _) => format!(" {}", statistic.name()),
+        (None, super::Shape::Distribution) => " p99".to_owned(),
+        (None, _) => String::new(),
+    };
+    let bound = match figure.unit() {
+        Unit::Seconds => "5s",
+        Unit::Count => "1k",
+        Unit::Bytes => "500MB",
+        Unit::PerSecond => "1000/s",
+    };
+    format!("'{}{statistic} < {bound}'", figure.written())
+}
+
+/// The canonical text: `pod_ready_latency p99 < 5s`.
+impl fmt::Display for Threshold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.figure.written(), self.expression())
+    }
+}
+
+/// Reads a threshold from one text: `pod_ready_latency p99 < 5s` or `pod_ready_latency: p99 < 5s`.
+impl FromStr for Threshold {
+    type Err = ThresholdError;
+
+    fn from_str(text: &str) -> Result<Threshold, ThresholdError> {
+        let text = text.trim();
+        // A name may hold blanks and comparisons between its braces.
+        let braces = text.rfind('}').map_or(0, |at| at + 1);
+        let ends = |c: char| c.is_whitespace() || matches!(c, ':' | '<' | '>' | '=' | '!');
+        let end = text[braces..]
+            .find(ends)
+            .map_or(text.len(), |at| braces + at);
+        let (metric, rest) = text.split_at(end);
+        let rest = rest.trim_start();
+        Threshold::parse(metric, rest.strip_prefix(':').unwrap_or(rest))
+    }
+}
+
+impl Serialize for Threshold {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(self)
+    }
+}
+
+/// One text, or `{metric, expression}`.
+impl<'de> Deserialize<'de> for Threshold {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Threshold, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Text(String),
+            Parts { metric: String, expression: String },
+        }
+        let threshold = match Written::deserialize(from)? {
+            Written::Text(text) => text.parse(),
+            Written::Parts { metric, expression } => Threshold::parse(&metric, &expression),
+        };
+        threshold.map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn figures() -> Figures {
+        Figures::from_json(json!({
+            "pod_ready_seconds": {"count": 9, "p99": 0.2, "max": 6.0},
+            "convergence_seconds": {"count": 0},
+            "excess_pods_created": 0,
+            "api_calls": {"create pods 201": 1000},
+            "phases": [{"name": "a < b", "seconds": 2.0}],
+        }))
+    }
+
+    fn outcome(text: &str) -> ThresholdOutcome {
+        text.parse::<Threshold>().unwrap().judge(&figures())
+    }
+
+    #[test]
+    fn thresholds_are_read_in_every_spelling_and_written_in_one() {
+        for (text, canonical) in [
+            ("pod_ready_latency p99 < 5s", "pod_ready_latency p99 < 5s"),
+            ("pod_ready_latency:p(99)<5s", "pod_ready_latency p99 < 5s"),
+            (
+                "pod_ready_latency: p(99) < 5s",
+                "pod_ready_latency p99 < 5s",
+            ),
+            (
+                "pod_ready_latency.max<=200ms",
+                "pod_ready_latency max <= 200ms",
+            ),
+            ("excess_pods_created===0", "excess_pods_created == 0"),
+            ("excess_pods_created value < 10", "excess_pods_created < 10"),
+            (
+                "api_calls{create pods 201} >= 1k",
+                "api_calls{create pods 201} >= 1k",
+            ),
+            ("phase{a < b}.seconds<5s", "phase{a < b}.seconds < 5s"),
+        ] {
+            let threshold: Threshold = text.parse().unwrap();
+            assert_eq!(threshold.to_string(), canonical);
+            assert_eq!(canonical.parse::<Threshold>().unwrap(), threshold);
+        }
+        let parts = Threshold::parse("pod_ready_latency", "p(99)<5s").unwrap();
+        assert_eq!(parts.to_string(), "pod_ready_latency p99 < 5s");
+        assert!(parts.is_upper_bound());
+    }
+
+    #[test]
+    fn thresholds_are_kept_or_not() {
+        for (text, met) in [
+            ("pod_ready_latency p99 < 5s", true),
+            ("pod_ready_latency p99 <= 200ms", true),
+            ("pod_ready_latency p99 < 200ms", false),
+            ("pod_ready_latency max > 5s", true),
+            ("pod_ready_latency count != 9", false),
+            ("excess_pods_created == 0", true),
+            ("api_calls{create pods *} >= 1000", true),
+            ("api_calls{create pods 500} == 0", true),
+            ("phase{a < b}.seconds < 1s", false),
+        ] {
+            assert_eq!(outcome(text).met, met, "{text}");
+        }
+    }
+
+    #[test]
+    fn no_value_is_not_met_and_said() {
+        let outcome = outcome("convergence p99 < 5s");
+        assert_eq!((outcome.value, outcome.met), (None, false));
+        assert_eq!(
+            outcome.reason(),
+            "threshold not met: convergence p99 < 5s (no value: nothing was measured)"
+        );
+    }
+
+    #[test]
+    fn the_reason_names_the_threshold_and_the_value() {
+        assert_eq!(
+            outcome("pod_ready_latency max < 5s").reason(),
+            "threshold not met: pod_ready_latency max < 5s (6 s)"
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_what_would_do() {
+        for (text, words) in [
+            (
+                "pod_ready_latency",
+                "no comparison; write such as 'pod_ready_latency p99 < 5s'",
+            ),
+            ("pod_ready_latency p99", "no comparison"),
+            ("pod_ready_latency p99 = 5s", "one = where == is meant"),
+            ("pod_ready_latency < 5s", "say which statistic"),
+            ("pod_ready_latency p95 < 5s", "recorded are count, mean"),
+            ("pod_ready_latency p99 <", "nothing stands after <"),
+            (
+                "pod_ready_latency p99 < 5",
+                "a unit is missing: write 5ms, 5s",
+            ),
+            (
+                "pod_ready_latncy p99 < 5s",
+                "did you mean pod_ready_latency",
+            ),
+            ("excess_pods_created < 5s", "this is a count"),
+            ("excess_pods_created <<5", "expected a number"),
+            ("peak_memory < 500", "500MB"),
+            ("< 5s", "name of a metric is missing"),
+            ("", "name of a metric is missing"),
+        ] {
+            let problem = text.parse::<Threshold>().unwrap_err().to_string();
+            assert!(problem.contains(words), "{text}: {problem}");
+        }
+    }
+
+    #[test]
+    fn files_hold_a_text_or_its_parts() {
+        let threshold: Threshold = "pod_ready_latency p99 < 5s".parse().unwrap();
+        let text = json!("pod_ready_latency p(99)<5s");
+        let parts = json!({"metric": "pod_ready_latency", "expression": "p99 < 5s"});
+        for written in [text, parts] {
+            assert_eq!(
+                serde_json::from_value::<Threshold>(written).unwrap(),
+                threshold
+            );
+        }
+        assert_eq!(
+            serde_json::to_value(&threshold).unwrap(),
+            json!("pod_ready_latency p99 < 5s")
+        );
+        let wrong = serde_json::from_value::<Threshold>(json!("nothing < 5s"));
+        assert!(
+            wrong
+                .unwrap_err()
+                .to_string()
+                .contains("there is no metric")
+        );
+    }
+}

@@ -1,0 +1,48 @@
+//! A table for the terminal: aligned columns, no lines, nothing at the ends of rows.
+
+use comfy_table::{CellAlignment, Table, presets};
+
+/// Rows under their header, in columns; those whose number `is_text` accepts are aligned to the
+/// left, the others, figures, to the right.
+pub(crate) fn columns(
+    header: &[String],
+    rows: &[Vec<String>],
+    is_text: impl Fn(usize) -> bool,
+) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(header);
+    for row in rows {
+        table.add_row(row);
+    }
+    for at in 0..header.len() {
+        if !is_text(at)
+            && let Some(column) = table.column_mut(at)
+        {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let mut text = String::new();
+    for line in table.lines() {
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_stand_under_each_other() {
+        let owned = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect();
+        let header: Vec<String> = owned(&["name", "size", "note"]);
+        let rows = [owned(&["a", "5", ""]), owned(&["long name", "1,000", "x"])];
+        let text = columns(&header, &rows, |at| at != 1);
+        assert_eq!(
+            text,
+            " name        size  note\n a              5\n long name  1,000  x\n"
+        );
+    }
+}

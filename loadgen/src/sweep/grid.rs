@@ -1,0 +1,214 @@
+//! The grid: dimensions with their values, and cells numbered so that the last dimension runs fastest.
+
+use serde::Serialize;
+
+/// Most cells of a grid: past it nobody reads the outcome, and a mistyped value is likelier.
+pub const CELLS_MAX: usize = 10_000;
+
+/// One setting that is varied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Dimension {
+    /// The flag's name, without dashes.
+    pub name: String,
+    /// Its values as they were written, cheapest first.
+    pub values: Vec<String>,
+}
+
+/// Every combination of the dimensions' values.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Grid {
+    /// The dimensions, in the order in which they were given.
+    pub dimensions: Vec<Dimension>,
+}
+
+/// A `--vary` that can't be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct GridError(String);
+
+fn refuse<T>(problem: impl Into<String>) -> Result<T, GridError> {
+    Err(GridError(problem.into()))
+}
+
+impl Grid {
+    /// The grid of every `--vary NAME=V1,V2,...`; the values of a name given several times are put
+    /// together. Where a `;` stands among the values it parts them, and commas belong to them.
+    ///
+    /// # Errors
+    /// No name, no values, one twice, or more cells than [`CELLS_MAX`].
+    pub fn parse(texts: &[String]) -> Result<Grid, GridError> {
+        let mut dimensions: Vec<Dimension> = Vec::new();
+        for text in texts {
+            let one = dimension(text)?;
+            match dimensions.iter_mut().find(|known| known.name == one.name) {
+                Some(known) => known.values.extend(one.values),
+                None => dimensions.push(one),
+            }
+        }
+        for dimension in &dimensions {
+            for (at, value) in dimension.values.iter().enumerate() {
+                if dimension.values[..at].contains(value) {
+                    return refuse(format!("--vary {}: {value} is given twice", dimension.name));
+                }
+            }
+        }
+        let grid = Grid { dimensions };
+        grid.refuse_too_many()?;
+        Ok(grid)
+    }
+
+    fn refuse_too_many(&self) -> Result<(), GridError> {
+        let sizes = self.dimensions.iter().map(|one| one.values.len());
+        let cells = sizes.clone().try_fold(1_usize, usize::checked_mul);
+        if cells.is_some_and(|cells| cells <= CELLS_MAX) {
+            return Ok(());
+        }
+        let product: Vec<String> = sizes.map(|size| size.to_string()).collect();
+        refuse(format!(
+            "--vary asks for {} cells{}; at most {CELLS_MAX} are run: leave values out, or sweep \
+             one part after the other",
+            product.join(" x "),
+            cells.map_or_else(String::new, |cells| format!(", {cells} in all")),
+        ))
+    }
+
+    /// How many cells there are.
+    pub fn len(&self) -> usize {
+        let sizes = self.dimensions.iter().map(|one| one.values.len());
+        sizes.product()
+    }
+
+    /// Whether there is no cell, as of a dimension without values, which [`Grid::parse`] refuses.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The position of a cell in each dimension.
+    pub fn position(&self, cell: usize) -> Vec<usize> {
+        let mut rest = cell;
+        let mut position: Vec<usize> = self
+            .dimensions
+            .iter()
+            .rev()
+            .map(|dimension| {
+                let at = rest % dimension.values.len();
+                rest /= dimension.values.len();
+                at
+            })
+            .collect();
+        position.reverse();
+        position
+    }
+
+    /// The values of a cell, in the order of the dimensions.
+    pub fn values(&self, cell: usize) -> Vec<(&str, &str)> {
+        let position = self.position(cell);
+        let dimensions = self.dimensions.iter().zip(position);
+        dimensions
+            .map(|(dimension, at)| (dimension.name.as_str(), dimension.values[at].as_str()))
+            .collect()
+    }
+
+    /// A cell's name: `pods=1k, burst-replicas=100`.
+    pub fn name(&self, cell: usize) -> String {
+        let values = self.values(cell);
+        let parts: Vec<String> = values
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        parts.join(", ")
+    }
+}
+
+fn dimension(text: &str) -> Result<Dimension, GridError> {
+    let example = "--vary burst-replicas=100,250,500";
+    let Some((name, values)) = text.split_once('=') else {
+        return refuse(format!(
+            "--vary {text}: the values are missing; write such as {example}"
+        ));
+    };
+    let name = name.trim().trim_start_matches('-');
+    if name.is_empty() {
+        return refuse(format!(
+            "--vary {text}: the name of a flag is missing; write such as {example}"
+        ));
+    }
+    let by = if values.contains(';') { ';' } else { ',' };
+    // A last separator ends the list, so that one value may hold commas: `p50=3ms,p99=40ms;`.
+    let values = values.trim();
+    let values = values.strip_suffix(by).unwrap_or(values);
+    let values: Vec<String> = values.split(by).map(|one| one.trim().to_owned()).collect();
+    if values.iter().any(String::is_empty) {
+        return refuse(match values.len() {
+            1 => format!("--vary {name}: the values are missing; write such as {example}"),
+            _ => format!("--vary {text}: a value is empty"),
+        });
+    }
+    Ok(Dimension {
+        name: name.to_owned(),
+        values,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid(texts: &[&str]) -> Result<Grid, GridError> {
+        let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+        Grid::parse(&texts)
+    }
+
+    #[test]
+    fn cells_are_numbered_with_the_last_dimension_fastest() {
+        let grid = grid(&["pods=1k,2k", "seed=1,2,3"]).unwrap();
+        assert_eq!(grid.len(), 6);
+        assert_eq!(grid.name(0), "pods=1k, seed=1");
+        assert_eq!(grid.name(1), "pods=1k, seed=2");
+        assert_eq!(grid.name(5), "pods=2k, seed=3");
+        assert_eq!(grid.position(5), [1, 2]);
+    }
+
+    #[test]
+    fn values_with_commas_are_parted_by_semicolons_or_repeated() {
+        for texts in [
+            &["api-latency=p50=1ms,p99=2ms;5ms"][..],
+            &["api-latency=p50=1ms,p99=2ms;", "api-latency=5ms"],
+        ] {
+            let grid = grid(texts).unwrap();
+            assert_eq!(grid.dimensions.len(), 1);
+            assert_eq!(grid.dimensions[0].values, ["p50=1ms,p99=2ms", "5ms"]);
+        }
+    }
+
+    #[test]
+    fn what_is_no_grid_is_told() {
+        for (texts, words) in [
+            (&["pods"][..], "the values are missing"),
+            (&["pods="], "the values are missing"),
+            (&["=1,2"], "name of a flag is missing"),
+            (&["pods=1,,2"], "a value is empty"),
+            (&["pods=1,2,1"], "1 is given twice"),
+            (&["pods=1,2", "pods=2"], "2 is given twice"),
+        ] {
+            let problem = grid(texts).unwrap_err().to_string();
+            assert!(problem.contains(words), "{texts:?}: {problem}");
+        }
+        let many: Vec<String> = (0..101).map(|value| value.to_string()).collect();
+        let many = |name: &str| format!("{name}={}", many.join(","));
+        let problem = Grid::parse(&[many("a"), many("b")])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            problem.contains("101 x 101 cells, 10201 in all; at most 10000"),
+            "{problem}"
+        );
+        let far: Vec<String> = (0..20).map(|n| many(&format!("a{n}"))).collect();
+        assert!(
+            Grid::parse(&far)
+                .unwrap_err()
+                .to_string()
+                .contains("101 x 101")
+        );
+    }
+}

@@ -1,0 +1,227 @@
+//! What a sweep found: of each cell the medians of its figures and whether it keeps the thresholds,
+//! and the cheapest cell that does.
+
+use crate::compare::significance::median;
+use crate::figures::{FigureName, Figures, Threshold};
+use crate::result::RunResult;
+
+use super::grid::Grid;
+
+/// One cell that has run.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// Its number in the grid.
+    pub number: usize,
+    /// The median of each figure over the seeds; absent where no run has it.
+    pub figures: Vec<Option<f64>>,
+    /// Whether every run met its scenario's condition.
+    pub is_done: bool,
+    /// Whether every run kept every threshold and was done; absent without thresholds.
+    pub meets: Option<bool>,
+    /// Invariants broken, over all runs.
+    pub violations: usize,
+    /// Its runs, one a seed.
+    pub results: Vec<RunResult>,
+}
+
+/// A sweep that has run, or as much of it as did.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// What was varied.
+    pub grid: Grid,
+    /// The seeds of each cell.
+    pub seeds: Vec<u64>,
+    /// The figures that are shown.
+    pub figures: Vec<FigureName>,
+    /// What every run was held against.
+    pub thresholds: Vec<Threshold>,
+    /// The cells that ran with all their seeds, in the order of the grid.
+    pub cells: Vec<Cell>,
+}
+
+impl Sweep {
+    /// Sums up the results, which come cell by cell and seed by seed. Cells of which a run is
+    /// missing are left out.
+    pub fn new(
+        grid: Grid,
+        seeds: Vec<u64>,
+        figures: Vec<FigureName>,
+        thresholds: Vec<Threshold>,
+        results: Vec<Option<RunResult>>,
+    ) -> Sweep {
+        let mut results = results.into_iter();
+        let mut cells = Vec::new();
+        for number in 0..grid.len() {
+            // All of the cell's, before it is seen whether one is missing.
+            let runs: Vec<Option<RunResult>> = results.by_ref().take(seeds.len()).collect();
+            let runs: Option<Vec<RunResult>> = runs.into_iter().collect();
+            if let Some(runs) = runs.filter(|runs| runs.len() == seeds.len()) {
+                cells.push(cell(number, runs, &figures, &thresholds));
+            }
+        }
+        Sweep {
+            grid,
+            seeds,
+            figures,
+            thresholds,
+            cells,
+        }
+    }
+
+    /// Whether every cell has run.
+    pub fn is_complete(&self) -> bool {
+        self.cells.len() == self.grid.len()
+    }
+
+    /// The cheapest cell that keeps every threshold: the first in the order of the grid, in which
+    /// the first value of each dimension is its cheapest and the first dimension weighs most.
+    pub fn cheapest(&self) -> Option<&Cell> {
+        self.cells.iter().find(|cell| cell.meets == Some(true))
+    }
+
+    /// The cell of that number, if it has run.
+    pub fn cell(&self, number: usize) -> Option<&Cell> {
+        let at = self.cells.binary_search_by_key(&number, |cell| cell.number);
+        at.ok().map(|at| &self.cells[at])
+    }
+}
+
+fn cell(
+    number: usize,
+    mut results: Vec<RunResult>,
+    figures: &[FigureName],
+    thresholds: &[Threshold],
+) -> Cell {
+    let found: Vec<Figures> = results.iter().map(Figures::of).collect();
+    let median_of = |name: &FigureName| {
+        let values: Vec<f64> = found
+            .iter()
+            .filter_map(|one| one.find(name).value)
+            .collect();
+        median(&values)
+    };
+    let medians = figures.iter().map(median_of).collect();
+    let is_done = results.iter().all(|result| result.outcome.exit_code == 0);
+    for result in &mut results {
+        crate::figures::judge(result, thresholds);
+    }
+    let kept = results.iter().flat_map(|result| &result.thresholds);
+    let meets = (!thresholds.is_empty()).then(|| is_done && kept.clone().all(|one| one.met));
+    Cell {
+        number,
+        figures: medians,
+        is_done,
+        meets,
+        violations: results
+            .iter()
+            .map(|result| result.outcome.violations.len())
+            .sum(),
+        results,
+    }
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    use super::super::work::{self, Job};
+    use super::*;
+    use crate::result::InputCounts;
+    use crate::settings::EngineKind;
+    use crate::settings::resolve::{Machine, SettingsRequest, resolve};
+    use crate::settings::size::SizeRequest;
+
+    /// A sweep over `pods=20,40` and `kube-api-qps=5,10,20` with two seeds that holds
+    /// `elapsed < bound`.
+    pub(crate) fn sweep(bound: &str) -> Sweep {
+        let texts = ["pods=20,40".to_owned(), "kube-api-qps=5,10,20".to_owned()];
+        let grid = Grid::parse(&texts).unwrap();
+        let machine = Machine {
+            cpus: 1,
+            memory_bytes: None,
+        };
+        let mut jobs = Vec::new();
+        for number in 0..grid.len() {
+            let values = grid.values(number);
+            for seed in [1, 2] {
+                let request = SettingsRequest {
+                    engine: Some(EngineKind::Virtual),
+                    seed: Some(seed),
+                    size: SizeRequest {
+                        pods: Some(values[0].1.parse().unwrap()),
+                        ..SizeRequest::default()
+                    },
+                    kube_api_qps: Some(values[1].1.parse().unwrap()),
+                    kube_api_burst: Some(1),
+                    ..SettingsRequest::default()
+                };
+                jobs.push(Job {
+                    settings: resolve(&request, machine).unwrap(),
+                    objects: Arc::default(),
+                    input: InputCounts::default(),
+                });
+            }
+        }
+        let results = work::run(&jobs, 2, &AtomicBool::new(false), &|_| {}).unwrap();
+        let figures = ["elapsed", "convergence p99", "excess", "host.wall_seconds"];
+        let figures = figures.map(|name| FigureName::parse(name).unwrap());
+        let threshold = format!("elapsed < {bound}").parse().unwrap();
+        Sweep::new(grid, vec![1, 2], figures.to_vec(), vec![threshold], results)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::sweep;
+    use super::*;
+
+    #[test]
+    fn cells_have_medians_and_the_cheapest_is_the_first_that_keeps_the_thresholds() {
+        let sweep_of = |bound| {
+            let sweep = sweep(bound);
+            let cheapest = sweep.cheapest().map(|cell| sweep.grid.name(cell.number));
+            (sweep, cheapest)
+        };
+        let (all, cheapest) = sweep_of("1h");
+        assert!(all.is_complete());
+        assert_eq!(cheapest.as_deref(), Some("pods=20, kube-api-qps=5"));
+        for cell in &all.cells {
+            assert_eq!(cell.results.len(), 2);
+            assert!(cell.is_done && cell.meets == Some(true));
+            assert_eq!((cell.figures[2], cell.figures[3]), (Some(0.0), None));
+        }
+        // Half the requests per second, about twice the time.
+        let elapsed = |number: usize| all.cell(number).unwrap().figures[0].unwrap();
+        let ratio = elapsed(0) / elapsed(1);
+        assert!((1.7..2.3).contains(&ratio), "{ratio}");
+        let between = format!("{}ms", ((elapsed(1) + elapsed(2)) * 500.0) as u64);
+        let (_, cheapest) = sweep_of(&between);
+        assert_eq!(cheapest.as_deref(), Some("pods=20, kube-api-qps=20"));
+        assert_eq!(sweep_of("1ms").1, None);
+    }
+
+    #[test]
+    fn a_cell_that_lacks_a_run_is_left_out_and_no_other() {
+        let whole = sweep("1h");
+        let results = |cell: &Cell| cell.results.clone().into_iter().map(Some);
+        let mut all: Vec<Option<RunResult>> = whole.cells.iter().flat_map(results).collect();
+        all[2] = None;
+        let Sweep {
+            grid,
+            seeds,
+            figures,
+            ..
+        } = whole.clone();
+        let part = Sweep::new(grid, seeds, figures, Vec::new(), all);
+        let numbers: Vec<usize> = part.cells.iter().map(|cell| cell.number).collect();
+        assert_eq!(numbers, [0, 2, 3, 4, 5]);
+        assert!(!part.is_complete());
+        assert!(part.cell(1).is_none());
+        assert_eq!(
+            part.cell(2).unwrap().figures,
+            whole.cell(2).unwrap().figures
+        );
+        assert_eq!(part.cells[0].meets, None);
+    }
+}

@@ -1,0 +1,245 @@
+//! A sweep for the terminal, as CSV and as JSON.
+
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+
+use super::outcome::{Cell, Sweep};
+use crate::report::columns::columns;
+
+/// The version of the JSON's schema; raised when a member changes its meaning or goes away.
+const SCHEMA_VERSION: u32 = 1;
+
+/// Most cells that the terminal shows; files hold them all.
+const CELLS_SHOWN: usize = 250;
+
+/// The table for the terminal, one line a cell, and what it comes to. `command` is the command that
+/// repeats a cell.
+pub fn table(sweep: &Sweep, command: &dyn Fn(&Cell) -> String) -> String {
+    let mut text = String::new();
+    let dimensions = sweep.grid.dimensions.len();
+    let mut header: Vec<String> = sweep
+        .grid
+        .dimensions
+        .iter()
+        .map(|dimension| dimension.name.clone())
+        .collect();
+    header.extend(sweep.figures.iter().map(ToString::to_string));
+    header.push(String::new());
+    let cheapest = sweep.cheapest().map(|cell| cell.number);
+    let rows: Vec<Vec<String>> = sweep
+        .cells
+        .iter()
+        .take(CELLS_SHOWN)
+        .map(|cell| {
+            let values = sweep.grid.values(cell.number);
+            let mut row: Vec<String> = values
+                .iter()
+                .map(|(_, value)| (*value).to_owned())
+                .collect();
+            row.extend(shown(sweep, cell));
+            row.push(mark(cell, cheapest).to_owned());
+            row
+        })
+        .collect();
+    let last = header.len() - 1;
+    text.push_str(&columns(&header, &rows, |at| at == last || at < dimensions));
+    text.push('\n');
+    for line in conclusion(sweep, command) {
+        text.push_str(&line);
+        text.push('\n');
+    }
+    text
+}
+
+/// A cell's figures for people.
+pub(super) fn shown(sweep: &Sweep, cell: &Cell) -> Vec<String> {
+    let figures = sweep.figures.iter().zip(&cell.figures);
+    figures
+        .map(|(name, value)| value.map_or("-".to_owned(), |value| name.unit().for_people(value)))
+        .collect()
+}
+
+/// What is said of a cell beside its figures.
+pub(super) fn mark(cell: &Cell, cheapest: Option<usize>) -> &'static str {
+    match (cell.violations > 0, cell.is_done, cell.meets) {
+        (true, ..) => "INVARIANT BROKEN",
+        (_, false, _) => "not done",
+        _ if cheapest == Some(cell.number) => "<- cheapest that meets all",
+        (.., Some(true)) => "meets all",
+        _ => "",
+    }
+}
+
+/// What it comes to, in sentences.
+pub fn conclusion(sweep: &Sweep, command: &dyn Fn(&Cell) -> String) -> Vec<String> {
+    let (ran, all) = (sweep.cells.len(), sweep.grid.len());
+    let seeds = match &sweep.seeds[..] {
+        [one] => format!("seed {one}"),
+        several => format!(
+            "medians of {} seeds, {} to {}",
+            several.len(),
+            several[0],
+            several[several.len() - 1]
+        ),
+    };
+    let mut lines = vec![match ran == all {
+        true => format!("{all} cells, {seeds}"),
+        false => format!("INTERRUPTED: {ran} of {all} cells have run, {seeds}"),
+    }];
+    if ran > CELLS_SHOWN {
+        lines.push(format!(
+            "the first {CELLS_SHOWN} are shown; --csv and --json write them all"
+        ));
+    }
+    let not_done = sweep.cells.iter().filter(|cell| !cell.is_done).count();
+    if not_done > 0 {
+        lines.push(format!(
+            "{not_done} did not reach what their scenario asks for; their figures are those of \
+             what ran"
+        ));
+    }
+    if !sweep.thresholds.is_empty() {
+        let texts: Vec<String> = sweep.thresholds.iter().map(ToString::to_string).collect();
+        let meet = sweep.cells.iter().filter(|cell| cell.meets == Some(true));
+        lines.push(format!("{} meet {}", meet.count(), texts.join(" and ")));
+    }
+    if let Some(cell) = sweep.cheapest() {
+        lines.push(format!(
+            "cheapest of them: {}",
+            sweep.grid.name(cell.number)
+        ));
+        lines.push(format!("    {}", command(cell)));
+    }
+    lines
+}
+
+/// CSV: a header and one record a cell; values in seconds, counts, bytes.
+///
+/// # Errors
+/// What the writer says.
+pub fn csv(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
+    let mut writer = csv::Writer::from_writer(out);
+    let names = sweep.grid.dimensions.iter().map(|one| one.name.clone());
+    let figures = sweep.figures.iter().map(ToString::to_string);
+    let marks = ["runs", "done", "meets_thresholds", "cheapest"].map(str::to_owned);
+    let header: Vec<String> = names.chain(figures).chain(marks).collect();
+    writer.write_record(&header)?;
+    let cheapest = sweep.cheapest().map(|cell| cell.number);
+    for cell in &sweep.cells {
+        let values = sweep.grid.values(cell.number);
+        let mut record: Vec<String> = values
+            .iter()
+            .map(|(_, value)| (*value).to_owned())
+            .collect();
+        let number =
+            |value: &Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+        record.extend(cell.figures.iter().map(number));
+        record.push(cell.results.len().to_string());
+        record.push(cell.is_done.to_string());
+        record.push(
+            cell.meets
+                .map_or_else(String::new, |meets| meets.to_string()),
+        );
+        record.push((cheapest == Some(cell.number)).to_string());
+        writer.write_record(&record)?;
+    }
+    writer.flush()
+}
+
+/// JSON: what was varied, the medians, and every result whole.
+pub fn json(sweep: &Sweep) -> Value {
+    let cheapest = sweep.cheapest().map(|cell| cell.number);
+    let figures = sweep.figures.iter().map(
+        |name| json!({"figure": name.to_string(), "unit": name.unit(), "better": name.better()}),
+    );
+    let cells = sweep.cells.iter().map(|cell| {
+        let values: serde_json::Map<String, Value> = sweep
+            .grid
+            .values(cell.number)
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), json!(value)))
+            .collect();
+        let medians: serde_json::Map<String, Value> = sweep
+            .figures
+            .iter()
+            .zip(&cell.figures)
+            .map(|(name, value)| (name.to_string(), json!(value)))
+            .collect();
+        json!({
+            "values": values,
+            "figures": medians,
+            "done": cell.is_done,
+            "meets_thresholds": cell.meets,
+            "cheapest": cheapest == Some(cell.number),
+            "results": cell.results,
+        })
+    });
+    json!({
+        "schema_version": SCHEMA_VERSION,
+        "version": env!("CARGO_PKG_VERSION"),
+        "dimensions": sweep.grid.dimensions,
+        "seeds": sweep.seeds,
+        "figures": figures.collect::<Vec<_>>(),
+        "thresholds": sweep.thresholds,
+        "complete": sweep.is_complete(),
+        "cells": cells.collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::outcome::testing::sweep;
+    use super::*;
+
+    #[test]
+    fn the_table_has_a_line_for_each_cell_and_names_the_cheapest() {
+        let sweep = sweep("1h");
+        let text = table(&sweep, &|cell| format!("loadgen run # {}", cell.number));
+        assert!(
+            text.starts_with(" pods  kube-api-qps  elapsed  convergence p99"),
+            "{text}"
+        );
+        for words in [
+            "<- cheapest that meets all\n",
+            "6 cells, medians of 2 seeds, 1 to 2\n",
+            "6 meet elapsed < 1h\n",
+            "cheapest of them: pods=20, kube-api-qps=5\n    loadgen run # 0\n",
+        ] {
+            assert!(text.contains(words), "{words:?} in\n{text}");
+        }
+        assert_eq!(text.matches("meets all").count(), 6, "{text}");
+    }
+
+    #[test]
+    fn csv_has_a_record_for_each_cell() {
+        let mut bytes = Vec::new();
+        csv(&sweep("1h"), &mut bytes).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 7);
+        assert_eq!(
+            lines[0],
+            "pods,kube-api-qps,elapsed,convergence p99,excess,host.wall_seconds,runs,done,\
+             meets_thresholds,cheapest"
+        );
+        assert!(lines[1].starts_with("20,5,"), "{text}");
+        assert!(lines[1].ends_with(",0,,2,true,true,true"), "{text}");
+    }
+
+    #[test]
+    fn json_holds_every_result() {
+        let json = json(&sweep("1ms"));
+        assert_eq!(json["complete"], true);
+        assert_eq!(json["seeds"], json!([1, 2]));
+        assert_eq!(json["cells"].as_array().unwrap().len(), 6);
+        let cell = &json["cells"][1];
+        assert_eq!(cell["values"]["kube-api-qps"], "10");
+        assert_eq!(cell["meets_thresholds"], false);
+        assert_eq!(cell["results"][1]["seed"], 2);
+        assert_eq!(
+            cell["results"][1]["settings"]["controller"]["kube_api_qps"],
+            10.0
+        );
+    }
+}

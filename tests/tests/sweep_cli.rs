@@ -1,0 +1,293 @@
+//! `loadgen sweep` as its users meet it.
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use podstorm_tests::command::{loadgen, run_in, stderr, stdout};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A grid of 2 x 3 small runs.
+const GRID: [&str; 9] = [
+    "sweep",
+    "--kube-api-burst",
+    "1",
+    "--replicasets",
+    "4",
+    "--vary",
+    "pods=20,40",
+    "--vary",
+    "kube-api-qps=5,10,20",
+];
+
+fn directory() -> TempDir {
+    TempDir::new().expect("a temporary directory")
+}
+
+fn grid(directory: &Path, more: &[&str]) -> Output {
+    let all: Vec<&str> = GRID.iter().chain(more).copied().collect();
+    run_in(directory, &all)
+}
+
+fn read(directory: &Path, file: &str) -> String {
+    fs::read_to_string(directory.join(file)).expect("the file is there")
+}
+
+#[track_caller]
+fn assert_refused(output: &Output, words: &[&str]) {
+    let text = stderr(output);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert_eq!(text.matches("error: ").count(), 1, "one message: {text}");
+    for word in words {
+        assert!(text.contains(word), "{word:?} is missing in: {text}");
+    }
+    for noise in ["panicked", "RUST_", "src/"] {
+        assert!(!text.contains(noise), "{noise:?} in: {text}");
+    }
+    assert!(output.stdout.is_empty(), "{}", stdout(output));
+}
+
+#[test]
+fn every_combination_is_run_and_written() {
+    let directory = directory();
+    let path = directory.path();
+    let files = [
+        "--csv", "s.csv", "--json", "s.json", "--report", "s.html", "--seeds", "2",
+    ];
+    let output = grid(path, &files);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let table = stdout(&output);
+    assert!(
+        table.contains("6 cells, medians of 2 seeds, 1 to 2"),
+        "{table}"
+    );
+
+    let csv = read(path, "s.csv");
+    assert_eq!(csv.lines().count(), 7, "{csv}");
+    assert!(
+        csv.starts_with("pods,kube-api-qps,convergence p99,"),
+        "{csv}"
+    );
+
+    let json: Value = serde_json::from_str(&read(path, "s.json")).expect("JSON");
+    let cells = json["cells"].as_array().expect("cells");
+    assert_eq!(cells.len(), 6);
+    let last = &cells[5]["results"][1];
+    assert_eq!(
+        (&last["seed"], &last["engine"]),
+        (&Value::from(2), &Value::from("virtual"))
+    );
+    assert_eq!(last["settings"]["size"]["pods"], 40);
+    assert_eq!(last["settings"]["controller"]["kube_api_qps"], 20.0);
+    assert_eq!(last["settings"]["controller"]["kube_api_burst"], 1);
+    assert!(last.get("host").is_none());
+    // A cell is the run that its flags say.
+    let alone = [
+        "run",
+        "--engine",
+        "virtual",
+        "--kube-api-burst",
+        "1",
+        "--replicasets",
+        "4",
+        "--pods",
+        "40",
+        "--kube-api-qps",
+        "20",
+        "--seed",
+        "2",
+        "--json",
+        "run.json",
+        "-q",
+    ];
+    assert_eq!(run_in(path, &alone).status.code(), Some(0));
+    let alone: Value = serde_json::from_str(&read(path, "run.json")).expect("JSON");
+    assert_eq!(&alone, last);
+
+    let page = read(path, "s.html");
+    assert!(page.contains("<svg class=\"heat\""));
+    assert!(!page.contains("http"), "the page reaches out");
+}
+
+#[test]
+fn the_outcome_does_not_depend_on_the_number_of_jobs() {
+    let directory = directory();
+    let path = directory.path();
+    let with = |jobs| {
+        let files = [
+            "--csv", "s.csv", "--json", "s.json", "--report", "s.html", "--jobs", jobs,
+        ];
+        let output = grid(path, &files);
+        let files = ["s.csv", "s.json", "s.html"].map(|file| read(path, file));
+        (stdout(&output), files)
+    };
+    assert_eq!(with("1"), with("5"));
+}
+
+#[test]
+fn the_cheapest_cell_that_keeps_the_thresholds_is_named() {
+    let directory = directory();
+    let path = directory.path();
+    let output = grid(
+        path,
+        &["--threshold", "elapsed < 11s", "--figure", "elapsed"],
+    );
+    let table = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{table}");
+    let marked = table
+        .lines()
+        .find(|line| line.ends_with("<- cheapest that meets all"));
+    assert!(
+        marked.is_some_and(|line| line.starts_with(" 20    10 ")),
+        "{table}"
+    );
+    assert!(
+        table.contains("cheapest of them: pods=20, kube-api-qps=10\n    loadgen run "),
+        "{table}"
+    );
+
+    let none = grid(path, &["--threshold", "elapsed < 1ms", "-q"]);
+    assert_eq!((none.status.code(), stdout(&none).as_str()), (Some(1), ""));
+}
+
+#[test]
+fn values_may_hold_commas_and_flags_without_values_vary_too() {
+    let directory = directory();
+    let path = directory.path();
+    let arguments = [
+        "sweep",
+        "--pods",
+        "20",
+        "--vary",
+        "api-latency=p50=1ms,p99=2ms;5ms",
+        "--vary",
+        "upstream-defaults=true,false",
+        "--vary",
+        "behaviour=upstream,hardened",
+        "--csv",
+        "-",
+    ];
+    let output = run_in(path, &arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let csv = stdout(&output);
+    assert_eq!(csv.lines().count(), 9, "{csv}");
+    assert!(csv.contains("\"p50=1ms,p99=2ms\",false,hardened,"), "{csv}");
+    assert!(
+        stderr(&output).contains("8 cells, seed 1"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn grids_that_cannot_be_are_refused() {
+    let directory = directory();
+    let path = directory.path();
+    let many: Vec<String> = (1..=101).map(|value| value.to_string()).collect();
+    let many = |name: &str| format!("{name}={}", many.join(","));
+    let (seeds, bursts) = (many("seed"), many("burst-replicas"));
+    for (arguments, words) in [
+        (&[][..], &["nothing is varied", "--vary"][..]),
+        (&["--vary", "pods"], &["the values are missing"]),
+        (&["--vary", "pods="], &["the values are missing"]),
+        (
+            &["--vary", "podz=1,2"],
+            &["no flag --podz", "did you mean pods"],
+        ),
+        (&["--vary", "json=a,b"], &["--json does not shape a run"]),
+        (&["--vary", "pods=1,2,1"], &["1 is given twice"]),
+        (
+            &["--vary", "pods=1k,1000"],
+            &["pods=1k", "pods=1000", "one and the same run"],
+        ),
+        (
+            &["--vary", "pods=10,x"],
+            &["--vary pods", "'x'", "expected a whole number"],
+        ),
+        (
+            &["--vary", "api-latency=p50=1ms,p99=2ms"],
+            &["--vary api-latency", "parted by ;"],
+        ),
+        (&["--vary", "upstream-defaults=yes"], &["true or false"]),
+        (
+            &["--vary", "engine=virtual,steam"],
+            &["--vary engine", "steam"],
+        ),
+        (
+            &["--pods", "10", "--vary", "pods=1,2"],
+            &["--pods is given and varied too"],
+        ),
+        (
+            &["--upstream-defaults", "--vary", "kube-api-qps=20,50"],
+            &["cell kube-api-qps=50", "--upstream-defaults"],
+        ),
+        (
+            &["--vary", &seeds, "--vary", &bursts],
+            &["101 x 101", "at most 10000"],
+        ),
+        (
+            &["--vary", "pods=1,2", "--seeds", "1m"],
+            &["more than 100000 runs"],
+        ),
+        (
+            &["--vary", "seed=1,2", "--seeds", "2"],
+            &["--seeds", "--vary seed"],
+        ),
+        (
+            &["--vary", "pods=1,2", "--threshold", "elapsed < 5"],
+            &["a unit is missing"],
+        ),
+        (
+            &["--vary", "pods=1,2", "--figure", "wall"],
+            &["--figure wall", "figure of the machine"],
+        ),
+        (
+            &["--vary", "pods=1,2", "--csv", "none/x.csv"],
+            &["--csv", "no directory none"],
+        ),
+        (
+            &["--vary", "pods=1,2", "--csv", "a", "--json", "a"],
+            &["name two files"],
+        ),
+    ] {
+        let all: Vec<&str> = ["sweep"].iter().chain(arguments).copied().collect();
+        assert_refused(&run_in(path, &all), words);
+    }
+    assert_eq!(
+        fs::read_dir(path).expect("readable").count(),
+        0,
+        "nothing is left behind"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_sweep_reports_what_has_run() {
+    let directory = directory();
+    let seeds: Vec<String> = (1..=2_000).map(|seed| seed.to_string()).collect();
+    let seeds = format!("seed={}", seeds.join(","));
+    let mut child = Command::new(loadgen())
+        .args(["sweep", "--pods", "500", "--vary", &seeds, "--csv", "s.csv"])
+        .current_dir(directory.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    let mut errors = child.stderr.take().expect("it is piped");
+    // Its first line is written once it watches for interrupts.
+    errors.read_exact(&mut [0]).expect("it says something");
+    std::thread::sleep(Duration::from_millis(500));
+    let kill = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(kill.expect("kill runs").success());
+    let output = child.wait_with_output().expect("it ends");
+    let table = stdout(&output);
+    assert_eq!(output.status.code(), Some(130), "{table}");
+    assert!(table.contains("INTERRUPTED: "), "{table}");
+    let records = read(directory.path(), "s.csv").lines().count();
+    assert!((2..2_000).contains(&records), "{records}");
+}
