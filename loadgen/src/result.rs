@@ -1,21 +1,30 @@
 //! The result of a run, as `--json` writes it: names and units are part of its schema.
 
+mod build;
+mod series;
+
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::settings::Settings;
+
+pub use build::Build;
+pub use series::{Bucket, Histograms, Series, SlowReplicaSet};
 
 /// The version of the schema; raised when a member changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// Everything a run found out.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RunResult {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
     /// Version of this program.
     pub version: String,
+    /// What it was built from.
+    pub build: Build,
     /// The scenario.
     pub scenario: String,
     /// `virtual` or `threads`.
@@ -50,6 +59,11 @@ pub struct RunResult {
     pub queue_duration_seconds: Quantiles,
     /// `workqueue_work_duration_seconds`.
     pub work_duration_seconds: Quantiles,
+    /// The distributions of the four above.
+    pub histograms: Histograms,
+    /// The 20 slowest convergences, the slowest first; what had not converged at the end counts
+    /// with what it had taken by then.
+    pub slowest_replicasets: Vec<SlowReplicaSet>,
     /// Kubernetes Events by `type reason`, as recorded before correlation; `written` after it.
     pub events: BTreeMap<String, u64>,
     /// Watch events delivered to the controller's caches.
@@ -60,6 +74,8 @@ pub struct RunResult {
     pub elapsed_seconds: f64,
     /// Each phase of the scenario.
     pub phases: Vec<Phase>,
+    /// How the run went, over time.
+    pub series: Series,
     /// What `-f` brought: objects taken by kind, documents left by kind.
     pub input: InputCounts,
     /// The machine and what it spent; absent from a virtual run unless asked for.
@@ -68,7 +84,7 @@ pub struct RunResult {
 }
 
 /// How a run ended.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Outcome {
     /// Whether every ReplicaSet had its pods and an exact status at the end.
     pub converged: bool,
@@ -81,7 +97,7 @@ pub struct Outcome {
 }
 
 /// Counts of pods.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct PodCounts {
     /// Created, by whomever.
     pub created: u64,
@@ -100,7 +116,7 @@ pub struct PodCounts {
 }
 
 /// Work that came to nothing.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct WastedWork {
     /// Syncs that asked for no API call.
     pub syncs_without_requests: u64,
@@ -115,7 +131,7 @@ pub struct WastedWork {
 }
 
 /// A distribution.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Quantiles {
     /// How many values.
     pub count: u64,
@@ -134,7 +150,7 @@ pub struct Quantiles {
 }
 
 /// One phase of a scenario.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Phase {
     /// Its name, e.g. `scale to 100 %`.
     pub name: String,
@@ -151,7 +167,7 @@ pub struct Phase {
 }
 
 /// What came from files.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct InputCounts {
     /// Objects taken, by kind.
     pub taken: BTreeMap<String, u64>,
@@ -160,7 +176,7 @@ pub struct InputCounts {
 }
 
 /// The machine and what it spent.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Host {
     /// Real time, seconds.
     pub wall_seconds: f64,
@@ -178,4 +194,11 @@ pub struct Host {
     pub platform: String,
     /// The binary's allocator.
     pub allocator: String,
+    /// Memory of the machine, bytes; 0 where it can't be read.
+    pub memory_bytes: u64,
+    /// Load averages of the machine over 1, 5 and 15 minutes before the run, where they can be
+    /// read: what else it was busy with.
+    pub load_average_before: Option<[f64; 3]>,
+    /// The same after the run.
+    pub load_average_after: Option<[f64; 3]>,
 }

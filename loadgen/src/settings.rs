@@ -7,10 +7,11 @@ pub mod resolve;
 pub mod size;
 
 use podstorm::policy::Behaviour;
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 /// The settings of one run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Settings {
     /// The scenario's name.
     pub scenario: ScenarioName,
@@ -26,6 +27,7 @@ pub struct Settings {
     pub controller: ControllerSettings,
     /// Whose behaviour the controller has.
     #[serde(serialize_with = "behaviour_name")]
+    #[schemars(with = "String")]
     pub behaviour: Behaviour,
     /// How long things take in the simulated cluster.
     pub latency: LatencySettings,
@@ -47,7 +49,7 @@ fn behaviour_name<S: Serializer>(behaviour: &Behaviour, out: S) -> Result<S::Ok,
 }
 
 /// A built-in scenario.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScenarioName {
     /// 0 -> 100 % -> 50 % -> 0.
@@ -143,7 +145,7 @@ impl ScenarioName {
 }
 
 /// Which engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineKind {
     /// Deterministic, virtual time, one thread.
@@ -163,7 +165,7 @@ impl EngineKind {
 }
 
 /// Sizes, all decided: pods = the sum over ReplicaSets.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ClusterSize {
     /// Pods at 100 %.
     pub pods: u64,
@@ -178,7 +180,7 @@ pub struct ClusterSize {
 }
 
 /// What the controller is told, under upstream's names.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ControllerSettings {
     /// `--concurrent-replicaset-syncs`.
     pub concurrent_replicaset_syncs: usize,
@@ -202,7 +204,7 @@ impl ControllerSettings {
 }
 
 /// How long things take.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LatencySettings {
     /// From bound to ready.
     pub pod_startup: Latency,
@@ -217,7 +219,7 @@ pub struct LatencySettings {
 }
 
 /// A distribution of durations, in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Latency {
     /// Always the same.

@@ -13,6 +13,7 @@ mod outputs;
 mod profile;
 mod replay;
 mod run;
+mod schema;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -58,6 +59,8 @@ enum Command {
     Replay(replay::ReplayFlags),
     /// List the classes of faults
     Faults,
+    /// Print the JSON Schema of what `run --json` writes
+    Schema(schema::SchemaFlags),
     /// List upstream's known bugs, or show what one does with either behaviour
     Bugs(bugs::BugsFlags),
 }
@@ -79,6 +82,7 @@ pub fn main() -> ExitCode {
         Command::Fuzz(flags) => fuzz::run(&flags),
         Command::Replay(flags) => replay::run(&flags),
         Command::Faults => print(&faults()).map(|()| 0),
+        Command::Schema(flags) => schema::run(&flags),
         Command::Bugs(flags) => bugs::run(&flags),
     };
     match code {

@@ -7,13 +7,14 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Result;
 
 use super::flags::{RunFlags, SettingsFormat};
-use super::outputs::Outputs;
+use super::outputs::{self, Outputs};
 use super::{effective, interrupt, print, profile};
-use crate::engine;
+use crate::engine::{self, Metrics, Observer, Progress};
+use crate::exposition::MetricsServer;
 use crate::manifest::{self, Loaded};
-use crate::report::output;
 use crate::report::progress::ProgressView;
 use crate::report::terminal;
+use crate::report::{colour, html};
 use crate::settings::EngineKind;
 use crate::settings::resolve::{Machine, resolve};
 use crate::settings::size::InputSize;
@@ -39,7 +40,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         &flags.request(loaded.as_ref().map(|loaded| loaded.size)),
         machine,
     )?;
-    let Some(outputs) = outputs else {
+    let Some(mut outputs) = outputs else {
         let all = effective::settings(&settings, &flags.files);
         print(&match flags.print_scenario {
             Some(SettingsFormat::Json) => effective::json(&all),
@@ -52,17 +53,41 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         None => Default::default(),
     };
 
+    let metrics = match flags.metrics_addr {
+        Some(address) => Some(MetricsServer::start(address)?),
+        None => None,
+    };
+    if let Some(server) = &metrics
+        && (!flags.quiet || flags.metrics_addr != Some(server.address()))
+    {
+        // A port that the system chose must be told in any case.
+        let _ = writeln!(
+            io::stderr(),
+            "metrics at http://{}/metrics",
+            server.address()
+        );
+    }
     let cancel = Arc::new(AtomicBool::new(false));
     interrupt::watch(&cancel, outputs.temporary(), flags.quiet);
     let uses_stdout = outputs.use_stdout();
     let replay = effective::command(&settings, &flags.files);
-    let progress = ProgressView::new(flags.quiet);
-    let (run, profiled) = profile::sampled(outputs.profile, &replay, || {
-        let run = engine::run(&settings, objects, &progress, &cancel);
-        progress.finish();
+    let view = View {
+        progress: ProgressView::new(flags.quiet),
+        metrics,
+    };
+    let profile_outputs = outputs.profile.take();
+    let profile_files: Vec<_> = match &profile_outputs {
+        Some(profile) => profile.all().filter_map(outputs::name_of).collect(),
+        None => Vec::new(),
+    };
+    let (run, profiled) = profile::sampled(profile_outputs, &replay, || {
+        let run = engine::run(&settings, objects, &view, &cancel);
+        view.progress.finish();
         run
     })?;
     let mut result = run?;
+    // The metrics are the run's: who reads them later finds nobody.
+    drop(view);
 
     result.input = counts;
     // A virtual result says nothing that differs from one machine to the next.
@@ -70,18 +95,48 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     if settings.engine == EngineKind::Virtual && !flags.host_figures {
         result.host = None;
     }
+    let shown = effective::shown(&settings, &flags.files);
+    let (mut written, problem) = outputs.write(&html::Report {
+        result: &result,
+        command: &replay,
+        settings: &shown,
+    });
+    if profiled.is_ok() {
+        written.extend(profile_files);
+    }
     if !flags.quiet {
-        let report = terminal::render(&result, host.as_ref(), &replay);
+        let report = terminal::render(&result, host.as_ref(), &replay, &written);
+        let painted = |wanted: bool| match wanted {
+            true => colour::coloured(&report, result.outcome.exit_code),
+            false => report.clone(),
+        };
         if uses_stdout {
             // Standard output belongs to the file that `-` stands for.
+            let report = painted(colour::is_wanted(&io::stderr()));
             let _ = io::stderr().lock().write_all(report.as_bytes());
         } else {
-            print(&report)?;
+            print(&painted(colour::is_wanted(&io::stdout())))?;
         }
     }
-    if let Some(output) = outputs.json {
-        output.write(|out| output::json(out, &result))?;
-    }
+    problem?;
     profiled?;
     Ok(result.outcome.exit_code)
+}
+
+/// Who looks at the run while it goes on.
+struct View {
+    progress: ProgressView,
+    metrics: Option<MetricsServer>,
+}
+
+impl Observer for View {
+    fn progress(&self, progress: &Progress<'_>) {
+        self.progress.progress(progress);
+    }
+
+    fn begins(&self, metrics: &Metrics) {
+        if let Some(server) = &self.metrics {
+            server.show(metrics);
+        }
+    }
 }

@@ -10,6 +10,7 @@ mod driver;
 mod load;
 mod objects;
 mod plan;
+mod slowest;
 mod stall;
 mod tasks;
 mod tracker;
