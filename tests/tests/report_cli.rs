@@ -471,18 +471,19 @@ fn metrics_are_served_while_the_run_goes_on() {
         let line = text.lines().find(|line| line.starts_with(series))?;
         line.rsplit(' ').next()?.parse().ok()
     };
-    let scrape = |accept| ask(address, "/metrics", accept).expect("it answers");
+    // Prometheus asks for OpenMetrics first; Kubernetes' components answer with the plain format.
+    let accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
+    let scrape = || ask(address, "/metrics", accept).expect("it answers");
     let created = "rest_client_requests_total{code=\"201\",host=\"embedded\",method=\"POST\"}";
     // The run takes a moment to get going.
-    let mut text = scrape("*/*");
+    let mut text = scrape();
     for _ in 0..100 {
         if number(&text, created).is_some_and(|count| count >= 1.0) {
             break;
         }
         std::thread::sleep(std::time::Duration::from_millis(50));
-        text = scrape("*/*");
+        text = scrape();
     }
-    let open = scrape("application/openmetrics-text;version=1.0.0,text/plain;q=0.5");
     let health = ask(address, "/healthz", "*/*").expect("it answers");
     let other = ask(address, "/", "*/*").expect("it answers");
     let kill = Command::new("kill")
@@ -522,9 +523,6 @@ fn metrics_are_served_while_the_run_goes_on() {
         number(&text, "workqueue_unfinished_work_seconds").is_some_and(|age| age > 0.0),
         "{text}"
     );
-    assert!(open.contains("application/openmetrics-text"), "{open}");
-    assert!(open.ends_with("# EOF\n"), "{open}");
-    assert!(open.contains("# TYPE workqueue_adds counter"), "{open}");
     assert!(health.ends_with("ok\n"), "{health}");
     assert!(other.starts_with("HTTP/1.1 404"), "{other}");
 }

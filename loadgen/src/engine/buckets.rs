@@ -17,7 +17,9 @@ pub(super) fn of_histogram(histogram: &Histogram<u64>) -> Vec<Bucket> {
     if histogram.is_empty() {
         return Vec::new();
     }
-    let (min, max) = (histogram.min().max(1), histogram.max().max(1));
+    // Values that the histogram can't tell apart stand for the least of them, here and below.
+    let least = |value: u64| histogram.lowest_equivalent(value).max(1);
+    let (min, max) = (least(histogram.min()), least(histogram.max()));
     let narrow = max / min < 100;
     let per_decade = if narrow {
         PER_DECADE_NARROW
@@ -39,8 +41,7 @@ pub(super) fn of_histogram(histogram: &Histogram<u64>) -> Vec<Bucket> {
     }
     let mut at = 0;
     for value in histogram.iter_recorded() {
-        // The histogram gives the upper end of what it can't tell apart; only the last may pass it.
-        let ns = value.value_iterated_to().clamp(1, max) as f64;
+        let ns = least(value.value_iterated_to()) as f64;
         while at + 1 < buckets.len() && ns > bound_ns(first + at as i32, per_decade) {
             at += 1;
         }

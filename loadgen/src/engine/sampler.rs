@@ -184,7 +184,7 @@ impl Sampler {
                 continue;
             }
             grid.every *= 2;
-            grid.next = (grid.next / grid.every + 1) * grid.every;
+            grid.next = grid.next.next_multiple_of(grid.every);
             grid.samples = 0;
             let mut keep = true;
             for sample in self.samples.iter_mut().filter(|sample| sample.of[index]) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE};
+use hyper::header::{ALLOW, CONTENT_TYPE};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -148,13 +148,6 @@ fn answer<B>(request: &Request<B>, metrics: Option<&Metrics>) -> Response<Full<B
         "/healthz" => plain(StatusCode::OK, "ok\n"),
         "/metrics" => {
             let families = metrics.map(Metrics::families).unwrap_or_default();
-            let accepted = request.headers().get(ACCEPT);
-            let open = accepted.and_then(|value| value.to_str().ok());
-            if open.is_some_and(|value| value.contains("application/openmetrics-text"))
-                && let Ok(text) = text::open_metrics(families.clone())
-            {
-                return respond(StatusCode::OK, text::OPEN_METRICS, text);
-            }
             respond(
                 StatusCode::OK,
                 text::PROMETHEUS,

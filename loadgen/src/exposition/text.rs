@@ -1,20 +1,12 @@
-//! Metrics as text: in Prometheus' own format, as Kubernetes' components write it, and in OpenMetrics
-//! for whoever asks for that.
+//! Metrics as Prometheus' text format, spelt as Kubernetes' components spell it. A library of the format
+//! names counters and writes bounds of buckets its own way, and then nobody's queries fit.
 
 use std::fmt::{self, Write};
 
-use podstorm::metrics::{Family, HistogramSnapshot, Kind, Value};
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::text::{encode_eof, encode_registry};
-use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::Registry;
+use podstorm::metrics::{Family, HistogramSnapshot, Value};
 
 /// The `Content-Type` of [`prometheus`].
 pub(super) const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-/// The `Content-Type` of [`open_metrics`].
-pub(super) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The families in Prometheus' text format.
 pub(super) fn prometheus(families: &[Family]) -> String {
@@ -122,80 +114,9 @@ fn float(value: f64) -> String {
     format!("{digits}e{sign}{exponent:0>2}")
 }
 
-/// The families as OpenMetrics.
-///
-/// # Errors
-/// None: a `String` takes everything.
-pub(super) fn open_metrics(families: Vec<Family>) -> Result<String, fmt::Error> {
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(Snapshot(families)));
-    let mut out = String::new();
-    encode_registry(&mut out, &registry)?;
-    encode_eof(&mut out)?;
-    Ok(out)
-}
-
-/// Families at one moment.
-#[derive(Debug)]
-struct Snapshot(Vec<Family>);
-
-impl Collector for Snapshot {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        for family in &self.0 {
-            let (name, kind) = match family.kind {
-                // The suffix belongs to the sample there, not to the name.
-                Kind::Counter => (
-                    family.name.strip_suffix("_total").unwrap_or(family.name),
-                    MetricType::Counter,
-                ),
-                Kind::Gauge => (family.name, MetricType::Gauge),
-                Kind::Histogram => (family.name, MetricType::Histogram),
-            };
-            let help = family.help.trim_end_matches('.');
-            let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
-            for series in &family.series {
-                let labels: Vec<(&str, &str)> = series
-                    .labels
-                    .iter()
-                    .map(|(name, value)| (*name, &**value))
-                    .collect();
-                if labels.is_empty() {
-                    encode_value(&mut metric, family.kind, &series.value)?;
-                } else {
-                    let mut metric = metric.encode_family(&labels)?;
-                    encode_value(&mut metric, family.kind, &series.value)?;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-fn encode_value(metric: &mut MetricEncoder<'_>, kind: Kind, value: &Value) -> fmt::Result {
-    match value {
-        Value::Number(number) if kind == Kind::Counter => {
-            metric.encode_counter::<NoLabelSet, f64, f64>(number, None)
-        }
-        Value::Number(number) => metric.encode_gauge(number),
-        Value::Histogram(histogram) => {
-            let mut below = 0;
-            // Here a bucket holds its own only.
-            let buckets: Vec<(f64, u64)> = buckets(histogram)
-                .into_iter()
-                .map(|(bound, total)| {
-                    let own = total - std::mem::replace(&mut below, total);
-                    (if bound.is_infinite() { f64::MAX } else { bound }, own)
-                })
-                .collect();
-            let count = histogram.count();
-            metric.encode_histogram::<NoLabelSet>(histogram.sum, count, &buckets, None)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use podstorm::metrics::Series;
+    use podstorm::metrics::{Kind, Series};
 
     use super::*;
 
@@ -243,24 +164,6 @@ mod tests {
             "workqueue_queue_duration_seconds_count{name=\"replicaset\"} 7",
             "# TYPE workqueue_adds_total counter",
             "workqueue_adds_total{name=\"a\\\"b\"} 7",
-        ] {
-            assert!(
-                text.lines().any(|other| other == line),
-                "no {line} in\n{text}"
-            );
-        }
-    }
-
-    #[test]
-    fn open_metrics_says_the_same() {
-        let text = open_metrics(families()).unwrap();
-        for line in [
-            "# TYPE workqueue_queue_duration_seconds histogram",
-            "workqueue_queue_duration_seconds_bucket{le=\"0.001\",name=\"replicaset\"} 5",
-            "workqueue_queue_duration_seconds_bucket{le=\"+Inf\",name=\"replicaset\"} 7",
-            "# TYPE workqueue_adds counter",
-            "workqueue_adds_total{name=\"a\\\"b\"} 7.0",
-            "# EOF",
         ] {
             assert!(
                 text.lines().any(|other| other == line),

@@ -73,7 +73,7 @@ fn the_page_is_whole_and_needs_nothing_else() {
         "up-down <span class=\"verdict good\">converged in 1.25 s",
         "created so far",
         "Waiting in the work queue",
-        "load-000/rs-00007",
+        "load-000&#x2f;rs-00007",
         "scale to 100 %",
         "create pods 201",
         "prefers-color-scheme: dark",
