@@ -1,22 +1,31 @@
 //! The result of a run, as `--json` writes it: names and units are part of its schema.
 
+mod build;
+mod series;
+
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::figures::ThresholdOutcome;
 use crate::settings::Settings;
 
+pub use build::Build;
+pub use series::{Bucket, Histograms, Series, SlowReplicaSet};
+
 /// The version of the schema; raised when a member changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// Everything a run found out.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RunResult {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
     /// Version of this program.
     pub version: String,
+    /// What it was built from.
+    pub build: Build,
     /// The scenario.
     pub scenario: String,
     /// The question that the scenario asks.
@@ -56,6 +65,11 @@ pub struct RunResult {
     pub queue_duration_seconds: Quantiles,
     /// `workqueue_work_duration_seconds`.
     pub work_duration_seconds: Quantiles,
+    /// The distributions of the four above.
+    pub histograms: Histograms,
+    /// The 20 slowest convergences, the slowest first; what had not converged at the end counts
+    /// with what it had taken by then.
+    pub slowest_replicasets: Vec<SlowReplicaSet>,
     /// Kubernetes Events by `type reason`, as recorded before correlation; `written` after it.
     pub events: BTreeMap<String, u64>,
     /// Watch events delivered to the controller's caches.
@@ -68,6 +82,8 @@ pub struct RunResult {
     pub phases: Vec<Phase>,
     /// What came of each `--threshold`, in their order.
     pub thresholds: Vec<ThresholdOutcome>,
+    /// How the run went, over time.
+    pub series: Series,
     /// What `-f` brought: objects taken by kind, documents left by kind.
     pub input: InputCounts,
     /// The machine and what it spent; absent from a virtual run unless asked for.
@@ -76,7 +92,7 @@ pub struct RunResult {
 }
 
 /// How a run ended.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Outcome {
     /// Whether every ReplicaSet had its pods and an exact status at the end.
     pub converged: bool,
@@ -103,7 +119,7 @@ impl Outcome {
 }
 
 /// Counts of pods.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct PodCounts {
     /// Created, by whomever.
     pub created: u64,
@@ -122,7 +138,7 @@ pub struct PodCounts {
 }
 
 /// Work that came to nothing.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct WastedWork {
     /// Syncs that asked for no API call.
     pub syncs_without_requests: u64,
@@ -137,7 +153,7 @@ pub struct WastedWork {
 }
 
 /// A distribution.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Quantiles {
     /// How many values.
     pub count: u64,
@@ -156,7 +172,7 @@ pub struct Quantiles {
 }
 
 /// One phase of a scenario.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Phase {
     /// Its name, e.g. `scale to 100 %`.
     pub name: String,
@@ -173,7 +189,7 @@ pub struct Phase {
 }
 
 /// What came from files.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct InputCounts {
     /// Objects taken, by kind.
     pub taken: BTreeMap<String, u64>,
@@ -182,7 +198,7 @@ pub struct InputCounts {
 }
 
 /// The machine and what it spent.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Host {
     /// Real time, seconds.
     pub wall_seconds: f64,
@@ -200,4 +216,11 @@ pub struct Host {
     pub platform: String,
     /// The binary's allocator.
     pub allocator: String,
+    /// Memory of the machine, bytes; 0 where it can't be read.
+    pub memory_bytes: u64,
+    /// Load averages of the machine over 1, 5 and 15 minutes before the run, where they can be
+    /// read: what else it was busy with.
+    pub load_average_before: Option<[f64; 3]>,
+    /// The same after the run.
+    pub load_average_after: Option<[f64; 3]>,
 }

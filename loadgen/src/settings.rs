@@ -9,15 +9,17 @@ pub mod size;
 use std::sync::Arc;
 
 use podstorm::policy::Behaviour;
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::scenario::Scenario;
 
 /// The settings of one run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Settings {
     /// The scenario: its name where it is built in, all of it where it came from a file.
     #[serde(serialize_with = "scenario_name_or_all")]
+    #[schemars(with = "NameOrScenario")]
     pub scenario: Arc<Scenario>,
     /// Which engine runs it.
     pub engine: EngineKind,
@@ -31,6 +33,7 @@ pub struct Settings {
     pub controller: ControllerSettings,
     /// Whose behaviour the controller has.
     #[serde(serialize_with = "behaviour_name")]
+    #[schemars(with = "String")]
     pub behaviour: Behaviour,
     /// How long things take in the simulated cluster.
     pub latency: LatencySettings,
@@ -46,6 +49,17 @@ pub struct Settings {
     pub burst_pods: u32,
     /// `minReadySeconds` of the generated ReplicaSets.
     pub min_ready_seconds: i32,
+}
+
+/// How a scenario is written.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it is there for its schema")]
+enum NameOrScenario {
+    /// Of a built-in one.
+    Name(String),
+    /// From a file.
+    Scenario(Box<Scenario>),
 }
 
 fn scenario_name_or_all<S: Serializer>(
@@ -65,7 +79,7 @@ fn behaviour_name<S: Serializer>(behaviour: &Behaviour, out: S) -> Result<S::Ok,
 }
 
 /// Which engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineKind {
     /// Deterministic, virtual time, one thread.
@@ -85,7 +99,7 @@ impl EngineKind {
 }
 
 /// Sizes, all decided: pods = the sum over ReplicaSets.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ClusterSize {
     /// Pods at 100 %.
     pub pods: u64,
@@ -104,7 +118,7 @@ pub struct ClusterSize {
 }
 
 /// What the controller is told, under upstream's names.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ControllerSettings {
     /// `--concurrent-replicaset-syncs`.
     pub concurrent_replicaset_syncs: usize,
@@ -128,7 +142,7 @@ impl ControllerSettings {
 }
 
 /// How long things take.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LatencySettings {
     /// From bound to ready.
     pub pod_startup: Latency,
@@ -143,7 +157,7 @@ pub struct LatencySettings {
 }
 
 /// A distribution of durations, in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Latency {
     /// Always the same.

@@ -34,6 +34,11 @@ impl Entry {
 }
 
 impl DelayHeap {
+    /// How many keys are in.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// The earliest due time.
     pub(super) fn next_due_ns(&self) -> Option<i64> {
         self.entries.first().map(|entry| entry.due_ns)

@@ -216,6 +216,15 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         self.queue.is_empty()
     }
 
+    /// The number of keys that are to be added later. Takes a lock for a moment when there are any.
+    pub fn delayed(&self) -> usize {
+        // Acquire: pairs with the Release of `add_after`.
+        match self.next_due_ns.load(Ordering::Acquire) {
+            NEVER => 0,
+            _ => lock(&self.delays).heap.len(),
+        }
+    }
+
     /// Ends the queue; see [`WorkQueue::shut_down`]. Later adds that wait are dropped.
     pub fn shut_down(&self) {
         self.queue.shut_down();

@@ -235,6 +235,21 @@ fn metrics_count_what_upstream_counts() {
     );
 }
 
+#[test]
+fn delayed_keys_are_counted_until_they_are_due() {
+    let queue = Queue::new();
+    assert_eq!(queue.delayed(), 0);
+    queue.add_after(1, SECOND_NS, 0);
+    queue.add_after(2, 3 * SECOND_NS, 0);
+    queue.add_after(2, 2 * SECOND_NS, 0);
+    queue.add_after(3, 0, 0);
+    assert_eq!((queue.delayed(), queue.len()), (2, 1));
+    queue.fire_due(SECOND_NS);
+    assert_eq!((queue.delayed(), queue.len()), (1, 2));
+    queue.fire_due(2 * SECOND_NS);
+    assert_eq!((queue.delayed(), queue.len()), (0, 3));
+}
+
 /// The plain way: an order, a set of keys that wait, a set of keys that run.
 #[derive(Default)]
 struct Model {

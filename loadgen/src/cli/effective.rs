@@ -89,6 +89,30 @@ pub(super) fn settings(settings: &Settings, files: &[PathBuf]) -> Vec<(&'static 
     all
 }
 
+/// The settings as a reader is shown them: name and value.
+pub(super) fn shown(given: &Settings, files: &[PathBuf]) -> Vec<(&'static str, String)> {
+    let text = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "unlimited".to_owned(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(scalar).collect();
+            items.join(", ")
+        }
+        Value::Object(members) => {
+            let members = members.iter();
+            let members: Vec<String> = members
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect();
+            members.join(", ")
+        }
+        value => value.to_string(),
+    };
+    let all = settings(given, files);
+    all.iter()
+        .map(|(name, value)| (*name, text(value)))
+        .collect()
+}
+
 /// The settings as YAML, one line each.
 pub(super) fn yaml(settings: &[(&'static str, Value)]) -> String {
     let mut text = String::new();

@@ -1,5 +1,6 @@
 //! The flags of `loadgen run`, under the names that operators know, and what they ask for.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -210,6 +211,28 @@ pub(super) struct RunFlags {
     #[arg(long = "threshold", value_name = "TEXT", help_heading = "Output")]
     pub(super) thresholds: Vec<Threshold>,
 
+    /// Write a report as one web page to this file: charts, distributions, the slowest ReplicaSets,
+    /// settings; it needs no network
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(super) report: Option<PathBuf>,
+
+    /// Write the time series as CSV to this file: pods, queue, API calls, at most 1,000 rows or so
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(super) csv: Option<PathBuf>,
+
+    /// Write the phases as a JUnit test report to this file; a phase that was not done is a failure
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(super) junit: Option<PathBuf>,
+
+    /// Write the latencies to this file as Kubernetes' performance dashboard reads them
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(super) perf_dash: Option<PathBuf>,
+
+    /// Serve the run's metrics to Prometheus at http://ADDRESS/metrics while it goes on; port 0 is
+    /// one that is free
+    #[arg(long, value_name = "ADDRESS", value_parser = metrics_address, help_heading = "Output")]
+    pub(super) metrics_addr: Option<SocketAddr>,
+
     /// Sample the run and draw where its processor time went as a flamegraph (SVG)
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) flamegraph: Option<PathBuf>,
@@ -314,6 +337,12 @@ fn behaviour(text: &str) -> Result<Behaviour, String> {
     Behaviour::from_name(text).ok_or_else(|| {
         let known = Behaviour::ALL.map(Behaviour::as_str);
         format!("no such behaviour; there are {}", known.join(" and "))
+    })
+}
+
+fn metrics_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "expected an IP address with a port, such as 127.0.0.1:9090 or [::1]:0".to_owned()
     })
 }
 

@@ -1,20 +1,31 @@
 //! Where a run's files go: each known to be writable before the run, no two the same, none an input.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
 use super::flags::RunFlags;
 use super::profile::ProfileOutputs;
-use crate::report::output::Output;
+use crate::report::html::{self, Report};
+use crate::report::output::{self, Output};
+use crate::report::{csv, junit, perf_dash};
 
 /// The files that are asked for.
 #[derive(Debug)]
 pub(super) struct Outputs {
     /// `--json`.
-    pub(super) json: Option<Output>,
+    json: Option<Output>,
     /// `--save-baseline`.
     pub(super) baseline: Option<Output>,
+    /// `--report`.
+    report: Option<Output>,
+    /// `--csv`.
+    csv: Option<Output>,
+    /// `--junit`.
+    junit: Option<Output>,
+    /// `--perf-dash`.
+    perf_dash: Option<Output>,
     /// `--flamegraph`, `--pprof`, `--folded`.
     pub(super) profile: Option<ProfileOutputs>,
 }
@@ -27,6 +38,10 @@ impl Outputs {
     pub(super) fn open(flags: &RunFlags) -> Result<Outputs> {
         let paths = [
             ("--json", &flags.json),
+            ("--report", &flags.report),
+            ("--csv", &flags.csv),
+            ("--junit", &flags.junit),
+            ("--perf-dash", &flags.perf_dash),
             ("--flamegraph", &flags.flamegraph),
             ("--pprof", &flags.pprof),
             ("--folded", &flags.folded),
@@ -36,11 +51,16 @@ impl Outputs {
                 refuse_input_as_output(flag, path, &flags.shape.files)?;
             }
         }
+        let open = |flag, path: &Option<PathBuf>| {
+            let output = path.as_ref().map(|path| Output::open(flag, path));
+            output.transpose()
+        };
         let outputs = Outputs {
-            json: match &flags.json {
-                Some(path) => Some(Output::open("--json", path)?),
-                None => None,
-            },
+            json: open("--json", &flags.json)?,
+            report: open("--report", &flags.report)?,
+            csv: open("--csv", &flags.csv)?,
+            junit: open("--junit", &flags.junit)?,
+            perf_dash: open("--perf-dash", &flags.perf_dash)?,
             baseline: flags.baselines.open()?,
             profile: ProfileOutputs::open(flags)?,
         };
@@ -50,7 +70,41 @@ impl Outputs {
 
     fn all(&self) -> impl Iterator<Item = &Output> {
         let profile = self.profile.iter().flat_map(ProfileOutputs::all);
-        self.json.iter().chain(&self.baseline).chain(profile)
+        let files = [
+            &self.json,
+            &self.baseline,
+            &self.report,
+            &self.csv,
+            &self.junit,
+            &self.perf_dash,
+        ];
+        files.into_iter().flatten().chain(profile)
+    }
+
+    /// Writes everything but the profile, one after the other, even where one can't be written: it is
+    /// the only trace of the run. The first value is what was written, flag and file.
+    pub(super) fn write(self, report: &Report<'_>) -> (Vec<(&'static str, String)>, Result<()>) {
+        type Content<'a> = &'a dyn Fn(&mut dyn Write) -> io::Result<()>;
+        let Report {
+            result, command, ..
+        } = *report;
+        let contents: [(Option<Output>, Content<'_>); 5] = [
+            (self.json, &|out| output::json(out, result)),
+            (self.report, &|out| html::write(out, report)),
+            (self.csv, &|out| csv::write(out, result)),
+            (self.junit, &|out| junit::write(out, result, command)),
+            (self.perf_dash, &|out| perf_dash::write(out, result)),
+        ];
+        let (mut written, mut problem) = (Vec::new(), Ok(()));
+        for (output, content) in contents {
+            let Some(output) = output else { continue };
+            let name = name_of(&output);
+            match output.write(content) {
+                Ok(()) => written.extend(name),
+                Err(error) => problem = problem.and(Err(error.into())),
+            }
+        }
+        (written, problem)
     }
 
     /// Whether one of them is standard output, which then belongs to it alone.
@@ -65,6 +119,14 @@ impl Outputs {
             .map(Path::to_owned)
             .collect()
     }
+}
+
+/// The flag of a file and its path, from the present directory where it lies within it.
+pub(super) fn name_of(output: &Output) -> Option<(&'static str, String)> {
+    let here = std::env::current_dir().unwrap_or_default();
+    let path = output.path()?;
+    let path = path.strip_prefix(&here).unwrap_or(path);
+    Some((output.flag(), path.display().to_string()))
 }
 
 /// Refuses an output that is one of the input files.

@@ -7,14 +7,15 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Result, bail};
 
 use super::flags::{RunFlags, SettingsFormat};
-use super::outputs::Outputs;
+use super::outputs::{self, Outputs};
 use super::{baseline, effective, interrupt, print, profile};
-use crate::engine;
+use crate::engine::{self, Metrics, Observer, Progress};
+use crate::exposition::MetricsServer;
 use crate::figures::{self, Threshold};
 use crate::manifest::{self, Loaded};
-use crate::report::output;
 use crate::report::progress::ProgressView;
 use crate::report::terminal;
+use crate::report::{colour, html};
 use crate::settings::resolve::{Machine, resolve};
 use crate::settings::size::InputSize;
 use crate::settings::{EngineKind, Settings};
@@ -47,7 +48,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     )?;
     let thresholds = thresholds(flags, &settings);
     refuse_absent_figures(flags, &thresholds, &settings)?;
-    let Some(outputs) = outputs else {
+    let Some(mut outputs) = outputs else {
         let all = effective::settings(&settings, &flags.shape.files);
         print(&match flags.print_scenario {
             Some(SettingsFormat::Json) => effective::json(&all),
@@ -61,17 +62,42 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     };
     let baseline = flags.baselines.load(&settings, &counts)?;
 
+    let metrics = match flags.metrics_addr {
+        Some(address) => Some(MetricsServer::start(address)?),
+        None => None,
+    };
+    if let Some(server) = &metrics
+        && (!flags.quiet || flags.metrics_addr != Some(server.address()))
+    {
+        // A port that the system chose must be told in any case.
+        let _ = writeln!(
+            io::stderr(),
+            "metrics at http://{}/metrics",
+            server.address()
+        );
+    }
     let cancel = Arc::new(AtomicBool::new(false));
     interrupt::watch(&cancel, outputs.temporary(), flags.quiet);
     let uses_stdout = outputs.use_stdout();
     let replay = effective::command(&settings, &flags.shape.files);
-    let progress = ProgressView::new(flags.quiet);
-    let (run, profiled) = profile::sampled(outputs.profile, &replay, || {
-        let run = engine::run(&settings, objects, &progress, &cancel);
-        progress.finish();
+    let view = View {
+        progress: ProgressView::new(flags.quiet),
+        metrics,
+    };
+    let saved_baseline = outputs.baseline.take();
+    let profile_outputs = outputs.profile.take();
+    let profile_files: Vec<_> = match &profile_outputs {
+        Some(profile) => profile.all().filter_map(outputs::name_of).collect(),
+        None => Vec::new(),
+    };
+    let (run, profiled) = profile::sampled(profile_outputs, &replay, || {
+        let run = engine::run(&settings, objects, &view, &cancel);
+        view.progress.finish();
         run
     })?;
     let mut result = run?;
+    // The metrics are the run's: who reads them later finds nobody.
+    drop(view);
 
     result.input = counts;
     // A virtual result says nothing that differs from one machine to the next.
@@ -85,20 +111,32 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         let comparison = baseline.compare(&mut result)?;
         Some(baseline.report(&comparison))
     });
+    let shown = effective::shown(&settings, &flags.shape.files);
+    let (mut written, problem) = outputs.write(&html::Report {
+        result: &result,
+        command: &replay,
+        settings: &shown,
+    });
+    if profiled.is_ok() {
+        written.extend(profile_files);
+    }
     if !flags.quiet {
-        let mut report = terminal::render(&result, host.as_ref(), &replay);
+        let mut report = terminal::render(&result, host.as_ref(), &replay, &written);
         report.push_str(&compared.unwrap_or_default());
+        let painted = |wanted: bool| match wanted {
+            true => colour::coloured(&report, result.outcome.exit_code),
+            false => report.clone(),
+        };
         if uses_stdout {
             // Standard output belongs to the file that `-` stands for.
+            let report = painted(colour::is_wanted(&io::stderr()));
             let _ = io::stderr().lock().write_all(report.as_bytes());
         } else {
-            print(&report)?;
+            print(&painted(colour::is_wanted(&io::stdout())))?;
         }
     }
-    if let Some(output) = outputs.json {
-        output.write(|out| output::json(out, &result))?;
-    }
-    if let Some(output) = outputs.baseline {
+    problem?;
+    if let Some(output) = saved_baseline {
         baseline::save(output, &result, is_well, flags.quiet)?;
     }
     profiled?;
@@ -130,4 +168,22 @@ fn refuse_absent_figures(
         );
     }
     Ok(())
+}
+
+/// Who looks at the run while it goes on.
+struct View {
+    progress: ProgressView,
+    metrics: Option<MetricsServer>,
+}
+
+impl Observer for View {
+    fn progress(&self, progress: &Progress<'_>) {
+        self.progress.progress(progress);
+    }
+
+    fn begins(&self, metrics: &Metrics) {
+        if let Some(server) = &self.metrics {
+            server.show(metrics);
+        }
+    }
 }

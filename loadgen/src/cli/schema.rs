@@ -5,6 +5,8 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 
 use super::print;
+use crate::report::json;
+use crate::result::RunResult;
 use crate::scenario::Scenario;
 
 /// What `loadgen schema` is asked for.
@@ -19,6 +21,8 @@ pub(super) struct SchemaFlags {
 enum Format {
     /// Scenario files, as `run --scenario FILE` reads them
     Scenario,
+    /// Results, as `run --json` writes them
+    Result,
 }
 
 /// Prints the schema, and gives the exit code.
@@ -28,9 +32,10 @@ enum Format {
 pub(super) fn run(flags: &SchemaFlags) -> Result<u8> {
     let schema = match flags.format {
         Format::Scenario => schemars::schema_for!(Scenario),
+        Format::Result => schemars::schema_for!(RunResult),
     };
-    let mut text = serde_json::to_string_pretty(&schema)?;
-    text.push('\n');
-    print(&text)?;
+    let mut bytes = Vec::new();
+    json::write(&mut bytes, &schema)?;
+    print(&String::from_utf8_lossy(&bytes))?;
     Ok(0)
 }

@@ -149,15 +149,21 @@ impl WriteCounts {
             }
         }
         if kind == Kind::Pod {
-            self.pods = PodTotals {
-                created: totals.created,
-                bound: totals.bound,
-                ready: totals.ready,
-                deleted: totals.deleted,
-                adopted: totals.adopted,
-                released: totals.released,
-                peak: totals.peak,
-            };
+            self.pods = PodTotals::of(totals);
+        }
+    }
+}
+
+impl PodTotals {
+    pub(super) fn of(totals: &TallyTotals) -> PodTotals {
+        PodTotals {
+            created: totals.created,
+            bound: totals.bound,
+            ready: totals.ready,
+            deleted: totals.deleted,
+            adopted: totals.adopted,
+            released: totals.released,
+            peak: totals.peak,
         }
     }
 }

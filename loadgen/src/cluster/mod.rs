@@ -202,6 +202,11 @@ impl Cluster {
         counts
     }
 
+    /// Of what was written so far, what became of the pods: at the cost of one short lock.
+    pub fn pod_totals(&self) -> PodTotals {
+        PodTotals::of(&self.pods.totals())
+    }
+
     /// Opens a watch.
     ///
     /// # Errors

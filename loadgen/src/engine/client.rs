@@ -5,8 +5,10 @@
 //! the controller-manager. With no limit and no latency a request is carried out where it is made.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crossbeam_utils::CachePadded;
 use podstorm::client::{Answer, ApiError, QpsLimiter, Reason, Request};
 use podstorm::consistency::PODS;
 use podstorm::object::{Kind, Now, Pod, ReplicaSet, ReplicationController};
@@ -221,10 +223,30 @@ impl Trip {
 }
 
 /// API calls by verb, resource and HTTP code.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct ApiCalls {
     /// A dozen entries at most: searched from the front.
     counts: Vec<(Outcome, u64)>,
+    total: Arc<CallTotal>,
+}
+
+/// All calls of one caller, for others to read while it goes on.
+#[derive(Debug, Default)]
+pub(super) struct CallTotal(CachePadded<AtomicU64>);
+
+impl CallTotal {
+    /// The calls so far.
+    pub(super) fn value(&self) -> u64 {
+        // Relaxed: a figure to look at, which orders nothing.
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// By the caller alone.
+    fn increment(&self) {
+        // Relaxed, both: as above, and nobody else writes.
+        let value = self.0.load(Ordering::Relaxed);
+        self.0.store(value + 1, Ordering::Relaxed);
+    }
 }
 
 type Outcome = (&'static str, &'static str, u16);
@@ -245,9 +267,22 @@ impl ApiCalls {
                 .as_ref()
                 .map_or_else(|error| error.code, |_| success),
         );
+        self.total.increment();
         match self.counts.iter_mut().find(|(known, _)| *known == call) {
             Some((_, count)) => *count += 1,
             None => self.counts.push((call, 1)),
+        }
+    }
+
+    /// Where to read how many there are.
+    pub(super) fn total(&self) -> Arc<CallTotal> {
+        Arc::clone(&self.total)
+    }
+
+    /// Gives each kind of call: verb, HTTP code and how many.
+    pub(super) fn for_each(&self, mut each: impl FnMut(&'static str, u16, u64)) {
+        for ((verb, _, code), count) in &self.counts {
+            each(verb, *code, *count);
         }
     }
 

@@ -1,22 +1,25 @@
 //! Turns what the parts have counted into the result of a run.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::sync::{Arc, Mutex};
 
 use hdrhistogram::Histogram;
 use podstorm::metrics::HistogramSnapshot;
 use podstorm::object::Now;
 
+use super::buckets;
 use super::client::ApiCalls;
 use super::event_sink::EventWriter;
+use super::host;
+use super::metrics::sum_histograms;
 use super::pool::Pool;
 use super::virtual_time::End;
 use super::worker::{OUTCOMES, Worker};
 use crate::cluster::Cluster;
 use crate::input::InputObject;
 use crate::result::{
-    Host, InputCounts, Outcome, PodCounts, Quantiles, RunResult, SCHEMA_VERSION, WastedWork,
+    Build, Histograms, InputCounts, Outcome, PodCounts, Quantiles, RunResult, SCHEMA_VERSION,
+    Series, WastedWork,
 };
 use crate::scenario::{Report, answer};
 use crate::settings::Settings;
@@ -33,6 +36,8 @@ pub(super) struct Harvest<'a> {
     pub(super) workers: &'a [Arc<Mutex<Worker>>],
     pub(super) writers: &'a [Arc<Mutex<EventWriter>>],
     pub(super) watch_events: u64,
+    pub(super) load_before: Option<[f64; 3]>,
+    pub(super) series: Series,
 }
 
 /// Counts the objects that came from files.
@@ -63,9 +68,11 @@ impl Harvest<'_> {
         let work = self.work();
         let events = self.events();
         let wasted_work = self.wasted_work(&work, report.surplus);
+        let queued = self.queue_duration();
         let mut result = RunResult {
             schema_version: SCHEMA_VERSION,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            build: Build::this(),
             scenario: settings.scenario.name.clone(),
             question: settings.scenario.question.clone(),
             answer: None,
@@ -74,7 +81,7 @@ impl Harvest<'_> {
             feature_gates: settings.controller.feature_gates.clone(),
             seed: settings.seed,
             outcome: self.outcome(&report),
-            host: Some(self.host(&pods)),
+            host: Some(host::of_run(self.wall_seconds, &pods, self.load_before)),
             pods,
             excess_pods_created: report.excess,
             wasted_work,
@@ -83,14 +90,22 @@ impl Harvest<'_> {
             syncs: work.syncs,
             convergence_seconds: seconds(&report.convergence),
             pod_ready_seconds: seconds(&report.pod_ready),
-            queue_duration_seconds: self.queue_duration(),
+            queue_duration_seconds: from_buckets(&queued, self.now.mono_ns as f64 / 1e9),
             work_duration_seconds: seconds(&work.durations),
+            histograms: Histograms {
+                convergence_seconds: buckets::of_histogram(&report.convergence),
+                pod_ready_seconds: buckets::of_histogram(&report.pod_ready),
+                queue_duration_seconds: buckets::of_snapshot(&queued),
+                work_duration_seconds: buckets::of_histogram(&work.durations),
+            },
+            slowest_replicasets: report.slowest,
             events,
             watch_events: self.watch_events,
             resource_version: self.cluster.resource_version(),
             elapsed_seconds: self.now.mono_ns as f64 / 1e9,
             phases: report.phases,
             thresholds: Vec::new(),
+            series: self.series,
             input: self.input,
             settings: settings.clone(),
         };
@@ -177,7 +192,7 @@ impl Harvest<'_> {
     }
 
     /// Of all controllers' queues together.
-    fn queue_duration(&self) -> Quantiles {
+    fn queue_duration(&self) -> HistogramSnapshot {
         let mut total: Option<HistogramSnapshot> = None;
         for pool in self.pools {
             let one = pool
@@ -187,36 +202,10 @@ impl Harvest<'_> {
                 .queue_duration;
             match &mut total {
                 None => total = Some(one),
-                Some(total) => {
-                    total.sum += one.sum;
-                    total
-                        .counts
-                        .iter_mut()
-                        .zip(&one.counts)
-                        .for_each(|(sum, more)| *sum += more);
-                }
+                Some(total) => sum_histograms(total, &one),
             }
         }
-        total.as_ref().map_or_else(Quantiles::default, from_buckets)
-    }
-
-    fn host(&self, pods: &PodCounts) -> Host {
-        let wall_seconds = self.wall_seconds;
-        Host {
-            wall_seconds,
-            cpu_seconds: cpu_seconds().unwrap_or(0.0),
-            peak_memory_bytes: status_kilobytes("VmHWM:").map_or(0, |kilobytes| kilobytes * 1024),
-            pods_per_second: (pods.created + pods.deleted) as f64 / wall_seconds.max(1e-9),
-            cpus: std::thread::available_parallelism().map_or(1, usize::from),
-            cpu_model: cpu_model().unwrap_or_default(),
-            platform: format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH),
-            allocator: if cfg!(feature = "mimalloc") {
-                "mimalloc"
-            } else {
-                "system"
-            }
-            .to_owned(),
-        }
+        total.unwrap_or_default()
     }
 }
 
@@ -254,8 +243,9 @@ pub(crate) fn seconds(histogram: &Histogram<u64>) -> Quantiles {
 
 /// Quantiles of a histogram with few buckets, each a decade wide: interpolated within the bucket
 /// on a logarithmic scale, so that they are good to a fraction of a decade. What lies in the first
-/// bucket (up to 10 ns) is taken for zero. Mean and count are exact; the maximum is the upper bound of the last bucket in use.
-fn from_buckets(snapshot: &HistogramSnapshot) -> Quantiles {
+/// bucket (up to 10 ns) is taken for zero. Nothing lasts longer than `longest`, the run, seconds. Mean
+/// and count are exact; the maximum is the upper bound of the last bucket in use, or `longest`.
+fn from_buckets(snapshot: &HistogramSnapshot, longest: f64) -> Quantiles {
     let count = snapshot.count();
     if count == 0 {
         return Quantiles::default();
@@ -273,7 +263,8 @@ fn from_buckets(snapshot: &HistogramSnapshot) -> Quantiles {
                 if index == 0 {
                     return 0.0;
                 }
-                let (lower, upper) = (bound(index - 1), bound(index));
+                let lower = bound(index - 1);
+                let upper = bound(index).min(longest).max(lower);
                 return lower * (upper / lower).powf((wanted - below) / in_bucket);
             }
             below += in_bucket;
@@ -291,30 +282,6 @@ fn from_buckets(snapshot: &HistogramSnapshot) -> Quantiles {
     }
 }
 
-/// CPU time of the process from `/proc/self/stat`; `None` where there is none.
-fn cpu_seconds() -> Option<f64> {
-    let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The command's name may hold spaces; it ends with the last parenthesis. User and system time
-    // are the 14th and 15th fields, in ticks of which Linux shows 100 a second.
-    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
-    let user: f64 = fields.next()?.parse().ok()?;
-    let system: f64 = fields.next()?.parse().ok()?;
-    Some((user + system) / 100.0)
-}
-
-/// A figure from `/proc/self/status`; `None` where there is none.
-fn status_kilobytes(name: &str) -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_ascii_whitespace().next()?.parse().ok()
-}
-
-fn cpu_model() -> Option<String> {
-    let info = fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = info.lines().find(|line| line.starts_with("model name"))?;
-    Some(line.split_once(':')?.1.trim().to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -326,17 +293,14 @@ mod tests {
             counts: vec![0, 90, 10, 0],
             sum: 0.001,
         };
-        let quantiles = from_buckets(&snapshot);
+        let quantiles = from_buckets(&snapshot, 1.0);
         assert_eq!(quantiles.count, 100);
         assert!((1e-6..1e-5).contains(&quantiles.p50));
         assert!((1e-5..=1e-4).contains(&quantiles.p99));
         assert!((quantiles.max - 1e-4).abs() < 1e-12);
         assert!((quantiles.mean - 1e-5).abs() < 1e-12);
-    }
-
-    #[test]
-    fn the_process_knows_what_it_spent() {
-        assert!(cpu_seconds().is_some_and(|seconds| seconds >= 0.0));
-        assert!(status_kilobytes("VmHWM:").is_some_and(|kilobytes| kilobytes > 0));
+        let short = from_buckets(&snapshot, 5e-5);
+        assert!((short.max - 5e-5).abs() < 1e-12, "no wait outlasts the run");
+        assert!(short.p99 < quantiles.p99);
     }
 }

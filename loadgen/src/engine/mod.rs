@@ -12,15 +12,19 @@
 //! Both engines run the same parts: [`virtual_time`] on one thread and a clock that jumps,
 //! [`threads`] on several and a real one.
 
+mod buckets;
 mod client;
 mod event_sink;
 pub mod executor;
 mod garbage;
 mod gather;
+mod host;
 mod informer;
 mod lab;
+mod metrics;
 mod pool;
 pub mod probe;
+mod sampler;
 pub mod seed;
 pub mod site;
 mod strays;
@@ -30,9 +34,10 @@ mod tests;
 pub mod threads;
 mod turns;
 pub mod virtual_time;
+mod watcher;
 mod worker;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use podstorm::cache::PodCache;
@@ -49,12 +54,15 @@ use gather::Harvest;
 use informer::{Informer, Pods, ReplicaSets, ReplicationControllers};
 use pool::{Pool, Timer, Wire};
 use probe::Unheard;
+use sampler::Figures;
 use seed::seed_for;
 use virtual_time::End;
+use watcher::Watcher;
 use worker::Worker;
 
 pub(crate) use gather::seconds as quantiles_in_seconds;
 pub use lab::Lab;
+pub use metrics::Metrics;
 
 use crate::clock::RealClock;
 use crate::cluster::{Cluster, ClusterOptions};
@@ -62,17 +70,17 @@ use crate::faults::Line;
 use crate::input::InputObject;
 use crate::latency::LatencySampler;
 use crate::nodes::{Kubelets, NodeControl, Scheduler};
-use crate::result::RunResult;
+use crate::result::{InputCounts, RunResult, Series};
 use crate::scenario::{Controllers, Driver, Position};
 use crate::settings::{EngineKind, Settings};
-
-/// Between two calls of the observer, seconds of real time.
-const PROGRESS_EVERY_SECONDS: f64 = 0.2;
 
 /// Watches a run from outside.
 pub trait Observer: Sync {
     /// Called a few times a second of real time, and once when the run is over.
     fn progress(&self, progress: &Progress<'_>);
+
+    /// Called once, before anything runs: `metrics` may be kept, and read while the run goes on.
+    fn begins(&self, _metrics: &Metrics) {}
 }
 
 /// How far a run is.
@@ -130,20 +138,13 @@ pub fn run(
     let clock = RealClock::start();
     let input = gather::count_input(&objects);
     let engine = Engine::build(settings, objects, clock);
-    let mut watcher = Watcher {
-        observer,
-        cancel,
-        clock,
-        phases: engine.phases.clone(),
-        position: Arc::clone(&engine.position),
-        pools: engine.pools.clone(),
-        shown_at: f64::NEG_INFINITY,
-    };
-    let check = |now: Now| watcher.look(now);
+    let metrics = engine.metrics();
+    observer.begins(&metrics);
+    let mut watcher = Watcher::new(observer, cancel, clock, engine.phases.clone(), metrics);
     let limit_ns = settings.time_limit_ns;
     let (end, now) = match settings.engine {
         EngineKind::Virtual => {
-            virtual_time::drive(&engine.parts, &engine.switchboard, limit_ns, check)
+            virtual_time::drive(&engine.parts, &engine.switchboard, limit_ns, &mut watcher)
         }
         EngineKind::Threads => threads::drive(
             &engine.parts,
@@ -151,11 +152,11 @@ pub fn run(
             settings.threads,
             &clock,
             limit_ns,
-            check,
+            |now| watcher.look(now),
         ),
     };
-    watcher.show(now);
-    Ok(engine.harvest(settings, end, now, &clock, input))
+    let series = watcher.finish(now);
+    Ok(engine.harvest(settings, end, now, &clock, input, series))
 }
 
 /// Everything of a run.
@@ -170,6 +171,8 @@ struct Engine {
     delivered: Arc<AtomicU64>,
     phases: Vec<String>,
     position: Arc<Position>,
+    /// Of the machine, before the run.
+    load_before: Option<[f64; 3]>,
 }
 
 /// Collects the parts of a run, and adds controllers to it.
@@ -474,6 +477,32 @@ impl Engine {
             delivered,
             phases,
             position,
+            load_before: host::load_average(),
+        }
+    }
+
+    /// What is read of the run while it goes on.
+    fn metrics(&self) -> Metrics {
+        let of_worker = |worker: &Arc<Mutex<Worker>>| {
+            let worker = worker.lock().expect("nothing runs yet");
+            worker.tally.calls.total()
+        };
+        let of_writer = |writer: &Arc<Mutex<EventWriter>>| {
+            let writer = writer.lock().expect("nothing runs yet");
+            writer.calls.total()
+        };
+        let workers = self.workers.iter().map(of_worker);
+        let figures = Figures {
+            cluster: Arc::clone(&self.cluster),
+            pools: self.pools.clone(),
+            position: Arc::clone(&self.position),
+            calls: workers.chain(self.writers.iter().map(of_writer)).collect(),
+        };
+        Metrics {
+            figures,
+            workers: self.workers.clone(),
+            writers: self.writers.clone(),
+            now_ns: Arc::new(AtomicI64::new(0)),
         }
     }
 
@@ -483,7 +512,8 @@ impl Engine {
         end: End,
         now: Now,
         clock: &RealClock,
-        input: crate::result::InputCounts,
+        input: InputCounts,
+        series: Series,
     ) -> RunResult {
         self.cluster.set_gc_waker(None);
         let harvest = Harvest {
@@ -491,6 +521,8 @@ impl Engine {
             end,
             now,
             wall_seconds: clock.seconds(),
+            load_before: self.load_before,
+            series,
             input,
             cluster: &self.cluster,
             pools: &self.pools,
@@ -504,52 +536,5 @@ impl Engine {
             .lock()
             .expect("a part that panicked ends the run");
         harvest.result(driver.report(now))
-    }
-}
-
-/// Shows progress and looks for a cancellation.
-struct Watcher<'a> {
-    observer: &'a dyn Observer,
-    cancel: &'a AtomicBool,
-    clock: RealClock,
-    phases: Vec<String>,
-    position: Arc<Position>,
-    pools: Vec<Arc<Pool>>,
-    shown_at: f64,
-}
-
-impl Watcher<'_> {
-    /// Shows progress when it is time to; false when the run is to be cancelled.
-    fn look(&mut self, now: Now) -> bool {
-        let seconds = self.clock.seconds();
-        if seconds - self.shown_at >= PROGRESS_EVERY_SECONDS {
-            self.shown_at = seconds;
-            self.show(now);
-        }
-        // Relaxed: a flag that orders nothing.
-        !self.cancel.load(Ordering::Relaxed)
-    }
-
-    fn show(&self, now: Now) {
-        // Relaxed: figures to look at, which order nothing.
-        let phase_index = self
-            .position
-            .phase
-            .load(Ordering::Relaxed)
-            .min(self.phases.len().saturating_sub(1));
-        self.observer.progress(&Progress {
-            phase: self.phases.get(phase_index).map_or("", String::as_str),
-            phase_index,
-            phase_count: self.phases.len(),
-            done: self.position.done.load(Ordering::Relaxed),
-            total: self.position.total.load(Ordering::Relaxed),
-            pods: self.position.pods.load(Ordering::Relaxed),
-            queue_depth: self
-                .pools
-                .iter()
-                .map(|pool| pool.controller.queue().len())
-                .sum(),
-            engine_seconds: now.mono_ns as f64 / 1e9,
-        });
     }
 }

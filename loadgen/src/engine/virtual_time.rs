@@ -9,9 +9,6 @@ use super::executor::{Parts, Switchboard};
 /// 2026-01-01T00:00:00Z, where the wall clock of every virtual run starts, in ns since the epoch.
 pub const WALL_START_NS: i64 = 1_767_225_600_000_000_000;
 
-/// How many parts run between two looks at the outside world.
-const RUNS_PER_CHECK: u32 = 1024;
-
 /// Why the driver returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -25,19 +22,27 @@ pub enum End {
     Cancelled,
 }
 
+/// Whoever watches a virtual run. It sees all that happens and changes nothing of it.
+pub trait Watch {
+    /// A part has run. Returns false to cancel the run.
+    fn step(&mut self, now: Now) -> bool;
+
+    /// Nothing is left to happen at `now`; the clock is about to jump to `due_ns`, or further.
+    fn jump(&mut self, now: Now, due_ns: i64);
+}
+
 /// Runs the parts until the run is stopped, until nothing is left to do, or up to `limit_ns` of
-/// virtual time. `check` is called now and then with the virtual time; it returns false to cancel.
+/// virtual time.
 pub fn drive(
     parts: &Parts,
     switchboard: &Switchboard,
     limit_ns: i64,
-    mut check: impl FnMut(Now) -> bool,
+    watch: &mut impl Watch,
 ) -> (End, Now) {
     let mut now = Now {
         mono_ns: 0,
         wall_ns: WALL_START_NS,
     };
-    let mut runs = 0u32;
     parts.wake_all(switchboard);
     loop {
         while let Some(part) = switchboard.try_take() {
@@ -45,14 +50,14 @@ pub fn drive(
             if switchboard.is_stopped() {
                 return (End::Stopped, now);
             }
-            runs = runs.wrapping_add(1);
-            if runs.is_multiple_of(RUNS_PER_CHECK) && !check(now) {
+            if !watch.step(now) {
                 return (End::Cancelled, now);
             }
         }
         let Some(due_ns) = switchboard.next_due() else {
             return (End::Quiet, now);
         };
+        watch.jump(now, due_ns);
         if due_ns > limit_ns {
             return (
                 End::TimeLimit,
@@ -94,6 +99,19 @@ mod tests {
         }
     }
 
+    /// Nobody watches.
+    struct Unwatched;
+
+    impl Watch for Unwatched {
+        fn step(&mut self, _now: Now) -> bool {
+            true
+        }
+
+        fn jump(&mut self, now: Now, due_ns: i64) {
+            assert!(now.mono_ns <= due_ns, "the clock never goes back");
+        }
+    }
+
     type Script = (char, Vec<Next>, Option<usize>);
 
     fn run_parts(scripts: Vec<Script>, limit_ns: i64) -> (End, Vec<(char, i64)>) {
@@ -111,7 +129,7 @@ mod tests {
             };
             parts.install(id, Arc::new(Mutex::new(diary)));
         }
-        let (end, _) = drive(&parts, &switchboard, limit_ns, |_| true);
+        let (end, _) = drive(&parts, &switchboard, limit_ns, &mut Unwatched);
         let pages = pages.lock().unwrap().clone();
         (end, pages)
     }

@@ -1,10 +1,11 @@
 //! Every metric of a result: its name in the JSON, the names that users expect, its unit, and
 //! whether less or more is better.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What a figure is counted in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
     /// A duration.

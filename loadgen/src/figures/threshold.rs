@@ -4,6 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -81,7 +82,7 @@ impl From<NameError> for ThresholdError {
 }
 
 /// What came of a threshold.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ThresholdOutcome {
     /// The threshold: `pod_ready_latency p99 < 5s`.
     pub threshold: String,

@@ -1,8 +1,16 @@
 //! What a user sees of a run: progress while it goes on, one screen afterwards, and the
 //! files asked for. Writing never panics: a reader that went away ends the output quietly.
 
+pub mod colour;
 pub(crate) mod columns;
+pub mod csv;
+pub mod html;
+pub mod json;
+pub mod junit;
 pub mod output;
+pub mod perf_dash;
 pub mod progress;
+#[cfg(test)]
+mod sample;
 mod stale_watch;
 pub mod terminal;

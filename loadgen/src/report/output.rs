@@ -221,13 +221,12 @@ fn buffered(
     writer.flush()
 }
 
-/// Writes a value as indented JSON with a line feed at its end, for [`Output::write`].
+/// Writes a value as indented JSON, for [`Output::write`]; see [`super::json::write`].
 ///
 /// # Errors
 /// What the writer's are.
 pub fn json(writer: &mut dyn Write, value: &impl serde::Serialize) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *writer, value)?;
-    writer.write_all(b"\n")
+    super::json::write(writer, value)
 }
 
 #[cfg(test)]

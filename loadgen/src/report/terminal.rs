@@ -20,8 +20,13 @@ const LISTED_WIDTH: usize = 72;
 const VIOLATIONS_SHOWN: usize = 5;
 
 /// The report of a run; `host` is shown whether or not the result carries it, `replay` is the
-/// command that repeats the run.
-pub fn render(result: &RunResult, host: Option<&Host>, replay: &str) -> String {
+/// command that repeats the run, `written` are the files it left, each with its flag.
+pub fn render(
+    result: &RunResult,
+    host: Option<&Host>,
+    replay: &str,
+    written: &[(&'static str, String)],
+) -> String {
     let mut out = String::with_capacity(4096);
     headline(&mut out, result);
     paragraph(&mut out, "question", &result.question);
@@ -54,6 +59,7 @@ pub fn render(result: &RunResult, host: Option<&Host>, replay: &str) -> String {
     if let Some(note) = pace(result) {
         line(&mut out, "note", &note);
     }
+    files(&mut out, written);
     verdict(&mut out, result, replay);
     if result.settings.scenario.name == "stale-watch" && result.settings.scenario.path.is_none() {
         out.push('\n');
@@ -309,6 +315,14 @@ fn host_text(host: &Host) -> String {
     text
 }
 
+/// The files, as many on a line as fit.
+fn files(out: &mut String, written: &[(&'static str, String)]) {
+    let names: Vec<&str> = written.iter().map(|(_, path)| path.as_str()).collect();
+    if !names.is_empty() {
+        paragraph(out, "written", &names.join("  "));
+    }
+}
+
 /// Says when a setting, and not the core, set the pace.
 fn pace(result: &RunResult) -> Option<String> {
     let settings = &result.settings;
@@ -400,71 +414,16 @@ fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{InputCounts, Outcome, Phase, PodCounts, SCHEMA_VERSION, WastedWork};
-    use crate::settings::resolve::{Machine, SettingsRequest, resolve};
-
-    fn result() -> RunResult {
-        let machine = Machine {
-            cpus: 2,
-            memory_bytes: None,
-        };
-        let settings = resolve(&SettingsRequest::default(), machine).unwrap();
-        let quantiles = Quantiles {
-            count: 4000,
-            p50: 0.1,
-            max: 1.0,
-            ..Quantiles::default()
-        };
-        RunResult {
-            schema_version: SCHEMA_VERSION,
-            version: "0".into(),
-            scenario: "up-down".into(),
-            question: "How long does it take?".to_owned(),
-            answer: Some("Not long.".to_owned()),
-            engine: "threads".into(),
-            behaviour: "upstream".into(),
-            feature_gates: settings.controller.feature_gates.clone(),
-            seed: 1,
-            settings,
-            outcome: Outcome {
-                converged: true,
-                ..Outcome::default()
-            },
-            pods: PodCounts {
-                created: 100_000,
-                deleted: 100_000,
-                ..PodCounts::default()
-            },
-            excess_pods_created: 0,
-            wasted_work: WastedWork::default(),
-            api_calls: BTreeMap::from([("create pods 201".into(), 100_000)]),
-            writes: BTreeMap::new(),
-            syncs: BTreeMap::from([("done".into(), 8_000)]),
-            convergence_seconds: quantiles.clone(),
-            pod_ready_seconds: Quantiles::default(),
-            queue_duration_seconds: quantiles,
-            work_duration_seconds: Quantiles::default(),
-            events: BTreeMap::new(),
-            watch_events: 5,
-            resource_version: 500_000,
-            elapsed_seconds: 1.25,
-            phases: vec![Phase {
-                name: "scale to 100 %".into(),
-                seconds: 0.5,
-                pods_created: 100_000,
-                pods_deleted: 0,
-                excess_pods_created: 0,
-                converged: true,
-            }],
-            thresholds: Vec::new(),
-            input: InputCounts::default(),
-            host: None,
-        }
-    }
+    use crate::report::sample::result;
 
     #[test]
     fn the_report_fits_one_screen() {
-        let text = render(&result(), Some(&Host::default()), "loadgen run");
+        let text = render(
+            &result(),
+            Some(&Host::default()),
+            "loadgen run",
+            &[("--json", "result.json".into())],
+        );
         assert!(text.starts_with("up-down: converged in 1.25 s\n"), "{text}");
         assert!(text.lines().count() <= 24, "{text}");
         assert!(
@@ -474,6 +433,7 @@ mod tests {
         assert!(text.lines().all(|line| !line.ends_with(' ')), "{text}");
         assert!(text.contains("create pods 201: 100,000"), "{text}");
         assert!(!text.contains("note"), "{text}");
+        assert!(text.contains("  written      result.json\n"), "{text}");
     }
 
     #[test]
@@ -481,7 +441,7 @@ mod tests {
         let mut result = result();
         result.outcome.exit_code = 3;
         result.outcome.violations = vec!["too many pods".into(); 7];
-        let text = render(&result, Some(&Host::default()), "loadgen run --seed 1");
+        let text = render(&result, Some(&Host::default()), "loadgen run --seed 1", &[]);
         assert!(text.contains("INVARIANT BROKEN"), "{text}");
         assert!(
             text.contains("to run it again: loadgen run --seed 1"),

@@ -23,7 +23,7 @@ use crate::engine::stream::Stream;
 use crate::faults::Line;
 use crate::input::InputObject;
 use crate::nodes::NodeControl;
-use crate::result::Phase;
+use crate::result::{Phase, SlowReplicaSet};
 use crate::settings::Settings;
 
 /// Between two looks at whether the controllers have come to rest, ns.
@@ -62,6 +62,10 @@ pub struct Position {
     pub total: AtomicU64,
     /// Pods that exist.
     pub pods: AtomicU64,
+    /// Pods that are active and ready.
+    pub ready: AtomicU64,
+    /// Pods that all parents together are to have.
+    pub desired: AtomicU64,
 }
 
 /// What the scenario found out.
@@ -84,6 +88,8 @@ pub struct Report {
     pub convergence: Histogram<u64>,
     /// From a pod's creation to its being ready, ns.
     pub pod_ready: Histogram<u64>,
+    /// The slowest convergences, and those that were not over; the slowest first.
+    pub slowest: Vec<SlowReplicaSet>,
 }
 
 /// The driver.
@@ -255,8 +261,8 @@ impl Driver {
                 self.loader.refused.join("; ")
             ));
         }
+        let phases = std::mem::take(&mut self.done);
         Report {
-            phases: std::mem::take(&mut self.done),
             converged: self.finished && self.failures.is_empty() && self.violations.is_empty(),
             failures: std::mem::take(&mut self.failures),
             violations: std::mem::take(&mut self.violations),
@@ -264,6 +270,8 @@ impl Driver {
             surplus: self.tracker.surplus(),
             convergence: self.tracker.convergence.clone(),
             pod_ready: self.tracker.pod_ready.clone(),
+            slowest: self.tracker.slowest(&phases, now),
+            phases,
         }
     }
 
@@ -401,6 +409,7 @@ impl Driver {
             excess: self.tracker.excess(),
             ..Place::default()
         };
+        self.tracker.begin_phase(phase);
         // Relaxed, here and below: figures to look at, which order nothing.
         self.position.phase.store(phase, Ordering::Relaxed);
         self.position.total.store(0, Ordering::Relaxed);
@@ -435,12 +444,8 @@ impl Driver {
 
     fn show(&mut self) {
         let tracker = &self.tracker;
-        if self.tasks_done() && self.at.goal.is_none() {
-            let wanted = tracker
-                .parents
-                .iter()
-                .map(|parent| u64::from(parent.desired.max(0) as u32));
-            let goal: u64 = wanted.sum();
+        if !self.finished && self.tasks_done() && self.at.goal.is_none() {
+            let goal = tracker.desired();
             self.at.goal = Some(goal);
             self.position
                 .total
@@ -453,9 +458,10 @@ impl Driver {
             _ => tracker.ready().saturating_sub(self.at.ready),
         };
         self.position.done.store(done, Ordering::Relaxed);
-        self.position
-            .pods
-            .store(tracker.existing(), Ordering::Relaxed);
+        let position = &self.position;
+        position.pods.store(tracker.existing(), Ordering::Relaxed);
+        position.ready.store(tracker.ready(), Ordering::Relaxed);
+        position.desired.store(tracker.desired(), Ordering::Relaxed);
     }
 }
 
@@ -480,9 +486,8 @@ impl Part for Driver {
         } else {
             self.work(now)
         };
-        if !self.finished {
-            self.show();
-        }
+        // The last time too, for whoever looks afterwards.
+        self.show();
         heard.or(done)
     }
 }

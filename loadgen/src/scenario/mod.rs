@@ -21,6 +21,7 @@ mod load_shape;
 mod objects;
 mod pods_by_lot;
 mod roll_out;
+mod slowest;
 mod tasks;
 #[cfg(test)]
 mod tests;

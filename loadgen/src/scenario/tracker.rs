@@ -17,7 +17,9 @@ use podstorm::intern::FIXED_STATE;
 use podstorm::object::{Now, ObjectMeta, Pod, ReplicaSetStatus, Resource, SharedText, Uid};
 use smallvec::SmallVec;
 
+use super::slowest::{Convergence, Slowest};
 use crate::engine::stream::Item;
+use crate::result::{Phase, SlowReplicaSet};
 
 /// No parent, no place.
 const NONE: u32 = u32::MAX;
@@ -98,6 +100,11 @@ struct ParentEvent {
     gone: bool,
 }
 
+/// A number of replicas as a number of pods.
+fn pods(replicas: i32) -> u64 {
+    u64::from(replicas.max(0).unsigned_abs())
+}
+
 /// Counts a duration; the histogram grows to hold it.
 fn record(histogram: &mut Histogram<u64>, took_ns: u64) {
     // Refused only where the histogram's size would not fit a usize.
@@ -126,10 +133,15 @@ pub(super) struct Tracker {
     unconverged: usize,
     deleting: u64,
     ready: u64,
+    /// Pods that the parents together are to have.
+    desired: u64,
     excess: u64,
     surplus: u64,
     /// Pods that were taken out of their parents by the scenario, whatever their owner still is.
     isolated: HashSet<Uid, RandomState>,
+    /// The number of the present phase.
+    phase: usize,
+    slowest: Slowest,
     /// Whether pods that appear were made by the controller (and not by the scenario).
     pub(super) controller_runs: bool,
     /// Pods that are ready and owned, for scenarios that delete pods by lot.
@@ -150,9 +162,12 @@ impl Tracker {
             unconverged: 0,
             deleting: 0,
             ready: 0,
+            desired: 0,
             excess: 0,
             surplus: 0,
             isolated: HashSet::with_hasher(FIXED_STATE),
+            phase: 0,
+            slowest: Slowest::default(),
             controller_runs: true,
             pickable: picks.then(Vec::new),
             convergence: histogram(),
@@ -185,6 +200,45 @@ impl Tracker {
         self.ready
     }
 
+    /// Pods that all parents together are to have.
+    pub(super) fn desired(&self) -> u64 {
+        self.desired
+    }
+
+    /// What converges from now on does so in that phase.
+    pub(super) fn begin_phase(&mut self, phase: usize) {
+        self.phase = phase;
+    }
+
+    /// The slowest convergences, those that are not over at `now` included; the slowest first.
+    /// O(parents).
+    pub(super) fn slowest(&self, phases: &[Phase], now: Now) -> Vec<SlowReplicaSet> {
+        let mut slowest = self.slowest.clone();
+        for (at, parent) in self.parents.iter().enumerate() {
+            if let Some(since_ns) = parent.since_ns {
+                slowest.add(Convergence {
+                    took_ns: u64::try_from(now.mono_ns - since_ns).unwrap_or(0),
+                    parent: at,
+                    phase: self.phase,
+                    converged: false,
+                });
+            }
+        }
+        let named = |one: &Convergence| {
+            let parent = &self.parents[one.parent];
+            SlowReplicaSet {
+                namespace: parent.namespace.to_string(),
+                name: parent.name.to_string(),
+                seconds: one.took_ns as f64 / 1e9,
+                phase: phases
+                    .get(one.phase)
+                    .map_or_else(String::new, |phase| phase.name.clone()),
+                converged: one.converged,
+            }
+        };
+        slowest.descending().iter().map(named).collect()
+    }
+
     /// Pods being deleted.
     pub(super) fn deleting(&self) -> u64 {
         self.deleting
@@ -210,6 +264,7 @@ impl Tracker {
         let parent = &mut self.parents[at];
         if meta.generation > parent.generation {
             parent.generation = meta.generation;
+            self.desired = self.desired + pods(replicas) - pods(parent.desired);
             parent.desired = replicas;
             parent.demands.push((meta.generation, replicas));
             parent.since_ns = Some(now.mono_ns);
@@ -326,6 +381,9 @@ impl Tracker {
         let at = self.asked(&event.meta, event.replicas, now);
         let parent = &mut self.parents[at];
         parent.status = event.status;
+        if event.gone && !parent.gone {
+            self.desired -= pods(parent.desired);
+        }
         parent.gone = event.gone;
         let observed = event.status.observed_generation;
         parent
@@ -367,6 +425,12 @@ impl Tracker {
         if exact && let Some(since_ns) = parent.since_ns.take() {
             let took_ns = u64::try_from(now.mono_ns - since_ns).unwrap_or(0);
             record(&mut self.convergence, took_ns);
+            self.slowest.add(Convergence {
+                took_ns,
+                parent: at,
+                phase: self.phase,
+                converged: true,
+            });
         } else if !exact && parent.since_ns.is_none() {
             parent.since_ns = Some(now.mono_ns);
         }

@@ -1,0 +1,167 @@
+//! Distributions as few buckets with round bounds, from histograms with many.
+
+use hdrhistogram::Histogram;
+use podstorm::metrics::HistogramSnapshot;
+
+use crate::result::Bucket;
+
+/// Buckets for each decade of a wide distribution…
+const PER_DECADE: i32 = 10;
+
+/// …and of one that spans less than two decades.
+const PER_DECADE_NARROW: i32 = 40;
+
+/// A distribution in nanoseconds as buckets of seconds; equal values, zero included, are one bucket.
+/// At most about 130 buckets, for what spans 13 decades; 80 at most for what spans two.
+pub(super) fn of_histogram(histogram: &Histogram<u64>) -> Vec<Bucket> {
+    if histogram.is_empty() {
+        return Vec::new();
+    }
+    // Values that the histogram can't tell apart stand for the least of them, here and below.
+    let least = |value: u64| histogram.lowest_equivalent(value).max(1);
+    let (min, max) = (least(histogram.min()), least(histogram.max()));
+    let narrow = max / min < 100;
+    let per_decade = if narrow {
+        PER_DECADE_NARROW
+    } else {
+        PER_DECADE
+    };
+    let first = step_not_below(min as f64, per_decade);
+    let last = step_not_below(max as f64, per_decade);
+    let mut buckets: Vec<Bucket> = (first..=last)
+        .map(|step| Bucket {
+            above: bound_ns(step - 1, per_decade) / 1e9,
+            up_to: bound_ns(step, per_decade) / 1e9,
+            count: 0,
+        })
+        .collect();
+    // What took no time at all lies in the first bucket.
+    if histogram.min() == 0 {
+        buckets[0].above = 0.0;
+    }
+    let mut at = 0;
+    for value in histogram.iter_recorded() {
+        let ns = least(value.value_iterated_to()) as f64;
+        while at + 1 < buckets.len() && ns > bound_ns(first + at as i32, per_decade) {
+            at += 1;
+        }
+        buckets[at].count += value.count_since_last_iteration();
+    }
+    buckets
+}
+
+/// The smallest step whose bound is not below a value.
+fn step_not_below(ns: f64, per_decade: i32) -> i32 {
+    let near = (ns.log10() * f64::from(per_decade)).round() as i32;
+    // Rounded bounds: the logarithm alone may be one off.
+    (near - 1..=near + 1)
+        .find(|step| bound_ns(*step, per_decade) >= ns)
+        .unwrap_or(near + 2)
+}
+
+/// The bound of a step, rounded to three digits: round numbers, and the same on every machine,
+/// whatever its mathematical library does with the last bit.
+fn bound_ns(step: i32, per_decade: i32) -> f64 {
+    let (decade, within) = (step.div_euclid(per_decade), step.rem_euclid(per_decade));
+    let digits = (10f64.powf(f64::from(within) / f64::from(per_decade)) * 100.0).round();
+    digits * 10f64.powi(decade) / 100.0
+}
+
+/// The buckets of a metric between the first and the last that hold anything.
+pub(super) fn of_snapshot(snapshot: &HistogramSnapshot) -> Vec<Bucket> {
+    let bound = |index: usize| {
+        let last = snapshot.bounds.last().copied().unwrap_or(0.0);
+        snapshot.bounds.get(index).copied().unwrap_or(last * 10.0)
+    };
+    let mut buckets: Vec<Bucket> = snapshot
+        .counts
+        .iter()
+        .enumerate()
+        .map(|(index, &count)| Bucket {
+            above: if index == 0 { 0.0 } else { bound(index - 1) },
+            up_to: bound(index),
+            count,
+        })
+        .collect();
+    let used = buckets.iter().rposition(|bucket| bucket.count > 0);
+    buckets.truncate(used.map_or(0, |last| last + 1));
+    let unused = buckets.iter().take_while(|bucket| bucket.count == 0);
+    let unused = unused.count();
+    buckets.split_off(unused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn histogram(values: impl IntoIterator<Item = u64>) -> Histogram<u64> {
+        let mut histogram = Histogram::new(3).unwrap();
+        values
+            .into_iter()
+            .for_each(|value| histogram.record(value).unwrap());
+        histogram
+    }
+
+    #[track_caller]
+    fn assert_sound(buckets: &[Bucket], count: u64) {
+        assert_eq!(
+            buckets.iter().map(|bucket| bucket.count).sum::<u64>(),
+            count
+        );
+        assert!(buckets.iter().all(|bucket| bucket.above < bucket.up_to));
+        assert!(buckets.windows(2).all(|two| two[0].up_to == two[1].above));
+        assert!(buckets.first().is_none_or(|first| first.count > 0));
+        assert!(buckets.last().is_none_or(|last| last.count > 0));
+    }
+
+    #[test]
+    fn every_value_is_in_the_bucket_whose_bounds_hold_it() {
+        for value in [
+            0,
+            1,
+            2,
+            9,
+            10,
+            11,
+            999,
+            1_000,
+            2_500,
+            3_155_000_000,
+            86_400_000_000_000,
+        ] {
+            let buckets = of_histogram(&histogram([value]));
+            assert_sound(&buckets, 1);
+            let [bucket] = buckets[..] else {
+                panic!("{value}: {buckets:?}")
+            };
+            let seconds = value as f64 / 1e9;
+            assert!(bucket.up_to * 1.001 >= seconds, "{value}: {bucket:?}");
+            assert!(bucket.above <= seconds, "{value}: {bucket:?}");
+        }
+    }
+
+    #[test]
+    fn wide_distributions_have_ten_buckets_a_decade_and_narrow_ones_more() {
+        let wide = of_histogram(&histogram((0..13).map(|decade| 10u64.pow(decade))));
+        assert_sound(&wide, 13);
+        assert!(wide.len() <= 131, "{}", wide.len());
+        let narrow = of_histogram(&histogram((100..200).map(|ms| ms * 1_000_000)));
+        assert_sound(&narrow, 100);
+        assert!((12..=14).contains(&narrow.len()), "{}", narrow.len());
+        assert!((narrow[0].up_to - 0.1).abs() < 1e-9, "{narrow:?}");
+    }
+
+    #[test]
+    fn a_metric_keeps_its_own_buckets() {
+        let snapshot = HistogramSnapshot {
+            bounds: vec![1e-6, 1e-5, 1e-4],
+            counts: vec![0, 90, 0, 10],
+            sum: 0.001,
+        };
+        let buckets = of_snapshot(&snapshot);
+        assert_sound(&buckets, 100);
+        assert_eq!((buckets[0].above, buckets[0].up_to), (1e-6, 1e-5));
+        assert_eq!(buckets.len(), 3);
+        assert_eq!(of_snapshot(&HistogramSnapshot::default()), []);
+    }
+}

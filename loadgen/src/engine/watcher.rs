@@ -1,0 +1,141 @@
+//! Watches a run from outside: shows progress, takes samples, looks for a cancellation.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use podstorm::object::Now;
+
+use super::sampler::{Figures, Sampler};
+use super::virtual_time::Watch;
+use super::{Metrics, Observer, Progress};
+use crate::clock::RealClock;
+use crate::result::Series;
+
+/// Between two calls of the observer, seconds of real time.
+const PROGRESS_EVERY_SECONDS: f64 = 0.2;
+
+/// How many parts of a virtual run are run between two looks at the outside world.
+const STEPS_PER_LOOK: u64 = 1024;
+
+/// The watcher of one run.
+pub(super) struct Watcher<'a> {
+    observer: &'a dyn Observer,
+    cancel: &'a AtomicBool,
+    clock: RealClock,
+    phases: Vec<String>,
+    figures: Figures,
+    /// Told to whoever reads metrics.
+    now_ns: Arc<AtomicI64>,
+    sampler: Sampler,
+    shown_at: f64,
+    /// Of a virtual run: how many parts were run, at which number something is to be done, and at
+    /// which the outside world is to be looked at.
+    steps: u64,
+    next_step: u64,
+    next_look: u64,
+}
+
+impl<'a> Watcher<'a> {
+    /// Begins to watch.
+    pub(super) fn new(
+        observer: &'a dyn Observer,
+        cancel: &'a AtomicBool,
+        clock: RealClock,
+        phases: Vec<String>,
+        metrics: Metrics,
+    ) -> Watcher<'a> {
+        let Metrics {
+            figures, now_ns, ..
+        } = metrics;
+        let sampler = Sampler::new(figures.clone());
+        Watcher {
+            observer,
+            cancel,
+            clock,
+            phases,
+            figures,
+            now_ns,
+            next_step: sampler.due_steps(),
+            sampler,
+            shown_at: f64::NEG_INFINITY,
+            steps: 0,
+            next_look: STEPS_PER_LOOK,
+        }
+    }
+
+    /// To be called now and then by whoever drives a run in real time; false when the run is to be
+    /// cancelled.
+    pub(super) fn look(&mut self, now: Now) -> bool {
+        self.sampler.look(now.mono_ns, now.mono_ns, 0);
+        self.look_outside(now)
+    }
+
+    /// Shows the end, and gives the samples.
+    pub(super) fn finish(self, now: Now) -> Series {
+        self.show(now);
+        self.sampler.finish(now.mono_ns, self.phases.len())
+    }
+
+    /// Shows progress when it is time to; false when the run is to be cancelled.
+    fn look_outside(&mut self, now: Now) -> bool {
+        // Relaxed: a figure to look at, which orders nothing.
+        self.now_ns.store(now.mono_ns, Ordering::Relaxed);
+        let seconds = self.clock.seconds();
+        if seconds - self.shown_at >= PROGRESS_EVERY_SECONDS {
+            self.shown_at = seconds;
+            self.show(now);
+        }
+        // Relaxed: a flag that orders nothing.
+        !self.cancel.load(Ordering::Relaxed)
+    }
+
+    #[cold]
+    fn due_at_step(&mut self, now: Now) -> bool {
+        self.sampler.look(now.mono_ns, now.mono_ns, self.steps);
+        let mut goes_on = true;
+        if self.steps >= self.next_look {
+            self.next_look = self.steps + STEPS_PER_LOOK;
+            goes_on = self.look_outside(now);
+        }
+        self.next_step = self.sampler.due_steps().min(self.next_look);
+        goes_on
+    }
+
+    fn show(&self, now: Now) {
+        let position = &self.figures.position;
+        // Relaxed: figures to look at, which order nothing.
+        let phase_index = position
+            .phase
+            .load(Ordering::Relaxed)
+            .min(self.phases.len().saturating_sub(1));
+        let pools = self.figures.pools.iter();
+        self.observer.progress(&Progress {
+            phase: self.phases.get(phase_index).map_or("", String::as_str),
+            phase_index,
+            phase_count: self.phases.len(),
+            done: position.done.load(Ordering::Relaxed),
+            total: position.total.load(Ordering::Relaxed),
+            pods: position.pods.load(Ordering::Relaxed),
+            queue_depth: pools.map(|pool| pool.controller.queue().len()).sum(),
+            engine_seconds: now.mono_ns as f64 / 1e9,
+        });
+    }
+}
+
+impl Watch for Watcher<'_> {
+    #[inline]
+    fn step(&mut self, now: Now) -> bool {
+        self.steps += 1;
+        self.steps < self.next_step || self.due_at_step(now)
+    }
+
+    #[inline]
+    fn jump(&mut self, now: Now, due_ns: i64) {
+        if u64::try_from(due_ns).is_ok_and(|due_ns| due_ns >= self.sampler.due_ns()) {
+            // Relaxed: as above.
+            self.now_ns.store(due_ns, Ordering::Relaxed);
+            self.sampler.look(now.mono_ns, due_ns, self.steps);
+            self.next_step = self.sampler.due_steps().min(self.next_look);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! `--csv`: the time series of a run, a row for each sample.
+
+use std::io::{self, Write};
+
+use crate::result::RunResult;
+
+/// The columns, each with its unit.
+const HEADER: [&str; 12] = [
+    "time_seconds",
+    "phase",
+    "phase_number",
+    "desired_pods",
+    "existing_pods",
+    "ready_pods",
+    "created_pods_total",
+    "deleted_pods_total",
+    "queue_depth_keys",
+    "queue_delayed_keys",
+    "api_calls_total",
+    "resource_version",
+];
+
+/// Writes the series: a header, then the samples in the order of time. `*_total` counts from the
+/// start of the run.
+///
+/// # Errors
+/// What the writer's are.
+pub fn write(out: &mut dyn Write, result: &RunResult) -> io::Result<()> {
+    let mut writer = csv::Writer::from_writer(out);
+    writer.write_record(HEADER)?;
+    let series = &result.series;
+    for row in 0..series.len() {
+        let phase = series.phase[row];
+        let name = result.phases.get(phase).map_or("", |phase| &phase.name);
+        let counts = [
+            &series.pods_desired,
+            &series.pods_existing,
+            &series.pods_ready,
+            &series.pods_created,
+            &series.pods_deleted,
+            &series.queue_depth,
+            &series.queue_delayed,
+            &series.api_calls,
+            &series.resource_version,
+        ];
+        let first = [
+            series.seconds[row].to_string(),
+            name.to_owned(),
+            (phase + 1).to_string(),
+        ];
+        let counts = counts.iter().map(|column| column[row].to_string());
+        writer.write_record(first.into_iter().chain(counts))?;
+    }
+    writer.flush()
+}

@@ -1,0 +1,480 @@
+//! Scales, ticks and paths: from figures to what an SVG and the labels around it are made of.
+//!
+//! Coordinates are those of a square of [`SIDE`] that the page stretches over the chart, with 0 at the
+//! top; labels are placed beside it in percent, so that text keeps its size on every screen. Colours
+//! are the page's business: shapes have classes only, so that they follow the reader's light or dark.
+
+use serde::Serialize;
+
+use crate::result::{Bucket, Quantiles};
+use crate::units::{count_for_people, number_for_people, seconds_for_people};
+
+/// Width and height of a drawing.
+const SIDE: f64 = 1000.0;
+
+/// About how many ticks an upright axis has, and one that lies.
+const TICKS: f64 = 5.0;
+const TICKS_ALONG: f64 = 7.0;
+
+/// A label on an axis.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Tick {
+    /// Percent of the axis, from its beginning.
+    pub(super) at: f64,
+    pub(super) label: String,
+}
+
+/// One axis of numbers, from 0.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Axis {
+    pub(super) title: String,
+    pub(super) ticks: Vec<Tick>,
+    /// The value at the end of it.
+    #[serde(skip)]
+    end: f64,
+}
+
+/// What the horizontal axis of a chart over time shows.
+#[derive(Clone, Debug)]
+pub(super) enum Along<'a> {
+    /// Seconds.
+    Time(&'a [f64]),
+    /// Writes to the server, where no time passes.
+    Writes(&'a [u64]),
+}
+
+impl Along<'_> {
+    pub(super) fn values(&self) -> Vec<f64> {
+        match self {
+            Along::Time(seconds) => seconds.to_vec(),
+            Along::Writes(versions) => versions.iter().map(|version| *version as f64).collect(),
+        }
+    }
+
+    pub(super) fn axis(&self) -> Axis {
+        let end = self.values().last().copied().unwrap_or(0.0);
+        match self {
+            Along::Time(_) => time_axis(end),
+            Along::Writes(_) => Axis {
+                title: "writes to the server, all at one simulated moment".to_owned(),
+                ticks: ticks(end, round_step(end, TICKS_ALONG).max(1.0), short_count),
+                end,
+            },
+        }
+    }
+}
+
+impl Axis {
+    /// The coordinate of a value.
+    fn place(&self, value: f64) -> f64 {
+        if self.end > 0.0 {
+            (value / self.end).clamp(0.0, 1.0) * SIDE
+        } else {
+            0.0
+        }
+    }
+
+    /// Percent of the axis.
+    pub(super) fn percent(&self, value: f64) -> f64 {
+        self.place(value) / SIDE * 100.0
+    }
+}
+
+/// The distance of about `count` round ticks for an axis up to `end`: 1, 2 or 5 times a power of ten.
+fn round_step(end: f64, count: f64) -> f64 {
+    if end.is_nan() || end <= 0.0 {
+        return 1.0;
+    }
+    let rough = end / count;
+    let power = 10f64.powf(rough.log10().floor());
+    let times = [1.0, 2.0, 5.0, 10.0];
+    let found = times.iter().find(|times| *times * power >= rough * 0.999);
+    found.unwrap_or(&10.0) * power
+}
+
+fn ticks(end: f64, step: f64, label: impl Fn(f64) -> String) -> Vec<Tick> {
+    let count = (end / step + 1e-6).floor() as u32;
+    let tick = |number: u32| {
+        let value = f64::from(number) * step;
+        Tick {
+            at: if end > 0.0 { value / end * 100.0 } else { 0.0 },
+            label: label(value),
+        }
+    };
+    (0..=count).map(tick).collect()
+}
+
+/// An axis of whole numbers that reaches a round number above all of them.
+pub(super) fn count_axis(max: f64, title: &str) -> Axis {
+    let step = round_step(max, TICKS).max(1.0);
+    let end = (max / step - 1e-9).ceil().max(1.0) * step;
+    Axis {
+        title: title.to_owned(),
+        ticks: ticks(end, step, short_count),
+        end,
+    }
+}
+
+/// An axis of rates, which may be fractions.
+pub(super) fn rate_axis(max: f64, title: &str) -> Axis {
+    let step = round_step(max, TICKS);
+    let end = (max / step - 1e-9).ceil().max(1.0) * step;
+    Axis {
+        title: title.to_owned(),
+        ticks: ticks(end, step, short_count),
+        end,
+    }
+}
+
+/// An axis of time that ends where the run does.
+fn time_axis(end_seconds: f64) -> Axis {
+    let units = [
+        (1e-6, 1e-3, "µs"),
+        (1e-3, 1.0, "ms"),
+        (1.0, 300.0, "s"),
+        (60.0, 18_000.0, "min"),
+        (3_600.0, f64::INFINITY, "h"),
+    ];
+    let unit = units.iter().find(|(_, below, _)| end_seconds < *below);
+    let (unit, _, name) = unit.unwrap_or(&units[4]);
+    let end = end_seconds / unit;
+    Axis {
+        title: format!("time ({name})"),
+        ticks: ticks(end, round_step(end, TICKS_ALONG), three_digits),
+        end: end_seconds,
+    }
+}
+
+fn three_digits(value: f64) -> String {
+    crate::units::three_digits(value)
+}
+
+/// A number in little room: `950`, `1.5k`, `100k`, `2M`.
+pub(super) fn short_count(value: f64) -> String {
+    match value {
+        value if value >= 1e6 => format!("{}M", three_digits(value / 1e6)),
+        value if value >= 1e3 => format!("{}k", three_digits(value / 1e3)),
+        value => three_digits(value),
+    }
+}
+
+/// A line of a chart.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Line {
+    pub(super) name: &'static str,
+    /// Its look.
+    pub(super) class: &'static str,
+    /// The column of the data it is read from, for the readout.
+    pub(super) column: &'static str,
+    pub(super) path: String,
+    /// Whether the area below it is filled.
+    pub(super) filled: bool,
+}
+
+/// A path of values that each hold until the next.
+pub(super) fn steps(x: &Axis, y: &Axis, along: &[f64], values: &[f64]) -> String {
+    let mut path = String::new();
+    let mut last = None;
+    for (at, value) in along.iter().zip(values) {
+        let point = (coordinate(x.place(*at)), coordinate(SIDE - y.place(*value)));
+        match last {
+            None => path.push_str(&format!("M{} {}", point.0, point.1)),
+            Some(last) if last == point => {}
+            Some((_, level)) if level == point.1 => path.push_str(&format!("H{}", point.0)),
+            Some((at, _)) if at == point.0 => path.push_str(&format!("V{}", point.1)),
+            Some(_) => path.push_str(&format!("H{}V{}", point.0, point.1)),
+        }
+        last = Some(point);
+    }
+    path
+}
+
+fn coordinate(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
+}
+
+/// How often a counter rose per unit of `along`, over equal stretches of it: the ends of the
+/// stretches, and the rates within.
+pub(super) fn rates(along: &[f64], counter: &[u64], stretches: usize) -> (Vec<f64>, Vec<f64>) {
+    let (Some(&end), Some(&first)) = (along.last(), counter.first()) else {
+        return (Vec::new(), Vec::new());
+    };
+    let width = end / stretches as f64;
+    if width.is_nan() || width <= 0.0 {
+        return (Vec::new(), Vec::new());
+    }
+    let (mut ends, mut rates) = (vec![0.0], Vec::new());
+    let (mut seen, mut before) = (0, first);
+    for number in 1..=stretches {
+        let until = if number == stretches {
+            end
+        } else {
+            width * number as f64
+        };
+        while seen + 1 < along.len() && along[seen + 1] <= until {
+            seen += 1;
+        }
+        rates.push((counter[seen] - before) as f64 / width);
+        before = counter[seen];
+        ends.push(until);
+    }
+    // The last rate holds to the end.
+    rates.push(rates.last().copied().unwrap_or(0.0));
+    (ends, rates)
+}
+
+/// A bar of a distribution.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Bar {
+    pub(super) x: String,
+    pub(super) y: String,
+    pub(super) width: String,
+    pub(super) height: String,
+    pub(super) title: String,
+}
+
+/// A vertical line with its name.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Mark {
+    /// Percent of the axis.
+    pub(super) at: f64,
+    /// Whether its name stands before it, for want of room behind.
+    pub(super) before: bool,
+    pub(super) name: &'static str,
+}
+
+/// A distribution, drawn.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Distribution {
+    pub(super) bars: Vec<Bar>,
+    pub(super) x: Vec<Tick>,
+    pub(super) y: Axis,
+    pub(super) marks: Vec<Mark>,
+}
+
+/// Bars over buckets whose bounds grow by one factor: each has the same width, and the axis is
+/// logarithmic. `None` when there are fewer than two buckets, which is nothing to draw.
+pub(super) fn distribution(buckets: &[Bucket], quantiles: &Quantiles) -> Option<Distribution> {
+    let buckets = &without_gap(buckets)[..];
+    if buckets.len() < 2 {
+        return None;
+    }
+    let total: u64 = buckets.iter().map(|bucket| bucket.count).sum();
+    let share = |count: u64| count as f64 / total.max(1) as f64 * 100.0;
+    let most = buckets.iter().map(|bucket| bucket.count).max().unwrap_or(0);
+    let y = rate_axis(share(most), "% of all");
+    let width = SIDE / buckets.len() as f64;
+    let bars = (0..).zip(buckets).filter(|(_, bucket)| bucket.count > 0);
+    let bars = bars.map(|(number, bucket)| {
+        let height = y.place(share(bucket.count)).max(4.0);
+        Bar {
+            x: coordinate(f64::from(number) * width + width * 0.06),
+            y: coordinate(SIDE - height),
+            width: coordinate(width * 0.88),
+            height: coordinate(height),
+            title: format!(
+                "{}: {} ({} %)",
+                range(bucket),
+                count_for_people(bucket.count),
+                number_for_people(share(bucket.count)),
+            ),
+        }
+    });
+    let marks = [
+        ("p50", quantiles.p50),
+        ("p90", quantiles.p90),
+        ("p99", quantiles.p99),
+    ];
+    let marks = marks.iter().filter_map(|(name, seconds)| {
+        let at = place_in(buckets, *seconds)?;
+        Some(Mark {
+            at,
+            before: at > 85.0,
+            name,
+        })
+    });
+    Some(Distribution {
+        bars: bars.collect(),
+        x: bounds_as_ticks(buckets),
+        y,
+        marks: marks.collect(),
+    })
+}
+
+fn range(bucket: &Bucket) -> String {
+    if bucket.up_to <= NO_TIME {
+        return "no time".to_owned();
+    }
+    let (from, to) = (bucket.above, bucket.up_to);
+    format!("{} to {}", seconds_for_people(from), seconds_for_people(to))
+}
+
+/// Without the decades between no time at all, which is the first bucket, and the first duration: that
+/// bucket then stands beside the others as their zero.
+fn without_gap(buckets: &[Bucket]) -> Vec<Bucket> {
+    let mut shown = buckets.to_vec();
+    let used = shown.iter().skip(1).position(|bucket| bucket.count > 0);
+    if let (Some(first), Some(unused)) = (shown.first_mut(), used)
+        && first.up_to <= NO_TIME
+        && unused > 2
+    {
+        first.above = 0.0;
+        shown.drain(1..unused);
+    }
+    shown
+}
+
+/// Where a value lies among the buckets, percent of their width.
+fn place_in(buckets: &[Bucket], seconds: f64) -> Option<f64> {
+    let index = buckets.iter().position(|bucket| seconds <= bucket.up_to)?;
+    let bucket = buckets[index];
+    let within = if bucket.above > 0.0 && seconds > bucket.above {
+        (seconds / bucket.above).ln() / (bucket.up_to / bucket.above).ln()
+    } else {
+        0.0
+    };
+    Some((index as f64 + within) / buckets.len() as f64 * 100.0)
+}
+
+/// Up to here a duration counts as none, seconds: the least bucket of the queue's metric.
+const NO_TIME: f64 = 1e-8;
+
+/// At most six bounds, powers of ten where there are enough of them.
+fn bounds_as_ticks(buckets: &[Bucket]) -> Vec<Tick> {
+    let count = buckets.len();
+    let bounds: Vec<f64> = buckets
+        .iter()
+        .map(|bucket| bucket.above)
+        .chain(buckets.last().map(|bucket| bucket.up_to))
+        .collect();
+    // The bounds of the zero say nothing: it is no part of the scale.
+    let zero = usize::from(buckets.len() > 1 && buckets[0].up_to < buckets[1].above) * 2;
+    let is_decade = |seconds: f64| {
+        let power = seconds.log10();
+        seconds > 0.0 && (power - power.round()).abs() < 1e-6
+    };
+    let decades: Vec<usize> = (zero..=count).filter(|at| is_decade(bounds[*at])).collect();
+    let every = |places: &[usize]| -> Vec<usize> {
+        let stride = places.len().div_ceil(6).max(1);
+        places.iter().copied().step_by(stride).collect()
+    };
+    let chosen = if decades.len() >= 3 {
+        every(&decades)
+    } else {
+        every(&(zero..=count).collect::<Vec<usize>>())
+    };
+    let tick = |at: usize| Tick {
+        at: at as f64 / count as f64 * 100.0,
+        label: seconds_for_people(bounds[at]),
+    };
+    let zero_tick = (zero > 0).then(|| Tick {
+        at: 50.0 / count as f64,
+        label: "0".to_owned(),
+    });
+    zero_tick
+        .into_iter()
+        .chain(chosen.into_iter().map(tick))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(axis: &Axis) -> Vec<&str> {
+        axis.ticks.iter().map(|tick| tick.label.as_str()).collect()
+    }
+
+    #[test]
+    fn axes_have_a_few_round_ticks_and_reach_what_they_show() {
+        assert_eq!(
+            labels(&count_axis(100_000.0, "")),
+            ["0", "20k", "40k", "60k", "80k", "100k"]
+        );
+        assert_eq!(labels(&count_axis(3.0, "")), ["0", "1", "2", "3"]);
+        assert_eq!(labels(&count_axis(0.0, "")), ["0", "1"]);
+        for max in [1.0, 7.0, 49.0, 501.0, 1_234_567.0, 9.9e9] {
+            let axis = count_axis(max, "");
+            assert!((3..=8).contains(&axis.ticks.len()) || max < 3.0, "{axis:?}");
+            assert!(axis.end >= max, "{axis:?}");
+            assert!((axis.ticks.last().unwrap().at - 100.0).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn time_has_the_unit_that_suits_it_and_ends_with_the_run() {
+        for (end, title) in [
+            (2e-4, "time (µs)"),
+            (0.25, "time (ms)"),
+            (1.3, "time (s)"),
+            (2_000.0, "time (min)"),
+            (40_000.0, "time (h)"),
+        ] {
+            let axis = time_axis(end);
+            assert_eq!(axis.title, title);
+            assert!((4..=11).contains(&axis.ticks.len()), "{axis:?}");
+            assert!((axis.percent(end) - 100.0).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn a_path_of_steps_goes_along_and_then_up() {
+        let (x, y) = (time_axis(10.0), count_axis(4.0, ""));
+        let path = steps(&x, &y, &[0.0, 5.0, 5.0, 10.0], &[0.0, 2.0, 4.0, 4.0]);
+        assert_eq!(path, "M0 1000H500V500V0H1000");
+    }
+
+    #[test]
+    fn rates_add_up_to_what_was_counted() {
+        let along = [0.0, 0.5, 0.5, 3.0, 10.0];
+        let counter = [0, 10, 30, 60, 100];
+        let (ends, rates) = rates(&along, &counter, 5);
+        assert_eq!(ends, [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
+        let width = 2.0;
+        let total: f64 = rates[..5].iter().map(|rate| rate * width).sum();
+        assert!((total - 100.0).abs() < 1e-9, "{rates:?}");
+        assert!((rates[0] - 15.0).abs() < 1e-9, "{rates:?}");
+        assert_eq!(super::rates(&[0.0, 0.0], &[0, 5], 4), (vec![], vec![]));
+    }
+
+    #[test]
+    fn bars_lie_side_by_side_and_marks_among_them() {
+        let bucket = |above: f64, count| Bucket {
+            above,
+            up_to: above * 10.0,
+            count,
+        };
+        let buckets = [bucket(0.01, 1), bucket(0.1, 0), bucket(1.0, 3)];
+        let quantiles = Quantiles {
+            p50: 10f64.sqrt(),
+            p90: 10.0,
+            p99: 10.0,
+            ..Quantiles::default()
+        };
+        let drawn = distribution(&buckets, &quantiles).unwrap();
+        assert_eq!(drawn.bars.len(), 2, "empty buckets have no bar");
+        assert!(drawn.bars[1].title.ends_with("3 (75 %)"), "{drawn:?}");
+        assert!((drawn.marks[0].at - 250.0 / 3.0).abs() < 0.1, "{drawn:?}");
+        assert_eq!(drawn.x.len(), 4);
+        assert!(distribution(&buckets[..1], &quantiles).is_none());
+    }
+
+    #[test]
+    fn no_time_stands_beside_the_scale_and_not_decades_away() {
+        let bucket = |decade: i32, count| Bucket {
+            above: 10f64.powi(decade - 1),
+            up_to: 10f64.powi(decade),
+            count,
+        };
+        let mut buckets: Vec<Bucket> = (-9..=0).map(|decade| bucket(decade, 0)).collect();
+        (buckets[0].count, buckets[8].count, buckets[9].count) = (5, 1, 1);
+        let drawn = distribution(&buckets, &Quantiles::default()).unwrap();
+        assert_eq!(drawn.bars.len(), 3);
+        assert!(drawn.bars[0].title.starts_with("no time: 5"), "{drawn:?}");
+        let labels: Vec<&str> = drawn.x.iter().map(|tick| tick.label.as_str()).collect();
+        assert_eq!(labels[0], "0");
+        assert_eq!(labels.last(), Some(&"1 s"));
+        assert!(labels.len() <= 4, "{labels:?}");
+    }
+}

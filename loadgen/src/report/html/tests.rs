@@ -1,0 +1,156 @@
+//! The page without a browser: it is whole, needs nothing else, and says what the run did.
+
+use super::*;
+use crate::report::sample::result;
+use crate::result::{Series, SlowReplicaSet};
+
+fn page(result: &RunResult) -> String {
+    let report = Report {
+        result,
+        command: "loadgen run --seed 1 --api-latency '<b>&'",
+        settings: &[("seed", "1".to_owned()), ("engine", "virtual".to_owned())],
+    };
+    let mut bytes = Vec::new();
+    write(&mut bytes, &report).expect("a Vec takes everything");
+    String::from_utf8(bytes).expect("pages are UTF-8")
+}
+
+/// Elements that have no end tag.
+const VOID: [&str; 2] = ["meta", "!DOCTYPE"];
+
+/// Checks that every element that begins ends in its order.
+#[track_caller]
+fn assert_well_formed(page: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    let mut rest = page;
+    while let Some(at) = rest.find('<') {
+        rest = &rest[at + 1..];
+        let end = rest.find('>').expect("a tag ends");
+        let tag = &rest[..end];
+        rest = &rest[end + 1..];
+        assert!(!tag.contains('<'), "a < within a tag: {tag}");
+        assert_eq!(tag.matches('"').count() % 2, 0, "quotes: {tag}");
+        let name = tag.trim_start_matches('/').split([' ', '\n']).next();
+        let name = name.unwrap_or_default().trim_end_matches('/');
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(name), "{tag}");
+        } else if !tag.ends_with('/') && !VOID.contains(&name) {
+            open.push(name);
+            if name == "script" || name == "style" {
+                // Their text is no markup.
+                let end = rest.find(&format!("</{name}>")).expect("it ends");
+                rest = &rest[end..];
+            }
+        }
+    }
+    assert_eq!(open, [""; 0], "everything ends");
+}
+
+#[track_caller]
+fn assert_sound(page: &str) {
+    assert_well_formed(page);
+    for needed in ["http:", "https:", "//", "@import", "url(", "src=", "href="] {
+        let places = page.match_indices(needed).map(|(at, _)| {
+            let line = page[..at].lines().last().unwrap_or_default();
+            line.trim_start().to_owned()
+        });
+        // Comments of the script are none.
+        let places: Vec<String> = places.filter(|line| !line.is_empty()).collect();
+        assert_eq!(places, [""; 0], "{needed}");
+    }
+    assert!(!page.contains("undefined"), "a value is missing");
+    for word in ["NaN", "inf%", "inf\""] {
+        assert!(!page.contains(word), "{word}");
+    }
+}
+
+#[test]
+fn the_page_is_whole_and_needs_nothing_else() {
+    let page = page(&result());
+    assert_sound(&page);
+    assert!(page.len() < 100_000, "{}", page.len());
+    for text in [
+        "up-down <span class=\"verdict good\">converged in 1.25 s",
+        "created so far",
+        "Waiting in the work queue",
+        "load-000&#x2f;rs-00007",
+        "scale to 100 %",
+        "create pods 201",
+        "prefers-color-scheme: dark",
+    ] {
+        assert!(page.contains(text), "{text} is missing");
+    }
+    assert!(page.contains("&lt;b&gt;&amp;"), "text is escaped");
+    let drawn = page.matches("<path class=\"line").count();
+    assert_eq!(drawn, 4 + 1 + 1, "pods, queue, calls");
+    assert!(page.matches("<rect class=\"bar\"").count() >= 2);
+}
+
+#[test]
+fn a_run_that_failed_says_why_at_its_head() {
+    let mut result = result();
+    result.outcome.exit_code = 3;
+    result.outcome.reason = "it was </script> too late".into();
+    result.outcome.violations = vec!["a < b".into()];
+    result.phases[0].converged = false;
+    result.slowest_replicasets.push(SlowReplicaSet {
+        name: "</script>".into(),
+        seconds: 9.0,
+        ..SlowReplicaSet::default()
+    });
+    let page = page(&result);
+    assert_sound(&page);
+    for text in [
+        "invariant broken within",
+        "it was &lt;&#x2f;script&gt; too late",
+        "a &lt; b",
+        "not done",
+        "not converged",
+    ] {
+        assert!(page.contains(text), "{text} is missing");
+    }
+}
+
+#[test]
+fn a_run_in_which_no_time_passes_and_one_without_samples_have_pages_too() {
+    let mut result = result();
+    result.elapsed_seconds = 0.0;
+    result.series.seconds.fill(0.0);
+    let timeless = page(&result);
+    assert_sound(&timeless);
+    assert!(timeless.contains("writes to the server"));
+    result.series = Series::default();
+    result.phases.clear();
+    result.slowest_replicasets.clear();
+    result.histograms = Default::default();
+    let empty = page(&result);
+    assert_sound(&empty);
+    assert!(empty.contains("None took any time."));
+}
+
+#[test]
+fn the_size_of_the_page_does_not_grow_with_the_run() {
+    let mut result = result();
+    let count = 1_026_u64;
+    let column = |times: u64| {
+        (0..count)
+            .map(|at| at * times % 100_003)
+            .collect::<Vec<u64>>()
+    };
+    result.series = Series {
+        seconds: (0..count).map(|at| at as f64 * 0.001_234_5).collect(),
+        phase: vec![0; 1_026],
+        pods_desired: column(7),
+        pods_existing: column(11),
+        pods_ready: column(13),
+        pods_created: column(17),
+        pods_deleted: column(19),
+        queue_depth: column(23),
+        queue_delayed: column(29),
+        api_calls: (0..count).map(|at| at * 400).collect(),
+        resource_version: column(31),
+    };
+    let page = page(&result);
+    assert_sound(&page);
+    assert!(page.len() < 300_000, "{}", page.len());
+}

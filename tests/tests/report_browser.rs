@@ -1,0 +1,114 @@
+//! The page of `loadgen run --report` in a real browser: no error in its console, every chart drawn.
+//! Where no Chromium is installed the test says so and passes; the environment variable `CHROMIUM`
+//! names one elsewhere.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use podstorm_tests::command::{run_in, stderr};
+use tempfile::TempDir;
+
+fn browser() -> Option<PathBuf> {
+    let names = ["chromium", "chromium-browser", "google-chrome", "chrome"];
+    let named = std::env::var_os("CHROMIUM").map(PathBuf::from);
+    named
+        .into_iter()
+        .chain(names.map(PathBuf::from))
+        .find(|name| {
+            let version = Command::new(name)
+                .arg("--version")
+                .stdin(Stdio::null())
+                .output();
+            version.is_ok_and(|output| output.status.success())
+        })
+}
+
+fn open(browser: &Path, page: &Path, profile: &Path, arguments: &[&str]) -> Output {
+    Command::new(browser)
+        .args(["--headless", "--disable-gpu", "--no-first-run"])
+        // What a container has no room for; the page is our own.
+        .args(["--no-sandbox", "--disable-dev-shm-usage"])
+        .args(["--enable-logging=stderr", "--v=0"])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .args(arguments)
+        .arg(format!("file://{}", page.display()))
+        .stdin(Stdio::null())
+        .output()
+        .expect("the browser starts")
+}
+
+#[test]
+fn the_page_is_drawn_and_its_console_is_silent() {
+    let Some(browser) = browser() else {
+        println!("skipped: no Chromium is installed, and CHROMIUM names none");
+        return;
+    };
+    let directory = TempDir::new().unwrap();
+    for (number, (arguments, code)) in [
+        (
+            &[
+                "--pods",
+                "600",
+                "--api-latency",
+                "2ms",
+                "--pod-startup-latency",
+                "p50=1s,p99=4s",
+            ][..],
+            0,
+        ),
+        (&["--pods", "600"], 0),
+        (
+            &["--pods", "600", "--api-latency", "1s", "--time-limit", "3s"],
+            1,
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut all = vec![
+            "run",
+            "--engine",
+            "virtual",
+            "--quiet",
+            "--report",
+            "page.html",
+        ];
+        all.extend(arguments);
+        let output = run_in(directory.path(), &all);
+        assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
+        let page = directory.path().join("page.html");
+        let profile = directory.path().join("profile");
+        let seen = open(&browser, &page, &profile, &["--dump-dom"]);
+        let (dom, log) = (
+            String::from_utf8_lossy(&seen.stdout),
+            String::from_utf8_lossy(&seen.stderr),
+        );
+        let console: Vec<&str> = log
+            .lines()
+            .filter(|line| line.contains("CONSOLE"))
+            .collect();
+        assert_eq!(console, [""; 0], "{arguments:?}");
+        let points = |path: &str| {
+            let commands = path.split('"').next().unwrap_or_default();
+            commands.matches(['H', 'V']).count()
+        };
+        let lines: Vec<usize> = dom
+            .split("<path class=\"line ")
+            .skip(1)
+            .map(|path| points(path.split("d=\"").nth(1).unwrap_or_default()))
+            .collect();
+        assert!(lines.len() >= 6, "{arguments:?}: {lines:?}");
+        // Desired pods change few times, everything else often.
+        assert!(
+            lines.iter().all(|points| *points >= 1),
+            "{number}: {lines:?}"
+        );
+        assert!(
+            lines.iter().filter(|points| **points > 20).count() >= 3,
+            "{number}: {lines:?}"
+        );
+        let bars = dom.matches("<rect class=\"bar\"").count();
+        let is_timed = number != 1;
+        assert!(bars > 4 || !is_timed, "{number}: {bars} bars");
+    }
+}
