@@ -20,7 +20,7 @@ pub(super) struct ShapeFlags {
     scenario: Option<ScenarioName>,
 
     /// threads: real time on every core; virtual: simulated time, the same result for the same
-    /// seed [default: threads; scenario stale-watch: virtual]
+    /// seed [default: threads; of a sweep and of the scenario stale-watch: virtual]
     #[arg(long, value_enum)]
     engine: Option<EngineFlag>,
 
