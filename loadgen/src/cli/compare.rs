@@ -16,7 +16,10 @@ const EXIT_REGRESSION: u8 = 1;
 
 /// What `loadgen compare` is asked for.
 #[derive(Args, Debug)]
-#[command(after_long_help = "\
+#[command(
+    override_usage = "loadgen compare [OPTIONS] BASE NEW\n       \
+                      loadgen compare [OPTIONS] --base FILE... --new FILE...",
+    after_long_help = "\
 WHAT IS COMPARED
   Every figure of the results (`loadgen figures` lists them): its value on both sides, or its median
   where there are several results, the new one divided by the base, and a verdict. A figure is a
@@ -42,7 +45,8 @@ EXAMPLES
   loadgen compare --base old/*.json --new new/*.json --figure elapsed --figure pod_ready.p99
 
 EXIT CODES
-  0 no regression   1 a regression   2 wrong usage, or results that can't be compared")]
+  0 no regression   1 a regression   2 wrong usage, or results that can't be compared"
+)]
 pub(super) struct CompareFlags {
     /// The base and the new results: two files of `loadgen run --json`, each one result, an array of
     /// results or one after the other; `-` is standard input

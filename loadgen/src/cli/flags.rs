@@ -24,7 +24,7 @@ pub(super) struct ShapeFlags {
     scenario: Option<Arc<Scenario>>,
 
     /// threads: real time on every core; virtual: simulated time, the same result for the same
-    /// seed [default: threads, unless the scenario says virtual]
+    /// seed [default: threads, unless the scenario says virtual; of a sweep: virtual]
     #[arg(long, value_enum)]
     engine: Option<EngineFlag>,
 

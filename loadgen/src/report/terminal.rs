@@ -16,6 +16,9 @@ const LABEL: usize = 15;
 /// Columns of a list of counts, so that a line stays within 100.
 const LISTED_WIDTH: usize = 72;
 
+/// Columns of the longest name of a phase, so that a line stays within 100.
+const LONGEST_PHASE: usize = 46;
+
 /// Most violations shown; the result has them all.
 const VIOLATIONS_SHOWN: usize = 5;
 
@@ -165,6 +168,15 @@ fn latencies(result: &RunResult) -> Vec<String> {
         .collect()
 }
 
+/// As much of a text as so many columns hold.
+fn cut(text: &str, columns: usize) -> String {
+    if text.chars().count() <= columns {
+        return text.to_owned();
+    }
+    let start: String = text.chars().take(columns - 1).collect();
+    format!("{}…", start.trim_end())
+}
+
 fn phases(out: &mut String, result: &RunResult) {
     if result.phases.is_empty() {
         return;
@@ -174,7 +186,7 @@ fn phases(out: &mut String, result: &RunResult) {
         .iter()
         .map(|phase| phase.name.chars().count())
         .max();
-    let width = longest.unwrap_or(0).clamp(24, 40);
+    let width = longest.unwrap_or(0).clamp(24, LONGEST_PHASE);
     put(
         out,
         format_args!(
@@ -194,7 +206,7 @@ fn phases(out: &mut String, result: &RunResult) {
             out,
             format_args!(
                 "  {:width$} {:>12} {:>12} {:>12} {rate:>12}{mark}",
-                phase.name,
+                cut(&phase.name, width),
                 seconds_for_people(phase.seconds),
                 count(phase.pods_created),
                 count(phase.pods_deleted),

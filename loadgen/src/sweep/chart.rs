@@ -68,8 +68,6 @@ pub struct Value {
     pub title: String,
     /// Whether it is the cheapest that keeps the thresholds.
     pub is_cheapest: bool,
-    /// Whether it breaks them, or isn't done.
-    pub is_refused: bool,
 }
 
 /// A heat map, ready to be drawn.
@@ -108,7 +106,6 @@ struct Tile {
     text: String,
     title: String,
     cheapest: bool,
-    refused: bool,
 }
 
 fn place(number: f64) -> String {
@@ -120,12 +117,21 @@ fn width_of(text: &str) -> f64 {
     text.chars().count() as f64 * CHARACTER
 }
 
+/// Whether shades go by the logarithm: where the greatest value is many times the least, all but a few
+/// would have one shade otherwise.
+pub fn is_logarithmic(least: f64, most: f64) -> bool {
+    least > 0.0 && most >= 20.0 * least
+}
+
 /// The shade of a value between the least and the greatest.
 pub fn shade(value: f64, least: f64, most: f64) -> usize {
     if most <= least {
         return 0;
     }
-    let share = (value - least) / (most - least);
+    let share = match is_logarithmic(least, most) {
+        true => (value / least).ln() / (most / least).ln(),
+        false => (value - least) / (most - least),
+    };
     ((share * SHADES as f64) as usize).min(SHADES - 1)
 }
 
@@ -170,7 +176,6 @@ pub fn heat_map(
                 text: one.text.clone(),
                 title: one.title.clone(),
                 cheapest: one.is_cheapest,
-                refused: one.is_refused,
             })
             .collect(),
         x_name: names[0].to_owned(),
@@ -319,7 +324,6 @@ mod tests {
             text: "1 s".to_owned(),
             title: String::new(),
             is_cheapest: false,
-            is_refused: false,
         }
     }
 
@@ -346,6 +350,9 @@ mod tests {
         assert_eq!(shade(8.0, 1.0, 8.0), SHADES - 1);
         assert_eq!(shade(4.5, 1.0, 8.0), 3);
         assert_eq!(shade(1.0, 1.0, 1.0), 0);
+        assert!(!is_logarithmic(0.0, 8.0) && is_logarithmic(1.0, 1e7));
+        let shades = [1.0, 9.0, 11.0, 1e6, 1e7].map(|value| shade(value, 1.0, 1e7));
+        assert_eq!(shades, [0, 0, 1, 6, 6]);
     }
 
     #[test]

@@ -29,6 +29,7 @@ struct Page<'a> {
     names: Vec<&'a str>,
     figures: Vec<String>,
     sentences: Vec<String>,
+    all_done: bool,
     command: Option<String>,
     has_thresholds: bool,
     sections: Vec<Section>,
@@ -62,6 +63,7 @@ struct Section {
     better: &'static str,
     least: String,
     most: String,
+    is_logarithmic: bool,
     panels: Vec<Panel>,
 }
 
@@ -120,6 +122,7 @@ pub fn page(
             .collect(),
         figures: sweep.figures.iter().map(ToString::to_string).collect(),
         sentences,
+        all_done: sweep.cells.iter().all(|cell| cell.is_done),
         command: sweep.cheapest().map(command),
         has_thresholds: !sweep.thresholds.is_empty(),
         sections,
@@ -181,6 +184,7 @@ fn section(
         },
         least: text(range.0),
         most: text(range.1),
+        is_logarithmic: chart::is_logarithmic(range.0, range.1),
         panels: panels(environment, sweep, number, name, range),
     }
 }
@@ -263,9 +267,12 @@ fn value(
         y,
         value,
         title: format!("{}: {name} {text}{said}", sweep.grid.name(number)),
-        text,
+        text: match cell {
+            Some(cell) if !cell.is_done => format!("✗ {text}"),
+            Some(cell) if cell.meets == Some(true) => format!("✓ {text}"),
+            _ => text,
+        },
         is_cheapest: cheapest == Some(number),
-        is_refused: cell.is_some_and(|cell| !cell.is_done || cell.meets == Some(false)),
     }
 }
 
@@ -312,6 +319,10 @@ mod tests {
         for panel in ["pods 20", "pods 40"] {
             assert!(page.contains(panel), "{panel}");
         }
+        assert!(page.contains("✓ ") && !page.contains("✗ "));
+        sweep.cells[0].is_done = false;
+        let page = super::page(&sweep, &[], &|_| String::new());
+        assert!(page.contains("✗ not done"));
         sweep.grid = Grid::parse(&["a=1,2,3,4,5,6".to_owned()]).unwrap();
         sweep.cells.remove(3);
         let page = super::page(&sweep, &[], &|_| String::new());

@@ -41,20 +41,25 @@ const RUNS_MAX: usize = 100_000;
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 EXAMPLES
-  loadgen sweep --pods 10k --kube-api-qps 20 --vary burst-replicas=50,100,500 --vary kube-api-qps=20,50,100
-  loadgen sweep --pods 1k --vary concurrent-replicaset-syncs=1,2,5,10 --vary 'api-latency=5ms;p50=20ms,p99=90ms' \\
-      --seeds 5 --threshold 'convergence p99 < 30s' --report sweep.html
-  loadgen sweep --vary behaviour=upstream,hardened --vary seed=1,2,3 --figure elapsed --figure excess --csv out.csv
+  loadgen sweep --pods 10k --vary burst-replicas=50,100,500 --vary kube-api-qps=20,50,100
+      nine runs of 10,000 pods, as a table
+  loadgen sweep --pods 1k --vary 'api-latency=5ms;p50=20ms,p99=90ms' \\
+      --vary concurrent-replicaset-syncs=1,2,5,10 --seeds 5 \\
+      --threshold 'convergence p99 < 30s' --report sweep.html
+      how many workers are enough, at two latencies: medians of five seeds, and a page
+  loadgen sweep --scenario stale-watch --vary behaviour=upstream,hardened --vary seed=1,2,3 \\
+      --figure elapsed --figure excess --csv out.csv
+      two behaviours beside each other
 
 VALUES
-  --vary takes any flag of `loadgen run` that shapes a run, by its name without dashes. Its values are
-  parted by commas; where there is a ; among them, by that, and commas are part of the value. A name
-  given twice has the values of both. Flags without a value take true and false.
+  --vary takes any flag of `loadgen run` that shapes a run, by its name without dashes. Commas
+  part its values; where there is a ; among them, that does, and commas are part of a value. A
+  name given twice has the values of both. Flags without a value take true and false.
 
 CHEAPEST
-  With --threshold, every run of a cell must keep every threshold. The cheapest cell that does is the
-  first in the order of the grid: write the first value of each --vary as the one that costs least, and
-  the dimension whose cost matters most first.
+  With --threshold, every run of a cell must keep every threshold. The cheapest cell that does
+  is the first in the order of the grid: write the first value of each --vary as the one that
+  costs least, and the dimension whose cost matters most first.
 
 EXIT CODES
   0 done   1 no cell keeps the thresholds, or none was done   2 wrong usage, input or output path
