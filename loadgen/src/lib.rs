@@ -6,6 +6,7 @@ pub mod cli;
 pub mod clock;
 pub mod cluster;
 pub mod engine;
+pub mod explain;
 pub mod faults;
 pub mod input;
 pub mod latency;

@@ -281,7 +281,7 @@ fn scenario(text: &str) -> Result<ScenarioName, String> {
     })
 }
 
-fn behaviour(text: &str) -> Result<Behaviour, String> {
+pub(super) fn behaviour(text: &str) -> Result<Behaviour, String> {
     Behaviour::from_name(text).ok_or_else(|| {
         let known = Behaviour::ALL.map(Behaviour::as_str);
         format!("no such behaviour; there are {}", known.join(" and "))

@@ -6,6 +6,7 @@
 
 mod bugs;
 mod effective;
+mod explain;
 mod flags;
 mod fuzz;
 mod interrupt;
@@ -38,6 +39,7 @@ Examples:
   loadgen run --pods 10k --scenario burst     a sudden +/- 500 on 10,000 pods
   loadgen run -f loadgen/examples/frontend.yaml   what becomes of a file's objects
   loadgen run --scenario stale-watch          pods created twice (kubernetes#129795)
+  loadgen explain -f dump.json --replicaset shop/web --replicas 8   which pods go, and why
   loadgen scenarios                           what can be run
   loadgen bugs                                what upstream is known for, to be replayed"
 )]
@@ -50,6 +52,8 @@ struct Cli {
 enum Command {
     /// Run one scenario and report: live progress, then one screen, then --json
     Run(Box<flags::RunFlags>),
+    /// Say which pods a scale-down deletes, and why; and what makes others go first
+    Explain(Box<explain::ExplainFlags>),
     /// List the built-in scenarios, each with the question it answers
     Scenarios,
     /// Play many seeds of the fault simulator, and sum up what they show
@@ -75,6 +79,7 @@ pub fn main() -> ExitCode {
     };
     let code = match cli.command {
         Command::Run(flags) => run::run(&flags),
+        Command::Explain(flags) => explain::run(&flags),
         Command::Scenarios => print(&scenarios()).map(|()| 0),
         Command::Fuzz(flags) => fuzz::run(&flags),
         Command::Replay(flags) => replay::run(&flags),
