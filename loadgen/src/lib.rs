@@ -7,6 +7,7 @@ pub mod clock;
 pub mod cluster;
 pub mod compare;
 pub mod engine;
+pub mod explain;
 pub mod exposition;
 pub mod faults;
 pub mod figures;

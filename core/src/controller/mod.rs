@@ -12,6 +12,7 @@
 //! feeds the answers; see [`Controller::begin`]. Different keys share no lock on this path but
 //! those inside the queue's growth and the string border.
 
+mod deletion_order;
 mod effects;
 mod fence;
 #[cfg(test)]
@@ -50,6 +51,7 @@ use crate::workqueue::RateLimitingQueue;
 use open_names::OpenNames;
 use retired::Retired;
 
+pub use deletion_order::{DeletionOrder, Ranked};
 pub use effects::Effects;
 pub use key::{KeyError, parse_key};
 pub use sync::{Outcome, Step, Sync, SyncError, SyncErrorClass};

@@ -20,7 +20,7 @@ pub(super) struct Victims {
     /// Their UIDs in the same order, where deletes carry them.
     uids: Vec<Uid>,
     ranker: Ranker,
-    related: NodeCounts,
+    pub(super) related: NodeCounts,
     /// What the related pods are found by; filled and emptied while they are counted.
     selectors: Vec<RelatedSelector>,
     label_sets: Vec<(Labels, Arc<Group>)>,
@@ -270,7 +270,7 @@ impl Controller {
     }
 
     /// Whether an active orphan of the namespace matches. O(label sets among the orphans).
-    fn adoptable_orphans(&self, parent: &Parent, selector: &Selector) -> bool {
+    pub(super) fn adoptable_orphans(&self, parent: &Parent, selector: &Selector) -> bool {
         parent.orphans.pod_count() > 0 && {
             let members = parent.orphans.lock();
             let mut sets = members.label_sets().iter();
@@ -280,7 +280,12 @@ impl Controller {
 
     /// The active orphans of the namespace that match, in their order. O(orphans), but the selector is
     /// asked once for all that have the same labels.
-    fn push_adoptable(&self, parent: &Parent, selector: &Selector, pods: &mut Vec<Arc<Pod>>) {
+    pub(super) fn push_adoptable(
+        &self,
+        parent: &Parent,
+        selector: &Selector,
+        pods: &mut Vec<Arc<Pod>>,
+    ) {
         let members = parent.orphans.lock();
         let matches = matching_sets(&members, selector);
         let adoptable = members
@@ -292,7 +297,7 @@ impl Controller {
     /// Counts, by node, the active pods that any sibling's selector matches: the parents with the
     /// same controller, this one included. None without a controller, but in the hardened behaviour
     /// those of its own selector.
-    fn count_related(&self, parent: &Parent, sync: &mut Sync) {
+    pub(super) fn count_related(&self, parent: &Parent, sync: &mut Sync) {
         let Victims {
             related,
             selectors,
@@ -343,7 +348,7 @@ impl Controller {
         pods
     }
 
-    fn rank_options(&self, now: Now) -> RankOptions {
+    pub(super) fn rank_options(&self, now: Now) -> RankOptions {
         RankOptions {
             now_wall_ns: Some(now.wall_ns),
             pod_deletion_cost: self.options.gates.pod_deletion_cost,
@@ -389,7 +394,7 @@ fn index(at: usize) -> u32 {
 }
 
 /// By label set of a group: whether it has pods and the selector matches them.
-fn matching_sets(members: &Members, selector: &Selector) -> SmallVec<[bool; 8]> {
+pub(super) fn matching_sets(members: &Members, selector: &Selector) -> SmallVec<[bool; 8]> {
     let sets = members.label_sets().iter();
     sets.map(|set| set.pods > 0 && selector.matches(&set.labels))
         .collect()

@@ -207,6 +207,12 @@ impl Selector {
     pub fn required_pairs(&self) -> &[(Str, Str)] {
         &self.required_pairs
     }
+
+    /// The keys that it asks about, in order; a key comes as often as it is asked about.
+    pub fn keys(&self) -> impl Iterator<Item = &Str> {
+        let requirements = self.requirements.iter().flat_map(|all| all.iter());
+        requirements.map(|requirement| &requirement.key)
+    }
 }
 
 impl Requirement {

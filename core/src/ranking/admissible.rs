@@ -6,6 +6,8 @@
 
 use std::cmp::Reverse;
 
+use crate::object::Time;
+
 use super::age::time_code;
 use super::relation::{Candidate, RankOptions, before};
 
@@ -31,12 +33,12 @@ pub enum Inadmissible {
 }
 
 /// Rules 1 to 5, smaller first: scheduled, phase, ready, cost, rank.
-type Key = (bool, u8, bool, i32, Reverse<u32>);
+pub(super) type Key = (bool, u8, bool, i32, Reverse<u32>);
 
 /// What follows for a pod whose key is shared. Pods of one key share readiness too, so the two
 /// readings of the fields never meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Extension {
+pub(super) enum Extension {
     /// Ready pods: the code of the ready time; then, in a group of a single ready time, restarts
     /// and the code of the creation time.
     Ready(u8, Option<(Reverse<u64>, u8)>),
@@ -100,34 +102,42 @@ pub fn check_admissible(
     }
 }
 
-fn extended_keys(candidates: &[Candidate<'_>], options: &RankOptions) -> Vec<(Key, Extension)> {
-    let code = |time: crate::object::Time| match options.log_now() {
+/// The extended key of one pod, as far as it doesn't depend on the others.
+pub(super) fn first_key(candidate: &Candidate<'_>, options: &RankOptions) -> (Key, Extension) {
+    let fields = candidate.fields;
+    let cost = if options.pod_deletion_cost {
+        fields.deletion_cost()
+    } else {
+        0
+    };
+    let key = (
+        fields.is_scheduled(),
+        fields.phase_ordinal(),
+        fields.is_ready(),
+        cost,
+        Reverse(candidate.rank),
+    );
+    let extension = if fields.is_ready() {
+        Extension::Ready(code_of(fields.ready_time, options), None)
+    } else {
+        let creation_code = code_of(fields.creation_time, options);
+        Extension::NotReady(Reverse(fields.restarts), creation_code)
+    };
+    (key, extension)
+}
+
+/// What rules 6 and 8 compare of unequal times before they compare UIDs.
+pub(super) fn code_of(time: Time, options: &RankOptions) -> u8 {
+    match options.log_now() {
         Some(now_ns) => time_code(now_ns, time),
         None => u8::from(!time.is_unset()),
-    };
-    let restarts = |at: usize| Reverse(candidates[at].fields.restarts);
-    let mut keys: Vec<(Key, Extension)> = Vec::with_capacity(candidates.len());
-    for (at, candidate) in candidates.iter().enumerate() {
-        let fields = candidate.fields;
-        let cost = if options.pod_deletion_cost {
-            fields.deletion_cost()
-        } else {
-            0
-        };
-        let key = (
-            fields.is_scheduled(),
-            fields.phase_ordinal(),
-            fields.is_ready(),
-            cost,
-            Reverse(candidate.rank),
-        );
-        let extension = if fields.is_ready() {
-            Extension::Ready(code(fields.ready_time), None)
-        } else {
-            Extension::NotReady(restarts(at), code(fields.creation_time))
-        };
-        keys.push((key, extension));
     }
+}
+
+fn extended_keys(candidates: &[Candidate<'_>], options: &RankOptions) -> Vec<(Key, Extension)> {
+    let restarts = |at: usize| Reverse(candidates[at].fields.restarts);
+    let key = |candidate: &Candidate<'_>| first_key(candidate, options);
+    let mut keys: Vec<(Key, Extension)> = candidates.iter().map(key).collect();
 
     let mut by_key: Vec<usize> = (0..keys.len()).collect();
     by_key.sort_by_key(|at| keys[*at]);
@@ -143,7 +153,7 @@ fn extended_keys(candidates: &[Candidate<'_>], options: &RankOptions) -> Vec<(Ke
         for &at in group {
             let creation_time = candidates[at].fields.creation_time;
             if let (_, Extension::Ready(_, finer)) = &mut keys[at] {
-                *finer = Some((restarts(at), code(creation_time)));
+                *finer = Some((restarts(at), code_of(creation_time, options)));
             }
         }
     }
@@ -152,7 +162,7 @@ fn extended_keys(candidates: &[Candidate<'_>], options: &RankOptions) -> Vec<(Ke
 
 /// Whether a relation on a group has no circles, and being told apart by nothing is transitive:
 /// just then it compares the numbers of predecessors.
-fn is_strict_weak_order(group: &[usize], before: impl Fn(usize, usize) -> bool) -> bool {
+pub(super) fn is_strict_weak_order(group: &[usize], before: impl Fn(usize, usize) -> bool) -> bool {
     let predecessors = |at: usize| group.iter().filter(|other| before(**other, at)).count();
     let counted: Vec<(usize, usize)> = group.iter().map(|at| (*at, predecessors(*at))).collect();
     counted.iter().all(|&(a, a_predecessors)| {

@@ -44,6 +44,7 @@ mod parallel;
 mod ranker;
 mod relation;
 mod select;
+mod stretches;
 
 pub use admissible::{Inadmissible, check_admissible};
 pub use age::age_bucket;
@@ -52,6 +53,7 @@ pub use fields::RankFields;
 pub use node_counts::NodeCounts;
 pub use ranker::Ranker;
 pub use relation::{Candidate, RankOptions, Rule, before, deciding_rule};
+pub use stretches::{Stretch, StretchKind, shares_group, stretches};
 
 #[cfg(test)]
 mod tests;

@@ -120,6 +120,29 @@ impl Ranker {
         options: &RankOptions,
         k: usize,
     ) -> &[u32] {
+        self.order(candidates, rank_of_node, options, k, true)
+    }
+
+    /// As [`full_order`](Self::full_order), but behind the first `k` the candidates stay as they
+    /// come. O(n) expected, and O(k log k).
+    pub fn first_in_order<'a>(
+        &mut self,
+        candidates: impl Iterator<Item = (u32, &'a RankFields)> + Clone,
+        rank_of_node: impl Fn(u32) -> u32,
+        options: &RankOptions,
+        k: usize,
+    ) -> &[u32] {
+        self.order(candidates, rank_of_node, options, k, false)
+    }
+
+    fn order<'a>(
+        &mut self,
+        candidates: impl Iterator<Item = (u32, &'a RankFields)> + Clone,
+        rank_of_node: impl Fn(u32) -> u32,
+        options: &RankOptions,
+        k: usize,
+        whole: bool,
+    ) -> &[u32] {
         self.pack(candidates.clone(), rank_of_node, options);
         let fields = candidates.map(|(_, fields)| fields);
         self.select(fields.clone(), options, k);
@@ -134,6 +157,7 @@ impl Ranker {
         self.order.clear();
         self.order.extend(first.iter().chain(&last));
         let (first_part, last_part) = self.order.split_at_mut(first.len());
+        let last_part = if whole { last_part } else { &mut [] };
 
         self.exact.clear();
         self.exact.extend(fields.clone().map(Exact::new));

@@ -333,7 +333,7 @@ fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-fn behaviour(text: &str) -> Result<Behaviour, String> {
+pub(super) fn behaviour(text: &str) -> Result<Behaviour, String> {
     Behaviour::from_name(text).ok_or_else(|| {
         let known = Behaviour::ALL.map(Behaviour::as_str);
         format!("no such behaviour; there are {}", known.join(" and "))

@@ -8,6 +8,7 @@ mod baseline;
 mod bugs;
 mod compare;
 mod effective;
+mod explain;
 mod figures;
 mod flags;
 mod fuzz;
@@ -43,6 +44,7 @@ Examples:
   loadgen run --pods 10k --scenario burst     a sudden +/- 500 on 10,000 pods
   loadgen run -f loadgen/examples/frontend.yaml   what becomes of a file's objects
   loadgen run --scenario stale-watch          pods created twice (kubernetes#129795)
+  loadgen explain -f dump.json --replicaset shop/web --replicas 8   which pods go, and why
   loadgen sweep --pods 1k --vary burst-replicas=100,500 --vary kube-api-qps=20,50
   loadgen compare base.json new.json          what is better, what is worse
   loadgen scenarios                           what can be run
@@ -57,6 +59,8 @@ struct Cli {
 enum Command {
     /// Run one scenario and report: live progress, then one screen, then --json
     Run(Box<flags::RunFlags>),
+    /// Say which pods a scale-down deletes, and why; and what makes others go first
+    Explain(Box<explain::ExplainFlags>),
     /// Run a scenario over a grid of settings: a table, CSV, and a page with heat maps
     Sweep(Box<sweep::SweepCommand>),
     /// Compare two results, or two sets of several seeds; exit code 1 on a regression
@@ -90,6 +94,7 @@ pub fn main() -> ExitCode {
     };
     let code = match cli.command {
         Command::Run(flags) => run::run(&flags),
+        Command::Explain(flags) => explain::run(&flags),
         Command::Sweep(command) => sweep::run(&command),
         Command::Compare(flags) => compare::run(&flags),
         Command::Scenarios(flags) => scenarios::run(&flags),

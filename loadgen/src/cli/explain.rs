@@ -1,0 +1,241 @@
+//! `loadgen explain`: which pods a scale-down deletes, and why.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::{ArgGroup, Args, ValueEnum};
+use podstorm::controller::{ControllerOptions, Gates};
+use podstorm::limits::BURST_REPLICAS;
+use podstorm::object::{Kind, Now, Selector, Time};
+use podstorm::policy::Behaviour;
+
+use super::flags::behaviour;
+use crate::clock::RealClock;
+use crate::explain::order::Question;
+use crate::explain::selection::Preferred;
+use crate::explain::table::{self, Layout};
+use crate::explain::{Objects, answer, find, json};
+use crate::manifest;
+use crate::settings::gates;
+use crate::units::parse_size;
+
+/// What `loadgen explain` is asked for.
+#[derive(Args, Debug)]
+#[command(
+    group = ArgGroup::new("owner").required(true),
+    after_help = "More: loadgen explain --help",
+    after_long_help = "\
+THE RULES, in their order; the first that tells two pods apart decides
+  1 no node before a node          5 more related pods on its node (those that the selectors
+  2 Pending, Unknown, Running        of all ReplicaSets with the same owner match)
+  3 not ready before ready         6 ready for a shorter time, on a logarithmic scale
+  4 smaller deletion cost          7 more restarts of a container, then of a sidecar
+                                   8 created later, on a logarithmic scale
+  Ages within one step of the scale (each is twice as long as the one before) count as equal, and
+  the smaller UID goes first; at the very same moment the next rule decides. That makes rules 6
+  to 8 contradict themselves among some pods; where it matters, the answer says so.
+
+EXAMPLES
+  kubectl get rs,rc,pods,nodes -A -o json | loadgen explain -f - --replicaset shop/web --replicas 8
+      which pods go when shop/web is scaled to 8, and why these
+  loadgen explain -f loadgen/examples/billing.yaml --replicaset web --replicas 8 -o wide
+      with all that they are ranked by
+  loadgen explain -f loadgen/examples/billing.yaml --replicaset web --replicas 8 \\
+      --prefer billing=on-demand
+      the annotations that make the pods on on-demand nodes go first
+  loadgen explain -f dump.json.gz --replicaset shop/web --replicas 8 -o json |
+      jq -r '.pods[] | select(.fate == \"deleted\") | .name'
+      the names of the pods that go
+
+JSON FIELDS (-o json)
+  schema_version kind namespace name replicas_before replicas now ages_matter active deleted syncs
+  released inactive notes[] undecided{first last deleted why} input{taken ignored}
+  pods[]: place name uid fate sync adopted node phase ready deletion_cost related_pods_on_node
+    ready_since restarts sidecar_restarts created before_next{number rule words}
+  prefer: matched matched_by_pod_labels matched_by_node_labels deleted_before deleted_after
+    annotations[]{pod deletion_cost command} unreachable[]{pod reason}
+  fate: deleted, kept, or deleted-or-kept and kept-or-deleted where upstream's choice is open
+  rule: unscheduled phase not-ready deletion-cost colocation ready-time ready-time-uid restarts
+    creation-time creation-time-uid, earlier-sync, tie, contradiction
+
+EXIT CODES
+  0 answered   2 wrong usage or input")]
+pub(super) struct ExplainFlags {
+    /// The cluster: Kubernetes YAML or JSON, several documents, Lists; `-` is standard input
+    #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1.., required = true)]
+    files: Vec<PathBuf>,
+
+    /// The ReplicaSet, as NAMESPACE/NAME, or NAME where only one has it
+    #[arg(long, value_name = "NAME", group = "owner")]
+    replicaset: Option<String>,
+
+    /// A ReplicationController instead
+    #[arg(long, value_name = "NAME", group = "owner")]
+    replicationcontroller: Option<String>,
+
+    /// How many pods it is to have [default: its spec.replicas]
+    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true,
+          value_parser = clap::value_parser!(i32).range(0..))]
+    replicas: Option<i32>,
+
+    /// Pods that should go first: those that this label selector matches, by their own labels or by
+    /// their node's; prints the deletion costs that do it
+    #[arg(long, value_name = "SELECTOR", value_parser = selector, help_heading = "Preference")]
+    prefer: Option<(String, Selector)>,
+
+    /// The same by the labels of pods alone
+    #[arg(long, value_name = "SELECTOR", value_parser = selector, help_heading = "Preference")]
+    prefer_pods: Option<(String, Selector)>,
+
+    /// The same by the labels of nodes alone
+    #[arg(long, value_name = "SELECTOR", value_parser = selector, help_heading = "Preference")]
+    prefer_nodes: Option<(String, Selector)>,
+
+    /// Gates that change behaviour, as for `loadgen run`; PodDeletionCost=false leaves rule 4 out
+    #[arg(long, value_name = "NAME=BOOL,...", help_heading = "Controller")]
+    feature_gates: Vec<String>,
+
+    /// Most deletes in one sync [default: 500]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true,
+          help_heading = "Controller")]
+    burst_replicas: Option<u64>,
+
+    /// Whose behaviour: upstream or hardened (which counts related pods without an owner too)
+    #[arg(long, value_name = "NAME", value_parser = behaviour, default_value = "upstream",
+          help_heading = "Controller")]
+    behaviour: Behaviour,
+
+    /// The moment of the ranking, by which ages are compared: 2026-01-02T03:04:05Z [default: the
+    /// present]
+    #[arg(long, value_name = "TIME", value_parser = moment, help_heading = "Controller")]
+    now: Option<Time>,
+
+    /// table; wide: with all that pods are ranked by; json
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        default_value = "table",
+        help_heading = "Output"
+    )]
+    output: Format,
+
+    /// Rows of the table, before those around the last pod that goes
+    #[arg(long, value_name = "NUMBER", value_parser = parse_size, default_value = "20",
+          help_heading = "Output")]
+    limit: u64,
+
+    /// Every row
+    #[arg(long, conflicts_with = "limit", help_heading = "Output")]
+    all: bool,
+}
+
+/// `--output`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Table,
+    Wide,
+    Json,
+}
+
+/// Answers, and gives the exit code.
+///
+/// # Errors
+/// Wrong usage or input.
+pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
+    let gates =
+        gates::parse(flags.feature_gates.iter().map(String::as_str)).context("--feature-gates")?;
+    let preferred = Preferred {
+        either: flags.prefer.clone(),
+        pods: flags.prefer_pods.clone(),
+        nodes: flags.prefer_nodes.clone(),
+    };
+    if !preferred.is_none() && !gates["PodDeletionCost"] {
+        bail!(
+            "{}: with PodDeletionCost=false no annotation changes the order; leave one of the two \
+             out",
+            preferred.text()
+        );
+    }
+    let (kind, name) = match (&flags.replicaset, &flags.replicationcontroller) {
+        (None, Some(name)) => (Kind::ReplicationController, name),
+        (Some(name), _) => (Kind::ReplicaSet, name),
+        (None, None) => bail!("--replicaset or --replicationcontroller is needed"),
+    };
+    let burst = flags
+        .burst_replicas
+        .map_or(Ok(BURST_REPLICAS), usize::try_from);
+    let options = ControllerOptions {
+        burst_replicas: match burst {
+            Ok(0) | Err(_) => bail!("--burst-replicas must be more than zero"),
+            Ok(burst) => burst,
+        },
+        gates: Gates {
+            pod_deletion_cost: gates["PodDeletionCost"],
+            ..Gates::default()
+        },
+        behaviour: flags.behaviour,
+        ..ControllerOptions::new(kind)
+    };
+    let now = match flags.now {
+        Some(time) => Now {
+            mono_ns: 0,
+            wall_ns: time
+                .unix_nanos()
+                .context("--now lies too far from the present")?,
+        },
+        None => RealClock::start().now(),
+    };
+
+    let loaded = manifest::load(&flags.files, io::stdin().lock())?;
+    let objects = Objects::new(loaded.objects)?;
+    let question = Question {
+        object: find::find(&objects, kind, name)?,
+        replicas: flags.replicas,
+        options,
+        now,
+    };
+    let answer = answer(&objects, &question, preferred, loaded.counts)?;
+    if flags.output == Format::Json {
+        let mut out = io::BufWriter::new(io::stdout().lock());
+        let document = json::document(&answer);
+        let written = crate::report::output::json(&mut out, &document).and_then(|()| out.flush());
+        return match written {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(anyhow::Error::new(error).context("standard output can't be written"))
+            }
+            _ => Ok(0),
+        };
+    }
+    let layout = Layout {
+        wide: flags.output == Format::Wide,
+        limit: (!flags.all).then(|| usize::try_from(flags.limit).unwrap_or(usize::MAX)),
+        width: width(),
+    };
+    super::print(&table::render(&answer, layout))?;
+    Ok(0)
+}
+
+/// The width of the terminal, within what reads well; 100 columns where there is none.
+fn width() -> u16 {
+    let terminal = terminal_size::terminal_size();
+    terminal.map_or(100, |(width, _)| width.0.clamp(60, 160))
+}
+
+fn selector(text: &str) -> Result<(String, Selector), String> {
+    match Selector::parse(text) {
+        Ok(selector) if selector.is_empty() => Err("matches every pod; name a label".to_owned()),
+        Ok(selector) => Ok((text.to_owned(), selector)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn moment(text: &str) -> Result<Time, String> {
+    match text.parse::<Time>() {
+        Ok(time) if time.is_unset() => Err("not a moment of this age".to_owned()),
+        Ok(time) => Ok(time),
+        Err(error) => Err(error.to_string()),
+    }
+}

@@ -1,0 +1,105 @@
+//! The object asked about, by name: `NAMESPACE/NAME`, or `NAME` where only one has it.
+
+use std::sync::Arc;
+
+use podstorm::object::{Kind, ReplicaSet};
+
+use super::{ExplainError, Objects};
+
+/// So many near names are told.
+const NEAR_MAX: usize = 3;
+
+/// Finds the object of a kind.
+///
+/// # Errors
+/// None of that name, with the nearest ones; several of it in different namespaces; an empty part.
+pub fn find(objects: &Objects, kind: Kind, wanted: &str) -> Result<Arc<ReplicaSet>, ExplainError> {
+    let all = objects.parents(kind);
+    let what = kind.name();
+    if all.is_empty() {
+        return Err(ExplainError(format!(
+            "the input has no {what}{}",
+            other_kind(objects, kind)
+        )));
+    }
+    let (namespace, name) = match wanted.split_once('/') {
+        Some((namespace, name)) => (Some(namespace), name),
+        None => (None, wanted),
+    };
+    if name.is_empty() || name.contains('/') || namespace == Some("") {
+        return Err(ExplainError(format!(
+            "{wanted:?} names no {what}; write NAMESPACE/NAME, or NAME where only one has it"
+        )));
+    }
+    let mut found = all.iter().filter(|object| {
+        let meta = &object.metadata;
+        meta.name == name && namespace.is_none_or(|namespace| *meta.namespace == *namespace)
+    });
+    match (found.next(), found.next()) {
+        (Some(object), None) => Ok(Arc::clone(object)),
+        (Some(_), Some(_)) => {
+            let same = all.iter().filter(|object| object.metadata.name == name);
+            let names: Vec<String> = same.map(|object| full_name(object)).collect();
+            Err(ExplainError(format!(
+                "{what} {name:?} is in several namespaces; say which: {}",
+                some_of(&names)
+            )))
+        }
+        (None, _) => {
+            let names: Vec<String> = all.iter().map(|object| full_name(object)).collect();
+            let known = |full: &String| match namespace {
+                Some(_) => full.clone(),
+                None => full.split_once('/').map_or("", |(_, name)| name).to_owned(),
+            };
+            let near = nearest(wanted, names.iter().map(|full| (known(full), full.clone())));
+            Err(ExplainError(format!(
+                "the input has no {what} {wanted:?}; {}{}",
+                match near.is_empty() {
+                    true => format!("it has {}", some_of(&names)),
+                    false => format!("the nearest: {}", near.join(", ")),
+                },
+                other_kind(objects, kind)
+            )))
+        }
+    }
+}
+
+/// `NAMESPACE/NAME`.
+pub fn full_name(object: &ReplicaSet) -> String {
+    format!("{}/{}", object.metadata.namespace, object.metadata.name)
+}
+
+/// Those of the texts that are near a wanted one, the nearest first, each shown by its second part.
+pub(super) fn nearest(wanted: &str, known: impl Iterator<Item = (String, String)>) -> Vec<String> {
+    let mut near: Vec<(u64, String)> = known
+        .map(|(text, shown)| (strsim::jaro_winkler(wanted, &text), shown))
+        .filter(|(similarity, _)| *similarity >= 0.7)
+        // Similarities are from 0 to 1: as whole numbers they have an order.
+        .map(|(similarity, shown)| ((similarity * 1e6) as u64, shown))
+        .collect();
+    near.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    near.dedup_by(|a, b| a.1 == b.1);
+    near.truncate(NEAR_MAX);
+    near.into_iter().map(|(_, shown)| shown).collect()
+}
+
+/// A list of names that stays short.
+pub(super) fn some_of(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    match names.len() {
+        0..=SHOWN => names.join(", "),
+        count => format!("{} and {} more", names[..SHOWN].join(", "), count - SHOWN),
+    }
+}
+
+/// A hint at the kind that was perhaps meant.
+fn other_kind(objects: &Objects, kind: Kind) -> String {
+    let (other, flag) = match kind {
+        Kind::ReplicationController => (Kind::ReplicaSet, "--replicaset"),
+        _ => (Kind::ReplicationController, "--replicationcontroller"),
+    };
+    match objects.parents(other).len() {
+        0 => String::new(),
+        count => format!(" (it has {count} {}: {flag})", other.name()),
+    }
+}

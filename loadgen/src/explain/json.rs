@@ -1,0 +1,258 @@
+//! The answer for programs. Field names are stable: they are only added to, and
+//! [`SCHEMA_VERSION`] is raised when one changes its meaning. `loadgen explain --help` lists them.
+
+use podstorm::object::Time;
+use serde::Serialize;
+
+use super::Answer;
+use super::order::{Fate, OpenReason, Outcome, Reason};
+use super::table::{commands, rule_name};
+use super::words::{phase, reason};
+use crate::result::InputCounts;
+
+/// The version of these fields.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// The whole answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Document<'a> {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// `ReplicaSet` or `ReplicationController`.
+    pub kind: &'a str,
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// `spec.replicas` of the input.
+    pub replicas_before: i32,
+    /// The count that is asked about.
+    pub replicas: i32,
+    /// The moment of the ranking, RFC 3339.
+    pub now: String,
+    /// Whether ages put any pod before its neighbour.
+    pub ages_matter: bool,
+    /// Active pods: those that are ranked.
+    pub active: usize,
+    /// How many of them are deleted.
+    pub deleted: usize,
+    /// In how many syncs.
+    pub syncs: u32,
+    /// Own pods that are released since the selector does not match them.
+    pub released: usize,
+    /// Own pods that are ended or on their way out.
+    pub inactive: usize,
+    /// What is said about the input and the ranking.
+    pub notes: &'a [String],
+    /// The pods of which some go and some stay, without a rule that says which.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub undecided: Option<Undecided>,
+    /// Every active pod, the first to go first.
+    pub pods: Vec<PodRow<'a>>,
+    /// What `--prefer` asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefer: Option<Prefer<'a>>,
+    /// What was taken from the files and what was left, by kind.
+    pub input: &'a InputCounts,
+}
+
+/// Some neighbours in the order.
+#[derive(Clone, Debug, Serialize)]
+pub struct Undecided {
+    /// First place, counted from 1.
+    pub first: usize,
+    /// Last place.
+    pub last: usize,
+    /// How many of them go.
+    pub deleted: usize,
+    /// `tie`, `contradiction` or `earlier-sync`.
+    pub why: &'static str,
+}
+
+/// One pod with the eight fields that it is ranked by.
+#[derive(Clone, Debug, Serialize)]
+pub struct PodRow<'a> {
+    /// Place in the order, counted from 1.
+    pub place: usize,
+    /// The pod's name.
+    pub name: &'a str,
+    /// Its UID.
+    pub uid: String,
+    /// `deleted`, `deleted-or-kept`, `kept-or-deleted` or `kept`.
+    pub fate: &'static str,
+    /// The sync that deletes it, counted from 1; absent where it stays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sync: Option<u32>,
+    /// Whether the sync adopts it first.
+    pub adopted: bool,
+    /// 1: its node; null where it has none.
+    pub node: Option<&'a str>,
+    /// 2: its phase.
+    pub phase: String,
+    /// 3: whether it is ready.
+    pub ready: bool,
+    /// 4: its deletion cost.
+    pub deletion_cost: i32,
+    /// 5: active related pods on its node.
+    pub related_pods_on_node: u32,
+    /// 6: since when it is ready, RFC 3339; null where it is not, or it is not known.
+    pub ready_since: Option<String>,
+    /// 7: most restarts of a container.
+    pub restarts: u32,
+    /// 7: most restarts of a sidecar, where the containers' are equal.
+    pub sidecar_restarts: u32,
+    /// 8: when it was created, RFC 3339; null where it is not known.
+    pub created: Option<String>,
+    /// The rule that puts it before the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before_next: Option<BeforeNext>,
+}
+
+/// What puts a pod before the next.
+#[derive(Clone, Debug, Serialize)]
+pub struct BeforeNext {
+    /// The number of the rule, 1 to 8; null where no rule does.
+    pub number: Option<u8>,
+    /// The rule by name: see `loadgen explain --help`.
+    pub rule: &'static str,
+    /// The rule with both pods' values, in words.
+    pub words: String,
+}
+
+/// Which annotations make wanted pods go first.
+#[derive(Clone, Debug, Serialize)]
+pub struct Prefer<'a> {
+    /// How many pods are preferred.
+    pub matched: usize,
+    /// How many of them by labels of their own.
+    pub matched_by_pod_labels: usize,
+    /// How many of them by their node's labels.
+    pub matched_by_node_labels: usize,
+    /// How many of them go as things are.
+    pub deleted_before: usize,
+    /// How many of them go at least with the annotations.
+    pub deleted_after: usize,
+    /// The annotations to set.
+    pub annotations: Vec<Annotation<'a>>,
+    /// The preferred pods that stay all the same.
+    pub unreachable: Vec<Unreachable<'a>>,
+}
+
+/// An annotation to set.
+#[derive(Clone, Debug, Serialize)]
+pub struct Annotation<'a> {
+    /// The pod.
+    pub pod: &'a str,
+    /// The deletion cost it is to have.
+    pub deletion_cost: i32,
+    /// The command that sets it.
+    pub command: String,
+}
+
+/// A preferred pod that stays.
+#[derive(Clone, Debug, Serialize)]
+pub struct Unreachable<'a> {
+    /// The pod.
+    pub pod: &'a str,
+    /// Why no cost makes it go.
+    pub reason: &'a str,
+}
+
+/// The answer as a document.
+pub fn document(answer: &Answer) -> Document<'_> {
+    let outcome = &answer.outcome;
+    let meta = &outcome.object.metadata;
+    Document {
+        schema_version: SCHEMA_VERSION,
+        kind: outcome.kind.name(),
+        namespace: &meta.namespace,
+        name: &meta.name,
+        replicas_before: outcome.replicas_before,
+        replicas: outcome.replicas(),
+        now: outcome.now.wall().to_string(),
+        ages_matter: outcome.ages_matter(),
+        active: outcome.rows.len(),
+        deleted: outcome.victims,
+        syncs: outcome.syncs,
+        released: outcome.released,
+        inactive: outcome.inactive,
+        notes: &answer.notes,
+        undecided: outcome.open.as_ref().map(|open| Undecided {
+            first: open.range.start + 1,
+            last: open.range.end,
+            deleted: outcome.victims - open.range.start,
+            why: match open.why {
+                OpenReason::Tie => "tie",
+                OpenReason::Contradiction => "contradiction",
+                OpenReason::EarlierSync => "earlier-sync",
+            },
+        }),
+        pods: (0..outcome.rows.len()).map(|at| pod(outcome, at)).collect(),
+        prefer: prefer(answer),
+        input: &answer.input,
+    }
+}
+
+fn pod(outcome: &Outcome, at: usize) -> PodRow<'_> {
+    let row = &outcome.rows[at];
+    let (pod, fields) = (&row.ranked.pod, &row.ranked.fields);
+    let time = |time: Time| (!time.is_unset()).then(|| time.to_string());
+    PodRow {
+        place: at + 1,
+        name: &pod.metadata.name,
+        uid: pod.metadata.uid.to_string(),
+        fate: match outcome.fate(at) {
+            Fate::Deleted => "deleted",
+            Fate::DeletedOrKept => "deleted-or-kept",
+            Fate::KeptOrDeleted => "kept-or-deleted",
+            Fate::Kept => "kept",
+        },
+        sync: (row.sync > 0).then_some(row.sync),
+        adopted: row.ranked.adopted,
+        node: pod.node_name.as_deref().filter(|name| !name.is_empty()),
+        phase: phase(&row.ranked),
+        ready: fields.is_ready(),
+        deletion_cost: fields.deletion_cost(),
+        related_pods_on_node: row.ranked.rank,
+        ready_since: time(fields.ready_time()),
+        restarts: fields.container_restarts(),
+        sidecar_restarts: fields.sidecar_restarts(),
+        created: time(fields.creation_time()),
+        before_next: rule_name(row.before_next).map(|rule| BeforeNext {
+            number: match row.before_next {
+                Some(Reason::Rule(rule)) => Some(rule.number()),
+                _ => None,
+            },
+            rule,
+            words: reason(outcome, at),
+        }),
+    }
+}
+
+fn prefer(answer: &Answer) -> Option<Prefer<'_>> {
+    let (_, wished, advice) = answer.advice.as_ref()?;
+    let name = |place: usize| &*answer.outcome.rows[place].ranked.pod.metadata.name;
+    let annotations = advice.costs.iter().zip(commands(answer));
+    Some(Prefer {
+        matched: advice.wished,
+        matched_by_pod_labels: wished.by_pod,
+        matched_by_node_labels: wished.by_node,
+        deleted_before: advice.before,
+        deleted_after: advice.after,
+        annotations: annotations
+            .map(|((place, cost), command)| Annotation {
+                pod: name(*place),
+                deletion_cost: *cost,
+                command,
+            })
+            .collect(),
+        unreachable: advice
+            .unreachable
+            .iter()
+            .map(|(place, reason)| Unreachable {
+                pod: name(*place),
+                reason,
+            })
+            .collect(),
+    })
+}

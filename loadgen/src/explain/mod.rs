@@ -1,0 +1,192 @@
+//! Which pods a scale-down deletes, and why: the objects of files in the controller's own cache,
+//! ranked by the controller's own selection ([`podstorm::controller::DeletionOrder`]).
+//!
+//! [`Objects`] is what the files hold, [`find`] the ReplicaSet asked about, [`order`] what its
+//! syncs would delete, [`prefer`] the annotations that make wanted pods go first; [`words`],
+//! [`table`] and [`json`] show it.
+
+pub mod find;
+pub mod json;
+mod notes;
+pub mod order;
+pub mod prefer;
+pub mod selection;
+pub mod table;
+pub mod words;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use podstorm::cache::PodCache;
+use podstorm::controller::{Controller, ControllerOptions};
+use podstorm::object::{Kind, Labels, Now, Pod, ReplicaSet, ResourceVersion, Time};
+
+use self::order::{Outcome, Question};
+use self::prefer::Advice;
+use self::selection::{Preferred, Wished};
+use crate::input::InputObject;
+use crate::result::InputCounts;
+
+/// A question that the input can't answer: what is asked for, and what there is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ExplainError(pub String);
+
+/// A question with its answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// What goes, and in which order.
+    pub outcome: Outcome,
+    /// Which annotations make wanted pods go first, where that is asked.
+    pub advice: Option<(Preferred, Wished, Advice)>,
+    /// What is to be said besides, in sentences.
+    pub notes: Vec<String>,
+    /// What the files held.
+    pub input: InputCounts,
+}
+
+/// Ranks, and finds the annotations for what is preferred.
+///
+/// # Errors
+/// A selector that can't be compiled, or that matches nothing.
+pub fn answer(
+    objects: &Objects,
+    question: &Question,
+    preferred: Preferred,
+    input: InputCounts,
+) -> Result<Answer, ExplainError> {
+    let outcome = order::outcome(objects, question, &[])?;
+    let advice = match preferred.is_none() {
+        true => None,
+        false => {
+            let wished = preferred.find(objects, &outcome)?;
+            let advice = prefer::advise(objects, question, &outcome, &wished)?;
+            Some((preferred, wished, advice))
+        }
+    };
+    Ok(Answer {
+        notes: notes::of(objects, question, &outcome),
+        outcome,
+        advice,
+        input,
+    })
+}
+
+/// The objects of the input that bear on a ranking.
+#[derive(Clone, Debug)]
+pub struct Objects {
+    /// Sorted by namespace and name, as a server lists them: the same cache whatever the order of
+    /// the files.
+    pods: Vec<Arc<Pod>>,
+    /// The labels of each node.
+    nodes: BTreeMap<String, Labels>,
+    replica_sets: Vec<Arc<ReplicaSet>>,
+    /// As the controller sees them.
+    replication_controllers: Vec<Arc<ReplicaSet>>,
+}
+
+impl Objects {
+    /// Takes the objects of files.
+    ///
+    /// # Errors
+    /// A pod without a name, or no pod at all.
+    pub fn new(input: Vec<InputObject>) -> Result<Objects, ExplainError> {
+        let mut objects = Objects {
+            pods: Vec::new(),
+            nodes: BTreeMap::new(),
+            replica_sets: Vec::new(),
+            replication_controllers: Vec::new(),
+        };
+        for object in input {
+            match object {
+                InputObject::Pod(mut pod) => {
+                    if pod.metadata.name.is_empty() {
+                        return Err(ExplainError(format!(
+                            "Pod {}/{}...: has generateName and no name; pods are ranked as a \
+                             cluster has them, with the names that it gave them",
+                            pod.metadata.namespace,
+                            pod.metadata.generate_name.as_deref().unwrap_or("")
+                        )));
+                    }
+                    pod.strip_for_cache();
+                    objects.pods.push(Arc::new(*pod));
+                }
+                InputObject::Node(node) => {
+                    let name = node.metadata.name.to_string();
+                    objects.nodes.insert(name, node.metadata.labels.clone());
+                }
+                InputObject::ReplicaSet(object) => objects.replica_sets.push(Arc::new(*object)),
+                InputObject::ReplicationController(object) => objects
+                    .replication_controllers
+                    .push(Arc::new(object.to_replica_set())),
+                InputObject::Namespace(_) => {}
+            }
+        }
+        if objects.pods.is_empty() {
+            return Err(ExplainError(
+                "the input has no Pod, so there is nothing to rank; dump the pods too: kubectl \
+                 get rs,rc,pods,nodes -A -o json"
+                    .to_owned(),
+            ));
+        }
+        objects.pods.sort_by(|a, b| {
+            let (a, b) = (&a.metadata, &b.metadata);
+            (&*a.namespace, &*a.name).cmp(&(&*b.namespace, &*b.name))
+        });
+        Ok(objects)
+    }
+
+    /// The pods, sorted by namespace and name.
+    pub fn pods(&self) -> &[Arc<Pod>] {
+        &self.pods
+    }
+
+    /// The labels of the nodes by name.
+    pub fn nodes(&self) -> &BTreeMap<String, Labels> {
+        &self.nodes
+    }
+
+    /// The objects of a kind that owns pods.
+    pub fn parents(&self, kind: Kind) -> &[Arc<ReplicaSet>] {
+        match kind {
+            Kind::ReplicationController => &self.replication_controllers,
+            _ => &self.replica_sets,
+        }
+    }
+
+    /// The latest moment that the pods tell of; unset when they tell of none.
+    fn newest_time(&self) -> Time {
+        let times = self.pods.iter().flat_map(|pod| {
+            let conditions = pod.status.conditions.iter();
+            let changed = conditions.map(|condition| condition.last_transition_time.get());
+            changed.chain([pod.metadata.creation_timestamp])
+        });
+        times.max().unwrap_or(Time::UNSET)
+    }
+
+    /// A controller that has seen all of it, with `changed` in place of the object of its name and
+    /// `pods` in place of the pods.
+    fn controller(
+        &self,
+        options: ControllerOptions,
+        changed: &Arc<ReplicaSet>,
+        pods: Vec<Arc<Pod>>,
+    ) -> Controller {
+        let cache = Arc::new(PodCache::new());
+        let kind = options.kind;
+        let controller = Controller::new(options, Arc::clone(&cache));
+        let version = ResourceVersion::from(1);
+        let is_changed = |parent: &&Arc<ReplicaSet>| {
+            parent.metadata.name == changed.metadata.name
+                && parent.metadata.namespace == changed.metadata.namespace
+        };
+        let parents = self.parents(kind).iter();
+        let parents = parents.map(|parent| match is_changed(&parent) {
+            true => Arc::clone(changed),
+            false => Arc::clone(parent),
+        });
+        controller.parent_replace(parents.collect(), &version, Now::default());
+        cache.replace(pods, &version);
+        controller
+    }
+}

@@ -1,0 +1,312 @@
+//! What the syncs of one ReplicaSet delete until it has as many pods as it should: sync by sync,
+//! as the burst allows, over the controller's own cache.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use podstorm::cache::Delta;
+use podstorm::controller::{ControllerOptions, Ranked};
+use podstorm::object::{Kind, Labels, Now, Pod, ReplicaSet};
+use podstorm::ranking::{
+    DELETION_COST_ANNOTATION, RankOptions, Rule, Stretch, StretchKind, before, deciding_rule,
+    stretches,
+};
+
+use super::{ExplainError, Objects};
+
+/// A ReplicaSet and how many pods it should have.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The object as the input has it; a ReplicationController as the controller sees it.
+    pub object: Arc<ReplicaSet>,
+    /// How many pods it should have; as the object says where absent.
+    pub replicas: Option<i32>,
+    /// The controller: its kind, gates, burst and behaviour.
+    pub options: ControllerOptions,
+    /// The present.
+    pub now: Now,
+}
+
+/// The answer.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The object, with the count asked for.
+    pub object: Arc<ReplicaSet>,
+    /// Its kind.
+    pub kind: Kind,
+    /// `spec.replicas` as the input has it.
+    pub replicas_before: i32,
+    /// The present.
+    pub now: Now,
+    /// Every active pod, the first to go first.
+    pub rows: Vec<Row>,
+    /// So many of them go.
+    pub victims: usize,
+    /// In so many syncs.
+    pub syncs: u32,
+    /// Whether the last sync deletes all that are left, and so ranks none.
+    pub unranked: bool,
+    /// What is settled about the order, stretch by stretch.
+    pub stretches: Vec<Stretch>,
+    /// The pods of which some go and some stay, where it is not settled which.
+    pub open: Option<Open>,
+    /// Pods that are released since the selector does not match them.
+    pub released: usize,
+    /// Pods of its own that are ended or on their way out, and no replicas any more.
+    pub inactive: usize,
+    /// Pods among the active ones that have no UID.
+    pub without_uid: usize,
+}
+
+/// One pod in the order.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The pod and what it was ranked by.
+    pub ranked: Ranked,
+    /// The sync that deletes it, counted from 1; 0 where it stays.
+    pub sync: u32,
+    /// What puts it before the next; none for the last.
+    pub before_next: Option<Reason>,
+}
+
+/// Neighbours of which some go and some stay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Open {
+    /// Their places.
+    pub range: Range<usize>,
+    /// Why it is not settled which go.
+    pub why: OpenReason,
+}
+
+/// Why a choice is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenReason {
+    /// No rule tells the pods apart.
+    Tie,
+    /// The rules contradict themselves among them.
+    Contradiction,
+    /// The choice of an earlier sync was open, and the pods on the nodes are counted anew after it.
+    EarlierSync,
+}
+
+/// What puts a pod before its neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// A rule.
+    Rule(Rule),
+    /// It is deleted by an earlier sync, which has reached its burst.
+    EarlierSync,
+    /// Nothing: no rule tells the two apart.
+    Tie,
+    /// Nothing: this rule puts the next before it, and others put it back.
+    Against(Rule),
+}
+
+/// Whether a pod goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fate {
+    /// It goes, in any correct order.
+    Deleted,
+    /// It goes here; upstream may take another in its place.
+    DeletedOrKept,
+    /// It stays here; upstream may take it.
+    KeptOrDeleted,
+    /// It stays.
+    Kept,
+}
+
+impl Outcome {
+    /// What becomes of the pod in that place, counted from 0.
+    pub fn fate(&self, place: usize) -> Fate {
+        let is_open = |open: &Open| open.range.contains(&place);
+        match (
+            place < self.victims,
+            self.open.as_ref().is_some_and(is_open),
+        ) {
+            (true, false) => Fate::Deleted,
+            (true, true) => Fate::DeletedOrKept,
+            (false, true) => Fate::KeptOrDeleted,
+            (false, false) => Fate::Kept,
+        }
+    }
+
+    /// How many pods it should have.
+    pub fn replicas(&self) -> i32 {
+        self.object.replicas()
+    }
+
+    /// Whether the ages of the pods put any of them before its neighbour.
+    pub fn ages_matter(&self) -> bool {
+        let by_age = |rule: Rule| matches!(rule.number(), 6 | 8);
+        self.rows.iter().any(|row| match row.before_next {
+            Some(Reason::Rule(rule) | Reason::Against(rule)) => by_age(rule),
+            _ => false,
+        })
+    }
+}
+
+/// Ranks the pods and carries the deletions out on the cache, sync by sync. With `costs`, pods of
+/// those names in the object's namespace have these deletion costs.
+///
+/// O(n log n) in the input and O(n) for each sync.
+///
+/// # Errors
+/// The object's selector can't be compiled.
+pub fn outcome(
+    objects: &Objects,
+    question: &Question,
+    costs: &[(String, i32)],
+) -> Result<Outcome, ExplainError> {
+    let mut object = ReplicaSet::clone(&question.object);
+    let replicas_before = object.replicas();
+    if let Some(replicas) = question.replicas {
+        object.spec.replicas = Some(replicas);
+    }
+    let object = Arc::new(object);
+    let pods = with_costs(objects.pods(), &object, costs);
+    let controller = objects.controller(question.options.clone(), &object, pods);
+    let (namespace, name) = (&object.metadata.namespace, &object.metadata.name);
+    let parent = controller
+        .parents()
+        .find(namespace, name)
+        .and_then(|key| controller.parents().get(key))
+        .expect("the cache has the object that was put there");
+
+    let mut rows: Vec<Row> = Vec::new();
+    let (mut sync, mut released, mut victims) = (0, 0, 0);
+    // Whether an open choice of one sync bears on the next.
+    let mut carried = false;
+    let (options, unranked) = loop {
+        let order = controller
+            .deletion_order(&parent, question.now)
+            .map_err(|error| ExplainError(error.to_string()))?;
+        released = released.max(order.released);
+        let surplus = order.pods.len() as i64 - i64::from(object.replicas());
+        let is_last = order.victims as i64 >= surplus || order.victims == 0;
+        sync += u32::from(order.victims > 0);
+        carried |= !is_last && !order.is_settled && order.pods.iter().any(|pod| pod.rank > 0);
+        let unranked = order.victims > 0 && order.victims == order.pods.len();
+        for (place, ranked) in order.pods.into_iter().enumerate() {
+            let goes = place < order.victims;
+            if !goes && !is_last {
+                break;
+            }
+            if goes && !is_last {
+                let mut pod = Pod::clone(&ranked.pod);
+                pod.metadata.deletion_timestamp = question.now.wall();
+                controller.pods().apply(Delta::Applied(Arc::new(pod)));
+            }
+            victims += usize::from(goes);
+            rows.push(Row {
+                ranked,
+                sync: if goes { sync } else { 0 },
+                before_next: None,
+            });
+        }
+        if is_last {
+            break (order.options, unranked);
+        }
+    };
+    say_reasons(&mut rows, &options);
+    let candidates: Vec<_> = rows.iter().map(|row| row.ranked.candidate()).collect();
+    let stretches = stretches(&candidates, &options);
+    let open = match carried {
+        true => open_after_sync(&rows, victims),
+        false => open_stretch(&stretches, victims),
+    };
+    let without_uid = |row: &&Row| row.ranked.pod.metadata.uid.is_empty();
+    Ok(Outcome {
+        without_uid: rows.iter().filter(without_uid).count(),
+        inactive: inactive(objects, &object),
+        kind: question.options.kind,
+        now: question.now,
+        syncs: sync,
+        object,
+        replicas_before,
+        rows,
+        victims,
+        unranked,
+        stretches,
+        open,
+        released,
+    })
+}
+
+/// The stretch around the boundary.
+fn open_stretch(stretches: &[Stretch], victims: usize) -> Option<Open> {
+    let is_cut = |stretch: &&Stretch| stretch.range.start < victims && victims < stretch.range.end;
+    let stretch = stretches.iter().find(is_cut)?;
+    Some(Open {
+        range: stretch.range.clone(),
+        why: match stretch.kind {
+            StretchKind::Contradictory => OpenReason::Contradiction,
+            _ => OpenReason::Tie,
+        },
+    })
+}
+
+/// The pods around the boundary that rules 1 to 4 leave alike: what is behind these rules hangs on
+/// the counts by node, and those on what earlier syncs chose.
+fn open_after_sync(rows: &[Row], victims: usize) -> Option<Open> {
+    let key = |row: &Row| {
+        let fields = &row.ranked.fields;
+        (
+            fields.is_scheduled(),
+            fields.phase_ordinal(),
+            fields.is_ready(),
+            fields.deletion_cost(),
+        )
+    };
+    let last = key(rows.get(victims.checked_sub(1)?)?);
+    let start = rows.partition_point(|row| key(row) < last);
+    let end = rows.partition_point(|row| key(row) <= last);
+    (victims < end).then_some(Open {
+        range: start..end,
+        why: OpenReason::EarlierSync,
+    })
+}
+
+fn say_reasons(rows: &mut [Row], options: &RankOptions) {
+    for at in 1..rows.len() {
+        let (first, next) = (&rows[at - 1], &rows[at]);
+        let (a, b) = (first.ranked.candidate(), next.ranked.candidate());
+        let reason = if first.sync > 0 && next.sync != first.sync && next.sync > 0 {
+            Reason::EarlierSync
+        } else {
+            match deciding_rule(a, b, options) {
+                None => Reason::Tie,
+                Some(rule) if before(a, b, options) => Reason::Rule(rule),
+                Some(rule) => Reason::Against(rule),
+            }
+        };
+        rows[at - 1].before_next = Some(reason);
+    }
+}
+
+fn with_costs(pods: &[Arc<Pod>], object: &ReplicaSet, costs: &[(String, i32)]) -> Vec<Arc<Pod>> {
+    let mut pods = pods.to_vec();
+    let namespace = &*object.metadata.namespace;
+    for (name, cost) in costs {
+        // The pods are sorted by namespace and name.
+        let found = pods.binary_search_by(|pod| {
+            let meta = &pod.metadata;
+            (&*meta.namespace, &*meta.name).cmp(&(namespace, name.as_str()))
+        });
+        let at = found.expect("costs are set for pods of the input");
+        let mut pod = Pod::clone(&pods[at]);
+        let annotations: Labels = pod.metadata.annotations;
+        pod.metadata.annotations = annotations.with(DELETION_COST_ANNOTATION, &cost.to_string());
+        pods[at] = Arc::new(pod);
+    }
+    pods
+}
+
+fn inactive(objects: &Objects, object: &ReplicaSet) -> usize {
+    let uid = &object.metadata.uid;
+    let pods = objects.pods().iter();
+    pods.filter(|pod| {
+        let owner = pod.metadata.controller();
+        !pod.is_active() && owner.is_some_and(|owner| owner.uid == *uid)
+    })
+    .count()
+}

@@ -1,0 +1,322 @@
+//! Deletion costs that make wished pods go first: as few annotations as do it, and which wished
+//! pods no cost can reach.
+//!
+//! Costs are compared only among pods that rules 1 to 3 leave alike (a class: on a node or not,
+//! phase, ready or not). Classes go one after the other, so costs matter in the one class of which
+//! some pods go and some stay.
+
+use std::cmp::Ordering;
+
+use podstorm::ranking::Rule;
+
+use super::order::{Outcome, Question, outcome};
+use super::selection::Wished;
+use super::{ExplainError, Objects};
+
+/// What to annotate, and what comes of it.
+#[derive(Clone, Debug)]
+pub struct Advice {
+    /// How many pods are wished to go.
+    pub wished: usize,
+    /// Place in the order as it is now, and the cost to set; in the order of the places.
+    pub costs: Vec<(usize, i32)>,
+    /// How many wished pods go as things are.
+    pub before: usize,
+    /// How many wished pods go with these costs, whatever is not settled about the order.
+    pub after: usize,
+    /// The wished pods that stay nevertheless: their place in the order as it is now, and why.
+    pub unreachable: Vec<(usize, String)>,
+    /// The order with these costs.
+    pub outcome: Outcome,
+}
+
+/// Places in the order: from, to.
+type Class = std::ops::Range<usize>;
+
+/// What decides over the costs in one class.
+struct Room {
+    class: Class,
+    /// So many pods of the class go.
+    places: usize,
+    /// So many of them can be wished ones.
+    most: usize,
+}
+
+/// Finds the costs, and ranks again to see that they do what they should.
+///
+/// # Errors
+/// The object's selector can't be compiled.
+pub fn advise(
+    objects: &Objects,
+    question: &Question,
+    now: &Outcome,
+    wished: &Wished,
+) -> Result<Advice, ExplainError> {
+    let rooms = rooms(now, wished);
+    let most: usize = if now.victims > 0 {
+        let settled = now.victims - rooms.iter().map(|room| room.places).sum::<usize>();
+        count(wished, 0..settled) + rooms.iter().map(|room| room.most).sum::<usize>()
+    } else {
+        0
+    };
+    let mut advice = None;
+    for plan in [fewest_costs, plain_costs] {
+        let mut costs: Vec<(usize, i32)> = Vec::new();
+        for room in &rooms {
+            costs.extend(plan(now, wished, room));
+        }
+        costs.sort();
+        let (tried, after) = check(objects, question, now, wished, &costs)?;
+        let is_good = match now.victims {
+            0 => goes_first_in_classes(now, &tried, wished),
+            _ => after == most,
+        };
+        advice = Some((costs, tried, after));
+        if is_good {
+            break;
+        }
+    }
+    let (costs, tried, after) = advice.expect("there is a first plan");
+    let unreachable = unreachable(now, &tried, wished);
+    Ok(Advice {
+        wished: count(wished, 0..now.rows.len()),
+        before: certain(now, |place| wished.rows[place]),
+        after,
+        costs,
+        unreachable,
+        outcome: tried,
+    })
+}
+
+/// The classes in which costs are wanted. Where no pod is to go, that is every class, as if as many
+/// were to go as are wished.
+fn rooms(now: &Outcome, wished: &Wished) -> Vec<Room> {
+    let mut rooms = Vec::new();
+    let mut start = 0;
+    for same in now
+        .rows
+        .chunk_by(|a, b| class_of(&a.ranked) == class_of(&b.ranked))
+    {
+        let class = start..start + same.len();
+        start = class.end;
+        let wanted = count(wished, class.clone());
+        let places = match now.victims {
+            0 => wanted,
+            victims => victims.saturating_sub(class.start).min(class.len()),
+        };
+        if places > 0 && places < class.len() {
+            rooms.push(Room {
+                most: places.min(wanted),
+                class,
+                places,
+            });
+        }
+    }
+    rooms
+}
+
+fn class_of(ranked: &podstorm::controller::Ranked) -> (bool, u8, bool) {
+    let fields = &ranked.fields;
+    (
+        fields.is_scheduled(),
+        fields.phase_ordinal(),
+        fields.is_ready(),
+    )
+}
+
+fn count(wished: &Wished, places: Class) -> usize {
+    wished.rows[places].iter().filter(|wished| **wished).count()
+}
+
+/// The fewest annotations: some wished pods made cheaper than all, some others dearer than all.
+///
+/// Whatever is not annotated keeps its order. If of it the pods before a cut go, then wished ones
+/// behind the cut must be made cheap, as many as are missing, and others before it dear, as many as
+/// have no place. Only cuts at which the order is settled will do. O(class).
+fn fewest_costs(now: &Outcome, wished: &Wished, room: &Room) -> Vec<(usize, i32)> {
+    let others_places = room.places - room.most;
+    let ends = now.stretches.iter().map(|stretch| stretch.range.end);
+    let cuts = ends.filter(|end| *end > room.class.start && *end <= room.class.end);
+    let (mut best, mut fewest) = (room.class.start, room.most);
+    let (mut from, mut wished_before, mut others_before) = (room.class.start, 0, 0usize);
+    for cut in cuts {
+        let more = count(wished, from..cut);
+        wished_before += more;
+        others_before += cut - from - more;
+        from = cut;
+        if wished_before > room.most {
+            break;
+        }
+        let needed = room.most - wished_before + others_before.saturating_sub(others_places);
+        if needed < fewest {
+            (best, fewest) = (cut, needed);
+        }
+    }
+    let wished_before = count(wished, room.class.start..best);
+    let cheap: Vec<usize> = (best..room.class.end)
+        .filter(|place| wished.rows[*place])
+        .take(room.most - wished_before)
+        .collect();
+    let others = (room.class.start..best).filter(|place| !wished.rows[*place]);
+    let dear: Vec<usize> = others.skip(others_places).collect();
+    priced(now, room, &cheap, &dear).unwrap_or_default()
+}
+
+/// As many wished pods as have a place, made cheaper than all others.
+fn plain_costs(now: &Outcome, wished: &Wished, room: &Room) -> Vec<(usize, i32)> {
+    let all = room.class.clone();
+    let cheap: Vec<usize> = all
+        .filter(|place| wished.rows[*place])
+        .take(room.most)
+        .collect();
+    priced(now, room, &cheap, &[]).unwrap_or_else(|| {
+        // Others have the least cost there is: they are moved up by one.
+        let cost = |place: usize| now.rows[place].ranked.fields.deletion_cost();
+        let others = room.class.clone().filter(|place| !cheap.contains(place));
+        let moved = others.filter(|place| cost(*place) == i32::MIN);
+        let moved: Vec<(usize, i32)> = moved.map(|place| (place, i32::MIN + 1)).collect();
+        let cheap = cheap.iter().filter(|place| cost(**place) != i32::MIN);
+        cheap.map(|place| (*place, i32::MIN)).chain(moved).collect()
+    })
+}
+
+/// Costs below and above those of the rest of the class; none where there is no such cost.
+fn priced(
+    now: &Outcome,
+    room: &Room,
+    cheap: &[usize],
+    dear: &[usize],
+) -> Option<Vec<(usize, i32)>> {
+    let cost = |place: usize| now.rows[place].ranked.fields.deletion_cost();
+    let rest = |without: &[usize]| -> Vec<i32> {
+        let mut without = without.iter().copied().peekable();
+        let places = room.class.clone();
+        places
+            .filter(|place| without.next_if_eq(place).is_none())
+            .map(cost)
+            .collect()
+    };
+    let mut costs = Vec::with_capacity(cheap.len() + dear.len());
+    if !cheap.is_empty() {
+        let least = rest(cheap).into_iter().min().unwrap_or(0);
+        let below = least.min(0).checked_sub(1)?;
+        costs.extend(cheap.iter().map(|place| (*place, below)));
+    }
+    if !dear.is_empty() {
+        let most = rest(dear).into_iter().max().unwrap_or(0);
+        let above = most.max(0).checked_add(1)?;
+        costs.extend(dear.iter().map(|place| (*place, above)));
+    }
+    Some(costs)
+}
+
+/// Ranks again with the costs; how many wished pods then go for certain.
+fn check(
+    objects: &Objects,
+    question: &Question,
+    now: &Outcome,
+    wished: &Wished,
+    costs: &[(usize, i32)],
+) -> Result<(Outcome, usize), ExplainError> {
+    let name = |place: usize| now.rows[place].ranked.pod.metadata.name.to_string();
+    let named: Vec<(String, i32)> = costs.iter().map(|(at, cost)| (name(*at), *cost)).collect();
+    let tried = outcome(objects, question, &named)?;
+    let names = wished_names(now, wished);
+    let after = certain(&tried, |place| is_among(&names, &tried, place));
+    Ok((tried, after))
+}
+
+/// Names of the wished pods, sorted.
+fn wished_names<'a>(now: &'a Outcome, wished: &Wished) -> Vec<&'a str> {
+    let rows = now.rows.iter().zip(&wished.rows);
+    let mut names: Vec<&str> = rows
+        .filter(|(_, wished)| **wished)
+        .map(|(row, _)| row.ranked.pod.metadata.name.as_str())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+fn is_among(names: &[&str], outcome: &Outcome, place: usize) -> bool {
+    let name = outcome.rows[place].ranked.pod.metadata.name.as_str();
+    names.binary_search(&name).is_ok()
+}
+
+/// How many wished pods go at least, whichever pods go of a stretch that is not settled.
+fn certain(outcome: &Outcome, is_wished: impl Fn(usize) -> bool) -> usize {
+    let settled = outcome
+        .open
+        .as_ref()
+        .map_or(outcome.victims, |open| open.range.start);
+    let mut wished = (0..settled).filter(|place| is_wished(*place)).count();
+    if let Some(open) = &outcome.open {
+        // The others in the stretch may take the places first.
+        let others = open
+            .range
+            .clone()
+            .filter(|place| !is_wished(*place))
+            .count();
+        wished += (outcome.victims - settled).saturating_sub(others);
+    }
+    wished
+}
+
+/// Whether in every class the wished pods stand before the others.
+fn goes_first_in_classes(now: &Outcome, tried: &Outcome, wished: &Wished) -> bool {
+    let names = wished_names(now, wished);
+    let places: Vec<(usize, bool)> = (0..tried.rows.len())
+        .map(|place| (place, is_among(&names, tried, place)))
+        .collect();
+    places
+        .chunk_by(|a, b| class_of(&tried.rows[a.0].ranked) == class_of(&tried.rows[b.0].ranked))
+        .all(|class| class.is_sorted_by(|a, b| a.1 >= b.1))
+}
+
+/// The wished pods that stay, and why.
+fn unreachable(now: &Outcome, tried: &Outcome, wished: &Wished) -> Vec<(usize, String)> {
+    if now.victims == 0 {
+        return Vec::new();
+    }
+    let names = wished_names(now, wished);
+    let stays = (tried.victims..tried.rows.len()).filter(|place| is_among(&names, tried, *place));
+    let mut staying: Vec<&str> = stays
+        .map(|place| tried.rows[place].ranked.pod.metadata.name.as_str())
+        .collect();
+    staying.sort_unstable();
+    let mut found = Vec::new();
+    for (place, row) in now.rows.iter().enumerate() {
+        if wished.rows[place]
+            && staying
+                .binary_search(&row.ranked.pod.metadata.name.as_str())
+                .is_ok()
+        {
+            found.push((place, why(now, place)));
+        }
+    }
+    found
+}
+
+fn why(now: &Outcome, place: usize) -> String {
+    let last = &now.rows[now.victims - 1].ranked;
+    let own = class_of(&now.rows[place].ranked);
+    let rule = match class_of(last).cmp(&own) {
+        Ordering::Less if class_of(last).0 != own.0 => Rule::Unscheduled,
+        Ordering::Less if class_of(last).1 != own.1 => Rule::Phase,
+        Ordering::Less => Rule::NotReady,
+        _ => {
+            return format!(
+                "other preferred pods take all places that are left ({} go in all)",
+                now.victims
+            );
+        }
+    };
+    let others = match rule {
+        Rule::Unscheduled => "pods without a node",
+        Rule::Phase => "pods in an earlier phase",
+        _ => "pods that are not ready",
+    };
+    format!(
+        "rule {}, looked at before any cost: {others} go first, and there are enough of them",
+        rule.number()
+    )
+}

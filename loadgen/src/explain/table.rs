@@ -1,0 +1,409 @@
+//! The answer for people: what goes, the order as a table, what is not settled, the annotations.
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use podstorm::ranking::StretchKind;
+
+use super::Answer;
+use super::order::{OpenReason, Outcome, Reason};
+use super::words::{age, counted, fate, phase, pods, reason, state};
+use crate::units::wrapped;
+
+/// Rows on either side of the boundary between those that go and those that stay.
+const AROUND_BOUNDARY: usize = 3;
+
+/// How the table is to look.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// All eight ranking fields instead of the ones that people know pods by.
+    pub wide: bool,
+    /// So many rows from the front, then the boundary; `None` shows all.
+    pub limit: Option<usize>,
+    /// Columns of the terminal; a wide table does not keep to them.
+    pub width: u16,
+}
+
+/// The whole answer as text.
+pub fn render(answer: &Answer, layout: Layout) -> String {
+    let mut out = String::new();
+    let width = usize::from(layout.width);
+    let mut paragraph = |text: &str| {
+        for line in wrapped(text, width) {
+            out.push_str(&line);
+            out.push('\n');
+        }
+    };
+    paragraph(&headline(&answer.outcome));
+    for note in &answer.notes {
+        paragraph(note);
+    }
+    out.push('\n');
+    out.push_str(&table(&answer.outcome, layout));
+    if let Some(text) = unsettled(&answer.outcome) {
+        out.push('\n');
+        for line in wrapped(&text, width) {
+            out.push_str(&format!("{line}\n"));
+        }
+    }
+    if answer.advice.is_some() {
+        out.push('\n');
+        out.push_str(&advice(answer, width));
+    }
+    out
+}
+
+/// `ReplicaSet shop/web: 12 active pods, spec.replicas 12 -> 8: 4 pods are deleted`.
+fn headline(outcome: &Outcome) -> String {
+    let meta = &outcome.object.metadata;
+    let active = outcome.rows.len();
+    let (before, after) = (outcome.replicas_before, outcome.replicas());
+    let replicas = match before == after {
+        true => format!("spec.replicas {after}"),
+        false => format!("spec.replicas {before} -> {after}"),
+    };
+    let missing = usize::try_from(after).unwrap_or(0).saturating_sub(active);
+    let what = match outcome.victims {
+        _ if meta.is_deleting() => "it is being deleted itself, and so deletes nothing".to_owned(),
+        0 if missing > 0 => format!("nothing is deleted, {} created", pods(missing)),
+        0 => "nothing is deleted".to_owned(),
+        1 => "1 pod is deleted".to_owned(),
+        count if outcome.syncs > 1 => {
+            format!("{count} pods are deleted, in {} syncs", outcome.syncs)
+        }
+        count => format!("{count} pods are deleted"),
+    };
+    let kind = outcome.kind.name();
+    let name = format!("{}/{}", meta.namespace, meta.name);
+    format!(
+        "{kind} {name}: {}, {replicas}: {what}.",
+        counted(active, "active pod")
+    )
+}
+
+/// The rows that are shown: ranges of places, in order.
+fn shown(outcome: &Outcome, limit: Option<usize>) -> Vec<std::ops::Range<usize>> {
+    let all = outcome.rows.len();
+    let limit = limit.unwrap_or(all);
+    let boundary = outcome.victims;
+    let around = match boundary > 0 && boundary < all {
+        true => boundary.saturating_sub(AROUND_BOUNDARY)..(boundary + AROUND_BOUNDARY).min(all),
+        false => 0..0,
+    };
+    let ranges = [0..limit.min(all), around];
+    let mut merged: Vec<std::ops::Range<usize>> = Vec::new();
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => merged.push(range),
+        }
+    }
+    merged.retain(|range| !range.is_empty());
+    merged
+}
+
+fn table(outcome: &Outcome, layout: Layout) -> String {
+    if outcome.rows.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    if layout.wide {
+        table.set_content_arrangement(ContentArrangement::Disabled);
+        table.set_header([
+            "#",
+            "POD",
+            "FATE",
+            "NODE",
+            "PHASE",
+            "READY",
+            "COST",
+            "RELATED",
+            "READY FOR",
+            "RESTARTS",
+            "SIDECARS",
+            "AGE",
+            "GOES BEFORE THE NEXT BY",
+        ]);
+    } else {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_width(layout.width);
+        table.set_header([
+            "#",
+            "POD",
+            "FATE",
+            "STATE",
+            "COST",
+            "GOES BEFORE THE NEXT BY",
+        ]);
+    }
+    let ranges = shown(outcome, layout.limit);
+    let mut end = 0;
+    for range in &ranges {
+        if range.start > end {
+            add_gap(&mut table, outcome, end, range.start);
+        }
+        end = range.end;
+        for place in range.clone() {
+            table.add_row(row(outcome, place, layout.wide));
+        }
+    }
+    if end < outcome.rows.len() {
+        add_gap(&mut table, outcome, end, outcome.rows.len());
+    }
+    let numbers: &[usize] = if layout.wide {
+        &[0, 6, 7, 9, 10]
+    } else {
+        &[0, 4]
+    };
+    for (at, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        if numbers.contains(&at) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let mut text = String::new();
+    for line in table.lines() {
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn add_gap(table: &mut Table, outcome: &Outcome, from: usize, to: usize) {
+    let what = match (to <= outcome.victims, from >= outcome.victims) {
+        (true, _) => "deleted",
+        (_, true) => "kept",
+        _ => "",
+    };
+    table.add_row([
+        "...".to_owned(),
+        format!("{} more", to - from),
+        what.to_owned(),
+    ]);
+}
+
+fn row(outcome: &Outcome, place: usize, wide: bool) -> Vec<String> {
+    let ranked = &outcome.rows[place].ranked;
+    let fields = &ranked.fields;
+    let name = ranked.pod.metadata.name.to_string();
+    let number = (place + 1).to_string();
+    let fate = fate(outcome.fate(place)).to_owned();
+    let why = reason(outcome, place);
+    let cost = fields.deletion_cost().to_string();
+    if !wide {
+        return vec![number, name, fate, state(ranked), cost, why];
+    }
+    let now = outcome.now;
+    let or_dash = |text: String| {
+        if text.is_empty() {
+            "-".to_owned()
+        } else {
+            text
+        }
+    };
+    vec![
+        number,
+        name,
+        fate,
+        or_dash(ranked.pod.node_name.as_deref().unwrap_or("").to_owned()),
+        or_dash(phase(ranked)),
+        if fields.is_ready() { "yes" } else { "no" }.to_owned(),
+        cost,
+        ranked.rank.to_string(),
+        match fields.is_ready() {
+            true => age(fields.ready_time(), now),
+            false => "-".to_owned(),
+        },
+        fields.container_restarts().to_string(),
+        fields.sidecar_restarts().to_string(),
+        age(fields.creation_time(), now),
+        why,
+    ]
+}
+
+/// What upstream does not define about the order, where there is such a thing.
+fn unsettled(outcome: &Outcome) -> Option<String> {
+    let places = |range: &std::ops::Range<usize>| format!("#{}-#{}", range.start + 1, range.end);
+    if let Some(open) = &outcome.open {
+        let go = outcome.victims - open.range.start;
+        let why = match open.why {
+            OpenReason::Contradiction => {
+                "the rules contradict themselves among them, so which ones upstream takes depends \
+                 on the order in which its cache happens to list them"
+            }
+            OpenReason::Tie => {
+                "no rule tells them apart, so which ones upstream takes depends on the order in \
+                 which its cache happens to list them"
+            }
+            OpenReason::EarlierSync => {
+                "a sync before the last had pods to choose from that the rules don't settle, and \
+                 the pods on each node are counted anew after it"
+            }
+        };
+        return Some(format!(
+            "* {go} of the {} pods {} go: {why}. Shown is what this controller does.",
+            open.range.len(),
+            places(&open.range)
+        ));
+    }
+    let places = |wanted: StretchKind| {
+        const SHOWN: usize = 4;
+        let of_kind = outcome
+            .stretches
+            .iter()
+            .filter(move |one| one.kind == wanted);
+        let all: Vec<String> = of_kind.map(|stretch| places(&stretch.range)).collect();
+        match all.len() {
+            0..=SHOWN => all.join(", "),
+            count => format!(
+                "{} and {} more such",
+                all[..SHOWN].join(", "),
+                count - SHOWN
+            ),
+        }
+    };
+    let tied = places(StretchKind::Tied);
+    let contradictory = places(StretchKind::Contradictory);
+    let what = match (tied.is_empty(), contradictory.is_empty()) {
+        (true, true) => return None,
+        (false, true) => format!("No rule tells {tied} apart"),
+        (true, false) => format!("The rules contradict themselves among {contradictory}"),
+        (false, false) => format!(
+            "No rule tells {tied} apart, and the rules contradict themselves among {contradictory}"
+        ),
+    };
+    Some(format!(
+        "{what}: there upstream's order is a matter of chance. For this count it makes no \
+         difference to who goes."
+    ))
+}
+
+fn advice(answer: &Answer, width: usize) -> String {
+    let Some((preferred, wished, advice)) = &answer.advice else {
+        return String::new();
+    };
+    let victims = answer.outcome.victims;
+    let mut out = String::new();
+    let mut paragraph = |text: String| {
+        for line in wrapped(&text, width) {
+            out.push_str(&format!("{line}\n"));
+        }
+    };
+    paragraph(format!(
+        "{} matches {} ({} by labels of their own, {} by their node's).",
+        preferred.text(),
+        pods(advice.wished),
+        wished.by_pod,
+        wished.by_node
+    ));
+    let commands = commands(answer);
+    if commands.is_empty() {
+        paragraph(match victims {
+            0 => "They go first of their kind as it is: no annotation is needed.".to_owned(),
+            _ if advice.unreachable.is_empty() => {
+                "They go as it is: no annotation is needed.".to_owned()
+            }
+            _ => "No annotation makes more of them go.".to_owned(),
+        });
+    } else {
+        paragraph(format!(
+            "To have them go first, {}:",
+            counted(commands.len(), "annotation")
+        ));
+        out.push('\n');
+        commands
+            .iter()
+            .for_each(|line| out.push_str(&format!("{line}\n")));
+        out.push('\n');
+    }
+    let mut paragraph = |text: String| {
+        for line in wrapped(&text, width) {
+            out.push_str(&format!("{line}\n"));
+        }
+    };
+    paragraph(match victims {
+        0 => "Checked by ranking again: whenever pods go, these go before others of their phase \
+              and readiness; nothing goes now."
+            .to_owned(),
+        _ => format!(
+            "Checked by ranking again: {} of the {victims} pods that go are preferred ones ({} \
+             without the annotations).",
+            advice.after, advice.before
+        ),
+    });
+    if !advice.unreachable.is_empty() {
+        paragraph(match advice.unreachable.len() {
+            1 => "1 preferred pod stays all the same:".to_owned(),
+            count => format!("{count} preferred pods stay all the same:"),
+        });
+        out.push_str(&unreachable(answer, width));
+    }
+    out
+}
+
+/// The preferred pods that stay, those with one reason together.
+fn unreachable(answer: &Answer, width: usize) -> String {
+    const SHOWN: usize = 10;
+    let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
+    let advice = answer.advice.iter();
+    for (place, why) in advice.flat_map(|(.., advice)| &advice.unreachable) {
+        let ranked = &answer.outcome.rows[*place].ranked;
+        let why = format!("{}: {why}", state(ranked));
+        let name = ranked.pod.metadata.name.as_str();
+        match groups.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, names)) => names.push(name),
+            None => groups.push((why, vec![name])),
+        }
+    }
+    let mut out = String::new();
+    for (why, names) in groups {
+        let more = match names.len().saturating_sub(SHOWN) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let names = names[..names.len().min(SHOWN)].join(", ");
+        let text = format!("{names}{more} ({why})");
+        for (at, line) in wrapped(&text, width - 4).iter().enumerate() {
+            let indent = if at == 0 { "  " } else { "    " };
+            out.push_str(&format!("{indent}{line}\n"));
+        }
+    }
+    out
+}
+
+/// The commands that set the costs, ready to run.
+pub fn commands(answer: &Answer) -> Vec<String> {
+    let Some((_, _, advice)) = &answer.advice else {
+        return Vec::new();
+    };
+    let namespace = &answer.outcome.object.metadata.namespace;
+    let command = |(place, cost): &(usize, i32)| {
+        let name = &answer.outcome.rows[*place].ranked.pod.metadata.name;
+        format!(
+            "kubectl annotate pod -n {namespace} {name} {}={cost} --overwrite",
+            podstorm::ranking::DELETION_COST_ANNOTATION
+        )
+    };
+    advice.costs.iter().map(command).collect()
+}
+
+/// The rule that a reason goes by, for programs.
+pub(super) fn rule_name(reason: Option<Reason>) -> Option<&'static str> {
+    use podstorm::ranking::Rule;
+    Some(match reason? {
+        Reason::EarlierSync => "earlier-sync",
+        Reason::Tie => "tie",
+        Reason::Against(_) => "contradiction",
+        Reason::Rule(rule) => match rule {
+            Rule::Unscheduled => "unscheduled",
+            Rule::Phase => "phase",
+            Rule::NotReady => "not-ready",
+            Rule::DeletionCost => "deletion-cost",
+            Rule::Colocation => "colocation",
+            Rule::ReadyTime => "ready-time",
+            Rule::ReadyTimeUid => "ready-time-uid",
+            Rule::Restarts => "restarts",
+            Rule::CreationTime => "creation-time",
+            Rule::CreationTimeUid => "creation-time-uid",
+        },
+    })
+}
