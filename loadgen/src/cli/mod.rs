@@ -19,6 +19,7 @@ mod replay;
 mod run;
 mod scenarios;
 mod schema;
+mod shell;
 mod sweep;
 
 use std::io::{self, Write};
@@ -71,6 +72,10 @@ enum Command {
     Schema(schema::SchemaFlags),
     /// List the figures of a result, which thresholds and comparisons go by
     Figures,
+    /// Print completions for a shell
+    Completions(shell::CompletionsFlags),
+    /// Print the man page, or write one for every command
+    Man(shell::ManFlags),
     /// Play many seeds of the fault simulator, and sum up what they show
     Fuzz(Box<fuzz::FuzzFlags>),
     /// Play one seed or schedule of the fault simulator, step by step
@@ -100,6 +105,8 @@ pub fn main() -> ExitCode {
         Command::Scenarios(flags) => scenarios::run(&flags),
         Command::Schema(flags) => schema::run(&flags),
         Command::Figures => print(&figures::list()).map(|()| 0),
+        Command::Completions(flags) => shell::completions(&flags),
+        Command::Man(flags) => shell::man(&flags),
         Command::Fuzz(flags) => fuzz::run(&flags),
         Command::Replay(flags) => replay::run(&flags),
         Command::Faults => print(&faults()).map(|()| 0),
