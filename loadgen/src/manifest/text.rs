@@ -201,13 +201,11 @@ impl<R: Read> Text<R> {
                     match byte {
                         b'"' => in_string = true,
                         b'{' | b'[' => self.open.push(byte),
-                        b'}' | b']' => {
-                            // `[` and `{` stand two before `]` and `}` in ASCII.
-                            if self.open.pop() != Some(byte - 2) {
-                                self.at += place - 1;
-                                let problem = format!("`{}` closes nothing", byte as char);
-                                return Err(self.wrong(problem));
-                            }
+                        // `[` and `{` stand two before `]` and `}` in ASCII.
+                        b'}' | b']' if self.open.pop() != Some(byte - 2) => {
+                            self.at += place - 1;
+                            let problem = format!("`{}` closes nothing", byte as char);
+                            return Err(self.wrong(problem));
                         }
                         _ => {}
                     }
