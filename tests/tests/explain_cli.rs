@@ -3,7 +3,7 @@
 
 use std::process::Output;
 
-use podstorm_tests::command::{run, run_with_stdin, stderr, stdout};
+use podstorm_tests::command::{run, run_in, run_with_stdin, stderr, stdout};
 use serde_json::{Value, json};
 
 const EXAMPLE: &str = concat!(
@@ -490,5 +490,50 @@ fn dumps_that_lack_something_say_what_to_dump() {
     assert_refused(
         &ask(&both, &[]),
         &["several namespaces", "shop/web", "books/web"],
+    );
+}
+
+#[test]
+fn packed_dumps_are_taken_and_those_cut_off_are_refused() {
+    let source = std::fs::read_to_string(EXAMPLE).expect("the example is there");
+    let value: Value = serde_saphyr::from_str(&source).expect("YAML");
+    let text = serde_json::to_string_pretty(&value).expect("JSON");
+    let directory = tempfile::TempDir::new().expect("a temporary directory");
+    let write = |name: &str, bytes: &[u8]| {
+        std::fs::write(directory.path().join(name), bytes).expect("the file is written");
+    };
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut encoder, text.as_bytes()).expect("memory takes all");
+    let packed = encoder.finish().expect("memory takes all");
+    write("dump.json", text.as_bytes());
+    write("dump.json.gz", &packed);
+    write("cut.json", &text.as_bytes()[..text.len() / 2]);
+    write("cut.json.gz", &packed[..packed.len() / 2]);
+    let ask = |name: &str| {
+        run_in(
+            directory.path(),
+            &[
+                "explain",
+                "-f",
+                name,
+                "--replicaset",
+                "web",
+                "--replicas",
+                "8",
+                "--now",
+                NOW,
+            ],
+        )
+    };
+    let expected = told(&explain(&["--replicaset", "web", "--replicas", "8"]));
+    assert_eq!(told(&ask("dump.json")), expected);
+    assert_eq!(told(&ask("dump.json.gz")), expected);
+    assert_refused(
+        &ask("cut.json"),
+        &["cut.json", "document 1, line", "cut off", "bytes"],
+    );
+    assert_refused(
+        &ask("cut.json.gz"),
+        &["cut.json.gz", "gzip data ends too early"],
     );
 }

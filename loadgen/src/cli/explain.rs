@@ -62,7 +62,8 @@ JSON FIELDS (-o json)
 EXIT CODES
   0 answered   2 wrong usage or input")]
 pub(super) struct ExplainFlags {
-    /// The cluster: Kubernetes YAML or JSON, several documents, Lists; `-` is standard input
+    /// The cluster: Kubernetes YAML or JSON, several documents, Lists, also packed by gzip; `-` is
+    /// standard input
     #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1.., required = true)]
     files: Vec<PathBuf>,
 

@@ -37,7 +37,7 @@ pub(super) struct ShapeFlags {
     threads: Option<u64>,
 
     /// Objects from files instead of a generated cluster: Kubernetes YAML or JSON, several
-    /// documents, Lists; `-` is standard input
+    /// documents, Lists, also packed by gzip; `-` is standard input
     #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1..)]
     pub(super) files: Vec<PathBuf>,
 

@@ -1,18 +1,15 @@
-//! From JSON values to checked objects: kinds told apart, namespaces defaulted, objects decoded
-//! and validated, doubles refused, the rest counted.
+//! The objects of all files: doubles refused, equal parts shared, the rest counted.
+
+use std::io;
 
 use ahash::RandomState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
-use podstorm::object::Sharer;
-use podstorm::object::{
-    DecodeError, Kind, Namespace, Node, ObjectMeta, Pod, ReplicaSet, ReplicationController,
-    Resource,
-};
+use podstorm::object::{ObjectMeta, Sharer};
 use serde_json::{Map, Value};
 
-use super::check;
-use super::document::{Document, Stopped, is_list_kind};
+use super::decode::{self, Decoded, Wrong};
+use super::document::{Document, is_list_kind};
 use super::error::ManifestError;
 use crate::input::InputObject;
 use crate::result::InputCounts;
@@ -64,10 +61,14 @@ impl Collector {
     }
 
     /// The documents that follow are of that file.
-    pub(super) fn begin_file(&mut self, file: &str, is_yaml: bool) {
+    pub(super) fn begin_file(&mut self, file: &str) {
         self.files.push(file.to_owned());
-        self.is_yaml = is_yaml;
         self.document = 0;
+    }
+
+    /// Whether the present file is YAML, where unquoted texts may be read as something else.
+    pub(super) fn is_yaml(&mut self, is_yaml: bool) {
+        self.is_yaml = is_yaml;
     }
 
     /// Ends a file; one without any document is refused.
@@ -91,6 +92,20 @@ impl Collector {
         ManifestError::of_file(file, problem)
     }
 
+    /// The present file can't be read any further than so many bytes.
+    pub(super) fn unreadable(&self, error: &io::Error, bytes: u64) -> Box<ManifestError> {
+        let problem = match error.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                format!("the gzip data ends too early, after {bytes} bytes of text: it was cut off")
+            }
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
+                format!("the gzip data is damaged, after {bytes} bytes of text: {error}")
+            }
+            _ => format!("can't be read: {error}"),
+        };
+        self.of_file(&problem)
+    }
+
     /// A problem at a position of the document being read.
     pub(super) fn at(&self, position: Option<(u64, u64)>, problem: String) -> Box<ManifestError> {
         Box::new(ManifestError {
@@ -106,100 +121,72 @@ impl Collector {
         })
     }
 
-    /// Counts and takes one document that `read` reads with the taker of items it is given.
-    /// `read` tells its own kind of error by the position and the problem.
-    pub(super) fn document(
-        &mut self,
-        read: impl FnOnce(
-            super::document::ItemTaker<'_>,
-        ) -> Result<Document, (Option<(u64, u64)>, String)>,
-    ) -> Result<(), Box<ManifestError>> {
+    /// Another document begins.
+    pub(super) fn begin_document(&mut self) {
         self.document += 1;
-        let mut stopped_by = None;
-        // Items of a `PodList` may leave out their kind, and the list's may come after them.
-        let mut kindless: Vec<(usize, Map<String, Value>)> = Vec::new();
-        let mut take_item = |list: &Map<String, Value>, index: usize, item: Value| {
-            let taken = match item {
-                Value::Object(item) if item.contains_key("kind") => self.take(item, Some(index)),
-                Value::Object(item) if list.contains_key("kind") => {
-                    self.take(complete(item, list), Some(index))
-                }
-                Value::Object(item) => {
-                    kindless.push((index, item));
-                    Ok(())
-                }
-                other => Err(Box::new(ManifestError {
-                    path: Some(format!("items[{index}]")),
-                    ..*self.of_document(format!(
-                        "expected an object, found {}",
-                        podstorm::object::decode::describe(&other)
-                    ))
-                })),
-            };
-            taken.map_err(|error| {
-                stopped_by = Some(error);
-                Stopped
-            })
-        };
-        let read = read(&mut take_item);
-        if let Some(error) = stopped_by {
-            return Err(error);
-        }
-        match read.map_err(|(position, problem)| self.at(position, problem))? {
+    }
+
+    /// The document that was begun held nothing.
+    pub(super) fn take_back_document(&mut self) {
+        self.document -= 1;
+    }
+
+    /// Ends a document whose items were taken; `kindless` are those that left their kind to the
+    /// list, with their numbers.
+    pub(super) fn end_document(
+        &mut self,
+        document: Document,
+        kindless: Vec<(usize, Map<String, Value>)>,
+    ) -> Result<(), Box<ManifestError>> {
+        match document {
             Document::Empty => {
-                self.document -= 1;
+                self.take_back_document();
                 Ok(())
             }
-            Document::Object(members) => self.take(members, None),
+            Document::Object(members) => match decode::object(members) {
+                Decoded::Kindless(_) => unreachable!("only items leave their kind to others"),
+                decoded => self.take(decoded, None).map(drop),
+            },
             Document::List(members) => {
                 if !members.get("kind").is_some_and(is_list_kind) {
                     return Err(Box::new(ManifestError {
                         path: Some("kind".into()),
-                        ..*self.of_document(
-                            "a document with items is a List; write kind: List or remove items",
-                        )
+                        ..*self.of_document(match members.contains_key("kind") {
+                            true => {
+                                "a document with items is a List; write kind: List or remove \
+                                     items"
+                            }
+                            false => {
+                                "a document with items is a List; write kind: List or remove \
+                                     items (a dump has its kind behind the items: one without was \
+                                     cut off)"
+                            }
+                        })
                     }));
                 }
-                kindless
-                    .into_iter()
-                    .try_for_each(|(index, item)| self.take(complete(item, &members), Some(index)))
+                kindless.into_iter().try_for_each(|(index, item)| {
+                    let decoded = decode::object(decode::complete(item, &members));
+                    self.take(decoded, Some(index)).map(drop)
+                })
             }
         }
     }
 
-    /// Takes one object, or counts it where its kind is not simulated.
-    fn take(
+    /// Takes what was decoded; gives back an item that leaves its kind to the list.
+    pub(super) fn take(
         &mut self,
-        mut members: Map<String, Value>,
+        decoded: Decoded,
         index: Option<usize>,
-    ) -> Result<(), Box<ManifestError>> {
-        let name = object_name(&members);
-        let kind = match classify(&members) {
-            Ok(Classified::Simulated(kind)) => kind,
-            Ok(Classified::Other(kind)) => {
+    ) -> Result<Option<Map<String, Value>>, Box<ManifestError>> {
+        match decoded {
+            Decoded::Object(object) => self.store(object, index).map(|()| None),
+            Decoded::Other(kind) => {
                 *self.counts.ignored.entry(kind).or_default() += 1;
-                return Ok(());
+                Ok(None)
             }
-            Err(error) => return Err(self.of_object(name, index, error)),
-        };
-        if kind == Kind::Pod {
-            drop_ephemeral_containers(&mut members);
+            Decoded::Kindless(item) => Ok(Some(item)),
+            Decoded::Wrong(wrong) => Err(self.of_object(index, wrong)),
         }
-        let value = Value::Object(members);
-        let object = match kind {
-            Kind::Namespace => decode::<Namespace>(value).map(InputObject::Namespace),
-            Kind::Node => decode::<Node>(value).map(InputObject::Node),
-            Kind::Pod => decode::<Pod>(value).map(InputObject::Pod),
-            Kind::ReplicaSet => decode::<ReplicaSet>(value).map(InputObject::ReplicaSet),
-            Kind::ReplicationController => {
-                decode::<ReplicationController>(value).map(InputObject::ReplicationController)
-            }
-            Kind::Event => unreachable!("events are not among the simulated kinds"),
-        };
-        let object = object
-            .and_then(|mut object| check::default_and_check(&mut object).map(|()| object))
-            .map_err(|error| self.of_object(name, index, error))?;
-        self.store(object, index)
     }
 
     fn store(
@@ -294,14 +281,9 @@ impl Collector {
         }
     }
 
-    fn of_object(
-        &self,
-        object: Option<String>,
-        index: Option<usize>,
-        error: DecodeError,
-    ) -> Box<ManifestError> {
-        let path = in_list(index, &error.path.0);
-        let mut problem = error.problem;
+    fn of_object(&self, index: Option<usize>, wrong: Wrong) -> Box<ManifestError> {
+        let path = in_list(index, &wrong.path);
+        let mut problem = wrong.problem;
         let found_scalar = ["the boolean", "the number"]
             .iter()
             .any(|found| problem.starts_with(&format!("expected a string, found {found}")));
@@ -309,7 +291,8 @@ impl Collector {
             problem.push_str("; quote it");
         }
         Box::new(ManifestError {
-            object,
+            position: wrong.position,
+            object: wrong.object,
             path: (!path.is_empty()).then_some(path),
             ..*self.of_document(problem)
         })
@@ -362,107 +345,4 @@ fn text_of(object: &InputObject) -> String {
     } else {
         format!("{kind} {namespace}/{name}")
     }
-}
-
-/// The same from JSON that may be anything; absent where it names nothing.
-fn object_name(members: &Map<String, Value>) -> Option<String> {
-    let kind = members.get("kind")?.as_str()?;
-    let meta = members.get("metadata");
-    let text = |key: &str| meta.and_then(|meta| meta.get(key)).and_then(Value::as_str);
-    Some(
-        match (text("namespace"), text("name").or(text("generateName"))) {
-            (Some(namespace), Some(name)) => format!("{kind} {namespace}/{name}"),
-            (None, Some(name)) => format!("{kind} {name}"),
-            (_, None) => kind.to_owned(),
-        },
-    )
-}
-
-/// An item of a typed list with the kind and version that the list implies.
-fn complete(mut item: Map<String, Value>, list: &Map<String, Value>) -> Map<String, Value> {
-    let kind = list.get("kind").and_then(Value::as_str).unwrap_or_default();
-    if let Some(kind) = kind.strip_suffix("List").filter(|kind| !kind.is_empty()) {
-        item.insert("kind".into(), kind.into());
-        if let (false, Some(version)) = (item.contains_key("apiVersion"), list.get("apiVersion")) {
-            item.insert("apiVersion".into(), version.clone());
-        }
-    }
-    item
-}
-
-/// A pod that exists may have them, a new one may not; they belong to debugging sessions, and
-/// nothing simulated reads them.
-fn drop_ephemeral_containers(pod: &mut Map<String, Value>) {
-    let exists = pod
-        .get("metadata")
-        .and_then(|meta| meta.get("uid"))
-        .is_some();
-    if let Some(Value::Object(spec)) = pod.get_mut("spec").filter(|_| exists) {
-        spec.remove("ephemeralContainers");
-    }
-}
-
-enum Classified {
-    Simulated(Kind),
-    Other(String),
-}
-
-const SIMULATED: [Kind; 5] = [
-    Kind::Namespace,
-    Kind::Node,
-    Kind::Pod,
-    Kind::ReplicaSet,
-    Kind::ReplicationController,
-];
-
-fn classify(members: &Map<String, Value>) -> Result<Classified, DecodeError> {
-    let kind = required_text(members, "kind", "such as ReplicaSet")?;
-    let api_version = required_text(members, "apiVersion", "such as apps/v1")?;
-    let Some(known) = SIMULATED.into_iter().find(|known| known.name() == kind) else {
-        return Ok(Classified::Other(kind.to_owned()));
-    };
-    if api_version == known.api_version() {
-        return Ok(Classified::Simulated(known));
-    }
-    // Other groups may have kinds of these names; the groups that ever held ours are mistakes.
-    match api_version.split_once('/').map_or("", |(group, _)| group) {
-        "" | "apps" | "extensions" => Err(DecodeError {
-            path: podstorm::object::FieldPath("apiVersion".into()),
-            problem: format!(
-                "{kind} is {} in Kubernetes 1.36, not {api_version:?}; change apiVersion",
-                known.api_version()
-            ),
-        }),
-        group => Ok(Classified::Other(format!("{kind}.{group}"))),
-    }
-}
-
-fn required_text<'a>(
-    members: &'a Map<String, Value>,
-    key: &str,
-    example: &str,
-) -> Result<&'a str, DecodeError> {
-    let problem = match members.get(key) {
-        Some(Value::String(text)) if !text.is_empty() => return Ok(text),
-        None | Some(Value::Null) => format!("is missing; every object says its {key}, {example}"),
-        Some(Value::String(_)) => format!("is empty; every object says its {key}, {example}"),
-        Some(other) => format!(
-            "expected a text, {example}, found {}",
-            podstorm::object::decode::describe(other)
-        ),
-    };
-    Err(DecodeError {
-        path: podstorm::object::FieldPath(key.into()),
-        problem,
-    })
-}
-
-/// Reads an object and puts it into the namespace `default` where it belongs to one and says none.
-fn decode<R: Resource>(value: Value) -> Result<Box<R>, DecodeError> {
-    let mut object = R::from_json(value)?;
-    let meta = object.metadata_mut();
-    if R::KIND.is_namespaced() && meta.namespace.is_empty() {
-        meta.namespace = "default".into();
-    }
-    Ok(Box::new(object))
 }

@@ -124,7 +124,7 @@ impl<'de> Visitor<'de> for ItemsSeed<'_, '_> {
 }
 
 /// Reads any value as JSON, refusing a member given twice.
-struct ValueSeed;
+pub(super) struct ValueSeed;
 
 impl<'de> DeserializeSeed<'de> for ValueSeed {
     type Value = Value;

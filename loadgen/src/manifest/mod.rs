@@ -1,20 +1,28 @@
 //! Objects from files (`-f`): Kubernetes YAML and JSON as people have it, `List`s, several
 //! documents and several files, standard input, the output of `kubectl get ... -o json`.
 //!
-//! A file is read as a stream; of a list one item at a time is held as JSON. What is wrong is
-//! told once, with file, document and field. Kinds that are not simulated are counted.
+//! A file is read as a stream, unpacked where it is gzip data: of a list some megabytes of text are
+//! held and decoded on all cores at a time. What is wrong is told once, with file, document and
+//! field. Kinds that are not simulated are counted.
 
 mod check;
 mod collect;
+mod decode;
 mod document;
 mod error;
 mod json;
 mod size;
+#[cfg(test)]
+mod stream_tests;
+mod text;
 mod yaml;
+mod yaml_list;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+
+use flate2::bufread::MultiGzDecoder;
 
 pub use error::ManifestError;
 
@@ -33,6 +41,9 @@ pub struct Loaded {
     /// What bears on the size of the cluster.
     pub size: InputSize,
 }
+
+/// How gzip data begins.
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// Bytes read at a time.
 const BUFFER_BYTES: usize = 1 << 18;
@@ -142,16 +153,33 @@ fn read_file(
     format: Format,
     collector: &mut Collector,
 ) -> Result<(), Box<ManifestError>> {
+    let first = reader.fill_buf().map_err(|e| unreadable(name, &e))?;
+    if first.starts_with(&GZIP_MAGIC) {
+        let unpacked = MultiGzDecoder::new(reader);
+        let reader = BufReader::with_capacity(BUFFER_BYTES, unpacked);
+        return read_text(reader, name, format, collector);
+    }
+    read_text(reader, name, format, collector)
+}
+
+fn read_text(
+    mut reader: impl BufRead,
+    name: &str,
+    format: Format,
+    collector: &mut Collector,
+) -> Result<(), Box<ManifestError>> {
+    collector.begin_file(name);
     let is_json = match format {
         Format::Yaml => false,
         Format::Json => true,
-        Format::Either => begins_with_brace(&mut reader).map_err(|e| unreadable(name, &e))?,
+        Format::Either => {
+            begins_with_brace(&mut reader).map_err(|e| collector.unreadable(&e, 0))?
+        }
     };
-    collector.begin_file(name, !is_json);
-    if is_json {
-        read_json(reader, collector)?
-    } else {
-        read_yaml(reader, name, collector)?
+    collector.is_yaml(!is_json);
+    match is_json {
+        true => json::read(reader, collector)?,
+        false => yaml::read(reader, collector)?,
     }
     collector.end_file()
 }
@@ -171,47 +199,6 @@ fn begins_with_brace(reader: &mut impl BufRead) -> io::Result<bool> {
             }
         }
     }
-}
-
-fn read_json(reader: impl BufRead, collector: &mut Collector) -> Result<(), Box<ManifestError>> {
-    let mut documents = json::JsonDocuments::new(reader);
-    while !documents.is_at_end() {
-        collector.document(|take_item| {
-            documents
-                .read(take_item)
-                .map_err(|error| (error.position, error.problem))
-        })?;
-    }
-    Ok(())
-}
-
-fn read_yaml(
-    reader: impl BufRead,
-    name: &str,
-    collector: &mut Collector,
-) -> Result<(), Box<ManifestError>> {
-    let mut chunks = yaml::Chunks::new(reader);
-    while let Some(chunk) = chunks.next().map_err(|error| unreadable(name, &error))? {
-        collector.document(|take_item| {
-            let line = |within: u64| chunk.first_line + within - 1;
-            let text = std::str::from_utf8(&chunk.text).map_err(|error| {
-                let before = &chunk.text[..error.valid_up_to()];
-                let lines = before.iter().filter(|b| **b == b'\n').count() as u64;
-                let column = before.iter().rev().take_while(|b| **b != b'\n').count() as u64;
-                (
-                    Some((line(lines + 1), column + 1)),
-                    "not UTF-8 text".to_owned(),
-                )
-            })?;
-            yaml::read(text, take_item).map_err(|error| {
-                let position = error
-                    .position
-                    .map(|(within, column)| (line(within), column));
-                (position, error.problem)
-            })
-        })?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

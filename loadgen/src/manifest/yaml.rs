@@ -1,12 +1,120 @@
 //! YAML: a stream is cut into documents as it is read, so that only one of them is in memory, its
-//! number is known when something is wrong in it, and lines count from the start of the file.
+//! number is known when something is wrong in it, and lines count from the start of the file. Of a
+//! large list not even that: its items are cut out of it (`yaml_list`).
 
 use std::io::{self, BufRead};
 
 use serde::de::DeserializeSeed;
+use serde_json::Value;
 use serde_saphyr::Options;
 
-use super::document::{Document, DocumentSeed, ItemTaker};
+use super::collect::Collector;
+use super::decode;
+use super::document::{Document, DocumentSeed, ItemTaker, Stopped, ValueSeed};
+use super::error::ManifestError;
+use super::yaml_list;
+
+/// A document larger than this is read item by item where it is a list.
+const LARGE_BYTES: usize = 4 << 20;
+
+/// Reads every document of a stream.
+pub(super) fn read(
+    reader: impl BufRead,
+    collector: &mut Collector,
+) -> Result<(), Box<ManifestError>> {
+    read_in_pieces(reader, LARGE_BYTES, collector)
+}
+
+/// As [`read`], where documents above that size are large.
+pub(super) fn read_in_pieces(
+    reader: impl BufRead,
+    large_bytes: usize,
+    collector: &mut Collector,
+) -> Result<(), Box<ManifestError>> {
+    let mut chunks = Chunks::new(reader);
+    loop {
+        let chunk = chunks.next(large_bytes);
+        let Some(mut chunk) = chunk.map_err(|e| collector.unreadable(&e, chunks.bytes))? else {
+            return Ok(());
+        };
+        collector.begin_document();
+        if !chunk.is_whole {
+            if let Some(list) = yaml_list::Items::begin(&chunk) {
+                list.read(chunk, large_bytes, &mut chunks, collector)?;
+                continue;
+            }
+            while !chunk.is_whole {
+                let more = chunks.append(&mut chunk, usize::MAX);
+                more.map_err(|e| collector.unreadable(&e, chunks.bytes))?;
+            }
+        }
+        read_whole(&chunk, chunks.is_at_end, collector)?;
+    }
+}
+
+fn read_whole(
+    chunk: &Chunk,
+    is_last: bool,
+    collector: &mut Collector,
+) -> Result<(), Box<ManifestError>> {
+    let text = chunk_text(chunk, collector)?;
+    let (mut failed, mut kindless) = (None, Vec::new());
+    let mut take_item = |list: &serde_json::Map<String, Value>, index: usize, item: Value| {
+        let taken = collector.take(decode::item(item, list), Some(index));
+        match taken {
+            Ok(None) => Ok(()),
+            Ok(Some(item)) => {
+                kindless.push((index, item));
+                Ok(())
+            }
+            Err(error) => {
+                failed = Some(error);
+                Err(Stopped)
+            }
+        }
+    };
+    let read = read_document(text, &mut take_item);
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    match read {
+        Ok(document) => collector.end_document(document, kindless),
+        Err(error) => Err(placed(error, chunk, is_last, collector)),
+    }
+}
+
+/// The text of a chunk, which must be UTF-8.
+pub(super) fn chunk_text<'a>(
+    chunk: &'a Chunk,
+    collector: &Collector,
+) -> Result<&'a str, Box<ManifestError>> {
+    std::str::from_utf8(&chunk.text).map_err(|error| {
+        let before = &chunk.text[..error.valid_up_to()];
+        let lines = before.iter().filter(|b| **b == b'\n').count() as u64;
+        let column = before.iter().rev().take_while(|b| **b != b'\n').count() as u64;
+        let position = (chunk.first_line + lines, column + 1);
+        collector.at(Some(position), "not UTF-8 text".to_owned())
+    })
+}
+
+/// An error with its place in the file. Where that is the end, the file may have been cut off.
+pub(super) fn placed(
+    error: YamlError,
+    chunk: &Chunk,
+    is_last: bool,
+    collector: &Collector,
+) -> Box<ManifestError> {
+    let lines = (1u64..).zip(chunk.text.split(|b| *b == b'\n'));
+    let written = lines.filter(|(_, line)| !line.trim_ascii().is_empty());
+    let last = written.map(|(number, _)| number).last().unwrap_or(1);
+    let at_end = |(line, _): (u64, u64)| is_last && line >= last;
+    let mut problem = error.problem;
+    if error.position.is_some_and(at_end) {
+        problem.push_str("; the text ends there: it may have been cut off");
+    }
+    let in_file = |(line, column): (u64, u64)| (chunk.first_line + line - 1, column);
+    collector.at(error.position.map(in_file), problem)
+}
 
 /// The text of one document.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,6 +123,8 @@ pub(super) struct Chunk {
     pub(super) text: Vec<u8>,
     /// The line of the file that the text begins at, counted from 1.
     pub(super) first_line: u64,
+    /// Whether the document ends with the text.
+    pub(super) is_whole: bool,
 }
 
 /// Cuts a YAML stream into documents at its `---` and `...` lines. A marker at the start of a line
@@ -24,8 +134,13 @@ pub(super) struct Chunks<R> {
     reader: R,
     /// Lines read so far.
     lines: u64,
+    /// Bytes read so far.
+    pub(super) bytes: u64,
+    /// Whether the stream has ended.
+    pub(super) is_at_end: bool,
     /// The `---` line that was read as the end of the document before.
     opening: Option<Vec<u8>>,
+    line: Vec<u8>,
 }
 
 impl<R: BufRead> Chunks<R> {
@@ -33,15 +148,20 @@ impl<R: BufRead> Chunks<R> {
         Chunks {
             reader,
             lines: 0,
+            bytes: 0,
+            is_at_end: false,
             opening: None,
+            line: Vec::new(),
         }
     }
 
-    /// The next document that has content; `None` at the end of the stream.
-    pub(super) fn next(&mut self) -> io::Result<Option<Chunk>> {
+    /// The next document that has content, or its beginning where it has more bytes than that;
+    /// `None` at the end of the stream.
+    pub(super) fn next(&mut self, most_bytes: usize) -> io::Result<Option<Chunk>> {
         let mut chunk = Chunk {
             text: Vec::new(),
             first_line: self.lines + 1,
+            is_whole: true,
         };
         let mut has_content = false;
         let mut is_opened = self.opening.is_some();
@@ -50,49 +170,73 @@ impl<R: BufRead> Chunks<R> {
             has_content = has_text(&opening[3..]);
             chunk.text = opening;
         }
-        let mut line = Vec::new();
-        loop {
-            line.clear();
-            if self.reader.read_until(b'\n', &mut line)? == 0 {
-                return Ok(has_content.then_some(chunk));
-            }
-            self.lines += 1;
-            let content = if self.lines == 1 {
-                line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&line)
-            } else {
-                &line
-            };
-            if is_marker(content, b"---") {
+        while self.read_line()? {
+            if is_marker(&self.line, b"---") {
                 if has_content {
-                    self.opening = Some(content.to_vec());
+                    self.opening = Some(self.line.clone());
                     return Ok(Some(chunk));
                 }
                 // Directives belong to the document they stand before. A document that was opened
                 // and holds nothing is dropped: the parser would count it.
                 if is_opened {
-                    chunk = Chunk {
-                        text: Vec::new(),
-                        first_line: self.lines,
-                    };
+                    chunk.text.clear();
+                    chunk.first_line = self.lines;
                 }
                 is_opened = true;
-                has_content = has_text(&content[3..]);
-            } else if is_marker(content, b"...") {
+                has_content = has_text(&self.line[3..]);
+            } else if is_marker(&self.line, b"...") {
                 if has_content {
                     return Ok(Some(chunk));
                 }
                 // Nothing before it; the text so far is comments.
-                chunk = Chunk {
-                    text: Vec::new(),
-                    first_line: self.lines + 1,
-                };
+                chunk.text.clear();
+                chunk.first_line = self.lines + 1;
                 is_opened = false;
                 continue;
             } else {
-                has_content |= has_text(content) && !content.starts_with(b"%");
+                has_content |= has_text(&self.line) && !self.line.starts_with(b"%");
             }
-            chunk.text.extend_from_slice(content);
+            chunk.text.extend_from_slice(&self.line);
+            if has_content && chunk.text.len() > most_bytes {
+                chunk.is_whole = false;
+                return Ok(Some(chunk));
+            }
         }
+        Ok(has_content.then_some(chunk))
+    }
+
+    /// Adds lines to a chunk that is not whole, so many bytes or a little more.
+    pub(super) fn append(&mut self, chunk: &mut Chunk, bytes: usize) -> io::Result<()> {
+        let enough = chunk.text.len().saturating_add(bytes);
+        while chunk.text.len() < enough {
+            if !self.read_line()? || is_marker(&self.line, b"...") {
+                chunk.is_whole = true;
+                return Ok(());
+            }
+            if is_marker(&self.line, b"---") {
+                self.opening = Some(self.line.clone());
+                chunk.is_whole = true;
+                return Ok(());
+            }
+            chunk.text.extend_from_slice(&self.line);
+        }
+        Ok(())
+    }
+
+    /// Reads the next line into `line`; false at the end.
+    fn read_line(&mut self) -> io::Result<bool> {
+        self.line.clear();
+        let read = self.reader.read_until(b'\n', &mut self.line)?;
+        if read == 0 {
+            self.is_at_end = true;
+            return Ok(false);
+        }
+        self.bytes += read as u64;
+        self.lines += 1;
+        if self.lines == 1 && self.line.starts_with(b"\xef\xbb\xbf") {
+            self.line.drain(..3);
+        }
+        Ok(true)
     }
 }
 
@@ -119,9 +263,21 @@ pub(super) struct YamlError {
 }
 
 /// Reads the one document of a text, its list items handed on.
-pub(super) fn read(text: &str, take_item: ItemTaker<'_>) -> Result<Document, YamlError> {
+pub(super) fn read_document(text: &str, take_item: ItemTaker<'_>) -> Result<Document, YamlError> {
+    read_seed(text, DocumentSeed { take_item })
+}
+
+/// Reads a text that is one value.
+pub(super) fn read_value(text: &str) -> Result<Value, YamlError> {
+    read_seed(text, ValueSeed)
+}
+
+fn read_seed<S, T>(text: &str, seed: S) -> Result<T, YamlError>
+where
+    S: for<'de> DeserializeSeed<'de, Value = T>,
+{
     let read = serde_saphyr::with_deserializer_from_str_with_options(text, options(text), |de| {
-        DocumentSeed { take_item }.deserialize(de)
+        seed.deserialize(de)
     });
     read.map_err(|error| {
         let error = error.without_snippet();
@@ -165,14 +321,14 @@ mod tests {
     fn chunks(text: &str) -> Vec<(u64, String)> {
         let mut chunks = Chunks::new(text.as_bytes());
         let mut all = Vec::new();
-        while let Some(chunk) = chunks.next().unwrap() {
+        while let Some(chunk) = chunks.next(usize::MAX).unwrap() {
             all.push((chunk.first_line, String::from_utf8(chunk.text).unwrap()));
         }
         all
     }
 
     fn object(text: &str) -> serde_json::Value {
-        match read(text, &mut |_, _, _| Ok(())) {
+        match read_document(text, &mut |_, _, _| Ok(())) {
             Ok(Document::Object(members)) => serde_json::Value::Object(members),
             other => panic!("{other:?}"),
         }
@@ -235,7 +391,7 @@ mod tests {
             ("a: 1\na: 2\n", 2),
             ("a: \"open\n", 2),
         ] {
-            let error = read(text, &mut |_, _, _| Ok(())).expect_err(text);
+            let error = read_document(text, &mut |_, _, _| Ok(())).expect_err(text);
             let at = error.position.expect("a position").0;
             assert!(at.abs_diff(line) <= 1, "{text:?}: line {at}");
             assert!(!error.problem.contains(" line "), "{}", error.problem);
@@ -250,7 +406,7 @@ mod tests {
             text.push_str(&format!("- name: x{at}\n  labels: {{a: b, c: d}}\n"));
         }
         let mut count = 0;
-        let document = read(&text, &mut |_, _, _| {
+        let document = read_document(&text, &mut |_, _, _| {
             count += 1;
             Ok(())
         });
@@ -266,6 +422,6 @@ mod tests {
             let aliases = vec![format!("*a{before}"); 10].join(", ");
             text.push_str(&format!("a{at}: &a{at} [{aliases}]\n"));
         }
-        assert!(read(&text, &mut |_, _, _| Ok(())).is_err());
+        assert!(read_document(&text, &mut |_, _, _| Ok(())).is_err());
     }
 }

@@ -1,0 +1,288 @@
+//! A stream of JSON text, cut into values without reading them: where a value ends is found by its
+//! brackets and strings alone, so that values can be read apart and at the same time.
+//!
+//! What has been passed stays in a window of memory until it is released.
+
+use std::io::{self, Read};
+use std::ops::Range;
+
+/// Bytes asked for at a time.
+const READ_BYTES: usize = 1 << 18;
+
+/// Why text can't be cut.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// It can't be read.
+    Io(io::Error),
+    /// It ends where more must follow.
+    CutOff,
+    /// It is no JSON at that offset.
+    Wrong(u64, String),
+}
+
+/// The stream. Offsets count from the beginning of the stream.
+pub(super) struct Text<R> {
+    reader: R,
+    window: Vec<u8>,
+    /// The offset of the window's first byte.
+    start: u64,
+    /// The place in the window up to which it has been passed.
+    at: usize,
+    /// Line feeds before the window.
+    lines: u64,
+    /// Offset of the first byte of the line that the window begins in.
+    line_start: u64,
+    /// Open brackets, reused.
+    open: Vec<u8>,
+}
+
+impl<R: Read> Text<R> {
+    pub(super) fn new(reader: R) -> Text<R> {
+        Text {
+            reader,
+            window: Vec::new(),
+            start: 0,
+            at: 0,
+            lines: 0,
+            line_start: 0,
+            open: Vec::new(),
+        }
+    }
+
+    /// The offset reached.
+    pub(super) fn offset(&self) -> u64 {
+        self.start + self.at as u64
+    }
+
+    /// The text between two offsets that have not been released.
+    pub(super) fn between(&self, range: &Range<u64>) -> &[u8] {
+        let place = |offset: u64| (offset - self.start) as usize;
+        &self.window[place(range.start)..place(range.end)]
+    }
+
+    /// Forgets everything before the offset reached.
+    pub(super) fn release(&mut self) {
+        let passed = &self.window[..self.at];
+        if let Some(last) = passed.iter().rposition(|b| *b == b'\n') {
+            self.lines += passed.iter().filter(|b| **b == b'\n').count() as u64;
+            self.line_start = self.start + last as u64 + 1;
+        }
+        self.start += self.at as u64;
+        self.window.drain(..self.at);
+        self.at = 0;
+    }
+
+    /// Line and column of an offset that has not been released, counted from 1.
+    pub(super) fn position(&self, offset: u64) -> (u64, u64) {
+        let before = self.between(&(self.start..offset));
+        match before.iter().rposition(|b| *b == b'\n') {
+            Some(last) => {
+                let lines = before.iter().filter(|b| **b == b'\n').count() as u64;
+                (self.lines + lines + 1, (before.len() - last) as u64)
+            }
+            None => (self.lines + 1, offset - self.line_start + 1),
+        }
+    }
+
+    /// Reads more; false at the end.
+    fn fill(&mut self) -> Result<bool, Trouble> {
+        let end = self.window.len();
+        self.window.resize(end + READ_BYTES, 0);
+        let read = loop {
+            match self.reader.read(&mut self.window[end..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read,
+            }
+        };
+        self.window
+            .truncate(end + read.as_ref().map_or(0, |count| *count));
+        read.map(|count| count > 0).map_err(Trouble::Io)
+    }
+
+    /// The next byte that is no blank, left where it is; none at the end.
+    pub(super) fn peek(&mut self) -> Result<Option<u8>, Trouble> {
+        loop {
+            let rest = &self.window[self.at..];
+            match rest.iter().position(|b| !b.is_ascii_whitespace()) {
+                Some(blanks) => {
+                    self.at += blanks;
+                    return Ok(Some(self.window[self.at]));
+                }
+                None => self.at = self.window.len(),
+            }
+            if !self.fill()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// As [`peek`](Self::peek) where the text can't end.
+    pub(super) fn require(&mut self) -> Result<u8, Trouble> {
+        self.peek()?.ok_or(Trouble::CutOff)
+    }
+
+    /// Passes the byte that was peeked at.
+    pub(super) fn pass(&mut self) {
+        self.at += 1;
+    }
+
+    /// Passes one of the bytes, and says which it was.
+    pub(super) fn expect(&mut self, wanted: &[u8]) -> Result<u8, Trouble> {
+        let found = self.require()?;
+        if wanted.contains(&found) {
+            self.pass();
+            return Ok(found);
+        }
+        let wanted: Vec<String> = wanted.iter().map(|b| format!("`{}`", *b as char)).collect();
+        Err(self.wrong(format!("expected {}", wanted.join(" or "))))
+    }
+
+    /// Something wrong at the offset reached.
+    pub(super) fn wrong(&self, problem: impl Into<String>) -> Trouble {
+        Trouble::Wrong(self.offset(), problem.into())
+    }
+
+    /// Passes one value, and gives its offsets. Only its brackets and strings are looked at.
+    pub(super) fn value(&mut self) -> Result<Range<u64>, Trouble> {
+        let first = self.require()?;
+        let start = self.offset();
+        match first {
+            b'{' | b'[' | b'"' => self.pass_closed()?,
+            b',' | b':' | b'}' | b']' => return Err(self.wrong("expected a value")),
+            _ => self.pass_word()?,
+        }
+        Ok(start..self.offset())
+    }
+
+    /// Passes a number, true, false or null, or what stands in their place.
+    fn pass_word(&mut self) -> Result<(), Trouble> {
+        let ends = |b: &u8| b.is_ascii_whitespace() || matches!(b, b',' | b':' | b'}' | b']');
+        loop {
+            match self.window[self.at..].iter().position(ends) {
+                Some(length) => {
+                    self.at += length;
+                    return Ok(());
+                }
+                None => self.at = self.window.len(),
+            }
+            if !self.fill()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Passes a string, a list or an object.
+    fn pass_closed(&mut self) -> Result<(), Trouble> {
+        self.open.clear();
+        let mut in_string = false;
+        let mut escaped = false;
+        loop {
+            let bytes = &self.window[self.at..];
+            let mut place = 0;
+            while place < bytes.len() {
+                if in_string {
+                    if escaped {
+                        escaped = false;
+                        place += 1;
+                        continue;
+                    }
+                    let rest = &bytes[place..];
+                    match rest.iter().position(|b| matches!(b, b'"' | b'\\')) {
+                        Some(length) => {
+                            place += length + 1;
+                            escaped = rest[length] == b'\\';
+                            in_string = escaped;
+                        }
+                        None => place = bytes.len(),
+                    }
+                } else {
+                    let byte = bytes[place];
+                    place += 1;
+                    match byte {
+                        b'"' => in_string = true,
+                        b'{' | b'[' => self.open.push(byte),
+                        // `[` and `{` stand two before `]` and `}` in ASCII.
+                        b'}' | b']' if self.open.pop() != Some(byte - 2) => {
+                            self.at += place - 1;
+                            let problem = format!("`{}` closes nothing", byte as char);
+                            return Err(self.wrong(problem));
+                        }
+                        _ => {}
+                    }
+                }
+                if !in_string && self.open.is_empty() {
+                    self.at += place;
+                    return Ok(());
+                }
+            }
+            self.at += place;
+            if !self.fill()? {
+                return Err(Trouble::CutOff);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives one byte at a time: every value is cut at every place.
+    struct Slowly<'a>(&'a [u8]);
+
+    impl Read for Slowly<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let Some((first, rest)) = self.0.split_first() else {
+                return Ok(0);
+            };
+            self.0 = rest;
+            buffer[0] = *first;
+            Ok(1)
+        }
+    }
+
+    #[test]
+    fn values_end_where_their_brackets_close() {
+        let values = [
+            r#"{"a":[1,{"b":"]}\"\\"}],"c":{}}"#,
+            "[]",
+            r#""x\\\"y""#,
+            "12.5",
+            "null",
+        ];
+        let text = values.join(" \n");
+        for slow in [true, false] {
+            let reader: Box<dyn Read> = match slow {
+                true => Box::new(Slowly(text.as_bytes())),
+                false => Box::new(text.as_bytes()),
+            };
+            let mut text = Text::new(reader);
+            for (number, value) in (1..).zip(values) {
+                let range = text.value().unwrap();
+                assert_eq!(text.between(&range), value.as_bytes());
+                assert_eq!(text.position(range.start), (number, 1));
+                if number == 2 {
+                    text.release();
+                }
+            }
+            assert_eq!(text.peek().unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn what_ends_too_early_is_cut_off() {
+        for cut in ["{\"a\":1", "[1,[2]", "\"ab", "\"ab\\\"", ""] {
+            let mut text = Text::new(cut.as_bytes());
+            assert!(matches!(text.value(), Err(Trouble::CutOff)), "{cut}");
+        }
+    }
+
+    #[test]
+    fn brackets_close_in_their_order() {
+        let mut text = Text::new("\n {\"a\": [1}".as_bytes());
+        match text.value() {
+            Err(Trouble::Wrong(at, _)) => assert_eq!(text.position(at), (2, 10)),
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! A YAML list that is too large to be held: its items are cut out of it by their dashes, read and
+//! decoded on all cores, some megabytes at a time.
+//!
+//! In block style every line of an item stands deeper than its dash, so that lines alone say where
+//! an item ends. What an anchor in one item names can't be used in another one.
+
+use std::io::BufRead;
+use std::ops::Range;
+
+use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
+use serde_json::{Map, Value};
+
+use super::collect::Collector;
+use super::decode::{self, Decoded, Wrong};
+use super::document::{Document, is_list_kind};
+use super::error::ManifestError;
+use super::yaml::{Chunk, Chunks, chunk_text, placed, read_document, read_value};
+
+/// Where the items of a list stand.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Items {
+    /// Where the line `items:` begins and ends.
+    line: Range<usize>,
+    /// The column of the dashes, counted from 0.
+    dash: usize,
+}
+
+/// An item within a chunk.
+struct Item {
+    index: usize,
+    range: Range<usize>,
+    /// Its line in the chunk, counted from 0.
+    line: u64,
+}
+
+/// What a line is to a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    /// An item begins.
+    Dash,
+    /// The item goes on.
+    Within,
+    /// The list is over.
+    Behind,
+}
+
+impl Items {
+    /// Finds the items where a document begins as a list in block style does.
+    pub(super) fn begin(chunk: &Chunk) -> Option<Items> {
+        let mut at = 0;
+        let mut found: Option<Range<usize>> = None;
+        for line in chunk.text.split_inclusive(|b| *b == b'\n') {
+            let range = at..at + line.len();
+            at = range.end;
+            let text = line.trim_ascii();
+            match &found {
+                None if line.starts_with(b"items:") && text == b"items:" => found = Some(range),
+                Some(items) if !text.is_empty() && text[0] != b'#' => {
+                    let dash = line.iter().position(|b| *b != b' ')?;
+                    let is_dash = classify(line, dash) == Line::Dash;
+                    return is_dash.then(|| Items {
+                        line: items.clone(),
+                        dash,
+                    });
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// Takes the items and what follows them, to the end of the document.
+    pub(super) fn read<R: BufRead>(
+        self,
+        mut chunk: Chunk,
+        piece_bytes: usize,
+        chunks: &mut Chunks<R>,
+        collector: &mut Collector,
+    ) -> Result<(), Box<ManifestError>> {
+        let mut members = self.members_before(&chunk, collector)?;
+        if members.get("kind").is_some_and(|kind| !is_list_kind(kind)) {
+            let problem = "a document with items is a List; write kind: List or remove items";
+            return Err(collector.at(None, problem.to_owned()));
+        }
+        let mut kindless = Vec::new();
+        forget(&mut chunk, self.line.end);
+        let mut next_index = 0;
+        loop {
+            let (items, end) = self.cut(&chunk, next_index);
+            next_index += items.len();
+            take(&items, &chunk, &members, &mut kindless, collector)?;
+            match end {
+                End::List(at) => {
+                    forget(&mut chunk, at);
+                    break;
+                }
+                End::Open(at) => {
+                    forget(&mut chunk, at);
+                    let more = chunks.append(&mut chunk, piece_bytes);
+                    more.map_err(|error| collector.unreadable(&error, chunks.bytes))?;
+                }
+            }
+        }
+        while !chunk.is_whole {
+            let more = chunks.append(&mut chunk, usize::MAX);
+            more.map_err(|error| collector.unreadable(&error, chunks.bytes))?;
+        }
+        for (key, value) in members_of(&chunk, chunks.is_at_end, collector)? {
+            if key == "items" || members.contains_key(&key) {
+                let problem = format!("the field {key:?} is given twice; remove one of the two");
+                return Err(collector.at(None, problem));
+            }
+            members.insert(key, value);
+        }
+        collector.end_document(Document::List(members), kindless)
+    }
+
+    fn members_before(
+        &self,
+        chunk: &Chunk,
+        collector: &Collector,
+    ) -> Result<Map<String, Value>, Box<ManifestError>> {
+        let before = Chunk {
+            text: chunk.text[..self.line.start].to_vec(),
+            first_line: chunk.first_line,
+            is_whole: true,
+        };
+        members_of(&before, false, collector)
+    }
+
+    /// The items of a chunk that begins with one, but for the last of a chunk that is not whole:
+    /// it may go on.
+    fn cut(&self, chunk: &Chunk, first_index: usize) -> (Vec<Item>, End) {
+        let mut items: Vec<Item> = Vec::new();
+        let mut at = 0;
+        let mut end = None;
+        for (number, line) in (0..).zip(chunk.text.split_inclusive(|b| *b == b'\n')) {
+            match classify(line, self.dash) {
+                Line::Dash => {
+                    if let Some(item) = items.last_mut() {
+                        item.range.end = at;
+                    }
+                    items.push(Item {
+                        index: first_index + items.len(),
+                        range: at..chunk.text.len(),
+                        line: number,
+                    });
+                }
+                Line::Within => {}
+                Line::Behind => {
+                    if let Some(item) = items.last_mut() {
+                        item.range.end = at;
+                    }
+                    end = Some(at);
+                    break;
+                }
+            }
+            at += line.len();
+        }
+        match end {
+            Some(at) => (items, End::List(at)),
+            None if chunk.is_whole => (items, End::List(chunk.text.len())),
+            None => {
+                let last = items.pop();
+                (items, End::Open(last.map_or(0, |item| item.range.start)))
+            }
+        }
+    }
+}
+
+/// How far a chunk was cut.
+enum End {
+    /// The list ends there.
+    List(usize),
+    /// An item begins there that may go on behind the chunk.
+    Open(usize),
+}
+
+fn classify(line: &[u8], dash: usize) -> Line {
+    let text = line.trim_ascii_end();
+    let depth = text.iter().position(|b| *b != b' ');
+    match depth {
+        // Blank lines and comments are part of whatever they stand in.
+        None => Line::Within,
+        Some(depth) if text[depth] == b'#' => Line::Within,
+        Some(depth) if depth > dash => Line::Within,
+        Some(depth) if depth == dash && text[depth] == b'-' => match text.get(depth + 1) {
+            None | Some(b' ' | b'\t') => Line::Dash,
+            Some(_) => Line::Behind,
+        },
+        Some(_) => Line::Behind,
+    }
+}
+
+/// Drops the beginning of a chunk.
+fn forget(chunk: &mut Chunk, bytes: usize) {
+    let lines = chunk.text[..bytes].iter().filter(|b| **b == b'\n').count();
+    chunk.first_line += lines as u64;
+    chunk.text.drain(..bytes);
+}
+
+/// The members of a part of a document.
+fn members_of(
+    chunk: &Chunk,
+    is_last: bool,
+    collector: &Collector,
+) -> Result<Map<String, Value>, Box<ManifestError>> {
+    let text = chunk_text(chunk, collector)?;
+    match read_document(text, &mut |_, _, _| Ok(())) {
+        Ok(Document::Empty) => Ok(Map::new()),
+        Ok(Document::Object(members) | Document::List(members)) => Ok(members),
+        Err(error) => Err(placed(error, chunk, is_last, collector)),
+    }
+}
+
+/// Decodes items on all cores and takes them in their order.
+fn take(
+    items: &[Item],
+    chunk: &Chunk,
+    members: &Map<String, Value>,
+    kindless: &mut Vec<(usize, Map<String, Value>)>,
+    collector: &mut Collector,
+) -> Result<(), Box<ManifestError>> {
+    let decoded: Vec<Decoded> = items
+        .par_iter()
+        .map(|item| decode_item(&chunk.text[item.range.clone()], members))
+        .collect();
+    for (item, mut decoded) in items.iter().zip(decoded) {
+        if let Decoded::Wrong(Wrong {
+            position: Some((line, _)),
+            ..
+        }) = &mut decoded
+        {
+            *line += chunk.first_line + item.line - 1;
+        }
+        if let Some(item_members) = collector.take(decoded, Some(item.index))? {
+            kindless.push((item.index, item_members));
+        }
+    }
+    Ok(())
+}
+
+fn decode_item(bytes: &[u8], list: &Map<String, Value>) -> Decoded {
+    let wrong = |position: Option<(u64, u64)>, problem: String| {
+        Decoded::Wrong(Wrong {
+            position,
+            problem,
+            ..Wrong::default()
+        })
+    };
+    // With a blank in place of the dash the item is a document, each character at its place.
+    let mut text = bytes.to_vec();
+    if let Some(dash) = text.iter_mut().find(|b| **b != b' ') {
+        *dash = b' ';
+    }
+    let text = match std::str::from_utf8(&text) {
+        Ok(text) => text,
+        Err(error) => {
+            let before = &bytes[..error.valid_up_to()];
+            let lines = before.iter().filter(|b| **b == b'\n').count() as u64;
+            let column = before.iter().rev().take_while(|b| **b != b'\n').count() as u64;
+            return wrong(Some((lines + 1, column + 1)), "not UTF-8 text".to_owned());
+        }
+    };
+    match read_value(text) {
+        Ok(value) => decode::item(value, list),
+        Err(error) => wrong(error.position, error.problem),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufReader, Read};
+
+    use super::super::yaml::{read, read_in_pieces};
+    use super::*;
+    use crate::input::InputObject;
+
+    fn list(indent: &str, count: usize) -> String {
+        let mut text = String::from("apiVersion: v1\n# all of it\nitems:\n");
+        for number in 0..count {
+            for line in [
+                "- apiVersion: v1",
+                "  kind: Pod",
+                "  metadata:",
+                &format!("    name: p{number}"),
+                "    annotations:",
+                "      note: |",
+                "        # no comment",
+                "",
+                "        - no item",
+                "  # a comment",
+                "  spec:",
+                "    containers:",
+                "    - name: c",
+                "      image: registry.example/i",
+            ] {
+                text.push_str(&format!("{indent}{line}\n"));
+            }
+        }
+        text.push_str("kind: List\nmetadata:\n  resourceVersion: \"\"\n");
+        text
+    }
+
+    fn load(text: &str, piece: usize) -> Result<Vec<InputObject>, String> {
+        let mut collector = Collector::new();
+        collector.begin_file("dump.yaml");
+        collector.is_yaml(true);
+        read_in_pieces(text.as_bytes(), piece, &mut collector).map_err(|e| e.to_string())?;
+        Ok(collector.into_parts().0)
+    }
+
+    #[test]
+    fn pieces_give_the_same_objects_as_the_whole() {
+        for indent in ["", "  "] {
+            let text = format!(
+                "{}---\n{}",
+                list(indent, 9),
+                "kind: Secret\napiVersion: v1\n"
+            );
+            let whole = format!("{:?}", load(&text, usize::MAX).unwrap());
+            for piece in [1, 100, 300, 1_000] {
+                assert_eq!(
+                    format!("{:?}", load(&text, piece).unwrap()),
+                    whole,
+                    "{piece}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_piece_is_placed_in_the_file() {
+        let good = list("", 9);
+        for (from, to, words) in [
+            ("name: p7\n", "name: [p7\n", "line 1"),
+            (
+                "name: p7\n",
+                "name: 7\n",
+                "items[7].metadata.name: expected a string",
+            ),
+            (
+                "name: p7\n",
+                "name: p6\n",
+                "Pod default/p6): items[7]: is there twice",
+            ),
+            ("kind: List\n", "items: []\n", "items"),
+            ("kind: List\n", "", "was cut off"),
+        ] {
+            assert!(good.contains(from));
+            let bad = good.replacen(from, to, 1);
+            for piece in [1, 500, usize::MAX] {
+                let problem = load(&bad, piece).expect_err(to);
+                assert!(problem.contains(words), "{piece}: {words}: {problem}");
+            }
+        }
+    }
+
+    /// Counts how far it was read.
+    struct Counted<'a> {
+        text: &'a [u8],
+        given: usize,
+    }
+
+    impl Read for Counted<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let count = buffer.len().min(self.text.len() - self.given);
+            buffer[..count].copy_from_slice(&self.text[self.given..self.given + count]);
+            self.given += count;
+            Ok(count)
+        }
+    }
+
+    #[test]
+    fn a_large_list_is_not_read_to_its_end_before_its_items_are_taken() {
+        let count = 60_000;
+        let mut text = list("", count);
+        assert!(text.len() > 12 << 20);
+        // The second pod of a name stops the reading.
+        text = text.replacen("name: p1\n", "name: p0\n", 1);
+        let mut reader = Counted {
+            text: text.as_bytes(),
+            given: 0,
+        };
+        let mut collector = Collector::new();
+        collector.begin_file("dump.yaml");
+        let error = read(BufReader::new(&mut reader), &mut collector).expect_err("one is double");
+        assert!(error.to_string().contains("items[1]"), "{error}");
+        assert!(
+            reader.given < text.len() / 2,
+            "{} bytes were read",
+            reader.given
+        );
+    }
+}
