@@ -73,6 +73,12 @@ impl Sweep {
         self.cells.len() == self.grid.len()
     }
 
+    /// Whether the seed is one of the dimensions, so that each cell has its own.
+    pub fn varies_seed(&self) -> bool {
+        let dimensions = &self.grid.dimensions;
+        dimensions.iter().any(|dimension| dimension.name == "seed")
+    }
+
     /// The cheapest cell that keeps every threshold: the first in the order of the grid, in which
     /// the first value of each dimension is its cheapest and the first dimension weighs most.
     pub fn cheapest(&self) -> Option<&Cell> {

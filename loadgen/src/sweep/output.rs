@@ -75,6 +75,7 @@ pub(super) fn mark(cell: &Cell, cheapest: Option<usize>) -> &'static str {
 pub fn conclusion(sweep: &Sweep, command: &dyn Fn(&Cell) -> String) -> Vec<String> {
     let (ran, all) = (sweep.cells.len(), sweep.grid.len());
     let seeds = match &sweep.seeds[..] {
+        _ if sweep.varies_seed() => "each with its own seed".to_owned(),
         [one] => format!("seed {one}"),
         several => format!(
             "medians of {} seeds, {} to {}",
@@ -179,7 +180,8 @@ pub fn json(sweep: &Sweep) -> Value {
         "schema_version": SCHEMA_VERSION,
         "version": env!("CARGO_PKG_VERSION"),
         "dimensions": sweep.grid.dimensions,
-        "seeds": sweep.seeds,
+        // Absent where each cell has its own, which its result tells.
+        "seeds": (!sweep.varies_seed()).then_some(&sweep.seeds),
         "figures": figures.collect::<Vec<_>>(),
         "thresholds": sweep.thresholds,
         "complete": sweep.is_complete(),
@@ -209,6 +211,10 @@ mod tests {
             assert!(text.contains(words), "{words:?} in\n{text}");
         }
         assert_eq!(text.matches("meets all").count(), 6, "{text}");
+        let mut own = sweep;
+        own.grid.dimensions[0].name = "seed".to_owned();
+        assert!(table(&own, &|_| String::new()).contains("6 cells, each with its own seed"));
+        assert_eq!(json(&own)["seeds"], Value::Null);
     }
 
     #[test]
