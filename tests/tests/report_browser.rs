@@ -98,13 +98,14 @@ fn the_page_is_drawn_and_its_console_is_silent() {
             .map(|path| points(path.split("d=\"").nth(1).unwrap_or_default()))
             .collect();
         assert!(lines.len() >= 6, "{arguments:?}: {lines:?}");
-        // Desired pods change few times, everything else often.
+        // Desired pods change few times, everything else often; the last run creates few pods.
+        let busy = lines.iter().filter(|points| **points > 20).count();
         assert!(
             lines.iter().all(|points| *points >= 1),
             "{number}: {lines:?}"
         );
         assert!(
-            lines.iter().filter(|points| **points > 20).count() >= 3,
+            busy >= if number == 2 { 1 } else { 3 },
             "{number}: {lines:?}"
         );
         let bars = dom.matches("<rect class=\"bar\"").count();

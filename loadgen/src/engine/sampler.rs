@@ -15,7 +15,7 @@ use crate::result::Series;
 use crate::scenario::Position;
 
 /// Most samples of one grid; a power of two, so that halving keeps the lines even.
-const PER_GRID: usize = 512;
+const PER_GRID: usize = 256;
 
 /// The narrowest grid of time, ns.
 const FIRST_TIME_NS: u64 = 500_000;

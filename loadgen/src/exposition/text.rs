@@ -97,16 +97,14 @@ fn float(value: f64) -> String {
     if value == f64::INFINITY {
         return "+Inf".to_owned();
     }
-    let exponent = if value == 0.0 {
-        0.0
-    } else {
-        value.abs().log10().floor()
-    };
-    if (-4.0..21.0).contains(&exponent) {
-        return value.to_string();
-    }
     let text = format!("{value:e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    if exponent
+        .parse()
+        .is_ok_and(|power: i32| (-4..21).contains(&power))
+    {
+        return value.to_string();
+    }
     let (sign, exponent) = match exponent.strip_prefix('-') {
         Some(exponent) => ('-', exponent),
         None => ('+', exponent),

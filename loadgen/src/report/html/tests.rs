@@ -51,7 +51,7 @@ fn assert_sound(page: &str) {
     assert_well_formed(page);
     for needed in ["http:", "https:", "//", "@import", "url(", "src=", "href="] {
         let places = page.match_indices(needed).map(|(at, _)| {
-            let line = page[..at].lines().last().unwrap_or_default();
+            let line = page[..at].rsplit('\n').next().unwrap_or_default();
             line.trim_start().to_owned()
         });
         // Comments of the script are none.
