@@ -113,7 +113,7 @@ pub struct ClusterSize {
     pub pods_per_node: u32,
     /// Groups of ReplicaSets: how many there are in each, and pods of each of them. Empty where they
     /// are as equal as can be.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<(u64, i32)>,
 }
 

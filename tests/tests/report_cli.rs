@@ -56,7 +56,7 @@ fn strict(schema: &mut Value) {
     match schema {
         Value::Object(members) => {
             if let Some(Value::Object(properties)) = members.get("properties") {
-                let optional = ["host"];
+                let optional = ["host", "answer", "groups"];
                 let names = properties
                     .keys()
                     .filter(|name| !optional.contains(&name.as_str()));

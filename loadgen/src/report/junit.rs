@@ -1,4 +1,5 @@
-//! `--junit`: the run as a test report, for what shows such reports: a test case for each phase.
+//! `--junit`: the run as a test report, for what shows such reports: a test case for each phase
+//! and each threshold.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use crate::result::RunResult;
 
 /// Writes the report: one suite, a test case for each phase with the engine's time, one for the
-/// invariants, and one for the outcome where it is bad for a reason that is no phase's. The text of a
+/// invariants, one for each threshold, and one for the outcome where it is bad for a reason that is no phase's. The text of a
 /// failure is the run's reason.
 ///
 /// # Errors
@@ -55,7 +56,14 @@ pub fn write(out: &mut dyn Write, result: &RunResult, command: &str) -> io::Resu
         0.0,
         (!violations.is_empty()).then_some(violations.as_str()),
     );
-    let told = result.phases.iter().any(|phase| !phase.converged) || !violations.is_empty();
+    for threshold in &result.thresholds {
+        let name = format!("threshold: {}", threshold.threshold);
+        let problem = (!threshold.met).then(|| threshold.reason());
+        add(&name, 0.0, problem.as_deref());
+    }
+    let broken = result.thresholds.iter().any(|threshold| !threshold.met);
+    let told =
+        broken || result.phases.iter().any(|phase| !phase.converged) || !violations.is_empty();
     if outcome.exit_code != 0 && !told {
         add("outcome", 0.0, Some(reason));
     }

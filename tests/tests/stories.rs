@@ -1,0 +1,135 @@
+//! The guide in `docs/`: every command of its stories is run, and what the guide shows of its output is
+//! what it prints.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use podstorm_tests::command::{run_in, stderr, stdout};
+use tempfile::TempDir;
+
+/// A command of a story and what is shown of its output.
+struct Shown {
+    words: Vec<String>,
+    exit_code: i32,
+    lines: Vec<String>,
+}
+
+fn tree() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The words of a command line as a shell would take them, as far as stories need it.
+fn words(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quoted = false;
+    for char in line.chars() {
+        match char {
+            '\'' => quoted = !quoted,
+            ' ' if !quoted => words.push(String::new()),
+            char => words.last_mut().expect("there is one").push(char),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+fn shown(story: &str) -> Vec<Shown> {
+    let mut all: Vec<Shown> = Vec::new();
+    let mut within = false;
+    for line in story.lines() {
+        match line {
+            "```console" => within = true,
+            "```" => within = false,
+            _ if !within => {}
+            _ => match (line.strip_prefix("$ loadgen "), all.last_mut()) {
+                (Some(command), _) => {
+                    let (command, exit_code) = match command.split_once("  # exit code ") {
+                        Some((command, code)) => (command, code.parse().expect("a number")),
+                        None => (command, 0),
+                    };
+                    all.push(Shown {
+                        words: words(command),
+                        exit_code,
+                        lines: Vec::new(),
+                    });
+                }
+                (None, Some(last)) if line != "…" && !line.is_empty() => {
+                    last.lines.push(line.to_owned());
+                }
+                _ => {}
+            },
+        }
+    }
+    all
+}
+
+/// Plays a story in an empty directory that has the examples.
+fn play(name: &str, commands: usize, left: &[&str]) {
+    let path = tree().join("docs").join(name);
+    let story = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let folder = TempDir::new().expect("a temporary folder");
+    let examples = folder.path().join("loadgen/examples");
+    fs::create_dir_all(&examples).expect("the folder can be written");
+    for entry in fs::read_dir(tree().join("loadgen/examples")).expect("examples are there") {
+        let entry = entry.expect("the folder can be read");
+        fs::copy(entry.path(), examples.join(entry.file_name())).expect("a file can be copied");
+    }
+    let shown = shown(&story);
+    assert_eq!(shown.len(), commands, "commands of {name}");
+    for Shown {
+        words,
+        exit_code,
+        lines,
+    } in shown
+    {
+        let arguments: Vec<&str> = words.iter().map(String::as_str).collect();
+        let output = run_in(folder.path(), &arguments);
+        let (told, text) = (stderr(&output), stdout(&output));
+        assert_eq!(
+            output.status.code(),
+            Some(exit_code),
+            "{words:?}: {told}\n{text}"
+        );
+        let mut printed = text.lines().map(str::trim_end);
+        for line in lines {
+            assert!(
+                printed.any(|printed| printed == line),
+                "{words:?} does not print, or not in this order:\n{line}\nbut:\n{text}"
+            );
+        }
+    }
+    for file in left {
+        assert!(
+            folder.path().join(file).is_file(),
+            "{name} leaves no {file}"
+        );
+    }
+}
+
+#[test]
+fn sizing_the_controller_for_a_big_cluster() {
+    play("sizing.md", 3, &["sweep.html"]);
+}
+
+#[test]
+fn choosing_who_dies_on_scale_down() {
+    play("scale-down.md", 2, &[]);
+}
+
+#[test]
+fn catching_a_regression_in_ci() {
+    play("regressions.md", 5, &["run.xml", "run.html", "new.json"]);
+}
+
+#[test]
+fn what_the_guide_links_to_is_there() {
+    let docs = tree().join("docs");
+    for entry in fs::read_dir(&docs).expect("the guide is there") {
+        let path = entry.expect("the folder can be read").path();
+        let text = fs::read_to_string(&path).expect("a page of text");
+        for link in text.split("](").skip(1) {
+            let target = link.split([')', '#']).next().unwrap_or("");
+            assert!(docs.join(target).exists(), "{}: {target}", path.display());
+        }
+    }
+}
