@@ -106,6 +106,12 @@ fn values(report: &Report<'_>) -> Html {
         script => Html::from_safe_string(include_str!("script.js").to_owned()),
         data => Html::from_safe_string(data(result, &places, timeless)),
         scenario => of(&result.scenario),
+        question => of(&result.question),
+        answer => of(&result.answer),
+        thresholds => of(&result.thresholds.iter().map(|threshold| Bound {
+            met: threshold.met,
+            text: format!("{}: {}", threshold.threshold, threshold.seen()),
+        }).collect::<Vec<_>>()),
         verdict => of(&verdict(result)),
         failed => result.outcome.exit_code != 0,
         reason => of(&result.outcome.reason),
@@ -141,6 +147,13 @@ fn verdict(result: &RunResult) -> String {
         (3, _) => format!("invariant broken within {time}"),
         _ => format!("failed after {time}"),
     }
+}
+
+/// A threshold as the page shows it.
+#[derive(Serialize)]
+struct Bound {
+    met: bool,
+    text: String,
 }
 
 fn tiles(result: &RunResult) -> Vec<Tile> {
