@@ -71,6 +71,7 @@ impl SelectorIndex {
     }
 
     /// Calls `candidate` for every parent whose selector might match. O(labels + candidates).
+    #[inline]
     pub(crate) fn candidates(
         &self,
         namespace: &SharedText,

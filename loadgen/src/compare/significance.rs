@@ -1,7 +1,7 @@
 //! Whether two sets of values differ by more than chance: the two-sided Mann-Whitney U test.
 //!
 //! The values of both sides are ranked together, equal ones with the mean of their ranks. Up to
-//! [`EXACT_MAX`] values the p-value is exact: the share of all ways to divide the ranks over the
+//! 60 values the p-value is exact: the share of all ways to divide the ranks over the
 //! sides whose rank sum lies at least as far from its expectation as the one seen. Above that it is
 //! the normal approximation with corrections for ties and continuity.
 
@@ -13,7 +13,7 @@ pub const SIGNIFICANT: f64 = 0.05;
 
 /// The p-value of two sets of values; absent where a side is empty.
 ///
-/// Takes time in proportion to the fourth power of the number of values, up to [`EXACT_MAX`].
+/// Takes time in proportion to the fourth power of the number of values, up to 60.
 pub fn p_value(base: &[f64], new: &[f64]) -> Option<f64> {
     if base.is_empty() || new.is_empty() {
         return None;

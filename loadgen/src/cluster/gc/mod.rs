@@ -295,6 +295,8 @@ impl Cluster {
 
 /// The simulated kind that an owner reference names; `None` for others.
 fn kind_of(owner: &OwnerReference) -> Option<Kind> {
+    // The group is what stands before the first slash. Each kind's is compared in place, as a search for
+    // the slash would cost every create some.
     let is_of_group = |group: &str| match owner.api_version.strip_prefix(group) {
         Some(rest) if group.is_empty() => rest.starts_with('/') || !rest.contains('/'),
         Some(rest) => rest.starts_with('/'),
