@@ -123,6 +123,35 @@ pub fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("reports are UTF-8")
 }
 
+/// Asserts that a command was refused with one message that holds every word, and nothing else.
+///
+/// # Panics
+/// When it was not.
+#[track_caller]
+pub fn assert_refused(output: &Output, words: &[&str]) {
+    let text = stderr(output);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert_eq!(text.matches("error: ").count(), 1, "one message: {text}");
+    for word in words {
+        assert!(text.contains(word), "{word:?} is missing in: {text}");
+    }
+    for noise in ["panicked", "RUST_", "src/"] {
+        assert!(!text.contains(noise), "{noise:?} in: {text}");
+    }
+    assert!(output.stdout.is_empty(), "{}", stdout(output));
+}
+
+/// Asserts that a command did what it was asked for and said nothing else; gives what it printed.
+///
+/// # Panics
+/// When it did not.
+#[track_caller]
+pub fn told(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(output));
+    assert!(output.stderr.is_empty(), "{}", stderr(output));
+    stdout(output)
+}
+
 /// Runs the command with that text on its standard input, which a dump comes through.
 ///
 /// # Panics

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use podstorm_tests::command::{run, run_in, run_with_stdin, stderr, stdout};
+use podstorm_tests::command::{assert_refused, run, run_in, run_with_stdin, stderr, stdout};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -37,20 +37,6 @@ fn write(directory: &Path, file: &str, more: &[&str]) {
     all.extend(more);
     let output = small(directory, &all);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-}
-
-#[track_caller]
-fn assert_refused(output: &Output, words: &[&str]) {
-    let text = stderr(output);
-    assert_eq!(output.status.code(), Some(2), "{text}");
-    assert_eq!(text.matches("error: ").count(), 1, "one message: {text}");
-    for word in words {
-        assert!(text.contains(word), "{word:?} is missing in: {text}");
-    }
-    for noise in ["panicked", "RUST_", "src/"] {
-        assert!(!text.contains(noise), "{noise:?} in: {text}");
-    }
-    assert!(output.stdout.is_empty(), "{}", stdout(output));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::process::Output;
 
-use podstorm_tests::command::{run, run_in, run_with_stdin, stderr, stdout};
+use podstorm_tests::command::{assert_refused, run, run_in, run_with_stdin, told};
 use serde_json::{Value, json};
 
 const EXAMPLE: &str = concat!(
@@ -19,30 +19,8 @@ fn explain(more: &[&str]) -> Output {
 }
 
 #[track_caller]
-fn told(output: &Output) -> String {
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(output));
-    assert!(output.stderr.is_empty(), "{}", stderr(output));
-    stdout(output)
-}
-
-#[track_caller]
 fn document(output: &Output) -> Value {
     serde_json::from_str(&told(output)).expect("JSON")
-}
-
-/// Asserts that a command was refused with one message that holds every word, and nothing else.
-#[track_caller]
-fn assert_refused(output: &Output, words: &[&str]) {
-    let text = stderr(output);
-    assert_eq!(output.status.code(), Some(2), "{text}");
-    assert_eq!(text.matches("error: ").count(), 1, "one message: {text}");
-    for word in words {
-        assert!(text.contains(word), "{word:?} is missing in: {text}");
-    }
-    for noise in ["panicked", "RUST_", "src/"] {
-        assert!(!text.contains(noise), "{noise:?} in: {text}");
-    }
-    assert!(output.stdout.is_empty(), "{}", stdout(output));
 }
 
 /// Names of the pods with a fate, in the order of their deletion.

@@ -4,7 +4,9 @@
 use std::fs;
 use std::process::Output;
 
-use podstorm_tests::command::{run, run_in, run_until_interrupted, stderr, stdout};
+use podstorm_tests::command::{
+    assert_refused, run, run_in, run_until_interrupted, stderr, stdout, told,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -49,28 +51,6 @@ steps:
     class: pod-kill
     action: {kill: {replica-set: web, percent: 100, how: deleted}}
 ";
-
-#[track_caller]
-fn told(output: &Output) -> String {
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(output));
-    assert!(output.stderr.is_empty(), "{}", stderr(output));
-    stdout(output)
-}
-
-/// Asserts that a command was refused with one message that holds every word, and nothing else.
-#[track_caller]
-fn assert_refused(output: &Output, words: &[&str]) {
-    let text = stderr(output);
-    assert_eq!(output.status.code(), Some(2), "{text}");
-    assert_eq!(text.matches("error: ").count(), 1, "one message: {text}");
-    for word in words {
-        assert!(text.contains(word), "{word:?} is missing in: {text}");
-    }
-    for noise in ["panicked", "RUST_", "src/"] {
-        assert!(!text.contains(noise), "{noise:?} in: {text}");
-    }
-    assert!(output.stdout.is_empty(), "{}", stdout(output));
-}
 
 /// Replays a schedule of that text.
 fn replay(text: &str, more: &[&str]) -> Output {

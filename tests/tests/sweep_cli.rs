@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use podstorm_tests::command::{loadgen, run_in, stderr, stdout};
+use podstorm_tests::command::{assert_refused, loadgen, run_in, stderr, stdout};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -34,20 +34,6 @@ fn grid(directory: &Path, more: &[&str]) -> Output {
 
 fn read(directory: &Path, file: &str) -> String {
     fs::read_to_string(directory.join(file)).expect("the file is there")
-}
-
-#[track_caller]
-fn assert_refused(output: &Output, words: &[&str]) {
-    let text = stderr(output);
-    assert_eq!(output.status.code(), Some(2), "{text}");
-    assert_eq!(text.matches("error: ").count(), 1, "one message: {text}");
-    for word in words {
-        assert!(text.contains(word), "{word:?} is missing in: {text}");
-    }
-    for noise in ["panicked", "RUST_", "src/"] {
-        assert!(!text.contains(noise), "{noise:?} in: {text}");
-    }
-    assert!(output.stdout.is_empty(), "{}", stdout(output));
 }
 
 #[test]
