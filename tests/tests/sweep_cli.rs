@@ -37,6 +37,35 @@ fn read(directory: &Path, file: &str) -> String {
 }
 
 #[test]
+fn the_thresholds_of_a_scenario_hold_for_every_cell_of_it() {
+    let directory = directory();
+    let of = |vary: &str, more: &[&str]| {
+        let mut arguments = vec!["sweep", "--pods", "100", "--vary", vary];
+        arguments.extend(more);
+        let output = run_in(directory.path(), &arguments);
+        (output.status.code(), stdout(&output))
+    };
+    let startup = "pod-startup-latency=1s,9s";
+    let (code, text) = of(startup, &["--scenario", "cl2-load"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("1 meet pod_ready_latency p99 < 5s"), "{text}");
+    assert!(
+        text.contains("cheapest of them: pod-startup-latency=1s"),
+        "{text}"
+    );
+    // One that is kept by no cell.
+    let (code, text) = of("pod-startup-latency=8s,9s", &["--scenario", "cl2-load"]);
+    assert_eq!(code, Some(1), "{text}");
+    // Scenarios that are varied have no threshold in common.
+    let (code, text) = of(
+        "scenario=cl2-load,scale-up",
+        &["--pod-startup-latency", "9s"],
+    );
+    assert_eq!(code, Some(0), "{text}");
+    assert!(!text.contains("pod_ready_latency p99 <"), "{text}");
+}
+
+#[test]
 fn every_combination_is_run_and_written() {
     let directory = directory();
     let path = directory.path();

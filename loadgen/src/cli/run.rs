@@ -145,10 +145,9 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
 
 /// The scenario's thresholds, and those of the flags.
 fn thresholds(flags: &RunFlags, settings: &Settings) -> Vec<Threshold> {
-    let scenarios = settings.scenario.read_thresholds();
-    let scenarios = scenarios.unwrap_or_default().into_iter();
-    let scenarios = scenarios.map(|(threshold, _)| threshold);
-    scenarios.chain(flags.thresholds.iter().cloned()).collect()
+    let mut all = settings.scenario.bounds();
+    all.extend(flags.thresholds.iter().cloned());
+    all
 }
 
 /// A threshold on a figure that the result won't have would always fail: better told before the run.

@@ -52,6 +52,14 @@ impl Scenario {
     }
 }
 
+impl Scenario {
+    /// Its thresholds: a scenario that was read has no others.
+    pub fn bounds(&self) -> Vec<Threshold> {
+        let all = self.read_thresholds().unwrap_or_default();
+        all.into_iter().map(|(threshold, _)| threshold).collect()
+    }
+}
+
 /// The thresholds that end a run.
 #[derive(Debug)]
 pub(super) struct Aborts {

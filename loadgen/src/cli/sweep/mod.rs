@@ -57,7 +57,8 @@ VALUES
   name given twice has the values of both. Flags without a value take true and false.
 
 CHEAPEST
-  With --threshold, every run of a cell must keep every threshold. The cheapest cell that does
+  With --threshold, every run of a cell must keep every threshold, and those of the scenario's file
+  unless the scenario is what is varied. The cheapest cell that does
   is the first in the order of the grid: write the first value of each --vary as the one that
   costs least, and the dimension whose cost matters most first.
 
@@ -155,6 +156,14 @@ pub(super) fn run(command: &SweepCommand) -> Result<u8> {
     let outputs = Outputs::open(flags)?;
     let jobs = cells::jobs(&grid, &shapes, &seeds)?;
 
+    // Of one scenario the thresholds hold for every cell; where it is varied, none is every cell's.
+    let mut scenarios = jobs.iter().map(|job| &job.settings.scenario);
+    let mut thresholds = match scenarios.next() {
+        Some(first) if scenarios.all(|other| other == first) => first.bounds(),
+        _ => Vec::new(),
+    };
+    thresholds.extend(flags.thresholds.iter().cloned());
+
     let on_threads = jobs
         .iter()
         .any(|job| job.settings.engine == EngineKind::Threads);
@@ -169,7 +178,7 @@ pub(super) fn run(command: &SweepCommand) -> Result<u8> {
     let teller = Teller::new(flags.quiet, jobs.len(), threads);
     let results = sweep::run(&jobs, threads, &cancel, &|done| teller.tell(done))?;
     teller.finish();
-    let sweep = Sweep::new(grid, seeds, figures, flags.thresholds.clone(), results);
+    let sweep = Sweep::new(grid, seeds, figures, thresholds, results);
 
     let command = |cell: &sweep::Cell| {
         let job = &jobs[cell.number * sweep.seeds.len()];
