@@ -232,8 +232,21 @@ fn background_deletion_takes_the_pods_along(engine: EngineKind) {
     );
     lab.until("no pods", |cluster| pods(cluster).is_empty());
     lab.settle();
-    assert_eq!(lab.cluster().write_counts().pods.created, 3);
+    assert_not_replaced(&lab, engine);
     assert!(lab.pods().is_empty());
+}
+
+/// The three pods of `frontend`, which was deleted with them, were not replaced.
+///
+/// Pods and ReplicaSets are watched apart, and nothing orders two watches: on threads the controller
+/// may hear that the pods go before it hears why. It then replaces them once, as upstream does, and
+/// the replacements, owned by what is deleted, are collected too.
+fn assert_not_replaced(lab: &Lab, engine: EngineKind) {
+    let created = lab.cluster().write_counts().pods.created;
+    match engine {
+        EngineKind::Virtual => assert_eq!(created, 3),
+        EngineKind::Threads => assert!(created == 3 || created == 6, "{created} created"),
+    }
 }
 
 fn foreground_deletion_waits_for_the_pods(engine: EngineKind) {
@@ -262,7 +275,8 @@ fn foreground_deletion_waits_for_the_pods(engine: EngineKind) {
     });
     assert_eq!(last_seen, 0, "the ReplicaSet went before its pods");
     lab.settle();
-    assert_eq!(lab.cluster().write_counts().pods.created, 3);
+    assert_not_replaced(&lab, engine);
+    assert!(lab.pods().is_empty());
 }
 
 fn a_deleted_namespace_takes_everything_along_and_gets_nothing_new(engine: EngineKind) {
