@@ -56,9 +56,7 @@ impl Sharer {
     pub fn share_pod(&mut self, pod: &mut Pod) {
         self.share_meta(&mut pod.metadata);
         self.share_spec(&mut pod.spec);
-        if let Some(node_name) = &mut pod.node_name {
-            self.share_text(node_name);
-        }
+        self.share_place(pod);
         for condition in &mut pod.status.conditions {
             self.share_rest(&mut condition.rest);
         }
@@ -71,13 +69,21 @@ impl Sharer {
                 self.share_rest(&mut details.rest);
             }
         }
+        self.share_rest(&mut pod.status.rest);
+    }
+
+    /// Shares what says where a pod runs, the names of its node: for a pod made of one whose other
+    /// parts are shared. O(length of the names).
+    pub fn share_place(&mut self, pod: &mut Pod) {
+        if let Some(node_name) = &mut pod.node_name {
+            self.share_text(node_name);
+        }
         if let Some(started) = pod.status.started.as_mut().and_then(Arc::get_mut)
             && let Some(text) = started.host_ip.text_mut()
         {
             // Many pods run on a host; a pod's own address is no other's.
             self.share_text(text);
         }
-        self.share_rest(&mut pod.status.rest);
     }
 
     /// Shares the parts of a ReplicaSet, whose template's spec is then also that of its pods

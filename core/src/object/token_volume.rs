@@ -33,7 +33,12 @@ const _: () = assert!(size_of::<Option<TokenVolume>>() <= 8);
 impl TokenVolume {
     /// The volume of that name; `None` for a name of another form.
     pub fn new(name: &str) -> Option<TokenVolume> {
-        let letters: [u8; 5] = name.strip_prefix(PREFIX)?.as_bytes().try_into().ok()?;
+        TokenVolume::with_letters(name.strip_prefix(PREFIX)?)
+    }
+
+    /// The volume whose name ends with these five letters; `None` for letters of another form.
+    pub fn with_letters(letters: &str) -> Option<TokenVolume> {
+        let letters: [u8; 5] = letters.as_bytes().try_into().ok()?;
         let is_usual = |letter: &u8| letter.is_ascii_lowercase() || letter.is_ascii_digit();
         letters.iter().all(is_usual).then_some(TokenVolume(letters))
     }

@@ -112,7 +112,12 @@ fn is_guaranteed(resources: &Value) -> bool {
 }
 
 fn default_spec(spec: &mut Arc<PodSpec>, is_pod: bool) {
-    let mut fields = spec.fields.clone();
+    // What nobody else holds is looked through where it is.
+    let mut own = Arc::get_mut(spec);
+    let mut fields = match &mut own {
+        Some(own) => std::mem::take(&mut own.fields),
+        None => spec.fields.clone(),
+    };
     let mut filler = Filler { changed: false };
     filler.spec(&mut fields);
     if is_pod {
@@ -120,9 +125,11 @@ fn default_spec(spec: &mut Arc<PodSpec>, is_pod: bool) {
     }
     // Defaults keep every member readable; should one not be, validation says so.
     if filler.changed
-        && let Ok(filled) = PodSpec::from_json(fields)
+        && let Ok(filled) = PodSpec::from_json(fields.clone())
     {
         *spec = filled.into();
+    } else if let Some(own) = Arc::get_mut(spec) {
+        own.fields = fields;
     }
 }
 

@@ -179,7 +179,16 @@ impl Collector {
         index: Option<usize>,
     ) -> Result<Option<Map<String, Value>>, Box<ManifestError>> {
         match decoded {
-            Decoded::Object(object) => self.store(object, index).map(|()| None),
+            Decoded::Object(mut object) => {
+                self.share_all(&mut object);
+                self.store(object, index).map(|()| None)
+            }
+            Decoded::Shared(mut object) => {
+                if let InputObject::Pod(pod) = &mut object {
+                    self.sharer.share_place(pod);
+                }
+                self.store(object, index).map(|()| None)
+            }
             Decoded::Other(kind) => {
                 *self.counts.ignored.entry(kind).or_default() += 1;
                 Ok(None)
@@ -189,16 +198,31 @@ impl Collector {
         }
     }
 
-    fn store(
-        &mut self,
-        mut object: InputObject,
-        index: Option<usize>,
-    ) -> Result<(), Box<ManifestError>> {
-        match &mut object {
+    /// Lets what was decoded share what is alike in objects seen before.
+    pub(super) fn share(&mut self, decoded: &mut Decoded) {
+        let taken = std::mem::replace(decoded, Decoded::Kindless(Map::new()));
+        *decoded = match taken {
+            Decoded::Object(mut object) => {
+                self.share_all(&mut object);
+                Decoded::Shared(object)
+            }
+            other => other,
+        };
+    }
+
+    fn share_all(&mut self, object: &mut InputObject) {
+        match object {
             InputObject::Pod(pod) => self.sharer.share_pod(pod),
             InputObject::ReplicaSet(replica_set) => self.sharer.share_replica_set(replica_set),
             _ => {}
         }
+    }
+
+    fn store(
+        &mut self,
+        object: InputObject,
+        index: Option<usize>,
+    ) -> Result<(), Box<ManifestError>> {
         let number = self.objects.len() as u32;
         let meta = object.metadata();
         let doubled = if meta.name.is_empty() {

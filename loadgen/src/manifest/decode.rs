@@ -14,6 +14,8 @@ use crate::input::InputObject;
 pub(super) enum Decoded {
     /// An object of a simulated kind.
     Object(InputObject),
+    /// One that shares already what is alike in others.
+    Shared(InputObject),
     /// One of another kind.
     Other(String),
     /// One that does not say its kind; the list that it is an item of may.

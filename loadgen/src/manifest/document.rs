@@ -4,6 +4,7 @@
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 
 /// What one document was.
@@ -193,10 +194,10 @@ impl<'de> Visitor<'de> for ValueSeed {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut members = Map::new();
         while let Some(key) = map.next_key::<String>()? {
-            if members.contains_key(&key) {
-                return Err(given_twice(&key));
-            }
-            members.insert(key, map.next_value_seed(ValueSeed)?);
+            match members.entry(key) {
+                Entry::Occupied(known) => return Err(given_twice(known.key())),
+                Entry::Vacant(place) => place.insert(map.next_value_seed(ValueSeed)?),
+            };
         }
         Ok(Value::Object(members))
     }

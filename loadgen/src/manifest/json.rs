@@ -5,7 +5,6 @@
 use std::io::Read;
 use std::ops::Range;
 
-use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use serde::de::DeserializeSeed;
 use serde_json::{Map, Value};
 
@@ -13,6 +12,7 @@ use super::collect::Collector;
 use super::decode::{self, Decoded, Wrong};
 use super::document::{Document, DocumentSeed, ValueSeed, is_list_kind};
 use super::error::ManifestError;
+use super::pattern::{self, Language, Likeness, Patterns, Piece};
 use super::text::{Text, Trouble};
 
 /// So much text of items is decoded at once, and held in memory besides the objects.
@@ -24,6 +24,7 @@ pub(super) fn read(reader: impl Read, collector: &mut Collector) -> Result<(), B
         text: Text::new(reader),
         items: Vec::new(),
         kindless: Vec::new(),
+        patterns: Patterns::new(Language::Json),
     };
     loop {
         match stream.text.peek() {
@@ -44,12 +45,14 @@ struct Stream<R> {
     items: Vec<Item>,
     /// Items that leave their kind to a list that has not said its own yet.
     kindless: Vec<(usize, Map<String, Value>)>,
+    patterns: Patterns,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Item {
     index: usize,
     range: Range<u64>,
+    likeness: Likeness,
 }
 
 impl<R: Read> Stream<R> {
@@ -151,11 +154,15 @@ impl<R: Read> Stream<R> {
             };
             let item = match next {
                 Ok(b']') => return self.decode(members, collector),
-                Ok(_) => self.text.value(),
+                Ok(_) => self.item(),
                 Err(trouble) => Err(trouble),
             };
             match item {
-                Ok(range) => self.items.push(Item { index, range }),
+                Ok((range, likeness)) => self.items.push(Item {
+                    index,
+                    range,
+                    likeness,
+                }),
                 Err(trouble) => {
                     // What is wrong before this is told first.
                     let error = self.error(trouble, collector);
@@ -171,6 +178,17 @@ impl<R: Read> Stream<R> {
         }
     }
 
+    /// Passes an item: at the length of one that it is like, or else to where its brackets close.
+    fn item(&mut self) -> Result<(Range<u64>, Likeness), Trouble> {
+        let ahead = self.text.ahead(self.patterns.enough_bytes())?;
+        if let Some((likeness, bytes)) = self.patterns.fit(ahead) {
+            return Ok((self.text.pass_bytes(bytes), likeness));
+        }
+        let range = self.text.value()?;
+        let likeness = self.patterns.learn(self.text.between(&range));
+        Ok((range, likeness))
+    }
+
     /// Decodes the items that have come together, on all cores, and stores them in their order.
     fn decode(
         &mut self,
@@ -178,25 +196,14 @@ impl<R: Read> Stream<R> {
         collector: &mut Collector,
     ) -> Result<(), Box<ManifestError>> {
         let text = &self.text;
-        let bytes: Vec<&[u8]> = self
-            .items
-            .iter()
-            .map(|item| text.between(&item.range))
-            .collect();
-        let decoded: Vec<Decoded> = bytes
-            .par_iter()
-            .map(|bytes| match read_all(ValueSeed, bytes) {
-                Ok(value) => decode::item(value, members),
-                Err(error) => {
-                    let (position, problem) = parts(&error);
-                    Decoded::Wrong(Wrong {
-                        position,
-                        problem,
-                        ..Wrong::default()
-                    })
-                }
+        let items = self.items.iter();
+        let pieces: Vec<Piece<'_>> = items
+            .map(|item| Piece {
+                text: text.between(&item.range),
+                likeness: &item.likeness,
             })
             .collect();
+        let decoded = pattern::decode_all(&pieces, |text| decode_item(text, members), collector);
         for (item, mut decoded) in self.items.drain(..).zip(decoded) {
             if let Decoded::Wrong(Wrong {
                 position: Some(within),
@@ -250,6 +257,21 @@ impl<R: Read> Stream<R> {
 
 fn given_twice(key: &str) -> String {
     format!("the field {key:?} is given twice; remove one of the two")
+}
+
+/// Decodes an item of a list with these members.
+pub(super) fn decode_item(text: &[u8], list: &Map<String, Value>) -> Decoded {
+    match read_all(ValueSeed, text) {
+        Ok(value) => decode::item(value, list),
+        Err(error) => {
+            let (position, problem) = parts(&error);
+            Decoded::Wrong(Wrong {
+                position,
+                problem,
+                ..Wrong::default()
+            })
+        }
+    }
 }
 
 /// Reads a value that fills the text.

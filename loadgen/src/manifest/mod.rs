@@ -11,6 +11,7 @@ mod decode;
 mod document;
 mod error;
 mod json;
+mod pattern;
 mod size;
 #[cfg(test)]
 mod stream_tests;

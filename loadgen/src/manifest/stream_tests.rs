@@ -191,3 +191,100 @@ fn a_large_list_is_not_read_to_its_end_before_its_items_are_taken() {
     assert!(error.to_string().contains("items[1]"), "{error}");
     assert!(given < 5 << 20, "{given} bytes were read");
 }
+
+/// Pods of three ReplicaSets, alike but for their own values, as texts of JSON or YAML.
+fn alike(count: usize, is_json: bool) -> Vec<String> {
+    let pattern = match is_json {
+        true => include_str!("pattern/pod.json"),
+        false => include_str!("pattern/pod.yaml"),
+    };
+    let pod = |number: usize| {
+        let time = |second: usize| format!("2026-01-02T03:{:02}:{:02}Z", number % 60, second % 60);
+        [
+            ("web-1-", format!("web-{}-", number % 3)),
+            ("$NAME", format!("web-{}-{number}", number % 3)),
+            ("$UID", format!("00000000-0000-4000-8000-{number:012x}")),
+            ("$VERSION", format!("{}", number + 1)),
+            ("$CREATED", time(number)),
+            ("$SINCE", time(number + 1)),
+            ("$ENDED", time(number + 2)),
+            (
+                "$CIDR",
+                format!("10.1.{}.{}/32", number / 250, number % 250),
+            ),
+            ("$NODE", format!("node-{}", number % 50)),
+            ("$LETTERS", format!("{number:05}")),
+            ("$HOST", format!("10.0.0.{}", number % 50)),
+            ("$IP", format!("10.1.{}.{}", number / 250, number % 250)),
+            ("$ID", format!("containerd://{number:064x}")),
+            ("$COUNT", format!("{}", number % 2)),
+        ]
+        .iter()
+        .fold(pattern.to_owned(), |text, (word, value)| {
+            text.replace(word, value)
+        })
+    };
+    (0..count).map(pod).collect()
+}
+
+fn as_list(pods: &[String], is_json: bool) -> String {
+    match is_json {
+        true => format!(
+            r#"{{"apiVersion":"v1","items":[{}],"kind":"List"}}"#,
+            pods.join(",")
+        ),
+        false => format!("apiVersion: v1\nitems:\n{}kind: List\n", pods.concat()),
+    }
+}
+
+#[test]
+fn pods_that_are_alike_are_read_as_if_they_were_not() {
+    for is_json in [true, false] {
+        let pods = alike(1_200, is_json);
+        let list = load_bytes(as_list(&pods, is_json).as_bytes()).unwrap();
+        // In documents of their own nothing is like anything.
+        let documents: String = match is_json {
+            true => pods.join("\n"),
+            // Indented documents with a blank in place of the dash.
+            false => {
+                let document = |pod: &String| format!("---\n {}", &pod[1..]);
+                pods.iter().map(document).collect()
+            }
+        };
+        let alone = load_bytes(documents.as_bytes()).unwrap();
+        assert_eq!(list.objects.len(), 1_200);
+        assert_eq!(
+            format!("{:?}", list.objects),
+            format!("{:?}", alone.objects),
+            "is_json: {is_json}"
+        );
+    }
+}
+
+#[test]
+fn a_mistake_among_pods_that_are_alike_is_told_as_anywhere() {
+    for is_json in [true, false] {
+        for (right, wrong, told) in [
+            ("web-2-1100", "Web_2", "items[1100].metadata.name"),
+            ("node-0\n", "no_de\n", "items[1100].spec.nodeName"),
+            ("node-0\"", "no_de\"", "items[1100].spec.nodeName"),
+            ("-00000000044c", "-00000000044b", "Pod shop/web-1-1099"),
+            ("web-2-1100", "web-2-1097", "is there twice"),
+            (
+                "03:20:20Z",
+                "03:20:61Z",
+                "items[1100].metadata.creationTimestamp",
+            ),
+        ] {
+            let mut pods = alike(1_200, is_json);
+            let pod = pods[1100].replace(right, wrong);
+            if pod == pods[1100] {
+                continue;
+            }
+            pods[1100] = pod;
+            let problem = load_bytes(as_list(&pods, is_json).as_bytes()).unwrap_err();
+            let problem = problem.to_string();
+            assert!(problem.contains(told), "{right} {wrong}: {problem}");
+        }
+    }
+}

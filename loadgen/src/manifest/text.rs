@@ -23,7 +23,10 @@ pub(super) enum Trouble {
 /// The stream. Offsets count from the beginning of the stream.
 pub(super) struct Text<R> {
     reader: R,
+    /// Memory for text, filled up to `end`.
     window: Vec<u8>,
+    end: usize,
+    is_at_end: bool,
     /// The offset of the window's first byte.
     start: u64,
     /// The place in the window up to which it has been passed.
@@ -41,6 +44,8 @@ impl<R: Read> Text<R> {
         Text {
             reader,
             window: Vec::new(),
+            end: 0,
+            is_at_end: false,
             start: 0,
             at: 0,
             lines: 0,
@@ -63,13 +68,33 @@ impl<R: Read> Text<R> {
     /// Forgets everything before the offset reached.
     pub(super) fn release(&mut self) {
         let passed = &self.window[..self.at];
-        if let Some(last) = passed.iter().rposition(|b| *b == b'\n') {
-            self.lines += passed.iter().filter(|b| **b == b'\n').count() as u64;
+        if let Some(last) = memchr::memrchr(b'\n', passed) {
+            self.lines += memchr::memchr_iter(b'\n', passed).count() as u64;
             self.line_start = self.start + last as u64 + 1;
         }
         self.start += self.at as u64;
-        self.window.drain(..self.at);
+        self.window.copy_within(self.at..self.end, 0);
+        self.end -= self.at;
         self.at = 0;
+    }
+
+    /// So many bytes from the next that is no blank, or all there are; nothing is passed but
+    /// blanks.
+    pub(super) fn ahead(&mut self, bytes: usize) -> Result<&[u8], Trouble> {
+        self.require()?;
+        while self.end - self.at < bytes {
+            if !self.fill()? {
+                break;
+            }
+        }
+        Ok(&self.window[self.at..self.end])
+    }
+
+    /// Passes so many bytes that were looked at; gives their offsets.
+    pub(super) fn pass_bytes(&mut self, bytes: usize) -> Range<u64> {
+        let start = self.offset();
+        self.at += bytes;
+        start..self.offset()
     }
 
     /// Line and column of an offset that has not been released, counted from 1.
@@ -86,29 +111,35 @@ impl<R: Read> Text<R> {
 
     /// Reads more; false at the end.
     fn fill(&mut self) -> Result<bool, Trouble> {
-        let end = self.window.len();
-        self.window.resize(end + READ_BYTES, 0);
+        if self.is_at_end {
+            return Ok(false);
+        }
+        if self.window.len() < self.end + READ_BYTES {
+            self.window.resize(2 * self.end + READ_BYTES, 0);
+        }
+        let place = &mut self.window[self.end..self.end + READ_BYTES];
         let read = loop {
-            match self.reader.read(&mut self.window[end..]) {
+            match self.reader.read(place) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 read => break read,
             }
         };
-        self.window
-            .truncate(end + read.as_ref().map_or(0, |count| *count));
-        read.map(|count| count > 0).map_err(Trouble::Io)
+        let read = read.map_err(Trouble::Io)?;
+        self.end += read;
+        self.is_at_end = read == 0;
+        Ok(read > 0)
     }
 
     /// The next byte that is no blank, left where it is; none at the end.
     pub(super) fn peek(&mut self) -> Result<Option<u8>, Trouble> {
         loop {
-            let rest = &self.window[self.at..];
+            let rest = &self.window[self.at..self.end];
             match rest.iter().position(|b| !b.is_ascii_whitespace()) {
                 Some(blanks) => {
                     self.at += blanks;
                     return Ok(Some(self.window[self.at]));
                 }
-                None => self.at = self.window.len(),
+                None => self.at = self.end,
             }
             if !self.fill()? {
                 return Ok(None);
@@ -158,12 +189,12 @@ impl<R: Read> Text<R> {
     fn pass_word(&mut self) -> Result<(), Trouble> {
         let ends = |b: &u8| b.is_ascii_whitespace() || matches!(b, b',' | b':' | b'}' | b']');
         loop {
-            match self.window[self.at..].iter().position(ends) {
+            match self.window[self.at..self.end].iter().position(ends) {
                 Some(length) => {
                     self.at += length;
                     return Ok(());
                 }
-                None => self.at = self.window.len(),
+                None => self.at = self.end,
             }
             if !self.fill()? {
                 return Ok(());
@@ -177,7 +208,7 @@ impl<R: Read> Text<R> {
         let mut in_string = false;
         let mut escaped = false;
         loop {
-            let bytes = &self.window[self.at..];
+            let bytes = &self.window[self.at..self.end];
             let mut place = 0;
             while place < bytes.len() {
                 if in_string {

@@ -7,13 +7,13 @@
 use std::io::BufRead;
 use std::ops::Range;
 
-use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use serde_json::{Map, Value};
 
 use super::collect::Collector;
 use super::decode::{self, Decoded, Wrong};
 use super::document::{Document, is_list_kind};
 use super::error::ManifestError;
+use super::pattern::{self, Language, Likeness, Patterns, Piece};
 use super::yaml::{Chunk, Chunks, chunk_text, placed, read_document, read_value};
 
 /// Where the items of a list stand.
@@ -83,12 +83,15 @@ impl Items {
             return Err(collector.at(None, problem.to_owned()));
         }
         let mut kindless = Vec::new();
+        let mut patterns = Patterns::new(Language::Yaml);
         forget(&mut chunk, self.line.end);
         let mut next_index = 0;
         loop {
             let (items, end) = self.cut(&chunk, next_index);
             next_index += items.len();
-            take(&items, &chunk, &members, &mut kindless, collector)?;
+            let likenesses = likenesses(&items, &chunk, &mut patterns);
+            let items = items.iter().zip(&likenesses);
+            take(items, &chunk, &members, &mut kindless, collector)?;
             match end {
                 End::List(at) => {
                     forget(&mut chunk, at);
@@ -213,19 +216,35 @@ fn members_of(
     }
 }
 
+/// What the items are like.
+fn likenesses(items: &[Item], chunk: &Chunk, patterns: &mut Patterns) -> Vec<Likeness> {
+    let of_item = |item: &Item| {
+        let text = &chunk.text[item.range.clone()];
+        match patterns.fit(text) {
+            Some((likeness, end)) if end == text.len() => likeness,
+            // More lines follow what the pattern knows.
+            Some(_) => Likeness::None,
+            None => patterns.learn(text),
+        }
+    };
+    items.iter().map(of_item).collect()
+}
+
 /// Decodes items on all cores and takes them in their order.
-fn take(
-    items: &[Item],
+fn take<'a>(
+    items: impl Iterator<Item = (&'a Item, &'a Likeness)> + Clone,
     chunk: &Chunk,
     members: &Map<String, Value>,
     kindless: &mut Vec<(usize, Map<String, Value>)>,
     collector: &mut Collector,
 ) -> Result<(), Box<ManifestError>> {
-    let decoded: Vec<Decoded> = items
-        .par_iter()
-        .map(|item| decode_item(&chunk.text[item.range.clone()], members))
-        .collect();
-    for (item, mut decoded) in items.iter().zip(decoded) {
+    let piece = |(item, likeness): (&Item, &'a Likeness)| Piece {
+        text: &chunk.text[item.range.clone()],
+        likeness,
+    };
+    let pieces: Vec<Piece<'_>> = items.clone().map(piece).collect();
+    let decoded = pattern::decode_all(&pieces, |text| decode_item(text, members), collector);
+    for ((item, _), mut decoded) in items.zip(decoded) {
         if let Decoded::Wrong(Wrong {
             position: Some((line, _)),
             ..
@@ -240,7 +259,8 @@ fn take(
     Ok(())
 }
 
-fn decode_item(bytes: &[u8], list: &Map<String, Value>) -> Decoded {
+/// Decodes an item, its dash included, of a list with these members.
+pub(super) fn decode_item(bytes: &[u8], list: &Map<String, Value>) -> Decoded {
     let wrong = |position: Option<(u64, u64)>, problem: String| {
         Decoded::Wrong(Wrong {
             position,

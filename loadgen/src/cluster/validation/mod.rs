@@ -30,6 +30,11 @@ pub use workload::{
     validate_replication_controller_update, validate_status,
 };
 
+/// Whether a text is a DNS subdomain of RFC 1123, as names of pods and nodes are.
+pub(crate) fn is_dns_subdomain(text: &str) -> bool {
+    names::dns_subdomain(text).is_none()
+}
+
 const MUST_NOT_BE_NEGATIVE: &str = "must be greater than or equal to 0";
 const IMMUTABLE: &str = "field is immutable";
 
