@@ -124,7 +124,7 @@ impl ScenarioSettings {
             engine: asked.engine.or(self.engine.map(|engine| engine.0)),
             seed: asked.seed.or(self.seed),
             threads: asked.threads.or(size(self.threads)),
-            size: self.size(&asked.size),
+            size: self.size(&asked.size, asked.input.is_some()),
             concurrent_replicaset_syncs: asked
                 .concurrent_replicaset_syncs
                 .or(size(self.concurrent_replicaset_syncs)),
@@ -205,9 +205,16 @@ impl ScenarioSettings {
     }
 
     /// Sizes: of pods, ReplicaSets and pods per ReplicaSet, two that are asked for decide, and the
-    /// scenario's third is left aside. Beside input the files say what there is.
-    fn size(&self, asked: &SizeRequest) -> SizeRequest {
+    /// scenario's third is left aside. Beside input the files say what there is, nodes included.
+    fn size(&self, asked: &SizeRequest, has_input: bool) -> SizeRequest {
         let own = |size: Option<Size>| size.map(|size| size.0);
+        let pods_per_node = asked.pods_per_node.or(own(self.pods_per_node));
+        if has_input {
+            return SizeRequest {
+                pods_per_node,
+                ..*asked
+            };
+        }
         let three = [asked.pods, asked.replicasets, asked.pods_per_replicaset];
         let mut left = 2 - three.iter().flatten().count().min(2);
         let mut third = |asked: Option<u64>, scenarios: Option<Size>| {
@@ -223,7 +230,7 @@ impl ScenarioSettings {
             pods_per_replicaset: third(asked.pods_per_replicaset, self.pods_per_replicaset),
             nodes: asked.nodes.or(own(self.nodes)),
             namespaces: asked.namespaces.or(own(self.namespaces)),
-            pods_per_node: asked.pods_per_node.or(own(self.pods_per_node)),
+            pods_per_node,
         }
     }
 }
@@ -233,6 +240,7 @@ mod tests {
     use super::*;
     use crate::scenario::Scenario;
     use crate::settings::resolve::{Machine, resolve};
+    use crate::settings::size::InputSize;
 
     /// QPS and burst of a scenario with such settings under such flags: QPS, burst, upstream's.
     fn limit(
@@ -306,6 +314,36 @@ mod tests {
                 Ok(expected),
                 "{settings} with {flags:?}"
             );
+        }
+    }
+
+    #[test]
+    fn beside_files_a_scenario_says_nothing_of_the_size_but_the_room_on_a_node() {
+        let input = InputSize {
+            pods: 10,
+            owners: 1,
+            nodes: 1,
+            places: 20,
+            ..InputSize::default()
+        };
+        let text = "name: own\nquestion: Which?\nsettings: {pods: 300, replicasets: 3, nodes: 40, \
+                    namespaces: 7, pods-per-node: 9}\nphases:\n- {name: all, steps: [loadInput]}\n";
+        for scenario in [
+            Scenario::from_yaml(text, "own.yaml").unwrap().into(),
+            Scenario::built_in("flapping").unwrap(),
+        ] {
+            let request = SettingsRequest {
+                scenario: Some(scenario),
+                input: Some(input),
+                ..SettingsRequest::default()
+            };
+            let machine = Machine {
+                cpus: 1,
+                memory_bytes: None,
+            };
+            let size = resolve(&request, machine).unwrap().size;
+            assert_eq!((size.pods, size.replicasets, size.nodes), (10, 1, 0));
+            assert!([9, 110].contains(&size.pods_per_node));
         }
     }
 
