@@ -290,6 +290,7 @@ mod tests {
             namespaces,
             pods_per_node: 110,
             groups: Vec::new(),
+            pods_asked: None,
         };
         Objects {
             namespaces: (0..namespaces)

@@ -240,7 +240,8 @@ fn generated(
             scenario.name
         ));
     }
-    let groups = group_sizes(&scenario.groups, size::pods(asked)?);
+    let pods_asked = size::pods(asked)?;
+    let groups = group_sizes(&scenario.groups, pods_asked);
     let replicasets: u64 = groups.iter().map(|(sets, _)| sets).sum();
     let pods: u64 = groups.iter().map(|(sets, pods)| sets * *pods as u64).sum();
     let sized = SizeRequest {
@@ -249,7 +250,11 @@ fn generated(
         ..*asked
     };
     let size = size::generated(&sized, extra(pods))?;
-    Ok(ClusterSize { groups, ..size })
+    Ok(ClusterSize {
+        groups,
+        pods_asked: Some(pods_asked),
+        ..size
+    })
 }
 
 fn threads(

@@ -93,6 +93,7 @@ pub fn generated(request: &SizeRequest, extra_pods: u64) -> Result<ClusterSize, 
         namespaces,
         pods_per_node,
         groups: Vec::new(),
+        pods_asked: None,
     })
 }
 
@@ -149,6 +150,7 @@ pub fn beside_input(request: &SizeRequest, input: &InputSize) -> Result<ClusterS
         namespaces: input.namespaces,
         pods_per_node,
         groups: Vec::new(),
+        pods_asked: None,
     })
 }
 
