@@ -127,6 +127,20 @@ fn a_threshold_may_end_the_run() {
     assert!(reason.contains("abortOnFail"), "{reason}");
     assert!(reason.contains("max < 1s"), "{reason}");
     assert!(own["elapsed_seconds"].as_f64() < Some(3.5));
+    // A count ends it too, with less than half of what would come.
+    let text = OWN.replace(
+        r#"pod_ready_latency = ["max < 3s"]"#,
+        r#"pods_created = [{threshold = "<= 80", abortOnFail = true}]"#,
+    );
+    fs::write(folder.path().join("shop.toml"), text).expect("the folder can be written");
+    let own = result(
+        &["--scenario", "shop.toml", "--replicasets", "20"],
+        folder.path(),
+    );
+    let reason = own["outcome"]["reason"].as_str().unwrap_or("");
+    assert!(reason.contains("pods_created <= 80"), "{reason}");
+    let created = own["pods"]["created"].as_u64().unwrap_or(0);
+    assert!((81..=110).contains(&created), "{created} pods");
 }
 
 #[test]

@@ -85,8 +85,10 @@ pub enum ThresholdEntry {
 pub struct FullThreshold {
     /// An expression such as `p99 < 5s`.
     pub threshold: String,
-    /// Ends the run as soon as it is not met: looked at once a second of the run and after each
-    /// phase. For figures that are known while the run goes on.
+    /// Ends the run as soon as it is not met, looked at once a second of the run. For upper bounds (<
+    /// or <=) on what is known while the run goes on: convergence_seconds, pod_ready_seconds,
+    /// excess_pods_created, elapsed_seconds, pods.created and the other counts of pods,
+    /// wasted_work.surplus_pods, writes, resource_version. With any other it is refused.
     #[serde(default)]
     pub abort_on_fail: bool,
 }
