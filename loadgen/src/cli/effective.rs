@@ -357,6 +357,7 @@ mod tests {
         let input = InputSize {
             pods: 10,
             owners: 1,
+            replication_controllers: 0,
             nodes: 2,
             namespaces: 1,
             places: 220,

@@ -181,11 +181,8 @@ fn scenario(request: &SettingsRequest) -> Result<Arc<Scenario>, SettingsError> {
             "the scenario {name} runs objects from files: give them with -f FILE"
         ));
     }
-    if has_input && !scenario.loads_input() {
-        return refuse(format!(
-            "--scenario {name} generates its own cluster and can't be used with -f; leave \
-             --scenario out to run the objects of the files"
-        ));
+    if let Some(input) = &request.input {
+        scenario.check_input(input).map_err(SettingsError)?;
     }
     if request.burst_pods.is_some() && !scenario.uses_burst() {
         return refuse(format!(

@@ -43,6 +43,8 @@ pub struct InputSize {
     pub pods: u64,
     /// ReplicaSets and ReplicationControllers.
     pub owners: u64,
+    /// ReplicationControllers among them.
+    pub replication_controllers: u64,
     /// Nodes.
     pub nodes: u64,
     /// Namespaces named by the objects.
