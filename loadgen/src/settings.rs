@@ -115,6 +115,10 @@ pub struct ClusterSize {
     /// are as equal as can be.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<(u64, i32)>,
+    /// Where there are groups, the pods that were asked for: `pods` is what whole ReplicaSets of the
+    /// groups' sizes make of that number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pods_asked: Option<u64>,
 }
 
 /// What the controller is told, under upstream's names.

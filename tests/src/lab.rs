@@ -318,6 +318,7 @@ pub(crate) fn settings(engine: EngineKind) -> Settings {
             namespaces: 1,
             pods_per_node: 110,
             groups: Vec::new(),
+            pods_asked: None,
         },
         controller: ControllerSettings {
             concurrent_replicaset_syncs: 5,

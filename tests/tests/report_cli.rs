@@ -56,7 +56,7 @@ fn strict(schema: &mut Value) {
     match schema {
         Value::Object(members) => {
             if let Some(Value::Object(properties)) = members.get("properties") {
-                let optional = ["host", "answer", "groups"];
+                let optional = ["host", "answer", "groups", "pods_asked", "note"];
                 let names = properties
                     .keys()
                     .filter(|name| !optional.contains(&name.as_str()));
@@ -100,6 +100,7 @@ fn results_of_both_engines_and_of_failures_fit_the_schema() {
             "--replicasets",
             "5",
         ],
+        &["--scenario", "cl2-load", "--pods", "300"],
         &[
             "--pods",
             "500",

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use podstorm_tests::command::{run, run_in, stderr, stdout};
+use podstorm_tests::command::{assert_refused as assert_refused_run, run, run_in, stderr, stdout};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -127,12 +127,34 @@ fn a_threshold_may_end_the_run() {
     assert!(reason.contains("abortOnFail"), "{reason}");
     assert!(reason.contains("max < 1s"), "{reason}");
     assert!(own["elapsed_seconds"].as_f64() < Some(3.5));
+    // A count ends it too, with less than half of what would come.
+    let text = OWN.replace(
+        r#"pod_ready_latency = ["max < 3s"]"#,
+        r#"pods_created = [{threshold = "<= 80", abortOnFail = true}]"#,
+    );
+    fs::write(folder.path().join("shop.toml"), text).expect("the folder can be written");
+    let own = result(
+        &["--scenario", "shop.toml", "--replicasets", "20"],
+        folder.path(),
+    );
+    let reason = own["outcome"]["reason"].as_str().unwrap_or("");
+    assert!(reason.contains("pods_created <= 80"), "{reason}");
+    let created = own["pods"]["created"].as_u64().unwrap_or(0);
+    assert!((81..=110).contains(&created), "{created} pods");
 }
 
-#[test]
-fn a_scenario_runs_over_objects_from_files() {
-    let folder = folder();
-    let web = "\
+/// A ReplicationController and a ReplicaSet of one name.
+const WEB: &str = "\
+apiVersion: v1
+kind: ReplicationController
+metadata: {name: web, namespace: shop}
+spec:
+  replicas: 4
+  selector: {old: web}
+  template:
+    metadata: {labels: {old: web}}
+    spec: {containers: [{name: web, image: nginx}]}
+---
 apiVersion: apps/v1
 kind: ReplicaSet
 metadata: {name: web, namespace: shop}
@@ -142,18 +164,80 @@ spec:
   template:
     metadata: {labels: {app: web}}
     spec: {containers: [{name: web, image: nginx}]}
----
-apiVersion: v1
-kind: ReplicationController
-metadata: {name: old, namespace: shop}
-spec:
-  replicas: 4
-  selector: {app: old}
-  template:
-    metadata: {labels: {app: old}}
-    spec: {containers: [{name: web, image: nginx}]}
 ";
-    fs::write(folder.path().join("web.yaml"), web).expect("the folder can be written");
+
+/// Pods that a phase of a result has created and removed.
+fn pods_of(result: &Value, phase: usize) -> (u64, u64) {
+    let count = |name: &str| result["phases"][phase][name].as_u64().unwrap_or(u64::MAX);
+    (count("pods_created"), count("pods_deleted"))
+}
+
+#[test]
+fn replication_controllers_of_files_are_recreated_and_their_pods_relabelled() {
+    let folder = folder();
+    let path = folder.path();
+    fs::write(path.join("web.yaml"), WEB).expect("the folder can be written");
+    let over = |scenario| {
+        let engine = ["--engine", "virtual", "-f", "web.yaml"];
+        let own = result(&[&["--scenario", scenario], &engine[..]].concat(), path);
+        assert_eq!(own["outcome"]["exit_code"], 0, "{}", own["outcome"]);
+        own
+    };
+    let own = over("recreate");
+    assert_eq!(pods_of(&own, 1), (14, 14), "those of both kinds");
+    assert_eq!(own["pods"]["adopted"], 0);
+    let all = "name: all\nquestion: q?\nphases:\n- name: load\n  steps: [createNodes, loadInput]\n\
+               - name: relabel\n  steps: [relabelPods: {pods: 100%}]\n";
+    fs::write(path.join("all.yaml"), all).expect("the folder can be written");
+    let own = over("all.yaml");
+    assert_eq!(pods_of(&own, 1), (14, 0), "those of both kinds");
+    assert_eq!(own["pods"]["released"], 14);
+    let statuses = "name: all\nquestion: q?\nphases:\n- name: load\n\
+                    \x20 steps: [loadInput]\n- name: write\n  steps: [writeStatuses]\n";
+    fs::write(path.join("statuses.yaml"), statuses).expect("the folder can be written");
+    assert_eq!(pods_of(&over("statuses.yaml"), 1), (0, 0));
+}
+
+#[test]
+fn replica_sets_of_files_are_rolled_out_and_replication_controllers_are_not() {
+    let folder = folder();
+    let path = folder.path();
+    // An older revision, kept to go back to.
+    let older = WEB.split("---\n").nth(1).expect("the ReplicaSet");
+    let older = older.replace("web", "older").replace("10", "0");
+    let files = format!("{WEB}---\n{older}");
+    fs::write(path.join("web.yaml"), files).expect("the folder can be written");
+    let rollout = ["--scenario", "rollout-storm", "--engine", "virtual", "-f"];
+    let own = result(&[&rollout[..], &["web.yaml"]].concat(), path);
+    assert_eq!(own["outcome"]["exit_code"], 0, "{}", own["outcome"]);
+    assert_eq!(pods_of(&own, 1), (10, 10), "the ReplicaSet's alone");
+    assert_eq!(
+        own["writes"]["create replicasets"], 3,
+        "two and a successor"
+    );
+    let answer = own["answer"].as_str().unwrap_or("");
+    assert!(!answer.contains("roll-outs"), "{answer}");
+
+    let alone = WEB
+        .split("---\n")
+        .next()
+        .expect("the ReplicationController");
+    fs::write(path.join("rc.yaml"), alone).expect("the folder can be written");
+    let arguments = [&["run"], &rollout[..], &["rc.yaml"]].concat();
+    assert_refused_run(
+        &run_in(path, &arguments),
+        &[
+            "rollout-storm",
+            "ReplicationControllers only",
+            "ReplicaSets",
+        ],
+    );
+}
+
+#[test]
+fn a_scenario_runs_over_objects_from_files() {
+    let folder = folder();
+    fs::write(folder.path().join("web.yaml"), WEB).expect("the folder can be written");
     let own = result(
         &[
             "-f",

@@ -8,7 +8,7 @@ use serde::Serializer;
 use serde::ser::SerializeMap;
 use serde_json::{Value, json};
 
-use crate::scenario::Percent;
+use crate::scenario::{Percent, Scenario};
 use crate::settings::resolve::{Machine, SettingsRequest, resolve};
 use crate::settings::size::InputSize;
 use crate::settings::{EngineKind, Settings};
@@ -48,9 +48,15 @@ pub(super) fn settings(settings: &Settings, files: &[PathBuf]) -> Vec<(&'static 
         }
     } else {
         let size = &settings.size;
+        match size.pods_asked {
+            // The scenario's groups say how many ReplicaSets that makes, and --replicasets can't.
+            Some(pods) => all.push(("pods", json!(pods))),
+            None => all.extend([
+                ("pods", json!(size.pods)),
+                ("replicasets", json!(size.replicasets)),
+            ]),
+        }
         all.extend([
-            ("pods", json!(size.pods)),
-            ("replicasets", json!(size.replicasets)),
             ("nodes", json!(size.nodes)),
             ("namespaces", json!(size.namespaces)),
         ]);
@@ -174,13 +180,18 @@ pub(super) fn json(settings: &[(&'static str, Value)]) -> String {
     String::from_utf8(bytes).expect("JSON is UTF-8")
 }
 
-/// The command that repeats a run: every setting that differs from what the flags before it imply.
+/// What decides together how large the cluster is.
+const SIZES: [&str; 5] = ["burst", "pods", "replicasets", "nodes", "pods-per-node"];
+
+/// The command that repeats a run: every setting that the scenario, the engine and the files don't
+/// imply, as numbers and names that are read back as the same settings.
 pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
     let mut command = String::from("loadgen run");
     let mut add = |flag: &str, value: &str| {
         command.push_str(&format!(" --{flag} {}", shell_word(value)));
     };
-    let manifests = !given.scenario.generates_cluster();
+    let scenario = &given.scenario;
+    let is_manifests = scenario.path.is_none() && scenario.name == Scenario::manifests().name;
     let baseline = SettingsRequest {
         scenario: Some(Arc::clone(&given.scenario)),
         engine: Some(given.engine),
@@ -193,20 +204,33 @@ pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
     };
     let baseline = resolve(&baseline, machine).map(|defaults| settings(&defaults, files));
     let baseline = baseline.unwrap_or_default();
-    for (name, value) in settings(given, files) {
-        let is_default = baseline
-            .iter()
-            .any(|(other, default)| *other == name && *default == value);
-        match (name, &value) {
+    let all = settings(given, files);
+    let differs = |name: &str, value: &Value| {
+        let mut baseline = baseline.iter();
+        !baseline.any(|(other, default)| *other == name && default == value)
+    };
+    // What one of the sizes is by default depends on the others.
+    let is_sized = all
+        .iter()
+        .any(|(name, value)| SIZES.contains(name) && differs(name, value));
+    for (name, value) in &all {
+        let name = *name;
+        match (name, value) {
             // The seed and the scenario are what one looks for; they are always said.
-            ("scenario", Value::String(scenario)) if !manifests => add(name, scenario),
-            ("seed", seed) => add(name, &seed.to_string()),
-            ("engine", Value::String(engine)) if given.engine == EngineKind::Virtual => {
+            ("scenario", Value::String(scenario)) if !is_manifests => add(name, scenario),
+            // By default there are as many threads as the machine has cores, and where files bring
+            // nodes none is generated.
+            ("seed" | "threads", value) => add(name, &value.to_string()),
+            ("nodes", value) if !files.is_empty() => add(name, &value.to_string()),
+            ("pods" | "replicasets" | "nodes", value) if is_sized => add(name, &value.to_string()),
+            ("engine", Value::String(engine))
+                if given.engine == EngineKind::Virtual || scenario.settings.engine.is_some() =>
+            {
                 add(name, engine);
             }
             // The files come last, with -f.
             ("scenario" | "filename", _) | (_, Value::Null) => {}
-            _ if is_default => {}
+            (name, value) if !differs(name, value) => {}
             ("feature-gates", Value::Object(gates)) => {
                 let all: Vec<String> = gates
                     .iter()
@@ -230,7 +254,8 @@ fn scenario_word(settings: &Settings) -> &str {
     scenario.path.as_deref().unwrap_or(&scenario.name)
 }
 
-fn shell_word(text: &str) -> String {
+/// A text as a shell takes it for one word.
+pub(super) fn shell_word(text: &str) -> String {
     let safe = |b: u8| b.is_ascii_alphanumeric() || b"-_./,:=%+@".contains(&b);
     if !text.is_empty() && text.bytes().all(safe) {
         text.to_owned()
@@ -241,6 +266,9 @@ fn shell_word(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
+    use super::super::{Cli, Command};
     use super::*;
     use crate::settings::size::SizeRequest;
 
@@ -273,6 +301,107 @@ mod tests {
              DeploymentReplicaSetTerminatingReplicas=true,LogarithmicScaleDown=true,\
              PodDeletionCost=false,StaleControllerConsistencyReplicaSet=true,WatchListClient=true"
         );
+    }
+
+    /// What a command's text means on a machine with so many cores.
+    fn read_back(command: &str, cpus: usize, input: Option<InputSize>) -> Settings {
+        let words = command.split(' ').map(|word| word.trim_matches('\''));
+        let flags = Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{command}: {error}"));
+        let Command::Run(flags) = flags.command else {
+            panic!("{command}");
+        };
+        let machine = Machine {
+            cpus,
+            memory_bytes: None,
+        };
+        let settings = resolve(&flags.shape.request(input), machine);
+        settings.unwrap_or_else(|error| panic!("{command}: {error}"))
+    }
+
+    #[test]
+    fn the_command_is_read_back_as_the_same_settings() {
+        for flags in [
+            "",
+            "--threads 1",
+            "--pods 1m --replicasets 2k",
+            "--pods 1k --nodes 5k",
+            "--replicasets 10",
+            "--scenario burst --burst 200k --nodes 15k",
+            "--pods-per-node 10",
+            "--scenario cl2-load",
+            "--scenario cl2-load --pods 4k --seed 5",
+            "--scenario cl2-load --engine threads --threads 1",
+            "--scenario cl2-load --kube-api-qps 50",
+            "--scenario cl2-load --kube-api-qps 100",
+            "--scenario cl2-load --kube-api-burst 7",
+            "--scenario cl2-load --upstream-defaults",
+            "--scenario kubelet-reject --kube-api-qps 50",
+            "--scenario churn --churn-rate 7/m --time-limit 30s",
+            "--scenario stale-watch --feature-gates StaleControllerConsistencyReplicaSet=true",
+            "--scenario slow-api --api-errors 33.333333333% --api-latency 5ms",
+            "--min-ready-seconds 3s --watch-latency uniform:1ms,5ms --behaviour hardened",
+        ] {
+            let given = format!("loadgen run {flags}");
+            let settings = read_back(given.trim(), 2, None);
+            let command = command(&settings, &[]);
+            assert_eq!(
+                read_back(&command, 96, None),
+                settings,
+                "{given}: {command}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_command_names_the_nodes_beside_files_and_the_scenario_over_them() {
+        let input = InputSize {
+            pods: 10,
+            owners: 1,
+            replication_controllers: 0,
+            nodes: 2,
+            namespaces: 1,
+            places: 220,
+            nodes_without_capacity: 0,
+        };
+        let files = [PathBuf::from("dump.json")];
+        for (scenario, nodes) in [
+            (None, None),
+            (None, Some(1)),
+            (Scenario::built_in("recreate"), Some(3)),
+            (Some(Scenario::manifests()), None),
+        ] {
+            let request = SettingsRequest {
+                scenario: scenario.clone(),
+                input: Some(input),
+                size: SizeRequest {
+                    nodes,
+                    ..SizeRequest::default()
+                },
+                ..SettingsRequest::default()
+            };
+            let settings = resolved(&request);
+            let command = command(&settings, &files);
+            assert_eq!(read_back(&command, 96, Some(input)), settings, "{command}");
+            let is_named = scenario.is_some_and(|scenario| scenario.name != "manifests");
+            assert_eq!(command.contains("--scenario"), is_named, "{command}");
+        }
+    }
+
+    #[test]
+    fn the_pods_of_groups_are_those_that_were_asked_for() {
+        let request = SettingsRequest {
+            scenario: Scenario::built_in("cl2-load"),
+            size: SizeRequest {
+                pods: Some(400),
+                ..SizeRequest::default()
+            },
+            ..SettingsRequest::default()
+        };
+        let settings = resolved(&request);
+        assert_eq!(settings.size.pods, 540, "250 + 3 x 30 + 40 x 5");
+        let command = command(&settings, &[]);
+        assert!(command.contains(" --pods 400 --nodes 100"), "{command}");
+        assert!(!command.contains("--replicasets"), "{command}");
     }
 
     #[test]

@@ -103,17 +103,19 @@ pub(super) struct ShapeFlags {
           help_heading = "Controller")]
     burst_replicas: Option<u64>,
 
-    /// Requests per second of the controller's client, events included [default: unlimited]
+    /// Requests per second of the controller's client, events included [default: those of the
+    /// scenario, or unlimited]
     #[arg(long, value_name = "NUMBER", value_parser = qps, allow_hyphen_values = true,
           help_heading = "Controller")]
     kube_api_qps: Option<f64>,
 
-    /// Requests above --kube-api-qps that may be saved up [default: 30]
+    /// Requests above --kube-api-qps that may be saved up [default: those of the scenario, or 30]
     #[arg(long, value_name = "NUMBER", value_parser = parse_size, allow_hyphen_values = true,
           help_heading = "Controller")]
     kube_api_burst: Option<u64>,
 
-    /// The client limit of a stock controller-manager: 20 QPS, burst 30
+    /// The client limit of a stock controller-manager: 20 QPS, burst 30, in place of both numbers of
+    /// the scenario where it has a limit of its own
     #[arg(long, help_heading = "Controller")]
     upstream_defaults: bool,
 

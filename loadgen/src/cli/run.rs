@@ -79,7 +79,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     let cancel = Arc::new(AtomicBool::new(false));
     interrupt::watch(&cancel, outputs.temporary(), flags.quiet);
     let uses_stdout = outputs.use_stdout();
-    let replay = effective::command(&settings, &flags.shape.files);
+    let replay = repeating(flags, &settings);
     let view = View {
         progress: ProgressView::new(flags.quiet),
         metrics,
@@ -141,6 +141,19 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     }
     profiled?;
     Ok(result.outcome.exit_code)
+}
+
+/// The command that repeats the run and judges it alike.
+fn repeating(flags: &RunFlags, settings: &Settings) -> String {
+    let mut command = effective::command(settings, &flags.shape.files);
+    for threshold in &flags.thresholds {
+        let threshold = effective::shell_word(&threshold.to_string());
+        command.push_str(&format!(" --threshold {threshold}"));
+    }
+    if flags.host_figures && settings.engine == EngineKind::Virtual {
+        command.push_str(" --host-figures");
+    }
+    command
 }
 
 /// The scenario's thresholds, and those of the flags.

@@ -37,6 +37,7 @@ fn settings(scenario: &str, engine: EngineKind) -> Settings {
             namespaces: 3,
             pods_per_node: 110,
             groups: Vec::new(),
+            pods_asked: None,
         },
         controller: ControllerSettings {
             concurrent_replicaset_syncs: 5,

@@ -37,6 +37,7 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
             }
             InputObject::ReplicationController(object) => {
                 size.owners += 1;
+                size.replication_controllers += 1;
                 size.pods += u64::try_from(object.replicas.unwrap_or(1)).unwrap_or(0);
                 owner_namespaces.insert(namespace);
             }

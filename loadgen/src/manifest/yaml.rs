@@ -14,6 +14,9 @@ use super::document::{Document, DocumentSeed, ItemTaker, Stopped, ValueSeed};
 use super::error::ManifestError;
 use super::yaml_list;
 
+/// What is said of a text that ends too early.
+pub(super) const CUT_OFF: &str = "cut off";
+
 /// A document larger than this is read item by item where it is a list.
 const LARGE_BYTES: usize = 4 << 20;
 
@@ -58,7 +61,7 @@ fn read_whole(
     collector: &mut Collector,
 ) -> Result<(), Box<ManifestError>> {
     let text = chunk_text(chunk, collector)?;
-    let (mut failed, mut kindless) = (None, Vec::new());
+    let (mut failed, mut kindless): (Option<(usize, _)>, _) = (None, Vec::new());
     let mut take_item = |list: &serde_json::Map<String, Value>, index: usize, item: Value| {
         let taken = collector.take(decode::item(item, list), Some(index));
         match taken {
@@ -68,18 +71,32 @@ fn read_whole(
                 Ok(())
             }
             Err(error) => {
-                failed = Some(error);
+                failed = Some((index, error));
                 Err(Stopped)
             }
         }
     };
     let read = read_document(text, &mut take_item);
-    if let Some(error) = failed {
+    if let Some((index, mut error)) = failed {
+        let open = yaml_list::open_end(chunk).filter(|end| is_last && end.index == index);
+        if let Some(end) = open {
+            error.problem.push_str(&end.words());
+        }
         return Err(error);
     }
     match read {
         Ok(document) => collector.end_document(document, kindless),
-        Err(error) => Err(placed(error, chunk, is_last, collector)),
+        Err(error) => {
+            let mut error = placed(error, chunk, is_last, collector);
+            let line = error.position.map_or(0, |(line, _)| line);
+            let open = yaml_list::open_end(chunk).filter(|end| is_last && line >= end.first_line);
+            if let Some(end) = open
+                && !error.problem.contains(CUT_OFF)
+            {
+                error.problem.push_str(&end.words());
+            }
+            Err(error)
+        }
     }
 }
 
@@ -110,7 +127,8 @@ pub(super) fn placed(
     let at_end = |(line, _): (u64, u64)| is_last && line >= last;
     let mut problem = error.problem;
     if error.position.is_some_and(at_end) {
-        problem.push_str("; the text ends there: it may have been cut off");
+        problem.push_str("; the text ends there: it may have been ");
+        problem.push_str(CUT_OFF);
     }
     let in_file = |(line, column): (u64, u64)| (chunk.first_line + line - 1, column);
     collector.at(error.position.map(in_file), problem)

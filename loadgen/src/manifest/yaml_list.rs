@@ -14,7 +14,7 @@ use super::decode::{self, Decoded, Wrong};
 use super::document::{Document, is_list_kind};
 use super::error::ManifestError;
 use super::pattern::{self, Language, Likeness, Patterns, Piece};
-use super::yaml::{Chunk, Chunks, chunk_text, placed, read_document, read_value};
+use super::yaml::{CUT_OFF, Chunk, Chunks, chunk_text, placed, read_document, read_value};
 
 /// Where the items of a list stand.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,6 +31,7 @@ struct Item {
     range: Range<usize>,
     /// Its line in the chunk, counted from 0.
     line: u64,
+    likeness: Likeness,
 }
 
 /// What a line is to a list.
@@ -87,11 +88,21 @@ impl Items {
         forget(&mut chunk, self.line.end);
         let mut next_index = 0;
         loop {
-            let (items, end) = self.cut(&chunk, next_index);
+            let (mut items, end) = self.cut(&chunk, next_index);
             next_index += items.len();
-            let likenesses = likenesses(&items, &chunk, &mut patterns);
-            let items = items.iter().zip(&likenesses);
-            take(items, &chunk, &members, &mut kindless, collector)?;
+            recognise(&mut items, &chunk, &mut patterns);
+            let taken = take(&items, &chunk, &members, &mut kindless, collector);
+            taken.map_err(|(index, mut error)| {
+                let is_last = chunk.is_whole && chunks.is_at_end;
+                let open = OpenEnd::of(&items, &end, &chunk);
+                let open = open.filter(|end| is_last && end.index == index);
+                if let Some(end) = open
+                    && !members.contains_key("kind")
+                {
+                    error.problem.push_str(&end.words());
+                }
+                error
+            })?;
             match end {
                 End::List(at) => {
                     forget(&mut chunk, at);
@@ -147,6 +158,7 @@ impl Items {
                         index: first_index + items.len(),
                         range: at..chunk.text.len(),
                         line: number,
+                        likeness: Likeness::None,
                     });
                 }
                 Line::Within => {}
@@ -168,6 +180,58 @@ impl Items {
                 (items, End::Open(last.map_or(0, |item| item.range.start)))
             }
         }
+    }
+}
+
+/// The last item of a text that ends within its list, as a dump does that was cut off: a dump has its
+/// kind behind the items.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct OpenEnd {
+    /// The item.
+    pub(super) index: usize,
+    /// The lines of the file that the item begins at and the text ends at, counted from 1.
+    pub(super) first_line: u64,
+    last_line: u64,
+}
+
+/// Where a whole document ends within its list's items, and no kind stands before them.
+pub(super) fn open_end(chunk: &Chunk) -> Option<OpenEnd> {
+    let list = Items::begin(chunk)?;
+    let mut before = chunk.text[..list.line.start].split(|b| *b == b'\n');
+    if before.any(|line| line.starts_with(b"kind:")) {
+        return None;
+    }
+    // As the items alone are cut, so that no line before them is taken for one behind them.
+    let mut items = Chunk {
+        text: chunk.text.clone(),
+        ..*chunk
+    };
+    forget(&mut items, list.line.end);
+    let (cut, end) = list.cut(&items, 0);
+    OpenEnd::of(&cut, &end, &items)
+}
+
+impl OpenEnd {
+    /// The last of the items where nothing stands behind it.
+    fn of(items: &[Item], end: &End, chunk: &Chunk) -> Option<OpenEnd> {
+        let last = items.last()?;
+        let written = chunk.text.trim_ascii_end();
+        let lines = written.iter().filter(|b| **b == b'\n').count() as u64;
+        let is_open = matches!(end, End::List(at) if *at == chunk.text.len());
+        is_open.then(|| OpenEnd {
+            index: last.index,
+            first_line: chunk.first_line + last.line,
+            last_line: chunk.first_line + lines,
+        })
+    }
+
+    /// What an error in that item adds.
+    pub(super) fn words(&self) -> String {
+        format!(
+            "; this is the last item, and the list's kind, which a dump has behind the items, is \
+             missing: the file was probably {CUT_OFF} at line {}",
+            self.last_line
+        )
     }
 }
 
@@ -216,35 +280,39 @@ fn members_of(
     }
 }
 
-/// What the items are like.
-fn likenesses(items: &[Item], chunk: &Chunk, patterns: &mut Patterns) -> Vec<Likeness> {
-    let of_item = |item: &Item| {
+/// Finds out what the items are like.
+fn recognise(items: &mut [Item], chunk: &Chunk, patterns: &mut Patterns) {
+    for item in items {
         let text = &chunk.text[item.range.clone()];
-        match patterns.fit(text) {
+        item.likeness = match patterns.fit(text) {
             Some((likeness, end)) if end == text.len() => likeness,
             // More lines follow what the pattern knows.
             Some(_) => Likeness::None,
             None => patterns.learn(text),
-        }
-    };
-    items.iter().map(of_item).collect()
+        };
+    }
 }
 
-/// Decodes items on all cores and takes them in their order.
-fn take<'a>(
-    items: impl Iterator<Item = (&'a Item, &'a Likeness)> + Clone,
+/// Decodes items on all cores and takes them in their order. An error comes with its item's index.
+fn take(
+    items: &[Item],
     chunk: &Chunk,
     members: &Map<String, Value>,
     kindless: &mut Vec<(usize, Map<String, Value>)>,
     collector: &mut Collector,
-) -> Result<(), Box<ManifestError>> {
-    let piece = |(item, likeness): (&Item, &'a Likeness)| Piece {
-        text: &chunk.text[item.range.clone()],
-        likeness,
+) -> Result<(), (usize, Box<ManifestError>)> {
+    let piece = |item| {
+        let Item {
+            range, likeness, ..
+        }: &Item = item;
+        Piece {
+            text: &chunk.text[range.clone()],
+            likeness,
+        }
     };
-    let pieces: Vec<Piece<'_>> = items.clone().map(piece).collect();
+    let pieces: Vec<Piece<'_>> = items.iter().map(piece).collect();
     let decoded = pattern::decode_all(&pieces, |text| decode_item(text, members), collector);
-    for ((item, _), mut decoded) in items.zip(decoded) {
+    for (item, mut decoded) in items.iter().zip(decoded) {
         if let Decoded::Wrong(Wrong {
             position: Some((line, _)),
             ..
@@ -252,7 +320,8 @@ fn take<'a>(
         {
             *line += chunk.first_line + item.line - 1;
         }
-        if let Some(item_members) = collector.take(decoded, Some(item.index))? {
+        let taken = collector.take(decoded, Some(item.index));
+        if let Some(item_members) = taken.map_err(|error| (item.index, error))? {
             kindless.push((item.index, item_members));
         }
     }
@@ -372,6 +441,61 @@ mod tests {
             for piece in [1, 500, usize::MAX] {
                 let problem = load(&bad, piece).expect_err(to);
                 assert!(problem.contains(words), "{piece}: {words}: {problem}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_list_that_ends_within_its_last_item_was_cut_off() {
+        let whole = list("", 3);
+        let last = whole.find("name: p2").unwrap();
+        for (end, problem) in [
+            ("    annotations:\n", "items[2]"),
+            ("    - name: c\n", "items[2]"),
+            ("    - name: c\n      image: regis", "items[2]"),
+            ("name: p", "items[2]"),
+            ("na", "items[2]"),
+        ] {
+            let end = whole[last - 1..].find(end).unwrap() + end.len() + last - 1;
+            let cut = &whole[..end];
+            let lines = cut.trim_end().matches('\n').count() + 1;
+            for piece in [1, 100, usize::MAX] {
+                let Err(told) = load(cut, piece) else {
+                    panic!("{piece}: {cut}");
+                };
+                assert!(told.contains(CUT_OFF), "{piece}: {told}");
+                if told.contains(problem) {
+                    assert!(
+                        told.ends_with(&format!("at line {lines}")),
+                        "{piece}: {told}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_elsewhere_is_not_put_down_to_a_cut() {
+        let whole = list("", 3);
+        let wrong_first = whole.replacen("name: p0\n", "name: 7\n", 1);
+        let wrong_last = whole.replacen("name: p2\n", "name: 7\n", 1);
+        let behind = wrong_last.find("kind: List").unwrap();
+        let kind_before = format!("kind: List\n{}", &wrong_last[..behind]);
+        let more = format!(
+            "{}---\nkind: Secret\napiVersion: v1\n",
+            &wrong_last[..behind]
+        );
+        for text in [
+            &wrong_first,
+            &wrong_last,
+            &wrong_first[..behind],
+            &kind_before,
+            &more,
+        ] {
+            for piece in [1, 100, usize::MAX] {
+                let told = load(text, piece).expect_err("a name is a number");
+                assert!(!told.contains(CUT_OFF), "{piece}: {told}");
+                assert!(told.contains("metadata.name: expected a string"), "{told}");
             }
         }
     }

@@ -85,8 +85,10 @@ pub enum ThresholdEntry {
 pub struct FullThreshold {
     /// An expression such as `p99 < 5s`.
     pub threshold: String,
-    /// Ends the run as soon as it is not met: looked at once a second of the run and after each
-    /// phase. For figures that are known while the run goes on.
+    /// Ends the run as soon as it is not met, looked at once a second of the run. For upper bounds (<
+    /// or <=) on what is known while the run goes on: convergence_seconds, pod_ready_seconds,
+    /// excess_pods_created, elapsed_seconds, pods.created and the other counts of pods,
+    /// wasted_work.surplus_pods, writes, resource_version. With any other it is refused.
     #[serde(default)]
     pub abort_on_fail: bool,
 }
@@ -160,22 +162,27 @@ pub enum Step {
     CreateOwnedPods,
     /// The same pods without an owner; their ReplicaSets need not exist.
     CreateBarePods,
-    /// Writes into every ReplicaSet the status that an earlier controller would have left.
+    /// Writes into every ReplicaSet, and every ReplicationController of files, the status that an
+    /// earlier controller would have left.
     WriteStatuses,
     /// Starts the controllers; without this step they run from the start.
     StartController,
     /// Changes an annotation of ReplicaSets: an event without a meaning.
     Touch(SomeReplicaSets),
     /// Deletes ReplicaSets, whose pods the garbage collector takes, and creates them again under their
-    /// names.
+    /// names; of files, ReplicationControllers too.
     RecreateReplicaSets(SomeReplicaSets),
-    /// Replaces ReplicaSets by successors under the same owner, step by step, as Deployments do it.
+    /// Replaces ReplicaSets by successors under the same owner, step by step, as Deployments do it. Of
+    /// files, ReplicaSets without pods, which are older revisions, stay as they are, and so do
+    /// ReplicationControllers: no Deployment rolls them out. Files with nothing but
+    /// ReplicationControllers are refused.
     RollOut(RollOut),
     /// Deletes ready pods by lot at a steady rate.
     Churn(Churn),
     /// Deletes ready pods by lot.
     DeletePods(SomePods),
-    /// Takes ready pods by lot out of their ReplicaSets by changing their labels.
+    /// Takes ready pods by lot out of their ReplicaSets, or ReplicationControllers, by changing their
+    /// labels.
     RelabelPods(SomePods),
     /// The kubelets of nodes fall silent: 50 s later their pods are not ready, 300 s after that they
     /// are evicted, and stay until the node is back or gone.
@@ -210,7 +217,8 @@ pub enum Step {
     Repeat(Repeat),
 }
 
-/// Of a step that is about ReplicaSets.
+/// Of a step that is about ReplicaSets; of files it is about their ReplicationControllers too, which
+/// come behind the ReplicaSets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SomeReplicaSets {
@@ -257,7 +265,7 @@ pub struct Scale {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RollOut {
-    /// Which ReplicaSets.
+    /// Which ReplicaSets; ReplicationControllers are never among them.
     #[serde(default)]
     pub of: Which,
     /// How many pods more than its share each pair may have, as `maxSurge` of a Deployment.
@@ -432,6 +440,11 @@ impl Scenario {
         })
     }
 
+    /// Whether it rolls ReplicaSets out.
+    pub fn rolls_out(&self) -> bool {
+        self.has(|step| matches!(step, Step::RollOut(_)))
+    }
+
     /// Whether `--duration` bears on it.
     pub fn uses_duration(&self) -> bool {
         self.has(|step| matches!(step, Step::Churn(churn) if churn.time.is_none()))
@@ -457,6 +470,11 @@ impl Scenario {
     /// Whether it generates a cluster; otherwise it is about what `-f` brings and nothing else.
     pub fn generates_cluster(&self) -> bool {
         self.has(|step| matches!(step, Step::CreateReplicaSets(_) | Step::CreateBarePods))
+    }
+
+    /// Whether it creates the generated nodes itself.
+    pub fn creates_nodes(&self) -> bool {
+        self.has(|step| matches!(step, Step::CreateNodes))
     }
 
     /// Whether it loads what `-f` brings.

@@ -3,15 +3,18 @@
 
 use std::sync::Arc;
 
-use podstorm::object::{Map, Namespace, Node, Now, ReplicaSet, ReplicationController};
+use podstorm::object::{
+    Map, Namespace, Node, Now, ObjectMeta, ReplicaSet, ReplicaSetStatus, ReplicationController,
+};
 use serde_json::Value;
 
 use super::amount::Which;
 use super::definition::{LoseAnswers, Stream};
 use super::driver::Driver;
+use super::objects::anew;
 use super::tasks::Action;
 use super::text::Percent;
-use crate::cluster::{DeleteOptions, Patch};
+use crate::cluster::{ClusterResource, DeleteOptions, Patch, Propagation};
 use crate::faults::{ApiFault, Armed, Call, Effect, FaultClass, Line, StreamEnd, StreamKind};
 use crate::nodes::NodeControl;
 
@@ -179,43 +182,59 @@ impl Driver {
         Action::Wrote
     }
 
-    /// Deletes a ReplicaSet, and creates it again under its name before its pods are gone.
+    /// Deletes a ReplicaSet or ReplicationController, and creates it again under its name before its
+    /// pods are gone.
     pub(super) fn recreate(&mut self, number: u64, now: Now) -> Action {
         let Some(&at) = self.generated.get(number as usize) else {
             return Action::Skipped;
         };
         let parent = &self.tracker.parents[at];
-        if parent.is_rc {
-            // The step is about ReplicaSets.
-            return Action::Skipped;
-        }
-        let (namespace, name) = (parent.namespace.clone(), parent.name.clone());
-        let replicas = parent.desired;
-        let found = self.cluster.get::<ReplicaSet>(&namespace, &name);
-        let Some(found) = self.note("reading a ReplicaSet", found) else {
-            return Action::Wrote;
+        let (is_rc, replicas) = (parent.is_rc, parent.desired);
+        let created = if is_rc {
+            let fresh = |old: &ReplicationController| ReplicationController {
+                metadata: anew(&old.metadata),
+                status: ReplicaSetStatus::default(),
+                ..old.clone()
+            };
+            self.replace(at, fresh, now)
+        } else {
+            let fresh = |old: &ReplicaSet| ReplicaSet {
+                metadata: anew(&old.metadata),
+                spec: old.spec.clone(),
+                ..ReplicaSet::default()
+            };
+            self.replace(at, fresh, now)
         };
-        let options = DeleteOptions::default();
-        let deleted = self
-            .cluster
-            .delete::<ReplicaSet>(&namespace, &name, &options, now);
-        self.note("deleting a ReplicaSet", deleted);
-        let mut fresh = ReplicaSet {
-            metadata: podstorm::object::ObjectMeta {
-                name: found.metadata.name.clone(),
-                namespace: found.metadata.namespace.clone(),
-                labels: found.metadata.labels.clone(),
-                owner_references: found.metadata.owner_references.clone(),
-                ..podstorm::object::ObjectMeta::default()
-            },
-            ..ReplicaSet::default()
-        };
-        fresh.spec = found.spec.clone();
-        let created = self.cluster.create(fresh, now);
-        if let Some(created) = self.note("creating a ReplicaSet again", created) {
-            self.generated[number as usize] = self.tracker.asked(&created.metadata, replicas, now);
+        if let Some(created) = created {
+            let at = self.tracker.asked(&created, replicas, now);
+            self.tracker.parents[at].is_rc = is_rc;
+            self.generated[number as usize] = at;
         }
         Action::Wrote
+    }
+
+    /// Deletes a parent and creates another in its place; the metadata of that one.
+    fn replace<R: ClusterResource>(
+        &mut self,
+        at: usize,
+        fresh: impl FnOnce(&R) -> R,
+        now: Now,
+    ) -> Option<ObjectMeta> {
+        let parent = &self.tracker.parents[at];
+        let (namespace, name) = (parent.namespace.clone(), parent.name.clone());
+        let kind = R::KIND.name();
+        let found = self.cluster.get::<R>(&namespace, &name);
+        let found = self.note(&format!("reading a {kind}"), found)?;
+        // Said, as kubectl does: by default a ReplicationController leaves its pods behind.
+        let options = DeleteOptions {
+            propagation: Some(Propagation::Background),
+            ..DeleteOptions::default()
+        };
+        let deleted = self.cluster.delete::<R>(&namespace, &name, &options, now);
+        self.note(&format!("deleting a {kind}"), deleted);
+        let created = self.cluster.create(fresh(&found), now);
+        let created = self.note(&format!("creating a {kind} again"), created)?;
+        Some(created.metadata().clone())
     }
 
     /// An event of a ReplicaSet that says nothing.

@@ -208,6 +208,7 @@ fn check(scenario: &Scenario) -> Result<(), Mistake> {
         .collect();
     gates::parse(assignments.iter().map(String::as_str))
         .map_err(|error| ("settings.feature-gates".to_owned(), error.to_string()))?;
+    scenario.settings.check_client_limit()?;
     if !scenario.groups.is_empty() {
         let sum: f64 = scenario.groups.iter().map(|group| group.share.0).sum();
         if (sum - 1.0).abs() > 1e-6 {

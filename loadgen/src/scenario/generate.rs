@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use ahash::RandomState;
 use hashbrown::HashMap;
 use podstorm::intern::FIXED_STATE;
-use podstorm::object::{Now, ReplicaSet, ReplicaSetStatus, Str};
+use podstorm::object::{Now, ReplicaSet, ReplicaSetStatus, ReplicationController, Str};
 
 use super::definition::CreateReplicaSets;
 use super::driver::Driver;
@@ -30,7 +30,9 @@ impl Driver {
 
     pub(super) fn load_input(&mut self, now: Now) -> Action {
         let number = self.at.cursor;
-        if !self.settings.scenario.generates_cluster()
+        let scenario = &self.settings.scenario;
+        if !scenario.generates_cluster()
+            && !scenario.creates_nodes()
             && !self.loader.has_nodes
             && number < self.settings.size.nodes
         {
@@ -140,9 +142,21 @@ impl Driver {
         else {
             return Action::Skipped;
         };
-        let found = self
-            .cluster
-            .get::<ReplicaSet>(&parent.namespace, &parent.name);
+        let (namespace, name) = (parent.namespace.clone(), parent.name.clone());
+        if parent.is_rc {
+            let found = self.cluster.get::<ReplicationController>(&namespace, &name);
+            if let Some(found) = self.note("reading a ReplicationController", found) {
+                let replicas = found.replicas.unwrap_or(1);
+                let written = ReplicationController {
+                    status: status_of(replicas, found.metadata.generation),
+                    ..ReplicationController::clone(&found)
+                };
+                let outcome = self.cluster.update_status(written, now);
+                self.note("writing a status", outcome);
+            }
+            return Action::Wrote;
+        }
+        let found = self.cluster.get::<ReplicaSet>(&namespace, &name);
         let Some(found) = self.note("reading a ReplicaSet", found) else {
             return Action::Wrote;
         };
@@ -153,13 +167,8 @@ impl Driver {
         let replicas = found.replicas();
         let mut written = ReplicaSet::clone(&found);
         written.status = ReplicaSetStatus {
-            replicas,
-            fully_labeled_replicas: replicas,
-            ready_replicas: replicas,
-            available_replicas: replicas,
             terminating_replicas: terminating.unwrap_or(true).then_some(0),
-            observed_generation: found.metadata.generation,
-            ..ReplicaSetStatus::default()
+            ..status_of(replicas, found.metadata.generation)
         };
         let outcome = self.cluster.update_status(written, now);
         self.note("writing a status", outcome);
@@ -172,5 +181,17 @@ impl Driver {
         self.controllers.started.store(true, Ordering::Release);
         self.controllers.wake.iter().for_each(|wake| wake());
         Action::Done
+    }
+}
+
+/// The status of a parent whose pods are all there and available.
+fn status_of(replicas: i32, generation: i64) -> ReplicaSetStatus {
+    ReplicaSetStatus {
+        replicas,
+        fully_labeled_replicas: replicas,
+        ready_replicas: replicas,
+        available_replicas: replicas,
+        observed_generation: generation,
+        ..ReplicaSetStatus::default()
     }
 }

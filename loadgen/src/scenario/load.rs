@@ -9,9 +9,11 @@ use podstorm::object::{
     Kind, Namespace, Node, Now, ObjectMeta, ReplicaSet, ReplicationController, Str,
 };
 
+use super::definition::Scenario;
 use super::tracker::Tracker;
 use crate::cluster::Cluster;
 use crate::input::InputObject;
+use crate::settings::size::InputSize;
 
 /// Objects on their way into the cluster, owners before what they own.
 #[derive(Debug)]
@@ -31,12 +33,37 @@ pub(super) struct Loader {
 /// How many refusals are kept in words.
 const REFUSED_MAX: usize = 10;
 
+impl Scenario {
+    /// Whether it can be played over such files.
+    ///
+    /// # Errors
+    /// What it would need, and the mend.
+    pub(crate) fn check_input(&self, input: &InputSize) -> Result<(), String> {
+        let name = &self.name;
+        if !self.loads_input() {
+            return Err(format!(
+                "--scenario {name} generates its own cluster and can't be used with -f; leave \
+                 --scenario out to run the objects of the files"
+            ));
+        }
+        if self.rolls_out() && input.owners > 0 && input.owners == input.replication_controllers {
+            return Err(format!(
+                "the scenario {name} rolls out ReplicaSets, as their Deployments do, and the files \
+                 have ReplicationControllers only, which no Deployment rolls out: give files with \
+                 ReplicaSets, or a scenario without rollOut (recreateReplicaSets and relabelPods are \
+                 about both kinds)"
+            ));
+        }
+        Ok(())
+    }
+}
+
 impl Loader {
-    /// Sorts the objects so that each is preceded by what it needs; namespaces that are named but
-    /// not among the objects are added.
+    /// Sorts the objects so that each is preceded by what it needs, and ReplicaSets by no
+    /// ReplicationController; namespaces that are named but not among the objects are added.
     pub(super) fn new(objects: Vec<InputObject>) -> Loader {
         let mut namespaces: BTreeSet<String> = BTreeSet::new();
-        let mut ranked: [Vec<InputObject>; 4] = Default::default();
+        let mut ranked: [Vec<InputObject>; 5] = Default::default();
         for object in objects {
             let meta = object.metadata();
             if object.kind().is_namespaced() {
@@ -45,7 +72,8 @@ impl Loader {
             let rank = match object.kind() {
                 Kind::Namespace => 0,
                 Kind::Node => 1,
-                Kind::Pod => 3,
+                Kind::Pod => 4,
+                Kind::ReplicationController => 3,
                 _ => 2,
             };
             ranked[rank].push(object);

@@ -203,8 +203,20 @@ impl Objects {
     }
 }
 
+/// Metadata of an object that is to be created after the likeness of one that is stored.
+pub(super) fn anew(stored: &ObjectMeta) -> ObjectMeta {
+    ObjectMeta {
+        name: stored.name.clone(),
+        namespace: stored.namespace.clone(),
+        labels: stored.labels.clone(),
+        annotations: stored.annotations.clone(),
+        owner_references: stored.owner_references.clone(),
+        ..ObjectMeta::default()
+    }
+}
+
 /// The second set of labels over the first.
-fn with(template: &Labels, generated: &Labels) -> Labels {
+pub(super) fn with(template: &Labels, generated: &Labels) -> Labels {
     if template.is_empty() {
         return generated.clone();
     }
@@ -290,6 +302,7 @@ mod tests {
             namespaces,
             pods_per_node: 110,
             groups: Vec::new(),
+            pods_asked: None,
         };
         Objects {
             namespaces: (0..namespaces)

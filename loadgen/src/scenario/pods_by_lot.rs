@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use podstorm::object::{Map, Now, Pod, ReplicaSet};
+use podstorm::object::{
+    Kind, Labels, Map, Now, ObjectMeta, Pod, ReplicaSet, ReplicationController, Str,
+};
 use serde_json::Value;
 
 use super::definition::{Churn, SomePods};
@@ -67,25 +69,15 @@ impl Driver {
                 .delete::<Pod>(&meta.namespace, &meta.name, &DeleteOptions::default(), now);
     }
 
-    /// Changes the labels by which the pod's ReplicaSet selects it, as people do who want to look at a
-    /// pod in peace.
+    /// Changes the labels by which the pod's ReplicaSet or ReplicationController selects it, as people
+    /// do who want to look at a pod in peace.
     pub(super) fn relabel_one(&mut self, pod: &Arc<Pod>, now: Now) {
         let meta = &pod.metadata;
-        let owner = meta
-            .controller()
-            .map(|owner| self.cluster.get::<ReplicaSet>(&meta.namespace, &owner.name));
-        let Some(Ok(owner)) = owner else {
+        let Some(selected) = self.selected_labels(meta) else {
             return;
         };
-        let labels: Map = match &owner.spec.selector {
-            Some(selector) => selector
-                .match_labels
-                .pairs()
-                .iter()
-                .map(|(key, _)| (key.to_string(), Value::from(ISOLATED)))
-                .collect(),
-            None => Map::new(),
-        };
+        let isolated = |(key, _): &(Str, Str)| (key.to_string(), Value::from(ISOLATED));
+        let labels: Map = selected.pairs().iter().map(isolated).collect();
         let metadata = Map::from_iter([("labels".to_owned(), Value::Object(labels))]);
         let patch = Map::from_iter([("metadata".to_owned(), Value::Object(metadata))]);
         let patch = Patch::Merge(patch);
@@ -101,5 +93,18 @@ impl Driver {
                 }
             }
         }
+    }
+
+    /// The label pairs by which a pod's controller selects it; nothing where that is gone.
+    fn selected_labels(&self, pod: &ObjectMeta) -> Option<Labels> {
+        let owner = pod.controller()?;
+        let (namespace, name) = (&pod.namespace, &owner.name);
+        if &*owner.kind == Kind::ReplicationController.name() {
+            let found = self.cluster.get::<ReplicationController>(namespace, name);
+            return found.ok().map(|found| found.selector.clone());
+        }
+        let found = self.cluster.get::<ReplicaSet>(namespace, name).ok()?;
+        let selector = found.spec.selector.as_ref();
+        Some(selector.map_or_else(Labels::default, |selector| selector.match_labels.clone()))
     }
 }

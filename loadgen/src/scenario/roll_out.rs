@@ -1,11 +1,20 @@
 //! Rolling updates of many ReplicaSets at once: each gets a successor, which grows while it shrinks,
 //! by the rules of a Deployment's `RollingUpdate`.
 
-use podstorm::object::Now;
+use std::sync::Arc;
+
+use compact_str::format_compact;
+use podstorm::object::{
+    LabelSelector, Labels, Now, ObjectMeta, PodTemplate, ReplicaSet, ReplicaSetSpec,
+};
 
 use super::definition::RollOut;
 use super::driver::Driver;
+use super::objects::{anew, with};
 use super::tasks::Action;
+
+/// The label by which the pods of a Deployment's ReplicaSets differ.
+const HASH_LABEL: &str = "pod-template-hash";
 
 /// Between two looks at how far the pairs are, ns: a Deployment's controller reacts within as much.
 const LOOK_NS: i64 = 100_000_000;
@@ -51,9 +60,60 @@ fn next_scales(counts: Counts, share: i32, surge: i32, unavailable: i32) -> (i32
     (shrunk, grown)
 }
 
+/// The next revision of a ReplicaSet from a file, without pods: the same template and selector but for
+/// the label that tells revisions apart, under the same owner.
+fn successor(old: &ReplicaSet, revision: u32) -> ReplicaSet {
+    // What an earlier successor has been given goes again.
+    let last = format_compact!("-r{}", revision.saturating_sub(1));
+    let next = |text: &str| {
+        let base = match revision {
+            0 | 1 => text,
+            _ => text.strip_suffix(last.as_str()).unwrap_or(text),
+        };
+        format_compact!("{base}-r{revision}")
+    };
+    let template = &old.spec.template;
+    let hash = match template.metadata.labels.get(HASH_LABEL) {
+        Some(hash) => next(hash),
+        None => format_compact!("r{revision}"),
+    };
+    let label = Labels::from_pairs([(HASH_LABEL, hash.as_str())]);
+    let selector = old.spec.selector.as_ref().map(|selector| {
+        Arc::new(LabelSelector {
+            match_labels: with(&selector.match_labels, &label),
+            match_expressions: Arc::clone(&selector.match_expressions),
+        })
+    });
+    let template = PodTemplate {
+        metadata: ObjectMeta {
+            labels: with(&template.metadata.labels, &label),
+            ..template.metadata.clone()
+        },
+        ..PodTemplate::clone(template)
+    };
+    ReplicaSet {
+        metadata: ObjectMeta {
+            name: next(&old.metadata.name),
+            labels: with(&old.metadata.labels, &label),
+            ..anew(&old.metadata)
+        },
+        spec: ReplicaSetSpec {
+            replicas: Some(0),
+            selector,
+            template: Arc::new(template),
+            ..old.spec.clone()
+        },
+        ..ReplicaSet::default()
+    }
+}
+
 impl Driver {
     pub(super) fn roll_out(&mut self, roll_out: RollOut, begun_ns: i64, now: Now) -> Action {
-        let count = roll_out.of.of(self.generated.len() as u64);
+        let count = match self.at.count {
+            Some(count) => count,
+            None => roll_out.of.of(self.count_replica_sets()),
+        };
+        self.at.count = Some(count);
         let begun = self.each_due(count, roll_out.load, begun_ns, now, |driver, number| {
             driver.begin_pair(number, now)
         });
@@ -75,19 +135,38 @@ impl Driver {
         }
     }
 
+    /// The ReplicaSets among the scenario's parents: no ReplicationController stands before one.
+    fn count_replica_sets(&self) -> u64 {
+        let parents = self.generated.iter().map(|at| &self.tracker.parents[*at]);
+        parents.filter(|parent| !parent.is_rc).count() as u64
+    }
+
     /// Creates the successor of a ReplicaSet.
     fn begin_pair(&mut self, number: u64, now: Now) -> Action {
         let index = number as usize;
-        let (Some(&old), Some(revision)) =
-            (self.generated.get(index), self.revisions.get_mut(index))
+        let (Some(&old), Some(&before)) = (self.generated.get(index), self.revisions.get(index))
         else {
             return Action::Skipped;
         };
-        if self.tracker.parents[old].is_rc {
-            return Action::Skipped;
-        }
-        *revision += 1;
-        let successor = self.objects.replica_set(number, 0, *revision, true);
+        let revision = before + 1;
+        let successor = match self.shares {
+            None => self.objects.replica_set(number, 0, revision, true),
+            Some(_) => {
+                let parent = &self.tracker.parents[old];
+                if parent.desired == 0 {
+                    // A revision that its Deployment keeps to go back to.
+                    return Action::Skipped;
+                }
+                let found = self
+                    .cluster
+                    .get::<ReplicaSet>(&parent.namespace, &parent.name);
+                let Some(found) = self.note("reading a ReplicaSet", found) else {
+                    return Action::Wrote;
+                };
+                successor(&found, revision)
+            }
+        };
+        self.revisions[index] = revision;
         let created = self.cluster.create(successor, now);
         if let Some(created) = self.note("creating a ReplicaSet", created) {
             let new = self.tracker.asked(&created.metadata, 0, now);
@@ -133,6 +212,8 @@ impl Driver {
 
 #[cfg(test)]
 mod tests {
+    use podstorm::object::Resource;
+
     use super::*;
 
     #[test]
@@ -159,6 +240,53 @@ mod tests {
             }
             assert!(rounds <= 2 * share + 2);
         }
+    }
+
+    #[test]
+    fn a_successor_differs_in_its_name_and_in_the_label_of_its_revision() {
+        let text = |object: &ReplicaSet| {
+            let selector = object.spec.selector.as_ref().unwrap();
+            let texts = [
+                &object.metadata.labels,
+                &selector.match_labels,
+                &object.spec.template.metadata.labels,
+            ];
+            let hashes = texts.map(|labels| labels.get(HASH_LABEL).map(|hash| hash.to_string()));
+            assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{hashes:?}");
+            assert_eq!(
+                selector.match_labels.get("app").map(|app| &**app),
+                Some("web")
+            );
+            let hash = hashes[0].clone().unwrap_or_default();
+            format!("{} {hash}", object.metadata.name)
+        };
+        let read = |name: &str, labels: serde_json::Value| {
+            ReplicaSet::from_json(serde_json::json!({
+                "metadata": {"name": name, "namespace": "shop", "uid": "u1", "labels": labels,
+                    "resourceVersion": "7"},
+                "spec": {
+                    "replicas": 3,
+                    "selector": {"matchLabels": labels},
+                    "template": {
+                        "metadata": {"labels": labels},
+                        "spec": {"containers": [{"name": "c", "image": "i"}]},
+                    },
+                },
+                "status": {"replicas": 3},
+            }))
+            .unwrap()
+        };
+        let labels = serde_json::json!({"app": "web", HASH_LABEL: "5d4f"});
+        let old = read("web-5d4f", labels);
+        let first = successor(&old, 1);
+        assert_eq!(text(&first), "web-5d4f-r1 5d4f-r1");
+        assert_eq!(text(&successor(&first, 2)), "web-5d4f-r2 5d4f-r2");
+        assert_eq!(first.spec.replicas, Some(0));
+        assert_eq!(first.status.replicas, 0);
+        assert!(first.metadata.uid.is_empty() && &*first.metadata.namespace == "shop");
+        assert_eq!(first.spec.template.spec, old.spec.template.spec);
+        let plain = successor(&read("web-r0", serde_json::json!({"app": "web"})), 1);
+        assert_eq!(text(&plain), "web-r0-r1 r1");
     }
 
     #[test]

@@ -203,8 +203,14 @@ impl Written for Percent {
         }
     }
     fn write(&self) -> String {
-        // Through hundredths of a percent, so that 0.07 is written as it was read.
-        format!("{}%", (self.0 * 1e8).round() / 1e6)
+        // The shortest text that is read as the same share: 0.07 is 7%, not 7.000000000000001%.
+        let percent = self.0 * 100.0;
+        let mut texts = (0..18).map(|digits| format!("{percent:.digits$}"));
+        let is_exact = |text: &String| text.parse().is_ok_and(|read: f64| read / 100.0 == self.0);
+        match texts.find(is_exact) {
+            Some(text) => format!("{text}%"),
+            None => format!("{percent}%"),
+        }
     }
 }
 written!(Percent);
@@ -256,7 +262,15 @@ mod tests {
     #[test]
     fn values_are_written_as_they_are_read() {
         for text in [
-            "30%", "0.5%", "100%", "0%", "12.25%", "7%", "33.3%", "1000%",
+            "30%",
+            "0.5%",
+            "100%",
+            "0%",
+            "12.25%",
+            "7%",
+            "33.3%",
+            "1000%",
+            "33.333333333%",
         ] {
             assert_eq!(Percent::read(text).unwrap().write(), text);
         }

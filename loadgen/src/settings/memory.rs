@@ -87,6 +87,7 @@ mod tests {
             namespaces: 100,
             pods_per_node: 110,
             groups: Vec::new(),
+            pods_asked: None,
         }
     }
 

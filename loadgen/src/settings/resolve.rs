@@ -181,11 +181,8 @@ fn scenario(request: &SettingsRequest) -> Result<Arc<Scenario>, SettingsError> {
             "the scenario {name} runs objects from files: give them with -f FILE"
         ));
     }
-    if has_input && !scenario.loads_input() {
-        return refuse(format!(
-            "--scenario {name} generates its own cluster and can't be used with -f; leave \
-             --scenario out to run the objects of the files"
-        ));
+    if let Some(input) = &request.input {
+        scenario.check_input(input).map_err(SettingsError)?;
     }
     if request.burst_pods.is_some() && !scenario.uses_burst() {
         return refuse(format!(
@@ -240,7 +237,8 @@ fn generated(
             scenario.name
         ));
     }
-    let groups = group_sizes(&scenario.groups, size::pods(asked)?);
+    let pods_asked = size::pods(asked)?;
+    let groups = group_sizes(&scenario.groups, pods_asked);
     let replicasets: u64 = groups.iter().map(|(sets, _)| sets).sum();
     let pods: u64 = groups.iter().map(|(sets, pods)| sets * *pods as u64).sum();
     let sized = SizeRequest {
@@ -249,7 +247,11 @@ fn generated(
         ..*asked
     };
     let size = size::generated(&sized, extra(pods))?;
-    Ok(ClusterSize { groups, ..size })
+    Ok(ClusterSize {
+        groups,
+        pods_asked: Some(pods_asked),
+        ..size
+    })
 }
 
 fn threads(

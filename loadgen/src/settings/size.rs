@@ -43,6 +43,8 @@ pub struct InputSize {
     pub pods: u64,
     /// ReplicaSets and ReplicationControllers.
     pub owners: u64,
+    /// ReplicationControllers among them.
+    pub replication_controllers: u64,
     /// Nodes.
     pub nodes: u64,
     /// Namespaces named by the objects.
@@ -93,6 +95,7 @@ pub fn generated(request: &SizeRequest, extra_pods: u64) -> Result<ClusterSize, 
         namespaces,
         pods_per_node,
         groups: Vec::new(),
+        pods_asked: None,
     })
 }
 
@@ -149,6 +152,7 @@ pub fn beside_input(request: &SizeRequest, input: &InputSize) -> Result<ClusterS
         namespaces: input.namespaces,
         pods_per_node,
         groups: Vec::new(),
+        pods_asked: None,
     })
 }
 

@@ -55,6 +55,7 @@ pub(super) fn settings(schedule: &Schedule, behaviour: Behaviour) -> Settings {
             namespaces: 1,
             pods_per_node: 110,
             groups: Vec::new(),
+            pods_asked: None,
         },
         controller: ControllerSettings {
             concurrent_replicaset_syncs: world.workers as usize,
