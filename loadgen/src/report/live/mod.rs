@@ -210,7 +210,8 @@ impl Drawer {
                 draw(&self.about, &history, moment, area, frame.buffer_mut());
             });
             if drawn.is_err() {
-                // Nobody looks any more; the run goes on, and signals still reach it.
+                // Nobody looks any more; the run goes on, and signals reach it.
+                screen::give_back();
                 return;
             }
             self.wait();
@@ -229,6 +230,7 @@ impl Drawer {
                 Ok(_) => return,
                 Err(_) => {
                     self.has_keys = false;
+                    screen::give_keys_back();
                     return;
                 }
             }

@@ -83,10 +83,10 @@ pub(super) fn pods(
         .render(area, buffer);
 }
 
-/// The next number of 1, 2 or 5 with zeros behind it.
+/// The next number of few digits with zeros behind it.
 fn round_up(value: f64) -> f64 {
     let unit = 10f64.powf(value.log10().floor());
-    let factors = [1.0, 2.0, 5.0, 10.0];
+    let factors = [1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
     // The last where rounding got in the way.
     let fits = |factor: &&f64| **factor * unit >= value;
     factors.iter().find(fits).unwrap_or(&10.0) * unit
@@ -119,7 +119,7 @@ pub(super) fn rates(samples: &[Sample], seconds: f64, width: usize) -> Vec<u64> 
     fill(samples, seconds, width, |from, to, value: &mut f64| {
         let passed = to.at - from.at;
         if passed > 0.0 {
-            *value = value.max((to.changes - from.changes) as f64 / passed);
+            *value = value.max(to.changes.saturating_sub(from.changes) as f64 / passed);
         }
     })
     .into_iter()

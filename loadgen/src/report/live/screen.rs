@@ -65,6 +65,16 @@ pub(crate) fn give_back() {
     }
 }
 
+/// Lets the terminal see to the keys again, where they can't be read: Ctrl-C is a signal then.
+pub(super) fn give_keys_back() {
+    if let Some(taken) = taken().as_mut()
+        && taken.has_keys
+    {
+        taken.has_keys = false;
+        let _ = disable_raw_mode();
+    }
+}
+
 /// How large the terminal is at present.
 pub(super) fn area() -> Rect {
     match terminal_size_of(io::stderr()) {
