@@ -183,6 +183,8 @@ EXAMPLES
       100,000 pods in 2,000 ReplicaSets on 5,000 nodes: up, half down, all down
   loadgen run --pods 1m --replicasets 20k --json result.json
       a million pods, the figures for a program
+  loadgen run --scenario churn --duration 10m --tui
+      ten minutes of pods that go and come, full screen while they do
   loadgen run --engine virtual --pods 10k --upstream-defaults --api-latency p50=3ms,p99=40ms
       hours of a stock controller-manager in seconds, the same every time
   loadgen run -f loadgen/examples/frontend.yaml -f loadgen/examples/nginx-rc.yaml
@@ -259,6 +261,11 @@ pub(super) struct RunFlags {
 
     #[command(flatten)]
     pub(super) baselines: BaselineFlags,
+
+    /// Show the run on the whole screen while it goes on: the phase, and pods, rate and queue over
+    /// time; q or Ctrl-C stops it and reports on what ran
+    #[arg(long, help_heading = "Output")]
+    pub(super) tui: bool,
 
     /// Neither progress nor report; the exit code and --json tell
     #[arg(short, long, help_heading = "Output")]

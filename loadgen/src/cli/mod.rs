@@ -13,6 +13,7 @@ mod figures;
 mod flags;
 mod fuzz;
 mod interrupt;
+mod live;
 mod outputs;
 mod profile;
 mod replay;

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 
 use super::flags::{RunFlags, SettingsFormat};
 use super::outputs::{self, Outputs};
-use super::{baseline, effective, interrupt, print, profile};
+use super::{baseline, effective, interrupt, live, print, profile};
 use crate::engine::{self, Metrics, Observer, Progress};
 use crate::exposition::MetricsServer;
 use crate::figures::{self, Threshold};
@@ -32,6 +32,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         &flags.shape.request(has_files.then(InputSize::default)),
         machine,
     )?;
+    live::check(flags)?;
     let outputs = match flags.print_scenario {
         None => Some(Outputs::open(flags)?),
         Some(_) => None,
@@ -77,11 +78,17 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         );
     }
     let cancel = Arc::new(AtomicBool::new(false));
-    interrupt::watch(&cancel, outputs.temporary(), flags.quiet);
+    // A message would be lost on the screen of a view, which tells it itself.
+    let says_nothing = flags.quiet || flags.tui;
+    let interrupter = interrupt::watch(&cancel, outputs.temporary(), says_nothing);
     let uses_stdout = outputs.use_stdout();
     let replay = repeating(flags, &settings);
+    let address = metrics.as_ref().map(MetricsServer::address);
     let view = View {
-        progress: ProgressView::new(flags.quiet),
+        progress: match flags.tui {
+            true => live::start(&settings, address, &cancel, interrupter)?,
+            false => ProgressView::new(flags.quiet),
+        },
         metrics,
     };
     let saved_baseline = outputs.baseline.take();

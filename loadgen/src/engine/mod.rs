@@ -98,6 +98,16 @@ pub struct Progress<'a> {
     pub total: u64,
     /// Pods that exist.
     pub pods: u64,
+    /// Pods that are active and ready.
+    pub ready: u64,
+    /// Pods that all parents together are to have.
+    pub desired: u64,
+    /// Pods created since the start, by whomever.
+    pub created: u64,
+    /// Pods finally removed since the start.
+    pub deleted: u64,
+    /// API calls of the controllers since the start.
+    pub api_calls: u64,
     /// Keys that wait in the controllers' queues.
     pub queue_depth: usize,
     /// Time of the engine since the start, seconds.

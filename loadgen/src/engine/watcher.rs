@@ -109,6 +109,8 @@ impl<'a> Watcher<'a> {
             .load(Ordering::Relaxed)
             .min(self.phases.len().saturating_sub(1));
         let pools = self.figures.pools.iter();
+        let calls = self.figures.calls.iter();
+        let totals = self.figures.cluster.pod_totals();
         self.observer.progress(&Progress {
             phase: self.phases.get(phase_index).map_or("", String::as_str),
             phase_index,
@@ -116,6 +118,11 @@ impl<'a> Watcher<'a> {
             done: position.done.load(Ordering::Relaxed),
             total: position.total.load(Ordering::Relaxed),
             pods: position.pods.load(Ordering::Relaxed),
+            ready: position.ready.load(Ordering::Relaxed),
+            desired: position.desired.load(Ordering::Relaxed),
+            created: totals.created,
+            deleted: totals.deleted,
+            api_calls: calls.map(|total| total.value()).sum(),
             queue_depth: pools.map(|pool| pool.controller.queue().len()).sum(),
             engine_seconds: now.mono_ns as f64 / 1e9,
         });

@@ -7,6 +7,8 @@ pub mod csv;
 pub mod html;
 pub mod json;
 pub mod junit;
+#[cfg(feature = "tui")]
+pub mod live;
 pub mod output;
 pub mod perf_dash;
 pub mod progress;

@@ -1,4 +1,5 @@
-//! Progress on standard error: a bar on a terminal, a plain line now and then elsewhere.
+//! Progress on standard error: a bar on a terminal, a plain line now and then elsewhere, and full
+//! screen for who asks for it.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
@@ -8,12 +9,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::clock::RealClock;
 use crate::engine::{Observer, Progress};
+#[cfg(feature = "tui")]
+use crate::report::live::{self, LiveView};
 use crate::units::{count_for_people, seconds_for_people};
 
 /// Seconds of real time between plain lines of one phase.
 const SECONDS_PER_LINE: f64 = 2.0;
 
-/// Shows progress in one of three ways.
+/// Shows progress in one of these ways.
 #[derive(Debug)]
 pub enum ProgressView {
     /// Nothing is shown.
@@ -22,6 +25,9 @@ pub enum ProgressView {
     Bar(Mutex<Bar>),
     /// Lines.
     Lines(Mutex<Lines>),
+    /// The whole screen.
+    #[cfg(feature = "tui")]
+    Live(LiveView),
 }
 
 /// The bar of the present phase.
@@ -59,12 +65,21 @@ impl ProgressView {
         }
     }
 
-    /// Takes the bar away, so that the report has the screen to itself.
+    /// Takes bar and view away, so that the report has the screen to itself.
     pub fn finish(&self) {
-        if let ProgressView::Bar(bar) = self {
-            locked(bar).bar.finish_and_clear();
+        match self {
+            ProgressView::Quiet | ProgressView::Lines(_) => {}
+            ProgressView::Bar(bar) => locked(bar).bar.finish_and_clear(),
+            #[cfg(feature = "tui")]
+            ProgressView::Live(view) => view.finish(),
         }
     }
+}
+
+/// Gives the terminal back, if a view has all of it: for who ends the process without more ado.
+pub fn give_screen_back() {
+    #[cfg(feature = "tui")]
+    live::give_back();
 }
 
 impl Observer for ProgressView {
@@ -76,6 +91,8 @@ impl Observer for ProgressView {
                 // A reader that went away takes nothing from the run.
                 let _ = locked(lines).show(progress, &mut io::stderr().lock());
             }
+            #[cfg(feature = "tui")]
+            ProgressView::Live(view) => view.progress(progress),
         }
     }
 }
@@ -155,6 +172,11 @@ mod tests {
             done: 1_500,
             total: 100_000,
             pods: 1_600,
+            ready: 1_500,
+            desired: 100_000,
+            created: 1_600,
+            deleted: 0,
+            api_calls: 1_700,
             queue_depth: 7,
             engine_seconds: 0.25,
         };

@@ -1,0 +1,89 @@
+//! `--tui`: whether it can be, and the view that it asks for.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Result;
+
+use super::flags::RunFlags;
+use super::interrupt::Interrupter;
+use crate::report::progress::ProgressView;
+use crate::settings::Settings;
+
+/// Refuses a view that nobody would see.
+///
+/// # Errors
+/// `--tui` with `--quiet`, off a terminal, on one that can't be drawn on, or in a build without it.
+pub(super) fn check(flags: &RunFlags) -> Result<()> {
+    if !flags.tui || flags.print_scenario.is_some() {
+        return Ok(());
+    }
+    if flags.quiet {
+        anyhow::bail!(
+            "--tui shows the run and --quiet shows nothing: one of them must be left out"
+        );
+    }
+    refuse_blind()
+}
+
+#[cfg(not(feature = "tui"))]
+fn refuse_blind() -> Result<()> {
+    anyhow::bail!(
+        "--tui: this build of loadgen has no full-screen view: build it with `--features tui`, \
+         which is on by default, or leave the flag out"
+    )
+}
+
+#[cfg(feature = "tui")]
+fn refuse_blind() -> Result<()> {
+    use std::io::{self, IsTerminal};
+    if !io::stderr().is_terminal() {
+        anyhow::bail!(
+            "--tui: standard error, which the view is drawn on, is not a terminal: leave the flag \
+             out, and progress is told in plain lines"
+        );
+    }
+    if std::env::var_os("TERM").is_some_and(|value| value == "dumb") {
+        anyhow::bail!(
+            "--tui: the terminal can't be drawn on, says TERM=dumb: leave the flag out, or set \
+             TERM to what the terminal is, such as xterm"
+        );
+    }
+    Ok(())
+}
+
+/// Takes the screen; `metrics` is where the run's metrics are served.
+///
+/// # Errors
+/// The screen can't be drawn on.
+#[cfg(feature = "tui")]
+pub(super) fn start(
+    settings: &Settings,
+    metrics: Option<SocketAddr>,
+    cancel: &Arc<AtomicBool>,
+    interrupter: Interrupter,
+) -> Result<ProgressView> {
+    use crate::report::live::{About, LiveView};
+    use anyhow::Context;
+    let notes = metrics.map(|address| format!("metrics at http://{address}/metrics"));
+    let about = About::new(settings, notes.into_iter().collect());
+    let view = LiveView::start(about, Arc::clone(cancel), move || interrupter.interrupt());
+    Ok(ProgressView::Live(view.context(
+        "--tui: the view can't be shown; leave the flag out",
+    )?))
+}
+
+/// Not reached: `check` has refused.
+///
+/// # Errors
+/// Always.
+#[cfg(not(feature = "tui"))]
+pub(super) fn start(
+    _settings: &Settings,
+    _metrics: Option<SocketAddr>,
+    _cancel: &Arc<AtomicBool>,
+    _interrupter: Interrupter,
+) -> Result<ProgressView> {
+    refuse_blind().map(|()| ProgressView::Quiet)
+}

@@ -1,0 +1,203 @@
+//! What the view remembers of a run: samples of all of it, a bounded number of them, and the last
+//! seconds in full for rates and the time left. Times are seconds of real time since the start.
+
+use std::collections::VecDeque;
+
+use crate::engine::Progress;
+
+/// Most samples; more than a wide terminal has columns.
+const SAMPLES_MAX: usize = 512;
+
+/// How far back a rate looks, seconds.
+const RATE_SECONDS: f64 = 2.0;
+
+/// How far back the time left looks, seconds: it should not jump about.
+const PACE_SECONDS: f64 = 10.0;
+
+/// One moment of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Sample {
+    pub(super) at: f64,
+    pub(super) pods: u64,
+    pub(super) ready: u64,
+    pub(super) desired: u64,
+    /// Keys that wait; the most since the sample before.
+    pub(super) queue: u64,
+    /// Pods created and removed since the start.
+    pub(super) changes: u64,
+    /// API calls since the start.
+    pub(super) calls: u64,
+}
+
+/// How far one phase was at one moment.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    at: f64,
+    phase: usize,
+    done: u64,
+    changes: u64,
+    calls: u64,
+}
+
+/// The phase that is under way.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Phase {
+    pub(super) name: String,
+    pub(super) index: usize,
+    pub(super) count: usize,
+    pub(super) done: u64,
+    /// 0 while it is not known yet.
+    pub(super) total: u64,
+    pub(super) began_at: f64,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct History {
+    /// In order of time, the last of them the present.
+    samples: Vec<Sample>,
+    /// Least seconds between two samples, but for the last.
+    every: f64,
+    recent: VecDeque<Step>,
+    /// The present phase; none before the first news.
+    phase: Option<Phase>,
+    /// Those before it, with the seconds that each took.
+    passed: Vec<(String, f64)>,
+    engine_seconds: f64,
+}
+
+impl History {
+    /// Takes the news of that moment; O(1) but for the rare thinning out.
+    pub(super) fn push(&mut self, at: f64, progress: &Progress<'_>) {
+        self.follow_phase(at, progress);
+        self.engine_seconds = progress.engine_seconds;
+        let changes = progress.created + progress.deleted;
+        self.recent.push_back(Step {
+            at,
+            phase: progress.phase_index,
+            done: progress.done,
+            changes,
+            calls: progress.api_calls,
+        });
+        // One that is older than needed stays, or a slow run would have none to compare with.
+        while self.recent.len() > 2 && self.recent[1].at < at - PACE_SECONDS {
+            self.recent.pop_front();
+        }
+        self.add(Sample {
+            at,
+            pods: progress.pods,
+            ready: progress.ready,
+            desired: progress.desired,
+            queue: progress.queue_depth as u64,
+            changes,
+            calls: progress.api_calls,
+        });
+    }
+
+    fn follow_phase(&mut self, at: f64, progress: &Progress<'_>) {
+        let began_at = match self.phase.take() {
+            Some(phase) if phase.index == progress.phase_index => phase.began_at,
+            Some(phase) => {
+                self.passed.push((phase.name, at - phase.began_at));
+                at
+            }
+            None => at,
+        };
+        self.phase = Some(Phase {
+            name: progress.phase.to_owned(),
+            index: progress.phase_index,
+            count: progress.phase_count,
+            done: progress.done,
+            total: progress.total,
+            began_at,
+        });
+    }
+
+    fn add(&mut self, mut sample: Sample) {
+        if let [.., before, last] = self.samples.as_mut_slice()
+            && last.at - before.at < self.every
+        {
+            sample.queue = sample.queue.max(last.queue);
+            *last = sample;
+        } else {
+            self.samples.push(sample);
+        }
+        if self.samples.len() >= SAMPLES_MAX {
+            self.thin_out();
+        }
+    }
+
+    /// Forgets every second sample, but neither the first nor the last, and no peak of the queue.
+    fn thin_out(&mut self) {
+        let (first, last) = (self.samples[0], self.samples[self.samples.len() - 1]);
+        self.every = 2.0 * (last.at - first.at) / (self.samples.len() - 1) as f64;
+        let pairs = self.samples[1..].chunks(2).map(|pair| Sample {
+            queue: pair.iter().map(|sample| sample.queue).max().unwrap_or(0),
+            ..pair[pair.len() - 1]
+        });
+        self.samples = std::iter::once(first).chain(pairs).collect();
+    }
+
+    /// The samples, in order of time.
+    pub(super) fn samples(&self) -> &[Sample] {
+        &self.samples
+    }
+
+    /// The newest figures.
+    pub(super) fn last(&self) -> Sample {
+        self.samples.last().copied().unwrap_or_default()
+    }
+
+    /// The present phase; none before the first news.
+    pub(super) fn phase(&self) -> Option<&Phase> {
+        self.phase.as_ref()
+    }
+
+    /// The phases before it, with the seconds that each took.
+    pub(super) fn passed(&self) -> &[(String, f64)] {
+        &self.passed
+    }
+
+    /// Time of the engine, seconds.
+    pub(super) fn engine_seconds(&self) -> f64 {
+        self.engine_seconds
+    }
+
+    /// Pods created and removed per second of real time, over the last two seconds or so.
+    pub(super) fn rate(&self) -> Option<f64> {
+        self.per_second(RATE_SECONDS, |_| true, |step| step.changes)
+    }
+
+    /// API calls per second of real time, over the last two seconds or so.
+    pub(super) fn calls_rate(&self) -> Option<f64> {
+        self.per_second(RATE_SECONDS, |_| true, |step| step.calls)
+    }
+
+    /// Seconds of real time until the phase is done, if it goes on like this.
+    pub(super) fn seconds_left(&self) -> Option<f64> {
+        let phase = self.phase.as_ref()?;
+        let of_phase = |step: &Step| step.phase == phase.index;
+        let pace = self.per_second(PACE_SECONDS, of_phase, |step| step.done)?;
+        let left = phase.total.checked_sub(phase.done)?;
+        // Where nothing is left it is not the pods that the phase waits for.
+        (pace > 0.0 && left > 0).then(|| left as f64 / pace)
+    }
+
+    /// How fast a figure has grown since the first of the steps that lie within `seconds`.
+    fn per_second(
+        &self,
+        seconds: f64,
+        counts: impl Fn(&Step) -> bool,
+        figure: impl Fn(&Step) -> u64,
+    ) -> Option<f64> {
+        let last = self.recent.back()?;
+        let before = self.recent.len() - 1;
+        let recent = || self.recent.iter().take(before).filter(|step| counts(step));
+        let within = recent().find(|step| step.at >= last.at - seconds);
+        // News that come more slowly than that: since the one before.
+        let first = within.or_else(|| recent().last())?;
+        let passed = last.at - first.at;
+        let grown = figure(last).saturating_sub(figure(first)) as f64;
+        (passed > 0.0).then(|| grown / passed)
+    }
+}

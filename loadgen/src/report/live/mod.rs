@@ -1,0 +1,250 @@
+//! `--tui`: the run full screen on standard error while it goes on (ratatui).
+//!
+//! The run tells its figures a few times a second ([`Observer`]), which costs it no more than a
+//! lock and a copy: a thread of its own draws them and reads the keys. `q` and Ctrl-C interrupt the
+//! run as SIGINT does. However the run ends, the terminal is given back (`screen`) before anything
+//! else is said.
+
+mod history;
+mod plots;
+mod screen;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::{Terminal, TerminalOptions, Viewport};
+
+use crate::clock::RealClock;
+use crate::engine::{Observer, Progress};
+use crate::report::colour;
+use crate::settings::{EngineKind, Settings};
+use crate::units::{count_for_people as count, duration_text, number_for_people};
+
+use history::History;
+use screen::Screen;
+pub(crate) use screen::give_back;
+use view::{Moment, draw};
+
+/// Between two pictures of a run, where no key is pressed.
+const PICTURE_EVERY: Duration = Duration::from_millis(200);
+
+/// What is known of a run before it begins.
+#[derive(Clone, Debug)]
+pub struct About {
+    scenario: String,
+    question: String,
+    engine: String,
+    cluster: String,
+    is_virtual: bool,
+    /// Lines about the run that have nowhere else to go.
+    notes: Vec<String>,
+    /// Whether to use colours.
+    coloured: bool,
+}
+
+impl About {
+    /// Of a run with these settings; `notes` are shown as they are.
+    pub fn new(settings: &Settings, notes: Vec<String>) -> About {
+        let is_virtual = settings.engine == EngineKind::Virtual;
+        let engine = match settings.engine {
+            EngineKind::Threads => format!("threads engine, {} threads", settings.threads),
+            EngineKind::Virtual => "virtual engine".to_owned(),
+        };
+        let (size, controller) = (&settings.size, &settings.controller);
+        let limit = match controller.kube_api_qps {
+            Some(qps) => format!("{} QPS", number_for_people(qps)),
+            None => "no client limit".to_owned(),
+        };
+        let clock = if is_virtual { "simulated time" } else { "time" };
+        About {
+            scenario: settings.scenario.name.clone(),
+            question: settings.scenario.question.clone(),
+            engine: format!("{engine}, seed {}", settings.seed),
+            cluster: format!(
+                "{} pods, {} owners, {} nodes; {} workers, {limit}, {} behaviour; {clock} limit {}",
+                count(size.pods),
+                count(size.replicasets),
+                count(size.nodes),
+                controller.concurrent_replicaset_syncs,
+                settings.behaviour.as_str(),
+                duration_text(settings.time_limit_ns)
+            ),
+            is_virtual,
+            notes,
+            coloured: colour::is_wanted(&io::stderr()),
+        }
+    }
+}
+
+/// The view of one run. Dropped, it gives the terminal back.
+pub struct LiveView {
+    shared: Arc<Shared>,
+}
+
+impl fmt::Debug for LiveView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LiveView").finish_non_exhaustive()
+    }
+}
+
+/// What the run writes and the view reads.
+struct Shared {
+    clock: RealClock,
+    history: Mutex<History>,
+    over: AtomicBool,
+}
+
+impl Shared {
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_over(&self) -> bool {
+        // Relaxed: it orders nothing; the screen has a lock of its own.
+        self.over.load(Ordering::Relaxed)
+    }
+}
+
+impl LiveView {
+    /// Takes the screen and begins to draw. `cancel` is set once the run was asked to stop;
+    /// `interrupt` asks it to.
+    ///
+    /// # Errors
+    /// Standard error can't be written, or there is no thread to draw; the screen is given back.
+    pub fn start(
+        about: About,
+        cancel: Arc<AtomicBool>,
+        interrupt: impl Fn() + Send + 'static,
+    ) -> io::Result<LiveView> {
+        let shared = Arc::new(Shared {
+            clock: RealClock::start(),
+            history: Mutex::default(),
+            over: AtomicBool::new(false),
+        });
+        // From here on dropping it gives the screen back.
+        let view = LiveView {
+            shared: Arc::clone(&shared),
+        };
+        let has_keys = screen::take()?;
+        let drawer = Drawer {
+            about,
+            shared,
+            cancel,
+            interrupt: Box::new(interrupt),
+            has_keys,
+        };
+        thread::Builder::new()
+            .name("live-view".into())
+            .spawn(move || drawer.run())?;
+        Ok(view)
+    }
+
+    /// Gives the screen back. The thread that draws is not waited for: what it still draws goes
+    /// nowhere.
+    pub fn finish(&self) {
+        // Relaxed: see `Shared::is_over`.
+        self.shared.over.store(true, Ordering::Relaxed);
+        screen::give_back();
+    }
+}
+
+impl Drop for LiveView {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl Observer for LiveView {
+    fn progress(&self, progress: &Progress<'_>) {
+        let at = self.shared.clock.seconds();
+        self.shared.history().push(at, progress);
+    }
+}
+
+/// The thread that draws and reads keys.
+struct Drawer {
+    about: About,
+    shared: Arc<Shared>,
+    cancel: Arc<AtomicBool>,
+    interrupt: Box<dyn Fn() + Send>,
+    has_keys: bool,
+}
+
+impl Drawer {
+    fn run(mut self) {
+        // Not the backend's idea of the size: it asks the terminal of standard input.
+        let mut area = screen::area();
+        let options = TerminalOptions {
+            viewport: Viewport::Fixed(area),
+        };
+        let backend = CrosstermBackend::new(Screen::default());
+        let Ok(mut terminal) = Terminal::with_options(backend, options) else {
+            return;
+        };
+        while !self.shared.is_over() {
+            let present = screen::area();
+            if present != area {
+                area = present;
+                if terminal.resize(area).is_err() {
+                    return;
+                }
+            }
+            let history = self.shared.history().clone();
+            let moment = Moment {
+                seconds: self.shared.clock.seconds(),
+                // Relaxed: a flag to look at, which orders nothing.
+                stopping: self.cancel.load(Ordering::Relaxed),
+                has_keys: self.has_keys,
+            };
+            let drawn = terminal.draw(|frame| {
+                let area = frame.area();
+                draw(&self.about, &history, moment, area, frame.buffer_mut());
+            });
+            if drawn.is_err() {
+                // Nobody looks any more; the run goes on, and signals reach it.
+                screen::give_back();
+                return;
+            }
+            self.wait();
+        }
+    }
+
+    /// Until a key is pressed, the terminal has another size, or it is time for the next picture.
+    fn wait(&mut self) {
+        if !self.has_keys {
+            return thread::park_timeout(PICTURE_EVERY);
+        }
+        let mut patience = PICTURE_EVERY;
+        loop {
+            match event::poll(patience).and_then(|some| some.then(event::read).transpose()) {
+                Ok(Some(event)) if !self.shared.is_over() => self.take(&event),
+                Ok(_) => return,
+                Err(_) => {
+                    self.has_keys = false;
+                    screen::give_keys_back();
+                    return;
+                }
+            }
+            patience = Duration::ZERO;
+        }
+    }
+
+    fn take(&self, event: &Event) {
+        let Event::Key(key) = event else { return };
+        let is_ctrl_c =
+            key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+        let is_q = key.code == KeyCode::Char('q') && key.modifiers.is_empty();
+        if key.kind == KeyEventKind::Press && (is_q || is_ctrl_c) {
+            (self.interrupt)();
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The terminal behind standard error: taken for the view, and given back whatever happens.
+//!
+//! What is drawn is collected and written in one piece under one lock, together with the question
+//! whether the screen is still taken: nothing is drawn once it was given back.
+
+use std::io::{self, Write};
+use std::panic;
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+
+use ratatui::crossterm::cursor::{Hide, Show};
+use ratatui::crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use ratatui::crossterm::{execute, queue};
+use ratatui::layout::Rect;
+use terminal_size::terminal_size_of;
+
+/// A terminal that does not say how large it is.
+const USUAL: Rect = Rect::new(0, 0, 80, 24);
+
+/// How the screen is taken; a process has one.
+static TAKEN: Mutex<Option<Taken>> = Mutex::new(None);
+
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    /// Keys are read one by one, and not shown.
+    has_keys: bool,
+}
+
+fn taken() -> MutexGuard<'static, Option<Taken>> {
+    TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes the screen; true when keys can be read too. A panic gives it back before it is told.
+///
+/// # Errors
+/// Standard error can't be written.
+pub(super) fn take() -> io::Result<bool> {
+    static HOOKED: Once = Once::new();
+    HOOKED.call_once(|| {
+        let told = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            give_back();
+            told(info);
+        }));
+    });
+    let mut taken = taken();
+    let has_keys = enable_raw_mode().is_ok();
+    *taken = Some(Taken { has_keys });
+    execute!(io::stderr(), EnterAlternateScreen, Hide)?;
+    Ok(has_keys)
+}
+
+/// Gives the screen back as it was found. Does nothing when it is not taken.
+pub(crate) fn give_back() {
+    let Some(Taken { has_keys }) = taken().take() else {
+        return;
+    };
+    // Who can't write to the terminal can't do better.
+    let mut end = Vec::new();
+    let _ = queue!(end, Show, LeaveAlternateScreen);
+    let _ = io::stderr().write_all(&end);
+    if has_keys {
+        let _ = disable_raw_mode();
+    }
+}
+
+/// Lets the terminal see to the keys again, where they can't be read: Ctrl-C is a signal then.
+pub(super) fn give_keys_back() {
+    if let Some(taken) = taken().as_mut()
+        && taken.has_keys
+    {
+        taken.has_keys = false;
+        let _ = disable_raw_mode();
+    }
+}
+
+/// How large the terminal is at present.
+pub(super) fn area() -> Rect {
+    match terminal_size_of(io::stderr()) {
+        Some((width, height)) => Rect::new(0, 0, width.0, height.0),
+        None => USUAL,
+    }
+}
+
+/// Writes to the screen while it is taken, and to nowhere afterwards.
+#[derive(Debug, Default)]
+pub(super) struct Screen {
+    waiting: Vec<u8>,
+}
+
+impl Write for Screen {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.waiting.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let taken = taken();
+        let written = match *taken {
+            Some(_) => io::stderr().write_all(&self.waiting),
+            None => Ok(()),
+        };
+        self.waiting.clear();
+        written
+    }
+}

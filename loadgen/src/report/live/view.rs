@@ -1,0 +1,359 @@
+//! The picture of a run: pure, from what is known of it to the cells of a screen of any size.
+//!
+//! What there is no room for is left out, the least important first; the bar of the phase stays to
+//! the last. Nothing but the terminal's own colours is used, so it suits dark and light ones.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Widget;
+
+use super::About;
+use super::history::{History, Phase};
+use super::plots::{self, Plot};
+use crate::units::{count_for_people as count, number_for_people, seconds_for_people, wrapped};
+
+/// Columns of one figure with its label; on a narrow screen, and on others.
+const FIGURE_COLUMNS: [u16; 2] = [20, 26];
+
+/// From so many columns on a screen is not narrow.
+const NARROW: u16 = 60;
+
+/// Fewest columns that show how full a bar is.
+const BAR_MIN: usize = 8;
+
+/// The present, as the view sees it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    /// Real time since the start.
+    pub(super) seconds: f64,
+    /// Whether the run was asked to stop.
+    pub(super) stopping: bool,
+    /// Whether keys are read.
+    pub(super) has_keys: bool,
+}
+
+/// The few styles; without colours they differ in weight alone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Palette {
+    pub(super) strong: Style,
+    pub(super) faint: Style,
+    pub(super) bar: Style,
+    pub(super) alert: Style,
+    /// Pods that exist, and those that are ready; none where they could not be told apart.
+    pub(super) existing: Style,
+    pub(super) ready: Option<Style>,
+}
+
+impl Palette {
+    fn new(coloured: bool) -> Palette {
+        let plain = Style::new();
+        let colour = |colour| if coloured { plain.fg(colour) } else { plain };
+        Palette {
+            strong: plain.add_modifier(Modifier::BOLD),
+            faint: plain.add_modifier(Modifier::DIM),
+            bar: colour(Color::Cyan),
+            alert: colour(Color::Red).add_modifier(Modifier::BOLD),
+            existing: colour(Color::Cyan),
+            ready: coloured.then(|| plain.fg(Color::Green)),
+        }
+    }
+}
+
+/// Draws the run into `area`. Of any size, also of none.
+pub(super) fn draw(
+    about: &About,
+    history: &History,
+    moment: Moment,
+    area: Rect,
+    buffer: &mut Buffer,
+) {
+    // A margin left and right, where there is room for it.
+    let margin = u16::from(area.width >= NARROW);
+    let area = Rect {
+        x: area.x + margin,
+        width: area.width - 2 * margin,
+        ..area
+    };
+    let palette = Palette::new(about.coloured);
+    let width = usize::from(area.width);
+    let figures = figures(about, history, moment);
+    let across = (area.width / FIGURE_COLUMNS[usize::from(area.width >= NARROW)]).max(1);
+    let figure_rows = figures.len().div_ceil(usize::from(across)) as u16;
+    let texts = Texts::new(about, history, width);
+
+    // Rows are given out by importance, and then laid out from top to bottom.
+    let mut rows = Rows(area.height);
+    let bar = rows.take(1);
+    let phase = rows.take(1);
+    let title = rows.take(1);
+    let keys = rows.take(1);
+    let figure_rows = rows.take_some(figure_rows);
+    let gap = rows.take_if(1, 4);
+    // The plots want most of a large screen, and the words what is left of a small one.
+    let question = rows.take_if(texts.question.len() as u16, 9);
+    let cluster = rows.take_if(texts.cluster.len() as u16, 9);
+    let passed = rows.take_if(texts.passed.len() as u16, 9);
+    let lower_gap = rows.take_if(1, 8);
+    let plots = rows.0;
+    let heights = [
+        title,
+        question,
+        cluster,
+        gap,
+        passed,
+        phase,
+        bar,
+        figure_rows,
+        lower_gap,
+        plots,
+        keys,
+    ];
+    let [
+        title,
+        question,
+        cluster,
+        _,
+        passed,
+        phase,
+        bar,
+        figure_area,
+        _,
+        plots,
+        keys,
+    ] = Layout::vertical(heights.map(Constraint::Length)).areas(area);
+
+    line(title_line(about, width, palette), title, buffer);
+    lines(&texts.question, palette.faint, question, buffer);
+    lines(&texts.cluster, palette.faint, cluster, buffer);
+    lines(&texts.passed, palette.faint, passed, buffer);
+    match history.phase() {
+        Some(present) => {
+            line(phase_line(present, palette), phase, buffer);
+            line(bar_line(present, width, palette), bar, buffer);
+        }
+        None => line(Line::from("building the cluster"), phase, buffer),
+    }
+    draw_figures(&figures, usize::from(across), palette, figure_area, buffer);
+    draw_plots(history, moment, palette, plots, buffer);
+    line(keys_line(moment, width, palette), keys, buffer);
+}
+
+/// Rows that are not given out yet.
+struct Rows(u16);
+
+impl Rows {
+    /// So many rows, or as many as are left.
+    fn take_some(&mut self, wanted: u16) -> u16 {
+        let taken = wanted.min(self.0);
+        self.0 -= taken;
+        taken
+    }
+
+    /// So many rows, or none.
+    fn take(&mut self, wanted: u16) -> u16 {
+        self.take_if(wanted, 0)
+    }
+
+    /// So many rows if at least `rest` are left beside them, or none.
+    fn take_if(&mut self, wanted: u16, rest: u16) -> u16 {
+        let fits = wanted <= self.0 && self.0 - wanted >= rest;
+        self.take_some(if fits { wanted } else { 0 })
+    }
+}
+
+/// What is said in sentences, broken into lines.
+struct Texts {
+    question: Vec<String>,
+    cluster: Vec<String>,
+    passed: Vec<String>,
+}
+
+impl Texts {
+    fn new(about: &About, history: &History, width: usize) -> Texts {
+        let mut cluster = wrapped(&about.cluster, width);
+        cluster.extend(about.notes.iter().flat_map(|note| wrapped(note, width)));
+        let of_phase =
+            |(name, seconds): &(String, f64)| format!("{name} {}", seconds_for_people(*seconds));
+        let passed: Vec<String> = history.passed().iter().map(of_phase).collect();
+        let passed = match passed.is_empty() {
+            true => Vec::new(),
+            false => wrapped(&format!("done: {}", passed.join("; ")), width),
+        };
+        Texts {
+            question: wrapped(&about.question, width),
+            cluster,
+            passed,
+        }
+    }
+}
+
+fn line(line: Line<'_>, area: Rect, buffer: &mut Buffer) {
+    if !area.is_empty() {
+        line.render(area, buffer);
+    }
+}
+
+fn lines(texts: &[String], style: Style, area: Rect, buffer: &mut Buffer) {
+    for (text, row) in texts.iter().zip(area.rows()) {
+        line(Line::styled(text.as_str(), style), row, buffer);
+    }
+}
+
+fn title_line(about: &About, width: usize, palette: Palette) -> Line<'_> {
+    let mut spans = vec![Span::styled(about.scenario.as_str(), palette.strong)];
+    if about.scenario.len() + 2 + about.engine.len() <= width {
+        spans.push(Span::raw(format!("  {}", about.engine)));
+    }
+    Line::from(spans)
+}
+
+fn phase_line(phase: &Phase, palette: Palette) -> Line<'_> {
+    Line::from(vec![
+        Span::raw(format!("phase {} of {}  ", phase.index + 1, phase.count)),
+        Span::styled(phase.name.as_str(), palette.strong),
+    ])
+}
+
+/// The bar, its percentage and its pods; less where there is little room.
+fn bar_line(phase: &Phase, width: usize, palette: Palette) -> Line<'static> {
+    let total = phase.total.max(phase.done);
+    if phase.total == 0 {
+        // The steps before the phase's target is known, or a phase that only lasts.
+        return Line::from(match phase.done {
+            0 => "under way".to_owned(),
+            done => format!("under way: {} pods became ready", count(done)),
+        });
+    }
+    let share = phase.done as f64 / total as f64;
+    // Rounded down: 100 % is all of it.
+    let percent = format!("{:>4} %", (share * 100.0).floor());
+    let pods = format!("  {} of {} pods", count(phase.done), count(total));
+    let text = match percent.len() + pods.len() + BAR_MIN <= width {
+        true => percent + &pods,
+        false => percent,
+    };
+    let columns = width.saturating_sub(text.len());
+    let filled = (share * columns as f64).floor() as usize;
+    Line::from(vec![
+        Span::styled("█".repeat(filled), palette.bar),
+        Span::styled("░".repeat(columns - filled), palette.faint),
+        Span::raw(text),
+    ])
+}
+
+/// The figures, the most important first.
+fn figures(about: &About, history: &History, moment: Moment) -> Vec<(&'static str, String)> {
+    let (last, unknown) = (history.last(), || "-".to_owned());
+    let rate = |rate: Option<f64>| rate.map_or_else(unknown, number_for_people);
+    let mut figures = vec![
+        ("rate", format!("{} pods/s", rate(history.rate()))),
+        ("queue", count(last.queue)),
+        (
+            "time left",
+            history.seconds_left().map_or_else(unknown, brief),
+        ),
+        ("real time", brief(moment.seconds)),
+    ];
+    if about.is_virtual {
+        figures.push(("simulated", seconds_for_people(history.engine_seconds())));
+    }
+    figures.extend([
+        ("exist", count(last.pods)),
+        ("ready", count(last.ready)),
+        ("desired", count(last.desired)),
+        ("API calls", count(last.calls)),
+        ("calls", format!("{}/s", rate(history.calls_rate()))),
+    ]);
+    figures
+}
+
+/// Seconds that change all the time: without the digits that nobody can read.
+fn brief(seconds: f64) -> String {
+    match seconds {
+        seconds if seconds < 10.0 => format!("{seconds:.1} s"),
+        seconds if seconds < 120.0 => format!("{seconds:.0} s"),
+        seconds => seconds_for_people(seconds),
+    }
+}
+
+fn draw_figures(
+    figures: &[(&str, String)],
+    across: usize,
+    palette: Palette,
+    area: Rect,
+    buffer: &mut Buffer,
+) {
+    for (row, figures) in area.rows().zip(figures.chunks(across)) {
+        let cells = Layout::horizontal(vec![Constraint::Fill(1); across]).split(row);
+        for (cell, (label, value)) in cells.iter().zip(figures) {
+            let text = Line::from(vec![
+                Span::styled(format!("{label} "), palette.faint),
+                Span::styled(value.as_str(), palette.strong),
+            ]);
+            line(text, *cell, buffer);
+        }
+    }
+}
+
+/// Pods over time above, rate and queue beside each other below; the upper only where there is room.
+fn draw_plots(
+    history: &History,
+    moment: Moment,
+    palette: Palette,
+    area: Rect,
+    buffer: &mut Buffer,
+) {
+    let lower = match area.height {
+        0..=1 => return,
+        2..=8 => area.height,
+        height => (height / 3).clamp(3, 10),
+    };
+    let [upper, lower] =
+        Layout::vertical([Constraint::Fill(1), Constraint::Length(lower)]).areas(area);
+    if upper.height > 0 {
+        plots::pods(history, moment.seconds, palette, upper, buffer);
+    }
+    let [left, right] = Layout::horizontal([Constraint::Fill(1); 2])
+        .spacing(2)
+        .areas(lower);
+    let width = usize::from(left.width);
+    let rate = Plot {
+        title: "pods/s",
+        values: plots::rates(history.samples(), moment.seconds, width),
+    };
+    let queue = Plot {
+        title: "queue depth",
+        values: plots::depths(history.samples(), moment.seconds, usize::from(right.width)),
+    };
+    plots::bars(&rate, palette, left, buffer);
+    plots::bars(&queue, palette, right, buffer);
+}
+
+fn keys_line(moment: Moment, width: usize, palette: Palette) -> Line<'static> {
+    let (long, short) = match (moment.stopping, moment.has_keys) {
+        (true, true) => (
+            "stopping; q again ends at once, without a report",
+            "stopping; q again: at once",
+        ),
+        (true, false) => (
+            "stopping; Ctrl-C again ends at once, without a report",
+            "stopping",
+        ),
+        (false, true) => (
+            "q or Ctrl-C: stop here and report on what ran",
+            "q: stop and report",
+        ),
+        (false, false) => (
+            "Ctrl-C: stop here and report on what ran",
+            "Ctrl-C: stop and report",
+        ),
+    };
+    let style = match moment.stopping {
+        true => palette.alert,
+        false => palette.faint,
+    };
+    let text = if long.len() <= width { long } else { short };
+    Line::styled(text, style)
+}

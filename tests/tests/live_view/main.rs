@@ -1,0 +1,289 @@
+//! What `loadgen run` shows on a terminal while it goes on and afterwards: the bar, the full-screen
+//! view, colours; and that the terminal is given back however a run ends.
+#![cfg(target_os = "linux")]
+
+mod pty;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+
+use podstorm_loadgen::report::live::{About, LiveView};
+use podstorm_loadgen::settings::resolve::{Machine, SettingsRequest, resolve};
+use podstorm_tests::command::{assert_refused, loadgen, run};
+use pty::Terminal;
+use tempfile::TempDir;
+
+/// Enters the screen that has no history, and leaves it.
+const ENTER: &str = "\u{1b}[?1049h";
+const LEAVE: &str = "\u{1b}[?1049l";
+
+/// Hours of work in real time: a run that ends because it is told to.
+const ENDLESS: [&str; 5] = ["run", "--pods", "1000", "--kube-api-qps", "1"];
+
+fn command(directory: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(loadgen());
+    command.args(arguments).current_dir(directory);
+    command
+}
+
+/// What was written after the screen was given back; the screen was taken once.
+#[track_caller]
+fn after_the_view(text: &str) -> &str {
+    assert_eq!(text.matches(ENTER).count(), 1, "{text:?}");
+    assert_eq!(text.matches(LEAVE).count(), 1, "{text:?}");
+    let (view, after) = text.split_once(LEAVE).expect("it was left");
+    assert!(view.contains(ENTER), "{text:?}");
+    let cursor = (view.matches("\u{1b}[?25l"), view.matches("\u{1b}[?25h"));
+    assert!(cursor.0.count() > 0, "the cursor is hidden: {view:?}");
+    assert!(cursor.1.count() > 0, "and shown again: {view:?}");
+    after
+}
+
+/// Whether something is written in a colour or on one.
+fn has_colours(text: &str) -> bool {
+    text.split("\u{1b}[").skip(1).any(|part| {
+        let codes = part.split('m').next().unwrap_or_default();
+        codes.split(';').any(|code| {
+            let known = code.parse().unwrap_or(0);
+            matches!(known, 30..=38 | 40..=48 | 90..=107)
+        })
+    })
+}
+
+#[test]
+fn the_view_takes_the_screen_and_the_report_follows_it() {
+    let directory = TempDir::new().expect("a directory");
+    let mut terminal = Terminal::new(80, 24);
+    let modes = terminal.modes();
+    let mut command = command(
+        directory.path(),
+        &["run", "--tui", "--pods", "5k", "--json", "result.json"],
+    );
+    command.stdout(terminal.open());
+    let running = terminal.start(command);
+    assert_eq!(running.end().code(), Some(0));
+    assert_eq!(terminal.modes(), modes);
+    let text = terminal.into_text();
+    let report = after_the_view(&text);
+    assert!(
+        report.starts_with("\u{1b}[1m\u{1b}[32mup-down: converged in "),
+        "{report:?}"
+    );
+    assert!(report.contains("excess pods  0 created"), "{report:?}");
+    assert!(directory.path().join("result.json").exists());
+}
+
+#[test]
+fn the_view_shows_the_run_at_any_size_and_q_stops_it() {
+    let directory = TempDir::new().expect("a directory");
+    let mut terminal = Terminal::new(80, 24);
+    let modes = terminal.modes();
+    let mut arguments = ENDLESS.to_vec();
+    arguments.extend(["--tui", "--json", "result.json"]);
+    let mut command = command(directory.path(), &arguments);
+    command.stdout(terminal.open());
+    let running = terminal.start(command);
+    let figures = ["phase 2 of 4", "scale to 100 %", "of 1,000 pods", "rate "];
+    let more = ["queue ", "time left ", "API calls ", "q or Ctrl-C: stop"];
+    terminal.wait_for(&[figures, more].concat(), 80, 24);
+    assert_ne!(terminal.modes(), modes, "keys are not shown");
+    terminal.resize(40, 10);
+    let mut small = figures.to_vec();
+    small.extend(["queue ", "time left ", "q: stop and report"]);
+    // Nothing but what fits is on the screen since it was cleared.
+    terminal.wait_for(&small, 40, 10);
+    terminal.press("q");
+    assert_eq!(running.end().code(), Some(130));
+    assert_eq!(terminal.modes(), modes);
+    let text = terminal.into_text();
+    let report = after_the_view(&text);
+    assert!(report.contains("up-down: interrupted after "), "{report:?}");
+    let result = fs::read_to_string(directory.path().join("result.json")).expect("a result");
+    let result: serde_json::Value = serde_json::from_str(&result).expect("JSON");
+    assert_eq!(result["outcome"]["exit_code"], 130);
+}
+
+#[test]
+fn a_signal_and_ctrl_c_stop_the_run_as_q_does() {
+    let directory = TempDir::new().expect("a directory");
+    for by_signal in [true, false] {
+        let mut terminal = Terminal::new(100, 30);
+        let modes = terminal.modes();
+        let mut arguments = ENDLESS.to_vec();
+        arguments.push("--tui");
+        let mut command = command(directory.path(), &arguments);
+        command.stdout(terminal.open());
+        let running = terminal.start(command);
+        terminal.wait_for(&["phase 2 of 4"], 100, 30);
+        match by_signal {
+            true => running.interrupt(),
+            false => terminal.press("\u{3}"),
+        }
+        assert_eq!(running.end().code(), Some(130));
+        assert_eq!(terminal.modes(), modes);
+        let text = terminal.into_text();
+        let report = after_the_view(&text);
+        assert!(report.contains("up-down: interrupted after "), "{report:?}");
+    }
+}
+
+#[test]
+fn standard_output_is_free_for_others() {
+    let directory = TempDir::new().expect("a directory");
+    let mut terminal = Terminal::new(80, 24);
+    let mut command = command(
+        directory.path(),
+        &["run", "--tui", "--pods", "500", "--json", "-"],
+    );
+    command
+        .stdin(terminal.open())
+        .stdout(Stdio::piped())
+        .stderr(terminal.open())
+        .env("NO_COLOR", "1")
+        .env("TERM", "xterm");
+    let mut running = terminal.start_as_told(command);
+    let mut output = running.0.stdout.take().expect("it is piped");
+    let json = std::io::read_to_string(&mut output).expect("it is text");
+    assert_eq!(running.end().code(), Some(0));
+    let result: serde_json::Value = serde_json::from_str(&json).expect("JSON and nothing else");
+    assert_eq!(result["scenario"], "up-down");
+    let text = terminal.into_text();
+    assert!(after_the_view(&text).starts_with("up-down: converged in "));
+    assert!(!has_colours(&text), "{text:?}");
+}
+
+#[test]
+fn a_second_interrupt_gives_the_screen_back_too() {
+    let directory = TempDir::new().expect("a directory");
+    let mut terminal = Terminal::new(80, 24);
+    let modes = terminal.modes();
+    let mut arguments = ENDLESS.to_vec();
+    arguments.push("--tui");
+    let mut command = command(directory.path(), &arguments);
+    command.stdout(terminal.open());
+    let running = terminal.start(command);
+    terminal.wait_for(&["phase 2 of 4"], 80, 24);
+    // The run may be over before the second is read: either way the terminal is as it was.
+    terminal.press("qq");
+    assert_eq!(running.end().code(), Some(130));
+    assert_eq!(terminal.modes(), modes);
+    after_the_view(&terminal.into_text());
+}
+
+#[test]
+fn the_screen_is_given_back_before_a_panic_is_told() {
+    const CHILD: &str = "PODSTORM_TEST_PANICS_UNDER_THE_VIEW";
+    if std::env::var_os(CHILD).is_some() {
+        let machine = Machine {
+            cpus: 1,
+            memory_bytes: None,
+        };
+        let settings = resolve(&SettingsRequest::default(), machine).expect("the defaults agree");
+        let about = About::new(&settings, Vec::new());
+        let _view = LiveView::start(about, Arc::default(), || {}).expect("there is a screen");
+        panic!("as a run might");
+    }
+    let mut terminal = Terminal::new(80, 24);
+    let modes = terminal.modes();
+    let mut command = Command::new(std::env::current_exe().expect("a process knows its program"));
+    command
+        .args(["--exact", "the_screen_is_given_back_before_a_panic_is_told"])
+        .arg("--nocapture")
+        .env(CHILD, "1")
+        .stdout(terminal.open());
+    let running = terminal.start(command);
+    assert_eq!(running.end().code(), Some(101));
+    assert_eq!(terminal.modes(), modes);
+    let text = terminal.into_text();
+    assert!(after_the_view(&text).contains("as a run might"), "{text:?}");
+}
+
+#[test]
+fn a_bar_is_drawn_on_a_terminal() {
+    let directory = TempDir::new().expect("a directory");
+    let mut terminal = Terminal::new(120, 30);
+    let mut command = command(directory.path(), &ENDLESS);
+    command.stdout(terminal.open());
+    let running = terminal.start(command);
+    for words in [
+        "[2/4] scale to 100 % [",
+        "/1,000 pods",
+        "/s",
+        "queue ",
+        "ETA ",
+    ] {
+        terminal.wait_until(words, |bytes| {
+            String::from_utf8_lossy(bytes).contains(words)
+        });
+    }
+    running.interrupt();
+    assert_eq!(running.end().code(), Some(130));
+    let text = terminal.into_text();
+    assert!(!text.contains(ENTER), "{text:?}");
+    assert!(text.contains("interrupted: stopping"), "{text:?}");
+    assert!(text.contains("up-down: interrupted after "), "{text:?}");
+}
+
+#[test]
+fn the_report_is_coloured_on_a_terminal_and_nowhere_else() {
+    let directory = TempDir::new().expect("a directory");
+    for (no_color, term, redirected, coloured) in [
+        ("", "xterm", false, true),
+        ("1", "xterm", false, false),
+        ("", "dumb", false, false),
+        ("", "xterm", true, false),
+    ] {
+        let mut terminal = Terminal::new(120, 50);
+        let mut command = command(directory.path(), &["run", "--pods", "100"]);
+        command
+            .stdin(terminal.open())
+            .stderr(terminal.open())
+            .env("NO_COLOR", no_color)
+            .env("TERM", term);
+        match redirected {
+            true => command.stdout(Stdio::piped()),
+            false => command.stdout(terminal.open()),
+        };
+        let mut running = terminal.start_as_told(command);
+        let piped = running.0.stdout.take();
+        let piped = piped.map(|output| std::io::read_to_string(output).expect("it is text"));
+        assert_eq!(running.end().code(), Some(0));
+        let on_terminal = terminal.into_text();
+        let text = piped.unwrap_or(on_terminal);
+        assert!(text.contains("up-down: converged in "), "{text:?}");
+        assert_eq!(has_colours(&text), coloured, "{text:?}");
+    }
+}
+
+#[test]
+fn a_view_that_nobody_would_see_is_refused() {
+    // Off a terminal, as all commands of tests are.
+    assert_refused(
+        &run(&["run", "--tui"]),
+        &["--tui", "not a terminal", "leave"],
+    );
+    assert_refused(
+        &run(&["run", "--tui", "-q"]),
+        &["--tui", "--quiet", "left out"],
+    );
+    let mut terminal = Terminal::new(80, 24);
+    let mut command = Command::new(loadgen());
+    command
+        .args(["run", "--tui"])
+        .env("TERM", "dumb")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(terminal.open());
+    let status = terminal.start_as_told(command).end();
+    let output = Output {
+        status,
+        stdout: Vec::new(),
+        stderr: terminal.into_text().into_bytes(),
+    };
+    assert_refused(&output, &["--tui", "TERM=dumb", "leave"]);
+    // A run that does not happen needs no screen.
+    let output = run(&["run", "--tui", "--print-scenario"]);
+    assert_eq!(output.status.code(), Some(0));
+}
