@@ -23,11 +23,12 @@ use crate::files;
 use crate::results::Unit;
 
 /// The benches that leave criterion's estimates; others can't be compared.
-const CRITERION_BENCHES: [&str; 10] = [
+const CRITERION_BENCHES: [&str; 11] = [
     "cache",
     "cold_start",
     "expectations",
     "handlers",
+    "loading",
     "packages",
     "ranking",
     "selectors",

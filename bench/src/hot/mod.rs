@@ -4,6 +4,7 @@
 pub mod cache;
 pub mod expectations;
 pub mod handlers;
+pub mod loading;
 #[cfg(feature = "planted")]
 mod planted;
 pub mod ranking;
@@ -61,6 +62,7 @@ pub fn paths() -> Vec<HotPath> {
         cache::paths(),
         expectations::paths(),
         handlers::paths(),
+        loading::paths(),
         ranking::paths(),
         run::paths(),
         selectors::paths(),

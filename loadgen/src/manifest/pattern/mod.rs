@@ -20,9 +20,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use podstorm::object::Pod;
-use rayon::iter::{
-    IndexedParallelIterator, IntoParallelIterator, IntoParallelRefIterator, ParallelIterator,
-};
+use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 
 pub(super) use self::kin::Patterns;
 use self::place::Slot;
@@ -181,22 +179,30 @@ pub(super) fn decode_all(
         Likeness::Next(..) => None,
         Likeness::None | Likeness::First(_) => Some(decode(piece.text)),
     };
-    let mut decoded: Vec<Option<Decoded>> = pieces.par_iter().map(in_full).collect();
+    let mut decoded = map_all(pieces, in_full);
     for (piece, decoded) in pieces.iter().zip(&mut decoded) {
         if let (Likeness::First(pattern), Some(decoded)) = (piece.likeness, decoded) {
             collector.share(decoded);
             pattern.set_first(piece.text, decoded);
         }
     }
-    let pieces = pieces.par_iter();
-    let all = pieces.zip(decoded.into_par_iter()).map(|(piece, decoded)| {
-        decoded.unwrap_or_else(|| match piece.likeness {
-            Likeness::Next(pattern, values) => match pattern.pod(piece.text, values) {
-                Some(pod) => Decoded::Shared(InputObject::Pod(pod)),
-                None => decode(piece.text),
-            },
-            Likeness::None | Likeness::First(_) => unreachable!("decoded above"),
-        })
+    let alike = map_all(pieces, |piece| match piece.likeness {
+        Likeness::Next(pattern, values) => Some(match pattern.pod(piece.text, values) {
+            Some(pod) => Decoded::Shared(InputObject::Pod(pod)),
+            None => decode(piece.text),
+        }),
+        Likeness::None | Likeness::First(_) => None,
     });
-    all.collect()
+    let all = decoded.into_iter().zip(alike);
+    all.map(|(in_full, alike)| in_full.or(alike).expect("each is one or the other"))
+        .collect()
+}
+
+/// What `map` makes of all pieces, in their order, on all cores; on the caller's where there is no
+/// other.
+fn map_all<T: Send>(pieces: &[Piece<'_>], map: impl Fn(&Piece<'_>) -> T + Sync + Send) -> Vec<T> {
+    match rayon::current_num_threads() {
+        1 => pieces.iter().map(map).collect(),
+        _ => pieces.par_iter().map(map).collect(),
+    }
 }

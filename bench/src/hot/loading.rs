@@ -1,0 +1,93 @@
+//! Loading dumps: lists of pods as `kubectl get -o json` and `-o yaml` write them, sorted by owner.
+
+use std::path::PathBuf;
+
+use podstorm_loadgen::manifest;
+
+use super::HotPath;
+
+/// A pod with words in place of what each has of its own.
+const JSON: &str = include_str!("../../../loadgen/src/manifest/pattern/pod.json");
+const YAML: &str = include_str!("../../../loadgen/src/manifest/pattern/pod.yaml");
+
+pub(super) fn paths() -> Vec<HotPath> {
+    vec![
+        HotPath {
+            id: "loading/json-alike/1000",
+            what: "a JSON list of 1,000 pods of 10 ReplicaSets, 5.8 MB",
+            calls: 1,
+            allocation_free: false,
+            prepare: || Box::new(load(json(1_000, 10))),
+        },
+        HotPath {
+            id: "loading/json-strangers/100",
+            what: "a JSON list of 100 pods, each of a ReplicaSet of its own, 0.6 MB",
+            calls: 1,
+            allocation_free: false,
+            prepare: || Box::new(load(json(100, 100))),
+        },
+        HotPath {
+            id: "loading/yaml-alike/1000",
+            what: "a YAML list of 1,000 pods of 10 ReplicaSets, 5.6 MB",
+            calls: 1,
+            allocation_free: false,
+            prepare: || Box::new(load(yaml(1_000, 10))),
+        },
+    ]
+}
+
+/// Loads a dump.
+pub fn load(dump: String) -> impl FnMut() -> u64 {
+    let stdin = [PathBuf::from("-")];
+    move || {
+        let loaded = manifest::load(&stdin, dump.as_bytes()).expect("the dump is in order");
+        loaded.objects.len() as u64
+    }
+}
+
+/// A dump in JSON of so many pods, as many of each ReplicaSet.
+pub fn json(pods: usize, replicasets: usize) -> String {
+    let items: Vec<String> = texts(JSON, pods, replicasets).collect();
+    let items = items.join(",\n");
+    format!("{{\n\"apiVersion\": \"v1\",\n\"items\": [\n{items}\n],\n\"kind\": \"List\"\n}}\n")
+}
+
+/// A dump in YAML of so many pods, as many of each ReplicaSet.
+pub fn yaml(pods: usize, replicasets: usize) -> String {
+    let items: String = texts(YAML, pods, replicasets).collect();
+    format!("apiVersion: v1\nitems:\n{items}kind: List\n")
+}
+
+fn texts(pattern: &str, pods: usize, replicasets: usize) -> impl Iterator<Item = String> {
+    let of_each = pods / replicasets;
+    (0..pods).map(move |number| {
+        let owner = number / of_each;
+        let time = |offset: usize| {
+            let second = number + offset;
+            format!("2026-01-02T03:{:02}:{:02}Z", second / 60 % 60, second % 60)
+        };
+        [
+            ("web-1-", format!("web-{owner}-")),
+            ("$NAME", format!("web-{owner}-{number:05}")),
+            ("$UID", format!("00000000-0000-4000-8000-{number:012x}")),
+            ("$VERSION", format!("{}", number + 1)),
+            ("$CREATED", time(0)),
+            ("$SINCE", time(7)),
+            ("$ENDED", time(3)),
+            (
+                "$CIDR",
+                format!("10.1.{}.{}/32", number / 250, number % 250),
+            ),
+            ("$NODE", format!("node-{:04}", number % 50)),
+            ("$LETTERS", format!("{number:05}")),
+            ("$HOST", format!("10.0.0.{}", number % 50)),
+            ("$IP", format!("10.1.{}.{}", number / 250, number % 250)),
+            ("$ID", format!("containerd://{number:064x}")),
+            ("$COUNT", "1".to_owned()),
+        ]
+        .iter()
+        .fold(pattern.to_owned(), |text, (word, value)| {
+            text.replace(word, value)
+        })
+    })
+}
