@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use crossbeam_utils::CachePadded;
 use podstorm::client::{Answer, ApiError, QpsLimiter, Reason, Request};
 use podstorm::consistency::PODS;
+use podstorm::metrics::{Histogram, HistogramSnapshot};
 use podstorm::object::{Kind, Now, Pod, ReplicaSet, ReplicationController};
 
 use crate::cluster::{Cluster, DeleteOptions, Deletion};
@@ -26,7 +27,33 @@ pub(super) struct Client {
     pub(super) cluster: Arc<Cluster>,
     /// Whether its parents are ReplicationControllers; ReplicaSets otherwise.
     of_rcs: bool,
-    limiter: Option<Mutex<QpsLimiter>>,
+    limiter: Option<Limiter>,
+}
+
+/// The limit of a client, and how long its requests waited for their turns, by HTTP method.
+#[derive(Debug)]
+struct Limiter {
+    turns: Mutex<QpsLimiter>,
+    waits: [Histogram; METHODS.len()],
+}
+
+/// The methods of HTTP that requests have.
+const METHODS: [&str; 5] = ["DELETE", "GET", "PATCH", "POST", "PUT"];
+
+/// Upper bounds of `rest_client_rate_limiter_duration_seconds`, s: those of Kubernetes' component-base.
+const WAIT_BOUNDS: &[f64] = &[
+    0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0,
+];
+
+/// The HTTP method of a verb of the API.
+pub(super) fn method_of(verb: &str) -> &'static str {
+    match verb {
+        "create" => "POST",
+        "update" => "PUT",
+        "patch" => "PATCH",
+        "delete" => "DELETE",
+        _ => "GET",
+    }
 }
 
 impl Client {
@@ -35,7 +62,10 @@ impl Client {
         Client {
             cluster,
             of_rcs,
-            limiter: limiter.map(Mutex::new),
+            limiter: limiter.map(|limiter| Limiter {
+                turns: Mutex::new(limiter),
+                waits: METHODS.map(|_| Histogram::new(WAIT_BOUNDS)),
+            }),
         }
     }
 
@@ -44,14 +74,28 @@ impl Client {
         self.limiter.is_none()
     }
 
-    /// Takes a turn at the limiter: how long to wait before sending, ns.
-    pub(super) fn reserve_ns(&self, now: Now) -> i64 {
+    /// Takes a turn at the limiter for a request of that verb: how long to wait before sending, ns.
+    pub(super) fn reserve_ns(&self, verb: &str, now: Now) -> i64 {
         self.limiter.as_ref().map_or(0, |limiter| {
-            let mut limiter = limiter
+            let mut turns = limiter
+                .turns
                 .lock()
                 .expect("no thread panics while it holds this lock");
-            limiter.reserve(now.mono_ns).max(0)
+            let wait_ns = turns.reserve(now.mono_ns).max(0);
+            drop(turns);
+            let method = method_of(verb);
+            if let Some(at) = METHODS.iter().position(|known| *known == method) {
+                limiter.waits[at].observe(wait_ns as f64 / 1e9);
+            }
+            wait_ns
         })
+    }
+
+    /// How long the requests of each HTTP method waited for their turns, s; nothing without a limit.
+    pub(super) fn waits(&self) -> impl Iterator<Item = (&'static str, HistogramSnapshot)> {
+        let waits = self.limiter.iter().flat_map(|limiter| &limiter.waits);
+        let all = METHODS.into_iter().zip(waits);
+        all.map(|(method, waits)| (method, waits.snapshot()))
     }
 
     /// Carries a request out at this moment.

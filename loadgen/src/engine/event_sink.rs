@@ -254,7 +254,11 @@ impl Part for EventWriter {
                 SinkStep::Create(event) => Write::Create(event.clone()),
                 SinkStep::Patch(patch) => Write::Patch(patch.clone()),
             };
-            let sent_ns = now.mono_ns.saturating_add(self.client.reserve_ns(now));
+            let verb = match &write {
+                Write::Create(_) => "create",
+                Write::Patch(_) => "patch",
+            };
+            let sent_ns = now.mono_ns.saturating_add(self.client.reserve_ns(verb, now));
             let (due_ns, back_ns) = self.trip.times_ns(sent_ns);
             self.stage = self.depart(write, due_ns, back_ns, now);
         }

@@ -180,7 +180,9 @@ impl Worker {
 
     /// Sends one request when the limiter lets it, not before `not_before_ns`.
     fn send(&mut self, index: usize, attempts: u32, not_before_ns: i64, now: Now) {
-        let turn_ns = now.mono_ns.saturating_add(self.pool.client.reserve_ns(now));
+        let (verb, _) = Call::of(&self.sync.requests()[index]).verb_and_resource();
+        let wait_ns = self.pool.client.reserve_ns(verb, now);
+        let turn_ns = now.mono_ns.saturating_add(wait_ns);
         let (due_ns, back_ns) = self.trip.times_ns(turn_ns.max(not_before_ns));
         let fate = match self.trip.refused() {
             Some(error) => Fate::Refuse(error, 0),
