@@ -258,7 +258,9 @@ impl Part for EventWriter {
                 Write::Create(_) => "create",
                 Write::Patch(_) => "patch",
             };
-            let sent_ns = now.mono_ns.saturating_add(self.client.reserve_ns(verb, now));
+            let sent_ns = now
+                .mono_ns
+                .saturating_add(self.client.reserve_ns(verb, now));
             let (due_ns, back_ns) = self.trip.times_ns(sent_ns);
             self.stage = self.depart(write, due_ns, back_ns, now);
         }
