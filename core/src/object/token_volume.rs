@@ -8,9 +8,6 @@ use serde_json::Value;
 
 use super::Map;
 
-/// What the names begin with.
-const PREFIX: &str = "kube-api-access-";
-
 /// What stands in a spec where the name was: no name of a volume, for `*` is in none.
 const MARKER: &str = "kube-api-access-*";
 
@@ -31,9 +28,12 @@ pub struct TokenVolume([u8; 5]);
 const _: () = assert!(size_of::<Option<TokenVolume>>() <= 8);
 
 impl TokenVolume {
+    /// What the names begin with.
+    pub const PREFIX: &str = "kube-api-access-";
+
     /// The volume of that name; `None` for a name of another form.
     pub fn new(name: &str) -> Option<TokenVolume> {
-        TokenVolume::with_letters(name.strip_prefix(PREFIX)?)
+        TokenVolume::with_letters(name.strip_prefix(Self::PREFIX)?)
     }
 
     /// The volume whose name ends with these five letters; `None` for letters of another form.
@@ -69,7 +69,7 @@ impl TokenVolume {
 
 impl fmt::Display for TokenVolume {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(PREFIX)?;
+        f.write_str(Self::PREFIX)?;
         f.write_str(str::from_utf8(&self.0).expect("letters and digits are ASCII"))
     }
 }

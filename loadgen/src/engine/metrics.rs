@@ -1,14 +1,13 @@
 //! The metrics of a run under their Kubernetes names, for whoever asks while it goes on.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use podstorm::metrics::{Family, HistogramSnapshot, Kind as MetricKind, Series, Value};
 use podstorm::object::{Kind, Str};
 
-use super::client::{ApiCalls, method_of};
+use super::client::{ApiCalls, Client, method_of};
 use super::event_sink::EventWriter;
 use super::sampler::Figures;
 use super::worker::Worker;
@@ -39,14 +38,12 @@ impl Metrics {
                 _ => "replicaset",
             };
             let queue = controller.queue().families(&Str::from(name), now_ns);
-            for family in queue.into_iter().chain(controller.metrics().families()) {
+            let own = queue.into_iter().chain(controller.metrics().families());
+            for family in own.chain(limiter_waits(&pool.client)) {
                 add(&mut all, family);
             }
         }
         add(&mut all, self.requests());
-        add(&mut all, self.limiter_waits());
-        // As of a vector of metrics none of which was ever observed.
-        all.retain(|_, family| !family.series.is_empty());
         add(&mut all, self.store_versions());
         for family in self.own(now_ns) {
             add(&mut all, family);
@@ -93,30 +90,6 @@ impl Metrics {
             name: "rest_client_requests_total",
             help: "Requests to the API server by status code, method and host.",
             kind: MetricKind::Counter,
-            series: series.collect(),
-        }
-    }
-
-    /// `rest_client_rate_limiter_duration_seconds`: of the methods that were used, and none without
-    /// a limit.
-    fn limiter_waits(&self) -> Family {
-        let mut by_method: BTreeMap<&'static str, HistogramSnapshot> = BTreeMap::new();
-        for pool in &self.figures.pools {
-            for (method, waits) in pool.client.waits().filter(|(_, waits)| waits.count() > 0) {
-                match by_method.entry(method) {
-                    Entry::Vacant(place) => drop(place.insert(waits)),
-                    Entry::Occupied(mut known) => sum_histograms(known.get_mut(), &waits),
-                }
-            }
-        }
-        let series = by_method.into_iter().map(|(method, waits)| Series {
-            labels: vec![("host", Str::from(HOST)), ("verb", Str::from(method))],
-            value: Value::Histogram(waits),
-        });
-        Family {
-            name: "rest_client_rate_limiter_duration_seconds",
-            help: "Time that requests waited for the client's own limit, by verb and host.",
-            kind: MetricKind::Histogram,
             series: series.collect(),
         }
     }
@@ -198,6 +171,22 @@ impl Metrics {
             ),
         ]
     }
+}
+
+/// `rest_client_rate_limiter_duration_seconds` of a client with a limit, of the methods that it has used.
+fn limiter_waits(client: &Client) -> Option<Family> {
+    let used = client.waits().filter(|(_, waits)| waits.count() > 0);
+    let series = used.map(|(method, waits)| Series {
+        labels: vec![("host", Str::from(HOST)), ("verb", Str::from(method))],
+        value: Value::Histogram(waits),
+    });
+    let series: Vec<Series> = series.collect();
+    (!series.is_empty()).then_some(Family {
+        name: "rest_client_rate_limiter_duration_seconds",
+        help: "Time that requests waited for the client's own limit, by verb and host.",
+        kind: MetricKind::Histogram,
+        series,
+    })
 }
 
 /// Adds a family to those of its name; series with equal labels become one.

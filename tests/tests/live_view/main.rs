@@ -12,7 +12,7 @@ use std::sync::Arc;
 use podstorm_loadgen::report::live::{About, LiveView};
 use podstorm_loadgen::settings::resolve::{Machine, SettingsRequest, resolve};
 use podstorm_tests::command::{assert_refused, loadgen, run};
-use pty::Terminal;
+use pty::{Running, Terminal};
 use tempfile::TempDir;
 
 /// Enters the screen that has no history, and leaves it.
@@ -26,6 +26,14 @@ fn command(directory: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(loadgen());
     command.args(arguments).current_dir(directory);
     command
+}
+
+/// Starts an endless run on a terminal, with these flags besides.
+fn endless(terminal: &mut Terminal, directory: &TempDir, flags: &[&str]) -> Running {
+    let arguments = [&ENDLESS[..], flags].concat();
+    let mut command = command(directory.path(), &arguments);
+    command.stdout(terminal.open());
+    terminal.start(command)
 }
 
 /// What was written after the screen was given back; the screen was taken once.
@@ -80,11 +88,11 @@ fn the_view_shows_the_run_at_any_size_and_q_stops_it() {
     let directory = TempDir::new().expect("a directory");
     let mut terminal = Terminal::new(80, 24);
     let modes = terminal.modes();
-    let mut arguments = ENDLESS.to_vec();
-    arguments.extend(["--tui", "--json", "result.json"]);
-    let mut command = command(directory.path(), &arguments);
-    command.stdout(terminal.open());
-    let running = terminal.start(command);
+    let running = endless(
+        &mut terminal,
+        &directory,
+        &["--tui", "--json", "result.json"],
+    );
     let figures = ["phase 2 of 4", "scale to 100 %", "of 1,000 pods", "rate "];
     let more = ["queue ", "time left ", "API calls ", "q or Ctrl-C: stop"];
     terminal.wait_for(&[figures, more].concat(), 80, 24);
@@ -111,11 +119,7 @@ fn a_signal_and_ctrl_c_stop_the_run_as_q_does() {
     for by_signal in [true, false] {
         let mut terminal = Terminal::new(100, 30);
         let modes = terminal.modes();
-        let mut arguments = ENDLESS.to_vec();
-        arguments.push("--tui");
-        let mut command = command(directory.path(), &arguments);
-        command.stdout(terminal.open());
-        let running = terminal.start(command);
+        let running = endless(&mut terminal, &directory, &["--tui"]);
         terminal.wait_for(&["phase 2 of 4"], 100, 30);
         match by_signal {
             true => running.interrupt(),
@@ -159,11 +163,7 @@ fn a_second_interrupt_gives_the_screen_back_too() {
     let directory = TempDir::new().expect("a directory");
     let mut terminal = Terminal::new(80, 24);
     let modes = terminal.modes();
-    let mut arguments = ENDLESS.to_vec();
-    arguments.push("--tui");
-    let mut command = command(directory.path(), &arguments);
-    command.stdout(terminal.open());
-    let running = terminal.start(command);
+    let running = endless(&mut terminal, &directory, &["--tui"]);
     terminal.wait_for(&["phase 2 of 4"], 80, 24);
     // The run may be over before the second is read: either way the terminal is as it was.
     terminal.press("qq");
@@ -204,9 +204,7 @@ fn the_screen_is_given_back_before_a_panic_is_told() {
 fn a_bar_is_drawn_on_a_terminal() {
     let directory = TempDir::new().expect("a directory");
     let mut terminal = Terminal::new(120, 30);
-    let mut command = command(directory.path(), &ENDLESS);
-    command.stdout(terminal.open());
-    let running = terminal.start(command);
+    let running = endless(&mut terminal, &directory, &[]);
     for words in [
         "[2/4] scale to 100 % [",
         "/1,000 pods",

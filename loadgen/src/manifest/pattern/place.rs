@@ -1,6 +1,8 @@
 //! The places of a pod that a pattern knows, and which of them hold a value that pods of one
 //! ReplicaSet have of their own. Both languages' readers walk these places.
 
+use podstorm::object::TokenVolume;
+
 /// A value that each pod has of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
@@ -194,15 +196,13 @@ impl Place {
     }
 }
 
-/// What the names of service-account volumes begin with.
-pub(super) const TOKEN_VOLUME_PREFIX: &[u8] = b"kube-api-access-";
-
 /// How many bytes of a value at that place are alike in all pods; `None` where all of it is.
 pub(super) fn prefix_bytes(slot: Slot, value: &[u8]) -> Option<usize> {
     match slot {
         Slot::TokenVolume => {
-            let letters = value.strip_prefix(TOKEN_VOLUME_PREFIX)?;
-            (letters.len() == 5).then_some(TOKEN_VOLUME_PREFIX.len())
+            let prefix = TokenVolume::PREFIX.as_bytes();
+            let letters = value.strip_prefix(prefix)?;
+            (letters.len() == 5).then_some(prefix.len())
         }
         _ => (!value.is_empty()).then_some(0),
     }
