@@ -124,7 +124,8 @@ pub struct Policy {
     /// (the bucket), and each sync that an event causes meanwhile counts as one more failure.
     /// Hardened: at most so many ns, `None` is upstream; while a retry is due, another failure
     /// neither counts nor moves it; a sync that was only put off does not draw from the bucket, for
-    /// it has asked nothing of the server; and the failure of a sync that created a pod is a first
+    /// it has asked nothing of the server; where the fence could be read again and just the caches are
+    /// behind, the failures before are over; and the failure of a sync that created a pod is a first
     /// one, so that creates of which a part fails go on. Costs more retries during a long outage (one
     /// per key and 30 s) and while a part fails (ten a second of all keys together, by the bucket).
     pub retry_max_ns: Option<i64>,
@@ -145,8 +146,9 @@ pub struct Policy {
     /// a success and then waits for a pod that never comes. Hardened: a failed create, retried while
     /// the object is there; without Event or condition. Costs one refused create per retry.
     pub terminating_namespace_is_a_failure: bool,
-    /// **Former owners.** When a pod loses its owner in the same change that begins its deletion,
-    /// upstream does not wake that owner. Hardened: it does. Costs one sync.
+    /// **Former owners.** When a pod loses its owner in the same change that begins its deletion, or
+    /// between the last change that the cache has seen and its end, upstream does not wake that owner.
+    /// Hardened: it does. Costs one sync.
     pub wake_former_owner_on_deletion: bool,
     /// **The clock.** Upstream looks at a pod's availability again when `minReadySeconds` will have
     /// passed since it became ready by the controller's wall clock; where that is behind by an hour,

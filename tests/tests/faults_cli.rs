@@ -292,6 +292,50 @@ fn a_schedule_of_ones_own_is_played() {
     assert!(text.contains("pod-kill"), "{text}");
 }
 
+/// Each of these broke an invariant once; see `tests/RELIABILITY.md`.
+#[test]
+fn schedules_that_failed_once_hold_now() {
+    let text = told(&run(&["replay", "--schedule", "schedules"]));
+    let lines: Vec<&str> = text.lines().collect();
+    let files = fs::read_dir("schedules").expect("the folder of schedules");
+    assert_eq!(lines.len(), 2 * files.count(), "{text}");
+    assert!(lines.iter().all(|line| line.starts_with("ok ")), "{text}");
+}
+
+#[test]
+fn of_a_folder_the_schedule_that_fails_is_named() {
+    let directory = TempDir::new().expect("a directory");
+    let write = |name: &str, text: &str| {
+        fs::write(directory.path().join(name), text).expect("it can be written");
+    };
+    let folder = directory.path().to_str().expect("it is UTF-8");
+    let replay = || run(&["replay", "--schedule", folder]);
+    assert_refused(&replay(), &["there is no schedule (*.yaml)", folder]);
+    write("a.yaml", SCHEDULE);
+    let broken = "- at-ms: 0\n  action:\n    break:\n      stream: pods\n";
+    let steps = SCHEDULE.find("steps:").expect("it has steps") + "steps:\n".len();
+    write(
+        "b.yaml",
+        &format!("{}{broken}{}", &SCHEDULE[..steps], &SCHEDULE[steps..]),
+    );
+    let output = replay();
+    assert_eq!(output.status.code(), Some(3));
+    let text = String::from_utf8(output.stdout).expect("it is UTF-8");
+    let failed: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("FAILED"))
+        .collect();
+    assert_eq!(failed.len(), 2, "{text}");
+    assert!(
+        failed
+            .iter()
+            .all(|line| line.contains("b.yaml") && line.contains("L1 at")),
+        "{text}"
+    );
+    write("c.yaml", "version: 1");
+    assert_refused(&replay(), &["c.yaml"]);
+}
+
 #[test]
 fn a_schedule_that_cannot_be_played_is_refused_with_its_place() {
     assert_spoilt_refused(

@@ -59,7 +59,13 @@ impl Controller {
         if starting {
             self.fences.start();
         }
-        self.stop_behind_caches(sync)
+        let stopped = self.stop_behind_caches(sync);
+        if stopped.is_some() {
+            // The server answers again; caches lag by milliseconds, and are not worth another of the
+            // long delays that its failures have come to.
+            self.queue.forget_retries(key);
+        }
+        stopped
     }
 
     fn stop_behind_caches(&self, sync: &mut Sync) -> Option<Step> {

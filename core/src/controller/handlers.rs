@@ -44,7 +44,8 @@ impl Controller {
     pub fn handle_pod(&self, change: &PodChange, effects: &impl Effects) {
         let new = &change.new;
         if change.deleted {
-            return self.pod_deleted(new, change.new_group.as_deref(), effects);
+            self.pod_deleted(new, change.new_group.as_deref(), effects);
+            return self.wake_former_owner(change, effects);
         }
         match &change.old {
             None => self.handle_new_pod(new, change.new_group.as_deref(), effects),
@@ -86,13 +87,7 @@ impl Controller {
             if labels_changed {
                 self.pod_deleted(old, old_group, effects);
             }
-            if self.policy.wake_former_owner_on_deletion
-                && old.metadata.controller() != new.metadata.controller()
-                && let Some(key) = self.resolve(old_group)
-            {
-                effects.add(key);
-            }
-            return;
+            return self.wake_former_owner(change, effects);
         }
         let controller_changed = old.metadata.controller() != new.metadata.controller();
         if controller_changed
@@ -113,6 +108,18 @@ impl Controller {
         }
         if labels_changed || controller_changed {
             self.enqueue_matching(new, effects);
+        }
+    }
+
+    /// A pod goes whose owner is another than the cache had. That one has lost a pod too, and where the
+    /// event that told so was lost, nothing else wakes it.
+    fn wake_former_owner(&self, change: &PodChange, effects: &impl Effects) {
+        if self.policy.wake_former_owner_on_deletion
+            && let Some(old) = &change.old
+            && old.metadata.controller() != change.new.metadata.controller()
+            && let Some(key) = self.resolve(change.old_group.as_deref())
+        {
+            effects.add(key);
         }
     }
 

@@ -1,9 +1,10 @@
 //! The smaller rows of the hardened behaviour, each beside what upstream does.
 
-use super::rig::{Fault, Rig};
+use super::rig::{Fault, LOST, Rig};
 use super::{Outcome, Step, SyncErrorClass};
 use crate::client::{ApiError, Cause, Reason, Request};
-use crate::limits::HARDENED_RETRY_MAX_NS;
+use crate::consistency::PODS;
+use crate::limits::{BACKOFF_BASE_NS, HARDENED_RETRY_MAX_NS};
 use crate::object::{Kind, Pod, Time, Uid};
 use crate::policy::Behaviour::{Hardened, Upstream};
 
@@ -190,6 +191,27 @@ fn an_owner_that_loses_a_pod_as_its_deletion_begins_is_woken() {
     }
 }
 
+/// Seed 9027647 of the fault simulator: the events that told of the tampering were lost.
+#[test]
+fn an_owner_whose_pod_was_taken_over_and_removed_unseen_is_woken() {
+    for behaviour in [Upstream, Hardened] {
+        let mut rig = settled(behaviour, 1);
+        while rig.take() {
+            rig.sync();
+            rig.controller.finish(&mut rig.sync, rig.now);
+        }
+        let mut pod = Pod::clone(rig.pods.values().next().unwrap());
+        std::sync::Arc::make_mut(&mut pod.metadata.owner_references[0]).uid =
+            Uid::from_u128(0xdead);
+        let name = pod.metadata.name.to_string();
+        rig.put_pod(pod);
+        rig.forget_pod_events();
+        rig.remove_pod(&name);
+        rig.deliver();
+        assert_eq!(rig.take(), behaviour == Hardened);
+    }
+}
+
 #[test]
 fn a_pod_of_the_other_kind_s_owner_wakes_nobody_here() {
     use crate::cache::{Delta, PodCache};
@@ -245,4 +267,32 @@ fn a_failure_after_progress_is_a_first_one() {
         let queue = rig.controller.queue();
         assert_eq!(queue.num_requeues(rig.key), failures + 1, "{behaviour:?}");
     }
+}
+
+/// Seed 30014505 of the fault simulator: after minutes in which the fence could not be read the cache
+/// was some milliseconds behind, and the key waited for half a minute more.
+#[test]
+fn a_fence_that_can_be_read_again_ends_the_failures_before_it() {
+    let mut rig = Rig::new(Hardened, 1);
+    rig.fault("create", 0, LOST);
+    for read in 0..12 {
+        let refused = ApiError::status(500, Reason::InternalError, "refused");
+        rig.fault("read", read, Fault::Refuse(refused));
+    }
+    for _ in 0..12 {
+        rig.turn();
+        rig.deliver_parents();
+        rig.pass(HARDENED_RETRY_MAX_NS);
+    }
+    assert_eq!(rig.controller.queue().num_requeues(rig.key), 12);
+    // The version is read, and the cache does not show the pod of that version yet.
+    let outcome = rig.turn();
+    let class = match &outcome {
+        Outcome::Failed(error) => error.class,
+        Outcome::Ok => panic!("the cache lags"),
+    };
+    assert_eq!(class, SyncErrorClass::Consistency(PODS));
+    assert_eq!(rig.controller.queue().num_requeues(rig.key), 1);
+    rig.pass(BACKOFF_BASE_NS);
+    assert!(rig.take(), "it looks again at once");
 }

@@ -1,6 +1,6 @@
 //! `loadgen replay`: one seed or schedule of the fault simulator, step by step.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -11,7 +11,7 @@ use super::fuzz::{Wish, behaviour, class};
 use super::print;
 use crate::faults::FaultClass;
 use crate::simulator::bugs::Bug;
-use crate::simulator::campaign::behaviour_of;
+use crate::simulator::campaign::{behaviour_of, play_seed};
 use crate::simulator::draw::{Wanted, draw};
 use crate::simulator::play::{How, play};
 use crate::simulator::schedule::Schedule;
@@ -23,8 +23,9 @@ pub(super) struct ReplayFlags {
     #[arg(value_name = "SEED", required_unless_present_any = ["schedule", "bug"])]
     seed: Option<u64>,
 
-    /// A schedule from a file instead of a seed
-    #[arg(long, value_name = "FILE", conflicts_with = "seed")]
+    /// A schedule from a file instead of a seed; of a folder, every *.yaml with both behaviours, a line
+    /// each
+    #[arg(long, value_name = "FILE|FOLDER", conflicts_with = "seed")]
     schedule: Option<PathBuf>,
 
     /// A known bug of upstream's instead of a seed: m01, stale-watch (see `loadgen bugs`)
@@ -49,13 +50,12 @@ pub(super) struct ReplayFlags {
 /// # Errors
 /// A schedule that can't be read or played; standard output that can't be written.
 pub(super) fn run(flags: &ReplayFlags) -> Result<u8> {
+    if let Some(folder) = flags.schedule.as_ref().filter(|path| path.is_dir()) {
+        return run_folder(folder, flags);
+    }
     let schedule = match (&flags.schedule, flags.seed, flags.bug) {
         (_, _, Some(bug)) => bug.schedule(),
-        (Some(path), ..) => {
-            let text = std::fs::read_to_string(path)
-                .with_context(|| format!("{} can't be read", path.display()))?;
-            Schedule::read(&text).with_context(|| format!("{}", path.display()))?
-        }
+        (Some(path), ..) => read(path)?,
         (None, Some(seed), None) => draw(
             seed,
             &Wanted {
@@ -101,4 +101,51 @@ pub(super) fn run(flags: &ReplayFlags) -> Result<u8> {
     }
     print(&text)?;
     Ok(if verdict.is_good() { 0 } else { 3 })
+}
+
+fn read(path: &Path) -> Result<Schedule> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("{} can't be read", path.display()))?;
+    Schedule::read(&text).with_context(|| format!("{}", path.display()))
+}
+
+/// Plays every schedule of a folder; the exit code is 3 when an invariant did not hold in one.
+fn run_folder(folder: &Path, flags: &ReplayFlags) -> Result<u8> {
+    if flags.print_schedule {
+        bail!("--print-schedule prints one schedule: name a file instead of a folder");
+    }
+    let cannot = || format!("{} can't be read", folder.display());
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(folder).with_context(cannot)? {
+        let path = entry.with_context(cannot)?.path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "yaml")
+        {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    if paths.is_empty() {
+        bail!("{}: there is no schedule (*.yaml) in it", folder.display());
+    }
+    let mut is_good = true;
+    for path in paths {
+        let schedule = read(&path)?;
+        let asked = flags.behaviour.and_then(|wish| wish.0);
+        for behaviour in Behaviour::ALL {
+            if asked.is_some_and(|asked| asked != behaviour) {
+                continue;
+            }
+            let verdict = play_seed(&schedule, behaviour);
+            is_good &= verdict.is_good();
+            let (word, what) = match &verdict.violation {
+                None => ("ok", String::new()),
+                Some(violation) => ("FAILED", format!(": {violation}")),
+            };
+            let (file, behaviour) = (path.display(), behaviour.as_str());
+            print(&format!("{word:<6}  {file}, {behaviour}{what}\n"))?;
+        }
+    }
+    Ok(if is_good { 0 } else { 3 })
 }

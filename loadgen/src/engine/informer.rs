@@ -136,6 +136,9 @@ impl<L: Listener> Informer<L> {
         };
         let opened = self.cluster.watch(from, self.options.clone());
         self.reflector.on_watch(opened.as_ref().map(|_| ()), now);
+        if let (Some(line), Ok(_)) = (&self.line, &opened) {
+            line.opened(L::STREAM, initial_events);
+        }
         self.watch = opened.ok();
         self.kept.clear();
     }

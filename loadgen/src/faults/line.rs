@@ -287,6 +287,7 @@ impl Line {
             let (incomplete, broken) = (stream.incomplete, stream.broken);
             *stream = StreamFaults {
                 broken,
+                initial: stream.initial,
                 ..StreamFaults::default()
             };
             stream.end = incomplete.then_some(StreamEnd::Expired);
@@ -315,6 +316,11 @@ impl Line {
             }
             stream.lag.take()
         })
+    }
+
+    /// For an informer whose watch is open: whether it begins with the state that is.
+    pub fn opened(&self, kind: StreamKind, initial_events: bool) {
+        self.with_stream(kind, |stream| stream.initial = initial_events);
     }
 
     /// Whether events were lost that no list has made up for.

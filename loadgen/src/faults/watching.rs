@@ -58,6 +58,8 @@ pub struct StreamFaults {
     pub(super) broken: bool,
     /// Events were lost and no list has made up for it yet.
     pub(super) incomplete: bool,
+    /// The watch still sends the state at its beginning, which is whole, as a list is, or none.
+    pub(super) initial: bool,
 }
 
 /// What an informer is to do before it listens.
@@ -111,11 +113,13 @@ impl StreamFaults {
             {
                 // The state before it came in no order of versions: it is not sent again.
                 kept.clear();
+                self.initial = false;
             }
-            let is_change = matches!(
-                event,
-                WatchEvent::Added(_) | WatchEvent::Modified(_) | WatchEvent::Deleted(_)
-            );
+            let is_change = !self.initial
+                && matches!(
+                    event,
+                    WatchEvent::Added(_) | WatchEvent::Modified(_) | WatchEvent::Deleted(_)
+                );
             if is_change && self.drop > 0 {
                 self.drop -= 1;
                 self.incomplete = true;
@@ -210,6 +214,26 @@ mod tests {
         let mut events = batch(&["d"]);
         faults.disturb(&mut events, &mut kept);
         assert_eq!(names(&events), ["d", "c", "d"]);
+    }
+
+    /// Seed 9065482: an object was missing in a state that was said to be whole, and taken for deleted.
+    #[test]
+    fn the_state_at_the_beginning_of_a_watch_is_whole() {
+        let mut kept = VecDeque::new();
+        let mut faults = StreamFaults {
+            drop: 1,
+            initial: true,
+            ..StreamFaults::default()
+        };
+        let mut events = batch(&["a"]);
+        events.push(WatchEvent::Bookmark {
+            version: 7.into(),
+            initial_events_end: true,
+        });
+        events.extend(batch(&["b", "c"]));
+        let disturbed = faults.disturb(&mut events, &mut kept);
+        assert_eq!(names(&events), ["a", "?", "c"]);
+        assert_eq!(disturbed.dropped, 1);
     }
 
     #[test]

@@ -253,7 +253,10 @@ impl Judge {
         state.verdict.trace = state.trace.hash();
         state.verdict.excess_pods_created = state.books.excess;
         let books = &state.books;
-        state.verdict.conditions = match (books.overlapped || books.lied_to, books.crashed) {
+        state.verdict.conditions = match (
+            books.overlapped || books.lied_to || books.resent,
+            books.crashed,
+        ) {
             (true, _) => Conditions::Broken,
             (false, true) => Conditions::Crashed,
             (false, false) => Conditions::Kept,

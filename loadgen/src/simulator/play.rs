@@ -40,6 +40,10 @@ const BOUND_HARDENED: i64 = 60 * SECOND;
 /// Nothing may be written for so long at the end.
 const QUIET: i64 = 600 * SECOND;
 
+/// By then every retry has come: the longest delay of upstream's is 1,000 s, and more where the
+/// bucket was empty.
+const LAST_RETRY: i64 = 2_000 * SECOND;
+
 /// How a schedule is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct How {
@@ -158,7 +162,26 @@ impl Run {
         if let Some(text) = self.judge.restless(begun_ns) {
             return self.fail("L2", &text);
         }
+        self.retries_come();
         self.judge.at_rest(&self.player.site);
+    }
+
+    /// Goes on until no retry is to come: upstream's wait for a quarter of an hour and more, and what
+    /// is kept for an object that is gone stays until its last one.
+    fn retries_come(&mut self) {
+        let limit_ns = self.player.site.now().mono_ns + LAST_RETRY;
+        loop {
+            let now_ns = self.player.site.now().mono_ns;
+            let waits = self
+                .player
+                .site
+                .controllers()
+                .any(|it| it.queue().delayed() > 0);
+            if !waits || now_ns >= limit_ns || self.judge.is_over() {
+                return;
+            }
+            self.player.run_to(now_ns + 60 * SECOND);
+        }
     }
 
     /// Goes on until all is as wanted; the moment since when it is, or nothing when that takes

@@ -42,14 +42,15 @@ pub struct Struck {
 /// What a controller had against it: pods in excess are judged by that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Conditions {
-    /// One controller, which did not die, and whose watches kept the API's promise. Whatever else
-    /// went wrong, it can make up for.
+    /// One controller, which did not die, whose watches kept the API's promise, and whose creates were
+    /// carried out once each. Whatever else went wrong, it can make up for.
     #[default]
     Kept,
     /// As before, but controllers died and others took their place, one at a time.
     Crashed,
-    /// Controllers ran side by side, or a watch lost an event or sent one from the past: what no
-    /// controller can make up for alone.
+    /// Controllers ran side by side, a watch lost an event or sent one from the past, or a layer
+    /// below sent a create again whose first try was carried out too: what no controller can make up for
+    /// alone.
     Broken,
 }
 
@@ -61,11 +62,13 @@ impl Conditions {
     pub fn description(self) -> &'static str {
         match self {
             Conditions::Kept => {
-                "of one controller, which did not die, and watches that kept their promise"
+                "of one controller, which did not die, watches that kept their promise, and creates \
+                 carried out once"
             }
             Conditions::Crashed => "in which controllers also died",
             Conditions::Broken => {
-                "with controllers side by side, or watches that lose or repeat events"
+                "with controllers side by side, watches that lose or repeat events, or creates \
+                 carried out twice"
             }
         }
     }

@@ -20,9 +20,6 @@ use crate::engine::probe::SyncId;
 use crate::engine::site::Site;
 use crate::faults::StreamKind;
 
-/// Pod watches that stand still for longer than this outlast expectations, ms.
-const STALL_MS: u32 = 290_000;
-
 /// What became of the pods of a name.
 #[derive(Clone, Copy, Debug)]
 struct NameBook {
@@ -72,6 +69,8 @@ pub(super) struct SyncBook {
     pub(super) failed_batch: Option<u32>,
     /// When it last looked at the caches, by the site's wall clock, ns.
     pub(super) begun_wall_ns: i64,
+    /// Names of the pods that were made for it.
+    pub(super) created: BTreeSet<String>,
     /// Pods that it has adopted.
     pub(super) adopted: BTreeSet<String>,
     /// Whether a create or delete of it has failed so that its status must tell.
@@ -124,8 +123,9 @@ pub(super) struct Books {
     pub(super) outrun: i64,
     /// By how much the controllers' wall clocks may be off, ns.
     pub(super) clock_offsets_ns: BTreeSet<i64>,
+    /// Whether a layer below has sent a create again whose first try was carried out too.
+    pub(super) resent: bool,
     dead: BTreeSet<u32>,
-    held_ms: u32,
 }
 
 impl Books {
@@ -154,8 +154,8 @@ impl Books {
             overlapped: false,
             outrun: 0,
             clock_offsets_ns: BTreeSet::from([0]),
+            resent: false,
             dead: BTreeSet::new(),
-            held_ms: 0,
         }
     }
 
@@ -190,26 +190,15 @@ impl Books {
                 self.unlimited_creates |= upstream;
                 self.unlimited_deletes |= upstream;
             }
+            // What has gone may be back in the cache.
             Action::ServeStale {
                 stream: StreamKind::Pods,
-                for_ms,
                 ..
-            } => {
-                // What has gone may be back in the cache.
-                self.remember_names();
-                self.held(*for_ms);
-            }
-            Action::Hold {
-                stream: StreamKind::Pods,
-                for_ms,
-            }
-            | Action::Pause { for_ms } => self.held(*for_ms),
+            } => self.remember_names(),
             Action::WallClock { offset_s, .. } => {
                 let offset_ns = i64::from(*offset_s) * 1_000_000_000;
                 self.clock_offsets_ns.insert(offset_ns);
             }
-            // Each attempt waits for half a minute at most.
-            Action::RefuseWatch { times, .. } => self.held(times.saturating_mul(40_000)),
             Action::Overlap { .. } => {
                 self.overlapped = true;
                 self.remember_names();
@@ -219,18 +208,6 @@ impl Books {
                 self.allowed_deletes += self.burst * alive;
             }
             _ => {}
-        }
-    }
-
-    fn held(&mut self, for_ms: u32) {
-        self.held_ms = self.held_ms.saturating_add(for_ms);
-        if self.held_ms > STALL_MS && self.is_upstream() {
-            // Expectations run out before the events are there. The gate remembers creates that
-            // were answered, and no deletes.
-            self.unlimited_deletes = true;
-            self.unlimited_creates |= !self.gate;
-            self.sometimes
-                .insert("pod events stay away for longer than expectations last");
         }
     }
 
@@ -450,8 +427,30 @@ impl Books {
             satisfied: controller.expectations().satisfied(key, now.mono_ns),
             ..SyncBook::default()
         };
+        self.expectations_ran_out(controller, key, &book);
         self.syncs.insert(id, book);
         self.syncs.get_mut(&id).expect("it was just put there")
+    }
+
+    /// Books what a sync of upstream's may do because it expects pods whose events have stayed away for
+    /// five minutes: it acts on a cache that lacks them. The gate remembers creates that were
+    /// answered, and no deletes.
+    fn expectations_ran_out(&mut self, controller: &Controller, key: KeyId, sync: &SyncBook) {
+        let counts = controller.expectations().counts(key);
+        let (Some(counts), Some(object)) = (counts.filter(|_| sync.satisfied), &sync.set) else {
+            return;
+        };
+        let (creates, deletes) = (counts.add.max(0), counts.del.max(0));
+        if !self.is_upstream() || creates + deletes == 0 {
+            return;
+        }
+        self.sometimes
+            .insert("pod events stay away for longer than expectations last");
+        let unseen = if self.gate { 0 } else { creates };
+        if let Some(set) = self.sets.get_mut(&object.metadata.uid) {
+            set.allowed += unseen;
+            set.allowed_deletes += deletes;
+        }
     }
 
     /// Nothing more than necessary is kept when all is at rest.

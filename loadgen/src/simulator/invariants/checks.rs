@@ -62,8 +62,10 @@ impl Books {
             return Ok(());
         };
         sync.creates_committed += 1;
-        // A layer below has sent one again, which its sync never hears of.
-        let resent = sync.creates_committed > sync.creates_sent;
+        // A layer below has sent one again, which its sync never hears of. A sync asks for a name once.
+        let again = !sync.created.insert(pod.metadata.name.to_string());
+        let resent = again || sync.creates_committed > sync.creates_sent;
+        self.resent |= resent;
         let set_version = sync.set_version;
         let wanted = sync.set.as_ref().map(|set| set.metadata.uid.clone());
         let Some(owner) = pod.metadata.controller() else {
@@ -90,7 +92,8 @@ impl Books {
                 .insert("a pod is created for a ReplicaSet that is gone");
             return Ok(());
         }
-        if origin.stray && (upstream || dead) || resent && upstream {
+        // No controller can tell: it was answered once, and the pod of that answer may be gone by now.
+        if origin.stray && (upstream || dead) || resent {
             set.allowed += 1;
         }
         let mut most = set.most_since(set_version);
