@@ -350,7 +350,7 @@ pub(super) struct ReplicationControllers(pub(super) Arc<Pool>);
 impl Listener for ReplicationControllers {
     type Object = ReplicationController;
 
-    const STREAM: StreamKind = StreamKind::Parents;
+    const STREAM: StreamKind = StreamKind::ReplicationControllers;
 
     fn apply(&mut self, delta: Delta<ReplicationController>, now: Now) {
         let delta = match delta {

@@ -253,6 +253,7 @@ impl Worker {
     fn sync_id(&self, line: &Line) -> SyncId {
         SyncId {
             incarnation: line.incarnation(),
+            kind: self.pool.controller.options().kind,
             number: self.number,
         }
     }
@@ -263,6 +264,7 @@ impl Worker {
         line.stray(Stray {
             due_ns,
             incarnation: line.incarnation(),
+            kind: self.pool.controller.options().kind,
             sync: self.number,
             answered,
             request: self.sync.requests()[index].clone(),
@@ -397,6 +399,7 @@ impl Worker {
             wire.probe.sync_ended(
                 SyncId {
                     incarnation: wire.line.incarnation(),
+                    kind: pool.controller.options().kind,
                     number: self.number,
                 },
                 &pool.controller,

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use podstorm::client::{Request, WatchEvent};
-use podstorm::object::Now;
+use podstorm::object::{Kind, Now};
 use serde::{Deserialize, Serialize};
 
 use super::answer::ApiFault;
@@ -56,6 +56,8 @@ pub struct Stray {
     pub due_ns: i64,
     /// Who sent it.
     pub incarnation: u32,
+    /// What its controller looks after.
+    pub kind: Kind,
     /// Its sync's number.
     pub sync: u64,
     /// Whether whoever sent it is still alive.
@@ -90,9 +92,10 @@ struct State {
     crash: Option<(CrashPoint, u32)>,
     pods: StreamFaults,
     parents: StreamFaults,
+    replication_controllers: StreamFaults,
     strays: Vec<Stray>,
-    dropped: [u64; 2],
-    repeated: [u64; 2],
+    dropped: [u64; StreamKind::ALL.len()],
+    repeated: [u64; StreamKind::ALL.len()],
 }
 
 impl Line {
@@ -214,6 +217,7 @@ impl Line {
         match kind {
             StreamKind::Pods => change(&mut state.pods),
             StreamKind::Parents => change(&mut state.parents),
+            StreamKind::ReplicationControllers => change(&mut state.replication_controllers),
         }
     }
 
@@ -283,7 +287,11 @@ impl Line {
         state.paused_until_ns = i64::MIN;
         state.wall_offset_ns = 0;
         state.crash = None;
-        for stream in [&mut state.pods, &mut state.parents] {
+        for stream in [
+            &mut state.pods,
+            &mut state.parents,
+            &mut state.replication_controllers,
+        ] {
             let (incomplete, broken) = (stream.incomplete, stream.broken);
             *stream = StreamFaults {
                 broken,
@@ -339,7 +347,7 @@ impl Line {
         disturbed
     }
 
-    /// Events lost and events repeated so far, of both watches.
+    /// Events lost and events repeated so far, of all watches.
     pub fn disturbed_events(&self) -> (u64, u64) {
         let state = self.state();
         (state.dropped.iter().sum(), state.repeated.iter().sum())

@@ -17,8 +17,19 @@ const KEPT: usize = 8;
 pub enum StreamKind {
     /// The pods'.
     Pods,
-    /// The ReplicaSets' (or ReplicationControllers').
+    /// The ReplicaSets'.
     Parents,
+    /// The ReplicationControllers'.
+    ReplicationControllers,
+}
+
+impl StreamKind {
+    /// Every watch.
+    pub const ALL: [StreamKind; 3] = [
+        StreamKind::Pods,
+        StreamKind::Parents,
+        StreamKind::ReplicationControllers,
+    ];
 }
 
 /// How a watch ends.

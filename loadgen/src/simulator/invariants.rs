@@ -20,7 +20,7 @@ use std::sync::{Mutex, MutexGuard};
 use podstorm::client::{Answer, Request};
 use podstorm::controller::{Controller, Outcome};
 use podstorm::intern::KeyId;
-use podstorm::object::Now;
+use podstorm::object::{Kind, Now};
 
 use super::action::Action;
 use super::coverage;
@@ -355,9 +355,24 @@ impl CommitObserver for Judge {
                         Some(ObjectRef::ReplicaSet(old)) => Some(&**old),
                         _ => None,
                     };
+                    state.books.set_committed(
+                        Kind::ReplicaSet,
+                        commit.change,
+                        old,
+                        new,
+                        state.origin,
+                    )
+                }
+                ObjectRef::ReplicationController(new) => {
+                    let old = match commit.old {
+                        Some(ObjectRef::ReplicationController(old)) => Some(old.to_replica_set()),
+                        _ => None,
+                    };
+                    let (old, new, origin) = (old.as_ref(), new.to_replica_set(), state.origin);
+                    let kind = Kind::ReplicationController;
                     state
                         .books
-                        .set_committed(commit.change, old, new, state.origin, commit)
+                        .set_committed(kind, commit.change, old, &new, origin)
                 }
                 _ => Ok(()),
             };
@@ -376,6 +391,9 @@ impl Probe for Judge {
             state.verdict.syncs += 1;
             state.trace.add_str("sync");
             state.trace.add(sync.number);
+            if sync.kind != Kind::ReplicaSet {
+                state.trace.add_str(sync.kind.name());
+            }
             if now.mono_ns - state.phase_began_ns > QUIET_SETTLES_NS {
                 let name = controller.parents().name(key).name.to_string();
                 let syncs = state.phase_syncs.entry((sync.incarnation, name));

@@ -1,6 +1,6 @@
 //! What goes wrong between controllers and cluster, with the clock and with the nodes.
 
-use podstorm::object::{Namespace, Pod, ReplicaSet};
+use podstorm::object::{Namespace, Pod, ReplicaSet, ReplicationController};
 
 use super::super::action::Action;
 use super::{Later, MS, NAMESPACE, Player, Stale, node_name};
@@ -80,6 +80,9 @@ impl Player {
                 match stream {
                     StreamKind::Pods => self.cluster().compact::<Pod>(),
                     StreamKind::Parents => self.cluster().compact::<ReplicaSet>(),
+                    StreamKind::ReplicationControllers => {
+                        self.cluster().compact::<ReplicationController>();
+                    }
                 }
                 for line in alive {
                     line.end(*stream, StreamEnd::Closed);

@@ -8,7 +8,7 @@ use podstorm::cache::PodCache;
 use podstorm::consistency::Record;
 use podstorm::controller::Controller;
 use podstorm::intern::KeyId;
-use podstorm::object::{Now, Pod, PodPhase, ReplicaSet, ReplicaSetStatus, Uid};
+use podstorm::object::{Kind, Now, Pod, PodPhase, ReplicaSet, ReplicaSetStatus, Uid};
 use podstorm::policy::Behaviour;
 
 use super::super::act::NAMESPACE;
@@ -39,6 +39,8 @@ pub(super) struct Seen(pub(super) Arc<Pod>);
 /// A sync.
 #[derive(Debug, Default)]
 pub(super) struct SyncBook {
+    /// Whether it is a ReplicationController's.
+    pub(super) of_replication_controller: bool,
     pub(super) key: String,
     pub(super) key_id: KeyId,
     /// Whether it has waited since it was opened, and will look at the caches anew.
@@ -89,6 +91,7 @@ pub(super) struct SyncBook {
 #[derive(Debug)]
 pub(super) struct Books {
     pub(super) behaviour: Behaviour,
+    /// Upstream's, which is for ReplicaSets only.
     gate: bool,
     pub(super) burst: i64,
     pub(super) version: u64,
@@ -114,6 +117,8 @@ pub(super) struct Books {
     pub(super) allowed_deletes: i64,
     /// Whether anything goes: a cache may be so far behind that nothing is known.
     pub(super) unlimited_creates: bool,
+    /// The same of those that no gate protects: their expectations may have run out.
+    pub(super) unlimited_without_gate: bool,
     pub(super) unlimited_deletes: bool,
     pub(super) crashed: bool,
     /// Whether a watch has broken its promise: an event was lost, or an old one came again.
@@ -148,6 +153,7 @@ impl Books {
             allowed: 0,
             allowed_deletes: 0,
             unlimited_creates: false,
+            unlimited_without_gate: false,
             unlimited_deletes: false,
             crashed: false,
             lied_to: false,
@@ -161,6 +167,11 @@ impl Books {
 
     pub(super) fn is_upstream(&self) -> bool {
         self.behaviour == Behaviour::Upstream
+    }
+
+    /// Whether the objects of that kind wait for the cache to show what was written.
+    pub(super) fn is_gated(&self, kind: Kind) -> bool {
+        self.gate && kind == Kind::ReplicaSet
     }
 
     /// Whether that controller is dead.
@@ -215,7 +226,7 @@ impl Books {
                 self.remember_names();
                 let alive = site.alive().len() as i64;
                 self.allowed += self.burst * alive;
-                self.outrun += if upstream && !self.gate { alive } else { 0 };
+                self.outrun += if upstream { alive } else { 0 };
                 self.allowed_deletes += self.burst * alive;
             }
             _ => {}
@@ -228,7 +239,7 @@ impl Books {
             // Expectations run out before the events are there. The gate remembers creates that
             // were answered, and no deletes.
             self.unlimited_deletes = true;
-            self.unlimited_creates |= !self.gate;
+            self.unlimited_without_gate = true;
             self.sometimes
                 .insert("pod events stay away for longer than expectations last");
         }
@@ -384,12 +395,12 @@ impl Books {
     }
 
     /// Books a ReplicaSet's coming, going and changing.
-    pub(super) fn book_set(&mut self, set: &ReplicaSet, removed: bool) {
+    pub(super) fn book_set(&mut self, set: &ReplicaSet, kind: Kind, removed: bool) {
         let version = self.version;
         let book = self
             .sets
             .entry(set.metadata.uid.clone())
-            .or_insert_with(|| SetBook::of(set));
+            .or_insert_with(|| SetBook::of(set, kind));
         book.gone = removed;
         let replicas = set.replicas();
         if book
@@ -437,6 +448,7 @@ impl Books {
         let set = parent.map(|parent| Arc::clone(&parent.object));
         let version = |version: &podstorm::object::ResourceVersion| version.number().unwrap_or(0);
         let book = SyncBook {
+            of_replication_controller: controller.options().kind == Kind::ReplicationController,
             key: name.name.to_string(),
             key_id: key,
             set_version: set
@@ -466,7 +478,8 @@ impl Books {
                 .filter(|set| !set.gone)
                 .map(|set| set.name.as_str())
                 .collect();
-            for set in self.sets.values() {
+            let kind = controller.options().kind;
+            for set in self.sets.values().filter(|set| set.kind == kind) {
                 let key = controller.parents().intern(NAMESPACE, &set.name);
                 if let Some(record) = controller.consistency().record(&key) {
                     self.record_at_rest(set, &record, controller)?;

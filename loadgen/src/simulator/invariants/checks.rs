@@ -3,7 +3,7 @@
 use podstorm::client::{Answer, PodPatch, Request};
 use podstorm::controller::{Controller, Outcome};
 use podstorm::intern::KeyId;
-use podstorm::object::{Now, Pod, PodPhase, ReplicaSet};
+use podstorm::object::{Kind, Now, Pod, PodPhase, ReplicaSet};
 
 use super::super::act::NAMESPACE;
 use super::super::coverage::step_of;
@@ -81,7 +81,10 @@ impl Books {
         if self.owner_counting(pod).is_none() {
             return Ok(());
         }
-        let (allowed, unlimited, outrun) = (self.allowed, self.unlimited_creates, self.outrun);
+        let kind = self.sets.get(&owner.uid).map(|set| set.kind);
+        let is_gated = kind.is_some_and(|kind| self.is_gated(kind));
+        let unlimited = self.unlimited_creates || self.unlimited_without_gate && !is_gated;
+        let (allowed, outrun) = (self.allowed, if is_gated { 0 } else { self.outrun });
         let Some(set) = self.sets.get_mut(&owner.uid) else {
             return Ok(());
         };
@@ -221,16 +224,16 @@ impl Books {
         Ok(())
     }
 
-    /// A ReplicaSet was written: S7 and I7.
+    /// A ReplicaSet or a ReplicationController was written: S7 and I7.
     pub(super) fn set_committed(
         &mut self,
+        kind: Kind,
         change: Change,
         old: Option<&ReplicaSet>,
         new: &ReplicaSet,
         origin: Option<Origin>,
-        _commit: &Commit<'_>,
     ) -> Checked {
-        self.book_set(new, change == Change::Deleted);
+        self.book_set(new, kind, change == Change::Deleted);
         let Some(sync) = origin.and_then(|origin| self.syncs.get(&origin.sync)) else {
             return Ok(());
         };

@@ -173,6 +173,7 @@ impl Court {
         self.syncs += 1;
         let sync = SyncId {
             incarnation: 0,
+            kind: self.controller.options().kind,
             number: self.syncs,
         };
         self.judge
