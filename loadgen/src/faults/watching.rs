@@ -7,6 +7,7 @@ use podstorm::client::WatchEvent;
 use serde::{Deserialize, Serialize};
 
 use super::answer::ApiFault;
+use super::network::Mark;
 
 /// How many of the last events are kept to be sent again.
 const KEPT: usize = 8;
@@ -69,6 +70,19 @@ pub struct StreamFaults {
     pub(super) broken: bool,
     /// Events were lost and no list has made up for it yet.
     pub(super) incomplete: bool,
+    /// Whose faults all of these are.
+    pub(super) marks: Marks,
+}
+
+/// Whose faults are armed against one watch.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Marks {
+    pub(super) held: Vec<Mark>,
+    pub(super) dropped: Vec<Mark>,
+    pub(super) repeated: Vec<Mark>,
+    pub(super) ended: Vec<Mark>,
+    pub(super) refused: Vec<Mark>,
+    pub(super) lagging: Vec<Mark>,
 }
 
 /// What an informer is to do before it listens.

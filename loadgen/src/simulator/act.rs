@@ -380,6 +380,7 @@ impl Player {
     pub(super) fn act(&mut self, step: &Step) {
         self.judge.acts(step, &self.site);
         self.do_action(step);
+        self.judge.acted(&self.site);
         self.site.wake_controllers();
     }
 
@@ -493,9 +494,9 @@ impl Player {
 }
 
 /// The finalizer that keeps a pod.
-const STUCK: &str = "podstorm.example/stuck";
+pub(super) const STUCK: &str = "podstorm.example/stuck";
 
-fn node_name(number: u32) -> String {
+pub(super) fn node_name(number: u32) -> String {
     format!("node-{number}")
 }
 

@@ -303,6 +303,29 @@ mod tests {
     }
 
     #[test]
+    fn an_object_is_a_replica_set_unless_it_says_otherwise() {
+        let mut known = schedule(Vec::new());
+        let text = known.to_yaml();
+        assert!(!text.contains("kind"), "{text}");
+        assert!(!known.has_replication_controllers());
+        known.world.replica_sets[0].kind = WorkloadKind::ReplicationController;
+        let text = known.to_yaml();
+        assert!(text.contains("kind: replication-controller"), "{text}");
+        assert_eq!(Schedule::read(&text), Ok(known));
+        let beside = |kind| Action::CreateOverlapping {
+            kind,
+            name: "more".into(),
+            like: "web".into(),
+            replicas: 1,
+        };
+        for kind in WorkloadKind::ALL {
+            let schedule = schedule(vec![step(1, beside(kind))]);
+            assert_eq!(Schedule::read(&schedule.to_yaml()), Ok(schedule.clone()));
+            assert_eq!(schedule.has_replication_controllers(), !kind.is_usual());
+        }
+    }
+
+    #[test]
     fn what_cannot_be_played_is_named_with_its_place() {
         let touch = |name: &str| Action::Touch {
             replica_set: name.into(),

@@ -96,6 +96,10 @@ impl Player {
                 let for_ns = i64::from(*for_ms) * MS;
                 for line in alive {
                     line.lag_for(*stream, u64::from(*versions), for_ns);
+                }
+                // A new list alone is none of a lagging server's doing.
+                self.site.network().mark_as(None);
+                for line in self.site.alive() {
                     line.end(*stream, StreamEnd::ClosedAndExpired);
                 }
             }

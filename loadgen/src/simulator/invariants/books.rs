@@ -233,7 +233,7 @@ impl Books {
         }
     }
 
-    fn held(&mut self, for_ms: u32) {
+    pub(super) fn held(&mut self, for_ms: u32) {
         self.held_ms = self.held_ms.saturating_add(for_ms);
         if self.held_ms > STALL_MS && self.is_upstream() {
             // Expectations run out before the events are there. The gate remembers creates that

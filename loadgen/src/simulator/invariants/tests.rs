@@ -34,6 +34,11 @@ struct Court {
 
 impl Court {
     fn new(behaviour: Behaviour) -> Court {
+        Court::of(Kind::ReplicaSet, behaviour)
+    }
+
+    /// The court of a controller of that kind.
+    fn of(kind: Kind, behaviour: Behaviour) -> Court {
         let how = How {
             behaviour,
             told: false,
@@ -42,7 +47,7 @@ impl Court {
         schedule.world.burst_replicas = 500;
         let options = ControllerOptions {
             behaviour,
-            ..ControllerOptions::new(Kind::ReplicaSet)
+            ..ControllerOptions::new(kind)
         };
         Court {
             judge: Judge::new(&schedule, how),
@@ -557,6 +562,81 @@ fn a_status_of_other_pods_than_those_seen_is_noticed() {
         let object = Arc::new(ReplicaSet::from_json(value).unwrap());
         court.sends(sync, &Request::PutStatus { object }, 0);
         assert_eq!(court.verdict(), expected, "{change}");
+    }
+}
+
+#[test]
+fn the_status_of_a_replication_controller_counts_no_terminating_pods() {
+    let status = |terminating: Value| {
+        json!({"status": {
+            "replicas": 1, "fullyLabeledReplicas": 1, "readyReplicas": 0, "availableReplicas": 0,
+            "terminatingReplicas": terminating, "observedGeneration": 1,
+        }})
+    };
+    for (kind, terminating, expected) in [
+        (Kind::ReplicaSet, json!(0), None),
+        (Kind::ReplicaSet, Value::Null, Some("S7")),
+        (Kind::ReplicationController, json!(0), Some("S7")),
+        (Kind::ReplicationController, Value::Null, None),
+    ] {
+        let mut court = Court::of(kind, Behaviour::Hardened);
+        let set = court.seen_set(1);
+        court.known("a", json!({}));
+        let sync = court.sync();
+        let mut value = set.to_json();
+        merge(&mut value, status(terminating));
+        let object = Arc::new(ReplicaSet::from_json(value).unwrap());
+        court.sends(sync, &Request::PutStatus { object }, 0);
+        assert_eq!(court.verdict(), expected, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_stall_longer_than_expectations_explains_creates_of_those_without_a_gate_only() {
+    for (kind, stalled, gate, expected) in [
+        (Kind::ReplicaSet, true, true, Some("S1")),
+        (Kind::ReplicaSet, true, false, None),
+        (Kind::ReplicationController, true, true, None),
+        (Kind::ReplicationController, false, true, Some("S1")),
+    ] {
+        let mut schedule = draw(0, &Wanted::default());
+        schedule.world.stale_controller_consistency = gate;
+        let mut books = super::books::Books::new(&schedule, Behaviour::Upstream);
+        if stalled {
+            books.held(400_000);
+        }
+        let mut court = Court::of(kind, Behaviour::Upstream);
+        let set = court.seen_set(1);
+        books.version = 1;
+        books.book_set(&set, kind, false);
+        let sync = SyncId {
+            incarnation: 0,
+            kind,
+            number: 1,
+        };
+        let key = court.key();
+        let book = books.open_sync(sync, &court.controller, key, NOW);
+        book.creates_sent = 2;
+        let mut created = Ok(());
+        for name in ["a", "b"] {
+            let owner = json!([{
+                "apiVersion": "v1", "kind": kind.name(), "name": "web", "uid": "web-uid",
+                "controller": true,
+            }]);
+            let pod = court.pod(name, None, json!({"metadata": {"ownerReferences": owner}}));
+            let commit = Commit {
+                version: 2,
+                change: Change::Added,
+                old: None,
+                new: ObjectRef::Pod(&pod),
+                now: NOW,
+            };
+            let by = Some(origin(sync));
+            created = books.pod_committed(Change::Added, None, &pod, by, &commit);
+        }
+        let broken = created.err().map(|(invariant, _)| invariant);
+        assert_eq!(broken, expected, "{kind:?} {stalled} {gate}");
+        assert_eq!(books.excess, 1);
     }
 }
 
