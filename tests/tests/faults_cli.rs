@@ -249,6 +249,39 @@ fn a_few_seeds_hold_and_one_is_shown_step_by_step() {
 }
 
 #[test]
+fn how_far_seeds_reach_is_told_with_the_least_met_pairs_first() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("reach.json");
+    let arguments = ["fuzz", "--seeds", "40", "--json", path.to_str().unwrap()];
+    let text = told(&run(&arguments));
+    for words in ["pairs met", "least met, per million seeds", "noticed"] {
+        assert!(text.contains(words), "{words:?} is missing in: {text}");
+    }
+    let result: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let rows = |name: &str| result[name].as_array().unwrap().clone();
+    let count = |row: &Value, name: &str| row[name].as_u64().unwrap();
+    let faults = rows("faults");
+    assert_eq!(faults.len(), 26);
+    for row in &faults {
+        assert!(count(row, "noticed") <= count(row, "injected"), "{row}");
+        assert!(
+            count(row, "struck-while-busy") <= count(row, "struck"),
+            "{row}"
+        );
+    }
+    assert!(faults.iter().any(|row| count(row, "noticed") > 0));
+    let pairs = rows("pairs");
+    let seeds: Vec<u64> = pairs.iter().map(|row| count(row, "seeds")).collect();
+    assert!(seeds.is_sorted() && seeds.iter().all(|seeds| *seeds <= 40));
+    let last = pairs.last().unwrap();
+    let rate = last["per-million-seeds"].as_f64().unwrap();
+    assert!((rate - count(last, "seeds") as f64 * 25_000.0).abs() < 0.1);
+    let behaviours = rows("behaviours");
+    let controllers = |row: &Value| count(row, "seeds-with-replication-controllers");
+    assert!(behaviours.iter().map(controllers).sum::<u64>() > 0);
+}
+
+#[test]
 #[cfg(unix)]
 fn an_interrupted_campaign_says_what_it_has_seen() {
     let directory = TempDir::new().unwrap();

@@ -31,6 +31,9 @@ const PLAYS_MAX: u32 = 1_000;
 /// For each of them so much real time is spent, seconds.
 const MINIMISE_SECONDS: f64 = 15.0;
 
+/// So many pairs of fault and step are shown.
+const LEAST_MET: usize = 8;
+
 /// Where nobody watches, progress is told every so many seconds.
 const PROGRESS_SECONDS: u64 = 10;
 
@@ -235,6 +238,7 @@ fn as_json(outcome: &Outcome, took_seconds: f64, interrupted: bool) -> Value {
             "behaviour": behaviour.as_str(),
             "seeds": sum.seeds,
             "seeds-with-crashes": sum.crashed,
+            "seeds-with-replication-controllers": sum.replication_controllers,
             "syncs": sum.syncs,
             "pods-created": sum.creates,
             "pods-deleted": sum.deletes,
@@ -245,6 +249,26 @@ fn as_json(outcome: &Outcome, took_seconds: f64, interrupted: bool) -> Value {
             "converged-max-ns": sum.converged_quantile(1.0),
         })
     };
+    let seeds = outcome.seeds();
+    let faults = FaultClass::ALL.into_iter().map(|class| {
+        let struck = outcome.struck(class);
+        json!({
+            "class": class.name(),
+            "injected": struck.injected,
+            "noticed": struck.noticed,
+            "struck": struck.struck,
+            "struck-while-busy": struck.mattered,
+        })
+    });
+    let pairs = coverage::pairs(&outcome.pairs(), seeds);
+    let pairs = pairs.iter().map(|pair| {
+        json!({
+            "class": pair.class.name(),
+            "step": pair.step,
+            "seeds": pair.seeds,
+            "per-million-seeds": pair.per_million,
+        })
+    });
     let failures = outcome.failures.iter().map(|failure| {
         json!({
             "seed": failure.seed,
@@ -254,7 +278,7 @@ fn as_json(outcome: &Outcome, took_seconds: f64, interrupted: bool) -> Value {
         })
     });
     json!({
-        "seeds": outcome.sums.iter().map(|sum| sum.seeds).sum::<u64>(),
+        "seeds": seeds,
         "seconds": took_seconds,
         "interrupted": interrupted,
         "behaviours": Behaviour::ALL
@@ -262,6 +286,8 @@ fn as_json(outcome: &Outcome, took_seconds: f64, interrupted: bool) -> Value {
             .zip(&outcome.sums)
             .map(of_behaviour)
             .collect::<Vec<_>>(),
+        "faults": faults.collect::<Vec<_>>(),
+        "pairs": pairs.collect::<Vec<_>>(),
         "failures": failures.collect::<Vec<_>>(),
     })
 }
@@ -311,7 +337,7 @@ fn minimised(
 
 fn summary(outcome: &Outcome, took_seconds: f64) -> String {
     let mut text = String::new();
-    let seeds: u64 = outcome.sums.iter().map(|sum| sum.seeds).sum();
+    let seeds = outcome.seeds();
     let hours = outcome
         .sums
         .iter()
@@ -327,34 +353,28 @@ fn summary(outcome: &Outcome, took_seconds: f64) -> String {
             text += &behaviour_summary(behaviour, sum);
         }
     }
-    let mut pairs = outcome.sums[0].pairs.clone();
-    pairs.extend(&outcome.sums[1].pairs);
     let mut sometimes = outcome.sums[0].sometimes.clone();
     sometimes.extend(&outcome.sums[1].sometimes);
-    let (reachable, missing) = coverage::missing(&pairs);
-    text += &format!(
-        "\nfaults x steps: {} of {reachable} pairs met; {} situations seen\n",
-        reachable - missing.len(),
-        sometimes.len()
-    );
-    if !missing.is_empty() && missing.len() <= 20 {
-        text += &format!("  not met: {}\n", missing.join(", "));
-    }
+    text += &pairs_summary(outcome);
+    text += &format!("\n{} situations seen\n", sometimes.len());
     for situation in sometimes {
         text += &format!("  {situation}\n");
     }
-    text += "\nclass                   injected  while it mattered\n";
+    text += "\nclass                   injected   noticed    struck  while there was work\n";
     for class in FaultClass::ALL {
-        let sum = |pick: fn(&crate::simulator::verdict::Struck) -> u64| -> u64 {
-            let struck = outcome.sums.iter().filter_map(|sum| sum.faults.get(&class));
-            struck.map(pick).sum()
-        };
+        let struck = outcome.struck(class);
         text += &format!(
-            "F{:<3}{:<20}{:>8}  {:>8}\n",
+            "F{:<3}{:<20}{:>8}  {:>8}  {:>8}  {:>8}{}\n",
             class.number(),
             class.name(),
-            sum(|struck| struck.injected),
-            sum(|struck| struck.mattered)
+            struck.injected,
+            struck.noticed,
+            struck.struck,
+            struck.mattered,
+            match struck.injected > 0 && struck.noticed == 0 {
+                true => "  never noticed",
+                false => "",
+            }
         );
     }
     for failure in &outcome.failures {
@@ -370,16 +390,39 @@ fn summary(outcome: &Outcome, took_seconds: f64) -> String {
     text
 }
 
+/// How many pairs of fault and step have met, and those that met least.
+fn pairs_summary(outcome: &Outcome) -> String {
+    let pairs = coverage::pairs(&outcome.pairs(), outcome.seeds());
+    let missing = pairs.iter().take_while(|pair| pair.seeds == 0).count();
+    let mut text = format!(
+        "\nfaults x steps: {} of {} pairs met\n",
+        pairs.len() - missing,
+        pairs.len()
+    );
+    if missing > LEAST_MET {
+        return text;
+    }
+    text += "  least met, per million seeds:\n";
+    for pair in pairs.iter().take(LEAST_MET) {
+        text += &format!(
+            "  {:>8.0}  {} x {}\n",
+            pair.per_million, pair.class, pair.step
+        );
+    }
+    text
+}
+
 fn behaviour_summary(behaviour: Behaviour, sum: &Sum) -> String {
     let seconds = |quantile| {
         let ns = sum.converged_quantile(quantile);
         ns.map_or("-".to_owned(), |ns| format!("{:.1} s", ns as f64 / 1e9))
     };
     let mut text = format!(
-        "\n{}: {} seeds ({} with crashes), {} syncs, {} pods created, {} deleted\n",
+        "\n{}: {} seeds ({} with crashes, {} with ReplicationControllers), {} syncs, {} pods created, {} deleted\n",
         behaviour.as_str(),
         sum.seeds,
         sum.crashed,
+        sum.replication_controllers,
         sum.syncs,
         sum.creates,
         sum.deletes,

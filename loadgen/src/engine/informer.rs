@@ -180,8 +180,14 @@ impl<L: Listener> Informer<L> {
 
     /// The version that the server is at which serves the next list or initial watch, if it lags.
     fn lagging_version(&self, now: Now) -> Option<u64> {
-        let lag = self.line.as_ref()?.take_lag(L::STREAM, now)?;
-        Some(self.cluster.resource_version().saturating_sub(lag))
+        let line = self.line.as_ref()?;
+        let lag = line.take_lag(L::STREAM, now)?;
+        let version = self.cluster.resource_version().saturating_sub(lag);
+        line.lagged(
+            L::STREAM,
+            version < self.cluster.last_version::<L::Object>(),
+        );
+        Some(version)
     }
 
     /// Takes a batch of events; says whether there are more and when the next one can be seen.
@@ -218,7 +224,11 @@ impl<L: Listener> Informer<L> {
 
     /// The watch ends.
     fn end(&mut self, end: StreamEnd, now: Now) {
-        if self.watch.take().is_none() {
+        let was_open = self.watch.take().is_some();
+        if let Some(line) = &self.line {
+            line.ended(L::STREAM, was_open);
+        }
+        if !was_open {
             return;
         }
         let error = match end {
@@ -353,7 +363,7 @@ pub(super) struct ReplicationControllers(pub(super) Arc<Pool>);
 impl Listener for ReplicationControllers {
     type Object = ReplicationController;
 
-    const STREAM: StreamKind = StreamKind::Parents;
+    const STREAM: StreamKind = StreamKind::ReplicationControllers;
 
     fn apply(&mut self, delta: Delta<ReplicationController>, now: Now) {
         let delta = match delta {

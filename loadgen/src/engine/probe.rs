@@ -3,15 +3,17 @@
 use podstorm::client::{Answer, Request};
 use podstorm::controller::{Controller, Outcome};
 use podstorm::intern::KeyId;
-use podstorm::object::Now;
+use podstorm::object::{Kind, Now};
 
 use crate::faults::Place;
 
 /// A sync, by the controller that does it and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SyncId {
-    /// Which of the run's controllers.
+    /// Which of the run's controller managers.
     pub incarnation: u32,
+    /// What its controller looks after.
+    pub kind: Kind,
     /// Counts the syncs of the controller, from 1.
     pub number: u64,
 }

@@ -9,9 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use podstorm::controller::Controller;
-use podstorm::object::{Kind, Now};
+use podstorm::object::Now;
 
-use super::client::Client;
 use super::executor::{PartId, Waker};
 use super::pool::{Pool, Wire};
 use super::probe::Probe;
@@ -69,6 +68,7 @@ pub struct Site {
     strays_waker: Waker,
     /// A line has something to be looked after.
     told: Arc<AtomicBool>,
+    has_replication_controllers: bool,
 }
 
 impl std::fmt::Debug for Site {
@@ -99,11 +99,11 @@ impl Site {
         builder.started.store(true, Ordering::Release);
         builder.surroundings();
         let lines: Lines = Arc::default();
-        let client = Client::new(Arc::clone(&builder.cluster), Kind::ReplicaSet, None);
+        let cluster = Arc::clone(&builder.cluster);
         let mut strays_waker = None;
         let strays = builder.add(|_, waker| {
             strays_waker = Some(waker);
-            Strays::new(Arc::new(client), Arc::clone(&lines), Arc::clone(&probe))
+            Strays::new(&cluster, Arc::clone(&lines), Arc::clone(&probe))
         });
         builder.parts.wake_all(&builder.switchboard);
         Site {
@@ -119,7 +119,13 @@ impl Site {
             strays,
             strays_waker: strays_waker.expect("the part was added"),
             told: Arc::default(),
+            has_replication_controllers: false,
         }
+    }
+
+    /// Controller managers that are started from now on look after ReplicationControllers as well.
+    pub fn add_replication_controllers(&mut self) {
+        self.has_replication_controllers = true;
     }
 
     /// The API server.
@@ -166,7 +172,7 @@ impl Site {
         let builder = &mut self.builder;
         let parts = builder.installed.len();
         let workers = builder.workers.len();
-        let pools = builder.manager(false, Some(&wire));
+        let pools = builder.manager(self.has_replication_controllers, Some(&wire));
         let parts = builder.installed[parts..].to_vec();
         for part in &parts {
             builder.switchboard.wake(*part);

@@ -5,11 +5,12 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::{Arc, Mutex};
 
-use podstorm::object::Now;
+use podstorm::object::{Kind, Now};
 
 use super::client::{ApiCalls, Client};
 use super::executor::{Next, Part};
 use super::probe::{Origin, Probe, SyncId};
+use crate::cluster::Cluster;
 use crate::faults::Line;
 use crate::faults::line::Stray;
 
@@ -19,7 +20,8 @@ pub(super) type Lines = Arc<Mutex<Vec<Arc<Line>>>>;
 /// Brings stray requests to the server.
 #[derive(Debug)]
 pub(super) struct Strays {
-    client: Arc<Client>,
+    /// Of ReplicaSets, and of ReplicationControllers.
+    clients: [Client; 2],
     lines: Lines,
     probe: Arc<dyn Probe>,
     waiting: BinaryHeap<Reverse<(i64, u64)>>,
@@ -29,9 +31,10 @@ pub(super) struct Strays {
 }
 
 impl Strays {
-    pub(super) fn new(client: Arc<Client>, lines: Lines, probe: Arc<dyn Probe>) -> Strays {
+    pub(super) fn new(cluster: &Arc<Cluster>, lines: Lines, probe: Arc<dyn Probe>) -> Strays {
+        let client = |kind| Client::new(Arc::clone(cluster), kind, None);
         Strays {
-            client,
+            clients: [Kind::ReplicaSet, Kind::ReplicationController].map(client),
             lines,
             probe,
             waiting: BinaryHeap::new(),
@@ -72,11 +75,13 @@ impl Part for Strays {
             };
             let sync = SyncId {
                 incarnation: stray.incarnation,
+                kind: stray.kind,
                 number: stray.sync,
             };
             self.probe.carries_out(Some(Origin { sync, stray: true }));
             // Nobody waits for the answer.
-            let _ = self.client.carry_out(&stray.request, &mut self.calls, now);
+            let of_rcs = usize::from(stray.kind == Kind::ReplicationController);
+            let _ = self.clients[of_rcs].carry_out(&stray.request, &mut self.calls, now);
             self.probe.carries_out(None);
         }
         Next::Idle

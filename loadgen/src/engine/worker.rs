@@ -21,7 +21,7 @@ use super::executor::{Next, Part, PartId};
 use super::pool::Pool;
 use super::probe::{Origin, SyncId};
 use crate::faults::line::Stray;
-use crate::faults::{Call, CrashPoint, Fate, Line, Place, Sent};
+use crate::faults::{Call, CrashPoint, Fate, Line, Mark, Place, Sent};
 
 /// A run ends after that many syncs…
 const SYNCS_PER_RUN: u32 = 16;
@@ -55,6 +55,8 @@ enum Fault {
     Lost(Box<ApiError>),
     /// It has become another request.
     Changed(Box<Request>),
+    /// It was carried out before, by whose fault.
+    Again(Option<Mark>),
 }
 
 impl PartialEq for InFlight {
@@ -207,9 +209,10 @@ impl Worker {
                 self.stray(index, due_ns.saturating_add(after_ns), true);
                 return self.push(back_ns, index, attempts, Way::Back(Answer::Failed(error)));
             }
-            Fate::Twice => {
+            Fate::Twice(mark) => {
                 self.stray(index, due_ns, true);
                 late_ns = 1_000;
+                fault = Fault::Again(mark);
             }
             Fate::Changed(request) => fault = Fault::Changed(request),
         }
@@ -253,6 +256,7 @@ impl Worker {
     fn sync_id(&self, line: &Line) -> SyncId {
         SyncId {
             incarnation: line.incarnation(),
+            kind: self.pool.controller.options().kind,
             number: self.number,
         }
     }
@@ -263,6 +267,7 @@ impl Worker {
         line.stray(Stray {
             due_ns,
             incarnation: line.incarnation(),
+            kind: self.pool.controller.options().kind,
             sync: self.number,
             answered,
             request: self.sync.requests()[index].clone(),
@@ -298,8 +303,18 @@ impl Worker {
         if let Some(wire) = &self.pool.wire {
             wire.probe.carries_out(None);
         }
-        if let Fault::Lost(error) = fault {
-            answer = Answer::Failed(*error);
+        match fault {
+            Fault::Lost(error) => answer = Answer::Failed(*error),
+            // Two pods, or another answer than the first had.
+            Fault::Again(mark) => {
+                let is_create = matches!(self.sync.requests()[index], Request::CreatePod { .. });
+                if let Some(line) = self.pool.line()
+                    && (is_create || matches!(answer, Answer::Failed(_)))
+                {
+                    line.network().notice(mark);
+                }
+            }
+            Fault::None | Fault::Changed(_) => {}
         }
         if self.pool.dies_at(CrashPoint::AfterCommit) {
             return;
@@ -397,6 +412,7 @@ impl Worker {
             wire.probe.sync_ended(
                 SyncId {
                     incarnation: wire.line.incarnation(),
+                    kind: pool.controller.options().kind,
                     number: self.number,
                 },
                 &pool.controller,

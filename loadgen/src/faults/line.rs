@@ -8,11 +8,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use podstorm::client::{Request, WatchEvent};
-use podstorm::object::Now;
+use podstorm::object::{Kind, Now};
 use serde::{Deserialize, Serialize};
 
 use super::answer::ApiFault;
-use super::network::{Fate, Network, Sent};
+use super::network::{Fate, Mark, Network, Sent};
 use super::watching::{Disturbed, Listen, StreamEnd, StreamFaults, StreamKind};
 use crate::cluster::Waker;
 
@@ -56,6 +56,8 @@ pub struct Stray {
     pub due_ns: i64,
     /// Who sent it.
     pub incarnation: u32,
+    /// What its controller looks after.
+    pub kind: Kind,
     /// Its sync's number.
     pub sync: u64,
     /// Whether whoever sent it is still alive.
@@ -88,11 +90,24 @@ struct State {
     wall_offset_ns: i64,
     /// Where to die, and how often to pass there before.
     crash: Option<(CrashPoint, u32)>,
+    /// Whose crash that is.
+    crash_mark: Option<Mark>,
     pods: StreamFaults,
     parents: StreamFaults,
+    replication_controllers: StreamFaults,
     strays: Vec<Stray>,
-    dropped: [u64; 2],
-    repeated: [u64; 2],
+    dropped: [u64; StreamKind::ALL.len()],
+    repeated: [u64; StreamKind::ALL.len()],
+}
+
+impl State {
+    fn streams(&mut self) -> [&mut StreamFaults; StreamKind::ALL.len()] {
+        [
+            &mut self.pods,
+            &mut self.parents,
+            &mut self.replication_controllers,
+        ]
+    }
 }
 
 impl Line {
@@ -137,10 +152,13 @@ impl Line {
     /// The controller dies when it is about to pass that point for the `passes`-th time from now,
     /// counting from 0.
     pub fn crash_at(&self, point: CrashPoint, passes: u32) {
+        let mark = self.network.mark();
         if point == CrashPoint::Now {
+            self.network.note_death(mark);
             return self.die();
         }
-        self.state().crash = Some((point, passes));
+        let mut state = self.state();
+        (state.crash, state.crash_mark) = (Some((point, passes)), mark);
     }
 
     /// Whether a crash is armed.
@@ -155,7 +173,9 @@ impl Line {
             Some((armed, 0)) if *armed == point => {
                 state.crash = None;
                 state.dead = true;
+                let mark = state.crash_mark.take();
                 drop(state);
+                self.network.note_death(mark);
                 (self.told)();
                 return true;
             }
@@ -167,7 +187,13 @@ impl Line {
 
     /// Nothing of the controller runs before that moment, ns.
     pub fn pause_until(&self, until_ns: i64) {
-        self.state().paused_until_ns = until_ns;
+        let mark = self.network.mark();
+        let mut guard = self.state();
+        let state = &mut *guard;
+        state.paused_until_ns = until_ns;
+        for stream in state.streams() {
+            stream.marks.held.extend(mark);
+        }
     }
 
     /// For a part about to run: until when it must not, `i64::MAX` when never again.
@@ -214,12 +240,17 @@ impl Line {
         match kind {
             StreamKind::Pods => change(&mut state.pods),
             StreamKind::Parents => change(&mut state.parents),
+            StreamKind::ReplicationControllers => change(&mut state.replication_controllers),
         }
     }
 
     /// Nothing is heard on a watch before that moment, ns; a moment in the past releases it.
     pub fn hold(&self, kind: StreamKind, until_ns: i64) {
-        self.with_stream(kind, |stream| stream.held_until_ns = until_ns);
+        let mark = self.network.mark();
+        self.with_stream(kind, |stream| {
+            stream.held_until_ns = until_ns;
+            stream.marks.held.extend(mark);
+        });
     }
 
     /// Nothing is heard on a watch any more, whatever is healed.
@@ -229,30 +260,56 @@ impl Line {
 
     /// The next events of a watch are lost.
     pub fn drop_events(&self, kind: StreamKind, count: u32) {
-        self.with_stream(kind, |stream| stream.drop += count);
+        let mark = self.network.mark();
+        self.with_stream(kind, |stream| {
+            stream.drop += count;
+            stream.marks.dropped.extend(mark);
+        });
     }
 
     /// The next events of a watch come twice.
     pub fn duplicate_events(&self, kind: StreamKind, count: u32) {
-        self.with_stream(kind, |stream| stream.duplicate += count);
+        let mark = self.network.mark();
+        self.with_stream(kind, |stream| {
+            stream.duplicate += count;
+            stream.marks.repeated.extend(mark);
+        });
     }
 
     /// The last events of a watch, eight at most, come again after the next ones.
     pub fn replay_events(&self, kind: StreamKind, count: u32) {
-        self.with_stream(kind, |stream| stream.replay = count);
+        let mark = self.network.mark();
+        self.with_stream(kind, |stream| {
+            stream.replay = count;
+            stream.marks.repeated.extend(mark);
+        });
     }
 
     /// A watch ends.
     pub fn end(&self, kind: StreamKind, end: StreamEnd) {
-        self.with_stream(kind, |stream| stream.end = Some(end));
+        let mark = self.network.mark();
+        self.with_stream(kind, |stream| {
+            stream.end = Some(end);
+            stream.marks.ended.extend(mark);
+        });
+    }
+
+    /// The watch that was to end has done so, if it was open.
+    pub fn ended(&self, kind: StreamKind, was_open: bool) {
+        let marks = self.with_stream(kind, |stream| std::mem::take(&mut stream.marks.ended));
+        if was_open {
+            self.network.notice(marks);
+        }
     }
 
     /// The next attempts to open a watch or to list are answered so.
     pub fn refuse_open(&self, kind: StreamKind, fault: ApiFault, times: u32) {
+        let mark = self.network.mark();
         self.with_stream(kind, |stream| {
             stream
                 .refuse_open
                 .extend(std::iter::repeat_n(fault, times as usize));
+            stream.marks.refused.extend(mark);
         });
     }
 
@@ -263,9 +320,11 @@ impl Line {
 
     /// As [`lag`](Line::lag), and the server that serves it shows nothing newer for so long, ns.
     pub fn lag_for(&self, kind: StreamKind, versions: u64, for_ns: i64) {
+        let mark = self.network.mark();
         self.with_stream(kind, |stream| {
             stream.lag = Some(versions);
             stream.lag_ns = for_ns;
+            stream.marks.lagging.extend(mark);
         });
     }
 
@@ -283,7 +342,7 @@ impl Line {
         state.paused_until_ns = i64::MIN;
         state.wall_offset_ns = 0;
         state.crash = None;
-        for stream in [&mut state.pods, &mut state.parents] {
+        for stream in state.streams() {
             let (incomplete, broken) = (stream.incomplete, stream.broken);
             *stream = StreamFaults {
                 broken,
@@ -301,7 +360,15 @@ impl Line {
 
     /// For an informer about to open a watch or to list: the error it gets instead, if any.
     pub fn opening(&self, kind: StreamKind) -> Option<ApiFault> {
-        self.with_stream(kind, |stream| stream.refuse_open.pop_front())
+        let (fault, marks) = self.with_stream(kind, |stream| {
+            let fault = stream.refuse_open.pop_front();
+            (
+                fault,
+                fault.map(|_| std::mem::take(&mut stream.marks.refused)),
+            )
+        });
+        self.network.notice(marks.unwrap_or_default());
+        fault
     }
 
     /// For an informer about to list or to watch from the start: how old the state is that it gets.
@@ -310,9 +377,14 @@ impl Line {
             // A list is whole, or it is none.
             stream.incomplete = false;
             (stream.drop, stream.duplicate, stream.replay) = (0, 0, 0);
+            let marks = &mut stream.marks;
+            for forgotten in [&mut marks.held, &mut marks.dropped, &mut marks.repeated] {
+                forgotten.clear();
+            }
             if stream.lag.is_some() && stream.lag_ns > 0 {
                 let until_ns = now.mono_ns.saturating_add(stream.lag_ns);
                 stream.held_until_ns = stream.held_until_ns.max(until_ns);
+                stream.marks.held.clone_from(&stream.marks.lagging);
             }
             stream.lag.take()
         })
@@ -321,6 +393,15 @@ impl Line {
     /// For an informer whose watch is open: whether it begins with the state that is.
     pub fn opened(&self, kind: StreamKind, initial_events: bool) {
         self.with_stream(kind, |stream| stream.initial = initial_events);
+    }
+
+    /// The list or initial state that was served by a server that lags is here; whether it lacks
+    /// something.
+    pub fn lagged(&self, kind: StreamKind, lacks: bool) {
+        let marks = self.with_stream(kind, |stream| std::mem::take(&mut stream.marks.lagging));
+        if lacks {
+            self.network.notice(marks);
+        }
     }
 
     /// Whether events were lost that no list has made up for.
@@ -336,7 +417,24 @@ impl Line {
         events: &mut Vec<WatchEvent<T>>,
         kept: &mut VecDeque<WatchEvent<T>>,
     ) -> Disturbed {
-        let disturbed = self.with_stream(kind, |stream| stream.disturb(events, kept));
+        let is_change = |event: &WatchEvent<T>| !matches!(event, WatchEvent::Bookmark { .. });
+        let heard = events.iter().any(is_change);
+        let (disturbed, noticed) = self.with_stream(kind, |stream| {
+            let disturbed = stream.disturb(events, kept);
+            let marks = &mut stream.marks;
+            let mut noticed = Vec::new();
+            // Held back until now, or nothing was.
+            let held = std::mem::take(&mut marks.held);
+            noticed.extend(held.into_iter().filter(|_| heard));
+            if disturbed.dropped > 0 {
+                noticed.append(&mut marks.dropped);
+            }
+            if disturbed.repeated > 0 {
+                noticed.append(&mut marks.repeated);
+            }
+            (disturbed, noticed)
+        });
+        self.network.notice(noticed);
         if disturbed != Disturbed::default() {
             let mut state = self.state();
             state.dropped[kind as usize] += u64::from(disturbed.dropped);
@@ -345,7 +443,7 @@ impl Line {
         disturbed
     }
 
-    /// Events lost and events repeated so far, of both watches.
+    /// Events lost and events repeated so far, of all watches.
     pub fn disturbed_events(&self) -> (u64, u64) {
         let state = self.state();
         (state.dropped.iter().sum(), state.repeated.iter().sum())
@@ -388,5 +486,40 @@ mod tests {
             Listen::Ended(StreamEnd::Expired)
         );
         assert_eq!(line.listen(StreamKind::Parents, now), Listen::On);
+    }
+
+    #[test]
+    fn a_held_watch_is_noticed_only_where_something_was_held_back() {
+        for held_back in [true, false] {
+            let line = line();
+            line.network().mark_as(Some(7));
+            line.hold(StreamKind::Pods, 100);
+            line.drop_events(StreamKind::Parents, 1);
+            let pods = held_back.then(|| WatchEvent::Added(Arc::new(())));
+            let mut events: Vec<_> = pods.into_iter().collect();
+            line.disturb(StreamKind::Pods, &mut events, &mut VecDeque::new());
+            let noticed: Vec<Mark> = line.network().take_noticed().into_iter().collect();
+            assert_eq!(noticed, if held_back { vec![7] } else { vec![] });
+            // What comes later was not held back, and a list makes up for what would be lost.
+            let mut events = vec![WatchEvent::Added(Arc::new(()))];
+            line.disturb(StreamKind::Pods, &mut events, &mut VecDeque::new());
+            line.take_lag(StreamKind::Parents, Now::default());
+            line.disturb(StreamKind::Parents, &mut events, &mut VecDeque::new());
+            assert!(line.network().take_noticed().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_watch_that_ends_is_noticed_where_it_was_open_and_a_lag_where_something_is_missing() {
+        let line = line();
+        line.network().mark_as(Some(7));
+        for is_noticed in [true, false] {
+            line.end(StreamKind::Pods, StreamEnd::Closed);
+            line.ended(StreamKind::Pods, is_noticed);
+            assert_eq!(line.network().take_noticed().len(), usize::from(is_noticed));
+            line.lag(StreamKind::Pods, 3);
+            line.lagged(StreamKind::Pods, is_noticed);
+            assert_eq!(line.network().take_noticed().len(), usize::from(is_noticed));
+        }
     }
 }

@@ -15,5 +15,5 @@ pub mod watching;
 pub use answer::{ApiFault, Call};
 pub use class::FaultClass;
 pub use line::{CrashPoint, Line};
-pub use network::{Armed, Effect, Fate, Network, Place, Sent};
+pub use network::{Armed, Effect, Fate, Mark, Network, Place, Sent};
 pub use watching::{StreamEnd, StreamKind};

@@ -1,6 +1,7 @@
 //! Faults armed against requests. One network is shared by all controllers of a run: what is armed
 //! meets the next request that fits, whoever sends it.
 
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
 
 use podstorm::client::{ApiError, Request};
@@ -8,6 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::answer::{ApiFault, Call};
 use super::class::FaultClass;
+
+/// Who has armed a fault: a number that comes back when the fault is noticed.
+pub type Mark = u32;
 
 /// What happens to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,8 +100,8 @@ pub enum Fate {
     LoseAnswer(ApiError),
     /// Answered with the error, carried out that much later, ns.
     CommitLate(ApiError, i64),
-    /// Carried out twice.
-    Twice,
+    /// Carried out twice; whether the sender notices is up to the second answer.
+    Twice(Option<Mark>),
     /// Later by so much each way, ns.
     Slow(i64),
     /// Carried out as this request.
@@ -123,8 +127,12 @@ pub struct Network {
 
 #[derive(Debug, Default)]
 struct State {
-    armed: Vec<Armed>,
+    armed: Vec<(Armed, Option<Mark>)>,
     hits: Vec<Hit>,
+    /// Who arms now.
+    mark: Option<Mark>,
+    noticed: BTreeSet<Mark>,
+    deaths: Vec<Mark>,
     /// When the last of the requests that were struck has its answer and was carried out, ns.
     over_ns: i64,
 }
@@ -138,7 +146,39 @@ impl Network {
 
     /// Lets a fault wait for its requests. Faults armed earlier go first.
     pub fn arm(&self, fault: Armed) {
-        self.state().armed.push(fault);
+        let mut state = self.state();
+        let mark = state.mark;
+        state.armed.push((fault, mark));
+    }
+
+    /// What is armed from now on, here and on the lines, is that one's.
+    pub fn mark_as(&self, mark: Option<Mark>) {
+        self.state().mark = mark;
+    }
+
+    /// Whose is what is armed now.
+    pub fn mark(&self) -> Option<Mark> {
+        self.state().mark
+    }
+
+    /// Faults have changed what a controller sees or does.
+    pub fn notice(&self, marks: impl IntoIterator<Item = Mark>) {
+        self.state().noticed.extend(marks);
+    }
+
+    /// Whose faults were noticed since the last call.
+    pub fn take_noticed(&self) -> BTreeSet<Mark> {
+        std::mem::take(&mut self.state().noticed)
+    }
+
+    /// A controller has died of that one's fault.
+    pub fn note_death(&self, mark: Option<Mark>) {
+        self.state().deaths.extend(mark);
+    }
+
+    /// Of whose faults controllers have died since the last call.
+    pub fn take_deaths(&self) -> Vec<Mark> {
+        std::mem::take(&mut self.state().deaths)
     }
 
     /// Nothing goes wrong any more.
@@ -163,12 +203,13 @@ impl Network {
         if state.armed.is_empty() {
             return Fate::Pass;
         }
-        state.armed.retain(|fault| fault.until_ns >= now_ns);
-        let Some(at) = state.armed.iter().position(|fault| fault.meets(sent)) else {
+        state.armed.retain(|(fault, _)| fault.until_ns >= now_ns);
+        let Some(at) = state.armed.iter().position(|(fault, _)| fault.meets(sent)) else {
             return Fate::Pass;
         };
-        let fault = &mut state.armed[at];
-        let (class, fate) = (fault.class, fault.fate(sent.request));
+        let (fault, mark) = &mut state.armed[at];
+        let (class, mark) = (fault.class, *mark);
+        let mut fate = fault.fate(sent.request);
         fault.times -= 1;
         if fault.times == 0 {
             state.armed.remove(at);
@@ -177,8 +218,13 @@ impl Network {
             Fate::Refuse(_, late_ns) | Fate::CommitLate(_, late_ns) | Fate::Slow(late_ns) => {
                 *late_ns
             }
-            Fate::Pass | Fate::LoseAnswer(_) | Fate::Twice | Fate::Changed(_) => 0,
+            Fate::Pass | Fate::LoseAnswer(_) | Fate::Twice(_) | Fate::Changed(_) => 0,
         };
+        match &mut fate {
+            Fate::Twice(whose) => *whose = mark,
+            Fate::Pass => {}
+            _ => state.noticed.extend(mark),
+        }
         state.over_ns = state.over_ns.max(now_ns.saturating_add(late_ns));
         state.hits.push(Hit {
             class,
@@ -215,7 +261,7 @@ impl Armed {
             Effect::NeverArrives { after_ms } => {
                 Fate::Refuse(ApiFault::Timeout.error(), ns(after_ms))
             }
-            Effect::Twice => Fate::Twice,
+            Effect::Twice => Fate::Twice(None),
             Effect::Slow { by_ms } => Fate::Slow(ns(by_ms)),
             Effect::StripLabels | Effect::StripOwner => match request {
                 Some(request) => Fate::Changed(Box::new(self.changed(request))),
@@ -278,6 +324,27 @@ mod tests {
         assert!(matches!(fate(Call::DeletePod), Fate::Refuse(..)));
         assert!(matches!(fate(Call::DeletePod), Fate::Pass));
         assert_eq!(network.take_hits().len(), 2);
+    }
+
+    #[test]
+    fn a_fault_is_noticed_by_whom_it_strikes_and_not_before() {
+        let network = Network::default();
+        let twice = Armed {
+            effect: Effect::Twice,
+            ..armed(&[Call::PatchPod], 1)
+        };
+        for (mark, fault) in [(3, armed(&[Call::DeletePod], 1)), (4, twice)] {
+            network.mark_as(Some(mark));
+            network.arm(fault);
+        }
+        network.mark_as(None);
+        network.fate(&sent(Call::CreatePod, 0, 0), 0);
+        assert!(network.take_noticed().is_empty());
+        network.fate(&sent(Call::DeletePod, 0, 0), 0);
+        assert_eq!(network.take_noticed(), BTreeSet::from([3]));
+        let fate = network.fate(&sent(Call::PatchPod, 0, 0), 0);
+        assert!(matches!(fate, Fate::Twice(Some(4))));
+        assert!(network.take_noticed().is_empty(), "the answer will tell");
     }
 
     #[test]

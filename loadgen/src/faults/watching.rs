@@ -7,6 +7,7 @@ use podstorm::client::WatchEvent;
 use serde::{Deserialize, Serialize};
 
 use super::answer::ApiFault;
+use super::network::Mark;
 
 /// How many of the last events are kept to be sent again.
 const KEPT: usize = 8;
@@ -17,8 +18,19 @@ const KEPT: usize = 8;
 pub enum StreamKind {
     /// The pods'.
     Pods,
-    /// The ReplicaSets' (or ReplicationControllers').
+    /// The ReplicaSets'.
     Parents,
+    /// The ReplicationControllers'.
+    ReplicationControllers,
+}
+
+impl StreamKind {
+    /// Every watch.
+    pub const ALL: [StreamKind; 3] = [
+        StreamKind::Pods,
+        StreamKind::Parents,
+        StreamKind::ReplicationControllers,
+    ];
 }
 
 /// How a watch ends.
@@ -60,6 +72,19 @@ pub struct StreamFaults {
     pub(super) incomplete: bool,
     /// The watch still sends the state at its beginning, which is whole, as a list is, or none.
     pub(super) initial: bool,
+    /// Whose faults all of these are.
+    pub(super) marks: Marks,
+}
+
+/// Whose faults are armed against one watch.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Marks {
+    pub(super) held: Vec<Mark>,
+    pub(super) dropped: Vec<Mark>,
+    pub(super) repeated: Vec<Mark>,
+    pub(super) ended: Vec<Mark>,
+    pub(super) refused: Vec<Mark>,
+    pub(super) lagging: Vec<Mark>,
 }
 
 /// What an informer is to do before it listens.

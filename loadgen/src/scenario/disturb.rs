@@ -29,7 +29,11 @@ impl Stream {
         match self {
             Stream::Pods => &[StreamKind::Pods],
             Stream::ReplicaSets => &[StreamKind::Parents],
-            Stream::All => &[StreamKind::Parents, StreamKind::Pods],
+            Stream::All => &[
+                StreamKind::Parents,
+                StreamKind::ReplicationControllers,
+                StreamKind::Pods,
+            ],
         }
     }
 }

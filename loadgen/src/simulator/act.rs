@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
-use podstorm::object::{Map, Namespace, Node, ObjectMeta, Pod, ReplicaSet, Resource, Uid};
+use podstorm::object::{Namespace, Node, ObjectMeta, Pod, Uid};
 use podstorm::policy::Behaviour;
 use serde_json::{Value, json};
 
@@ -17,6 +17,7 @@ use super::action::Action;
 use super::invariants::Judge;
 use super::model;
 use super::schedule::{Schedule, Step, World, WorldReplicaSet};
+use super::workloads::WorkloadKind;
 use crate::cluster::Cluster;
 use crate::engine::site::{Site, Stopped};
 use crate::faults::{StreamEnd, StreamKind};
@@ -59,7 +60,7 @@ pub(super) fn settings(schedule: &Schedule, behaviour: Behaviour) -> Settings {
         },
         controller: ControllerSettings {
             concurrent_replicaset_syncs: world.workers as usize,
-            concurrent_rc_syncs: 1,
+            concurrent_rc_syncs: world.workers as usize,
             burst_replicas: world.burst_replicas,
             kube_api_qps: None,
             kube_api_burst: 30,
@@ -138,6 +139,7 @@ pub(super) struct Player {
 
 #[derive(Clone, Debug)]
 struct SetPlan {
+    kind: WorkloadKind,
     like: String,
     replicas: i32,
     min_ready_seconds: i32,
@@ -146,8 +148,13 @@ struct SetPlan {
 }
 
 impl Player {
-    pub(super) fn new(schedule: &Schedule, site: Site, judge: Arc<Judge>) -> Player {
+    pub(super) fn new(schedule: &Schedule, mut site: Site, judge: Arc<Judge>) -> Player {
+        // A manager without any would only hear of pods that are none of its business.
+        if schedule.has_replication_controllers() {
+            site.add_replication_controllers();
+        }
         let plan = |set: &WorldReplicaSet| SetPlan {
+            kind: set.kind,
             like: set.name.clone(),
             replicas: set.replicas,
             min_ready_seconds: set.min_ready_seconds,
@@ -208,21 +215,18 @@ impl Player {
         let Some(plan) = self.sets.get(name) else {
             return;
         };
-        let set = ReplicaSet::from_json(json!({
-            "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": plan.like}},
-            "spec": {
-                "replicas": plan.replicas,
-                "minReadySeconds": plan.min_ready_seconds,
-                "selector": {"matchLabels": {"app": plan.like}},
-                "template": {
-                    "metadata": {"labels": {"app": plan.like}},
-                    "spec": {"containers": [{"name": "app", "image": "app:1"}]},
-                },
-            },
-        }))
-        .expect("a ReplicaSet of our own making");
+        let size = (plan.replicas, plan.min_ready_seconds);
+        let (cluster, now) = (self.cluster(), self.site.now());
         // Refused where it exists or the namespace is on its way out: then there is nothing to do.
-        let _ = self.cluster().create(set, self.site.now());
+        let _ = plan.kind.create(cluster, name, &plan.like, size, now);
+    }
+
+    /// What the object of that name is.
+    fn kind_of(&self, name: &str) -> WorkloadKind {
+        self.sets
+            .get(name)
+            .map(|plan| plan.kind)
+            .unwrap_or_default()
     }
 
     /// From now on times of steps count.
@@ -321,7 +325,7 @@ impl Player {
         self.site.start_manager();
         if stale.versions > 0 {
             if let Some(line) = self.site.alive().last() {
-                for stream in [StreamKind::Pods, StreamKind::Parents] {
+                for stream in StreamKind::ALL {
                     let for_ns = i64::from(stale.for_ms) * MS;
                     line.lag_for(stream, u64::from(stale.versions), for_ns);
                 }
@@ -376,6 +380,7 @@ impl Player {
     pub(super) fn act(&mut self, step: &Step) {
         self.judge.acts(step, &self.site);
         self.do_action(step);
+        self.judge.acted(&self.site);
         self.site.wake_controllers();
     }
 
@@ -395,11 +400,13 @@ impl Player {
                 );
             }
             Action::CreateOverlapping {
+                kind,
                 name,
                 like,
                 replicas,
             } => {
                 let plan = SetPlan {
+                    kind: *kind,
                     like: like.clone(),
                     replicas: *replicas,
                     min_ready_seconds: 0,
@@ -440,11 +447,8 @@ impl Player {
             } => self.create_named(name, replica_set.as_deref(), *deletion_cost),
             Action::RemovePod { name } => self.remove_named(name),
             Action::WriteStatus { replica_set } => {
-                if let Ok(set) = self.cluster().get::<ReplicaSet>(NAMESPACE, replica_set) {
-                    let mut set = ReplicaSet::clone(&set);
-                    set.status.replicas += 1;
-                    self.written(self.cluster().update_status(set, self.site.now()));
-                }
+                let (kind, now) = (self.kind_of(replica_set), self.site.now());
+                self.written(kind.miscount(self.cluster(), replica_set, now));
             }
             Action::Kill {
                 replica_set,
@@ -480,8 +484,7 @@ impl Player {
         if self.away {
             return Some("the namespace is on its way out".to_owned());
         }
-        model::difference(self.cluster(), NAMESPACE, self.site.now())
-            .or_else(|| caches::behind(&self.site))
+        model::difference(self.cluster(), self.site.now()).or_else(|| caches::behind(&self.site))
     }
 
     pub(super) fn what_is_missing(&self) -> String {
@@ -491,9 +494,9 @@ impl Player {
 }
 
 /// The finalizer that keeps a pod.
-const STUCK: &str = "podstorm.example/stuck";
+pub(super) const STUCK: &str = "podstorm.example/stuck";
 
-fn node_name(number: u32) -> String {
+pub(super) fn node_name(number: u32) -> String {
     format!("node-{number}")
 }
 
@@ -501,13 +504,6 @@ fn named(name: &str) -> ObjectMeta {
     ObjectMeta {
         name: name.into(),
         ..ObjectMeta::default()
-    }
-}
-
-fn members(value: Value) -> Map {
-    match value {
-        Value::Object(members) => members,
-        other => panic!("a patch is an object, not {other}"),
     }
 }
 

@@ -2,9 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::workloads::WorkloadKind;
 use crate::faults::{ApiFault, Call, CrashPoint, Effect, StreamEnd, StreamKind};
 
-/// One action. Names are those of the schedule's ReplicaSets; percentages are of its pods, rounded
+/// One action. Names are those of the schedule's ReplicaSets and ReplicationControllers, whatever is
+/// said of a ReplicaSet holds for both; percentages are of its pods, rounded
 /// up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
@@ -32,6 +34,9 @@ pub enum Action {
     },
     /// A user creates one more ReplicaSet with the selector of another.
     CreateOverlapping {
+        /// What the new one is; absent for a ReplicaSet.
+        #[serde(default, skip_serializing_if = "WorkloadKind::is_usual")]
+        kind: WorkloadKind,
         /// The name of the new one.
         name: String,
         /// Whose selector and template it has.

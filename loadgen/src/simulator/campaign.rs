@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use podstorm::policy::Behaviour;
 
+use super::coverage::Pairs;
 use super::draw::{Wanted, draw};
 use super::play::{How, play};
 use super::schedule::Schedule;
@@ -46,6 +47,8 @@ pub struct Failure {
 pub struct Sum {
     /// Seeds played.
     pub seeds: u64,
+    /// Those with ReplicationControllers.
+    pub replication_controllers: u64,
     /// Those in which a controller died.
     pub crashed: u64,
     /// Simulated time, ns.
@@ -64,8 +67,8 @@ pub struct Sum {
     pub converged_after_ns: Vec<i64>,
     /// Faults by class.
     pub faults: BTreeMap<FaultClass, Struck>,
-    /// Faults and the steps that they met.
-    pub pairs: BTreeSet<(FaultClass, &'static str)>,
+    /// Faults and the steps that they met, and in how many seeds.
+    pub pairs: Pairs,
     /// Situations seen at least once.
     pub sometimes: BTreeSet<&'static str>,
 }
@@ -83,11 +86,11 @@ impl Sum {
         self.ambiguous[kind] += verdict.ambiguous_writes;
         self.converged_after_ns.extend(verdict.converged_after_ns);
         for (class, struck) in &verdict.faults {
-            let sum = self.faults.entry(*class).or_default();
-            sum.injected += struck.injected;
-            sum.mattered += struck.mattered;
+            self.faults.entry(*class).or_default().add(struck);
         }
-        self.pairs.extend(&verdict.pairs);
+        for pair in &verdict.pairs {
+            *self.pairs.entry(*pair).or_default() += 1;
+        }
         self.sometimes.extend(&verdict.sometimes);
     }
 
@@ -107,6 +110,31 @@ pub struct Outcome {
     pub sums: [Sum; 2],
     /// The seeds that failed, lowest first.
     pub failures: Vec<Failure>,
+}
+
+impl Outcome {
+    /// Seeds played, of both behaviours.
+    pub fn seeds(&self) -> u64 {
+        self.sums.iter().map(|sum| sum.seeds).sum()
+    }
+
+    /// How often a class struck, with both behaviours.
+    pub fn struck(&self, class: FaultClass) -> Struck {
+        let mut all = Struck::default();
+        for struck in self.sums.iter().filter_map(|sum| sum.faults.get(&class)) {
+            all.add(struck);
+        }
+        all
+    }
+
+    /// Faults and the steps that they met, with both behaviours.
+    pub fn pairs(&self) -> Pairs {
+        let mut all = Pairs::new();
+        for (pair, seeds) in self.sums.iter().flat_map(|sum| &sum.pairs) {
+            *all.entry(*pair).or_default() += seeds;
+        }
+        all
+    }
 }
 
 /// The behaviour with which a seed is played.
@@ -161,11 +189,15 @@ pub fn run(
         }
         let seed = campaign.first.wrapping_add(number);
         let behaviour = behaviour_of(seed, campaign.behaviour);
-        let verdict = play_seed(&draw(seed, &campaign.wanted), behaviour);
+        let schedule = draw(seed, &campaign.wanted);
+        let verdict = play_seed(&schedule, behaviour);
+        let has_controllers = schedule.has_replication_controllers();
         let mut outcome = outcome
             .lock()
             .expect("no thread panics while it holds this lock");
-        outcome.sums[behaviour as usize].add(&verdict);
+        let sum = &mut outcome.sums[behaviour as usize];
+        sum.add(&verdict);
+        sum.replication_controllers += u64::from(has_controllers);
         if let Some(violation) = verdict.violation {
             outcome.failures.push(Failure {
                 seed,
@@ -220,6 +252,17 @@ mod tests {
         assert_eq!((upstream.seeds, hardened.seeds), (30, 30));
         // Faults were there, and they struck while there was something to do.
         assert!(upstream.faults.values().any(|struck| struck.mattered > 0));
+        for sum in &outcome.sums {
+            assert!(sum.replication_controllers > 0);
+            let faults = sum.faults.values();
+            assert!(
+                faults
+                    .clone()
+                    .all(|struck| struck.noticed <= struck.injected)
+            );
+            assert!(faults.map(|struck| struck.noticed).sum::<u64>() > 0);
+            assert!(sum.pairs.values().all(|seeds| *seeds <= sum.seeds));
+        }
         assert!(upstream.creates > 0 && hardened.creates > 0 && hardened.deletes > 0);
         assert_eq!(hardened.excess[0], 0);
     }

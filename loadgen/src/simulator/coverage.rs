@@ -1,6 +1,6 @@
 //! Which faults can meet which steps of a controller's work, and which have.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use crate::faults::{Call, FaultClass, Place};
 
@@ -17,6 +17,9 @@ pub const STEPS: [&str; 10] = [
     "reading a version",
     "writing an Event",
 ];
+
+/// Faults and the steps that they met, and in how many seeds.
+pub type Pairs = BTreeMap<(FaultClass, &'static str), u64>;
 
 /// The step of a sync that makes such a call there.
 pub fn step_of(call: Call, place: Place) -> &'static str {
@@ -51,19 +54,35 @@ pub fn is_reachable(class: FaultClass, step: &str) -> bool {
     }
 }
 
-/// Pairs that can meet, and those of them that have not.
-pub fn missing(met: &BTreeSet<(FaultClass, &'static str)>) -> (usize, Vec<String>) {
-    let mut reachable = 0;
-    let mut missing = Vec::new();
+/// A pair that can meet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pair {
+    /// The class of faults.
+    pub class: FaultClass,
+    /// The step of a controller's work.
+    pub step: &'static str,
+    /// In how many seeds they have met.
+    pub seeds: u64,
+    /// The same of a million seeds.
+    pub per_million: f64,
+}
+
+/// Every pair that can meet, those first that have met in the fewest of that many seeds.
+pub fn pairs(met: &Pairs, seeds: u64) -> Vec<Pair> {
+    let mut pairs = Vec::new();
     for class in FaultClass::ALL {
         for step in STEPS.into_iter().filter(|step| is_reachable(class, step)) {
-            reachable += 1;
-            if !met.contains(&(class, step)) {
-                missing.push(format!("{class} x {step}"));
-            }
+            let met = met.get(&(class, step)).copied().unwrap_or(0);
+            pairs.push(Pair {
+                class,
+                step,
+                seeds: met,
+                per_million: met as f64 * 1e6 / seeds.max(1) as f64,
+            });
         }
     }
-    (reachable, missing)
+    pairs.sort_by_key(|pair| pair.seeds);
+    pairs
 }
 
 #[cfg(test)]
@@ -71,17 +90,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_class_can_meet_something_and_what_was_met_is_not_missing() {
-        let mut met = BTreeSet::new();
-        let (reachable, all) = missing(&met);
-        assert_eq!(reachable, all.len());
+    fn every_class_can_meet_something_and_the_least_met_pair_comes_first() {
+        let mut met = Pairs::new();
+        let all = pairs(&met, 0);
+        assert!(
+            all.iter()
+                .all(|pair| (pair.seeds, pair.per_million) == (0, 0.0))
+        );
         for class in FaultClass::ALL {
             assert!(
                 STEPS.iter().any(|step| is_reachable(class, step)),
                 "{class}"
             );
         }
-        met.insert((FaultClass::EventSink, "writing an Event"));
-        assert_eq!(missing(&met).1.len(), reachable - 1);
+        met.extend(all.iter().map(|pair| ((pair.class, pair.step), 3)));
+        met.insert((FaultClass::EventSink, "writing an Event"), 1);
+        let pairs = pairs(&met, 4_000_000);
+        assert_eq!(pairs.len(), all.len());
+        assert_eq!(
+            (pairs[0].class, pairs[0].per_million),
+            (FaultClass::EventSink, 0.25)
+        );
+        assert_eq!((pairs[1].seeds, pairs[1].per_million), (3, 0.75));
     }
 }

@@ -6,12 +6,16 @@ use fastrand::Rng;
 
 use super::action::{Action, Death, Dependents, Tampering};
 use super::schedule::{SCHEDULE_VERSION, Schedule, Step, World, WorldReplicaSet};
+use super::workloads::WorkloadKind;
 use crate::engine::seed::seed_for;
 use crate::faults::{ApiFault, Call, CrashPoint, Effect, FaultClass, StreamEnd, StreamKind};
 
 /// Of a hundred seeds so many have no faults at all, and so many more a single class.
 const SEEDS_WITHOUT_FAULTS: u32 = 10;
 const SEEDS_OF_ONE_CLASS: u32 = 10;
+
+/// One seed in so many has ReplicationControllers: half of these nothing else, half both kinds.
+const REPLICATION_CONTROLLERS_IN: u32 = 4;
 
 /// How many classes the other seeds have on average.
 const CLASSES: usize = 6;
@@ -49,8 +53,8 @@ pub fn draw(seed: u64, wanted: &Wanted) -> Schedule {
         .iter()
         .map(|set| set.name.clone())
         .collect();
-    let mut steps = Vec::new();
-    let mut drawn = Drawn::default();
+    let mut drawn = Drawn::of(&world);
+    let mut steps = dice.beside(&world, &drawn);
     let rate = dice.rate(USER_RATE);
     for at_ms in dice.times(rate, disturb_ms) {
         for action in dice.user_actions(&names, &mut drawn) {
@@ -87,10 +91,27 @@ pub fn draw(seed: u64, wanted: &Wanted) -> Schedule {
 /// What a schedule has only a few of.
 #[derive(Debug, Default)]
 struct Drawn {
+    /// What there is, each kind once.
+    kinds: Vec<WorkloadKind>,
     overlapping: u32,
     rejecting: u32,
     /// The ReplicaSets that are deleted for good.
     deleted: Vec<String>,
+}
+
+impl Drawn {
+    fn of(world: &World) -> Drawn {
+        let is_there = |kind: &WorkloadKind| world.replica_sets.iter().any(|it| it.kind == *kind);
+        let kinds = WorkloadKind::ALL.into_iter().filter(is_there);
+        Drawn {
+            kinds: kinds.collect(),
+            ..Drawn::default()
+        }
+    }
+
+    fn has_both_kinds(&self) -> bool {
+        self.kinds.len() == WorkloadKind::ALL.len()
+    }
 }
 
 /// Draws.
@@ -127,9 +148,12 @@ impl Dice {
     fn world(&mut self) -> World {
         let sets = self.0.usize(1..=4);
         let names = ["web", "api", "db", "queue"];
+        let kinds = self.kinds(sets);
         let replica_sets = names[..sets]
             .iter()
-            .map(|name| WorldReplicaSet {
+            .zip(kinds)
+            .map(|(name, kind)| WorldReplicaSet {
+                kind,
                 name: (*name).to_owned(),
                 replicas: self.one(&[0, 1, 2, 3, 5, 8, 13, 30]),
                 min_ready_seconds: self.one(&[0, 0, 0, 1, 10]),
@@ -147,6 +171,42 @@ impl Dice {
             startup_ms: self.one(&[10, 2_000]),
             termination_ms: self.one(&[10, 2_000]),
         }
+    }
+
+    /// What the objects of the world are.
+    fn kinds(&mut self, count: usize) -> Vec<WorkloadKind> {
+        use WorkloadKind::{ReplicaSet, ReplicationController};
+        if self.0.u32(..REPLICATION_CONTROLLERS_IN) > 0 {
+            return vec![ReplicaSet; count];
+        }
+        if count == 1 || self.0.bool() {
+            return vec![ReplicationController; count];
+        }
+        let mut kinds = vec![ReplicaSet, ReplicationController];
+        kinds.extend((2..count).map(|_| self.one(&WorkloadKind::ALL)));
+        self.0.shuffle(&mut kinds);
+        kinds
+    }
+
+    /// Where there are both kinds, every second time one of each has the same labels from the
+    /// beginning.
+    fn beside(&mut self, world: &World, drawn: &Drawn) -> Vec<Step> {
+        if !drawn.has_both_kinds() || self.0.bool() {
+            return Vec::new();
+        }
+        let first = &world.replica_sets[0];
+        let others = WorkloadKind::ALL.into_iter().filter(|it| *it != first.kind);
+        let beside = |kind| Step {
+            at_ms: 0,
+            class: None,
+            action: Action::CreateOverlapping {
+                kind,
+                name: "beside".to_owned(),
+                like: first.name.clone(),
+                replicas: self.0.i32(0..=6),
+            },
+        };
+        others.map(beside).collect()
     }
 
     /// The classes of the seed, and whether they strike as often as they can.
@@ -218,8 +278,14 @@ impl Dice {
         names[self.0.usize(..names.len())].clone()
     }
 
-    fn stream(&mut self) -> StreamKind {
-        self.one(&[StreamKind::Pods, StreamKind::Pods, StreamKind::Parents])
+    fn stream(&mut self, drawn: &Drawn) -> StreamKind {
+        if self.0.u32(..3) > 0 {
+            return StreamKind::Pods;
+        }
+        match self.one(&drawn.kinds) {
+            WorkloadKind::ReplicaSet => StreamKind::Parents,
+            WorkloadKind::ReplicationController => StreamKind::ReplicationControllers,
+        }
     }
 
     /// A fault against the next requests that fit.
@@ -291,27 +357,27 @@ impl Dice {
                 }
             }
             FaultClass::EventDropped => Action::Drop {
-                stream: self.stream(),
+                stream: self.stream(drawn),
                 events: self.magnitude(1, 20),
                 list_after_ms: self.magnitude(100, 120_000),
             },
             FaultClass::EventDuplicated => {
-                let (stream, events) = (self.stream(), self.0.u32(1..=8));
+                let (stream, events) = (self.stream(drawn), self.0.u32(1..=8));
                 match self.0.bool() {
                     true => Action::Duplicate { stream, events },
                     false => Action::Replay { stream, events },
                 }
             }
             FaultClass::StreamSkew => Action::Hold {
-                stream: self.stream(),
+                stream: self.stream(drawn),
                 for_ms: self.magnitude(10, 200_000),
             },
             FaultClass::WatchStall => Action::Pause {
                 for_ms: self.magnitude(1, 100_000),
             },
-            FaultClass::Compaction => self.compaction(),
+            FaultClass::Compaction => self.compaction(drawn),
             FaultClass::StaleServer => Action::ServeStale {
-                stream: self.stream(),
+                stream: self.stream(drawn),
                 versions: self.magnitude(1, 100),
                 for_ms: self.behind_ms(),
             },
@@ -389,6 +455,7 @@ impl Dice {
                 0 if drawn.overlapping < 2 => {
                     drawn.overlapping += 1;
                     Action::CreateOverlapping {
+                        kind: self.one(&drawn.kinds),
                         name: format!("more-{}", drawn.overlapping),
                         like: self.name(names),
                         replicas: self.0.i32(0..=6),
@@ -482,8 +549,8 @@ impl Dice {
         self.requests(&calls, effect, (1, 10))
     }
 
-    fn compaction(&mut self) -> Action {
-        let stream = self.stream();
+    fn compaction(&mut self, drawn: &Drawn) -> Action {
+        let stream = self.stream(drawn);
         match self.0.u32(..3) {
             0 => Action::Compact { stream },
             1 => Action::EndWatch {
@@ -567,6 +634,39 @@ mod tests {
             assert!(deleted <= DELETED_MAX, "seed {seed}");
         }
         assert_eq!(seen.len(), 8, "{seen:?}");
+    }
+
+    #[test]
+    fn a_share_of_the_seeds_has_replication_controllers_alone_and_beside_replica_sets() {
+        let (mut alone, mut both, mut beside) = (0, 0, 0);
+        let mut watched = 0;
+        for seed in 0..500 {
+            let schedule = draw(seed, &Wanted::default());
+            let drawn = Drawn::of(&schedule.world);
+            let is_alone = drawn.kinds == [WorkloadKind::ReplicationController];
+            alone += u32::from(is_alone);
+            both += u32::from(drawn.has_both_kinds());
+            let has_controllers = is_alone || drawn.has_both_kinds();
+            assert_eq!(schedule.has_replication_controllers(), has_controllers);
+            for step in &schedule.steps {
+                match &step.action {
+                    Action::CreateOverlapping { name, .. } => {
+                        beside += u32::from(name == "beside");
+                    }
+                    Action::Hold {
+                        stream: StreamKind::ReplicationControllers,
+                        ..
+                    } => {
+                        assert!(has_controllers);
+                        watched += 1;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        assert!((50..130).contains(&alone), "{alone}");
+        assert!((25..80).contains(&both), "{both}");
+        assert!(beside > 5 && watched > 0, "{beside} {watched}");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod books;
 mod checks;
 mod figures;
+mod reach;
 mod sets;
 mod statuses;
 #[cfg(test)]
@@ -20,7 +21,7 @@ use std::sync::{Mutex, MutexGuard};
 use podstorm::client::{Answer, Request};
 use podstorm::controller::{Controller, Outcome};
 use podstorm::intern::KeyId;
-use podstorm::object::Now;
+use podstorm::object::{Kind, Now};
 
 use super::action::Action;
 use super::coverage;
@@ -34,6 +35,7 @@ use crate::engine::site::Site;
 use crate::faults::{Call, FaultClass, Place};
 use books::Books;
 use figures::Figures;
+use reach::Reach;
 use trace::Trace;
 
 /// So long, ns, after the beginning of the quiet there may still be syncs for the last writes.
@@ -45,6 +47,8 @@ const QUIET_SYNCS_MAX: u32 = 2;
 /// Looks at a run.
 pub struct Judge {
     how: How,
+    /// How many nodes there are.
+    nodes: u32,
     over: AtomicBool,
     state: Mutex<State>,
 }
@@ -61,6 +65,7 @@ impl std::fmt::Debug for Judge {
 struct State {
     books: Books,
     figures: Figures,
+    reach: Reach,
     /// The reference model, where the schedule has no faults.
     lockstep: Option<Lockstep>,
     verdict: Verdict,
@@ -83,10 +88,12 @@ impl Judge {
     pub(super) fn new(schedule: &Schedule, how: How) -> Judge {
         Judge {
             how,
+            nodes: schedule.world.nodes,
             over: AtomicBool::new(false),
             state: Mutex::new(State {
                 books: Books::new(schedule, how.behaviour),
                 figures: Figures::default(),
+                reach: Reach::default(),
                 lockstep: Lockstep::of(schedule, how.behaviour),
                 verdict: Verdict::default(),
                 trace: Trace::new(),
@@ -183,7 +190,21 @@ impl Judge {
         {
             state.strike(class, None);
         }
+        let (is_busy, nodes) = (!state.books.busy.is_empty(), self.nodes);
+        let mark = state.reach.acts(step, is_busy, nodes, site.now());
+        site.network().mark_as(Some(mark));
         state.books.disturbed(&step.action, site);
+    }
+
+    /// It has been carried out.
+    pub(super) fn acted(&self, site: &Site) {
+        site.network().mark_as(None);
+        self.state().reach.acted();
+    }
+
+    /// The run is over: what has been noticed in it is counted.
+    pub(super) fn ends(&self, site: &Site) {
+        self.state().reach.notice(site.network().take_noticed());
     }
 
     /// A controller has died.
@@ -193,6 +214,10 @@ impl Judge {
         state.verdict.crashed = true;
         state.tell(|| "a controller has died".to_owned());
         state.trace.add_str("died");
+        let deaths = site.network().take_deaths();
+        if state.books.is_busy() {
+            state.reach.notice(deaths);
+        }
         state.books.died(site);
     }
 
@@ -268,6 +293,7 @@ impl Judge {
             state.verdict.sometimes.extend(lockstep.sometimes());
         }
         state.figures.add_to(&mut state.verdict, state.now);
+        state.reach.add_to(&mut state.verdict.faults);
         let told = state.told.take().unwrap_or_default();
         (state.verdict.clone(), told)
     }
@@ -306,7 +332,7 @@ impl State {
     /// A fault has struck.
     fn strike(&mut self, class: FaultClass, step: Option<&'static str>) {
         let struck = self.verdict.faults.entry(class).or_default();
-        struck.injected += 1;
+        struck.struck += 1;
         struck.mattered += u64::from(step.is_some() || self.books.is_busy());
         let step = step.unwrap_or_else(|| self.books.step_name());
         self.verdict.pairs.insert((class, step));
@@ -358,9 +384,24 @@ impl CommitObserver for Judge {
                         Some(ObjectRef::ReplicaSet(old)) => Some(&**old),
                         _ => None,
                     };
+                    state.books.set_committed(
+                        Kind::ReplicaSet,
+                        commit.change,
+                        old,
+                        new,
+                        state.origin,
+                    )
+                }
+                ObjectRef::ReplicationController(new) => {
+                    let old = match commit.old {
+                        Some(ObjectRef::ReplicationController(old)) => Some(old.to_replica_set()),
+                        _ => None,
+                    };
+                    let (old, new, origin) = (old.as_ref(), new.to_replica_set(), state.origin);
+                    let kind = Kind::ReplicationController;
                     state
                         .books
-                        .set_committed(commit.change, old, new, state.origin, commit)
+                        .set_committed(kind, commit.change, old, &new, origin)
                 }
                 _ => Ok(()),
             };
@@ -368,6 +409,7 @@ impl CommitObserver for Judge {
                 lockstep.committed(commit);
             }
             state.figures.committed(&state.books, commit, state.origin);
+            state.reach.committed(commit, state.origin);
             checked
         });
     }
@@ -379,11 +421,15 @@ impl Probe for Judge {
             state.verdict.syncs += 1;
             state.trace.add_str("sync");
             state.trace.add(sync.number);
+            if sync.kind != Kind::ReplicaSet {
+                state.trace.add_str(sync.kind.name());
+            }
             if now.mono_ns - state.phase_began_ns > QUIET_SETTLES_NS {
                 let name = controller.parents().name(key).name.to_string();
                 let syncs = state.phase_syncs.entry((sync.incarnation, name));
                 *syncs.or_default() += 1;
             }
+            state.reach.sync_begins(now);
             state.books.sync_begins(sync, controller, key, now)
         });
     }
@@ -414,6 +460,7 @@ impl Probe for Judge {
             if let Answer::Failed(error) = answer {
                 state.tell(|| format!("  {} is answered {}: {error}", sync.number, error.code));
             }
+            state.reach.answered(answer, now);
             state.books.answered(sync, request, answer)
         });
     }

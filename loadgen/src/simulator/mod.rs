@@ -28,6 +28,7 @@ mod progress_tests;
 pub mod reference;
 pub mod schedule;
 pub mod verdict;
+pub mod workloads;
 
 pub use action::Action;
 pub use play::play;

@@ -7,16 +7,18 @@ use podstorm::object::{
     ConditionStatus, ConditionType, LabelSelector, Now, Pod, PodPhase, ReplicaSet, ReplicaSetStatus,
 };
 
+use super::act::NAMESPACE;
+use super::workloads;
 use crate::cluster::Cluster;
 
 /// The first thing that is not as it must be at rest; nothing when all is well.
 ///
-/// At rest every ReplicaSet that is there has as many available pods as it wants, no pod without a
+/// At rest every ReplicaSet or ReplicationController that is there has as many available pods as it wants, no pod without a
 /// controller is left that it could adopt, none of its pods lacks the labels it selects by, and its
 /// status says exactly what is so.
-pub fn difference(cluster: &Cluster, namespace: &str, now: Now) -> Option<String> {
-    let (sets, _) = cluster.list::<ReplicaSet>(Some(namespace));
-    let (pods, _) = cluster.list::<Pod>(Some(namespace));
+pub fn difference(cluster: &Cluster, now: Now) -> Option<String> {
+    let sets = workloads::all(cluster);
+    let (pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
     if let Some(pod) = pods.iter().find(|pod| pod.metadata.is_deleting()) {
         return Some(format!("{} is still terminating", pod.metadata.name));
     }
@@ -210,7 +212,7 @@ mod tests {
             .unwrap()
             .status;
         cluster.update_status(told, NOW).unwrap();
-        difference(&cluster, "sim", NOW)
+        difference(&cluster, NOW)
     }
 
     fn exact() -> Value {

@@ -235,6 +235,7 @@ impl Run {
 
     fn verdict(self) -> (Verdict, Vec<String>) {
         let simulated_ns = self.player.site.now().mono_ns;
+        self.judge.ends(&self.player.site);
         let (mut verdict, told) = self.judge.verdict();
         verdict.converged_after_ns = self.converged_after_ns;
         verdict.simulated_ns = simulated_ns;
@@ -258,8 +259,99 @@ pub(super) fn owned_by<'a>(
 
 #[cfg(test)]
 mod tests {
+    use super::super::action::Action;
+    use super::super::campaign::play_seed;
     use super::super::draw::{Wanted, draw};
+    use super::super::schedule::Step;
+    use super::super::workloads::WorkloadKind;
     use super::*;
+    use crate::faults::{FaultClass, StreamKind};
+
+    /// A seed without faults, of whose objects only the first is left, and that is of this kind.
+    fn one_of(kind: WorkloadKind) -> Schedule {
+        let schedules = (0..).map(|seed| draw(seed, &Wanted::default()));
+        let mut schedule = schedules
+            .filter(|it| it.classes.is_empty() && it.steps.len() > 5)
+            .find(|it| it.world.replica_sets.len() == 1)
+            .expect("some seed is so simple");
+        schedule.world.replica_sets[0].kind = kind;
+        schedule.world.replica_sets[0].replicas = 3;
+        schedule.world.replica_sets[0].min_ready_seconds = 0;
+        let scale = |at_ms, replicas| Step {
+            at_ms,
+            class: None,
+            action: Action::Scale {
+                replica_set: "web".to_owned(),
+                replicas,
+            },
+        };
+        schedule.steps = vec![scale(10_000, 8), scale(20_000, 2)];
+        schedule
+    }
+
+    #[test]
+    fn replication_controllers_are_scaled_as_replica_sets_are() {
+        for behaviour in Behaviour::ALL {
+            let of_kinds = WorkloadKind::ALL.map(|kind| play_seed(&one_of(kind), behaviour));
+            for verdict in &of_kinds {
+                assert_eq!(verdict.violation, None);
+                assert_eq!((verdict.creates, verdict.deletes), (8, 6));
+                // After the first step and the second, and of the world itself.
+                assert_eq!(verdict.compared, [3, 0]);
+            }
+            assert_ne!(of_kinds[0].trace, of_kinds[1].trace);
+        }
+    }
+
+    #[test]
+    fn a_watch_of_replication_controllers_that_goes_silent_is_noticed_where_there_are_some() {
+        for (kind, expected) in [
+            (WorkloadKind::ReplicaSet, None),
+            (WorkloadKind::ReplicationController, Some("L1")),
+        ] {
+            let mut schedule = one_of(kind);
+            let broken = Step {
+                at_ms: 5_000,
+                class: Some(FaultClass::Compaction),
+                action: Action::Break {
+                    stream: StreamKind::ReplicationControllers,
+                },
+            };
+            schedule.steps.insert(0, broken);
+            let verdict = play_seed(&schedule, Behaviour::Hardened);
+            let violation = verdict.violation.map(|violation| violation.invariant);
+            assert_eq!(violation, expected, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn both_kinds_over_the_same_labels_share_the_orphans_and_come_to_rest() {
+        for behaviour in Behaviour::ALL {
+            for kind in WorkloadKind::ALL {
+                let mut schedule = one_of(kind);
+                let other = WorkloadKind::ALL.into_iter().find(|it| *it != kind);
+                let beside = Action::CreateOverlapping {
+                    kind: other.expect("there are two kinds"),
+                    name: "beside".to_owned(),
+                    like: "web".to_owned(),
+                    replicas: 2,
+                };
+                let orphans = Action::CreateOrphans {
+                    replica_set: "web".to_owned(),
+                    pods: 4,
+                };
+                let steps = [(1_000, beside), (5_000, orphans)].map(|(at_ms, action)| Step {
+                    at_ms,
+                    class: None,
+                    action,
+                });
+                schedule.steps.splice(0..0, steps);
+                let verdict = play_seed(&schedule, behaviour);
+                assert_eq!(verdict.violation, None);
+                assert!(verdict.sometimes.contains("a pod is adopted"));
+            }
+        }
+    }
 
     #[test]
     fn a_seed_leaves_the_same_trace_on_every_thread() {

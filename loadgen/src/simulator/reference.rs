@@ -21,12 +21,13 @@ use podstorm::policy::Behaviour;
 use super::action::{Action, Death};
 use super::model::{is_active, selects};
 use super::schedule::Schedule;
+use super::workloads;
 use crate::cluster::{Change, Cluster, Commit, ObjectRef};
 
 /// Everything on the server at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Scene {
-    /// The ReplicaSets.
+    /// The ReplicaSets, and the ReplicationControllers as their controller sees them.
     pub sets: Vec<Arc<ReplicaSet>>,
     /// The pods.
     pub pods: Vec<Arc<Pod>>,
@@ -36,7 +37,7 @@ impl Scene {
     /// The present of a simulation's cluster.
     pub fn of(cluster: &Cluster) -> Scene {
         Scene {
-            sets: cluster.list(Some(super::act::NAMESPACE)).0,
+            sets: workloads::all(cluster),
             pods: cluster.list(Some(super::act::NAMESPACE)).0,
         }
     }

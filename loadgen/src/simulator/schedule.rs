@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::action::Action;
+use super::workloads::WorkloadKind;
 use crate::faults::FaultClass;
 
 /// The version of the schedule format and of the way seeds are drawn; raised when either changes,
@@ -34,11 +35,11 @@ pub struct Schedule {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct World {
-    /// The ReplicaSets.
+    /// The ReplicaSets and ReplicationControllers.
     pub replica_sets: Vec<WorldReplicaSet>,
     /// How many nodes.
     pub nodes: u32,
-    /// How many workers the controller has.
+    /// How many workers each controller has.
     pub workers: u32,
     /// Most creates or deletes in one sync.
     pub burst_replicas: u32,
@@ -58,10 +59,13 @@ pub struct World {
     pub termination_ms: u32,
 }
 
-/// A ReplicaSet of the world.
+/// A ReplicaSet of the world, or a ReplicationController.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct WorldReplicaSet {
+    /// What it is; absent for a ReplicaSet.
+    #[serde(default, skip_serializing_if = "WorkloadKind::is_usual")]
+    pub kind: WorkloadKind,
     /// Its name.
     pub name: String,
     /// How many replicas.
@@ -94,6 +98,17 @@ const fn yes() -> bool {
 pub struct ScheduleError(String);
 
 impl Schedule {
+    /// Whether ReplicationControllers are there at any time of the run.
+    pub fn has_replication_controllers(&self) -> bool {
+        let is_one = |kind: WorkloadKind| kind == WorkloadKind::ReplicationController;
+        let mut sets = self.world.replica_sets.iter();
+        sets.any(|set| is_one(set.kind))
+            || self.steps.iter().any(|step| match &step.action {
+                Action::CreateOverlapping { kind, .. } => is_one(*kind),
+                _ => false,
+            })
+    }
+
     /// Reads a schedule from YAML or JSON and checks it.
     ///
     /// # Errors
@@ -227,6 +242,7 @@ mod tests {
             seed: 7,
             world: World {
                 replica_sets: vec![WorldReplicaSet {
+                    kind: WorkloadKind::ReplicaSet,
                     name: "web".into(),
                     replicas: 3,
                     min_ready_seconds: 0,
@@ -284,6 +300,29 @@ mod tests {
         let schedule = schedule(steps);
         let text = schedule.to_yaml();
         assert_eq!(Schedule::read(&text), Ok(schedule), "{text}");
+    }
+
+    #[test]
+    fn an_object_is_a_replica_set_unless_it_says_otherwise() {
+        let mut known = schedule(Vec::new());
+        let text = known.to_yaml();
+        assert!(!text.contains("kind"), "{text}");
+        assert!(!known.has_replication_controllers());
+        known.world.replica_sets[0].kind = WorkloadKind::ReplicationController;
+        let text = known.to_yaml();
+        assert!(text.contains("kind: replication-controller"), "{text}");
+        assert_eq!(Schedule::read(&text), Ok(known));
+        let beside = |kind| Action::CreateOverlapping {
+            kind,
+            name: "more".into(),
+            like: "web".into(),
+            replicas: 1,
+        };
+        for kind in WorkloadKind::ALL {
+            let schedule = schedule(vec![step(1, beside(kind))]);
+            assert_eq!(Schedule::read(&schedule.to_yaml()), Ok(schedule.clone()));
+            assert_eq!(schedule.has_replication_controllers(), !kind.is_usual());
+        }
     }
 
     #[test]

@@ -30,13 +30,27 @@ impl std::fmt::Display for Violation {
     }
 }
 
-/// How often a class of faults struck.
+/// How often a class of faults was injected, and what came of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Struck {
-    /// All times.
+    /// Steps of schedules.
     pub injected: u64,
-    /// Times at which a controller had something to do.
+    /// Those of them that changed what a controller saw or did.
+    pub noticed: u64,
+    /// How often they struck: each request that met one, and all others once.
+    pub struck: u64,
+    /// How often they did when a controller had something to do.
     pub mattered: u64,
+}
+
+impl Struck {
+    /// Adds another count.
+    pub fn add(&mut self, other: &Struck) {
+        self.injected += other.injected;
+        self.noticed += other.noticed;
+        self.struck += other.struck;
+        self.mattered += other.mattered;
+    }
 }
 
 /// What a controller had against it: pods in excess are judged by that.

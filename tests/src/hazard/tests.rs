@@ -16,6 +16,7 @@ fn page(own: &[&str], replicas: i64) -> SyncPage {
     SyncPage {
         id: SyncId {
             incarnation: 0,
+            kind: Kind::ReplicaSet,
             number: 1,
         },
         parent: "web".into(),
@@ -115,6 +116,7 @@ fn two_syncs_of_one_key_and_two_controllers_of_one_pod_are_noticed() {
     for number in 1..=2 {
         let sync = SyncId {
             incarnation: 0,
+            kind: Kind::ReplicaSet,
             number,
         };
         diary.sync_begins(sync, &controller, key, Now::default());

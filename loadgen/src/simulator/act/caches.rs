@@ -1,21 +1,24 @@
 //! Whether the controllers have heard of all that is so.
 
 use podstorm::cache::ParentStore;
-use podstorm::object::{Kind, Pod, ReplicaSet};
+use podstorm::object::Pod;
 
+use super::super::workloads::WorkloadKind;
 use crate::cluster::Cluster;
 use crate::engine::site::Site;
 
 /// The first object of which a live controller's caches have another version than the server, if
 /// any: what is still on its way may bring more to do.
 pub(super) fn behind(site: &Site) -> Option<String> {
-    site.controllers()
-        .filter(|controller| controller.options().kind == Kind::ReplicaSet)
-        .find_map(|controller| behind_in(controller.parents(), site.cluster()))
+    site.controllers().find_map(|controller| {
+        let kinds = WorkloadKind::ALL.into_iter();
+        let mut own = kinds.filter(|it| it.kind() == controller.options().kind);
+        behind_in(controller.parents(), own.next()?, site.cluster())
+    })
 }
 
-fn behind_in(parents: &ParentStore, cluster: &Cluster) -> Option<String> {
-    let (sets, _) = cluster.list::<ReplicaSet>(None);
+fn behind_in(parents: &ParentStore, kind: WorkloadKind, cluster: &Cluster) -> Option<String> {
+    let sets = kind.list(cluster);
     let known = parents.all();
     let unheard = sets.iter().find(|set| {
         let same = |version| version == &set.metadata.resource_version;
@@ -29,7 +32,7 @@ fn behind_in(parents: &ParentStore, cluster: &Cluster) -> Option<String> {
         return Some(format!("a cache is behind on {}", set.metadata.name));
     }
     if known.len() > sets.len() {
-        return Some("a cache has a ReplicaSet that is gone".to_owned());
+        return Some(format!("a cache has a {} that is gone", kind.kind().name()));
     }
     let (pods, _) = cluster.list::<Pod>(None);
     let cached = parents.pods();

@@ -1,6 +1,6 @@
 //! What goes wrong between controllers and cluster, with the clock and with the nodes.
 
-use podstorm::object::{Namespace, Pod, ReplicaSet};
+use podstorm::object::{Namespace, Pod, ReplicaSet, ReplicationController};
 
 use super::super::action::Action;
 use super::{Later, MS, NAMESPACE, Player, Stale, node_name};
@@ -80,6 +80,9 @@ impl Player {
                 match stream {
                     StreamKind::Pods => self.cluster().compact::<Pod>(),
                     StreamKind::Parents => self.cluster().compact::<ReplicaSet>(),
+                    StreamKind::ReplicationControllers => {
+                        self.cluster().compact::<ReplicationController>();
+                    }
                 }
                 for line in alive {
                     line.end(*stream, StreamEnd::Closed);
@@ -93,6 +96,10 @@ impl Player {
                 let for_ns = i64::from(*for_ms) * MS;
                 for line in alive {
                     line.lag_for(*stream, u64::from(*versions), for_ns);
+                }
+                // A new list alone is none of a lagging server's doing.
+                self.site.network().mark_as(None);
+                for line in self.site.alive() {
                     line.end(*stream, StreamEnd::ClosedAndExpired);
                 }
             }

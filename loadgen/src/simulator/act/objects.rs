@@ -3,27 +3,21 @@
 use std::sync::Arc;
 
 use podstorm::client::ApiError;
-use podstorm::object::{OwnerReference, Pod, ReplicaSet, Resource, Uid};
+use podstorm::object::{OwnerReference, Pod, Resource, Uid};
 use serde_json::{Value, json};
 
 use super::super::action::{Death, Dependents, Tampering};
-use super::{Later, NAMESPACE, Player, STUCK, members, ready};
-use crate::cluster::{DeleteOptions, Patch, Propagation, ScaleUpdate};
+use super::super::workloads::members;
+use super::{Later, NAMESPACE, Player, STUCK, ready};
+use crate::cluster::{DeleteOptions, Patch, Propagation};
 
 impl Player {
     pub(super) fn scale(&mut self, name: &str, replicas: i32) {
         if let Some(plan) = self.sets.get_mut(name) {
             plan.replicas = replicas;
         }
-        let update = ScaleUpdate {
-            replicas,
-            ..ScaleUpdate::default()
-        };
-        let now = self.site.now();
-        self.written(
-            self.cluster()
-                .update_scale::<ReplicaSet>(NAMESPACE, name, &update, now),
-        );
+        let (kind, now) = (self.kind_of(name), self.site.now());
+        self.written(kind.scale(self.cluster(), name, replicas, now));
     }
 
     pub(super) fn touch(&mut self, name: &str) {
@@ -44,12 +38,8 @@ impl Player {
     }
 
     pub(super) fn patch_set(&self, name: &str, patch: Value) {
-        let patch = Patch::Merge(members(patch));
-        let now = self.site.now();
-        self.written(
-            self.cluster()
-                .patch::<ReplicaSet>(NAMESPACE, name, &patch, now),
-        );
+        let (kind, now) = (self.kind_of(name), self.site.now());
+        self.written(kind.patch(self.cluster(), name, members(patch), now));
     }
 
     pub(super) fn patch_pod(&self, pod: &Pod, patch: Value) {
@@ -83,11 +73,8 @@ impl Player {
             }),
             ..DeleteOptions::default()
         };
-        let now = self.site.now();
-        self.written(
-            self.cluster()
-                .delete::<ReplicaSet>(NAMESPACE, name, &options, now),
-        );
+        let (kind, now) = (self.kind_of(name), self.site.now());
+        self.written(kind.delete(self.cluster(), name, &options, now));
     }
 
     pub(super) fn create_orphans(&mut self, name: &str, pods: u32) {
@@ -115,7 +102,7 @@ impl Player {
         percent: u32,
         pass: impl Fn(&Pod) -> bool,
     ) -> Vec<Arc<Pod>> {
-        let Ok(set) = self.cluster().get::<ReplicaSet>(NAMESPACE, name) else {
+        let Ok(set) = self.kind_of(name).get(self.cluster(), name) else {
             return Vec::new();
         };
         let (pods, _) = self.cluster().list::<Pod>(Some(NAMESPACE));

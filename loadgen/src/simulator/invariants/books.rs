@@ -8,7 +8,7 @@ use podstorm::cache::PodCache;
 use podstorm::consistency::Record;
 use podstorm::controller::Controller;
 use podstorm::intern::KeyId;
-use podstorm::object::{Now, Pod, PodPhase, ReplicaSet, ReplicaSetStatus, Uid};
+use podstorm::object::{Kind, Now, Pod, PodPhase, ReplicaSet, ReplicaSetStatus, Uid};
 use podstorm::policy::Behaviour;
 
 use super::super::act::NAMESPACE;
@@ -18,16 +18,6 @@ use super::super::schedule::Schedule;
 use super::sets::SetBook;
 use crate::engine::probe::SyncId;
 use crate::engine::site::Site;
-use crate::faults::StreamKind;
-
-/// What became of the pods of a name.
-#[derive(Clone, Copy, Debug)]
-struct NameBook {
-    /// The version at which the last one was made.
-    made: u64,
-    /// The version at which it went.
-    gone: Option<u64>,
-}
 
 /// A pod as a controller's cache had it when a sync began.
 #[derive(Clone, Debug)]
@@ -36,6 +26,8 @@ pub(super) struct Seen(pub(super) Arc<Pod>);
 /// A sync.
 #[derive(Debug, Default)]
 pub(super) struct SyncBook {
+    /// Whether it is a ReplicationController's.
+    pub(super) of_replication_controller: bool,
     pub(super) key: String,
     pub(super) key_id: KeyId,
     /// Whether it has waited since it was opened, and will look at the caches anew.
@@ -45,8 +37,11 @@ pub(super) struct SyncBook {
     /// The versions of the ReplicaSet read, and of the pod cache.
     pub(super) set_version: u64,
     pub(super) pod_version: u64,
-    /// The pods that the cache had, by name; forgotten at its end.
+    /// The pods that the cache had, by name, but for those that have ended: taken when the first request
+    /// is sent, for most syncs send none, and forgotten at its end.
     pub(super) seen: BTreeMap<String, Seen>,
+    /// Whether they have been taken.
+    has_looked: bool,
     /// The cache itself, for what was forgotten above.
     pub(super) cache: Option<Arc<PodCache>>,
     /// Own active pods and orphans that it may count, once they have been counted.
@@ -84,20 +79,30 @@ pub(super) struct SyncBook {
     pub(super) ended: bool,
 }
 
+impl SyncBook {
+    /// Takes what the cache has: to be called at the moment at which the sync counts.
+    pub(super) fn look(&mut self) {
+        if !std::mem::replace(&mut self.has_looked, true)
+            && let Some(cache) = &self.cache
+        {
+            // A loop that creates pods which end at once leaves thousands behind, and none counts.
+            let pods = cache.resync().into_iter().map(|change| change.new);
+            let pods = pods.filter(|pod| !has_ended(pod));
+            let by_name = pods.map(|pod| (pod.metadata.name.to_string(), Seen(pod)));
+            self.seen = by_name.collect();
+        }
+    }
+}
+
 /// Everything the judge keeps.
 #[derive(Debug)]
 pub(super) struct Books {
     pub(super) behaviour: Behaviour,
+    /// Upstream's, which is for ReplicaSets only.
     gate: bool,
     pub(super) burst: i64,
     pub(super) version: u64,
     pub(super) sets: BTreeMap<Uid, SetBook>,
-    /// Pods that may count in a cache, by name, and the version at which the server lost them.
-    names: BTreeMap<String, NameBook>,
-    /// Names of pods that have ended or are gone, and count in no cache that follows along.
-    past_names: Vec<String>,
-    /// Whether there was ever but one cache, which never went back.
-    one_cache: bool,
     pub(super) syncs: BTreeMap<SyncId, SyncBook>,
     /// Syncs under way, by controller and key.
     pub(super) busy: BTreeMap<(u32, String), SyncId>,
@@ -136,9 +141,6 @@ impl Books {
             burst: i64::from(schedule.world.burst_replicas),
             version: 0,
             sets: BTreeMap::new(),
-            names: BTreeMap::new(),
-            past_names: Vec::new(),
-            one_cache: true,
             syncs: BTreeMap::new(),
             busy: BTreeMap::new(),
             deletes: BTreeMap::new(),
@@ -163,6 +165,11 @@ impl Books {
         self.behaviour == Behaviour::Upstream
     }
 
+    /// Whether the objects of that kind wait for the cache to show what was written.
+    pub(super) fn is_gated(&self, kind: Kind) -> bool {
+        self.gate && kind == Kind::ReplicaSet
+    }
+
     /// Whether that controller is dead.
     pub(super) fn is_dead(&self, incarnation: u32) -> bool {
         self.dead.contains(&incarnation)
@@ -178,59 +185,35 @@ impl Books {
                 let events = i64::from(*events);
                 self.allowed_deletes += events;
                 self.allowed += events;
-                self.remember_names();
                 self.lied_to = true;
             }
             Action::Replay { events, .. } => {
                 self.allowed_deletes += i64::from(*events);
                 self.allowed += i64::from(*events);
-                self.remember_names();
                 self.lied_to = true;
                 // An object of another UID that comes back clears what was expected.
                 self.unlimited_creates |= upstream;
                 self.unlimited_deletes |= upstream;
             }
-            // What has gone may be back in the cache.
-            Action::ServeStale {
-                stream: StreamKind::Pods,
-                ..
-            } => self.remember_names(),
             Action::WallClock { offset_s, .. } => {
                 let offset_ns = i64::from(*offset_s) * 1_000_000_000;
                 self.clock_offsets_ns.insert(offset_ns);
             }
             Action::Overlap { .. } => {
                 self.overlapped = true;
-                self.remember_names();
                 let alive = site.alive().len() as i64;
                 self.allowed += self.burst * alive;
-                self.outrun += if upstream && !self.gate { alive } else { 0 };
+                self.outrun += if upstream { alive } else { 0 };
                 self.allowed_deletes += self.burst * alive;
             }
             _ => {}
         }
     }
 
-    /// Another cache may have what one has left behind.
-    fn remember_names(&mut self) {
-        self.one_cache = false;
-        let past = std::mem::take(&mut self.past_names);
-        self.names.extend(past.into_iter().map(|name| {
-            (
-                name,
-                NameBook {
-                    made: 0,
-                    gone: Some(0),
-                },
-            )
-        }));
-    }
-
     /// A controller was started that lists the past first.
     pub(super) fn stale_start(&mut self) {
         self.sometimes
             .insert("a controller starts over a list from the past");
-        self.remember_names();
         if self.is_upstream() {
             self.unlimited_creates = true;
             self.unlimited_deletes = true;
@@ -314,27 +297,9 @@ impl Books {
     }
 
     /// Books a pod's coming, going and changing.
-    pub(super) fn book_pod(
-        &mut self,
-        old: Option<&Pod>,
-        new: Option<&Pod>,
-        name: &str,
-        who: Option<SyncId>,
-    ) {
+    pub(super) fn book_pod(&mut self, old: Option<&Pod>, new: Option<&Pod>, who: Option<SyncId>) {
         let before = old.and_then(|pod| self.owner_counting(pod));
         let after = new.and_then(|pod| self.owner_counting(pod));
-        if old.is_none() {
-            let book = NameBook {
-                made: self.version,
-                gone: None,
-            };
-            self.names.insert(name.to_owned(), book);
-        }
-        if new.is_none()
-            && let Some(book) = self.names.get_mut(name)
-        {
-            book.gone = Some(self.version);
-        }
         let version = self.version;
         if before == after {
             // Adopted from a cache that does not know yet that it is on its way out.
@@ -361,12 +326,12 @@ impl Books {
     }
 
     /// Books a ReplicaSet's coming, going and changing.
-    pub(super) fn book_set(&mut self, set: &ReplicaSet, removed: bool) {
+    pub(super) fn book_set(&mut self, set: &ReplicaSet, kind: Kind, removed: bool) {
         let version = self.version;
         let book = self
             .sets
             .entry(set.metadata.uid.clone())
-            .or_insert_with(|| SetBook::of(set));
+            .or_insert_with(|| SetBook::of(set, kind));
         book.gone = removed;
         let replicas = set.replicas();
         if book
@@ -389,31 +354,10 @@ impl Books {
         let name = controller.parents().name(key);
         let parent = controller.parents().get(key);
         let pods = controller.pods();
-        let mut seen = BTreeMap::new();
-        // A loop that creates pods which end at once leaves thousands behind.
-        let (past, one_cache) = (&mut self.past_names, self.one_cache);
-        let cached = pods.version().get().number().unwrap_or(0);
-        self.names
-            .retain(|name, book| match pods.get(NAMESPACE, name) {
-                // Another of that name may be on its way to the cache.
-                Some(pod) if one_cache && book.made <= cached && has_ended(&pod) => {
-                    past.push(name.clone());
-                    false
-                }
-                Some(pod) => {
-                    seen.insert(name.clone(), Seen(pod));
-                    true
-                }
-                // A cache that lags may hear of it yet.
-                None if one_cache && book.gone.is_some_and(|gone| gone <= cached) => {
-                    past.push(name.clone());
-                    false
-                }
-                None => true,
-            });
         let set = parent.map(|parent| Arc::clone(&parent.object));
         let version = |version: &podstorm::object::ResourceVersion| version.number().unwrap_or(0);
         let book = SyncBook {
+            of_replication_controller: controller.options().kind == Kind::ReplicationController,
             key: name.name.to_string(),
             key_id: key,
             set_version: set
@@ -421,7 +365,6 @@ impl Books {
                 .map_or(0, |set| version(&set.metadata.resource_version)),
             pod_version: version(&pods.version().get()),
             set,
-            seen,
             cache: Some(Arc::clone(pods)),
             begun_wall_ns: now.wall_ns,
             satisfied: controller.expectations().satisfied(key, now.mono_ns),
@@ -436,6 +379,7 @@ impl Books {
     /// five minutes: it acts on a cache that lacks them. The gate remembers creates that were
     /// answered, and no deletes.
     fn expectations_ran_out(&mut self, controller: &Controller, key: KeyId, sync: &SyncBook) {
+        let kind = controller.options().kind;
         let counts = controller.expectations().counts(key);
         let (Some(counts), Some(object)) = (counts.filter(|_| sync.satisfied), &sync.set) else {
             return;
@@ -446,7 +390,7 @@ impl Books {
         }
         self.sometimes
             .insert("pod events stay away for longer than expectations last");
-        let unseen = if self.gate { 0 } else { creates };
+        let unseen = if self.is_gated(kind) { 0 } else { creates };
         if let Some(set) = self.sets.get_mut(&object.metadata.uid) {
             set.allowed += unseen;
             set.allowed_deletes += deletes;
@@ -465,7 +409,8 @@ impl Books {
                 .filter(|set| !set.gone)
                 .map(|set| set.name.as_str())
                 .collect();
-            for set in self.sets.values() {
+            let kind = controller.options().kind;
+            for set in self.sets.values().filter(|set| set.kind == kind) {
                 let key = controller.parents().intern(NAMESPACE, &set.name);
                 if let Some(record) = controller.consistency().record(&key) {
                     self.record_at_rest(set, &record, controller)?;

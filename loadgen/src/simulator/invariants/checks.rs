@@ -1,9 +1,11 @@
 //! The invariants themselves, by the numbers of the reliability plan.
 
+use std::sync::Arc;
+
 use podstorm::client::{Answer, PodPatch, Request};
 use podstorm::controller::{Controller, Outcome};
 use podstorm::intern::KeyId;
-use podstorm::object::{Now, Pod, PodPhase, ReplicaSet};
+use podstorm::object::{Kind, Now, Pod, PodPhase, ReplicaSet};
 
 use super::super::act::NAMESPACE;
 use super::super::coverage::step_of;
@@ -45,12 +47,7 @@ impl Books {
             }
         }
         let after = (change != Change::Deleted).then_some(new);
-        self.book_pod(
-            old,
-            after,
-            &new.metadata.name,
-            origin.map(|origin| origin.sync),
-        );
+        self.book_pod(old, after, origin.map(|origin| origin.sync));
         Ok(())
     }
 
@@ -83,7 +80,10 @@ impl Books {
         if self.owner_counting(pod).is_none() {
             return Ok(());
         }
-        let (allowed, unlimited, outrun) = (self.allowed, self.unlimited_creates, self.outrun);
+        let kind = self.sets.get(&owner.uid).map(|set| set.kind);
+        let is_gated = kind.is_some_and(|kind| self.is_gated(kind));
+        let unlimited = self.unlimited_creates;
+        let (allowed, outrun) = (self.allowed, if is_gated { 0 } else { self.outrun });
         let Some(set) = self.sets.get_mut(&owner.uid) else {
             return Ok(());
         };
@@ -194,7 +194,11 @@ impl Books {
             owner.is_some_and(|owner| owner.uid == set.metadata.uid)
         };
         let name = &new.metadata.name;
-        let seen = sync.seen.get(&**name).map(|seen| &*seen.0);
+        // Those that have ended are not among the pods seen.
+        let cached = || sync.cache.as_ref()?.get(NAMESPACE, name);
+        let seen = sync.seen.get(&**name).map(|seen| Arc::clone(&seen.0));
+        let seen = seen.or_else(cached);
+        let seen = seen.as_deref();
         match (own(old), own(new)) {
             (false, true) => {
                 if old.metadata.controller().is_some() {
@@ -224,16 +228,16 @@ impl Books {
         Ok(())
     }
 
-    /// A ReplicaSet was written: S7 and I7.
+    /// A ReplicaSet or a ReplicationController was written: S7 and I7.
     pub(super) fn set_committed(
         &mut self,
+        kind: Kind,
         change: Change,
         old: Option<&ReplicaSet>,
         new: &ReplicaSet,
         origin: Option<Origin>,
-        _commit: &Commit<'_>,
     ) -> Checked {
-        self.book_set(new, change == Change::Deleted);
+        self.book_set(new, kind, change == Change::Deleted);
         let Some(sync) = origin.and_then(|origin| self.syncs.get(&origin.sync)) else {
             return Ok(());
         };
@@ -317,6 +321,7 @@ impl Books {
         let Some(sync) = self.syncs.get_mut(&id) else {
             return Ok(());
         };
+        sync.look();
         let call = Call::of(request);
         sync.step = step_of(call, place);
         if let Request::PutStatus { object } = request {

@@ -1,12 +1,13 @@
-//! What the judge keeps of a ReplicaSet: what was wanted when, and what came and went.
+//! What the judge keeps of a ReplicaSet or a ReplicationController: what was wanted when, and what came and went.
 
-use podstorm::object::{Labels, ReplicaSet};
+use podstorm::object::{Kind, Labels, ReplicaSet};
 
 use crate::engine::probe::SyncId;
 
-/// A ReplicaSet, by UID.
+/// A ReplicaSet or a ReplicationController, by UID.
 #[derive(Debug)]
 pub(super) struct SetBook {
+    pub(super) kind: Kind,
     pub(super) name: String,
     pub(super) labels: Labels,
     /// Versions at which the number of replicas was set, with that number.
@@ -25,10 +26,11 @@ pub(super) struct SetBook {
 }
 
 impl SetBook {
-    /// A ReplicaSet that was seen for the first time.
-    pub(super) fn of(set: &ReplicaSet) -> SetBook {
+    /// One that was seen for the first time.
+    pub(super) fn of(set: &ReplicaSet, kind: Kind) -> SetBook {
         let selector = set.spec.selector.as_ref();
         SetBook {
+            kind,
             name: set.metadata.name.to_string(),
             labels: selector
                 .map(|selector| selector.match_labels.clone())

@@ -104,7 +104,8 @@ fn count(sync: &SyncBook, set: &ReplicaSet, wall_ns: i64) -> Counts {
         fully_labeled: 0,
         ready: 0,
         available: 0,
-        terminating: Some(0),
+        // A ReplicationController has no such count.
+        terminating: (!sync.of_replication_controller).then_some(0),
         generation: set.metadata.generation,
         failure: sync.manage_failed,
     };

@@ -6,6 +6,7 @@ use podstorm::cache::{Delta, PodCache};
 use podstorm::client::{Answer, ApiError, Reason, Request};
 use podstorm::controller::{Controller, ControllerOptions, Outcome};
 use podstorm::intern::KeyId;
+use podstorm::limits::EXPECTATIONS_TIMEOUT_NS;
 use podstorm::object::{Kind, Now, Pod, ReplicaSet, Resource, Uid};
 use podstorm::policy::Behaviour;
 use serde_json::{Value, json};
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use super::super::act::NAMESPACE;
 use super::super::draw::{Wanted, draw};
 use super::super::play::How;
+use super::super::verdict::Conditions;
 use super::Judge;
 use crate::cluster::{Change, Commit, CommitObserver, ObjectRef};
 use crate::engine::probe::{Origin, Probe, SyncId};
@@ -34,6 +36,11 @@ struct Court {
 
 impl Court {
     fn new(behaviour: Behaviour) -> Court {
+        Court::of(Kind::ReplicaSet, behaviour)
+    }
+
+    /// The court of a controller of that kind.
+    fn of(kind: Kind, behaviour: Behaviour) -> Court {
         let how = How {
             behaviour,
             told: false,
@@ -42,7 +49,7 @@ impl Court {
         schedule.world.burst_replicas = 500;
         let options = ControllerOptions {
             behaviour,
-            ..ControllerOptions::new(Kind::ReplicaSet)
+            ..ControllerOptions::new(kind)
         };
         Court {
             judge: Judge::new(&schedule, how),
@@ -173,6 +180,7 @@ impl Court {
         self.syncs += 1;
         let sync = SyncId {
             incarnation: 0,
+            kind: self.controller.options().kind,
             number: self.syncs,
         };
         self.judge
@@ -255,12 +263,44 @@ fn a_sync_that_does_what_it_should_is_left_in_peace() {
 fn a_create_beyond_the_demand_is_noticed() {
     let mut court = Court::new(Behaviour::Hardened);
     court.seen_set(1);
+    // The cache does not show it.
+    court.created("a", Some("web-uid"), None);
     let sync = court.sync();
-    court.created("a", Some("web-uid"), Some(sync));
+    court.sends(sync, &create(), 0);
     assert_eq!(court.verdict(), None);
     court.created("b", Some("web-uid"), Some(sync));
     assert_eq!(court.verdict(), Some("S1"));
     assert_eq!(court.judge.verdict().0.excess_pods_created, 1);
+}
+
+#[test]
+fn a_create_that_a_layer_below_carries_out_twice_is_not_the_controllers() {
+    for behaviour in Behaviour::ALL {
+        let mut court = Court::new(behaviour);
+        court.seen_set(1);
+        let sync = court.sync();
+        court.sends(sync, &create(), 0);
+        court.created("a", Some("web-uid"), Some(sync));
+        let name = if behaviour == Behaviour::Hardened {
+            "a"
+        } else {
+            "b"
+        };
+        court.created(name, Some("web-uid"), Some(sync));
+        assert_eq!(court.verdict(), None);
+        let verdict = court.judge.verdict().0;
+        assert_eq!(
+            (verdict.excess_pods_created, verdict.conditions),
+            (1, Conditions::Broken)
+        );
+        court.ended(sync);
+        // It explains that one, and no other.
+        court.created("c", Some("web-uid"), None);
+        let next = court.sync();
+        court.sends(next, &create(), 0);
+        court.created("d", Some("web-uid"), Some(next));
+        assert_eq!(court.verdict(), Some("S1"));
+    }
 }
 
 #[test]
@@ -272,8 +312,9 @@ fn the_demand_is_that_since_the_version_that_was_read() {
         if reads_the_last {
             court.see_set(&last);
         }
+        court.created("a", Some("web-uid"), None);
         let sync = court.sync();
-        court.created("a", Some("web-uid"), Some(sync));
+        court.sends(sync, &create(), 0);
         court.created("b", Some("web-uid"), Some(sync));
         assert_eq!(court.verdict(), expected);
     }
@@ -556,6 +597,87 @@ fn a_status_of_other_pods_than_those_seen_is_noticed() {
         let object = Arc::new(ReplicaSet::from_json(value).unwrap());
         court.sends(sync, &Request::PutStatus { object }, 0);
         assert_eq!(court.verdict(), expected, "{change}");
+    }
+}
+
+#[test]
+fn the_status_of_a_replication_controller_counts_no_terminating_pods() {
+    let status = |terminating: Value| {
+        json!({"status": {
+            "replicas": 1, "fullyLabeledReplicas": 1, "readyReplicas": 0, "availableReplicas": 0,
+            "terminatingReplicas": terminating, "observedGeneration": 1,
+        }})
+    };
+    for (kind, terminating, expected) in [
+        (Kind::ReplicaSet, json!(0), None),
+        (Kind::ReplicaSet, Value::Null, Some("S7")),
+        (Kind::ReplicationController, json!(0), Some("S7")),
+        (Kind::ReplicationController, Value::Null, None),
+    ] {
+        let mut court = Court::of(kind, Behaviour::Hardened);
+        let set = court.seen_set(1);
+        court.known("a", json!({}));
+        let sync = court.sync();
+        let mut value = set.to_json();
+        merge(&mut value, status(terminating));
+        let object = Arc::new(ReplicaSet::from_json(value).unwrap());
+        court.sends(sync, &Request::PutStatus { object }, 0);
+        assert_eq!(court.verdict(), expected, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_stall_longer_than_expectations_explains_creates_of_those_without_a_gate_only() {
+    for (kind, stalled, gate, expected) in [
+        (Kind::ReplicaSet, true, true, Some("S1")),
+        (Kind::ReplicaSet, true, false, None),
+        (Kind::ReplicationController, true, true, None),
+        (Kind::ReplicationController, false, true, Some("S1")),
+    ] {
+        let mut schedule = draw(0, &Wanted::default());
+        schedule.world.stale_controller_consistency = gate;
+        let mut books = super::books::Books::new(&schedule, Behaviour::Upstream);
+        let mut court = Court::of(kind, Behaviour::Upstream);
+        let set = court.seen_set(1);
+        books.version = 1;
+        books.book_set(&set, kind, false);
+        let sync = SyncId {
+            incarnation: 0,
+            kind,
+            number: 1,
+        };
+        let key = court.key();
+        let expected_ns = if stalled {
+            NOW.mono_ns - EXPECTATIONS_TIMEOUT_NS - 1
+        } else {
+            NOW.mono_ns
+        };
+        court
+            .controller
+            .expectations()
+            .expect_creations(key, 1, expected_ns);
+        let book = books.open_sync(sync, &court.controller, key, NOW);
+        book.creates_sent = 2;
+        let mut created = Ok(());
+        for name in ["a", "b"] {
+            let owner = json!([{
+                "apiVersion": "v1", "kind": kind.name(), "name": "web", "uid": "web-uid",
+                "controller": true,
+            }]);
+            let pod = court.pod(name, None, json!({"metadata": {"ownerReferences": owner}}));
+            let commit = Commit {
+                version: 2,
+                change: Change::Added,
+                old: None,
+                new: ObjectRef::Pod(&pod),
+                now: NOW,
+            };
+            let by = Some(origin(sync));
+            created = books.pod_committed(Change::Added, None, &pod, by, &commit);
+        }
+        let broken = created.err().map(|(invariant, _)| invariant);
+        assert_eq!(broken, expected, "{kind:?} {stalled} {gate}");
+        assert_eq!(books.excess, 1);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The hash of everything that happens in a run, and its words for a person.
 
 use podstorm::client::Request;
-use podstorm::object::Uid;
+use podstorm::object::{ReplicaSet, Uid};
 
 use crate::cluster::{Change, Commit, ObjectRef};
 use crate::engine::probe::{Origin, SyncId};
@@ -70,16 +70,8 @@ pub(super) fn commit_text(commit: &Commit<'_>, origin: Option<Origin>) -> String
             };
             format!(" (owner {owner}, {:?}{deleting})", pod.status.phase)
         }
-        ObjectRef::ReplicaSet(set) => format!(
-            " (uid {}, wants {}, status {}/{}/{}, generation {} of {})",
-            short(&set.metadata.uid),
-            set.replicas(),
-            set.status.replicas,
-            set.status.ready_replicas,
-            set.status.available_replicas,
-            set.status.observed_generation,
-            set.metadata.generation
-        ),
+        ObjectRef::ReplicaSet(set) => set_text(set),
+        ObjectRef::ReplicationController(controller) => set_text(&controller.to_replica_set()),
         _ => String::new(),
     };
     format!(
@@ -87,6 +79,19 @@ pub(super) fn commit_text(commit: &Commit<'_>, origin: Option<Origin>) -> String
         commit.version,
         commit.new.kind(),
         commit.new.metadata().name
+    )
+}
+
+fn set_text(set: &ReplicaSet) -> String {
+    format!(
+        " (uid {}, wants {}, status {}/{}/{}, generation {} of {})",
+        short(&set.metadata.uid),
+        set.replicas(),
+        set.status.replicas,
+        set.status.ready_replicas,
+        set.status.available_replicas,
+        set.status.observed_generation,
+        set.metadata.generation
     )
 }
 
