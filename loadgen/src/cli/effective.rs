@@ -1,13 +1,14 @@
 //! Settings under the names of their flags: what `--print-scenario` shows, and the command that
 //! repeats a run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Serializer;
 use serde::ser::SerializeMap;
 use serde_json::{Value, json};
 
+use crate::figures::Threshold;
 use crate::scenario::{Percent, Scenario};
 use crate::settings::resolve::{Machine, SettingsRequest, resolve};
 use crate::settings::size::InputSize;
@@ -204,6 +205,8 @@ pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
     };
     let baseline = resolve(&baseline, machine).map(|defaults| settings(&defaults, files));
     let baseline = baseline.unwrap_or_default();
+    let default_gates = baseline.iter().find(|(name, _)| *name == "feature-gates");
+    let default_gates = default_gates.and_then(|(_, gates)| gates.as_object());
     let all = settings(given, files);
     let differs = |name: &str, value: &Value| {
         let mut baseline = baseline.iter();
@@ -234,6 +237,7 @@ pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
             ("feature-gates", Value::Object(gates)) => {
                 let all: Vec<String> = gates
                     .iter()
+                    .filter(|(gate, on)| default_gates.and_then(|all| all.get(*gate)) != Some(*on))
                     .map(|(gate, on)| format!("{gate}={on}"))
                     .collect();
                 add(name, &all.join(","));
@@ -243,9 +247,18 @@ pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
         }
     }
     for file in files {
-        command.push_str(&format!(" -f {}", shell_word(&file.display().to_string())));
+        command.push_str(&format!(" -f {}", shell_path(file)));
     }
     command
+}
+
+/// The thresholds of flags, to be put after a command.
+pub(super) fn thresholds(thresholds: &[Threshold]) -> String {
+    let words = thresholds.iter().map(|threshold| {
+        let word = shell_word(&threshold.to_string());
+        format!(" --threshold {word}")
+    });
+    words.collect()
 }
 
 /// What `--scenario` takes to mean this one.
@@ -256,11 +269,29 @@ fn scenario_word(settings: &Settings) -> &str {
 
 /// A text as a shell takes it for one word.
 pub(super) fn shell_word(text: &str) -> String {
-    let safe = |b: u8| b.is_ascii_alphanumeric() || b"-_./,:=%+@".contains(&b);
-    if !text.is_empty() && text.bytes().all(safe) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
+    shell_bytes(text.as_bytes())
+}
+
+/// A path as a shell takes it for one word, whatever its bytes.
+pub(super) fn shell_path(path: &Path) -> String {
+    shell_bytes(path.as_os_str().as_encoded_bytes())
+}
+
+fn shell_bytes(bytes: &[u8]) -> String {
+    let safe = |b: &u8| b.is_ascii_alphanumeric() || b"-_./,:=%+@".contains(b);
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.is_empty() && bytes.iter().all(safe) => text.to_owned(),
+        Ok(text) if !text.contains(char::is_control) => {
+            format!("'{}'", text.replace('\'', r"'\''"))
+        }
+        // What no terminal shows as it is, in the form that bash, zsh and ksh take.
+        _ => {
+            let escaped = bytes.iter().map(|b| match b {
+                b' '..=b'~' if !b"'\\".contains(b) => char::from(*b).to_string(),
+                b => format!("\\x{b:02x}"),
+            });
+            format!("$'{}'", escaped.collect::<String>())
+        }
     }
 }
 
@@ -298,8 +329,7 @@ mod tests {
             command,
             "loadgen run --scenario up-down --engine virtual --seed 7 --pods 1000 \
              --replicasets 20 --nodes 50 --kube-api-qps 20.0 --kube-api-burst 30 --feature-gates \
-             DeploymentReplicaSetTerminatingReplicas=true,LogarithmicScaleDown=true,\
-             PodDeletionCost=false,StaleControllerConsistencyReplicaSet=true,WatchListClient=true"
+             PodDeletionCost=false"
         );
     }
 
@@ -338,6 +368,7 @@ mod tests {
             "--scenario kubelet-reject --kube-api-qps 50",
             "--scenario churn --churn-rate 7/m --time-limit 30s",
             "--scenario stale-watch --feature-gates StaleControllerConsistencyReplicaSet=true",
+            "--scenario stale-watch --feature-gates PodDeletionCost=false,WatchListClient=false",
             "--scenario slow-api --api-errors 33.333333333% --api-latency 5ms",
             "--min-ready-seconds 3s --watch-latency uniform:1ms,5ms --behaviour hardened",
         ] {
@@ -410,9 +441,10 @@ mod tests {
             input: Some(InputSize::default()),
             ..SettingsRequest::default()
         };
-        let files = [PathBuf::from("my web.yaml"), PathBuf::from("-")];
-        let command = command(&resolved(&request), &files);
-        assert!(command.ends_with(" -f 'my web.yaml' -f -"), "{command}");
+        let names = ["my web.yaml", "it's", "two\nlines", "-"];
+        let command = command(&resolved(&request), &names.map(PathBuf::from));
+        let end = r" -f 'my web.yaml' -f 'it'\''s' -f $'two\x0alines' -f -";
+        assert!(command.ends_with(end), "{command}");
         assert!(!command.contains("--scenario"), "{command}");
     }
 

@@ -1,7 +1,7 @@
 //! The flags of `loadgen run`, under the names that operators know, and what they ask for.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
@@ -9,6 +9,7 @@ use podstorm::policy::Behaviour;
 
 use super::baseline::BaselineFlags;
 use crate::figures::Threshold;
+use crate::report::output::Inputs;
 use crate::scenario::Scenario;
 use crate::settings::resolve::SettingsRequest;
 use crate::settings::size::{InputSize, SizeRequest};
@@ -292,6 +293,16 @@ pub(super) enum SettingsFormat {
 }
 
 impl ShapeFlags {
+    /// Notes the files that these flags have a run read.
+    pub(super) fn note_inputs(&self, inputs: &mut Inputs) {
+        for file in &self.files {
+            inputs.add("-f", file);
+        }
+        if let Some(path) = self.scenario.as_ref().and_then(|one| one.path.as_ref()) {
+            inputs.add("--scenario", Path::new(path));
+        }
+    }
+
     /// What the flags ask for; `input` is what the files hold.
     pub(super) fn request(&self, input: Option<InputSize>) -> SettingsRequest {
         SettingsRequest {

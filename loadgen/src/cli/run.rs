@@ -82,7 +82,8 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     let says_nothing = flags.quiet || flags.tui;
     let interrupter = interrupt::watch(&cancel, outputs.temporary(), says_nothing);
     let uses_stdout = outputs.use_stdout();
-    let replay = repeating(flags, &settings);
+    let again = |settings: &Settings| repeating(flags, settings);
+    let replay = again(&settings);
     let address = metrics.as_ref().map(MetricsServer::address);
     let view = View {
         progress: match flags.tui {
@@ -128,7 +129,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         written.extend(profile_files);
     }
     if !flags.quiet {
-        let mut report = terminal::render(&result, host.as_ref(), &replay, &written);
+        let mut report = terminal::render(&result, host.as_ref(), &again, &written);
         report.push_str(&compared.unwrap_or_default());
         let painted = |wanted: bool| match wanted {
             true => colour::coloured(&report, result.outcome.exit_code),
@@ -153,10 +154,8 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
 /// The command that repeats the run and judges it alike.
 fn repeating(flags: &RunFlags, settings: &Settings) -> String {
     let mut command = effective::command(settings, &flags.shape.files);
-    for threshold in &flags.thresholds {
-        let threshold = effective::shell_word(&threshold.to_string());
-        command.push_str(&format!(" --threshold {threshold}"));
-    }
+    command.push_str(&effective::thresholds(&flags.thresholds));
+    command.push_str(&flags.baselines.repeated());
     if flags.host_figures && settings.engine == EngineKind::Virtual {
         command.push_str(" --host-figures");
     }

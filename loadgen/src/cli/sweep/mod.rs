@@ -153,7 +153,7 @@ pub(super) fn run(command: &SweepCommand) -> Result<u8> {
     let seeds = seeds(flags, &grid)?;
     let shapes = cells::shapes(command, &grid)?;
     cells::check_settings(&grid, &shapes, flags)?;
-    let outputs = Outputs::open(flags)?;
+    let outputs = Outputs::open(flags, &shapes)?;
     let jobs = cells::jobs(&grid, &shapes, &seeds)?;
 
     // Of one scenario the thresholds hold for every cell; where it is varied, none is every cell's.
@@ -183,7 +183,7 @@ pub(super) fn run(command: &SweepCommand) -> Result<u8> {
     let command = |cell: &sweep::Cell| {
         let job = &jobs[cell.number * sweep.seeds.len()];
         let files = &shapes[cell.number].files;
-        effective::command(&job.settings, files)
+        effective::command(&job.settings, files) + &effective::thresholds(&flags.thresholds)
     };
     if !flags.quiet {
         let table = sweep::output::table(&sweep, &command);
