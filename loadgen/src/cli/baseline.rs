@@ -7,7 +7,6 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::json;
 
-use super::effective::{shell_path, shell_word};
 use crate::compare::baseline::{self, DIRECTORY};
 use crate::compare::identity::{differences, problem_within};
 use crate::compare::render::{self, Sides};
@@ -16,6 +15,7 @@ use crate::figures::Figures;
 use crate::report::output::{self, Inputs, Output};
 use crate::result::{InputCounts, RunResult, SCHEMA_VERSION};
 use crate::settings::Settings;
+use crate::units::{shell_path, shell_word};
 
 /// The flags about baselines.
 #[derive(Args, Debug)]
@@ -86,6 +86,12 @@ impl BaselineFlags {
             bail!(
                 "--save-baseline {name} would replace the baseline that --baseline compares with, \
                  so that a regression would be seen once only; save under another name"
+            );
+        }
+        if self.baseline_dir.exists() && !self.baseline_dir.is_dir() {
+            bail!(
+                "--baseline-dir {} is no folder; name one, or none for {DIRECTORY}",
+                self.baseline_dir.display()
             );
         }
         fs::create_dir_all(&self.baseline_dir).with_context(|| {

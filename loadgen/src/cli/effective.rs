@@ -1,7 +1,7 @@
 //! Settings under the names of their flags: what `--print-scenario` shows, and the command that
 //! repeats a run.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Serializer;
@@ -13,7 +13,7 @@ use crate::scenario::{Percent, Scenario};
 use crate::settings::resolve::{Machine, SettingsRequest, resolve};
 use crate::settings::size::InputSize;
 use crate::settings::{EngineKind, Settings};
-use crate::units::{NS_PER_SECOND, duration_text, latency_text};
+use crate::units::{NS_PER_SECOND, duration_text, latency_text, shell_path, shell_word};
 
 /// Every setting that bears on the run, by the name of its flag; null is "not limited".
 pub(super) fn settings(settings: &Settings, files: &[PathBuf]) -> Vec<(&'static str, Value)> {
@@ -265,34 +265,6 @@ pub(super) fn thresholds(thresholds: &[Threshold]) -> String {
 fn scenario_word(settings: &Settings) -> &str {
     let scenario = &settings.scenario;
     scenario.path.as_deref().unwrap_or(&scenario.name)
-}
-
-/// A text as a shell takes it for one word.
-pub(super) fn shell_word(text: &str) -> String {
-    shell_bytes(text.as_bytes())
-}
-
-/// A path as a shell takes it for one word, whatever its bytes.
-pub(super) fn shell_path(path: &Path) -> String {
-    shell_bytes(path.as_os_str().as_encoded_bytes())
-}
-
-fn shell_bytes(bytes: &[u8]) -> String {
-    let safe = |b: &u8| b.is_ascii_alphanumeric() || b"-_./,:=%+@".contains(b);
-    match std::str::from_utf8(bytes) {
-        Ok(text) if !text.is_empty() && bytes.iter().all(safe) => text.to_owned(),
-        Ok(text) if !text.contains(char::is_control) => {
-            format!("'{}'", text.replace('\'', r"'\''"))
-        }
-        // What no terminal shows as it is, in the form that bash, zsh and ksh take.
-        _ => {
-            let escaped = bytes.iter().map(|b| match b {
-                b' '..=b'~' if !b"'\\".contains(b) => char::from(*b).to_string(),
-                b => format!("\\x{b:02x}"),
-            });
-            format!("$'{}'", escaped.collect::<String>())
-        }
-    }
 }
 
 #[cfg(test)]
