@@ -10,7 +10,14 @@ use super::{
     ClusterSize, ControllerSettings, EngineKind, Latency, LatencySettings, Settings, gates, memory,
 };
 use crate::scenario::{Scenario, group_sizes};
-use crate::units::{NS_PER_SECOND, number_for_people};
+use crate::units::{NS_PER_SECOND, duration_text, number_for_people};
+
+/// Requests per second that a client limit may be. Below, one request takes longer than a run lasts
+/// by default on the threads engine; above, the limit is finer than the moments it is counted in.
+const QPS_RANGE: std::ops::RangeInclusive<f64> = 0.001..=1e6;
+
+/// Pods per second that may be deleted from outside, from one an hour.
+const CHURN_RANGE: std::ops::RangeInclusive<f64> = 1.0 / 3_600.0..=1e6;
 
 /// Client QPS of a stock controller-manager.
 pub const UPSTREAM_QPS: f64 = 20.0;
@@ -144,6 +151,7 @@ pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, 
     if time_limit_ns == 0 {
         return refuse("--time-limit 0s leaves no time to run");
     }
+    refuse_endless(request, time_limit_ns)?;
     Ok(Settings {
         engine,
         seed: request.seed.unwrap_or(1),
@@ -315,6 +323,16 @@ fn client_limit(request: &SettingsRequest) -> Result<(Option<f64>, u32), Setting
         }
         return Ok((Some(UPSTREAM_QPS), UPSTREAM_BURST));
     }
+    if let Some(qps) = request.kube_api_qps
+        && !QPS_RANGE.contains(&qps)
+    {
+        return refuse(format!(
+            "--kube-api-qps {qps:?} is out of range: from {} (a request in 17 minutes) to {}; leave it \
+             out for no limit",
+            QPS_RANGE.start(),
+            QPS_RANGE.end()
+        ));
+    }
     match (request.kube_api_qps, burst) {
         (None, Some(_)) => refuse(
             "--kube-api-burst limits nothing without a rate: give --kube-api-qps too, or \
@@ -350,7 +368,9 @@ fn churn_rate(request: &SettingsRequest, scenario: &Scenario) -> Result<f64, Set
             "--churn-rate belongs to scenarios with churn, such as churn, not to {}",
             scenario.name
         )),
-        Some(rate) if rate > 1e9 => refuse("--churn-rate: more than a pod every nanosecond"),
+        Some(rate) if !CHURN_RANGE.contains(&rate) => {
+            refuse("--churn-rate is out of range: from 1/h to 1000k/s")
+        }
         Some(rate) => Ok(rate),
         None => Ok(100.0),
     }
@@ -364,6 +384,31 @@ fn api_errors(request: &SettingsRequest) -> Result<f64, SettingsError> {
         ),
         share => Ok(share.unwrap_or(0.0)),
     }
+}
+
+/// What alone takes longer than the whole run may would only be seen to fail at its end.
+fn refuse_endless(request: &SettingsRequest, time_limit_ns: i64) -> Result<(), SettingsError> {
+    let least = |latency: Option<Latency>| match latency.unwrap_or(Latency::ZERO) {
+        Latency::Constant(ns) | Latency::Uniform(ns, _) => ns,
+        Latency::Lognormal { p50, .. } => p50,
+    };
+    // A pod is gone after its grace period at the latest, whatever its termination takes.
+    for (flag, ns) in [
+        ("--api-latency", least(request.api_latency)),
+        ("--watch-latency", least(request.watch_latency)),
+        ("--scheduling-latency", least(request.scheduling_latency)),
+        ("--pod-startup-latency", least(request.pod_startup_latency)),
+        ("--min-ready-seconds", request.min_ready_ns.unwrap_or(0)),
+    ] {
+        if ns > time_limit_ns {
+            return refuse(format!(
+                "{flag} of {} is longer than the run may take, {}: shorten it or raise --time-limit",
+                duration_text(ns),
+                duration_text(time_limit_ns)
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn min_ready_seconds(request: &SettingsRequest) -> Result<i32, SettingsError> {
@@ -499,6 +544,20 @@ mod tests {
             ),
             (
                 SettingsRequest {
+                    api_latency: Some(Latency::Constant(i64::MAX)),
+                    ..none()
+                },
+                "--api-latency of",
+            ),
+            (
+                SettingsRequest {
+                    min_ready_ns: Some(2_147_483_647 * NS_PER_SECOND),
+                    ..none()
+                },
+                "raise --time-limit",
+            ),
+            (
+                SettingsRequest {
                     min_ready_ns: Some(1_500_000_000),
                     ..none()
                 },
@@ -539,6 +598,35 @@ mod tests {
         ] {
             let problem = problem(request);
             assert!(problem.contains(word), "{problem}");
+        }
+    }
+
+    #[test]
+    fn rates_that_never_or_always_let_through_are_refused_with_the_range() {
+        for qps in [1e-300, 1e-12, 0.0009, 1.1e6, 1e39] {
+            let problem = problem(SettingsRequest {
+                kube_api_qps: Some(qps),
+                ..SettingsRequest::default()
+            });
+            assert!(problem.contains("from 0.001"), "{problem}");
+            assert!(problem.contains("to 1000000"), "{problem}");
+        }
+        for rate in [1e-13, 1e9] {
+            let problem = problem(SettingsRequest {
+                scenario: Scenario::built_in("churn"),
+                churn_pods_per_second: Some(rate),
+                ..SettingsRequest::default()
+            });
+            assert!(problem.contains("from 1/h to 1000k/s"), "{problem}");
+        }
+        for (qps, rate) in [(0.001, 1.0 / 3_600.0), (1e6, 1e6)] {
+            let request = SettingsRequest {
+                scenario: Scenario::built_in("churn"),
+                kube_api_qps: Some(qps),
+                churn_pods_per_second: Some(rate),
+                ..SettingsRequest::default()
+            };
+            assert!(resolve(&request, MACHINE).is_ok());
         }
     }
 
