@@ -26,7 +26,8 @@ mod sweep;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::faults::FaultClass;
 
@@ -92,6 +93,7 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
+            let error = proposing(error);
             // Help and version go to standard output, mistakes to standard error; either may be
             // closed, and then nobody is waiting for the text.
             let _ = error.print();
@@ -106,6 +108,58 @@ pub fn main() -> ExitCode {
             ExitCode::from(EXIT_USAGE)
         }
     }
+}
+
+/// The mistake, with the names that are nearest where the parser proposes none: its measure of likeness
+/// knows no short word with two letters exchanged, `rnu` for `run`.
+fn proposing(mut error: clap::Error) -> clap::Error {
+    let string = |error: &clap::Error, kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let near = |word: &str, known: Vec<String>| {
+        let slips = |name: &String| strsim::osa_distance(word.trim_start_matches('-'), name);
+        let mut known: Vec<String> = known
+            .into_iter()
+            .filter(|name| slips(name) * 3 <= name.len())
+            .collect();
+        known.sort_by_key(slips);
+        known
+    };
+    let command = Cli::command();
+    if let Some(word) = string(&error, ContextKind::InvalidSubcommand)
+        && error.get(ContextKind::SuggestedSubcommand).is_none()
+    {
+        let names = command
+            .get_subcommands()
+            .map(|one| one.get_name().to_owned());
+        let near = near(&word, names.collect());
+        if !near.is_empty() {
+            error.insert(
+                ContextKind::SuggestedSubcommand,
+                ContextValue::Strings(near),
+            );
+        }
+    } else if let Some(word) = string(&error, ContextKind::InvalidArg)
+        && error.kind() == ErrorKind::UnknownArgument
+        && error.get(ContextKind::SuggestedArg).is_none()
+    {
+        let subcommand = std::env::args().nth(1).unwrap_or_default();
+        let flags = command.find_subcommand(&subcommand).into_iter();
+        let flags = flags.flat_map(|one| one.get_arguments());
+        let longs = flags.filter_map(|one| one.get_long().map(str::to_owned));
+        if let Some(first) = near(&word, longs.collect()).into_iter().next() {
+            let flag = ContextValue::String(format!("--{first}"));
+            error.insert(ContextKind::SuggestedArg, flag);
+        }
+    } else if let Some(word) = string(&error, ContextKind::InvalidValue)
+        && error.get(ContextKind::SuggestedValue).is_none()
+        && let Some(ContextValue::Strings(known)) = error.get(ContextKind::ValidValue)
+        && let Some(first) = near(&word, known.clone()).into_iter().next()
+    {
+        error.insert(ContextKind::SuggestedValue, ContextValue::String(first));
+    }
+    error
 }
 
 /// Does what was asked for, and gives the exit code.
@@ -153,7 +207,7 @@ mod tests {
     use std::path::{Path, PathBuf};
     use std::sync::Arc;
 
-    use clap::{Arg, CommandFactory};
+    use clap::Arg;
 
     use super::*;
     use crate::scenario::Scenario;

@@ -37,7 +37,7 @@ impl Outputs {
     /// One can't be written or is an input file, two are the same, or the build can't profile.
     pub(super) fn open(flags: &RunFlags) -> Result<Outputs> {
         let mut inputs = Inputs::default();
-        flags.shape.note_inputs(&mut inputs);
+        flags.shape.note_inputs(&mut inputs)?;
         flags.baselines.note_inputs(&mut inputs);
         let open = |flag, path: &Option<PathBuf>| {
             let path = path.as_ref();

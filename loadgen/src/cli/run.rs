@@ -37,6 +37,11 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         None => Some(Outputs::open(flags)?),
         Some(_) => None,
     };
+    let cancel = Arc::new(AtomicBool::new(false));
+    // A message would be lost on the screen of a view, which tells it itself.
+    let says_nothing = flags.quiet || flags.tui;
+    let temporary = outputs.as_ref().map(Outputs::temporary);
+    let interrupter = interrupt::watch(&cancel, temporary.unwrap_or_default(), says_nothing);
     let loaded: Option<Loaded> = match has_files {
         true => Some(manifest::load(&flags.shape.files, io::stdin().lock())?),
         false => None,
@@ -49,6 +54,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     )?;
     let thresholds = thresholds(flags, &settings);
     refuse_absent_figures(flags, &thresholds, &settings)?;
+    figures::refuse_absent_phases(&thresholds, &settings)?;
     let Some(mut outputs) = outputs else {
         let all = effective::settings(&settings, &flags.shape.files);
         print(&match flags.print_scenario {
@@ -77,10 +83,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
             server.address()
         );
     }
-    let cancel = Arc::new(AtomicBool::new(false));
-    // A message would be lost on the screen of a view, which tells it itself.
-    let says_nothing = flags.quiet || flags.tui;
-    let interrupter = interrupt::watch(&cancel, outputs.temporary(), says_nothing);
+    interrupter.begin();
     let uses_stdout = outputs.use_stdout();
     let again = |settings: &Settings| repeating(flags, settings);
     let replay = again(&settings);

@@ -25,9 +25,9 @@ impl Outputs {
     /// One can't be written or is an input file, or two are the same.
     pub(super) fn open(flags: &SweepFlags, shapes: &[ShapeFlags]) -> Result<Outputs> {
         let mut inputs = Inputs::default();
-        shapes
-            .iter()
-            .for_each(|shape| shape.note_inputs(&mut inputs));
+        for shape in shapes {
+            shape.note_inputs(&mut inputs)?;
+        }
         let open = |flag: &'static str, path: &Option<PathBuf>| match path {
             Some(path) => Output::open(flag, path, &inputs).map(Some),
             None => Ok(None),
