@@ -421,7 +421,7 @@ fn outputs_that_cannot_be_written_are_refused_before_the_run() {
         ("new/.", "directory"),
         ("none/result.json", "no directory none"),
         ("file/result.json", "can't be written"),
-        ("web.yaml", "overwrite an input"),
+        ("web.yaml", "would overwrite the file that -f reads"),
     ] {
         for flag in ["--json", "--flamegraph", "--pprof", "--folded"] {
             let result = run_in(path, &["run", "-f", "web.yaml", flag, output]);
@@ -610,7 +610,7 @@ fn slips_of_the_finger_are_told_with_what_was_meant() {
 
 #[test]
 fn settings_at_their_extremes_are_refused_with_the_range() {
-    for qps in ["1e-300", "1e-12", "2e6", "1e300"] {
+    for qps in ["1e-300", "1e-12", "2000000.0", "1e300"] {
         let words = ["--kube-api-qps", qps, "from 0.001", "to 1000000"];
         assert_flags_refused(&["--kube-api-qps", qps], &words);
     }
@@ -676,7 +676,7 @@ fn an_input_by_whatever_name_is_no_output() {
         .expect("the command starts");
     assert_refused(
         &output,
-        &["--json web.yaml would overwrite the file that -f reads"],
+        &["--json web.yaml: would overwrite the file that -f reads"],
     );
     assert_eq!(names_in(path), ["hard.yaml", "sc.yaml", "web.yaml"]);
     let kept = |name: &str| fs::read_to_string(path.join(name)).expect("it is there");

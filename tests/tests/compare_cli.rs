@@ -95,7 +95,7 @@ fn thresholds_that_are_none_are_refused_before_the_run() {
         ("wall < 5s", "--host-figures"),
         (
             "phase{nope} < 1s",
-            "there are scale to 100 %, scale to 50 %, scale to 0",
+            "there are set up, scale to 100 %, scale to 50 %, scale to 0",
         ),
         ("phase{scale to 0 %} < 1s", "did you mean scale to 0"),
     ] {

@@ -605,7 +605,7 @@ fn an_earlier_cost_is_put_back() {
     let key = "controller.kubernetes.io/pod-deletion-cost";
     let name = "      name: web-g5hsn\n";
     assert!(source.contains(name), "the example has changed");
-    let annotated = format!("{name}      annotations: {{{key}: \"5 $x\"}}\n");
+    let annotated = format!("{name}      annotations: {{{key}: \"5\"}}\n");
     let source = source.replacen(name, &annotated, 1);
     let arguments = [
         "explain",
@@ -621,6 +621,6 @@ fn an_earlier_cost_is_put_back() {
         "billing=on-demand",
     ];
     let text = told(&run_with_stdin(&arguments, &source));
-    let undo = format!("\nkubectl annotate pod -n shop web-g5hsn '{key}=5 $x' --overwrite\n");
+    let undo = format!("\nkubectl annotate pod -n shop web-g5hsn {key}=5 --overwrite\n");
     assert!(text.ends_with(&undo), "{text}");
 }

@@ -119,7 +119,7 @@ pub fn find_deployment(
             )));
         }
         ref several => {
-            let names: Vec<String> = several.iter().map(|key| full(key)).collect();
+            let names: Vec<String> = several.iter().map(&full).collect();
             return Err(ExplainError(format!(
                 "Deployment {name:?} is in several namespaces; say which: {}",
                 some_of(&names)
