@@ -97,7 +97,7 @@ fn thresholds_that_are_none_are_refused_before_the_run() {
             "phase{nope} < 1s",
             "there are set up, scale to 100 %, scale to 50 %, scale to 0",
         ),
-        ("phase{scale to 0 %} < 1s", "did you mean scale to 0"),
+        ("phase{scale to 0 %} < 1s", "scale to 100 % or scale to 0?)"),
     ] {
         let output = small(Path::new("."), &["--threshold", threshold]);
         assert_refused(&output, &["--threshold", words]);
