@@ -4,6 +4,8 @@
 //! A value that needs a unit is refused without one: `5` is neither five seconds nor five
 //! milliseconds. Errors are whole sentences without the name of the flag, which the caller adds.
 
+use std::path::Path;
+
 use crate::settings::Latency;
 
 /// Nanoseconds in a second.
@@ -266,6 +268,34 @@ pub fn latency_text(latency: Latency) -> String {
         }
         Latency::Lognormal { p50, p99 } => {
             format!("p50={},p99={}", duration_text(p50), duration_text(p99))
+        }
+    }
+}
+
+/// A text as a shell takes it for one word.
+pub fn shell_word(text: &str) -> String {
+    shell_bytes(text.as_bytes())
+}
+
+/// A path as a shell takes it for one word, whatever its bytes.
+pub fn shell_path(path: &Path) -> String {
+    shell_bytes(path.as_os_str().as_encoded_bytes())
+}
+
+fn shell_bytes(bytes: &[u8]) -> String {
+    let safe = |b: &u8| b.is_ascii_alphanumeric() || b"-_./,:=%+@".contains(b);
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.is_empty() && bytes.iter().all(safe) => text.to_owned(),
+        Ok(text) if !text.contains(char::is_control) => {
+            format!("'{}'", text.replace('\'', r"'\''"))
+        }
+        // What no terminal shows as it is, in the form that bash, zsh and ksh take.
+        _ => {
+            let escaped = bytes.iter().map(|b| match b {
+                b' '..=b'~' if !b"'\\".contains(b) => char::from(*b).to_string(),
+                b => format!("\\x{b:02x}"),
+            });
+            format!("$'{}'", escaped.collect::<String>())
         }
     }
 }

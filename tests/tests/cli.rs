@@ -421,7 +421,7 @@ fn outputs_that_cannot_be_written_are_refused_before_the_run() {
         ("new/.", "directory"),
         ("none/result.json", "no directory none"),
         ("file/result.json", "can't be written"),
-        ("web.yaml", "overwrite an input"),
+        ("web.yaml", "would overwrite the file that -f reads"),
     ] {
         for flag in ["--json", "--flamegraph", "--pprof", "--folded"] {
             let result = run_in(path, &["run", "-f", "web.yaml", flag, output]);

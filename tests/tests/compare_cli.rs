@@ -75,11 +75,11 @@ fn a_threshold_that_is_not_met_fails_the_run_and_is_named() {
         "--threshold",
         "excess == 0",
         "--threshold",
-        "phase{nope} < 1s",
+        "api_calls{delete nodes 200} > 1",
     ]));
     assert!(report.contains("met: excess == 0 (0)"), "{report}");
     assert!(
-        report.contains("NOT MET: phase{nope} < 1s (no value: there is no phase"),
+        report.contains("NOT MET: api_calls{delete nodes 200} > 1 ("),
         "{report}"
     );
 }
@@ -93,6 +93,11 @@ fn thresholds_that_are_none_are_refused_before_the_run() {
         ("pod_ready p99", "has no comparison"),
         ("", "the name of a metric is missing"),
         ("wall < 5s", "--host-figures"),
+        (
+            "phase{nope} < 1s",
+            "there are set up, scale to 100 %, scale to 50 %, scale to 0",
+        ),
+        ("phase{scale to 0 %} < 1s", "scale to 100 % or scale to 0?)"),
     ] {
         let output = small(Path::new("."), &["--threshold", threshold]);
         assert_refused(&output, &["--threshold", words]);

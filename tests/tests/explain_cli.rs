@@ -201,7 +201,9 @@ fn preferred_pods_go_with_the_annotations_that_are_printed() {
     let command = "kubectl annotate pod -n shop web-g5hsn \
                    controller.kubernetes.io/pod-deletion-cost=-1 --overwrite";
     assert!(text.contains(&format!("\n{command}\n")), "{text}");
-    assert_eq!(text.matches("kubectl annotate").count(), 1, "{text}");
+    let undo = "kubectl annotate pod -n shop web-g5hsn controller.kubernetes.io/pod-deletion-cost-";
+    assert!(text.ends_with(&format!("\n{undo}\n")), "{text}");
+    assert_eq!(text.matches("kubectl annotate").count(), 2, "{text}");
     assert!(
         text.contains("2 of the 4 pods that go are preferred ones (1 without"),
         "{text}"

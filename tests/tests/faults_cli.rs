@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Output;
 
 use podstorm_tests::command::{
-    assert_refused, run, run_in, run_until_interrupted, stderr, stdout, told,
+    assert_refused, run, run_in, run_until_interrupted, run_with_stdin, stderr, stdout, told,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -307,12 +307,32 @@ fn what_fuzz_and_replay_do_not_know_is_refused() {
         (&["fuzz", "--behaviour", "wild"], "no such behaviour"),
         (&["fuzz", "--seeds", "-5"], "--seeds"),
         (&["fuzz", "--time", "5"], "--time"),
+        (&["fuzz", "--time", "0s"], "--time 0s leaves no time"),
+        (&["fuzz", "--failures", "0"], "at least 1"),
+        (&["fuzz", "--threads", "1m"], "at most 4096"),
+        (
+            &["fuzz", "--first", "18446744073709551615", "--seeds", "2"],
+            "--first 18446744073709551615 leaves no room for --seeds 2",
+        ),
+        (
+            &["fuzz", "--keep", "/dev/null/x"],
+            "--keep /dev/null/x: the folder can't be made",
+        ),
+        (
+            &["fuzz", "--keep", "/proc"],
+            "--keep /proc: nothing can be written there",
+        ),
+        (
+            &["fuzz", "--json", "/proc/x/y.json"],
+            "--json /proc/x/y.json",
+        ),
         (&["replay", "seven"], "SEED"),
         (&["replay", "7", "--behaviour", "wild"], "no such behaviour"),
         (
             &["replay", "--schedule", "absent.yaml"],
             "absent.yaml can't be read",
         ),
+        (&["replay", "--schedule", "/dev/zero"], "larger than 16 MiB"),
     ] {
         assert_refused(&run(arguments), &[words]);
     }
@@ -320,6 +340,9 @@ fn what_fuzz_and_replay_do_not_know_is_refused() {
 
 #[test]
 fn a_schedule_of_ones_own_is_played() {
+    let piped = ["replay", "--schedule", "-", "--behaviour", "hardened"];
+    let piped = told(&run_with_stdin(&piped, SCHEDULE));
+    assert!(piped.contains("6 pods created by controllers"), "{piped}");
     let text = told(&replay(SCHEDULE, &["--behaviour", "hardened"]));
     assert!(text.contains("6 pods created by controllers"), "{text}");
     assert!(text.contains("pod-kill"), "{text}");
@@ -397,4 +420,73 @@ fn a_schedule_that_cannot_be_played_is_refused_with_its_place() {
     assert_spoilt_refused("steps:", "stops:", &["stops"]);
     assert_refused(&replay("", &[]), &["mine.yaml"]);
     assert_refused(&replay("version: [", &[]), &["mine.yaml"]);
+}
+
+#[test]
+fn what_to_try_next_is_the_whole_command() {
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../loadgen/examples/frontend.yaml"
+    );
+    let directory = TempDir::new().expect("a temporary directory");
+    let base = [
+        "run",
+        "--scenario",
+        "stale-watch",
+        "-f",
+        file,
+        "--seed",
+        "7",
+    ];
+    let save = [&base[..], &["-q", "--save-baseline", "it's"]].concat();
+    assert_refused(&run_in(directory.path(), &save), &["a baseline's name"]);
+    let save = [
+        &base[..],
+        &["-q", "--save-baseline", "main", "--baseline-dir", "my base"],
+    ]
+    .concat();
+    assert_eq!(run_in(directory.path(), &save).status.code(), Some(0));
+    let more = [
+        "--baseline",
+        "main",
+        "--baseline-dir",
+        "my base",
+        "--tolerance",
+        "p99=10%",
+        "--threshold",
+        "excess < 50",
+    ];
+    let output = run_in(directory.path(), &[&base[..], &more].concat());
+    let text = stdout(&output);
+    let commands: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("    loadgen"))
+        .collect();
+    assert_eq!(commands.len(), 2, "{text}");
+    for command in commands {
+        let end = format!(
+            " -f {file} --threshold 'excess < 50' --baseline main --baseline-dir 'my base' \
+             --tolerance p99=10%"
+        );
+        assert!(
+            command.contains(" --seed 7 ") && command.ends_with(&end),
+            "{command}"
+        );
+        // A shell takes it, and it runs.
+        let rest = command
+            .trim()
+            .strip_prefix("loadgen")
+            .expect("it begins so");
+        let shell = std::process::Command::new("sh")
+            .args(["-c", &format!("\"$0\" {rest}")])
+            .arg(podstorm_tests::command::loadgen())
+            .current_dir(directory.path())
+            .output()
+            .expect("a shell");
+        assert!(
+            stdout(&shell).contains("baseline main"),
+            "{}",
+            stderr(&shell)
+        );
+    }
 }

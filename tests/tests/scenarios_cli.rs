@@ -412,3 +412,21 @@ fn what_is_no_scenario_is_refused_before_anything_runs() {
         }
     }
 }
+
+#[test]
+fn a_mixed_day_is_a_day_however_many_replicasets_there_are() {
+    let folder = folder();
+    // A thousand of them, as in 50,000 pods.
+    let sizes = [
+        "--scenario",
+        "mixed-day",
+        "--pods",
+        "2k",
+        "--replicasets",
+        "1k",
+    ];
+    let result = result(&sizes, folder.path());
+    assert_eq!(result["outcome"]["exit_code"], 0, "{}", result["outcome"]);
+    let hours = result["elapsed_seconds"].as_f64().expect("a number") / 3_600.0;
+    assert!((23.0..24.0).contains(&hours), "{hours}");
+}

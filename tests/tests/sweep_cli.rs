@@ -306,3 +306,40 @@ fn an_interrupted_sweep_reports_what_has_run() {
     let records = read(directory.path(), "s.csv").lines().count();
     assert!((2..2_000).contains(&records), "{records}");
 }
+
+#[test]
+fn a_sweep_in_which_no_time_passes_says_why() {
+    let directory = directory();
+    let words = "No time passed: on the virtual engine";
+    let sweep = |more: &[&str]| {
+        let base = ["sweep", "--pods", "20", "--vary", "burst-replicas=1,500"];
+        let output = run_in(directory.path(), &[&base[..], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let text = sweep(&[]);
+    assert!(
+        text.contains(words) && text.contains("--api-latency"),
+        "{text}"
+    );
+    let text = sweep(&["--api-latency", "5ms"]);
+    assert!(!text.contains(words), "{text}");
+}
+
+#[test]
+fn a_threshold_on_a_phase_that_some_cell_has_not_is_refused_before_the_sweep() {
+    let directory = directory();
+    let arguments = [
+        "sweep",
+        "--pods",
+        "20",
+        "--vary",
+        "burst=5,7",
+        "--scenario",
+        "burst",
+        "--threshold",
+        "phase{5 more on one} < 1s",
+    ];
+    let output = run_in(directory.path(), &arguments);
+    assert_refused(&output, &["the scenario burst has no phase", "there are"]);
+}

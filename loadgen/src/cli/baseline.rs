@@ -12,9 +12,10 @@ use crate::compare::identity::{differences, problem_within};
 use crate::compare::render::{self, Sides};
 use crate::compare::{self, Comparison, Loaded, Tolerance, Tolerances, Weight};
 use crate::figures::Figures;
-use crate::report::output::{self, Output};
+use crate::report::output::{self, Inputs, Output};
 use crate::result::{InputCounts, RunResult, SCHEMA_VERSION};
 use crate::settings::Settings;
+use crate::units::{shell_path, shell_word};
 
 /// The flags about baselines.
 #[derive(Args, Debug)]
@@ -45,11 +46,39 @@ pub(super) struct BaselineFlags {
 }
 
 impl BaselineFlags {
+    /// Notes the file that `--baseline` reads.
+    pub(super) fn note_inputs(&self, inputs: &mut Inputs) {
+        if let Some(name) = &self.baseline {
+            inputs.add("--baseline", &baseline::file(&self.baseline_dir, name));
+        }
+    }
+
+    /// The flags that have a run judged alike, to be put after a command; empty without `--baseline`.
+    pub(super) fn repeated(&self) -> String {
+        let Some(name) = &self.baseline else {
+            return String::new();
+        };
+        let mut text = format!(" --baseline {}", shell_word(name));
+        if self.baseline_dir != Path::new(DIRECTORY) {
+            text.push_str(&format!(
+                " --baseline-dir {}",
+                shell_path(&self.baseline_dir)
+            ));
+        }
+        for tolerance in &self.tolerances {
+            text.push_str(&format!(
+                " --tolerance {}",
+                shell_word(&tolerance.to_string())
+            ));
+        }
+        text
+    }
+
     /// Opens the file of `--save-baseline`, its folder made where there is none.
     ///
     /// # Errors
-    /// It can't be written, or is the baseline that is compared with.
-    pub(super) fn open(&self) -> Result<Option<Output>> {
+    /// It can't be written, or is an input or the baseline that is compared with.
+    pub(super) fn open(&self, inputs: &Inputs) -> Result<Option<Output>> {
         let Some(name) = &self.save_baseline else {
             return Ok(None);
         };
@@ -59,6 +88,12 @@ impl BaselineFlags {
                  so that a regression would be seen once only; save under another name"
             );
         }
+        if self.baseline_dir.exists() && !self.baseline_dir.is_dir() {
+            bail!(
+                "--baseline-dir {} is no folder; name one, or none for {DIRECTORY}",
+                self.baseline_dir.display()
+            );
+        }
         fs::create_dir_all(&self.baseline_dir).with_context(|| {
             format!(
                 "--baseline-dir {} can't be made",
@@ -66,7 +101,7 @@ impl BaselineFlags {
             )
         })?;
         let file = baseline::file(&self.baseline_dir, name);
-        Ok(Some(Output::open("--save-baseline", &file)?))
+        Ok(Some(Output::open("--save-baseline", &file, inputs)?))
     }
 
     /// The baseline to compare with, known to be of what is about to run.

@@ -8,11 +8,12 @@ use serde::Serializer;
 use serde::ser::SerializeMap;
 use serde_json::{Value, json};
 
+use crate::figures::Threshold;
 use crate::scenario::{Percent, Scenario};
 use crate::settings::resolve::{Machine, SettingsRequest, resolve};
 use crate::settings::size::InputSize;
 use crate::settings::{EngineKind, Settings};
-use crate::units::{NS_PER_SECOND, duration_text, latency_text};
+use crate::units::{NS_PER_SECOND, duration_text, latency_text, shell_path, shell_word};
 
 /// Every setting that bears on the run, by the name of its flag; null is "not limited".
 pub(super) fn settings(settings: &Settings, files: &[PathBuf]) -> Vec<(&'static str, Value)> {
@@ -204,6 +205,8 @@ pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
     };
     let baseline = resolve(&baseline, machine).map(|defaults| settings(&defaults, files));
     let baseline = baseline.unwrap_or_default();
+    let default_gates = baseline.iter().find(|(name, _)| *name == "feature-gates");
+    let default_gates = default_gates.and_then(|(_, gates)| gates.as_object());
     let all = settings(given, files);
     let differs = |name: &str, value: &Value| {
         let mut baseline = baseline.iter();
@@ -234,6 +237,7 @@ pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
             ("feature-gates", Value::Object(gates)) => {
                 let all: Vec<String> = gates
                     .iter()
+                    .filter(|(gate, on)| default_gates.and_then(|all| all.get(*gate)) != Some(*on))
                     .map(|(gate, on)| format!("{gate}={on}"))
                     .collect();
                 add(name, &all.join(","));
@@ -243,25 +247,24 @@ pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
         }
     }
     for file in files {
-        command.push_str(&format!(" -f {}", shell_word(&file.display().to_string())));
+        command.push_str(&format!(" -f {}", shell_path(file)));
     }
     command
+}
+
+/// The thresholds of flags, to be put after a command.
+pub(super) fn thresholds(thresholds: &[Threshold]) -> String {
+    let words = thresholds.iter().map(|threshold| {
+        let word = shell_word(&threshold.to_string());
+        format!(" --threshold {word}")
+    });
+    words.collect()
 }
 
 /// What `--scenario` takes to mean this one.
 fn scenario_word(settings: &Settings) -> &str {
     let scenario = &settings.scenario;
     scenario.path.as_deref().unwrap_or(&scenario.name)
-}
-
-/// A text as a shell takes it for one word.
-pub(super) fn shell_word(text: &str) -> String {
-    let safe = |b: u8| b.is_ascii_alphanumeric() || b"-_./,:=%+@".contains(&b);
-    if !text.is_empty() && text.bytes().all(safe) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
-    }
 }
 
 #[cfg(test)]
@@ -298,8 +301,7 @@ mod tests {
             command,
             "loadgen run --scenario up-down --engine virtual --seed 7 --pods 1000 \
              --replicasets 20 --nodes 50 --kube-api-qps 20.0 --kube-api-burst 30 --feature-gates \
-             DeploymentReplicaSetTerminatingReplicas=true,LogarithmicScaleDown=true,\
-             PodDeletionCost=false,StaleControllerConsistencyReplicaSet=true,WatchListClient=true"
+             PodDeletionCost=false"
         );
     }
 
@@ -338,6 +340,7 @@ mod tests {
             "--scenario kubelet-reject --kube-api-qps 50",
             "--scenario churn --churn-rate 7/m --time-limit 30s",
             "--scenario stale-watch --feature-gates StaleControllerConsistencyReplicaSet=true",
+            "--scenario stale-watch --feature-gates PodDeletionCost=false,WatchListClient=false",
             "--scenario slow-api --api-errors 33.333333333% --api-latency 5ms",
             "--min-ready-seconds 3s --watch-latency uniform:1ms,5ms --behaviour hardened",
         ] {
@@ -410,9 +413,10 @@ mod tests {
             input: Some(InputSize::default()),
             ..SettingsRequest::default()
         };
-        let files = [PathBuf::from("my web.yaml"), PathBuf::from("-")];
-        let command = command(&resolved(&request), &files);
-        assert!(command.ends_with(" -f 'my web.yaml' -f -"), "{command}");
+        let names = ["my web.yaml", "it's", "two\nlines", "-"];
+        let command = command(&resolved(&request), &names.map(PathBuf::from));
+        let end = r" -f 'my web.yaml' -f 'it'\''s' -f $'two\x0alines' -f -";
+        assert!(command.ends_with(end), "{command}");
         assert!(!command.contains("--scenario"), "{command}");
     }
 

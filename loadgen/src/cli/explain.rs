@@ -43,7 +43,9 @@ EXAMPLES
       with all that they are ranked by
   loadgen explain -f loadgen/examples/billing.yaml --replicaset web --replicas 8 \\
       --prefer billing=on-demand
-      the annotations that make the pods on on-demand nodes go first
+      the annotations that make the pods on on-demand nodes go first, and how to undo them
+  loadgen explain -f dump.json --deployment shop/web --replicas 8
+      the same question about the newest ReplicaSet of a Deployment
   loadgen explain -f dump.json.gz --replicaset shop/web --replicas 8 -o json |
       jq -r '.pods[] | select(.fate == \"deleted\") | .name'
       the names of the pods that go
@@ -54,7 +56,7 @@ JSON FIELDS (-o json)
   pods[]: place name uid fate sync adopted node phase ready deletion_cost related_pods_on_node
     ready_since restarts sidecar_restarts created before_next{number rule words}
   prefer: matched matched_by_pod_labels matched_by_node_labels deleted_before deleted_after
-    annotations[]{pod deletion_cost command} unreachable[]{pod reason}
+    annotations[]{pod deletion_cost command undo} unreachable[]{pod reason}
   fate: deleted, kept, or deleted-or-kept and kept-or-deleted where upstream's choice is open
   rule: unscheduled phase not-ready deletion-cost colocation ready-time ready-time-uid restarts
     creation-time creation-time-uid, earlier-sync, tie, contradiction
@@ -70,6 +72,10 @@ pub(super) struct ExplainFlags {
     /// The ReplicaSet, as NAMESPACE/NAME, or NAME where only one has it
     #[arg(long, value_name = "NAME", group = "owner")]
     replicaset: Option<String>,
+
+    /// The newest ReplicaSet of this Deployment instead
+    #[arg(long, value_name = "NAME", group = "owner")]
+    deployment: Option<String>,
 
     /// A ReplicationController instead
     #[arg(long, value_name = "NAME", group = "owner")]
@@ -160,10 +166,9 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
             preferred.text()
         );
     }
-    let (kind, name) = match (&flags.replicaset, &flags.replicationcontroller) {
-        (None, Some(name)) => (Kind::ReplicationController, name),
-        (Some(name), _) => (Kind::ReplicaSet, name),
-        (None, None) => bail!("--replicaset or --replicationcontroller is needed"),
+    let kind = match flags.replicationcontroller {
+        Some(_) => Kind::ReplicationController,
+        None => Kind::ReplicaSet,
     };
     let burst = flags
         .burst_replicas
@@ -192,13 +197,27 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
 
     let loaded = manifest::load(&flags.files, io::stdin().lock())?;
     let objects = Objects::new(loaded.objects)?;
+    let owner = (
+        &flags.replicaset,
+        &flags.deployment,
+        &flags.replicationcontroller,
+    );
+    let (object, chosen) = match owner {
+        (Some(name), ..) | (.., Some(name)) => (find::find(&objects, kind, name)?, None),
+        (_, Some(name), _) => find::find_deployment(&objects, name)?,
+        (None, None, None) => {
+            bail!("--replicaset, --deployment or --replicationcontroller is needed")
+        }
+    };
     let question = Question {
-        object: find::find(&objects, kind, name)?,
+        object,
         replicas: flags.replicas,
         options,
         now,
     };
-    let answer = answer(&objects, &question, preferred, loaded.counts)?;
+    let mut answer = answer(&objects, &question, preferred, loaded.counts)?;
+    // How it was chosen comes before what is said of it.
+    answer.notes.splice(0..0, chosen);
     if flags.output == Format::Json {
         let mut out = io::BufWriter::new(io::stdout().lock());
         let document = json::document(&answer);

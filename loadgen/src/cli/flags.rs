@@ -1,7 +1,7 @@
 //! The flags of `loadgen run`, under the names that operators know, and what they ask for.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
@@ -9,8 +9,9 @@ use podstorm::policy::Behaviour;
 
 use super::baseline::BaselineFlags;
 use crate::figures::Threshold;
+use crate::report::output::Inputs;
 use crate::scenario::Scenario;
-use crate::settings::resolve::SettingsRequest;
+use crate::settings::resolve::{SettingsError, SettingsRequest};
 use crate::settings::size::{InputSize, SizeRequest};
 use crate::settings::{EngineKind, Latency};
 use crate::units::{parse_duration_ns, parse_latency, parse_rate_per_second, parse_size};
@@ -232,8 +233,8 @@ pub(super) struct RunFlags {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) perf_dash: Option<PathBuf>,
 
-    /// Serve the run's metrics to Prometheus at http://ADDRESS/metrics while it goes on; port 0 is
-    /// one that is free
+    /// Serve the run's metrics to Prometheus at http://ADDRESS/metrics while it goes on: localhost:9090,
+    /// or :9090 for every address of this machine; port 0 is one that is free
     #[arg(long, value_name = "ADDRESS", value_parser = metrics_address, help_heading = "Output")]
     pub(super) metrics_addr: Option<SocketAddr>,
 
@@ -292,6 +293,26 @@ pub(super) enum SettingsFormat {
 }
 
 impl ShapeFlags {
+    /// Notes the files that these flags have a run read.
+    ///
+    /// # Errors
+    /// Standard input is to be read twice.
+    pub(super) fn note_inputs(&self, inputs: &mut Inputs) -> Result<(), SettingsError> {
+        for file in &self.files {
+            inputs.add("-f", file);
+        }
+        if let Some(path) = self.scenario.as_ref().and_then(|one| one.path.as_ref()) {
+            if path == "-" && self.files.iter().any(|file| file.as_os_str() == "-") {
+                return Err(SettingsError(
+                    "standard input (-) is both --scenario and -f; it can be read once only"
+                        .to_owned(),
+                ));
+            }
+            inputs.add("--scenario", Path::new(path));
+        }
+        Ok(())
+    }
+
     /// What the flags ask for; `input` is what the files hold.
     pub(super) fn request(&self, input: Option<InputSize>) -> SettingsRequest {
         SettingsRequest {
@@ -350,9 +371,26 @@ pub(super) fn behaviour(text: &str) -> Result<Behaviour, String> {
 }
 
 fn metrics_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| {
-        "expected an IP address with a port, such as 127.0.0.1:9090 or [::1]:0".to_owned()
-    })
+    let expected = "expected an address with a port, such as 127.0.0.1:9090, localhost:9090, [::1]:0, \
+                    or :9090 for every address of this machine";
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let Some((host, port)) = text.rsplit_once(':') else {
+        return Err(expected.to_owned());
+    };
+    let port: u16 = port.parse().map_err(|_| expected.to_owned())?;
+    if host.is_empty() {
+        return Ok((Ipv4Addr::UNSPECIFIED, port).into());
+    }
+    let addresses = (host, port).to_socket_addrs();
+    let mut addresses: Vec<SocketAddr> = addresses
+        .map_err(|error| format!("the host {host} is not known ({error}); {expected}"))?
+        .collect();
+    // Of a name's addresses the one that most readers try.
+    addresses.sort_by_key(SocketAddr::is_ipv6);
+    let first = addresses.into_iter().next();
+    first.ok_or_else(|| format!("the host {host} has no address; {expected}"))
 }
 
 fn qps(text: &str) -> Result<f64, String> {
@@ -361,5 +399,38 @@ fn qps(text: &str) -> Result<f64, String> {
         Ok(0.0) => Err("must be more than zero; leave the flag out for no limit".to_owned()),
         Ok(_) => Err("must be a finite number more than zero".to_owned()),
         Err(_) => Err("expected a number of requests per second, such as 20".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_are_served_at_addresses_names_and_ports() {
+        for (text, address) in [
+            ("127.0.0.1:9090", "127.0.0.1:9090"),
+            ("localhost:9091", "127.0.0.1:9091"),
+            (":9091", "0.0.0.0:9091"),
+            ("[::1]:0", "[::1]:0"),
+        ] {
+            let read = metrics_address(text).map(|address| address.to_string());
+            assert_eq!(read, Ok(address.to_owned()));
+        }
+        for text in [
+            "",
+            "9090",
+            "localhost",
+            ":",
+            "localhost:http",
+            "localhost:99999",
+            "a b:1",
+        ] {
+            let problem = metrics_address(text).unwrap_err();
+            assert!(
+                problem.contains("such as 127.0.0.1:9090"),
+                "{text}: {problem}"
+            );
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use podstorm::policy::Behaviour;
 use serde_json::{Value, json};
@@ -15,12 +15,13 @@ use super::interrupt::EXIT_INTERRUPTED;
 use super::print;
 use crate::clock::RealClock;
 use crate::faults::FaultClass;
+use crate::report::output::{Inputs, Output};
 use crate::simulator::campaign::{self, Campaign, Failure, Outcome, Sum};
 use crate::simulator::coverage;
 use crate::simulator::draw::{Wanted, draw};
 use crate::simulator::minimise::minimise;
 use crate::simulator::verdict::Conditions;
-use crate::units::{parse_duration_ns, parse_size};
+use crate::units::{parse_duration_ns, parse_size, shell_path};
 
 /// Of so many failing seeds the schedules are cut down.
 const MINIMISED: usize = 3;
@@ -33,6 +34,9 @@ const MINIMISE_SECONDS: f64 = 15.0;
 
 /// So many pairs of fault and step are shown.
 const LEAST_MET: usize = 8;
+
+/// Most threads.
+const THREADS_MAX: u64 = 4_096;
 
 /// Where nobody watches, progress is told every so many seconds.
 const PROGRESS_SECONDS: u64 = 10;
@@ -69,10 +73,11 @@ pub(super) struct FuzzFlags {
     threads: Option<u64>,
 
     /// Stop after so many failing seeds
-    #[arg(long, value_name = "NUMBER", default_value = "5")]
-    failures: usize,
+    #[arg(long, value_name = "NUMBER", value_parser = parse_size, default_value = "5",
+          allow_hyphen_values = true)]
+    failures: u64,
 
-    /// Write what came of it as JSON to this file
+    /// Write what came of it as JSON to this file; `-` is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
@@ -107,10 +112,39 @@ pub(super) fn class(text: &str) -> Result<FaultClass, String> {
 /// When standard output or the file can't be written.
 pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = flags.threads.map_or(cores, |threads| threads as usize);
+    let threads = match flags.threads {
+        Some(threads) if threads > THREADS_MAX => {
+            bail!("--threads {threads} is too many: at most {THREADS_MAX}")
+        }
+        Some(threads) => threads as usize,
+        None => cores,
+    };
+    if flags.time == Some(0) {
+        bail!("--time 0s leaves no time to play a seed");
+    }
     let seeds = match (flags.seeds, flags.time) {
         (None, None) => Some(1_000),
         (seeds, _) => seeds,
+    };
+    if let Some(count) = seeds
+        && flags.first.checked_add(count - 1).is_none()
+    {
+        bail!("--first {} leaves no room for --seeds {count}", flags.first);
+    }
+    if let Some(folder) = &flags.keep {
+        check_folder(folder)?;
+    }
+    let json = flags.json.as_ref();
+    let json = json.map(|path| Output::open("--json", path, &Inputs::default()));
+    let json = json.transpose()?;
+    // Standard output belongs to the file that `-` stands for.
+    let uses_stdout = json.as_ref().is_some_and(Output::is_stdout);
+    let print = |text: &str| match uses_stdout {
+        true => {
+            let _ = io::stderr().write_all(text.as_bytes());
+            Ok(())
+        }
+        false => print(text),
     };
     let campaign = Campaign {
         first: flags.first,
@@ -120,10 +154,14 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
             classes: flags.fault.clone(),
         },
         threads,
-        failures_max: flags.failures.max(1),
+        failures_max: usize::try_from(flags.failures).unwrap_or(usize::MAX),
     };
     let interrupted = Arc::new(AtomicBool::new(false));
-    super::interrupt::watch(&interrupted, Vec::new(), flags.quiet);
+    let temporary = json
+        .iter()
+        .filter_map(Output::temporary)
+        .map(Path::to_owned);
+    super::interrupt::watch(&interrupted, temporary.collect(), flags.quiet).begin();
     // Relaxed, here and below: flags that order nothing.
     let is_interrupted = || interrupted.load(Ordering::Relaxed);
     let stop = AtomicBool::new(false);
@@ -139,12 +177,12 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
     let outcome = campaign::run(&campaign, &stop, &progress);
     let took_seconds = begun.seconds();
     teller.end();
-    if let Some(path) = &flags.json {
+    if let Some(output) = json {
         let text = format!("{:#}\n", as_json(&outcome, took_seconds, is_interrupted()));
-        fs::write(path, text).with_context(|| format!("can't write {}", path.display()))?;
+        output.write(|out| out.write_all(text.as_bytes()))?;
     }
     if !flags.quiet {
-        print(&summary(&outcome, took_seconds))?;
+        print(&summary(&outcome, &campaign.wanted, took_seconds))?;
     }
     // Nobody is there to read them otherwise.
     if !flags.quiet || flags.keep.is_some() {
@@ -311,6 +349,7 @@ fn minimised(
     let enough =
         |plays| plays >= PLAYS_MAX || begun.seconds() >= MINIMISE_SECONDS || is_interrupted();
     let small = minimise(&whole, behaviour, failure.violation.invariant, &enough);
+    let mut stored = String::new();
     if let Some(folder) = keep {
         fs::create_dir_all(folder)
             .with_context(|| format!("{} can't be made", folder.display()))?;
@@ -318,10 +357,15 @@ fn minimised(
             let path = folder.join(format!("seed-{seed}-{}-{name}.yaml", behaviour.as_str()));
             fs::write(&path, schedule.to_yaml())
                 .with_context(|| format!("{} can't be written", path.display()))?;
+            stored = format!(
+                "\nreplay it: loadgen replay --schedule {} --behaviour {}",
+                shell_path(&path),
+                behaviour.as_str()
+            );
         }
     }
     Ok(format!(
-        "\nseed {seed} ({}) needs {}{} of its {} steps to break {} (loadgen replay --schedule){}:\n{}",
+        "\nseed {seed} ({}) needs {}{} of its {} steps to break {} (loadgen replay --schedule){}:{stored}\n{}",
         behaviour.as_str(),
         if small.cut_short { "at most " } else { "" },
         small.schedule.steps.len(),
@@ -335,7 +379,7 @@ fn minimised(
     ))
 }
 
-fn summary(outcome: &Outcome, took_seconds: f64) -> String {
+fn summary(outcome: &Outcome, wanted: &Wanted, took_seconds: f64) -> String {
     let mut text = String::new();
     let seeds = outcome.seeds();
     let hours = outcome
@@ -379,12 +423,11 @@ fn summary(outcome: &Outcome, took_seconds: f64) -> String {
     }
     for failure in &outcome.failures {
         text += &format!(
-            "\nseed {} ({}): {}\n  replay it: loadgen replay {} --behaviour {}\n",
+            "\nseed {} ({}): {}\n  replay it: {}\n",
             failure.seed,
             failure.behaviour.as_str(),
             failure.violation,
-            failure.seed,
-            failure.behaviour.as_str()
+            replaying(failure, wanted)
         );
     }
     text
@@ -410,6 +453,27 @@ fn pairs_summary(outcome: &Outcome) -> String {
         );
     }
     text
+}
+
+/// The command that plays a failing seed again: the schedule depends on the classes too.
+fn replaying(failure: &Failure, wanted: &Wanted) -> String {
+    let (seed, behaviour) = (failure.seed, failure.behaviour.as_str());
+    let mut command = format!("loadgen replay {seed} --behaviour {behaviour}");
+    if !wanted.classes.is_empty() {
+        let classes: Vec<&str> = wanted.classes.iter().map(|class| class.name()).collect();
+        command.push_str(&format!(" --fault {}", classes.join(",")));
+    }
+    command
+}
+
+/// Makes a folder, and sees whether a file can be written there.
+fn check_folder(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder)
+        .with_context(|| format!("--keep {}: the folder can't be made", folder.display()))?;
+    let trial = folder.join(format!(".loadgen.{}.tmp", std::process::id()));
+    fs::write(&trial, "")
+        .and_then(|()| fs::remove_file(&trial))
+        .with_context(|| format!("--keep {}: nothing can be written there", folder.display()))
 }
 
 fn behaviour_summary(behaviour: Behaviour, sum: &Sum) -> String {
@@ -441,4 +505,37 @@ fn behaviour_summary(behaviour: Behaviour, sum: &Sum) -> String {
         seconds(0.999),
         seconds(1.0),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulator::verdict::Violation;
+
+    #[test]
+    fn a_failing_seed_is_replayed_with_the_classes_that_it_was_drawn_of() {
+        let failure = Failure {
+            seed: 7,
+            behaviour: Behaviour::Hardened,
+            violation: Violation {
+                invariant: "S1",
+                text: String::new(),
+                at_ns: 0,
+                version: 0,
+            },
+        };
+        let mut wanted = Wanted::default();
+        let command = "loadgen replay 7 --behaviour hardened";
+        assert_eq!(replaying(&failure, &wanted), command);
+        wanted.classes = FaultClass::ALL[..2].to_vec();
+        let names = format!(
+            "{},{}",
+            FaultClass::ALL[0].name(),
+            FaultClass::ALL[1].name()
+        );
+        assert_eq!(
+            replaying(&failure, &wanted),
+            format!("{command} --fault {names}")
+        );
+    }
 }

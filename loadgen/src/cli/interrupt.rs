@@ -1,4 +1,5 @@
-//! Ctrl-C and SIGTERM: the first asks the run to stop and report, the second ends the process.
+//! Ctrl-C, SIGTERM and SIGHUP: the first asks the run to stop and report, the second ends the process.
+//! Before anything runs the first one ends it.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -17,9 +18,17 @@ pub(super) const EXIT_INTERRUPTED: u8 = 130;
 pub(super) struct Interrupter {
     keys: UnboundedSender<()>,
     cancel: Arc<AtomicBool>,
+    /// Whether there is something to stop and report on.
+    runs: Arc<AtomicBool>,
 }
 
 impl Interrupter {
+    /// The run begins: from here on the first interrupt asks it to stop.
+    pub(super) fn begin(&self) {
+        // Ordering: as in `watch`.
+        self.runs.store(true, Ordering::Relaxed);
+    }
+
     /// As if Ctrl-C had been pressed.
     #[cfg_attr(
         not(feature = "tui"),
@@ -35,13 +44,16 @@ impl Interrupter {
 }
 
 /// Watches for interrupts on a thread of its own, which ends with the process. `cancel` is set by
-/// the first; `temporary` are removed by the second, which runs no destructors.
+/// the first; `temporary` are removed by the second, or by the first before [`Interrupter::begin`],
+/// which run no destructors.
 pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bool) -> Interrupter {
     let (keys, mut pressed) = unbounded_channel();
     let interrupter = Interrupter {
         keys,
         cancel: Arc::clone(cancel),
+        runs: Arc::default(),
     };
+    let runs = Arc::clone(&interrupter.runs);
     let cancel = Arc::clone(cancel);
     let thread = std::thread::Builder::new()
         .name("interrupts".into())
@@ -52,8 +64,22 @@ pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bo
             // Without it an interrupt ends the process at once, as it does by default.
             let Ok(runtime) = runtime else { return };
             runtime.block_on(async {
+                let end = || {
+                    progress::give_screen_back();
+                    for temporary in &temporary {
+                        let _ = std::fs::remove_file(temporary);
+                    }
+                    std::process::exit(i32::from(EXIT_INTERRUPTED));
+                };
                 if wait(&mut pressed).await.is_err() {
                     return;
+                }
+                // Ordering: an interrupt that comes as the run begins may end it either way.
+                if !runs.load(Ordering::Relaxed) {
+                    if !quiet {
+                        let _ = writeln!(io::stderr(), "interrupted: nothing has run");
+                    }
+                    end();
                 }
                 // Ordering: the flag guards no other data, the run only has to see it at some time.
                 cancel.store(true, Ordering::Relaxed);
@@ -61,11 +87,7 @@ pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bo
                     let _ = writeln!(io::stderr(), "interrupted: stopping (again to end at once)");
                 }
                 if wait(&mut pressed).await.is_ok() {
-                    progress::give_screen_back();
-                    for temporary in temporary {
-                        let _ = std::fs::remove_file(temporary);
-                    }
-                    std::process::exit(i32::from(EXIT_INTERRUPTED));
+                    end();
                 }
             });
         });
@@ -78,11 +100,33 @@ pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bo
 async fn wait(pressed: &mut UnboundedReceiver<()>) -> io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
+    // Who ignores it, as nohup does, means to outlive the terminal.
+    let mut hangup = match ignores_hangup() {
+        true => None,
+        false => Some(signal(SignalKind::hangup())?),
+    };
+    let hung_up = async {
+        match &mut hangup {
+            Some(hangup) => hangup.recv().await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         result = tokio::signal::ctrl_c() => result,
         _ = terminate.recv() => Ok(()),
+        _ = hung_up => Ok(()),
         Some(()) = pressed.recv() => Ok(()),
     }
+}
+
+/// Whether this process was started with SIGHUP ignored, as far as the system tells.
+#[cfg(unix)]
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // Signals are counted from 1, which SIGHUP is.
+    ignored.is_some_and(|mask| mask & 1 != 0)
 }
 
 #[cfg(not(unix))]

@@ -26,7 +26,8 @@ mod sweep;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::faults::FaultClass;
 
@@ -92,34 +93,91 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
+            let error = proposing(error);
             // Help and version go to standard output, mistakes to standard error; either may be
             // closed, and then nobody is waiting for the text.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { EXIT_USAGE } else { 0 });
         }
     };
-    let code = match cli.command {
-        Command::Run(flags) => run::run(&flags),
-        Command::Explain(flags) => explain::run(&flags),
-        Command::Sweep(command) => sweep::run(&command),
-        Command::Compare(flags) => compare::run(&flags),
-        Command::Scenarios(flags) => scenarios::run(&flags),
-        Command::Schema(flags) => schema::run(&flags),
-        Command::Figures => print(&figures::list()).map(|()| 0),
-        Command::Completions(flags) => shell::completions(&flags),
-        Command::Man(flags) => shell::man(&flags),
-        Command::Fuzz(flags) => fuzz::run(&flags),
-        Command::Replay(flags) => replay::run(&flags),
-        Command::Faults => print(&faults()).map(|()| 0),
-        Command::Bugs(flags) => bugs::run(&flags),
-    };
-    match code {
+    match execute(&cli.command) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             // The whole chain on one line: what was being done, then what went wrong.
             let _ = writeln!(io::stderr(), "error: {error:#}");
             ExitCode::from(EXIT_USAGE)
         }
+    }
+}
+
+/// The mistake, with the names that are nearest where the parser proposes none: its measure of likeness
+/// knows no short word with two letters exchanged, `rnu` for `run`.
+fn proposing(mut error: clap::Error) -> clap::Error {
+    let string = |error: &clap::Error, kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let near = |word: &str, known: Vec<String>| {
+        let slips = |name: &String| strsim::osa_distance(word.trim_start_matches('-'), name);
+        let mut known: Vec<String> = known
+            .into_iter()
+            .filter(|name| slips(name) * 3 <= name.len())
+            .collect();
+        known.sort_by_key(slips);
+        known
+    };
+    let command = Cli::command();
+    if let Some(word) = string(&error, ContextKind::InvalidSubcommand)
+        && error.get(ContextKind::SuggestedSubcommand).is_none()
+    {
+        let names = command
+            .get_subcommands()
+            .map(|one| one.get_name().to_owned());
+        let near = near(&word, names.collect());
+        if !near.is_empty() {
+            error.insert(
+                ContextKind::SuggestedSubcommand,
+                ContextValue::Strings(near),
+            );
+        }
+    } else if let Some(word) = string(&error, ContextKind::InvalidArg)
+        && error.kind() == ErrorKind::UnknownArgument
+        && error.get(ContextKind::SuggestedArg).is_none()
+    {
+        let subcommand = std::env::args().nth(1).unwrap_or_default();
+        let flags = command.find_subcommand(&subcommand).into_iter();
+        let flags = flags.flat_map(|one| one.get_arguments());
+        let longs = flags.filter_map(|one| one.get_long().map(str::to_owned));
+        if let Some(first) = near(&word, longs.collect()).into_iter().next() {
+            let flag = ContextValue::String(format!("--{first}"));
+            error.insert(ContextKind::SuggestedArg, flag);
+        }
+    } else if let Some(word) = string(&error, ContextKind::InvalidValue)
+        && error.get(ContextKind::SuggestedValue).is_none()
+        && let Some(ContextValue::Strings(known)) = error.get(ContextKind::ValidValue)
+        && let Some(first) = near(&word, known.clone()).into_iter().next()
+    {
+        error.insert(ContextKind::SuggestedValue, ContextValue::String(first));
+    }
+    error
+}
+
+/// Does what was asked for, and gives the exit code.
+fn execute(command: &Command) -> anyhow::Result<u8> {
+    match command {
+        Command::Run(flags) => run::run(flags),
+        Command::Explain(flags) => explain::run(flags),
+        Command::Sweep(command) => sweep::run(command),
+        Command::Compare(flags) => compare::run(flags),
+        Command::Scenarios(flags) => scenarios::run(flags),
+        Command::Schema(flags) => schema::run(flags),
+        Command::Figures => print(&figures::list()).map(|()| 0),
+        Command::Completions(flags) => shell::completions(flags),
+        Command::Man(flags) => shell::man(flags),
+        Command::Fuzz(flags) => fuzz::run(flags),
+        Command::Replay(flags) => replay::run(flags),
+        Command::Faults => print(&faults()).map(|()| 0),
+        Command::Bugs(flags) => bugs::run(flags),
     }
 }
 
@@ -145,9 +203,138 @@ fn print(text: &str) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use std::fs;
+    use std::path::{Path, PathBuf};
+    use std::sync::Arc;
+
+    use clap::Arg;
 
     use super::*;
+    use crate::scenario::Scenario;
+
+    /// The arguments that name files which are read, by command and id.
+    const READ: [(&str, &str); 11] = [
+        ("run", "files"),
+        ("run", "scenario"),
+        ("run", "baseline"),
+        ("sweep", "files"),
+        ("sweep", "scenario"),
+        ("explain", "files"),
+        ("compare", "files"),
+        ("compare", "base"),
+        ("compare", "new"),
+        ("replay", "schedule"),
+        ("scenarios", "check"),
+    ];
+
+    /// Those that name files which are written.
+    const WRITTEN: [(&str, &str); 13] = [
+        ("run", "json"),
+        ("run", "report"),
+        ("run", "csv"),
+        ("run", "junit"),
+        ("run", "perf_dash"),
+        ("run", "flamegraph"),
+        ("run", "pprof"),
+        ("run", "folded"),
+        ("run", "save_baseline"),
+        ("sweep", "csv"),
+        ("sweep", "json"),
+        ("sweep", "report"),
+        ("fuzz", "json"),
+    ];
+
+    /// Those that name folders.
+    const FOLDERS: [(&str, &str); 3] = [
+        ("run", "baseline_dir"),
+        ("fuzz", "keep"),
+        ("man", "out_dir"),
+    ];
+
+    /// An argument of a command as it is written with a file, which is `main.json` in the folder.
+    fn written(argument: &Arg, folder: &Path) -> Vec<String> {
+        let file = folder.join("main.json").display().to_string();
+        let folder = folder.display().to_string();
+        match (argument.get_id().as_str(), argument.get_long()) {
+            ("baseline", _) => ["--baseline", "main", "--baseline-dir", &folder]
+                .map(str::to_owned)
+                .to_vec(),
+            ("save_baseline", _) => vec!["--save-baseline".to_owned(), "main".to_owned()],
+            (_, Some(long)) => vec![format!("--{long}"), file],
+            (_, None) => vec![file],
+        }
+    }
+
+    #[test]
+    fn every_argument_that_names_a_file_is_known_to_be_read_or_written() {
+        for command in Cli::command().get_subcommands() {
+            for argument in command.get_arguments() {
+                let kind = argument.get_value_parser().type_id();
+                let names_file = kind == std::any::TypeId::of::<PathBuf>()
+                    || kind == std::any::TypeId::of::<Arc<Scenario>>();
+                let this = (command.get_name(), argument.get_id().as_str());
+                let mut known = READ.iter().chain(&WRITTEN).chain(&FOLDERS);
+                assert!(!names_file || known.any(|known| *known == this), "{this:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_output_of_any_command_takes_the_place_of_an_input() {
+        let folder = std::env::temp_dir().join(format!("loadgen-kept-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir(&folder).unwrap();
+        let file = folder.join("main.json");
+        // Whatever is not parsed by the flag itself isn't read any more.
+        let content = Scenario::text("up-down").unwrap();
+        fs::write(&file, content).unwrap();
+        let cli = Cli::command();
+        let argument = |command: &str, id: &str| {
+            let command = cli.find_subcommand(command).unwrap();
+            let mut all = command.get_arguments();
+            all.find(|one| one.get_id() == id).unwrap().clone()
+        };
+        let mut pairs = 0;
+        for (command, read) in READ {
+            for (_, output) in WRITTEN.iter().filter(|(other, _)| *other == command) {
+                let mut words = vec!["loadgen".to_owned(), command.to_owned()];
+                if command == "sweep" {
+                    words.extend(["--vary", "burst-replicas=1,2"].map(str::to_owned));
+                }
+                words.extend(written(&argument(command, read), &folder));
+                words.extend(written(&argument(command, output), &folder));
+                if *output == "save_baseline" && read != "baseline" {
+                    words.extend(["--baseline-dir".to_owned(), folder.display().to_string()]);
+                }
+                let cli = Cli::try_parse_from(&words);
+                let cli = cli.unwrap_or_else(|error| panic!("{words:?}: {error}"));
+                let problem = execute(&cli.command).unwrap_err().to_string();
+                let is_refused = problem.contains("would overwrite the file that")
+                    || problem.contains("would replace the baseline");
+                assert!(is_refused, "{words:?}: {problem}");
+                assert_eq!(fs::read_to_string(&file).unwrap(), content, "{words:?}");
+                assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "{words:?}");
+                pairs += 1;
+            }
+        }
+        assert_eq!(pairs, 3 * 9 + 2 * 3);
+        // A sweep's cells may each have files of their own.
+        let name = file.display();
+        for vary in [
+            format!("filename=x.yaml,{name}"),
+            format!("scenario=churn,{name}"),
+        ] {
+            let output = file.display().to_string();
+            let words = ["loadgen", "sweep", "--vary", &vary, "--csv", &output];
+            let cli = Cli::try_parse_from(words).unwrap();
+            let problem = execute(&cli.command).unwrap_err().to_string();
+            assert!(
+                problem.contains("would overwrite the file that"),
+                "{problem}"
+            );
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

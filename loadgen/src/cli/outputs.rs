@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use super::flags::RunFlags;
 use super::profile::ProfileOutputs;
 use crate::report::html::{self, Report};
-use crate::report::output::{self, Output};
+use crate::report::output::{self, Inputs, Output};
 use crate::report::{csv, junit, perf_dash};
 
 /// The files that are asked for.
@@ -36,24 +36,13 @@ impl Outputs {
     /// # Errors
     /// One can't be written or is an input file, two are the same, or the build can't profile.
     pub(super) fn open(flags: &RunFlags) -> Result<Outputs> {
-        let paths = [
-            ("--json", &flags.json),
-            ("--report", &flags.report),
-            ("--csv", &flags.csv),
-            ("--junit", &flags.junit),
-            ("--perf-dash", &flags.perf_dash),
-            ("--flamegraph", &flags.flamegraph),
-            ("--pprof", &flags.pprof),
-            ("--folded", &flags.folded),
-        ];
-        for (flag, path) in paths {
-            if let Some(path) = path {
-                refuse_input_as_output(flag, path, &flags.shape.files)?;
-            }
-        }
+        let mut inputs = Inputs::default();
+        flags.shape.note_inputs(&mut inputs)?;
+        flags.baselines.note_inputs(&mut inputs);
         let open = |flag, path: &Option<PathBuf>| {
-            let output = path.as_ref().map(|path| Output::open(flag, path));
-            output.transpose()
+            let path = path.as_ref();
+            path.map(|path| Output::open(flag, path, &inputs))
+                .transpose()
         };
         let outputs = Outputs {
             json: open("--json", &flags.json)?,
@@ -61,8 +50,8 @@ impl Outputs {
             csv: open("--csv", &flags.csv)?,
             junit: open("--junit", &flags.junit)?,
             perf_dash: open("--perf-dash", &flags.perf_dash)?,
-            baseline: flags.baselines.open()?,
-            profile: ProfileOutputs::open(flags)?,
+            baseline: flags.baselines.open(&inputs)?,
+            profile: ProfileOutputs::open(flags, &inputs)?,
         };
         refuse_same(outputs.all())?;
         Ok(outputs)
@@ -127,23 +116,6 @@ pub(super) fn name_of(output: &Output) -> Option<(&'static str, String)> {
     let path = output.path()?;
     let path = path.strip_prefix(&here).unwrap_or(path);
     Some((output.flag(), path.display().to_string()))
-}
-
-/// Refuses an output that is one of the input files.
-pub(super) fn refuse_input_as_output(flag: &str, output: &Path, files: &[PathBuf]) -> Result<()> {
-    let Ok(output_file) = output.canonicalize() else {
-        return Ok(());
-    };
-    if files
-        .iter()
-        .any(|file| file.canonicalize().is_ok_and(|file| file == output_file))
-    {
-        bail!(
-            "{flag} {} would overwrite an input file; name another",
-            output.display()
-        );
-    }
-    Ok(())
 }
 
 /// Refuses two outputs that are one file, or both standard output.

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 
 use super::flags::RunFlags;
-use crate::report::output::Output;
+use crate::report::output::{Inputs, Output};
 
 /// Where the profile goes, and how often to sample.
 #[derive(Debug)]
@@ -22,8 +22,8 @@ impl ProfileOutputs {
     /// Opens what is asked for; none when nothing is.
     ///
     /// # Errors
-    /// An output that can't be written; a rate without an output; a build that can't sample.
-    pub(super) fn open(flags: &RunFlags) -> Result<Option<ProfileOutputs>> {
+    /// An output that can't be written or is an input; a rate without an output; a build that can't sample.
+    pub(super) fn open(flags: &RunFlags, inputs: &Inputs) -> Result<Option<ProfileOutputs>> {
         let asked = [&flags.flamegraph, &flags.pprof, &flags.folded];
         if asked.iter().all(|path| path.is_none()) {
             if flags.profile_hertz.is_some() {
@@ -31,7 +31,7 @@ impl ProfileOutputs {
             }
             return Ok(None);
         }
-        open(flags).map(Some)
+        open(flags, inputs).map(Some)
     }
 
     /// The outputs that are there.
@@ -42,7 +42,7 @@ impl ProfileOutputs {
 }
 
 #[cfg(not(feature = "profile"))]
-fn open(_flags: &RunFlags) -> Result<ProfileOutputs> {
+fn open(_flags: &RunFlags, _inputs: &Inputs) -> Result<ProfileOutputs> {
     bail!(
         "this build of loadgen can't profile a run: build it with the feature `profile`, which is \
          on by default"
@@ -50,11 +50,12 @@ fn open(_flags: &RunFlags) -> Result<ProfileOutputs> {
 }
 
 #[cfg(feature = "profile")]
-fn open(flags: &RunFlags) -> Result<ProfileOutputs> {
+fn open(flags: &RunFlags, inputs: &Inputs) -> Result<ProfileOutputs> {
     use std::path::PathBuf;
     let open = |flag, path: &Option<PathBuf>| {
-        let output = path.as_ref().map(|path| Output::open(flag, path));
-        output.transpose()
+        let path = path.as_ref();
+        path.map(|path| Output::open(flag, path, inputs))
+            .transpose()
     };
     Ok(ProfileOutputs {
         flamegraph: open("--flamegraph", &flags.flamegraph)?,

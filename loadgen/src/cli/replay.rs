@@ -1,5 +1,7 @@
 //! `loadgen replay`: one seed or schedule of the fault simulator, step by step.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -16,6 +18,9 @@ use crate::simulator::draw::{Wanted, draw};
 use crate::simulator::play::{How, play};
 use crate::simulator::schedule::Schedule;
 
+/// Most bytes of a schedule.
+const MAX_BYTES: u64 = 16 << 20;
+
 /// What `loadgen replay` is asked for.
 #[derive(Args, Debug)]
 pub(super) struct ReplayFlags {
@@ -23,8 +28,8 @@ pub(super) struct ReplayFlags {
     #[arg(value_name = "SEED", required_unless_present_any = ["schedule", "bug"])]
     seed: Option<u64>,
 
-    /// A schedule from a file instead of a seed; of a folder, every *.yaml with both behaviours, a line
-    /// each
+    /// A schedule from a file instead of a seed; `-` is standard input; of a folder, every *.yaml with
+    /// both behaviours, a line each
     #[arg(long, value_name = "FILE|FOLDER", conflicts_with = "seed")]
     schedule: Option<PathBuf>,
 
@@ -43,6 +48,20 @@ pub(super) struct ReplayFlags {
     /// Print the seed's schedule and play nothing
     #[arg(long)]
     print_schedule: bool,
+}
+
+/// The text of a schedule's file, which is no longer than one can be.
+fn text_of(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let from: Box<dyn Read> = match path.as_os_str() == "-" {
+        true => Box::new(io::stdin().lock()),
+        false => Box::new(File::open(path)?),
+    };
+    from.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > MAX_BYTES {
+        true => Err(io::Error::other("it is larger than 16 MiB: no schedule")),
+        false => Ok(text),
+    }
 }
 
 /// Plays one schedule and tells what happens; the exit code is 3 when an invariant did not hold.
@@ -104,8 +123,7 @@ pub(super) fn run(flags: &ReplayFlags) -> Result<u8> {
 }
 
 fn read(path: &Path) -> Result<Schedule> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("{} can't be read", path.display()))?;
+    let text = text_of(path).with_context(|| format!("{} can't be read", path.display()))?;
     Schedule::read(&text).with_context(|| format!("{}", path.display()))
 }
 

@@ -37,6 +37,11 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         None => Some(Outputs::open(flags)?),
         Some(_) => None,
     };
+    let cancel = Arc::new(AtomicBool::new(false));
+    // A message would be lost on the screen of a view, which tells it itself.
+    let says_nothing = flags.quiet || flags.tui;
+    let temporary = outputs.as_ref().map(Outputs::temporary);
+    let interrupter = interrupt::watch(&cancel, temporary.unwrap_or_default(), says_nothing);
     let loaded: Option<Loaded> = match has_files {
         true => Some(manifest::load(&flags.shape.files, io::stdin().lock())?),
         false => None,
@@ -49,6 +54,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     )?;
     let thresholds = thresholds(flags, &settings);
     refuse_absent_figures(flags, &thresholds, &settings)?;
+    figures::refuse_absent_phases(&thresholds, &settings)?;
     let Some(mut outputs) = outputs else {
         let all = effective::settings(&settings, &flags.shape.files);
         print(&match flags.print_scenario {
@@ -77,12 +83,10 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
             server.address()
         );
     }
-    let cancel = Arc::new(AtomicBool::new(false));
-    // A message would be lost on the screen of a view, which tells it itself.
-    let says_nothing = flags.quiet || flags.tui;
-    let interrupter = interrupt::watch(&cancel, outputs.temporary(), says_nothing);
+    interrupter.begin();
     let uses_stdout = outputs.use_stdout();
-    let replay = repeating(flags, &settings);
+    let again = |settings: &Settings| repeating(flags, settings);
+    let replay = again(&settings);
     let address = metrics.as_ref().map(MetricsServer::address);
     let view = View {
         progress: match flags.tui {
@@ -128,7 +132,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         written.extend(profile_files);
     }
     if !flags.quiet {
-        let mut report = terminal::render(&result, host.as_ref(), &replay, &written);
+        let mut report = terminal::render(&result, host.as_ref(), &again, &written);
         report.push_str(&compared.unwrap_or_default());
         let painted = |wanted: bool| match wanted {
             true => colour::coloured(&report, result.outcome.exit_code),
@@ -153,10 +157,8 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
 /// The command that repeats the run and judges it alike.
 fn repeating(flags: &RunFlags, settings: &Settings) -> String {
     let mut command = effective::command(settings, &flags.shape.files);
-    for threshold in &flags.thresholds {
-        let threshold = effective::shell_word(&threshold.to_string());
-        command.push_str(&format!(" --threshold {threshold}"));
-    }
+    command.push_str(&effective::thresholds(&flags.thresholds));
+    command.push_str(&flags.baselines.repeated());
     if flags.host_figures && settings.engine == EngineKind::Virtual {
         command.push_str(" --host-figures");
     }

@@ -1,14 +1,24 @@
 //! `loadgen completions` and `loadgen man`: what shells and `man` are told of the command line, made
 //! from the definitions that it is read by.
 
+use std::any::TypeId;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use anyhow::{Context, Result};
-use clap::{Args, Command, CommandFactory};
+use anyhow::{Context, Result, bail};
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, Args, Command, CommandFactory, ValueHint};
 use clap_complete::Shell;
+use podstorm::policy::Behaviour;
 
+use super::fuzz::Wish;
 use super::{Cli, print};
+use crate::faults::FaultClass;
+use crate::figures::{FigureName, METRICS};
+use crate::scenario::Scenario;
+use crate::settings::gates;
+use crate::simulator::bugs::{BUGS, Bug};
 
 /// What `loadgen completions` is asked for.
 #[derive(Args, Debug)]
@@ -29,9 +39,55 @@ pub(super) struct CompletionsFlags {
 /// Standard output can't be written.
 pub(super) fn completions(flags: &CompletionsFlags) -> Result<u8> {
     let mut text = Vec::new();
-    clap_complete::generate(flags.shell, &mut Cli::command(), "loadgen", &mut text);
+    let mut command = completed(Cli::command());
+    clap_complete::generate(flags.shell, &mut command, "loadgen", &mut text);
     print(&String::from_utf8_lossy(&text))?;
     Ok(0)
+}
+
+/// The command with what each value may be, so that shells offer names where names are meant, and files
+/// only where files are.
+fn completed(command: Command) -> Command {
+    let command = command.mut_args(|argument| {
+        if !argument.get_action().takes_values() || !argument.get_possible_values().is_empty() {
+            return argument;
+        }
+        match names(&argument) {
+            Some(names) => argument.value_parser(PossibleValuesParser::new(names)),
+            // The definitions say of paths that they are some.
+            None if argument.get_value_hint() == ValueHint::Unknown => {
+                argument.value_hint(ValueHint::Other)
+            }
+            None => argument,
+        }
+    });
+    command.mut_subcommands(completed)
+}
+
+/// The names that an argument takes, told by what it is read as.
+fn names(argument: &Arg) -> Option<Vec<&'static str>> {
+    let kind = argument.get_value_parser().type_id();
+    let behaviours = Behaviour::ALL.map(Behaviour::as_str);
+    if kind == TypeId::of::<Behaviour>() {
+        Some(behaviours.to_vec())
+    } else if kind == TypeId::of::<Wish>() {
+        Some([&behaviours[..], &["both"]].concat())
+    } else if kind == TypeId::of::<FaultClass>() {
+        Some(FaultClass::ALL.iter().map(|class| class.name()).collect())
+    } else if kind == TypeId::of::<&'static Bug>() {
+        Some(BUGS.iter().flat_map(|bug| [bug.id, bug.name]).collect())
+    } else if kind == TypeId::of::<FigureName>() {
+        Some(METRICS.iter().map(|metric| metric.name).collect())
+    } else if kind == TypeId::of::<Arc<Scenario>>() || argument.get_id() == "print" {
+        Some(Scenario::names().collect())
+    } else if argument.get_id() == "feature_gates" {
+        let gates = gates::defaults().into_keys();
+        let both = gates.flat_map(|gate| [format!("{gate}=true"), format!("{gate}=false")]);
+        // The command line is made once a process and takes names that stay.
+        Some(both.map(|text| &*text.leak()).collect())
+    } else {
+        None
+    }
 }
 
 /// What `loadgen man` is asked for.
@@ -68,6 +124,12 @@ pub(super) fn man(flags: &ManFlags) -> Result<u8> {
             subcommand => format!("loadgen-{subcommand}"),
         };
         let path = folder.join(format!("{name}.1"));
+        if !folder.is_dir() {
+            bail!(
+                "--out-dir {}: there is no such directory; make it first",
+                folder.display()
+            );
+        }
         fs::write(&path, page(one)?)
             .with_context(|| format!("--out-dir: {} can't be written", path.display()))?;
     }
@@ -83,6 +145,41 @@ fn page(command: Command) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shells_offer_files_only_where_files_are_meant() {
+        let mut command = completed(Cli::command());
+        command.build();
+        let (mut files, mut listed) = (0, 0);
+        for one in command
+            .get_subcommands()
+            .filter(|one| one.get_name() != "help")
+        {
+            for argument in one.get_arguments() {
+                let is_path = argument.get_value_hint() == ValueHint::AnyPath;
+                let is_listed = !argument.get_possible_values().is_empty();
+                let is_other = argument.get_value_hint() == ValueHint::Other;
+                let takes = argument.get_action().takes_values();
+                assert!(!takes || is_path || is_listed || is_other, "{argument:?}");
+                files += usize::from(is_path);
+                listed += usize::from(is_listed);
+            }
+        }
+        assert!(files > 10 && listed > 10, "{files} {listed}");
+        let mut text = Vec::new();
+        clap_complete::generate(Shell::Bash, &mut command, "loadgen", &mut text);
+        let text = String::from_utf8(text).unwrap();
+        for names in [
+            "upstream hardened both",
+            "up-down scale-up",
+            "table wide json",
+        ] {
+            assert!(
+                text.contains(&format!("compgen -W \"{names}")),
+                "{names}: {text}"
+            );
+        }
+    }
 
     #[test]
     fn every_command_has_a_page_that_names_its_flags() {

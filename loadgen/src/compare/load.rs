@@ -23,6 +23,9 @@ pub struct Loaded {
 #[error("{0}")]
 pub struct LoadError(String);
 
+/// Most bytes of a file of results, each of which takes some 100 kB.
+const MAX_BYTES: u64 = 256 << 20;
+
 /// A member of a result: its name, what it must be, and whether a value is that.
 type Member = (&'static str, &'static str, fn(&Value) -> bool);
 
@@ -43,10 +46,14 @@ const NEEDED: [Member; 6] = [
 pub fn read(path: &Path) -> Result<Vec<Loaded>, LoadError> {
     let mut text = String::new();
     let (shown, read) = if path.as_os_str() == "-" {
-        let read = io::stdin().lock().read_to_string(&mut text).map(|_| ());
+        let read = io::stdin()
+            .lock()
+            .take(MAX_BYTES + 1)
+            .read_to_string(&mut text);
         ("standard input".to_owned(), read)
     } else {
-        let read = fs::read_to_string(path).map(|whole| text = whole);
+        let file = fs::File::open(path);
+        let read = file.and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
         (path.display().to_string(), read)
     };
     read.map_err(|error| {
@@ -57,6 +64,11 @@ pub fn read(path: &Path) -> Result<Vec<Loaded>, LoadError> {
             _ => format!("{shown}: can't be read: {error}"),
         })
     })?;
+    if text.len() as u64 > MAX_BYTES {
+        return Err(LoadError(format!(
+            "{shown}: is larger than 256 MiB: no results, or too many in one file"
+        )));
+    }
     read_text(&shown, &text)
 }
 

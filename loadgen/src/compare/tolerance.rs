@@ -1,5 +1,6 @@
 //! How much worse a figure may be: `5%`, `p99=10%`, `pod_ready_latency=5%`, `excess=10`.
 
+use std::fmt;
 use std::str::FromStr;
 
 use crate::figures::{Better, FigureName, Statistic, Unit};
@@ -54,6 +55,14 @@ impl Scope {
 pub struct Tolerance {
     scope: Scope,
     limit: Limit,
+    /// As it was written.
+    text: String,
+}
+
+impl fmt::Display for Tolerance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
 }
 
 /// A text that is no tolerance.
@@ -69,12 +78,14 @@ impl FromStr for Tolerance {
     type Err = ToleranceError;
 
     fn from_str(text: &str) -> Result<Tolerance, ToleranceError> {
+        let tolerance = |scope, limit| Tolerance {
+            scope,
+            limit,
+            text: text.to_owned(),
+        };
         let Some((name, limit)) = text.rsplit_once('=') else {
             return match share(text)? {
-                Some(limit) => Ok(Tolerance {
-                    scope: Scope::All,
-                    limit,
-                }),
+                Some(limit) => Ok(tolerance(Scope::All, limit)),
                 None => refuse(format!(
                     "expected a share such as 5%, or NAME=LIMIT such as p99=10% or excess=10, \
                      got {text:?}"
@@ -83,7 +94,7 @@ impl FromStr for Tolerance {
         };
         let scope = scope(name.trim())?;
         if let Some(limit) = share(limit)? {
-            return Ok(Tolerance { scope, limit });
+            return Ok(tolerance(scope, limit));
         }
         let unit = match &scope {
             Scope::Metric(name) | Scope::Figure(name) => name.unit(),
@@ -92,10 +103,7 @@ impl FromStr for Tolerance {
             Scope::All | Scope::Statistic(_) => Unit::Seconds,
         };
         match unit.parse(limit) {
-            Ok(amount) => Ok(Tolerance {
-                scope,
-                limit: Limit::Amount(amount),
-            }),
+            Ok(amount) => Ok(tolerance(scope, Limit::Amount(amount))),
             Err(error) => refuse(format!(
                 "{name}: expected a share such as 5%, or an amount: {error}"
             )),

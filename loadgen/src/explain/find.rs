@@ -1,5 +1,6 @@
 //! The object asked about, by name: `NAMESPACE/NAME`, or `NAME` where only one has it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use podstorm::object::{Kind, ReplicaSet};
@@ -62,6 +63,116 @@ pub fn find(objects: &Objects, kind: Kind, wanted: &str) -> Result<Arc<ReplicaSe
             )))
         }
     }
+}
+
+/// Finds the newest ReplicaSet of a Deployment, by revision as Deployments count them and then by
+/// age; the second value says how it was chosen, where there were several with replicas.
+///
+/// # Errors
+/// No ReplicaSet of such a Deployment, with the nearest ones; several Deployments of that name.
+pub fn find_deployment(
+    objects: &Objects,
+    wanted: &str,
+) -> Result<(Arc<ReplicaSet>, Option<String>), ExplainError> {
+    let mut owned: BTreeMap<(&str, &str), Vec<&Arc<ReplicaSet>>> = BTreeMap::new();
+    for object in objects.parents(Kind::ReplicaSet) {
+        let meta = &object.metadata;
+        if let Some(owner) = meta
+            .controller()
+            .filter(|owner| *owner.kind == *"Deployment")
+        {
+            let key = (&*meta.namespace, &*owner.name);
+            owned.entry(key).or_default().push(object);
+        }
+    }
+    let (namespace, name) = match wanted.split_once('/') {
+        Some((namespace, name)) => (Some(namespace), name),
+        None => (None, wanted),
+    };
+    if name.is_empty() || name.contains('/') || namespace == Some("") {
+        return Err(ExplainError(format!(
+            "{wanted:?} names no Deployment; write NAMESPACE/NAME, or NAME where only one has it"
+        )));
+    }
+    let full = |(namespace, name): &(&str, &str)| format!("{namespace}/{name}");
+    let is_wanted = |(of, other): &(&str, &str)| {
+        *other == name && namespace.is_none_or(|namespace| namespace == *of)
+    };
+    let found: Vec<_> = owned.keys().copied().filter(|key| is_wanted(key)).collect();
+    let key = match found[..] {
+        [key] => key,
+        [] => {
+            let known = owned.keys().map(|key| match namespace {
+                Some(_) => (full(key), full(key)),
+                None => (key.1.to_owned(), full(key)),
+            });
+            let near = nearest(wanted, known);
+            let names: Vec<String> = owned.keys().map(full).collect();
+            return Err(ExplainError(format!(
+                "the input has no ReplicaSet of a Deployment {wanted:?}, and a Deployment's pods \
+                 are its ReplicaSets': dump them too, kubectl get rs,rc,pods,nodes -A -o json{}",
+                match (near.is_empty(), names.is_empty()) {
+                    (false, _) => format!(" (the nearest Deployments with: {})", near.join(", ")),
+                    (true, false) => format!(" (Deployments with: {})", some_of(&names)),
+                    (true, true) => String::new(),
+                }
+            )));
+        }
+        ref several => {
+            let names: Vec<String> = several.iter().map(&full).collect();
+            return Err(ExplainError(format!(
+                "Deployment {name:?} is in several namespaces; say which: {}",
+                some_of(&names)
+            )));
+        }
+    };
+    let mut all = owned.remove(&key).expect("the key is one of its own");
+    let age = |object: &ReplicaSet| (revision(object), object.metadata.creation_timestamp);
+    // The newest first; of equals the first by name.
+    all.sort_by(|a, b| {
+        let names = || a.metadata.name.cmp(&b.metadata.name);
+        age(b).cmp(&age(a)).then_with(names)
+    });
+    let with_replicas: Vec<String> = all
+        .iter()
+        .filter(|object| object.replicas() > 0)
+        .map(|object| {
+            let revision = revision(object);
+            let revision =
+                revision.map_or(String::new(), |number| format!(" of revision {number}"));
+            let replicas = object.replicas();
+            format!("{}{revision} with {replicas}", object.metadata.name)
+        })
+        .collect();
+    let newest = all[0];
+    let by = match revision(newest) {
+        Some(_) => "the newest by revision",
+        None => "the newest by creation, for none names a revision",
+    };
+    let note = (with_replicas.len() > 1 || newest.replicas() == 0).then(|| {
+        let has = match with_replicas.is_empty() {
+            true => "none has replicas".to_owned(),
+            false => format!("replicas have {}", some_of(&with_replicas)),
+        };
+        format!(
+            "Of the {} ReplicaSets of Deployment {} this is {by}, {}; {has}. A Deployment with a \
+             roll-out under way divides its replicas over several: --replicaset asks about another, \
+             and --replicas is the ReplicaSet's own.",
+            all.len(),
+            full(&key),
+            newest.metadata.name,
+        )
+    });
+    Ok((Arc::clone(newest), note))
+}
+
+/// Which of its Deployment's revisions a ReplicaSet is, if it says so.
+fn revision(object: &ReplicaSet) -> Option<u64> {
+    let annotations = &object.metadata.annotations;
+    annotations
+        .get("deployment.kubernetes.io/revision")?
+        .parse()
+        .ok()
 }
 
 /// `NAMESPACE/NAME`.

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::Answer;
 use super::order::{Fate, OpenReason, Outcome, Reason};
-use super::table::{commands, rule_name};
+use super::table::{commands, rule_name, undo_commands};
 use super::words::{phase, reason};
 use crate::result::InputCounts;
 
@@ -147,6 +147,8 @@ pub struct Annotation<'a> {
     pub deletion_cost: i32,
     /// The command that sets it.
     pub command: String,
+    /// The command that takes it off again, or puts the earlier one back.
+    pub undo: String,
 }
 
 /// A preferred pod that stays.
@@ -233,6 +235,7 @@ fn prefer(answer: &Answer) -> Option<Prefer<'_>> {
     let (_, wished, advice) = answer.advice.as_ref()?;
     let name = |place: usize| &*answer.outcome.rows[place].ranked.pod.metadata.name;
     let annotations = advice.costs.iter().zip(commands(answer));
+    let annotations = annotations.zip(undo_commands(answer));
     Some(Prefer {
         matched: advice.wished,
         matched_by_pod_labels: wished.by_pod,
@@ -240,10 +243,11 @@ fn prefer(answer: &Answer) -> Option<Prefer<'_>> {
         deleted_before: advice.before,
         deleted_after: advice.after,
         annotations: annotations
-            .map(|((place, cost), command)| Annotation {
+            .map(|(((place, cost), command), undo)| Annotation {
                 pod: name(*place),
                 deletion_cost: *cost,
                 command,
+                undo,
             })
             .collect(),
         unreachable: advice

@@ -1,12 +1,13 @@
 //! The answer for people: what goes, the order as a table, what is not settled, the annotations.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use podstorm::object::ObjectMeta;
 use podstorm::ranking::StretchKind;
 
 use super::Answer;
 use super::order::{OpenReason, Outcome, Reason};
 use super::words::{age, counted, fate, phase, pods, reason, state};
-use crate::units::wrapped;
+use crate::units::{shell_word, wrapped};
 
 /// Rows on either side of the boundary between those that go and those that stay.
 const AROUND_BOUNDARY: usize = 3;
@@ -337,6 +338,12 @@ fn advice(answer: &Answer, width: usize) -> String {
         });
         out.push_str(&unreachable(answer, width));
     }
+    if !commands.is_empty() {
+        out.push_str("\nAfterwards, to have the pods as they are now:\n\n");
+        for line in undo_commands(answer) {
+            out.push_str(&format!("{line}\n"));
+        }
+    }
     out
 }
 
@@ -370,16 +377,41 @@ fn unreachable(answer: &Answer, width: usize) -> String {
     out
 }
 
+/// The commands that put the costs back to what they are in the input, ready to run.
+pub fn undo_commands(answer: &Answer) -> Vec<String> {
+    let Some((_, _, advice)) = &answer.advice else {
+        return Vec::new();
+    };
+    let key = podstorm::ranking::DELETION_COST_ANNOTATION;
+    let command = |(place, _): &(usize, i32)| {
+        let meta = &answer.outcome.rows[*place].ranked.pod.metadata;
+        let change = match meta.annotations.get(key) {
+            Some(value) => format!("{} --overwrite", shell_word(&format!("{key}={value}"))),
+            None => format!("{key}-"),
+        };
+        format!("{} {change}", annotate(meta))
+    };
+    advice.costs.iter().map(command).collect()
+}
+
+/// The beginning of a command that annotates a pod.
+fn annotate(meta: &ObjectMeta) -> String {
+    format!(
+        "kubectl annotate pod -n {} {}",
+        shell_word(&meta.namespace),
+        shell_word(&meta.name)
+    )
+}
+
 /// The commands that set the costs, ready to run.
 pub fn commands(answer: &Answer) -> Vec<String> {
     let Some((_, _, advice)) = &answer.advice else {
         return Vec::new();
     };
-    let namespace = &answer.outcome.object.metadata.namespace;
     let command = |(place, cost): &(usize, i32)| {
-        let name = &answer.outcome.rows[*place].ranked.pod.metadata.name;
         format!(
-            "kubectl annotate pod -n {namespace} {name} {}={cost} --overwrite",
+            "{} {}={cost} --overwrite",
+            annotate(&answer.outcome.rows[*place].ranked.pod.metadata),
             podstorm::ranking::DELETION_COST_ANNOTATION
         )
     };

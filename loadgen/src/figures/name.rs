@@ -70,6 +70,13 @@ impl FigureName {
         })
     }
 
+    /// The phase that it is of, if it is of one.
+    pub fn phase(&self) -> Option<&str> {
+        self.key
+            .as_deref()
+            .filter(|_| self.metric.shape == Shape::Phase)
+    }
+
     /// Reads a whole name: `pod_ready_latency.p99`, `pod_ready_latency p99`, `pods.created`. Of a
     /// distribution the statistic is needed.
     ///

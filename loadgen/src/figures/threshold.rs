@@ -73,7 +73,7 @@ pub struct Threshold {
 /// A text that is no threshold: what is wrong, and what would do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct ThresholdError(String);
+pub struct ThresholdError(pub(super) String);
 
 impl From<NameError> for ThresholdError {
     fn from(error: NameError) -> ThresholdError {

@@ -162,19 +162,12 @@ impl Figures {
 
     /// The phases with names that tell them apart: the second `a` is `a #2`.
     fn phases(&self) -> Vec<(String, &Value)> {
-        let mut named: Vec<(String, &Value)> = Vec::new();
         let phases = self.json.get("phases").and_then(Value::as_array);
-        for phase in phases.into_iter().flatten() {
-            let base = phase.get("name").and_then(Value::as_str).unwrap_or("");
-            let mut name = base.to_owned();
-            let mut number = 1;
-            while named.iter().any(|(known, _)| *known == name) {
-                number += 1;
-                name = format!("{base} #{number}");
-            }
-            named.push((name, phase));
-        }
-        named
+        let phases = phases.into_iter().flatten();
+        let names = phases
+            .clone()
+            .map(|phase| phase.get("name").and_then(Value::as_str).unwrap_or(""));
+        told_apart(names).into_iter().zip(phases).collect()
     }
 
     /// Every figure that the result has, in the order of the catalogue: each statistic, each map's
@@ -219,6 +212,21 @@ impl Figures {
         path.split('.')
             .try_fold(&self.json, |value, member| value.get(member))
     }
+}
+
+/// The names of phases as figures are asked for by: the second `a` is `a #2`.
+pub(crate) fn told_apart<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut named: Vec<String> = Vec::new();
+    for base in names {
+        let mut name = base.to_owned();
+        let mut number = 1;
+        while named.contains(&name) {
+            number += 1;
+            name = format!("{base} #{number}");
+        }
+        named.push(name);
+    }
+    named
 }
 
 /// `phase{}.seconds` to `seconds`.

@@ -9,6 +9,10 @@ use hashbrown::HashMap;
 use podstorm::intern::FIXED_STATE;
 use podstorm::object::Str;
 
+/// Room beyond this counts as this: there is a bucket for every room, and a node of a dump may say that
+/// it takes four billion pods.
+const ROOM_MAX: usize = 1 << 20;
+
 /// One node.
 #[derive(Debug)]
 struct Place {
@@ -127,7 +131,7 @@ impl Room {
     fn file(&mut self, node: usize) {
         let place = &self.nodes[node];
         let room = if place.open {
-            place.allocatable.saturating_sub(place.pods) as usize
+            (place.allocatable.saturating_sub(place.pods) as usize).min(ROOM_MAX)
         } else {
             0
         };
@@ -156,6 +160,15 @@ impl Room {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_for_all_pods_there_are_takes_no_memory_for_them() {
+        let mut room = Room::new(1);
+        room.set_node("a", u32::MAX, true);
+        room.set_node("b", 2_000_000, true);
+        assert!((0..1_000).all(|_| room.take().is_some()));
+        assert!(room.buckets.len() <= ROOM_MAX + 1);
+    }
 
     #[test]
     fn pods_spread_evenly_and_stop_when_all_is_full() {

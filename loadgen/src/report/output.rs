@@ -30,6 +30,45 @@ enum Target {
     },
 }
 
+/// The files that a command reads. [`Output::open`] asks for them: no output takes the place of one.
+#[derive(Clone, Debug, Default)]
+pub struct Inputs(Vec<(&'static str, PathBuf)>);
+
+impl Inputs {
+    /// Notes a file that is read, and the flag that names it; `-` is standard input, which may be a
+    /// file too.
+    pub fn add(&mut self, flag: &'static str, path: &Path) {
+        let path = match path.as_os_str() == "-" {
+            true => Path::new("/dev/stdin"),
+            false => path,
+        };
+        self.0.push((flag, path.to_owned()));
+    }
+
+    /// The flag of the file that this is too, by whatever name: through links, hard ones as well.
+    fn flag_of(&self, path: &Path) -> Option<&'static str> {
+        let this = identity(path)?;
+        let same = |(_, input): &&(_, PathBuf)| identity(input).as_ref() == Some(&this);
+        self.0.iter().find(same).map(|(flag, _)| *flag)
+    }
+}
+
+/// What tells a file from every other, if it is there: its device and number.
+#[cfg(unix)]
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = fs::metadata(path).ok()?;
+    // A terminal or /dev/null may be read and written.
+    let is_kept = metadata.is_file();
+    is_kept.then(|| (metadata.dev(), metadata.ino()))
+}
+
+/// What tells a file from others, if it is there: its path without links.
+#[cfg(not(unix))]
+fn identity(path: &Path) -> Option<PathBuf> {
+    fs::canonicalize(path).ok().filter(|path| path.is_file())
+}
+
 /// An output path that can't be written: its flag, the path and why.
 #[derive(Debug, thiserror::Error)]
 #[error("{flag} {}: {problem}", .path.display())]
@@ -76,11 +115,15 @@ impl Output {
     /// [`Output::write`] but a temporary file beside the one named, which goes away with this.
     ///
     /// # Errors
-    /// A directory, or a place that can't be written.
-    pub fn open(flag: &'static str, path: &Path) -> Result<Output, OutputError> {
+    /// One of the inputs, a directory, or a place that can't be written.
+    pub fn open(flag: &'static str, path: &Path, inputs: &Inputs) -> Result<Output, OutputError> {
         let output = |target| Output { flag, target };
         if path.as_os_str() == "-" {
             return Ok(output(Target::Stdout));
+        }
+        if let Some(input) = inputs.flag_of(path) {
+            let problem = format!("would overwrite the file that {input} reads; name another");
+            return Err(output_error(flag, path, problem));
         }
         // Through links: the file they lead to is replaced, not the link. One file, one name.
         let target = fs::canonicalize(path)
@@ -251,11 +294,11 @@ mod tests {
     fn the_file_appears_whole_or_not_at_all() {
         let directory = directory("json");
         let path = directory.join("result.json");
-        let output = Output::open("--json", &path).unwrap();
+        let output = Output::open("--json", &path, &Inputs::default()).unwrap();
         assert!(!path.exists());
         drop(output);
         assert!(names(&directory).is_empty());
-        let output = Output::open("--json", &path).unwrap();
+        let output = Output::open("--json", &path, &Inputs::default()).unwrap();
         output
             .write(|out| json(out, &serde_json::json!({"a": 1})))
             .unwrap();
@@ -271,7 +314,8 @@ mod tests {
             (directory.clone(), "is a directory"),
             (directory.join("none/result.json"), "no directory"),
         ] {
-            let problem = Output::open("--json", &path).unwrap_err().to_string();
+            let problem = Output::open("--json", &path, &Inputs::default());
+            let problem = problem.unwrap_err().to_string();
             assert!(problem.contains(word), "{problem}");
         }
         assert!(names(&directory).is_empty());
@@ -280,8 +324,39 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
+    fn no_name_of_an_input_is_an_output() {
+        let directory = directory("json-input");
+        let input = directory.join("input.yaml");
+        fs::write(&input, "precious").unwrap();
+        fs::hard_link(&input, directory.join("hard")).unwrap();
+        std::os::unix::fs::symlink("input.yaml", directory.join("soft")).unwrap();
+        fs::create_dir(directory.join("sub")).unwrap();
+        let mut inputs = Inputs::default();
+        inputs.add("--scenario", &input);
+        inputs.add("-f", Path::new("/dev/null"));
+        for name in [
+            "input.yaml",
+            "./input.yaml",
+            "sub/../input.yaml",
+            "hard",
+            "soft",
+        ] {
+            let problem = Output::open("--json", &directory.join(name), &inputs).unwrap_err();
+            let problem = problem.to_string();
+            assert!(problem.contains("--scenario reads"), "{name}: {problem}");
+        }
+        assert_eq!(fs::read_to_string(&input).unwrap(), "precious");
+        assert_eq!(names(&directory).len(), 4, "{:?}", names(&directory));
+        Output::open("--json", &directory.join("other"), &inputs).unwrap();
+        Output::open("--json", Path::new("/dev/null"), &inputs).unwrap();
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    #[cfg(unix)]
     fn devices_are_written_and_not_replaced() {
-        let output = Output::open("--json", Path::new("/dev/null")).unwrap();
+        let output = Output::open("--json", Path::new("/dev/null"), &Inputs::default());
+        let output = output.unwrap();
         assert!(output.temporary().is_none() && output.path().is_none());
         output.write(|out| json(out, &1)).unwrap();
     }

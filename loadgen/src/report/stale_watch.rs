@@ -1,7 +1,10 @@
 //! The scenario `stale-watch` explained from its figures: what was done, what came of it, and what
 //! to try next.
 
+use podstorm::policy::Behaviour;
+
 use crate::result::RunResult;
+use crate::settings::Settings;
 use crate::units::count_for_people as count;
 
 /// The scenario's phase in which expectations run out behind a stalled watch.
@@ -20,8 +23,11 @@ pub(super) struct Explanation {
     pub(super) commands: Vec<String>,
 }
 
-/// Explains a run.
-pub(super) fn explanation(result: &RunResult) -> Explanation {
+/// Explains a run; `command` gives the command that runs the same with such settings.
+pub(super) fn explanation(
+    result: &RunResult,
+    command: &dyn Fn(&Settings) -> String,
+) -> Explanation {
     let settings = &result.settings;
     let size = &settings.size;
     let in_phase = |name: &str| -> u64 {
@@ -80,19 +86,22 @@ pub(super) fn explanation(result: &RunResult) -> Explanation {
         count(stalled),
         count(result.excess_pods_created.saturating_sub(stalled)),
     );
-    let mut base = "loadgen run --scenario stale-watch".to_owned();
-    if (size.pods, size.replicasets) != (2_000, 40) {
-        base += &format!(" --pods {} --replicasets {}", size.pods, size.replicasets);
-    }
+    let other = |behaviour: Behaviour, gate: bool| {
+        let mut settings = settings.clone();
+        settings.behaviour = behaviour;
+        let gates = &mut settings.controller.feature_gates;
+        gates.insert(GATE.to_owned(), gate);
+        command(&settings)
+    };
     let mut commands = Vec::new();
     if hardened || gate {
-        commands.push(base.clone());
+        commands.push(other(Behaviour::Upstream, false));
     }
     if hardened || !gate {
-        commands.push(format!("{base} --feature-gates {GATE}=true"));
+        commands.push(other(Behaviour::Upstream, true));
     }
     if !hardened {
-        commands.push(format!("{base} --behaviour hardened"));
+        commands.push(other(Behaviour::Hardened, false));
     }
     Explanation {
         paragraphs: vec![

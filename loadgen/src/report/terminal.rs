@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::result::{Host, Quantiles, RunResult};
-use crate::settings::{EngineKind, Latency};
+use crate::settings::{EngineKind, Latency, Settings};
 use crate::units::{
     bytes_for_people, count_for_people as count, latency_text, number_for_people,
     seconds_for_people, wrapped,
@@ -22,12 +22,12 @@ const LONGEST_PHASE: usize = 46;
 /// Most violations shown; the result has them all.
 const VIOLATIONS_SHOWN: usize = 5;
 
-/// The report of a run; `host` is shown whether or not the result carries it, `replay` is the
-/// command that repeats the run, `written` are the files it left, each with its flag.
+/// The report of a run; `host` is shown whether or not the result carries it, `command` gives the
+/// command that runs the same with such settings, `written` are the files it left, each with its flag.
 pub fn render(
     result: &RunResult,
     host: Option<&Host>,
-    replay: &str,
+    command: &dyn Fn(&Settings) -> String,
     written: &[(&'static str, String)],
 ) -> String {
     let mut out = String::with_capacity(4096);
@@ -63,10 +63,10 @@ pub fn render(
         line(&mut out, "note", &note);
     }
     files(&mut out, written);
-    verdict(&mut out, result, replay);
+    verdict(&mut out, result, command);
     if result.settings.scenario.name == "stale-watch" && result.settings.scenario.path.is_none() {
         out.push('\n');
-        let told = super::stale_watch::explanation(result);
+        let told = super::stale_watch::explanation(result, command);
         for (label, text) in told.paragraphs {
             paragraph(&mut out, label, &text);
         }
@@ -352,7 +352,7 @@ fn pace(result: &RunResult) -> Option<String> {
     set.then(|| "times include the latencies asked for, they are not the core's alone".to_owned())
 }
 
-fn verdict(out: &mut String, result: &RunResult, replay: &str) {
+fn verdict(out: &mut String, result: &RunResult, command: &dyn Fn(&Settings) -> String) {
     let outcome = &result.outcome;
     if outcome.exit_code == 0 && outcome.violations.is_empty() {
         return;
@@ -372,6 +372,7 @@ fn verdict(out: &mut String, result: &RunResult, replay: &str) {
         );
     }
     if outcome.exit_code == 3 {
+        let replay = command(&result.settings);
         put(
             out,
             format_args!("seed {}; to run it again: {replay}", result.seed),
@@ -433,7 +434,7 @@ mod tests {
         let text = render(
             &result(),
             Some(&Host::default()),
-            "loadgen run",
+            &|_| "loadgen run".to_owned(),
             &[("--json", "result.json".into())],
         );
         assert!(text.starts_with("up-down: converged in 1.25 s\n"), "{text}");
@@ -453,7 +454,8 @@ mod tests {
         let mut result = result();
         result.outcome.exit_code = 3;
         result.outcome.violations = vec!["too many pods".into(); 7];
-        let text = render(&result, Some(&Host::default()), "loadgen run --seed 1", &[]);
+        let command = |_: &Settings| "loadgen run --seed 1".to_owned();
+        let text = render(&result, Some(&Host::default()), &command, &[]);
         assert!(text.contains("INVARIANT BROKEN"), "{text}");
         assert!(
             text.contains("to run it again: loadgen run --seed 1"),

@@ -125,6 +125,13 @@ pub struct Phase {
     pub no_pod_written: bool,
 }
 
+impl Phase {
+    /// Its name as results and the screen have it.
+    pub fn shown_name(&self, burst: u32) -> String {
+        self.name.replace("{burst}", &burst.to_string())
+    }
+}
+
 /// When a phase is over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

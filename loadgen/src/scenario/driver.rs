@@ -181,7 +181,7 @@ fn plan(scenario: &Scenario, burst: u32) -> Arc<[PhasePlan]> {
         let mut steps = Vec::new();
         write_out(&phase.steps, &mut steps);
         PhasePlan {
-            name: phase.name.replace("{burst}", &burst.to_string()),
+            name: phase.shown_name(burst),
             steps,
             ..phase.clone()
         }

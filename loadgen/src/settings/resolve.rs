@@ -10,7 +10,14 @@ use super::{
     ClusterSize, ControllerSettings, EngineKind, Latency, LatencySettings, Settings, gates, memory,
 };
 use crate::scenario::{Scenario, group_sizes};
-use crate::units::{NS_PER_SECOND, number_for_people};
+use crate::units::{NS_PER_SECOND, duration_text, number_for_people};
+
+/// Requests per second that a client limit may be. Below, one request takes longer than a run lasts
+/// by default on the threads engine; above, the limit is finer than the moments it is counted in.
+const QPS_RANGE: std::ops::RangeInclusive<f64> = 0.001..=1e6;
+
+/// Pods per second that may be deleted from outside, from one an hour.
+const CHURN_RANGE: std::ops::RangeInclusive<f64> = 1.0 / 3_600.0..=1e6;
 
 /// Client QPS of a stock controller-manager.
 pub const UPSTREAM_QPS: f64 = 20.0;
@@ -144,6 +151,7 @@ pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, 
     if time_limit_ns == 0 {
         return refuse("--time-limit 0s leaves no time to run");
     }
+    refuse_endless(request, time_limit_ns)?;
     Ok(Settings {
         engine,
         seed: request.seed.unwrap_or(1),
@@ -315,6 +323,16 @@ fn client_limit(request: &SettingsRequest) -> Result<(Option<f64>, u32), Setting
         }
         return Ok((Some(UPSTREAM_QPS), UPSTREAM_BURST));
     }
+    if let Some(qps) = request.kube_api_qps
+        && !QPS_RANGE.contains(&qps)
+    {
+        return refuse(format!(
+            "--kube-api-qps {qps:?} is out of range: from {} (a request in 17 minutes) to {}; leave it \
+             out for no limit",
+            QPS_RANGE.start(),
+            QPS_RANGE.end()
+        ));
+    }
     match (request.kube_api_qps, burst) {
         (None, Some(_)) => refuse(
             "--kube-api-burst limits nothing without a rate: give --kube-api-qps too, or \
@@ -350,7 +368,9 @@ fn churn_rate(request: &SettingsRequest, scenario: &Scenario) -> Result<f64, Set
             "--churn-rate belongs to scenarios with churn, such as churn, not to {}",
             scenario.name
         )),
-        Some(rate) if rate > 1e9 => refuse("--churn-rate: more than a pod every nanosecond"),
+        Some(rate) if !CHURN_RANGE.contains(&rate) => {
+            refuse("--churn-rate is out of range: from 1/h to 1000k/s")
+        }
         Some(rate) => Ok(rate),
         None => Ok(100.0),
     }
@@ -364,6 +384,31 @@ fn api_errors(request: &SettingsRequest) -> Result<f64, SettingsError> {
         ),
         share => Ok(share.unwrap_or(0.0)),
     }
+}
+
+/// What alone takes longer than the whole run may would only be seen to fail at its end.
+fn refuse_endless(request: &SettingsRequest, time_limit_ns: i64) -> Result<(), SettingsError> {
+    let least = |latency: Option<Latency>| match latency.unwrap_or(Latency::ZERO) {
+        Latency::Constant(ns) | Latency::Uniform(ns, _) => ns,
+        Latency::Lognormal { p50, .. } => p50,
+    };
+    // A pod is gone after its grace period at the latest, whatever its termination takes.
+    for (flag, ns) in [
+        ("--api-latency", least(request.api_latency)),
+        ("--watch-latency", least(request.watch_latency)),
+        ("--scheduling-latency", least(request.scheduling_latency)),
+        ("--pod-startup-latency", least(request.pod_startup_latency)),
+        ("--min-ready-seconds", request.min_ready_ns.unwrap_or(0)),
+    ] {
+        if ns > time_limit_ns {
+            return refuse(format!(
+                "{flag} of {} is longer than the run may take, {}: shorten it or raise --time-limit",
+                duration_text(ns),
+                duration_text(time_limit_ns)
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn min_ready_seconds(request: &SettingsRequest) -> Result<i32, SettingsError> {
@@ -392,194 +437,4 @@ fn narrow(flag: &str, value: u64, max: u64) -> Result<u64, SettingsError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const CONSISTENCY_GATE: &str = "StaleControllerConsistencyReplicaSet";
-
-    const MACHINE: Machine = Machine {
-        cpus: 4,
-        memory_bytes: Some(16_000_000_000),
-    };
-
-    fn problem(request: SettingsRequest) -> String {
-        resolve(&request, MACHINE).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn nothing_said_is_up_down_on_every_core_without_limits() {
-        let settings = resolve(&SettingsRequest::default(), MACHINE).unwrap();
-        assert_eq!(settings.scenario, Scenario::up_down());
-        assert_eq!(
-            (settings.engine, settings.threads),
-            (EngineKind::Threads, 4)
-        );
-        assert_eq!(settings.size.pods, 100_000);
-        assert_eq!(settings.controller.kube_api_qps, None);
-        assert_eq!(settings.controller.concurrent_replicaset_syncs, 5);
-        assert_eq!(settings.controller.burst_replicas, 500);
-        assert!(settings.latency.api.is_zero());
-    }
-
-    #[test]
-    fn upstream_defaults_are_a_client_limit() {
-        let request = SettingsRequest {
-            upstream_defaults: true,
-            ..Default::default()
-        };
-        let settings = resolve(&request, MACHINE).unwrap();
-        assert_eq!(settings.controller.kube_api_qps, Some(20.0));
-        assert_eq!(settings.controller.kube_api_burst, 30);
-        let agreeing = SettingsRequest {
-            kube_api_qps: Some(20.0),
-            ..request.clone()
-        };
-        assert!(resolve(&agreeing, MACHINE).is_ok());
-        let other = SettingsRequest {
-            kube_api_qps: Some(50.0),
-            ..request
-        };
-        assert!(problem(other).contains("leave one of them out"));
-    }
-
-    #[test]
-    fn contradictions_are_refused() {
-        let none = SettingsRequest::default;
-        let virtual_engine = Some(EngineKind::Virtual);
-        for (request, word) in [
-            (
-                SettingsRequest {
-                    engine: virtual_engine,
-                    threads: Some(2),
-                    ..none()
-                },
-                "--threads",
-            ),
-            (
-                SettingsRequest {
-                    threads: Some(0),
-                    ..none()
-                },
-                "at least 1",
-            ),
-            (
-                SettingsRequest {
-                    kube_api_burst: Some(2),
-                    ..none()
-                },
-                "--kube-api-qps",
-            ),
-            (
-                SettingsRequest {
-                    burst_pods: Some(5),
-                    ..none()
-                },
-                "--burst",
-            ),
-            (
-                SettingsRequest {
-                    churn_pods_per_second: Some(5.0),
-                    ..none()
-                },
-                "--churn-rate",
-            ),
-            (
-                SettingsRequest {
-                    duration_ns: Some(5),
-                    ..none()
-                },
-                "--duration",
-            ),
-            (
-                SettingsRequest {
-                    time_limit_ns: Some(0),
-                    ..none()
-                },
-                "--time-limit",
-            ),
-            (
-                SettingsRequest {
-                    min_ready_ns: Some(1_500_000_000),
-                    ..none()
-                },
-                "whole seconds",
-            ),
-            (
-                SettingsRequest {
-                    scenario: Some(Scenario::manifests()),
-                    ..none()
-                },
-                "-f FILE",
-            ),
-            (
-                SettingsRequest {
-                    scenario: Scenario::built_in("cold-start"),
-                    input: Some(InputSize::default()),
-                    ..none()
-                },
-                "can't be used with -f",
-            ),
-            (
-                SettingsRequest {
-                    feature_gates: vec!["X=true".into()],
-                    ..none()
-                },
-                "known are",
-            ),
-            (
-                SettingsRequest {
-                    size: SizeRequest {
-                        pods: Some(1_000_000_000),
-                        ..SizeRequest::default()
-                    },
-                    ..none()
-                },
-                "of memory",
-            ),
-        ] {
-            let problem = problem(request);
-            assert!(problem.contains(word), "{problem}");
-        }
-    }
-
-    #[test]
-    fn a_stale_watch_is_small_virtual_and_without_the_gate_unless_said_otherwise() {
-        let request = SettingsRequest {
-            scenario: Scenario::built_in("stale-watch"),
-            ..SettingsRequest::default()
-        };
-        let settings = resolve(&request, MACHINE).unwrap();
-        assert_eq!(settings.engine, EngineKind::Virtual);
-        assert_eq!((settings.size.pods, settings.size.replicasets), (2_000, 40));
-        assert!(settings.size.nodes * 110 >= 4_000);
-        assert!(!settings.controller.gate(CONSISTENCY_GATE));
-        let said = SettingsRequest {
-            feature_gates: vec![format!("PodDeletionCost=true,{CONSISTENCY_GATE}=true")],
-            size: SizeRequest {
-                pods: Some(10),
-                replicasets: Some(2),
-                ..SizeRequest::default()
-            },
-            ..request.clone()
-        };
-        let settings = resolve(&said, MACHINE).unwrap();
-        assert!(settings.controller.gate(CONSISTENCY_GATE));
-        assert_eq!((settings.size.pods, settings.size.replicasets), (10, 2));
-        let threads = SettingsRequest {
-            engine: Some(EngineKind::Threads),
-            ..request
-        };
-        assert!(problem(threads).contains("only simulated time"));
-    }
-
-    #[test]
-    fn the_virtual_engine_has_one_thread_and_a_day() {
-        let request = SettingsRequest {
-            engine: Some(EngineKind::Virtual),
-            ..SettingsRequest::default()
-        };
-        let settings = resolve(&request, MACHINE).unwrap();
-        assert_eq!(settings.threads, 1);
-        assert_eq!(settings.time_limit_ns, 86_400 * NS_PER_SECOND);
-    }
-}
+mod tests;

@@ -100,6 +100,14 @@ pub fn conclusion(sweep: &Sweep, command: &dyn Fn(&Cell) -> String) -> Vec<Strin
              what ran"
         ));
     }
+    if sweep.took_no_time() {
+        lines.push(
+            "No time passed: on the virtual engine calls and pods take none unless a latency or a client \
+             limit says so, and then most settings can't matter. Give such as --api-latency 5ms, \
+             --pod-startup-latency 2s or --upstream-defaults, or --engine threads for real time."
+                .to_owned(),
+        );
+    }
     if !sweep.thresholds.is_empty() {
         let texts: Vec<String> = sweep.thresholds.iter().map(ToString::to_string).collect();
         let meet = sweep.cells.iter().filter(|cell| cell.meets == Some(true));

@@ -98,6 +98,14 @@ pub(super) fn grid(command: &SweepCommand) -> Result<Grid> {
         );
     }
     let grid = Grid::parse(&flags.vary)?;
+    let varied = grid.dimensions.iter().filter(|one| one.name == "scenario");
+    let mut scenarios = varied.flat_map(|one| &one.values);
+    let is_stdin = |(name, value): &(String, OsString)| name == "scenario" && value == "-";
+    if command.given.iter().any(is_stdin) || scenarios.any(|value| value == "-") {
+        bail!(
+            "--scenario -: every cell reads the scenario, and standard input can be read once only; name a file"
+        );
+    }
     let known = cell_command();
     let names: Vec<&str> = known
         .get_arguments()

@@ -153,7 +153,9 @@ pub(super) fn run(command: &SweepCommand) -> Result<u8> {
     let seeds = seeds(flags, &grid)?;
     let shapes = cells::shapes(command, &grid)?;
     cells::check_settings(&grid, &shapes, flags)?;
-    let outputs = Outputs::open(flags)?;
+    let outputs = Outputs::open(flags, &shapes)?;
+    let cancel = Arc::new(AtomicBool::new(false));
+    let interrupter = interrupt::watch(&cancel, outputs.temporary(), flags.quiet);
     let jobs = cells::jobs(&grid, &shapes, &seeds)?;
 
     // Of one scenario the thresholds hold for every cell; where it is varied, none is every cell's.
@@ -164,6 +166,10 @@ pub(super) fn run(command: &SweepCommand) -> Result<u8> {
     };
     thresholds.extend(flags.thresholds.iter().cloned());
 
+    for job in &jobs {
+        crate::figures::refuse_absent_phases(&thresholds, &job.settings)?;
+    }
+
     let on_threads = jobs
         .iter()
         .any(|job| job.settings.engine == EngineKind::Threads);
@@ -173,8 +179,7 @@ pub(super) fn run(command: &SweepCommand) -> Result<u8> {
         (None, true) => 1,
         (None, false) => cores,
     };
-    let cancel = Arc::new(AtomicBool::new(false));
-    interrupt::watch(&cancel, outputs.temporary(), flags.quiet);
+    interrupter.begin();
     let teller = Teller::new(flags.quiet, jobs.len(), threads);
     let results = sweep::run(&jobs, threads, &cancel, &|done| teller.tell(done))?;
     teller.finish();
@@ -183,7 +188,7 @@ pub(super) fn run(command: &SweepCommand) -> Result<u8> {
     let command = |cell: &sweep::Cell| {
         let job = &jobs[cell.number * sweep.seeds.len()];
         let files = &shapes[cell.number].files;
-        effective::command(&job.settings, files)
+        effective::command(&job.settings, files) + &effective::thresholds(&flags.thresholds)
     };
     if !flags.quiet {
         let table = sweep::output::table(&sweep, &command);

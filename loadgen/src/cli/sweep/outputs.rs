@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::SweepFlags;
-use crate::cli::outputs::{refuse_input_as_output, refuse_same};
-use crate::report::output::{self, Output};
+use crate::cli::flags::ShapeFlags;
+use crate::cli::outputs::refuse_same;
+use crate::report::output::{self, Inputs, Output};
 use crate::sweep::{self, Cell, Sweep};
 
 /// The files asked for.
@@ -18,20 +19,19 @@ pub(super) struct Outputs {
 }
 
 impl Outputs {
-    pub(super) fn open(flags: &SweepFlags) -> Result<Outputs> {
+    /// Opens them all; `shapes` are the flags of every cell, which may each have files of its own.
+    ///
+    /// # Errors
+    /// One can't be written or is an input file, or two are the same.
+    pub(super) fn open(flags: &SweepFlags, shapes: &[ShapeFlags]) -> Result<Outputs> {
+        let mut inputs = Inputs::default();
+        for shape in shapes {
+            shape.note_inputs(&mut inputs)?;
+        }
         let open = |flag: &'static str, path: &Option<PathBuf>| match path {
-            Some(path) => Output::open(flag, path).map(Some),
+            Some(path) => Output::open(flag, path, &inputs).map(Some),
             None => Ok(None),
         };
-        for (flag, path) in [
-            ("--csv", &flags.csv),
-            ("--json", &flags.json),
-            ("--report", &flags.report),
-        ] {
-            if let Some(path) = path {
-                refuse_input_as_output(flag, path, &flags.shape.files)?;
-            }
-        }
         let outputs = Outputs {
             csv: open("--csv", &flags.csv)?,
             json: open("--json", &flags.json)?,

@@ -1,0 +1,122 @@
+//! `loadgen explain --deployment`, and the lines that undo what `--prefer` sets.
+
+use podstorm_tests::command::{assert_refused, run, run_with_stdin, told};
+
+const EXAMPLE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../loadgen/examples/billing.yaml"
+);
+const NOW: &str = "2026-03-01T12:00:00Z";
+
+fn explain(more: &[&str]) -> std::process::Output {
+    let mut arguments = vec!["explain", "-f", EXAMPLE, "--now", NOW];
+    arguments.extend(more);
+    run(&arguments)
+}
+
+/// The example with a second ReplicaSet of the Deployment, and what of it is to be replaced.
+fn with_older(replicas: u32, revision: &str) -> String {
+    let source = std::fs::read_to_string(EXAMPLE).expect("the example is there");
+    let older = format!(
+        "  - apiVersion: apps/v1
+    kind: ReplicaSet
+    metadata:
+      name: web-old
+      namespace: shop
+      uid: 5a8d3c1e-9a42-4f6b-8c55-0d7e62b1f9a4
+      annotations: {{deployment.kubernetes.io/revision: \"{revision}\"}}
+      ownerReferences:
+        - {{apiVersion: apps/v1, kind: Deployment, name: web, controller: true,
+           uid: c0b7a9e4-3d1f-4e0a-b6a8-64d2f9e01c57}}
+    spec:
+      replicas: {replicas}
+      selector: {{matchLabels: {{app: web, old: \"1\"}}}}
+      template:
+        metadata: {{labels: {{app: web, old: \"1\"}}}}
+        spec: {{containers: [{{name: web, image: \"registry.example/web:1.3\"}}]}}
+"
+    );
+    let named = "      name: web\n      namespace: shop\n      uid: 5a8d";
+    assert!(source.contains(named), "the example has changed");
+    let annotated = "      name: web\n      namespace: shop\n      annotations: \
+                     {deployment.kubernetes.io/revision: \"10\"}\n      uid: 5a8d";
+    source.replacen(named, annotated, 1) + &older
+}
+
+#[test]
+fn a_deployment_is_asked_about_by_its_newest_replicaset() {
+    let ask = |name: &str, source: &str| {
+        let arguments = [
+            "explain",
+            "-f",
+            "-",
+            "--now",
+            NOW,
+            "--deployment",
+            name,
+            "--replicas",
+            "8",
+        ];
+        run_with_stdin(&arguments, source)
+    };
+    let source = std::fs::read_to_string(EXAMPLE).expect("the example is there");
+    let by_set = told(&explain(&["--replicaset", "shop/web", "--replicas", "8"]));
+    for name in ["web", "shop/web"] {
+        assert_eq!(told(&ask(name, &source)), by_set);
+    }
+    // An older one without replicas is what every Deployment has: nothing is said of it.
+    assert!(!told(&ask("web", &with_older(0, "9"))).contains("web-old"));
+    // Revisions are numbers: 10 is newer than 9.
+    let text = told(&ask("web", &with_older(2, "9")));
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in [
+        "spec.replicas 12 -> 8: 4 pods are deleted.",
+        "Of the 2 ReplicaSets of Deployment shop/web this is the newest by revision, web; replicas \
+         have web of revision 10 with 12, web-old of revision 9 with 2.",
+    ] {
+        assert!(text.contains(words), "{words:?} is missing in:\n{text}");
+    }
+    let text = told(&ask("web", &with_older(2, "11")));
+    assert!(
+        text.contains("this is the newest by revision, web-old"),
+        "{text}"
+    );
+
+    let without = source.replace("kind: Deployment, name: web", "kind: Deployment, name: api");
+    assert_refused(
+        &ask("shop/web", &without),
+        &[
+            "no ReplicaSet of a Deployment \"shop/web\"",
+            "kubectl get rs,rc,pods",
+            "shop/api",
+        ],
+    );
+    let twice = ["--replicaset", "web", "--deployment", "web"];
+    assert_refused(&explain(&twice), &["--deployment", "cannot be used with"]);
+}
+
+#[test]
+fn an_earlier_cost_is_put_back() {
+    let source = std::fs::read_to_string(EXAMPLE).expect("the example is there");
+    let key = "controller.kubernetes.io/pod-deletion-cost";
+    let name = "      name: web-g5hsn\n";
+    assert!(source.contains(name), "the example has changed");
+    let annotated = format!("{name}      annotations: {{{key}: \"5\"}}\n");
+    let source = source.replacen(name, &annotated, 1);
+    let arguments = [
+        "explain",
+        "-f",
+        "-",
+        "--now",
+        NOW,
+        "--replicaset",
+        "web",
+        "--replicas",
+        "8",
+        "--prefer",
+        "billing=on-demand",
+    ];
+    let text = told(&run_with_stdin(&arguments, &source));
+    let undo = format!("\nkubectl annotate pod -n shop web-g5hsn {key}=5 --overwrite\n");
+    assert!(text.ends_with(&undo), "{text}");
+}
