@@ -29,6 +29,12 @@ pub trait Watch {
 
     /// Nothing is left to happen at `now`; the clock is about to jump to `due_ns`, or further.
     fn jump(&mut self, now: Now, due_ns: i64);
+
+    /// Nothing is left to happen at all. Returns whether that has brought something about; the run
+    /// ends otherwise.
+    fn at_rest(&mut self, _now: Now) -> bool {
+        false
+    }
 }
 
 /// Runs the parts until the run is stopped, until nothing is left to do, or up to `limit_ns` of
@@ -55,7 +61,11 @@ pub fn drive(
             }
         }
         let Some(due_ns) = switchboard.next_due() else {
-            return (End::Quiet, now);
+            match watch.at_rest(now) {
+                _ if switchboard.is_stopped() => return (End::Stopped, now),
+                true => continue,
+                false => return (End::Quiet, now),
+            }
         };
         watch.jump(now, due_ns);
         if due_ns > limit_ns {
