@@ -191,6 +191,7 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
     };
 
     let loaded = manifest::load(&flags.files, io::stdin().lock())?;
+    super::warn(&loaded.warnings);
     let objects = Objects::new(loaded.objects)?;
     let question = Question {
         object: find::find(&objects, kind, name)?,

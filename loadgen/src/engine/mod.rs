@@ -43,7 +43,7 @@ use std::sync::{Arc, Mutex};
 use podstorm::cache::PodCache;
 use podstorm::client::QpsLimiter;
 use podstorm::controller::{Controller, ControllerOptions, Gates};
-use podstorm::object::{Kind, Now};
+use podstorm::object::{Kind, Now, Time};
 use podstorm::reflector::ReflectorOptions;
 
 use client::{Client, Trip};
@@ -73,6 +73,7 @@ use crate::nodes::{Kubelets, NodeControl, Scheduler};
 use crate::result::{InputCounts, RunResult, Series};
 use crate::scenario::{Controllers, Driver, Position};
 use crate::settings::{EngineKind, Settings};
+use crate::units::NS_PER_SECOND;
 
 /// Watches a run from outside.
 pub trait Observer: Sync {
@@ -147,6 +148,7 @@ pub fn run(
     }
     let clock = RealClock::start();
     let input = gather::count_input(&objects);
+    let wall_start_ns = wall_start_ns(&objects);
     let engine = Engine::build(settings, objects, clock);
     let metrics = engine.metrics();
     observer.begins(&metrics);
@@ -155,7 +157,8 @@ pub fn run(
     let limit_ns = settings.time_limit_ns;
     let (end, now) = match settings.engine {
         EngineKind::Virtual => {
-            virtual_time::drive(&engine.parts, &engine.switchboard, limit_ns, &mut watcher)
+            let times = (limit_ns, wall_start_ns);
+            virtual_time::drive(&engine.parts, &engine.switchboard, times, &mut watcher)
         }
         EngineKind::Threads => threads::drive(
             &engine.parts,
@@ -169,6 +172,26 @@ pub fn run(
     };
     let series = watcher.watcher.finish(now);
     Ok(engine.harvest(settings, end, now, &clock, input, series))
+}
+
+/// 2200-01-01T00:00:00Z: what is later is no time at which anything has happened, and the clock of a run
+/// that began there would not last.
+const LATEST_SECONDS: i64 = 7_258_118_400;
+
+/// Where the wall clock of a virtual run over these objects starts: not before anything in them happened,
+/// or pods would have become ready in the future.
+fn wall_start_ns(objects: &[InputObject]) -> i64 {
+    let times = objects.iter().flat_map(|object| {
+        let meta = object.metadata();
+        let ready = match object {
+            InputObject::Pod(pod) => pod.ready_time(),
+            _ => Time::UNSET,
+        };
+        [meta.creation_timestamp, meta.deletion_timestamp, ready]
+    });
+    let known = times.filter_map(|time| time.unix_seconds());
+    let newest = known.filter(|seconds| *seconds < LATEST_SECONDS).max();
+    newest.map_or(0, |seconds| seconds * NS_PER_SECOND).max(virtual_time::WALL_START_NS)
 }
 
 /// Everything of a run.

@@ -12,13 +12,14 @@ use podstorm::object::{ObjectMeta, Pod, ReplicaSet, ReplicaSetStatus, Replicatio
 
 use crate::cluster::Cluster;
 
-/// Compares every parent with its pods, of which so many may be unready. O(pods + parents).
+/// Compares every parent with its pods, of which so many may be unready; parents of which nothing is
+/// said are left alone. O(pods + parents).
 ///
 /// # Errors
 /// Says which parent is wrong and how, and how many are.
 pub(super) fn audit(
     cluster: &Cluster,
-    may_be_unready: impl Fn(&Uid) -> i32,
+    may_be_unready: impl Fn(&ObjectMeta) -> Option<i32>,
 ) -> Result<(), String> {
     // Active pods, and those of them that aren't ready.
     let mut active: HashMap<Uid, (i32, i32), RandomState> = HashMap::with_hasher(FIXED_STATE);
@@ -37,7 +38,10 @@ pub(super) fn audit(
     let mut first = String::new();
     let mut check = |meta: &ObjectMeta, replicas: i32, status: &ReplicaSetStatus| {
         let (active, unready) = active.get(&meta.uid).copied().unwrap_or_default();
-        let ready = replicas - unready.min(may_be_unready(&meta.uid));
+        let Some(may_be_unready) = may_be_unready(meta) else {
+            return;
+        };
+        let ready = replicas - unready.min(may_be_unready);
         let counts = [
             active,
             status.replicas,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use hdrhistogram::Histogram;
-use podstorm::object::{Now, Pod, ReplicaSet, ReplicationController, Str};
+use podstorm::object::{Namespace, Now, Pod, ReplicaSet, ReplicationController, Str};
 
 use super::aborts::Aborts;
 use super::audit::audit;
@@ -407,7 +407,10 @@ impl Driver {
         }
         if matches!(plan.until, Until::Converged | Until::Synced)
             && (self.shares.is_none() || tracker.controller_runs)
-            && let Err(problem) = audit(&self.cluster, |uid| tracker.may_be_unready(uid, at_rest))
+            && let Err(problem) = audit(&self.cluster, |meta| match at_rest && self.is_closing(&meta.namespace) {
+                true => None,
+                false => Some(tracker.may_be_unready(&meta.uid, at_rest)),
+            })
         {
             // Either something has just changed, and the watches will say so, or the store and
             // the watches contradict each other.
@@ -445,13 +448,21 @@ impl Driver {
         let no_worse = tracker.unready() <= self.at.unready.min(tracker.came_unready());
         no_worse
             && match until {
-                Until::Converged | Until::Synced => tracker.is_exact_but_for_readiness(false),
-                Until::Replaced => tracker.is_exact_but_for_readiness(true),
+                Until::Converged | Until::Synced | Until::Replaced => {
+                    let lingering = until == Until::Replaced;
+                    tracker.is_exact_but_for_readiness(lingering, |name| self.is_closing(name))
+                }
                 Until::PodsReady => {
                     tracker.ready() + tracker.unready() >= self.settings.size.pods
                 }
                 Until::Quiet | Until::Done => false,
             }
+    }
+
+    /// Whether a namespace is being deleted: where something holds one of its pods, it stays so.
+    fn is_closing(&self, namespace: &str) -> bool {
+        let found = self.cluster.get::<Namespace>("", namespace);
+        found.is_ok_and(|found| found.terminating)
     }
 
     /// Nothing is left to happen by itself: whether the phase is over with that, so that the scenario

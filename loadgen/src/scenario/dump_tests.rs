@@ -180,6 +180,9 @@ fn assert_untouched(result: &RunResult, sets: u64) {
     let syncs: u64 = result.syncs.values().sum();
     assert!(syncs >= sets, "{syncs}");
     assert_eq!(result.convergence_seconds.count, 0);
+    let input = result.input.pods;
+    let came = [input.ready, input.not_ready, input.terminating, input.ended];
+    assert_eq!(came, [sets * 50, 0, 0, 0]);
 }
 
 #[test]
@@ -202,6 +205,17 @@ fn a_controller_that_starts_over_a_dump_as_wanted_writes_nothing() {
         assert_untouched(&result, 20);
         assert_eq!(result.phases.len(), 3);
     }
+}
+
+#[test]
+fn pods_of_a_dump_became_ready_before_the_run() {
+    // Younger than the day on which virtual time begins otherwise.
+    let text = dump(4, |_, _| Pod::Ready);
+    let text = text.replace(r#""replicas":50,"sel"#, r#""minReadySeconds":60,"replicas":50,"sel"#);
+    let result = run("manifests", EngineKind::Virtual, load(&text));
+    assert_green(&result);
+    assert!(result.elapsed_seconds <= 60.0, "{}", result.elapsed_seconds);
+    assert_eq!(result.pods.created, 0);
 }
 
 #[test]
@@ -240,6 +254,14 @@ fn pods_that_came_sick_fail_no_scenario_on_virtual_time() {
         let result = run(name, EngineKind::Virtual, sick(40));
         assert_green(&result);
         assert_eq!(result.phases[0].pods_created, 0, "{name}");
+        // Of 2,000 every 150th each, from the first, the 14th, the 26th and so on.
+        let input = result.input.pods;
+        let came = [input.not_ready, input.terminating, input.ended];
+        assert_eq!(came, [14 + 14 + 14 + 13, 26, 13], "{name}");
+        if name == "manifests" {
+            // The kubelet starts what only waited for its image.
+            assert_eq!(input.still_not_ready, 14 + 14 + 13);
+        }
     }
 }
 
@@ -247,8 +269,9 @@ fn pods_that_came_sick_fail_no_scenario_on_virtual_time() {
 fn pods_that_came_sick_fail_no_scenario_on_threads() {
     for name in takes_files() {
         let scenario = Scenario::built_in(name).expect("it is built in");
-        if scenario.is_disturbed() || scenario.has_node_faults() || name == "quota-exhausted" {
-            // They take minutes of their own.
+        let waits = ["quota-exhausted", "flapping", "slow-api"].contains(&name);
+        if waits || scenario.is_disturbed() || scenario.has_node_faults() {
+            // They wait for minutes, which are real ones here.
             continue;
         }
         let result = run(name, EngineKind::Threads, sick(20));
@@ -277,8 +300,8 @@ fn every_example_runs_on_every_engine() {
 
 #[test]
 fn a_run_that_can_not_go_on_ends_with_the_reason_on_threads_too() {
-    // It is to have a pod more, and no node has room for it.
-    let text = dump(2, |_, _| Pod::Ready).replace(r#""pods":"110""#, r#""pods":"50""#);
+    // They are to have a pod more each, and no node has room for it.
+    let text = dump(2, |_, _| Pod::Ready).replace(r#""pods":"110""#, r#""pods":"0""#);
     let mut loaded = load(&text.replace(r#""replicas":50,"sel"#, r#""replicas":51,"sel"#));
     loaded.size.places = 1_000;
     for engine in [EngineKind::Threads, EngineKind::Virtual] {
@@ -286,6 +309,7 @@ fn a_run_that_can_not_go_on_ends_with_the_reason_on_threads_too() {
             objects: loaded.objects.clone(),
             counts: loaded.counts.clone(),
             size: loaded.size,
+            warnings: Vec::new(),
         };
         let result = run("manifests", engine, loaded);
         assert_eq!(result.outcome.exit_code, 1);

@@ -244,9 +244,16 @@ impl Tracker {
     }
 
     /// Whether every parent has its pods and an exact status, whether they are ready or not, and no
-    /// pod is on its way out but for those that `lingering` allows. O(parents).
-    pub(super) fn is_exact_but_for_readiness(&self, lingering: bool) -> bool {
-        let exact = |parent: &Parent| parent.is_exact_without(parent.unready);
+    /// pod is on its way out unless `lingering` allows it; `is_closing` says of a namespace whether
+    /// nothing can come into it any more. O(parents).
+    pub(super) fn is_exact_but_for_readiness(
+        &self,
+        lingering: bool,
+        is_closing: impl Fn(&str) -> bool,
+    ) -> bool {
+        let exact = |parent: &Parent| {
+            parent.is_exact_without(parent.unready) || is_closing(&parent.namespace)
+        };
         (lingering || self.deleting == 0)
             && self.waiting.is_empty()
             && self.parents.iter().all(exact)
