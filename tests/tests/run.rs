@@ -293,7 +293,10 @@ fn a_dump_is_counted_in_report_and_page_with_the_pods_that_came_unready() {
     let folder = TempDir::new().expect("a directory");
     for engine in ["threads", "virtual"] {
         let arguments = ["run", "--engine", engine, "--report", "page.html", "-f"];
-        let output = run_in(folder.path(), &[&arguments[..], &[billing.to_str().unwrap()]].concat());
+        let output = run_in(
+            folder.path(),
+            &[&arguments[..], &[billing.to_str().unwrap()]].concat(),
+        );
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let report = stdout(&output);
         for words in [
@@ -339,7 +342,11 @@ fn a_dry_run_says_what_the_files_hold_and_runs_nothing() {
     }
     assert!(!folder.path().join("result.json").exists());
     let output = run(&["run", "--dry-run"]);
-    assert_eq!(output.status.code(), Some(2), "without files there is nothing to sum up");
+    assert_eq!(
+        output.status.code(),
+        Some(2),
+        "without files there is nothing to sum up"
+    );
 }
 
 #[test]

@@ -90,6 +90,22 @@ pub(super) fn summary(loaded: &Loaded, settings: &Settings) -> String {
         );
         line("orphaned", &text);
     }
+    let gate = settings
+        .controller
+        .gate("DeploymentReplicaSetTerminatingReplicas");
+    let lacks = |object: &&InputObject| match object {
+        InputObject::ReplicaSet(set) => set.status.terminating_replicas.is_none(),
+        _ => false,
+    };
+    let lacking = loaded.objects.iter().filter(lacks).count() as u64;
+    if gate && lacking > 0 {
+        let text = format!(
+            "{} ReplicaSets have no status.terminatingReplicas, as before Kubernetes 1.36: the \
+             controller will write each status once",
+            count(lacking)
+        );
+        line("older", &text);
+    }
     if found.is_as_wanted() {
         line("as wanted", "every owner has its pods, and an exact status");
     }
@@ -134,9 +150,10 @@ impl Summary {
     }
 
     fn add_pod(&mut self, pod: &Pod, owned: &mut HashMap<&Uid, Owned, RandomState>) {
-        let owner = pod.metadata.controller().filter(|owner| {
-            matches!(&*owner.kind, "ReplicaSet" | "ReplicationController")
-        });
+        let owner = pod
+            .metadata
+            .controller()
+            .filter(|owner| matches!(&*owner.kind, "ReplicaSet" | "ReplicationController"));
         let ready = pod.is_ready();
         if let Some(owner) = owner {
             match owned.get_mut(&owner.uid) {
@@ -188,7 +205,12 @@ impl Summary {
 /// Why a pod isn't ready, as `kubectl get pods` has it in its column STATUS.
 fn why_unready(pod: &Pod) -> String {
     let status = &pod.to_json()["status"];
-    let reason = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    let reason = |value: &Value| {
+        value
+            .as_str()
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned)
+    };
     let containers = status["containerStatuses"].as_array();
     let waiting = containers.into_iter().flatten().find_map(|container| {
         let state = &container["state"];

@@ -19,8 +19,8 @@ use crate::cluster::Cluster;
 use crate::input::InputObject;
 use crate::manifest::size::pods_as_they_came;
 use crate::result::{
-    Build, Histograms, InputCounts, InputPods, Outcome, PodCounts, Quantiles, RunResult, SCHEMA_VERSION,
-    Series, WastedWork,
+    Build, Histograms, InputCounts, InputPods, Outcome, PodCounts, Quantiles, RunResult,
+    SCHEMA_VERSION, Series, WastedWork,
 };
 use crate::scenario::{Report, answer};
 use crate::settings::Settings;

@@ -153,7 +153,10 @@ pub fn run(
     let metrics = engine.metrics();
     observer.begins(&metrics);
     let watcher = Watcher::new(observer, cancel, clock, engine.phases.clone(), metrics);
-    let mut watcher = Watched { watcher, engine: &engine };
+    let mut watcher = Watched {
+        watcher,
+        engine: &engine,
+    };
     let limit_ns = settings.time_limit_ns;
     let (end, now) = match settings.engine {
         EngineKind::Virtual => {
@@ -191,7 +194,9 @@ fn wall_start_ns(objects: &[InputObject]) -> i64 {
     });
     let known = times.filter_map(|time| time.unix_seconds());
     let newest = known.filter(|seconds| *seconds < LATEST_SECONDS).max();
-    newest.map_or(0, |seconds| seconds * NS_PER_SECOND).max(virtual_time::WALL_START_NS)
+    newest
+        .map_or(0, |seconds| seconds * NS_PER_SECOND)
+        .max(virtual_time::WALL_START_NS)
 }
 
 /// Everything of a run.

@@ -63,7 +63,11 @@ pub fn drive(
                 break End::Cancelled;
             }
             if switchboard.is_at_rest() && !at_rest(now) {
-                break End::Quiet;
+                // A run that was stopped since the look above is at rest too.
+                break match switchboard.is_stopped() {
+                    true => End::Stopped,
+                    false => End::Quiet,
+                };
             }
             switchboard.wait_stopped(check_after(now));
         };
@@ -165,7 +169,15 @@ mod tests {
     fn threads_share_the_parts_and_stop_together() {
         let (switchboard, parts, runs) = ring_of(5, 20_000);
         let clock = RealClock::start();
-        let (end, _) = drive(&parts, &switchboard, 3, &clock, i64::MAX, |_| true, |_| false);
+        let (end, _) = drive(
+            &parts,
+            &switchboard,
+            3,
+            &clock,
+            i64::MAX,
+            |_| true,
+            |_| false,
+        );
         assert_eq!(end, End::Stopped);
         assert!(runs.load(Ordering::SeqCst) >= 20_000);
     }
@@ -198,7 +210,15 @@ mod tests {
         };
         parts.install(id, Arc::new(Mutex::new(sleeper)));
         let clock = RealClock::start();
-        let (end, now) = drive(&parts, &switchboard, 2, &clock, i64::MAX, |_| true, |_| false);
+        let (end, now) = drive(
+            &parts,
+            &switchboard,
+            2,
+            &clock,
+            i64::MAX,
+            |_| true,
+            |_| false,
+        );
         assert_eq!(end, End::Stopped);
         assert!(now.mono_ns >= 6_000_000);
     }
@@ -208,12 +228,30 @@ mod tests {
         let (switchboard, parts, _) = ring_of(2, u64::MAX);
         let clock = RealClock::start();
         assert_eq!(
-            drive(&parts, &switchboard, 2, &clock, i64::MAX, |_| false, |_| false).0,
+            drive(
+                &parts,
+                &switchboard,
+                2,
+                &clock,
+                i64::MAX,
+                |_| false,
+                |_| false
+            )
+            .0,
             End::Cancelled
         );
         let (switchboard, parts, _) = ring_of(2, u64::MAX);
         assert_eq!(
-            drive(&parts, &switchboard, 2, &clock, 30_000_000, |_| true, |_| false).0,
+            drive(
+                &parts,
+                &switchboard,
+                2,
+                &clock,
+                30_000_000,
+                |_| true,
+                |_| false
+            )
+            .0,
             End::TimeLimit
         );
     }

@@ -140,7 +140,12 @@ mod tests {
             };
             parts.install(id, Arc::new(Mutex::new(diary)));
         }
-        let (end, _) = drive(&parts, &switchboard, (limit_ns, WALL_START_NS), &mut Unwatched);
+        let (end, _) = drive(
+            &parts,
+            &switchboard,
+            (limit_ns, WALL_START_NS),
+            &mut Unwatched,
+        );
         let pages = pages.lock().unwrap().clone();
         (end, pages)
     }

@@ -313,10 +313,18 @@ fn text_without_an_end_is_refused_after_a_bounded_part() {
         // One value, or nothing at all, in JSON.
         ("{\"a\":\"", "x", &["more than 24 MiB", "List"][..]),
         ("{\"a\":", " ", &["more than 24 MiB"]),
-        ("{\"kind\":\"List\",\"items\":[{\"a\":[", "1,", &["more than 24 MiB"]),
+        (
+            "{\"kind\":\"List\",\"items\":[{\"a\":[",
+            "1,",
+            &["more than 24 MiB"],
+        ),
         // One line, one document, comments in YAML.
         ("a: ", "x", &["line 1", "larger than 64 MiB", "JSON"]),
-        ("a: 1\n", "b: 2\n", &["line 1", "larger than 64 MiB", "List"]),
+        (
+            "a: 1\n",
+            "b: 2\n",
+            &["line 1", "larger than 64 MiB", "List"],
+        ),
         ("", "# nothing\n", &["larger than 64 MiB"]),
         ("items:\n- a: 1\n", "  b: 2\n", &["larger than 64 MiB"]),
         // No text.
@@ -329,12 +337,18 @@ fn text_without_an_end_is_refused_after_a_bounded_part() {
             given: 0,
         };
         let text = begins.as_bytes().chain(&mut endless);
-        let error = load(&[PathBuf::from("-")], text).expect_err(line).to_string();
+        let error = load(&[PathBuf::from("-")], text)
+            .expect_err(line)
+            .to_string();
         for word in words {
             assert!(error.contains(word), "{begins:?} {word:?}: {error}");
         }
         assert!(error.len() < 1_000, "{error}");
-        assert!(endless.given < 80 << 20, "{begins:?}: {} bytes", endless.given);
+        assert!(
+            endless.given < 80 << 20,
+            "{begins:?}: {} bytes",
+            endless.given
+        );
     }
 }
 
@@ -350,9 +364,15 @@ fn bytes_that_are_no_text_are_refused_at_their_beginning() {
     let error = load(&[PathBuf::from("-")], &mut endless).expect_err("no text");
     assert!(error.to_string().contains("not UTF-8 text"), "{error}");
     assert!(endless.given < 8 << 20, "{}", endless.given);
-    let wide: Vec<u8> = "\u{feff}kind: Pod\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let wide: Vec<u8> = "\u{feff}kind: Pod\n"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
     let error = load(&[PathBuf::from("-")], &wide[..]).expect_err("UTF-16");
-    assert!(error.to_string().contains("UTF-16; save it as UTF-8"), "{error}");
+    assert!(
+        error.to_string().contains("UTF-16; save it as UTF-8"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -375,7 +395,11 @@ fn what_is_quoted_is_cut() {
 fn what_makes_pods_elsewhere_is_told_with_what_to_dump() {
     let text = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n";
     let error = load(&[PathBuf::from("-")], text.as_bytes()).expect_err("nothing to simulate");
-    for word in ["1 Deployment", "kubectl get rs,rc,pods,nodes -A -o json", "ReplicaSet with"] {
+    for word in [
+        "1 Deployment",
+        "kubectl get rs,rc,pods,nodes -A -o json",
+        "ReplicaSet with",
+    ] {
         assert!(error.to_string().contains(word), "{error}");
     }
 }
@@ -390,5 +414,8 @@ fn an_alias_bomb_is_told_in_words_of_yaml() {
     let error = load(&[PathBuf::from("-")], text.as_bytes()).expect_err("too large");
     let error = error.to_string();
     assert!(error.contains("anchors and aliases"), "{error}");
-    assert!(!error.contains("limits breached") && !error.contains('{'), "{error}");
+    assert!(
+        !error.contains("limits breached") && !error.contains('{'),
+        "{error}"
+    );
 }

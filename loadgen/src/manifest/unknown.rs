@@ -159,11 +159,14 @@ struct Specs {
 
 impl Specs {
     fn add(&mut self, spec: &Arc<PodSpec>, at: &'static str, fields: &mut Vec<Field>) {
-        let known = self.known.entry((Arc::as_ptr(spec), at)).or_insert_with(|| {
-            let mut fields = Vec::new();
-            pod_spec(&spec.fields, at, &mut fields);
-            fields
-        });
+        let known = self
+            .known
+            .entry((Arc::as_ptr(spec), at))
+            .or_insert_with(|| {
+                let mut fields = Vec::new();
+                pod_spec(&spec.fields, at, &mut fields);
+                fields
+            });
         fields.extend_from_slice(known);
     }
 }
@@ -240,17 +243,29 @@ status: {readyReplicas: 0, somethingNew: 1}
         let expected = [
             ("metadata.anotations", ""),
             ("spec.replicaz", "did you mean replicas?"),
-            ("spec.template.spec.containers[].comand", "did you mean command?"),
+            (
+                "spec.template.spec.containers[].comand",
+                "did you mean command?",
+            ),
             (
                 "spec.template.spec.containers[].imagePulPolicy",
                 "did you mean imagePullPolicy?",
             ),
-            ("spec.template.spec.nodeSelektor", "did you mean nodeSelector?"),
+            (
+                "spec.template.spec.nodeSelektor",
+                "did you mean nodeSelector?",
+            ),
         ];
         assert_eq!(warnings.len(), expected.len(), "{warnings:?}");
         for (warning, (path, meant)) in warnings.iter().zip(expected) {
-            assert!(warning.contains(&format!("unknown field \"{path}\"")), "{warning}");
-            assert!(warning.contains("document 1 (ReplicaSet default/web-0)"), "{warning}");
+            assert!(
+                warning.contains(&format!("unknown field \"{path}\"")),
+                "{warning}"
+            );
+            assert!(
+                warning.contains("document 1 (ReplicaSet default/web-0)"),
+                "{warning}"
+            );
             assert!(warning.contains(meant), "{warning}");
             assert!(warning.contains("2 objects"), "{warning}");
         }
@@ -268,12 +283,19 @@ status: {readyReplicas: 0, somethingNew: 1}
         };
         let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"},"spec":{"podCIDR":""},
             "status":{"runtimeHandlers":[]}}"#;
-        let list = format!(r#"{{"kind":"List","items":[{},{},{node}]}}"#, pod(1), pod(2));
+        let list = format!(
+            r#"{{"kind":"List","items":[{},{},{node}]}}"#,
+            pod(1),
+            pod(2)
+        );
         assert_eq!(warnings(&list), Vec::<String>::new());
         let wrong = list.replace("hostUsers", "hostUser");
         let [warning] = &warnings(&wrong)[..] else {
             panic!("one for all");
         };
-        assert!(warning.contains("did you mean hostUsers?; so in 2 objects"), "{warning}");
+        assert!(
+            warning.contains("did you mean hostUsers?; so in 2 objects"),
+            "{warning}"
+        );
     }
 }

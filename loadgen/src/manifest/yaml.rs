@@ -344,9 +344,11 @@ where
         };
         let problem = match problem.contains("limits breached") {
             true if problem.contains("Depth") => "lies deeper than 200 levels".to_owned(),
-            true => "its anchors and aliases (&a, *a) stand for far more text than there is: write \
+            true => {
+                "its anchors and aliases (&a, *a) stand for far more text than there is: write \
                      out what they stand for"
-                .to_owned(),
+                    .to_owned()
+            }
             false => problem,
         };
         YamlError { position, problem }

@@ -407,9 +407,11 @@ impl Driver {
         }
         if matches!(plan.until, Until::Converged | Until::Synced)
             && (self.shares.is_none() || tracker.controller_runs)
-            && let Err(problem) = audit(&self.cluster, |meta| match at_rest && self.is_closing(&meta.namespace) {
-                true => None,
-                false => Some(tracker.may_be_unready(&meta.uid, at_rest)),
+            && let Err(problem) = audit(&self.cluster, |meta| {
+                match at_rest && self.is_closing(&meta.namespace) {
+                    true => None,
+                    false => Some(tracker.may_be_unready(&meta.uid, at_rest)),
+                }
             })
         {
             // Either something has just changed, and the watches will say so, or the store and
@@ -452,9 +454,7 @@ impl Driver {
                     let lingering = until == Until::Replaced;
                     tracker.is_exact_but_for_readiness(lingering, |name| self.is_closing(name))
                 }
-                Until::PodsReady => {
-                    tracker.ready() + tracker.unready() >= self.settings.size.pods
-                }
+                Until::PodsReady => tracker.ready() + tracker.unready() >= self.settings.size.pods,
                 Until::Quiet | Until::Done => false,
             }
     }
@@ -507,7 +507,10 @@ impl Driver {
         let plan = &self.plan[self.at.phase];
         let (before, pods) = (self.at.pods, self.cluster.write_counts().pods);
         let (created, deleted) = (pods.created - before.created, pods.deleted - before.deleted);
-        let (missing, spare) = self.at.missing_and_spare;
+        let (missing, spare) = match self.shares {
+            Some(_) => self.at.missing_and_spare,
+            None => (0, 0),
+        };
         let kept = !plan.no_pod_written || created <= missing && deleted <= spare;
         if !kept {
             let allowed = match (missing, spare) {

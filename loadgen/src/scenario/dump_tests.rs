@@ -100,7 +100,10 @@ fn dump(sets: usize, pod_of: impl Fn(usize, usize) -> Pod) -> String {
         let ready = EACH - unready;
         // A ReplicaSet that still lets its last pods go says so.
         let terminating = (0..EACH).filter(|number| {
-            matches!(pod_of(set, *number), Pod::Terminating | Pod::HeldByFinalizer)
+            matches!(
+                pod_of(set, *number),
+                Pod::Terminating | Pod::HeldByFinalizer
+            )
         });
         let _infallible = write!(
             text,
@@ -211,7 +214,10 @@ fn a_controller_that_starts_over_a_dump_as_wanted_writes_nothing() {
 fn pods_of_a_dump_became_ready_before_the_run() {
     // Younger than the day on which virtual time begins otherwise.
     let text = dump(4, |_, _| Pod::Ready);
-    let text = text.replace(r#""replicas":50,"sel"#, r#""minReadySeconds":60,"replicas":50,"sel"#);
+    let text = text.replace(
+        r#""replicas":50,"sel"#,
+        r#""minReadySeconds":60,"replicas":50,"sel"#,
+    );
     let result = run("manifests", EngineKind::Virtual, load(&text));
     assert_green(&result);
     assert!(result.elapsed_seconds <= 60.0, "{}", result.elapsed_seconds);
@@ -315,7 +321,10 @@ fn a_run_that_can_not_go_on_ends_with_the_reason_on_threads_too() {
         assert_eq!(result.outcome.exit_code, 1);
         let reason = &result.outcome.reason;
         assert!(reason.starts_with("nothing was left to happen"), "{reason}");
-        assert!(reason.contains("with 51 of 51 pods, 1 of them not ready"), "{reason}");
+        assert!(
+            reason.contains("with 51 of 51 pods, 1 of them not ready"),
+            "{reason}"
+        );
         assert!(result.elapsed_seconds < 30.0, "{}", result.elapsed_seconds);
     }
 }

@@ -136,7 +136,7 @@ fn record(histogram: &mut Histogram<u64>, took_ns: u64) {
 }
 
 /// What is known of one pod.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct PodState {
     parent: u32,
     /// Its place among the pods that can be picked.
@@ -591,6 +591,9 @@ impl Tracker {
     /// A pod came, changed or went: counts it, and looks at the parents for which that changes
     /// something.
     fn move_pod(&mut self, before: Option<PodState>, after: Option<PodState>, now: Now) {
+        if before == after {
+            return;
+        }
         let counted = |state: Option<PodState>| {
             let state = state.filter(|state| state.parent != NONE);
             state.map_or((NONE, 0, 0, 0), |state| {

@@ -516,7 +516,7 @@ mod tests {
             ),
             (
                 SettingsRequest {
-                    scenario: Scenario::built_in("cold-start"),
+                    scenario: Scenario::built_in("adoption"),
                     input: Some(InputSize::default()),
                     ..none()
                 },

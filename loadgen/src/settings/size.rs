@@ -385,7 +385,9 @@ mod tests {
             ..InputSize::default()
         };
         assert_eq!(
-            beside_input(&SizeRequest::default(), &input, 0).unwrap().nodes,
+            beside_input(&SizeRequest::default(), &input, 0)
+                .unwrap()
+                .nodes,
             0
         );
         let short = InputSize {
@@ -406,12 +408,16 @@ mod tests {
             ..InputSize::default()
         };
         assert_eq!(
-            beside_input(&SizeRequest::default(), &bare, 0).unwrap().nodes,
+            beside_input(&SizeRequest::default(), &bare, 0)
+                .unwrap()
+                .nodes,
             10
         );
         let bound = InputSize { places: 1, ..bare };
         assert_eq!(
-            beside_input(&SizeRequest::default(), &bound, 0).unwrap().nodes,
+            beside_input(&SizeRequest::default(), &bound, 0)
+                .unwrap()
+                .nodes,
             10
         );
         let sized = SizeRequest {
