@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::figures::ThresholdOutcome;
 use crate::settings::Settings;
+use crate::units::count_for_people;
 
 pub use build::Build;
 pub use series::{Bucket, Histograms, Series, SlowReplicaSet};
@@ -121,7 +122,7 @@ impl Outcome {
 /// Counts of pods.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct PodCounts {
-    /// Created, by whomever.
+    /// Created, by whomever, in the run: those that `-f` brought were there before.
     pub created: u64,
     /// Bound to a node.
     pub bound: u64,
@@ -176,7 +177,8 @@ pub struct Quantiles {
 pub struct Phase {
     /// Its name, e.g. `scale to 100 %`.
     pub name: String,
-    /// Engine time from its first write to its condition met, seconds.
+    /// Engine time from its first write to its condition met, seconds; loading what `-f` brought
+    /// comes before it.
     pub seconds: f64,
     /// Pods created during it.
     pub pods_created: u64,
@@ -195,6 +197,44 @@ pub struct InputCounts {
     pub taken: BTreeMap<String, u64>,
     /// Documents of kinds that are not simulated, by kind.
     pub ignored: BTreeMap<String, u64>,
+    /// How the pods among them were.
+    pub pods: InputPods,
+}
+
+/// How the pods of files were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct InputPods {
+    /// Active and ready.
+    pub ready: u64,
+    /// Active and not ready: they may stay so, and fail no run.
+    pub not_ready: u64,
+    /// On their way out.
+    pub terminating: u64,
+    /// Succeeded or failed.
+    pub ended: u64,
+    /// Of those that were active and not ready, the ones that still were when the run ended.
+    pub still_not_ready: u64,
+}
+
+impl InputPods {
+    /// `4,781 ready, 2 not ready (1 of them at the end too), 219 ended`.
+    pub fn in_words(&self) -> String {
+        let still = match self.still_not_ready {
+            0 => String::new(),
+            still => format!(" ({} of them at the end too)", count_for_people(still)),
+        };
+        let all = [
+            (self.ready, "ready", ""),
+            (self.not_ready, "not ready", &*still),
+            (self.terminating, "on their way out", ""),
+            (self.ended, "ended", ""),
+        ];
+        let some = all.iter().filter(|(count, ..)| *count > 0);
+        let some: Vec<String> = some
+            .map(|(count, what, more)| format!("{} {what}{more}", count_for_people(*count)))
+            .collect();
+        some.join(", ")
+    }
 }
 
 /// The machine and what it spent.

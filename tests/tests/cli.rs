@@ -165,8 +165,8 @@ fn flags_that_contradict_each_other_are_refused() {
     );
     assert_flags_refused(&["--scenario", "manifests"], &["-f"]);
     assert_flags_refused(
-        &["--scenario", "cold-start", "-f", "x.yaml"],
-        &["cold-start", "-f"],
+        &["--scenario", "adoption", "-f", "x.yaml"],
+        &["adoption", "-f"],
     );
     assert_flags_refused(&["--pods", "5k", "-f", "x.yaml"], &["--pods", "-f"]);
     assert_flags_refused(&["--churn-rate", "5/s"], &["--churn-rate", "up-down"]);

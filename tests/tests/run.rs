@@ -226,8 +226,9 @@ fn examples_run_as_they_are() {
     assert_eq!(result["input"]["taken"]["ReplicaSet"], 1);
     assert_eq!(result["input"]["taken"]["ReplicationController"], 1);
     assert_eq!(result["input"]["taken"]["Pod"], 1);
-    // Three and three, one of them by hand.
-    assert_eq!(result["pods"]["created"], 6);
+    // Three and three, one of them by hand, which the files bring.
+    assert_eq!(result["pods"]["created"], 5);
+    assert_eq!(result["writes"]["import pods"], 1);
     assert_eq!(result["pods"]["adopted"], 1);
 }
 
@@ -274,15 +275,91 @@ fn a_dump_is_taken_as_it_is_and_the_rest_is_counted() {
     assert_eq!(result["input"]["ignored"]["Service"], 1);
     assert_eq!(result["input"]["taken"]["Pod"], 3);
     assert_eq!(
-        result["pods"]["created"], 3,
+        result["pods"]["created"], 0,
         "none beside those of the dump"
     );
+    assert_eq!(result["input"]["pods"]["ready"], 3);
     assert_eq!(result["pods"]["deleted"], 1);
     assert!(
         stderr(&output).contains("Service: 1 (not simulated)"),
         "{}",
         stderr(&output)
     );
+}
+
+#[test]
+fn a_dump_is_counted_in_report_and_page_with_the_pods_that_came_unready() {
+    let billing = Path::new(env!("CARGO_MANIFEST_DIR")).join("../loadgen/examples/billing.yaml");
+    let folder = TempDir::new().expect("a directory");
+    for engine in ["threads", "virtual"] {
+        let arguments = ["run", "--engine", engine, "--report", "page.html", "-f"];
+        let output = run_in(
+            folder.path(),
+            &[&arguments[..], &[billing.to_str().unwrap()]].concat(),
+        );
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let report = stdout(&output);
+        for words in [
+            "12 pods wanted, 1 ReplicaSets, 4 nodes, 1 namespaces",
+            "0 pods were created",
+            "not ready (",
+            "of them at the end too)",
+        ] {
+            assert!(report.contains(words), "{words}: {report}");
+        }
+        let page = fs::read_to_string(folder.path().join("page.html")).expect("the page");
+        for words in ["4 nodes, 1 namespaces", "Pods of the input", "not ready"] {
+            assert!(page.contains(words), "{words}");
+        }
+    }
+}
+
+#[test]
+fn a_dry_run_says_what_the_files_hold_and_runs_nothing() {
+    let billing = Path::new(env!("CARGO_MANIFEST_DIR")).join("../loadgen/examples/billing.yaml");
+    let folder = TempDir::new().expect("a directory");
+    let more = "apiVersion: v1\nkind: Service\nmetadata: {name: s}\n---\napiVersion: v1\nkind: Pod\n\
+                metadata:\n  name: lost\n  ownerReferences:\n  - {apiVersion: apps/v1, kind: ReplicaSet, \
+                name: gone, controller: true, uid: 5a8d3c1e-9a42-4f6b-8c55-0d7e62b1f9a4}\nspec: \
+                {containers: [{name: c, image: i}]}\nstatus: {phase: Pending}\n";
+    fs::write(folder.path().join("more.yaml"), more).expect("the file is written");
+    let files = ["-f", billing.to_str().unwrap(), "-f", "more.yaml"];
+    let arguments = [&["run", "--dry-run", "--json", "result.json"], &files[..]].concat();
+    let output = run_in(folder.path(), &arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(output.stderr.is_empty(), "{}", stderr(&output));
+    let text = stdout(&output);
+    for words in [
+        "Pod: 13, ReplicaSet: 1",
+        "Service: 1 (not simulated)",
+        "4 nodes",
+        "Pending without a node: ",
+        "ReplicaSet shop/web says 0 pods, 0 ready, and has 12,",
+        "1 pods whose owner isn't in the files",
+        "nothing was run",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(!folder.path().join("result.json").exists());
+    let output = run(&["run", "--dry-run"]);
+    assert_eq!(
+        output.status.code(),
+        Some(2),
+        "without files there is nothing to sum up"
+    );
+}
+
+#[test]
+fn an_unknown_field_is_warned_of_and_the_run_goes_on() {
+    let text = "apiVersion: apps/v1\nkind: ReplicaSet\nmetadata: {name: web}\nspec:\n  replicaz: 3\n  \
+                selector: {matchLabels: {a: b}}\n  template:\n    metadata: {labels: {a: b}}\n    \
+                spec: {containers: [{name: c, image: i}]}\n";
+    let arguments = ["run", "--engine", "virtual", "-f", "-"];
+    let output = run_with_stdin(&arguments, text);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let told = "warning: standard input: document 1 (ReplicaSet default/web): unknown field \
+                \"spec.replicaz\" is left unread; did you mean replicas?\n";
+    assert!(stderr(&output).starts_with(told), "{}", stderr(&output));
 }
 
 #[test]

@@ -196,6 +196,7 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
     };
 
     let loaded = manifest::load(&flags.files, io::stdin().lock())?;
+    super::warn(&loaded.warnings);
     let objects = Objects::new(loaded.objects)?;
     let owner = (
         &flags.replicaset,

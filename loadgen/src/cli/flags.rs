@@ -276,6 +276,11 @@ pub(super) struct RunFlags {
     #[arg(long, value_enum, value_name = "FORMAT", num_args = 0..=1, require_equals = true,
           default_missing_value = "yaml", help_heading = "Output")]
     pub(super) print_scenario: Option<SettingsFormat>,
+
+    /// Print what the files of -f hold, what of it is left out, and what isn't as wanted, and run
+    /// nothing
+    #[arg(long, requires = "files", help_heading = "Output")]
+    pub(super) dry_run: bool,
 }
 
 /// `--engine`.

@@ -16,7 +16,7 @@ use crate::settings::Settings;
 /// # Errors
 /// `--tui` with `--quiet`, off a terminal, on one that can't be drawn on, or in a build without it.
 pub(super) fn check(flags: &RunFlags) -> Result<()> {
-    if !flags.tui || flags.print_scenario.is_some() {
+    if !flags.tui || flags.print_scenario.is_some() || flags.dry_run {
         return Ok(());
     }
     if flags.quiet {

@@ -7,6 +7,7 @@
 mod baseline;
 mod bugs;
 mod compare;
+mod dry_run;
 mod effective;
 mod explain;
 mod figures;
@@ -30,6 +31,20 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::faults::FaultClass;
+
+/// Most warnings about the files of `-f` that are told.
+const WARNINGS_MAX: usize = 20;
+
+/// Tells on standard error what is no mistake for certain and probably one.
+fn warn(warnings: &[String]) {
+    let mut errors = io::stderr().lock();
+    for warning in warnings.iter().take(WARNINGS_MAX) {
+        let _ = writeln!(errors, "warning: {warning}");
+    }
+    if let more @ 1.. = warnings.len().saturating_sub(WARNINGS_MAX) {
+        let _ = writeln!(errors, "warning: {more} more unknown fields");
+    }
+}
 
 /// Wrong usage, input or output path.
 const EXIT_USAGE: u8 = 2;

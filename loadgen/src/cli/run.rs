@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 
 use super::flags::{RunFlags, SettingsFormat};
 use super::outputs::{self, Outputs};
-use super::{baseline, effective, interrupt, live, print, profile};
+use super::{baseline, dry_run, effective, interrupt, live, print, profile, warn};
 use crate::engine::{self, Metrics, Observer, Progress};
 use crate::exposition::MetricsServer;
 use crate::figures::{self, Threshold};
@@ -33,9 +33,10 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         machine,
     )?;
     live::check(flags)?;
-    let outputs = match flags.print_scenario {
-        None => Some(Outputs::open(flags)?),
-        Some(_) => None,
+    let runs = flags.print_scenario.is_none() && !flags.dry_run;
+    let outputs = match runs {
+        true => Some(Outputs::open(flags)?),
+        false => None,
     };
     let cancel = Arc::new(AtomicBool::new(false));
     // A message would be lost on the screen of a view, which tells it itself.
@@ -46,6 +47,9 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         true => Some(manifest::load(&flags.shape.files, io::stdin().lock())?),
         false => None,
     };
+    if let Some(loaded) = loaded.as_ref().filter(|_| !flags.quiet) {
+        warn(&loaded.warnings);
+    }
     let settings = resolve(
         &flags
             .shape
@@ -55,6 +59,10 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     let thresholds = thresholds(flags, &settings);
     refuse_absent_figures(flags, &thresholds, &settings)?;
     figures::refuse_absent_phases(&thresholds, &settings)?;
+    if let Some(loaded) = loaded.as_ref().filter(|_| flags.dry_run) {
+        print(&dry_run::summary(loaded, &settings))?;
+        return Ok(0);
+    }
     let Some(mut outputs) = outputs else {
         let all = effective::settings(&settings, &flags.shape.files);
         print(&match flags.print_scenario {
@@ -110,7 +118,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     // The metrics are the run's: who reads them later finds nobody.
     drop(view);
 
-    result.input = counts;
+    result.input.ignored = counts.ignored;
     // A virtual result says nothing that differs from one machine to the next.
     let host = result.host.clone();
     if settings.engine == EngineKind::Virtual && !flags.host_figures {

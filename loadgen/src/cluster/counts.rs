@@ -10,6 +10,8 @@ use super::log::Change;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verb {
     Create,
+    /// The object was there before the run: it is loaded, and nobody creates it.
+    Import,
     Update,
     UpdateStatus,
     UpdateScale,
@@ -20,8 +22,9 @@ pub(super) enum Verb {
 }
 
 impl Verb {
-    const ALL: [Verb; 8] = [
+    const ALL: [Verb; 9] = [
         Verb::Create,
+        Verb::Import,
         Verb::Update,
         Verb::UpdateStatus,
         Verb::UpdateScale,
@@ -35,6 +38,7 @@ impl Verb {
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Verb::Create => ("create", ""),
+            Verb::Import => ("import", ""),
             Verb::Update => ("update", ""),
             Verb::UpdateStatus => ("update", "/status"),
             Verb::UpdateScale => ("update", "/scale"),
@@ -76,6 +80,7 @@ impl Tally {
 #[derive(Clone, Debug, Default)]
 pub(super) struct TallyTotals {
     writes: [u64; Verb::ALL.len()],
+    imported: u64,
     created: u64,
     bound: u64,
     ready: u64,
@@ -90,8 +95,11 @@ impl TallyTotals {
         self.writes[tally.verb as usize] += 1;
         match change {
             Change::Added => {
-                self.created += 1;
-                self.peak = self.peak.max(self.created - self.deleted);
+                match tally.verb {
+                    Verb::Import => self.imported += 1,
+                    _ => self.created += 1,
+                }
+                self.peak = self.peak.max(self.live());
             }
             Change::Deleted => self.deleted += 1,
             Change::Modified => {}
@@ -104,7 +112,7 @@ impl TallyTotals {
 
     /// How many objects there are.
     pub(super) fn live(&self) -> u64 {
-        self.created - self.deleted
+        self.imported + self.created - self.deleted
     }
 }
 
@@ -112,7 +120,7 @@ impl TallyTotals {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteCounts {
     /// Revisions by verb and resource, e.g. `create pods`, `create pods/binding`,
-    /// `update replicasets/status`. A deletion that is first marked and then carried out is two.
+    /// `update replicasets/status`; `import pods` for those that were there before. A deletion that is first marked and then carried out is two.
     /// They add up to the server's resource version.
     pub writes: BTreeMap<String, u64>,
     /// What became of the pods.
@@ -122,7 +130,9 @@ pub struct WriteCounts {
 /// Totals over all pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PodTotals {
-    /// Created, by whomever.
+    /// Pods that exist.
+    pub existing: u64,
+    /// Created, by whomever; without those that were imported.
     pub created: u64,
     /// Bound to a node by a binding.
     pub bound: u64,
@@ -157,6 +167,7 @@ impl WriteCounts {
 impl PodTotals {
     pub(super) fn of(totals: &TallyTotals) -> PodTotals {
         PodTotals {
+            existing: totals.live(),
             created: totals.created,
             bound: totals.bound,
             ready: totals.ready,

@@ -49,7 +49,7 @@ impl Cluster {
         if metadata.creation_timestamp.is_unset() {
             metadata.creation_timestamp = now.wall();
         }
-        self.insert(object, draw, now)
+        self.insert(object, Verb::Import, draw, now)
     }
 
     /// Admission of a create: its namespace, then the hook.
@@ -94,17 +94,18 @@ impl Cluster {
         let metadata = object.metadata_mut();
         metadata.uid = draw.uid();
         metadata.creation_timestamp = now.wall();
-        self.insert(object, draw, now)
+        self.insert(object, Verb::Create, draw, now)
     }
 
     fn insert<R: ClusterResource>(
         &self,
         object: R,
+        verb: Verb,
         draw: Draw,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
         let store = R::store(self);
-        let tally = Tally::of(Verb::Create);
+        let tally = Tally::of(verb);
         let generated = object.metadata().name.is_empty();
         let mut object = Arc::new(object);
         let mut attempt = 0;

@@ -231,6 +231,12 @@ impl Switchboard {
         self.stopped.load(Ordering::Acquire)
     }
 
+    /// Whether nothing happens any more: no part runs, none is queued, and none will be due.
+    pub(super) fn is_at_rest(&self) -> bool {
+        // A busy run is told apart without the lock.
+        self.queued() == 0 && self.next_due().is_none() && self.turns().are_at_rest()
+    }
+
     /// Takes the next part to run, if one is queued.
     pub(super) fn try_take(&self) -> Option<PartId> {
         if self.queued() == 0 {

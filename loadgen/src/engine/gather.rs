@@ -17,9 +17,10 @@ use super::virtual_time::End;
 use super::worker::{OUTCOMES, Worker};
 use crate::cluster::Cluster;
 use crate::input::InputObject;
+use crate::manifest::size::pods_as_they_came;
 use crate::result::{
-    Build, Histograms, InputCounts, Outcome, PodCounts, Quantiles, RunResult, SCHEMA_VERSION,
-    Series, WastedWork,
+    Build, Histograms, InputCounts, InputPods, Outcome, PodCounts, Quantiles, RunResult,
+    SCHEMA_VERSION, Series, WastedWork,
 };
 use crate::scenario::{Report, answer};
 use crate::settings::Settings;
@@ -49,6 +50,7 @@ pub(super) fn count_input(objects: &[InputObject]) -> InputCounts {
             .entry(object.kind().name().to_owned())
             .or_default() += 1;
     }
+    counts.pods = pods_as_they_came(objects);
     counts
 }
 
@@ -106,7 +108,13 @@ impl Harvest<'_> {
             phases: report.phases,
             thresholds: Vec::new(),
             series: self.series,
-            input: self.input,
+            input: InputCounts {
+                pods: InputPods {
+                    still_not_ready: report.still_not_ready,
+                    ..self.input.pods
+                },
+                ..self.input
+            },
             settings: settings.clone(),
         };
         result.answer = answer(&result)

@@ -68,7 +68,9 @@ impl Lab {
             EngineKind::Threads => {
                 let (board, count) = (Arc::clone(&switchboard), settings.threads);
                 let run = move || {
-                    threads::drive(&parts, &board, count, &clock, i64::MAX, |_| true);
+                    // At rest it waits for what the caller writes.
+                    let goes_on = |_| true;
+                    threads::drive(&parts, &board, count, &clock, i64::MAX, goes_on, goes_on);
                 };
                 let thread = std::thread::Builder::new()
                     .name("lab".into())

@@ -134,7 +134,7 @@ impl Metrics {
         let read = |figure: &std::sync::atomic::AtomicU64| figure.load(Ordering::Relaxed) as f64;
         let states = [
             ("desired", read(&position.desired)),
-            ("existing", pods.created.saturating_sub(pods.deleted) as f64),
+            ("existing", pods.existing as f64),
             ("ready", read(&position.ready)),
         ];
         let state = |(state, number): (&str, f64)| Series {

@@ -43,7 +43,7 @@ use std::sync::{Arc, Mutex};
 use podstorm::cache::PodCache;
 use podstorm::client::QpsLimiter;
 use podstorm::controller::{Controller, ControllerOptions, Gates};
-use podstorm::object::{Kind, Now};
+use podstorm::object::{Kind, Now, Time};
 use podstorm::reflector::ReflectorOptions;
 
 use client::{Client, Trip};
@@ -73,6 +73,7 @@ use crate::nodes::{Kubelets, NodeControl, Scheduler};
 use crate::result::{InputCounts, RunResult, Series};
 use crate::scenario::{Controllers, Driver, Position};
 use crate::settings::{EngineKind, Settings};
+use crate::units::NS_PER_SECOND;
 
 /// Watches a run from outside.
 pub trait Observer: Sync {
@@ -147,14 +148,20 @@ pub fn run(
     }
     let clock = RealClock::start();
     let input = gather::count_input(&objects);
+    let wall_start_ns = wall_start_ns(&objects);
     let engine = Engine::build(settings, objects, clock);
     let metrics = engine.metrics();
     observer.begins(&metrics);
-    let mut watcher = Watcher::new(observer, cancel, clock, engine.phases.clone(), metrics);
+    let watcher = Watcher::new(observer, cancel, clock, engine.phases.clone(), metrics);
+    let mut watcher = Watched {
+        watcher,
+        engine: &engine,
+    };
     let limit_ns = settings.time_limit_ns;
     let (end, now) = match settings.engine {
         EngineKind::Virtual => {
-            virtual_time::drive(&engine.parts, &engine.switchboard, limit_ns, &mut watcher)
+            let times = (limit_ns, wall_start_ns);
+            virtual_time::drive(&engine.parts, &engine.switchboard, times, &mut watcher)
         }
         EngineKind::Threads => threads::drive(
             &engine.parts,
@@ -162,11 +169,34 @@ pub fn run(
             settings.threads,
             &clock,
             limit_ns,
-            |now| watcher.look(now),
+            |now| watcher.watcher.look(now),
+            |now| engine.at_rest(now),
         ),
     };
-    let series = watcher.finish(now);
+    let series = watcher.watcher.finish(now);
     Ok(engine.harvest(settings, end, now, &clock, input, series))
+}
+
+/// 2200-01-01T00:00:00Z: what is later is no time at which anything has happened, and the clock of a run
+/// that began there would not last.
+const LATEST_SECONDS: i64 = 7_258_118_400;
+
+/// Where the wall clock of a virtual run over these objects starts: not before anything in them happened,
+/// or pods would have become ready in the future.
+fn wall_start_ns(objects: &[InputObject]) -> i64 {
+    let times = objects.iter().flat_map(|object| {
+        let meta = object.metadata();
+        let ready = match object {
+            InputObject::Pod(pod) => pod.ready_time(),
+            _ => Time::UNSET,
+        };
+        [meta.creation_timestamp, meta.deletion_timestamp, ready]
+    });
+    let known = times.filter_map(|time| time.unix_seconds());
+    let newest = known.filter(|seconds| *seconds < LATEST_SECONDS).max();
+    newest
+        .map_or(0, |seconds| seconds * NS_PER_SECOND)
+        .max(virtual_time::WALL_START_NS)
 }
 
 /// Everything of a run.
@@ -178,11 +208,34 @@ struct Engine {
     workers: Vec<Arc<Mutex<Worker>>>,
     writers: Vec<Arc<Mutex<EventWriter>>>,
     driver: Arc<Mutex<Driver>>,
+    wake_driver: Option<Waker>,
     delivered: Arc<AtomicU64>,
     phases: Vec<String>,
     position: Arc<Position>,
     /// Of the machine, before the run.
     load_before: Option<[f64; 3]>,
+}
+
+/// A virtual run that is watched, and whose scenario hears that nothing is left to happen.
+struct Watched<'a> {
+    watcher: Watcher<'a>,
+    engine: &'a Engine,
+}
+
+impl virtual_time::Watch for Watched<'_> {
+    #[inline]
+    fn step(&mut self, now: Now) -> bool {
+        self.watcher.step(now)
+    }
+
+    #[inline]
+    fn jump(&mut self, now: Now, due_ns: i64) {
+        self.watcher.jump(now, due_ns);
+    }
+
+    fn at_rest(&mut self, now: Now) -> bool {
+        self.engine.at_rest(now)
+    }
 }
 
 /// Collects the parts of a run, and adds controllers to it.
@@ -455,11 +508,16 @@ impl Engine {
             rests_after: Box::new(move |parents| {
                 // The parents of all kinds together: with two controllers neither has them all.
                 let parents = if quiet.len() == 1 { parents } else { 0 };
-                quiet.iter().all(|pool| pool.rests_after(parents))
+                // What was listed is queued before the caches count as filled.
+                quiet
+                    .iter()
+                    .all(|pool| pool.is_synced() && pool.rests_after(parents))
             }),
         };
         let switchboard = Arc::clone(&builder.switchboard);
+        let mut wake_driver = None;
         let driver = builder.add(|_, waker| {
+            wake_driver = Some(Arc::clone(&waker));
             let (cluster, switchboard) = (Arc::clone(&cluster), Arc::clone(&switchboard));
             Driver::new(settings, objects, cluster, switchboard, controllers, waker)
         });
@@ -484,11 +542,22 @@ impl Engine {
             workers,
             writers,
             driver,
+            wake_driver,
             delivered,
             phases,
             position,
             load_before: host::load_average(),
         }
+    }
+
+    /// Nothing is left to happen by itself: whether the scenario goes on.
+    fn at_rest(&self, now: Now) -> bool {
+        let driver = self.driver.lock();
+        let mut driver = driver.expect("a part that panicked ends the run");
+        let goes_on = driver.nothing_left(now);
+        drop(driver);
+        self.wake_driver.iter().for_each(|wake| wake());
+        goes_on
     }
 
     /// What is read of the run while it goes on.

@@ -161,7 +161,8 @@ impl Pool {
         self.unsynced.fetch_sub(1, Ordering::Release);
     }
 
-    fn is_synced(&self) -> bool {
+    /// Whether both informers have filled their caches.
+    pub(super) fn is_synced(&self) -> bool {
         // Acquire: see `informer_synced`.
         self.unsynced.load(Ordering::Acquire) == 0
     }

@@ -38,6 +38,7 @@ struct Sample {
     at_ns: i64,
     phase: usize,
     desired: u64,
+    existing: u64,
     created: u64,
     deleted: u64,
     ready: u64,
@@ -135,8 +136,7 @@ impl Sampler {
             let phase = sample.phase.min(phases.saturating_sub(1));
             series.phase.push(phase);
             series.pods_desired.push(sample.desired);
-            let existing = sample.created.saturating_sub(sample.deleted);
-            series.pods_existing.push(existing);
+            series.pods_existing.push(sample.existing);
             series.pods_ready.push(sample.ready);
             series.pods_created.push(sample.created);
             series.pods_deleted.push(sample.deleted);
@@ -163,6 +163,7 @@ impl Sampler {
             at_ns,
             phase: position.phase.load(Ordering::Relaxed),
             desired: position.desired.load(Ordering::Relaxed),
+            existing: pods.existing,
             created: pods.created,
             deleted: pods.deleted,
             ready: position.ready.load(Ordering::Relaxed),

@@ -24,8 +24,10 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 /// few microseconds each, while most pauses of a busy run are shorter than that.
 const LOOKS_BEFORE_SLEEP: u32 = 64;
 
-/// Runs the parts on `threads` threads until the run is stopped or `limit_ns` has passed. `check`
-/// is called by the calling thread a hundred times a second; it returns false to cancel.
+/// Runs the parts on `threads` threads until the run is stopped, until nothing is left to do, or until
+/// `limit_ns` has passed. `check` is called by the calling thread a hundred times a second; it returns
+/// false to cancel. `at_rest` is called by it when no part runs, waits or will be due; it returns
+/// whether that has brought something about, or others than the parts may.
 pub fn drive(
     parts: &Parts,
     switchboard: &Switchboard,
@@ -33,6 +35,7 @@ pub fn drive(
     clock: &RealClock,
     limit_ns: i64,
     mut check: impl FnMut(Now) -> bool,
+    mut at_rest: impl FnMut(Now) -> bool,
 ) -> (End, Now) {
     switchboard.expect_threads();
     parts.wake_all(switchboard);
@@ -58,6 +61,13 @@ pub fn drive(
             }
             if !check(now) {
                 break End::Cancelled;
+            }
+            if switchboard.is_at_rest() && !at_rest(now) {
+                // A run that was stopped since the look above is at rest too.
+                break match switchboard.is_stopped() {
+                    true => End::Stopped,
+                    false => End::Quiet,
+                };
             }
             switchboard.wait_stopped(check_after(now));
         };
@@ -159,7 +169,15 @@ mod tests {
     fn threads_share_the_parts_and_stop_together() {
         let (switchboard, parts, runs) = ring_of(5, 20_000);
         let clock = RealClock::start();
-        let (end, _) = drive(&parts, &switchboard, 3, &clock, i64::MAX, |_| true);
+        let (end, _) = drive(
+            &parts,
+            &switchboard,
+            3,
+            &clock,
+            i64::MAX,
+            |_| true,
+            |_| false,
+        );
         assert_eq!(end, End::Stopped);
         assert!(runs.load(Ordering::SeqCst) >= 20_000);
     }
@@ -192,7 +210,15 @@ mod tests {
         };
         parts.install(id, Arc::new(Mutex::new(sleeper)));
         let clock = RealClock::start();
-        let (end, now) = drive(&parts, &switchboard, 2, &clock, i64::MAX, |_| true);
+        let (end, now) = drive(
+            &parts,
+            &switchboard,
+            2,
+            &clock,
+            i64::MAX,
+            |_| true,
+            |_| false,
+        );
         assert_eq!(end, End::Stopped);
         assert!(now.mono_ns >= 6_000_000);
     }
@@ -202,12 +228,30 @@ mod tests {
         let (switchboard, parts, _) = ring_of(2, u64::MAX);
         let clock = RealClock::start();
         assert_eq!(
-            drive(&parts, &switchboard, 2, &clock, i64::MAX, |_| false).0,
+            drive(
+                &parts,
+                &switchboard,
+                2,
+                &clock,
+                i64::MAX,
+                |_| false,
+                |_| false
+            )
+            .0,
             End::Cancelled
         );
         let (switchboard, parts, _) = ring_of(2, u64::MAX);
         assert_eq!(
-            drive(&parts, &switchboard, 2, &clock, 30_000_000, |_| true).0,
+            drive(
+                &parts,
+                &switchboard,
+                2,
+                &clock,
+                30_000_000,
+                |_| true,
+                |_| false
+            )
+            .0,
             End::TimeLimit
         );
     }

@@ -32,9 +32,16 @@ pub(super) struct Turns {
     /// By moment, then by number.
     delayed: BTreeSet<(i64, u64, PartId)>,
     wishes: u64,
+    /// How many parts run.
+    running: usize,
 }
 
 impl Turns {
+    /// Whether no part runs, waits or will be due: nothing happens any more by itself.
+    pub(super) fn are_at_rest(&self) -> bool {
+        self.running == 0 && self.queued() == 0 && self.delayed.is_empty()
+    }
+
     /// How many parts are queued.
     pub(super) fn queued(&self) -> usize {
         self.first.len() + self.late.len()
@@ -107,6 +114,7 @@ impl Turns {
     pub(super) fn take(&mut self) -> Option<PartId> {
         let part = self.first.pop_front().or_else(|| self.late.pop_front())?;
         self.standing(part).state = State::Running;
+        self.running += 1;
         Some(part)
     }
 
@@ -115,6 +123,7 @@ impl Turns {
         let state = &mut self.standing(part).state;
         let again = *state == State::RunningAgain;
         *state = if again { State::Queued } else { State::Idle };
+        self.running -= 1;
         if again {
             self.push(part);
         }
@@ -146,6 +155,11 @@ mod tests {
         assert_eq!((turns.take(), turns.take()), (Some(b), Some(a)));
         turns.done(a);
         assert_eq!(turns.take(), None);
+        assert!(!turns.are_at_rest(), "one runs still");
+        turns.done(b);
+        assert!(turns.are_at_rest());
+        turns.add_at(a, 7);
+        assert!(!turns.are_at_rest(), "one is due later");
     }
 
     #[test]

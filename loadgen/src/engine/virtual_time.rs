@@ -6,7 +6,8 @@ use podstorm::object::Now;
 
 use super::executor::{Parts, Switchboard};
 
-/// 2026-01-01T00:00:00Z, where the wall clock of every virtual run starts, in ns since the epoch.
+/// 2026-01-01T00:00:00Z, where the wall clock of a virtual run starts unless its files are younger, in
+/// ns since the epoch.
 pub const WALL_START_NS: i64 = 1_767_225_600_000_000_000;
 
 /// Why the driver returned.
@@ -29,19 +30,25 @@ pub trait Watch {
 
     /// Nothing is left to happen at `now`; the clock is about to jump to `due_ns`, or further.
     fn jump(&mut self, now: Now, due_ns: i64);
+
+    /// Nothing is left to happen at all. Returns whether that has brought something about; the run
+    /// ends otherwise.
+    fn at_rest(&mut self, _now: Now) -> bool {
+        false
+    }
 }
 
 /// Runs the parts until the run is stopped, until nothing is left to do, or up to `limit_ns` of
-/// virtual time.
+/// virtual time. The wall clock starts at `wall_ns`.
 pub fn drive(
     parts: &Parts,
     switchboard: &Switchboard,
-    limit_ns: i64,
+    (limit_ns, wall_ns): (i64, i64),
     watch: &mut impl Watch,
 ) -> (End, Now) {
     let mut now = Now {
         mono_ns: 0,
-        wall_ns: WALL_START_NS,
+        wall_ns,
     };
     parts.wake_all(switchboard);
     loop {
@@ -55,7 +62,11 @@ pub fn drive(
             }
         }
         let Some(due_ns) = switchboard.next_due() else {
-            return (End::Quiet, now);
+            match watch.at_rest(now) {
+                _ if switchboard.is_stopped() => return (End::Stopped, now),
+                true => continue,
+                false => return (End::Quiet, now),
+            }
         };
         watch.jump(now, due_ns);
         if due_ns > limit_ns {
@@ -129,7 +140,12 @@ mod tests {
             };
             parts.install(id, Arc::new(Mutex::new(diary)));
         }
-        let (end, _) = drive(&parts, &switchboard, limit_ns, &mut Unwatched);
+        let (end, _) = drive(
+            &parts,
+            &switchboard,
+            (limit_ns, WALL_START_NS),
+            &mut Unwatched,
+        );
         let pages = pages.lock().unwrap().clone();
         (end, pages)
     }

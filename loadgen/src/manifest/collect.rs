@@ -11,8 +11,10 @@ use serde_json::{Map, Value};
 use super::decode::{self, Decoded, Wrong};
 use super::document::{Document, is_list_kind};
 use super::error::ManifestError;
+use super::unknown;
 use crate::input::InputObject;
 use crate::result::InputCounts;
+use crate::units::count_for_people;
 
 /// Where an object came from, for the message about a second one of its name.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +83,29 @@ impl Collector {
         Ok(())
     }
 
+    /// Fields that Kubernetes doesn't know, each told once with the first object that has it.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let found = unknown::find(&self.objects);
+        let told = found.into_iter().map(|((_, field), (number, count))| {
+            let origin = self.origins[number];
+            let mut text = format!(
+                "{}: document {} ({}): unknown field {:?} is left unread",
+                self.files[origin.file as usize],
+                origin.document,
+                text_of(&self.objects[number]),
+                field.path,
+            );
+            if let Some(meant) = field.meant {
+                text.push_str(&format!("; did you mean {meant}?"));
+            }
+            if count > 1 {
+                text.push_str(&format!("; so in {} objects", count_for_people(count)));
+            }
+            text
+        });
+        told.collect()
+    }
+
     /// What was taken, and what was left by kind.
     pub(super) fn into_parts(self) -> (Vec<InputObject>, InputCounts) {
         (self.objects, self.counts)
@@ -101,6 +126,7 @@ impl Collector {
             io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
                 format!("the gzip data is damaged, after {bytes} bytes of text: {error}")
             }
+            io::ErrorKind::FileTooLarge => error.to_string(),
             _ => format!("can't be read: {error}"),
         };
         self.of_file(&problem)

@@ -150,7 +150,7 @@ fn classify(members: &Map<String, Value>) -> Result<Classified, DecodeError> {
     let kind = required_text(members, "kind", "such as ReplicaSet")?;
     let api_version = required_text(members, "apiVersion", "such as apps/v1")?;
     let Some(known) = SIMULATED.into_iter().find(|known| known.name() == kind) else {
-        return Ok(Classified::Other(kind.to_owned()));
+        return Ok(Classified::Other(cut(kind)));
     };
     if api_version == known.api_version() {
         return Ok(Classified::Simulated(known));
@@ -164,8 +164,13 @@ fn classify(members: &Map<String, Value>) -> Result<Classified, DecodeError> {
                 known.api_version()
             ),
         }),
-        group => Ok(Classified::Other(format!("{kind}.{group}"))),
+        group => Ok(Classified::Other(cut(&format!("{kind}.{group}")))),
     }
+}
+
+/// As much of a kind as is shown: no real one is longer.
+fn cut(kind: &str) -> String {
+    kind.chars().take(100).collect()
 }
 
 fn required_text<'a>(

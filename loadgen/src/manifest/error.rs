@@ -1,5 +1,6 @@
 //! What is wrong with a file, said once: file, document, object, field, and what is expected.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// A file that can't be taken, with the place down to the field where it is known.
@@ -21,7 +22,7 @@ pub struct ManifestError {
 
 impl fmt::Display for ManifestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.file)?;
+        f.write_str(&cut(&self.file))?;
         if let Some(document) = self.document {
             write!(f, ": document {document}")?;
         }
@@ -30,13 +31,48 @@ impl fmt::Display for ManifestError {
             write!(f, "{before} line {line} column {column}")?;
         }
         if let Some(object) = &self.object {
-            write!(f, " ({object})")?;
+            write!(f, " ({})", cut(object))?;
         }
         if let Some(path) = &self.path {
-            write!(f, ": {path}")?;
+            write!(f, ": {}", cut(path))?;
         }
-        write!(f, ": {}", self.problem)
+        write!(f, ": {}", cut(&self.problem))
     }
+}
+
+impl ManifestError {
+    /// What is wrong at a place of a file.
+    pub(super) fn at(file: &str, position: (u64, u64), problem: &str) -> Box<ManifestError> {
+        Box::new(ManifestError {
+            file: file.to_owned(),
+            position: Some(position),
+            problem: problem.to_owned(),
+            ..ManifestError::default()
+        })
+    }
+}
+
+/// Longest part of a message, characters: what is longer quotes something huge.
+const LONGEST: usize = 1_000;
+
+/// Of that, the beginning and the end of what is shown.
+const SHOWN: (usize, usize) = (300, 200);
+
+/// A text with its middle left out where it is very long.
+fn cut(text: &str) -> Cow<'_, str> {
+    // As many bytes may be few characters, and never the other way round.
+    if text.len() <= LONGEST {
+        return text.into();
+    }
+    let count = text.chars().count();
+    if count <= LONGEST {
+        return text.into();
+    }
+    let start: String = text.chars().take(SHOWN.0).collect();
+    let end: Vec<char> = text.chars().rev().take(SHOWN.1).collect();
+    let end: String = end.into_iter().rev().collect();
+    let left_out = count - SHOWN.0 - SHOWN.1;
+    format!("{start}… ({left_out} more characters) …{end}").into()
 }
 
 impl std::error::Error for ManifestError {}

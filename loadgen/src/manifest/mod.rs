@@ -12,10 +12,11 @@ mod document;
 mod error;
 mod json;
 mod pattern;
-mod size;
+pub(crate) mod size;
 #[cfg(test)]
 mod stream_tests;
 mod text;
+mod unknown;
 mod yaml;
 mod yaml_list;
 
@@ -41,6 +42,8 @@ pub struct Loaded {
     pub counts: InputCounts,
     /// What bears on the size of the cluster.
     pub size: InputSize,
+    /// What is no mistake for certain and probably one: fields that Kubernetes doesn't know.
+    pub warnings: Vec<String>,
 }
 
 /// How gzip data begins.
@@ -74,7 +77,8 @@ pub fn load(files: &[PathBuf], stdin: impl Read) -> Result<Loaded, Box<ManifestE
             read_file(reader, &name, Format::of(path), &mut collector)?;
         }
     }
-    let (objects, counts) = collector.into_parts();
+    let warnings = collector.warnings();
+    let (objects, mut counts) = collector.into_parts();
     if objects.is_empty() {
         let kinds: Vec<String> = counts
             .ignored
@@ -89,21 +93,48 @@ pub fn load(files: &[PathBuf], stdin: impl Read) -> Result<Loaded, Box<ManifestE
             &names.join(", "),
             format!(
                 "nothing to simulate: found {}; expected ReplicaSet, ReplicationController, Pod, \
-                 Node or Namespace",
+                 Node or Namespace{}",
                 if kinds.is_empty() {
                     "no object".to_owned()
                 } else {
                     kinds.join(", ")
-                }
+                },
+                what_to_dump(&counts).unwrap_or_default(),
             ),
         ));
     }
     let size = size::of_input(&objects);
+    counts.pods = size::pods_as_they_came(&objects);
     Ok(Loaded {
         objects,
         counts,
         size,
+        warnings,
     })
+}
+
+/// What to do where the files hold only what makes ReplicaSets or pods, and none of them.
+fn what_to_dump(counts: &InputCounts) -> Option<String> {
+    const MAKERS: [(&str, &str); 5] = [
+        ("Deployment", "ReplicaSets"),
+        ("StatefulSet", "pods"),
+        ("DaemonSet", "pods"),
+        ("Job", "pods"),
+        ("CronJob", "Jobs"),
+    ];
+    let is_there = |(kind, _): &&(&str, &str)| counts.ignored.contains_key(*kind);
+    let (kind, made) = MAKERS.iter().find(is_there)?;
+    let besides = match *kind {
+        "Deployment" => {
+            "; or write a ReplicaSet with the Deployment's replicas, selector and template, \
+             apiVersion: apps/v1"
+        }
+        _ => "",
+    };
+    Some(format!(
+        ". A {kind} is not simulated itself: its controller makes {made}, and a cluster that runs it \
+         has them. Dump those with: kubectl get rs,rc,pods,nodes -A -o json > dump.json{besides}"
+    ))
 }
 
 const STDIN: &str = "standard input";
@@ -170,6 +201,14 @@ fn read_text(
     collector: &mut Collector,
 ) -> Result<(), Box<ManifestError>> {
     collector.begin_file(name);
+    let first = reader.fill_buf();
+    let first = first.map_err(|e| collector.unreadable(&e, 0))?;
+    if first.starts_with(b"\xff\xfe") || first.starts_with(b"\xfe\xff") {
+        return Err(collector.of_file("is text in UTF-16; save it as UTF-8"));
+    }
+    if let Some(position) = text::nul_in(first) {
+        return Err(ManifestError::at(name, position, text::NUL));
+    }
     let is_json = match format {
         Format::Yaml => false,
         Format::Json => true,

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use podstorm::object::Pod;
 
 use crate::input::InputObject;
+use crate::result::InputPods;
 use crate::settings::size::InputSize;
 
 /// Counts pods to come, owners, nodes and the places on them. O(n log n).
@@ -67,6 +68,24 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
     }
     size.namespaces = namespaces.len() as u64;
     size
+}
+
+/// Counts the pods by how they are.
+pub(crate) fn pods_as_they_came(objects: &[InputObject]) -> InputPods {
+    let mut counts = InputPods::default();
+    for object in objects {
+        let InputObject::Pod(pod) = object else {
+            continue;
+        };
+        let count = match pod.metadata.is_deleting() {
+            _ if pod.status.phase.is_terminal() => &mut counts.ended,
+            true => &mut counts.terminating,
+            false if pod.is_ready() => &mut counts.ready,
+            false => &mut counts.not_ready,
+        };
+        *count += 1;
+    }
+    counts
 }
 
 /// Whether a pod is none of those that its ReplicaSet asks for. An orphan beside owners may be

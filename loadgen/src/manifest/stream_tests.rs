@@ -288,3 +288,134 @@ fn a_mistake_among_pods_that_are_alike_is_told_as_anywhere() {
         }
     }
 }
+
+/// Text without an end, of which so much was asked for.
+struct Endless<'a> {
+    line: &'a [u8],
+    at: usize,
+    given: usize,
+}
+
+impl Read for Endless<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        for byte in buffer.iter_mut() {
+            *byte = self.line[self.at];
+            self.at = (self.at + 1) % self.line.len();
+        }
+        self.given += buffer.len();
+        Ok(buffer.len())
+    }
+}
+
+#[test]
+fn text_without_an_end_is_refused_after_a_bounded_part() {
+    for (begins, line, words) in [
+        // One value, or nothing at all, in JSON.
+        ("{\"a\":\"", "x", &["more than 24 MiB", "List"][..]),
+        ("{\"a\":", " ", &["more than 24 MiB"]),
+        (
+            "{\"kind\":\"List\",\"items\":[{\"a\":[",
+            "1,",
+            &["more than 24 MiB"],
+        ),
+        // One line, one document, comments in YAML.
+        ("a: ", "x", &["line 1", "larger than 64 MiB", "JSON"]),
+        (
+            "a: 1\n",
+            "b: 2\n",
+            &["line 1", "larger than 64 MiB", "List"],
+        ),
+        ("", "# nothing\n", &["larger than 64 MiB"]),
+        ("items:\n- a: 1\n", "  b: 2\n", &["larger than 64 MiB"]),
+        // No text.
+        ("a: 1\nb", "\0", &["line 2 column 2", "NUL byte"]),
+        ("", "\0", &["line 1 column 1", "NUL byte"]),
+    ] {
+        let mut endless = Endless {
+            line: line.as_bytes(),
+            at: 0,
+            given: 0,
+        };
+        let text = begins.as_bytes().chain(&mut endless);
+        let error = load(&[PathBuf::from("-")], text)
+            .expect_err(line)
+            .to_string();
+        for word in words {
+            assert!(error.contains(word), "{begins:?} {word:?}: {error}");
+        }
+        assert!(error.len() < 1_000, "{error}");
+        assert!(
+            endless.given < 80 << 20,
+            "{begins:?}: {} bytes",
+            endless.given
+        );
+    }
+}
+
+#[test]
+fn bytes_that_are_no_text_are_refused_at_their_beginning() {
+    // Lines of bytes that are not UTF-8, none of them NUL, as a device of random ones gives them.
+    let line = [0xc3, 0x28, 0xff, b'a', b'\n'];
+    let mut endless = Endless {
+        line: &line,
+        at: 0,
+        given: 0,
+    };
+    let error = load(&[PathBuf::from("-")], &mut endless).expect_err("no text");
+    assert!(error.to_string().contains("not UTF-8 text"), "{error}");
+    assert!(endless.given < 8 << 20, "{}", endless.given);
+    let wide: Vec<u8> = "\u{feff}kind: Pod\n"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    let error = load(&[PathBuf::from("-")], &wide[..]).expect_err("UTF-16");
+    assert!(
+        error.to_string().contains("UTF-16; save it as UTF-8"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_is_quoted_is_cut() {
+    let name = "x".repeat(3 << 20);
+    let text = format!(
+        r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{name}"}},"spec":{{"containers":[]}}}}"#
+    );
+    let error = load(&[PathBuf::from("-")], text.as_bytes()).expect_err("too long a name");
+    let error = error.to_string();
+    assert!(error.contains("metadata.name"), "{}", &error[..200]);
+    assert!(error.contains("more characters"), "{}", &error[..200]);
+    assert!(error.len() < 4_000, "{}", error.len());
+    let kind = format!("kind: {name}\napiVersion: v1\n");
+    let error = load(&[PathBuf::from("-")], kind.as_bytes()).expect_err("nothing to simulate");
+    assert!(error.to_string().len() < 1_000);
+}
+
+#[test]
+fn what_makes_pods_elsewhere_is_told_with_what_to_dump() {
+    let text = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n";
+    let error = load(&[PathBuf::from("-")], text.as_bytes()).expect_err("nothing to simulate");
+    for word in [
+        "1 Deployment",
+        "kubectl get rs,rc,pods,nodes -A -o json",
+        "ReplicaSet with",
+    ] {
+        assert!(error.to_string().contains(word), "{error}");
+    }
+}
+
+#[test]
+fn an_alias_bomb_is_told_in_words_of_yaml() {
+    let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+    for at in 1..12 {
+        let aliases = vec![format!("*a{}", at - 1); 10].join(", ");
+        text.push_str(&format!("a{at}: &a{at} [{aliases}]\n"));
+    }
+    let error = load(&[PathBuf::from("-")], text.as_bytes()).expect_err("too large");
+    let error = error.to_string();
+    assert!(error.contains("anchors and aliases"), "{error}");
+    assert!(
+        !error.contains("limits breached") && !error.contains('{'),
+        "{error}"
+    );
+}

@@ -9,6 +9,22 @@ use std::ops::Range;
 /// Bytes asked for at a time.
 const READ_BYTES: usize = 1 << 18;
 
+/// Most text held at once: that of some items, and of one that has no end yet. An API server takes
+/// objects of 3 MiB.
+const HELD_BYTES_MAX: usize = 24 << 20;
+
+/// What is said of a NUL byte.
+pub(super) const NUL: &str =
+    "a NUL byte, which no text has: the file is damaged, or holds something else than YAML or JSON";
+
+/// Line and column of the first NUL byte, counted from 1.
+pub(super) fn nul_in(text: &[u8]) -> Option<(u64, u64)> {
+    let before = &text[..memchr::memchr(0, text)?];
+    let lines = memchr::memchr_iter(b'\n', before).count() as u64;
+    let line = memchr::memrchr(b'\n', before).map_or(0, |end| end + 1);
+    Some((lines + 1, (before.len() - line) as u64 + 1))
+}
+
 /// Why text can't be cut.
 #[derive(Debug)]
 pub(super) enum Trouble {
@@ -113,6 +129,14 @@ impl<R: Read> Text<R> {
     fn fill(&mut self) -> Result<bool, Trouble> {
         if self.is_at_end {
             return Ok(false);
+        }
+        if self.end >= HELD_BYTES_MAX {
+            let problem = format!(
+                "more than {} MiB without the end of an object, which no API server takes: only the \
+                 items of a list are read one after the other; split the file, or write a List",
+                HELD_BYTES_MAX >> 20
+            );
+            return Err(Trouble::Wrong(self.start, problem));
         }
         if self.window.len() < self.end + READ_BYTES {
             self.window.resize(2 * self.end + READ_BYTES, 0);

@@ -2,7 +2,7 @@
 //! number is known when something is wrong in it, and lines count from the start of the file. Of a
 //! large list not even that: its items are cut out of it (`yaml_list`).
 
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Read};
 
 use serde::de::DeserializeSeed;
 use serde_json::Value;
@@ -12,6 +12,7 @@ use super::collect::Collector;
 use super::decode;
 use super::document::{Document, DocumentSeed, ItemTaker, Stopped, ValueSeed};
 use super::error::ManifestError;
+use super::text::{NUL, nul_in};
 use super::yaml_list;
 
 /// What is said of a text that ends too early.
@@ -19,6 +20,9 @@ pub(super) const CUT_OFF: &str = "cut off";
 
 /// A document larger than this is read item by item where it is a list.
 const LARGE_BYTES: usize = 4 << 20;
+
+/// Most text of a document, or of an item of a large list, that is held at once.
+const DOCUMENT_BYTES_MAX: usize = 64 << 20;
 
 /// Reads every document of a stream.
 pub(super) fn read(
@@ -46,6 +50,8 @@ pub(super) fn read_in_pieces(
                 list.read(chunk, large_bytes, &mut chunks, collector)?;
                 continue;
             }
+            // What is no text need not be read any further.
+            chunk_text(&chunk, collector)?;
             while !chunk.is_whole {
                 let more = chunks.append(&mut chunk, usize::MAX);
                 more.map_err(|e| collector.unreadable(&e, chunks.bytes))?;
@@ -105,6 +111,10 @@ pub(super) fn chunk_text<'a>(
     chunk: &'a Chunk,
     collector: &Collector,
 ) -> Result<&'a str, Box<ManifestError>> {
+    if let Some((line, column)) = nul_in(&chunk.text) {
+        let position = (chunk.first_line + line - 1, column);
+        return Err(collector.at(Some(position), NUL.to_owned()));
+    }
     std::str::from_utf8(&chunk.text).map_err(|error| {
         let before = &chunk.text[..error.valid_up_to()];
         let lines = before.iter().filter(|b| **b == b'\n').count() as u64;
@@ -215,6 +225,7 @@ impl<R: BufRead> Chunks<R> {
                 has_content |= has_text(&self.line) && !self.line.starts_with(b"%");
             }
             chunk.text.extend_from_slice(&self.line);
+            check_size(&chunk)?;
             if has_content && chunk.text.len() > most_bytes {
                 chunk.is_whole = false;
                 return Ok(Some(chunk));
@@ -237,6 +248,7 @@ impl<R: BufRead> Chunks<R> {
                 return Ok(());
             }
             chunk.text.extend_from_slice(&self.line);
+            check_size(chunk)?;
         }
         Ok(())
     }
@@ -244,7 +256,10 @@ impl<R: BufRead> Chunks<R> {
     /// Reads the next line into `line`; false at the end.
     fn read_line(&mut self) -> io::Result<bool> {
         self.line.clear();
-        let read = self.reader.read_until(b'\n', &mut self.line)?;
+        // A line that is longer than a document may be is refused with its document.
+        let limit = DOCUMENT_BYTES_MAX as u64 + 1;
+        let mut limited = Read::take(&mut self.reader, limit);
+        let read = limited.read_until(b'\n', &mut self.line)?;
         if read == 0 {
             self.is_at_end = true;
             return Ok(false);
@@ -256,6 +271,26 @@ impl<R: BufRead> Chunks<R> {
         }
         Ok(true)
     }
+}
+
+/// Refuses a document, or what is held of one, that is too large.
+fn check_size(chunk: &Chunk) -> io::Result<()> {
+    if chunk.text.len() <= DOCUMENT_BYTES_MAX {
+        return Ok(());
+    }
+    if let Some((line, column)) = nul_in(&chunk.text) {
+        let line = chunk.first_line + line - 1;
+        let problem = format!("line {line} column {column}: {NUL}");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));
+    }
+    let problem = format!(
+        "what begins at line {} is larger than {} MiB: only lists in block style (items: and a dash \
+         before each) are read piece by piece; split it, write such a List, or give it as JSON in a \
+         file named .json",
+        chunk.first_line,
+        DOCUMENT_BYTES_MAX >> 20
+    );
+    Err(io::Error::new(io::ErrorKind::FileTooLarge, problem))
 }
 
 /// Whether a line is that document marker: alone or with a blank after it.
@@ -306,6 +341,15 @@ where
         let problem = match text.rfind(" at line ") {
             Some(at) if position.is_some() => text[..at].trim_end_matches(':').to_owned(),
             _ => text.to_owned(),
+        };
+        let problem = match problem.contains("limits breached") {
+            true if problem.contains("Depth") => "lies deeper than 200 levels".to_owned(),
+            true => {
+                "its anchors and aliases (&a, *a) stand for far more text than there is: write \
+                     out what they stand for"
+                    .to_owned()
+            }
+            false => problem,
         };
         YamlError { position, problem }
     })

@@ -111,15 +111,20 @@ fn headline(out: &mut String, result: &RunResult) {
 fn cluster(out: &mut String, result: &RunResult) {
     let settings = &result.settings;
     let size = &settings.size;
-    let from_files = !result.input.taken.is_empty();
-    let owners = if from_files { "owners" } else { "ReplicaSets" };
-    let nodes = match (from_files, size.nodes) {
-        (true, 0) => "nodes of the input".to_owned(),
-        (true, nodes) => format!("{} generated nodes", count(nodes)),
-        (_, nodes) => format!("{} nodes", count(nodes)),
+    let taken = &result.input.taken;
+    let wanted = if taken.is_empty() { "" } else { " wanted" };
+    let owners = match taken.contains_key("ReplicationController") {
+        true => "ReplicaSets and ReplicationControllers",
+        false => "ReplicaSets",
+    };
+    let nodes = match (taken.get("Node").copied().unwrap_or(0), size.nodes) {
+        (own, 0) => format!("{} nodes", count(own)),
+        (0, nodes) if taken.is_empty() => format!("{} nodes", count(nodes)),
+        (0, nodes) => format!("{} generated nodes", count(nodes)),
+        (own, nodes) => format!("{} nodes and {} generated ones", count(own), count(nodes)),
     };
     let text = format!(
-        "{} pods, {} {owners}, {nodes}, {} namespaces",
+        "{} pods{wanted}, {} {owners}, {nodes}, {} namespaces",
         count(size.pods),
         count(size.replicasets),
         count(size.namespaces)
@@ -294,6 +299,10 @@ fn wasted(result: &RunResult) -> String {
 fn input(out: &mut String, result: &RunResult) {
     if !result.input.taken.is_empty() {
         line(out, "input", &listed(&result.input.taken));
+    }
+    let pods = result.input.pods.in_words();
+    if !pods.is_empty() {
+        line(out, "pods came", &pods);
     }
     if !result.input.ignored.is_empty() {
         line(

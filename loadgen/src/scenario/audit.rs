@@ -1,5 +1,7 @@
 //! The exact check at the end of a phase: lists the store and compares every ReplicaSet with its
 //! pods, whatever the watches may have said.
+//!
+//! Pods that files brought unready may still be: whoever asks says how many of each parent.
 
 use std::fmt::Write;
 
@@ -10,33 +12,46 @@ use podstorm::object::{ObjectMeta, Pod, ReplicaSet, ReplicaSetStatus, Replicatio
 
 use crate::cluster::Cluster;
 
-/// Compares every parent with its pods. O(pods + parents).
+/// Compares every parent with its pods, of which so many may be unready; parents of which nothing is
+/// said are left alone. O(pods + parents).
 ///
 /// # Errors
 /// Says which parent is wrong and how, and how many are.
-pub(super) fn audit(cluster: &Cluster) -> Result<(), String> {
-    let mut active: HashMap<Uid, i32, RandomState> = HashMap::with_hasher(FIXED_STATE);
+pub(super) fn audit(
+    cluster: &Cluster,
+    may_be_unready: impl Fn(&ObjectMeta) -> Option<i32>,
+) -> Result<(), String> {
+    // Active pods, and those of them that aren't ready.
+    let mut active: HashMap<Uid, (i32, i32), RandomState> = HashMap::with_hasher(FIXED_STATE);
     for pod in cluster.list::<Pod>(None).0 {
         if pod.is_active()
             && let Some(owner) = pod.metadata.controller()
         {
+            let unready = i32::from(!pod.is_ready());
             match active.get_mut(&owner.uid) {
-                Some(count) => *count += 1,
-                None => drop(active.insert(owner.uid.clone(), 1)),
+                Some(counts) => *counts = (counts.0 + 1, counts.1 + unready),
+                None => drop(active.insert(owner.uid.clone(), (1, unready))),
             }
         }
     }
     let mut wrong = 0u64;
     let mut first = String::new();
     let mut check = |meta: &ObjectMeta, replicas: i32, status: &ReplicaSetStatus| {
-        let active = active.get(&meta.uid).copied().unwrap_or(0);
+        let (active, unready) = active.get(&meta.uid).copied().unwrap_or_default();
+        let Some(may_be_unready) = may_be_unready(meta) else {
+            return;
+        };
+        let ready = replicas - unready.min(may_be_unready);
         let counts = [
             active,
             status.replicas,
             status.ready_replicas,
             status.available_replicas,
         ];
-        if counts == [replicas; 4] && status.observed_generation == meta.generation {
+        let exact = counts == [replicas, replicas, ready, ready]
+            && status.observed_generation == meta.generation;
+        // Nobody brings an object to its pods any more that is being deleted.
+        if exact || meta.is_deleting() {
             return;
         }
         wrong += 1;

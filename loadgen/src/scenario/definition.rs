@@ -120,7 +120,8 @@ pub struct Phase {
     /// When it is over, the steps being done.
     #[serde(default)]
     pub until: Until,
-    /// Whether the run fails when a pod is created or removed in it.
+    /// Whether the run fails when a pod is created or removed in it, beyond those that ReplicaSets of
+    /// files lacked or had too many.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_pod_written: bool,
 }
@@ -136,7 +137,8 @@ impl Phase {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Until {
-    /// Every ReplicaSet has its pods and an exact status, and no pod is on its way out.
+    /// Every ReplicaSet has its pods and an exact status, and no pod is on its way out. Here and
+    /// below, pods that files brought unready may stay so where nothing makes them ready.
     #[default]
     Converged,
     /// The same, whatever is on its way out: pods on lost nodes stay there.
@@ -159,18 +161,20 @@ pub enum Step {
     CreateNamespaces,
     /// Creates the generated nodes.
     CreateNodes,
-    /// Loads what `-f` brought; nodes are generated when it brought none.
+    /// Loads what `-f` brought; nodes are generated when it brought none. The controllers begin when
+    /// all of it is there.
     LoadInput,
     /// Creates the generated ReplicaSets.
     CreateReplicaSets(CreateReplicaSets),
     /// Sets the number of pods of ReplicaSets for which that changes anything.
     Scale(Scale),
-    /// Creates as many pods per ReplicaSet as it is to have, with it as their owner.
+    /// Creates as many pods per ReplicaSet as it is to have, with it as their owner; files have brought
+    /// theirs.
     CreateOwnedPods,
     /// The same pods without an owner; their ReplicaSets need not exist.
     CreateBarePods,
-    /// Writes into every ReplicaSet, and every ReplicationController of files, the status that an
-    /// earlier controller would have left.
+    /// Writes into every ReplicaSet the status that an earlier controller would have left; files have
+    /// brought theirs.
     WriteStatuses,
     /// Starts the controllers; without this step they run from the start.
     StartController,

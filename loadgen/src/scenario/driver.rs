@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use hdrhistogram::Histogram;
-use podstorm::object::{Now, Pod, ReplicaSet, ReplicationController, Str};
+use podstorm::object::{Namespace, Now, Pod, ReplicaSet, ReplicationController, Str};
 
 use super::aborts::Aborts;
 use super::audit::audit;
@@ -83,6 +83,8 @@ pub struct Report {
     pub excess: u64,
     /// Owned pods that went before they were ever ready.
     pub surplus: u64,
+    /// Pods of files that came active and not ready, and still are.
+    pub still_not_ready: u64,
     /// From the moment a parent's spec was written (or its pods were touched from outside) to the
     /// moment it had its pods and an exact status, ns.
     pub convergence: Histogram<u64>,
@@ -153,6 +155,13 @@ pub(super) struct Place {
     pub(super) pods: PodTotals,
     pub(super) existing: u64,
     pub(super) ready: u64,
+    /// Active pods that weren't ready.
+    pub(super) unready: u64,
+    /// Pods that its parents were short of, and pods they had too many.
+    pub(super) missing_and_spare: (u64, u64),
+    /// Whether files are loaded in it; and whether everything they held was written, and heard of.
+    pub(super) loads: bool,
+    pub(super) all_written: bool,
     /// Parents' desired pods, once the tasks are done.
     pub(super) goal: Option<u64>,
     /// Pods in excess before the phase.
@@ -202,8 +211,13 @@ impl Driver {
         let with_rcs = Loader::has_replication_controllers(&objects);
         let scenario = &settings.scenario;
         let mut tracker = Tracker::new(scenario.picks_pods());
-        tracker.controller_runs = !scenario.starts_controllers();
-        // Otherwise the controllers run from the start.
+        let has_files = !objects.is_empty();
+        if has_files {
+            tracker.expect_files();
+        }
+        // Files hold a cluster as it is: its controllers begin when all of it is there. Otherwise they
+        // run from the start.
+        tracker.controller_runs = !has_files && !scenario.starts_controllers();
         controllers
             .started
             .store(tracker.controller_runs, Ordering::Release);
@@ -216,7 +230,7 @@ impl Driver {
             controllers,
             tracker,
             objects: Objects::new(settings),
-            shares: (!objects.is_empty()).then(Vec::new),
+            shares: has_files.then(Vec::new),
             loader: Loader::new(objects),
             generated: Vec::new(),
             revisions: Vec::new(),
@@ -268,6 +282,7 @@ impl Driver {
             violations: std::mem::take(&mut self.violations),
             excess: self.tracker.excess(),
             surplus: self.tracker.surplus(),
+            still_not_ready: self.tracker.never_ready(),
             convergence: self.tracker.convergence.clone(),
             pod_ready: self.tracker.pod_ready.clone(),
             slowest: self.tracker.slowest(&phases, now),
@@ -289,6 +304,9 @@ impl Driver {
                 parent.active,
                 parent.desired,
             );
+            if parent.unready() > 0 {
+                text += &format!(", {} of them not ready", parent.unready());
+            }
         } else if self.tracker.deleting() > 0 {
             text += &format!(": {} pods are still being deleted", self.tracker.deleting());
         }
@@ -322,6 +340,14 @@ impl Driver {
         next
     }
 
+    /// Whether the last look at each stream took everything that was there.
+    pub(super) fn has_heard_all(&self) -> bool {
+        let rcs = self.replication_controllers.as_ref();
+        self.pods.is_drained()
+            && self.replica_sets.is_drained()
+            && rcs.is_none_or(Stream::is_drained)
+    }
+
     /// Does up to [`WRITES_PER_RUN`] writes of the phase's tasks.
     fn work(&mut self, now: Now) -> Next {
         let plan = Arc::clone(&self.plan);
@@ -350,31 +376,43 @@ impl Driver {
         Next::Again
     }
 
-    /// Looks whether the phase is over, its tasks being done.
-    fn settle(&mut self, now: Now) -> Next {
-        let met = match self.plan[self.at.phase].until {
+    /// Looks whether the phase is over, its tasks being done; `at_rest` says that nothing is left to
+    /// happen by itself.
+    fn settle(&mut self, at_rest: bool, now: Now) -> Next {
+        let until = self.plan[self.at.phase].until;
+        let met = match until {
+            _ if at_rest && self.is_as_good_as_it_gets(until) => true,
             Until::Converged => self.tracker.is_converged(),
             Until::Replaced => self.tracker.is_replaced(),
             Until::Done => true,
-            Until::PodsReady => self.tracker.ready() >= self.settings.size.pods,
-            Until::Synced => {
-                let count = self.tracker.parents.len() as u64;
-                if !(self.controllers.rests_after)(count) {
-                    return Next::At(now.mono_ns.saturating_add(REST_CHECK_NS));
-                }
-                self.tracker.is_converged()
-            }
+            Until::PodsReady => self.tracker.are_ready(self.settings.size.pods),
+            Until::Synced => self.tracker.is_converged(),
             Until::Quiet => match self.quiet_from(now) {
                 Some(at_ns) if at_ns > now.mono_ns => return Next::At(at_ns),
                 _ => true,
             },
         };
-        let plan = &self.plan[self.at.phase];
+        // What files brought may look right before the controllers have looked at it.
+        let syncs = match until {
+            Until::Synced => Some(self.tracker.parents.len() as u64),
+            Until::Converged if self.at.loads && self.tracker.controller_runs => Some(0),
+            _ => None,
+        };
+        if met && !at_rest && syncs.is_some_and(|syncs| !(self.controllers.rests_after)(syncs)) {
+            return Next::At(now.mono_ns.saturating_add(REST_CHECK_NS));
+        }
+        let (plan, tracker) = (&self.plan[self.at.phase], &self.tracker);
         if !met || !self.pods.is_drained() || !self.replica_sets.is_drained() {
             return Next::Idle;
         }
         if matches!(plan.until, Until::Converged | Until::Synced)
-            && let Err(problem) = audit(&self.cluster)
+            && (self.shares.is_none() || tracker.controller_runs)
+            && let Err(problem) = audit(&self.cluster, |meta| {
+                match at_rest && self.is_closing(&meta.namespace) {
+                    true => None,
+                    false => Some(tracker.may_be_unready(&meta.uid, at_rest)),
+                }
+            })
         {
             // Either something has just changed, and the watches will say so, or the store and
             // the watches contradict each other.
@@ -399,16 +437,54 @@ impl Driver {
         Next::Again
     }
 
+    /// Nothing moves any more: whether the phase can't come nearer to its condition, and what keeps it
+    /// from being met is how the pods of files came.
+    fn is_as_good_as_it_gets(&self, until: Until) -> bool {
+        if self.shares.is_none() {
+            return false;
+        }
+        let tracker = &self.tracker;
+        if !tracker.controller_runs {
+            return true;
+        }
+        let no_worse = tracker.unready() <= self.at.unready.min(tracker.came_unready());
+        no_worse
+            && match until {
+                Until::Converged | Until::Synced | Until::Replaced => {
+                    let lingering = until == Until::Replaced;
+                    tracker.is_exact_but_for_readiness(lingering, |name| self.is_closing(name))
+                }
+                Until::PodsReady => tracker.ready() + tracker.unready() >= self.settings.size.pods,
+                Until::Quiet | Until::Done => false,
+            }
+    }
+
+    /// Whether a namespace is being deleted: where something holds one of its pods, it stays so.
+    fn is_closing(&self, namespace: &str) -> bool {
+        let found = self.cluster.get::<Namespace>("", namespace);
+        found.is_ok_and(|found| found.terminating)
+    }
+
+    /// Nothing is left to happen by itself: whether the phase is over with that, so that the scenario
+    /// goes on: its part is to be woken then.
+    pub fn nothing_left(&mut self, now: Now) -> bool {
+        if self.finished || !self.tasks_done() {
+            return false;
+        }
+        let phase = self.at.phase;
+        self.settle(true, now);
+        self.show();
+        self.finished || self.at.phase != phase
+    }
+
     fn begin_phase(&mut self, phase: usize, now: Now) {
         self.at = Place {
             phase,
-            started_ns: now.mono_ns,
             pods: self.cluster.write_counts().pods,
-            existing: self.tracker.existing(),
-            ready: self.tracker.ready(),
             excess: self.tracker.excess(),
             ..Place::default()
         };
+        self.note_beginning(now);
         self.tracker.begin_phase(phase);
         // Relaxed, here and below: figures to look at, which order nothing.
         self.position.phase.store(phase, Ordering::Relaxed);
@@ -416,15 +492,33 @@ impl Driver {
         self.position.done.store(0, Ordering::Relaxed);
     }
 
+    /// Notes what there is as the phase begins.
+    pub(super) fn note_beginning(&mut self, now: Now) {
+        let (at, tracker) = (&mut self.at, &self.tracker);
+        at.started_ns = now.mono_ns;
+        at.existing = tracker.existing();
+        at.ready = tracker.ready();
+        at.unready = tracker.unready();
+        at.missing_and_spare = tracker.missing_and_spare();
+    }
+
     /// Writes down what the phase took.
     fn write_down(&mut self, converged: bool, now: Now) {
         let plan = &self.plan[self.at.phase];
         let (before, pods) = (self.at.pods, self.cluster.write_counts().pods);
         let (created, deleted) = (pods.created - before.created, pods.deleted - before.deleted);
-        let kept = !plan.no_pod_written || (created, deleted) == (0, 0);
+        let (missing, spare) = match self.shares {
+            Some(_) => self.at.missing_and_spare,
+            None => (0, 0),
+        };
+        let kept = !plan.no_pod_written || created <= missing && deleted <= spare;
         if !kept {
+            let allowed = match (missing, spare) {
+                (0, 0) => "none was to be".to_owned(),
+                _ => format!("{missing} were missing and {spare} too many"),
+            };
             self.failures.push(format!(
-                "phase \"{}\": {created} pods were created and {deleted} removed, none was to be",
+                "phase \"{}\": {created} pods were created and {deleted} removed, {allowed}",
                 plan.name
             ));
         }
@@ -482,7 +576,7 @@ impl Part for Driver {
             return Next::Idle;
         }
         let done = if tasks_done {
-            self.settle(now)
+            self.settle(false, now)
         } else {
             self.work(now)
         };

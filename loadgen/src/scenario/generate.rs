@@ -39,8 +39,14 @@ impl Driver {
             self.at.cursor += 1;
             return self.create_node(number, now);
         }
+        self.at.loads = self.shares.is_some();
         if self.loader.step(&self.cluster, &mut self.tracker, now) {
             return Action::Wrote;
+        }
+        // What was written last is heard in the next run.
+        if self.at.loads && !(self.at.all_written && self.has_heard_all()) {
+            self.at.all_written = true;
+            return Action::Wait(now.mono_ns);
         }
         self.nodes.append(&mut self.loader.nodes);
         for (at, replicas) in std::mem::take(&mut self.loader.parents) {
@@ -49,6 +55,13 @@ impl Driver {
             if let Some(shares) = &mut self.shares {
                 shares.push(replicas);
             }
+        }
+        if self.at.loads && !self.settings.scenario.starts_controllers() {
+            self.start_controllers(now);
+        }
+        if self.at.loads {
+            // What files held was there before.
+            self.note_beginning(now);
         }
         Action::Done
     }
@@ -175,8 +188,11 @@ impl Driver {
         Action::Wrote
     }
 
-    pub(super) fn start_controllers(&mut self) -> Action {
+    pub(super) fn start_controllers(&mut self, now: Now) -> Action {
         self.tracker.controller_runs = true;
+        if self.shares.is_some() {
+            self.tracker.begin(now);
+        }
         // Release: whoever sees the flag sees everything written before.
         self.controllers.started.store(true, Ordering::Release);
         self.controllers.wake.iter().for_each(|wake| wake());

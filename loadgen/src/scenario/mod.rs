@@ -13,6 +13,8 @@ mod defaults;
 mod definition;
 mod disturb;
 mod driver;
+#[cfg(test)]
+mod dump_tests;
 mod file;
 mod generate;
 mod library;

@@ -28,7 +28,13 @@ impl Driver {
     pub(super) fn act(&mut self, step: &Step, begun_ns: i64, now: Now) -> Action {
         let size = &self.settings.size;
         if self.shares.is_some()
-            && matches!(step, Step::CreateNamespaces | Step::CreateReplicaSets(_))
+            && matches!(
+                step,
+                Step::CreateNamespaces
+                    | Step::CreateReplicaSets(_)
+                    | Step::CreateOwnedPods
+                    | Step::WriteStatuses
+            )
         {
             // The files have brought them.
             return Action::Done;
@@ -56,7 +62,7 @@ impl Driver {
                 let count = self.generated.len() as u64;
                 self.each(count, |driver, number| driver.write_status(number, now))
             }
-            Step::StartController => self.start_controllers(),
+            Step::StartController => self.start_controllers(now),
             Step::Scale(scale) => {
                 let scale = *scale;
                 let count = self.how_many(scale.of);

@@ -14,7 +14,9 @@ use compact_str::CompactString;
 use hashbrown::{HashMap, HashSet};
 use hdrhistogram::Histogram;
 use podstorm::intern::FIXED_STATE;
-use podstorm::object::{Now, ObjectMeta, Pod, ReplicaSetStatus, Resource, SharedText, Uid};
+use podstorm::object::{
+    Now, ObjectMeta, Pod, PodPhase, ReplicaSetStatus, Resource, SharedText, Uid,
+};
 use smallvec::SmallVec;
 
 use super::slowest::{Convergence, Slowest};
@@ -34,11 +36,18 @@ pub(super) struct Parent {
     generation: i64,
     /// Active pods on the server.
     pub(super) active: i32,
+    /// Of those, the ones that aren't ready.
+    unready: i32,
+    /// Of those, the ones of files that came that way and that no kubelet will start: see
+    /// [`Tracker::stuck`].
+    stuck: i32,
     status: Counts,
     /// Since when it differs from what is wanted; unset while converged.
     since_ns: Option<i64>,
     converged: bool,
     gone: bool,
+    /// Whether its deletion has begun: nobody brings it to its pods any more.
+    deleting: bool,
     /// Whether it is a ReplicationController.
     pub(super) is_rc: bool,
     /// Generations and their replicas, from the newest one that the controller has reported to
@@ -77,7 +86,14 @@ impl Parent {
         self.status.available
     }
 
+    /// Whether it has its pods and an exact status, and all of them are ready but those that can't
+    /// become ready.
     fn is_exact(&self) -> bool {
+        self.is_exact_without(self.stuck)
+    }
+
+    /// The same with so many pods that aren't ready.
+    fn is_exact_without(&self, unready: i32) -> bool {
         let Counts {
             replicas,
             ready,
@@ -85,8 +101,15 @@ impl Parent {
             observed_generation,
         } = self.status;
         self.gone
+            || self.deleting
             || observed_generation == self.generation
-                && [replicas, ready, available, self.active] == [self.desired; 4]
+                && [replicas, self.active] == [self.desired; 2]
+                && [ready, available] == [self.desired - unready; 2]
+    }
+
+    /// Of its active pods, those that aren't ready.
+    pub(super) fn unready(&self) -> i32 {
+        self.unready
     }
 }
 
@@ -98,6 +121,7 @@ struct ParentEvent {
     replicas: i32,
     status: Counts,
     gone: bool,
+    deleting: bool,
 }
 
 /// A number of replicas as a number of pods.
@@ -112,15 +136,38 @@ fn record(histogram: &mut Histogram<u64>, took_ns: u64) {
 }
 
 /// What is known of one pod.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct PodState {
     parent: u32,
     /// Its place among the pods that can be picked.
     pick: u32,
     created_ns: i64,
     active: bool,
+    /// On its way out, and nothing but its kubelet holds it.
     deleting: bool,
+    /// Ready now or once.
     ready: bool,
+    ready_now: bool,
+    /// Came from a file.
+    loaded: bool,
+    /// See [`Tracker::stuck`].
+    stuck: bool,
+}
+
+impl PodState {
+    fn is_unready(self) -> bool {
+        self.active && !self.ready_now
+    }
+}
+
+/// Finalizers that the garbage collector carries out.
+const COLLECTORS: [&str; 2] = ["foregroundDeletion", "orphan"];
+
+/// Whether somebody holds the pod who isn't part of the simulation, so that it stays once it is being
+/// deleted.
+fn is_held(meta: &ObjectMeta) -> bool {
+    let mut finalizers = meta.finalizers().iter();
+    finalizers.any(|name| !COLLECTORS.contains(&&**name))
 }
 
 /// The counters.
@@ -133,6 +180,17 @@ pub(super) struct Tracker {
     unconverged: usize,
     deleting: u64,
     ready: u64,
+    /// Active pods that aren't ready.
+    unready: u64,
+    /// Of those, the ones of files that came that way and still are, though no kubelet has to start
+    /// them: a container that crashes again and again stays so.
+    stuck: u64,
+    /// Of the active pods that aren't ready, those of files that never were.
+    never_ready: u64,
+    /// Pods of files that came active and not ready.
+    came_unready: u64,
+    /// Whether files are being loaded: nothing that happens counts yet.
+    loading: bool,
     /// Pods that the parents together are to have.
     desired: u64,
     excess: u64,
@@ -162,6 +220,11 @@ impl Tracker {
             unconverged: 0,
             deleting: 0,
             ready: 0,
+            unready: 0,
+            stuck: 0,
+            never_ready: 0,
+            came_unready: 0,
+            loading: false,
             desired: 0,
             excess: 0,
             surplus: 0,
@@ -178,6 +241,37 @@ impl Tracker {
     /// Whether every parent has its pods and an exact status, and no pod is on its way out.
     pub(super) fn is_converged(&self) -> bool {
         self.unconverged == 0 && self.deleting == 0 && self.waiting.is_empty()
+    }
+
+    /// Whether every parent has its pods and an exact status, whether they are ready or not, and no
+    /// pod is on its way out unless `lingering` allows it; `is_closing` says of a namespace whether
+    /// nothing can come into it any more. O(parents).
+    pub(super) fn is_exact_but_for_readiness(
+        &self,
+        lingering: bool,
+        is_closing: impl Fn(&str) -> bool,
+    ) -> bool {
+        let exact = |parent: &Parent| {
+            parent.is_exact_without(parent.unready) || is_closing(&parent.namespace)
+        };
+        (lingering || self.deleting == 0)
+            && self.waiting.is_empty()
+            && self.parents.iter().all(exact)
+    }
+
+    /// Whether so many pods are ready, but for those of files that can't become so.
+    pub(super) fn are_ready(&self, pods: u64) -> bool {
+        self.ready + self.stuck >= pods
+    }
+
+    /// Active pods that aren't ready.
+    pub(super) fn unready(&self) -> u64 {
+        self.unready
+    }
+
+    /// Pods of files that came active and not ready.
+    pub(super) fn came_unready(&self) -> u64 {
+        self.came_unready
     }
 
     /// How many parents have not converged.
@@ -198,6 +292,49 @@ impl Tracker {
     /// Pods that are active and ready.
     pub(super) fn ready(&self) -> u64 {
         self.ready
+    }
+
+    /// Pods of files that came unready, are active, and were never ready.
+    pub(super) fn never_ready(&self) -> u64 {
+        self.never_ready
+    }
+
+    /// How many active pods of that parent may be unready: those that can't become ready, or, where
+    /// nothing moves any more, as many as are.
+    pub(super) fn may_be_unready(&self, uid: &Uid, at_rest: bool) -> i32 {
+        let parent = self.by_uid.get(uid).map(|at| &self.parents[*at as usize]);
+        parent.map_or(0, |parent| match at_rest {
+            true => parent.unready,
+            false => parent.stuck,
+        })
+    }
+
+    /// Files are going to be loaded: what appears was there before, until [`Tracker::begin`].
+    pub(super) fn expect_files(&mut self) {
+        self.loading = true;
+    }
+
+    /// Everything that files brought has been seen, and the controllers begin at `now`: who lacks
+    /// something lacks it from now on. O(parents).
+    pub(super) fn begin(&mut self, now: Now) {
+        if !std::mem::replace(&mut self.loading, false) {
+            return;
+        }
+        for parent in &mut self.parents {
+            parent.since_ns = (!parent.converged).then_some(now.mono_ns);
+        }
+    }
+
+    /// Pods that are missing, and pods that are too many, over all parents. O(parents).
+    pub(super) fn missing_and_spare(&self) -> (u64, u64) {
+        let live = self.parents.iter();
+        let live = live.filter(|parent| !parent.gone && !parent.deleting);
+        live.fold((0, 0), |(missing, spare), parent| {
+            (
+                missing + pods(parent.desired.saturating_sub(parent.active)),
+                spare + pods(parent.active.saturating_sub(parent.desired)),
+            )
+        })
     }
 
     /// Pods that all parents together are to have.
@@ -300,6 +437,7 @@ impl Tracker {
             replicas,
             status: Counts::of(status),
             gone,
+            deleting: meta.is_deleting(),
         });
     }
 
@@ -359,10 +497,10 @@ impl Tracker {
         let Some(state) = self.pods.get_mut(uid) else {
             return;
         };
-        let parent = std::mem::replace(&mut state.parent, NONE);
-        if state.active && parent != NONE {
-            self.move_active(parent, -1, now);
-        }
+        let before = *state;
+        state.parent = NONE;
+        let after = *state;
+        self.move_pod(Some(before), Some(after), now);
     }
 
     fn parents_before(&mut self, pod: &Pod, now: Now) {
@@ -385,6 +523,7 @@ impl Tracker {
             self.desired -= pods(parent.desired);
         }
         parent.gone = event.gone;
+        parent.deleting = event.deleting;
         let observed = event.status.observed_generation;
         parent
             .demands
@@ -407,10 +546,13 @@ impl Tracker {
             desired: 0,
             generation: 0,
             active: 0,
+            unready: 0,
+            stuck: 0,
             status: Counts::default(),
             since_ns: Some(now.mono_ns),
             converged: false,
             gone: false,
+            deleting: false,
             is_rc: false,
             demands: SmallVec::new(),
         });
@@ -424,13 +566,15 @@ impl Tracker {
         let exact = parent.is_exact();
         if exact && let Some(since_ns) = parent.since_ns.take() {
             let took_ns = u64::try_from(now.mono_ns - since_ns).unwrap_or(0);
-            record(&mut self.convergence, took_ns);
-            self.slowest.add(Convergence {
-                took_ns,
-                parent: at,
-                phase: self.phase,
-                converged: true,
-            });
+            if !self.loading {
+                record(&mut self.convergence, took_ns);
+                self.slowest.add(Convergence {
+                    took_ns,
+                    parent: at,
+                    phase: self.phase,
+                    converged: true,
+                });
+            }
         } else if !exact && parent.since_ns.is_none() {
             parent.since_ns = Some(now.mono_ns);
         }
@@ -444,32 +588,75 @@ impl Tracker {
         }
     }
 
-    fn move_active(&mut self, parent: u32, by: i32, now: Now) {
-        if let Some(found) = self.parents.get_mut(parent as usize) {
-            found.active += by;
-            self.recheck(parent as usize, now);
+    /// A pod came, changed or went: counts it, and looks at the parents for which that changes
+    /// something.
+    fn move_pod(&mut self, before: Option<PodState>, after: Option<PodState>, now: Now) {
+        if before == after {
+            return;
+        }
+        let counted = |state: Option<PodState>| {
+            let state = state.filter(|state| state.parent != NONE);
+            state.map_or((NONE, 0, 0, 0), |state| {
+                (
+                    state.parent,
+                    i32::from(state.active),
+                    i32::from(state.is_unready()),
+                    i32::from(state.is_unready() && state.stuck),
+                )
+            })
+        };
+        let total = |state: Option<PodState>, counts: fn(PodState) -> bool| {
+            u64::from(state.is_some_and(counts))
+        };
+        let shift = |sum: &mut u64, counts: fn(PodState) -> bool| {
+            *sum = *sum + total(after, counts) - total(before, counts);
+        };
+        shift(&mut self.deleting, |state| state.deleting);
+        shift(&mut self.ready, |state| state.ready && state.active);
+        shift(&mut self.unready, PodState::is_unready);
+        shift(&mut self.stuck, |state| state.is_unready() && state.stuck);
+        shift(&mut self.never_ready, |state| {
+            state.is_unready() && state.loaded && !state.ready
+        });
+        let (old, new) = (counted(before), counted(after));
+        if old == new {
+            return;
+        }
+        for ((parent, active, unready, stuck), by) in [(old, -1), (new, 1)] {
+            if let Some(found) = self.parents.get_mut(parent as usize) {
+                found.active += by * active;
+                found.unready += by * unready;
+                found.stuck += by * stuck;
+            }
+        }
+        for parent in [old.0, new.0] {
+            if (parent as usize) < self.parents.len() {
+                self.recheck(parent as usize, now);
+            }
         }
     }
 
     fn pod_seen(&mut self, pod: &Arc<Pod>, added: bool, now: Now) {
         let parent = self.parent_of(pod);
+        let ready_now = pod.is_ready();
+        let waits_for_kubelet = matches!(pod.status.phase, PodPhase::Pending | PodPhase::Unset);
         let fresh = PodState {
             parent,
             pick: NONE,
             created_ns: now.mono_ns,
             active: pod.is_active(),
-            deleting: pod.metadata.is_deleting(),
-            ready: pod.is_ready(),
+            deleting: pod.metadata.is_deleting() && !is_held(&pod.metadata),
+            ready: ready_now,
+            ready_now,
+            loaded: self.loading,
+            stuck: self.loading && !ready_now && !waits_for_kubelet,
         };
         let Some(state) = self.pods.get_mut(&pod.metadata.uid) else {
             self.pods.insert(pod.metadata.uid.clone(), fresh);
-            self.deleting += u64::from(fresh.deleting);
-            self.ready += u64::from(fresh.ready && fresh.active);
-            if fresh.active && parent != NONE {
-                self.move_active(parent, 1, now);
-                if added && self.controller_runs {
-                    self.count_excess(parent);
-                }
+            self.came_unready += u64::from(fresh.loaded && fresh.is_unready());
+            self.move_pod(None, Some(fresh), now);
+            if fresh.active && parent != NONE && added && self.controller_runs {
+                self.count_excess(parent);
             }
             self.list(pod, fresh);
             return;
@@ -478,26 +665,17 @@ impl Tracker {
         *state = PodState {
             pick: old.pick,
             created_ns: old.created_ns,
+            ready: old.ready || ready_now,
+            loaded: old.loaded,
+            stuck: old.stuck && !ready_now,
             ..fresh
         };
-        state.ready |= old.ready;
         let new = *state;
-        if new.ready && !old.ready {
+        if new.ready && !old.ready && !new.loaded {
             let took_ns = u64::try_from(now.mono_ns - old.created_ns).unwrap_or(0);
             record(&mut self.pod_ready, took_ns);
         }
-        self.deleting += u64::from(new.deleting);
-        self.deleting -= u64::from(old.deleting);
-        self.ready += u64::from(new.ready && new.active);
-        self.ready -= u64::from(old.ready && old.active);
-        if (old.parent, old.active) != (new.parent, new.active) {
-            if old.active {
-                self.move_active(old.parent, -1, now);
-            }
-            if new.active {
-                self.move_active(new.parent, 1, now);
-            }
-        }
+        self.move_pod(Some(old), Some(new), now);
         if new.pick == NONE {
             self.list(pod, new);
         } else if !new.active || new.parent == NONE {
@@ -512,14 +690,10 @@ impl Tracker {
         let Some(state) = self.pods.remove(&pod.metadata.uid) else {
             return;
         };
-        self.deleting -= u64::from(state.deleting);
-        self.ready -= u64::from(state.ready && state.active);
-        if state.parent != NONE {
+        if state.parent != NONE && !state.loaded {
             self.surplus += u64::from(!state.ready);
         }
-        if state.active {
-            self.move_active(state.parent, -1, now);
-        }
+        self.move_pod(Some(state), None, now);
         if state.pick != NONE {
             self.unlist(state.pick as usize);
         }

@@ -133,7 +133,10 @@ pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, 
         i32::MAX as u64,
     )?;
     let size = match &request.input {
-        Some(input) => size::beside_input(&request.size, input)?,
+        Some(input) => {
+            let burst = if scenario.uses_burst() { burst_pods } else { 0 };
+            size::beside_input(&request.size, input, burst)?
+        }
         None => generated(request, &scenario, burst_pods)?,
     };
     if let Some(problem) = machine

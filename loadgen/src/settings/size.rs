@@ -108,11 +108,15 @@ pub fn pods(request: &SizeRequest) -> Result<u64, SizeError> {
 }
 
 /// Decides the size beside the objects of files: `nodes` counts those generated in addition, none
-/// by default where the files bring their own.
+/// by default where the files bring their own, but for those that the scenario's `extra_pods` need.
 ///
 /// # Errors
 /// A flag that sizes what the files bring, or too few nodes for the pods.
-pub fn beside_input(request: &SizeRequest, input: &InputSize) -> Result<ClusterSize, SizeError> {
+pub fn beside_input(
+    request: &SizeRequest,
+    input: &InputSize,
+    extra_pods: u64,
+) -> Result<ClusterSize, SizeError> {
     for (flag, given) in [
         ("--pods", request.pods),
         ("--replicasets", request.replicasets),
@@ -141,8 +145,14 @@ pub fn beside_input(request: &SizeRequest, input: &InputSize) -> Result<ClusterS
                 count(places)
             )));
         }
-        None if input.nodes > 0 => 0,
-        _ => nodes_for(request, input.pods, places, pods_per_node)?,
+        None if input.nodes > 0 => {
+            let short = (input.pods + extra_pods).saturating_sub(places);
+            match extra_pods {
+                0 => 0,
+                _ => short.div_ceil(u64::from(pods_per_node)),
+            }
+        }
+        _ => nodes_for(request, input.pods + extra_pods, places, pods_per_node)?,
     };
     check_counts(&[("pods of the input", input.pods), ("--nodes", nodes)])?;
     Ok(ClusterSize {
@@ -375,14 +385,16 @@ mod tests {
             ..InputSize::default()
         };
         assert_eq!(
-            beside_input(&SizeRequest::default(), &input).unwrap().nodes,
+            beside_input(&SizeRequest::default(), &input, 0)
+                .unwrap()
+                .nodes,
             0
         );
         let short = InputSize {
             places: 100,
             ..input
         };
-        let problem = beside_input(&SizeRequest::default(), &short)
+        let problem = beside_input(&SizeRequest::default(), &short, 0)
             .unwrap_err()
             .to_string();
         assert!(problem.contains("--nodes 1"), "{problem}");
@@ -390,18 +402,22 @@ mod tests {
             nodes: Some(1),
             ..SizeRequest::default()
         };
-        assert_eq!(beside_input(&added, &short).unwrap().nodes, 1);
+        assert_eq!(beside_input(&added, &short, 0).unwrap().nodes, 1);
         let bare = InputSize {
             pods: 200,
             ..InputSize::default()
         };
         assert_eq!(
-            beside_input(&SizeRequest::default(), &bare).unwrap().nodes,
+            beside_input(&SizeRequest::default(), &bare, 0)
+                .unwrap()
+                .nodes,
             10
         );
         let bound = InputSize { places: 1, ..bare };
         assert_eq!(
-            beside_input(&SizeRequest::default(), &bound).unwrap().nodes,
+            beside_input(&SizeRequest::default(), &bound, 0)
+                .unwrap()
+                .nodes,
             10
         );
         let sized = SizeRequest {
@@ -409,10 +425,14 @@ mod tests {
             ..SizeRequest::default()
         };
         assert!(
-            beside_input(&sized, &input)
+            beside_input(&sized, &input, 0)
                 .unwrap_err()
                 .to_string()
                 .contains("--pods")
         );
+        // What the scenario adds gets nodes of its own.
+        let none = SizeRequest::default();
+        assert_eq!(beside_input(&none, &input, 20).unwrap().nodes, 0);
+        assert_eq!(beside_input(&none, &input, 500).unwrap().nodes, 5);
     }
 }

@@ -71,7 +71,7 @@ pub fn run(
 fn one(job: &Job, cancel: &AtomicBool) -> Result<Option<RunResult>, RunError> {
     let objects = job.objects.as_ref().clone();
     let mut result = engine::run(&job.settings, objects, &(), cancel)?;
-    result.input = job.input.clone();
+    result.input.ignored = job.input.ignored.clone();
     if job.settings.engine == EngineKind::Virtual {
         // A virtual result says nothing that differs from one machine to the next.
         result.host = None;

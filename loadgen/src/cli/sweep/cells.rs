@@ -216,6 +216,7 @@ pub(super) fn jobs(grid: &Grid, shapes: &[ShapeFlags], seeds: &[u64]) -> Result<
                 true => Files::default(),
                 false => {
                     let loaded = manifest::load(&shape.files, io::stdin().lock())?;
+                    crate::cli::warn(&loaded.warnings);
                     (Arc::new(loaded.objects), loaded.counts, Some(loaded.size))
                 }
             };

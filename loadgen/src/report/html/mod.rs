@@ -180,7 +180,7 @@ fn tiles(result: &RunResult) -> Vec<Tile> {
             count(size.replicasets),
             format!(
                 "{} nodes, {} namespaces",
-                count(size.nodes),
+                count(size.nodes + result.input.taken.get("Node").copied().unwrap_or(0)),
                 count(size.namespaces)
             ),
         ),

@@ -101,10 +101,30 @@ pub(super) fn work_tables(result: &RunResult) -> Vec<Table> {
         table("Syncs", "outcome", "syncs", &result.syncs),
         table("Events", "type, reason", "events", &result.events),
         table("Input", "kind", "objects", &result.input.taken),
+        table(
+            "Pods of the input",
+            "how they came",
+            "pods",
+            &pods_of_input(result),
+        ),
         table("Not simulated", "kind", "documents", &result.input.ignored),
     ];
     tables.retain(|table| !table.rows.is_empty());
     tables
+}
+
+/// How the pods of files came.
+fn pods_of_input(result: &RunResult) -> BTreeMap<String, u64> {
+    let pods = result.input.pods;
+    let all = [
+        ("ready", pods.ready),
+        ("not ready", pods.not_ready),
+        ("not ready, and at the end neither", pods.still_not_ready),
+        ("on their way out", pods.terminating),
+        ("ended", pods.ended),
+    ];
+    let some = all.into_iter().filter(|(_, count)| *count > 0);
+    some.map(|(how, count)| (how.to_owned(), count)).collect()
 }
 
 pub(super) fn settings_tables(

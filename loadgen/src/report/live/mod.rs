@@ -64,16 +64,20 @@ impl About {
             Some(qps) => format!("{} QPS", number_for_people(qps)),
             None => "no client limit".to_owned(),
         };
+        let nodes = match size.nodes {
+            // Whoever generates a cluster has some.
+            0 => "nodes of the files".to_owned(),
+            nodes => format!("{} nodes", count(nodes)),
+        };
         let clock = if is_virtual { "simulated time" } else { "time" };
         About {
             scenario: settings.scenario.name.clone(),
             question: settings.scenario.question.clone(),
             engine: format!("{engine}, seed {}", settings.seed),
             cluster: format!(
-                "{} pods, {} owners, {} nodes; {} workers, {limit}, {} behaviour; {clock} limit {}",
+                "{} pods, {} owners, {nodes}; {} workers, {limit}, {} behaviour; {clock} limit {}",
                 count(size.pods),
                 count(size.replicasets),
-                count(size.nodes),
                 controller.concurrent_replicaset_syncs,
                 settings.behaviour.as_str(),
                 duration_text(settings.time_limit_ns)

@@ -134,7 +134,7 @@ fn contradictions_are_refused() {
         ),
         (
             SettingsRequest {
-                scenario: Scenario::built_in("cold-start"),
+                scenario: Scenario::built_in("adoption"),
                 input: Some(InputSize::default()),
                 ..none()
             },

@@ -1,0 +1,301 @@
+//! Fields that Kubernetes doesn't know: most often a typing error, which would pass in silence. Looked
+//! for only where every field of Kubernetes 1.36 is listed here: not in statuses, and not in what lies
+//! deeper in a pod's spec than its containers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ahash::RandomState;
+use hashbrown::HashMap;
+use podstorm::intern::FIXED_STATE;
+use podstorm::object::{Map, ObjectMeta, PodSpec, PodTemplate, Rest};
+
+use crate::input::InputObject;
+
+/// Of `metadata`: what the types have no place for.
+const META: &[&str] = &["managedFields", "selfLink"];
+
+/// Of the `spec` of a ReplicaSet or ReplicationController.
+const OWNER_SPEC: &[&str] = &["replicas", "minReadySeconds", "selector", "template"];
+
+const NODE_SPEC: &[&str] = &[
+    "configSource",
+    "externalID",
+    "podCIDR",
+    "podCIDRs",
+    "providerID",
+    "taints",
+    "unschedulable",
+];
+
+const POD_SPEC: &[&str] = &[
+    "activeDeadlineSeconds",
+    "affinity",
+    "automountServiceAccountToken",
+    "containers",
+    "dnsConfig",
+    "dnsPolicy",
+    "enableServiceLinks",
+    "ephemeralContainers",
+    "hostAliases",
+    "hostIPC",
+    "hostNetwork",
+    "hostPID",
+    "hostUsers",
+    "hostname",
+    "hostnameOverride",
+    "imagePullSecrets",
+    "initContainers",
+    "nodeName",
+    "nodeSelector",
+    "os",
+    "overhead",
+    "preemptionPolicy",
+    "priority",
+    "priorityClassName",
+    "readinessGates",
+    "resourceClaims",
+    "resources",
+    "restartPolicy",
+    "runtimeClassName",
+    "schedulerName",
+    "schedulingGates",
+    "schedulingGroup",
+    "securityContext",
+    "serviceAccount",
+    "serviceAccountName",
+    "setHostnameAsFQDN",
+    "shareProcessNamespace",
+    "subdomain",
+    "terminationGracePeriodSeconds",
+    "tolerations",
+    "topologySpreadConstraints",
+    "volumes",
+    "workloadRef",
+];
+
+const CONTAINER: &[&str] = &[
+    "args",
+    "command",
+    "env",
+    "envFrom",
+    "image",
+    "imagePullPolicy",
+    "lifecycle",
+    "livenessProbe",
+    "name",
+    "ports",
+    "readinessProbe",
+    "resizePolicy",
+    "resources",
+    "restartPolicy",
+    "restartPolicyRules",
+    "securityContext",
+    "startupProbe",
+    "stdin",
+    "stdinOnce",
+    "targetContainerName",
+    "terminationMessagePath",
+    "terminationMessagePolicy",
+    "tty",
+    "volumeDevices",
+    "volumeMounts",
+    "workingDir",
+];
+
+/// Most characters of a field's name that are shown.
+const SHOWN_MAX: usize = 80;
+
+/// A field that Kubernetes doesn't know.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Field {
+    /// E.g. `spec.replicaz`; items of a list have no number.
+    pub(super) path: String,
+    /// A known one of nearly the same name.
+    pub(super) meant: Option<&'static str>,
+}
+
+/// Where such a field was found: the number of the first object that has it, and how many have.
+pub(super) type Found = BTreeMap<(&'static str, Field), (usize, u64)>;
+
+/// Looks through the objects. O(objects), and the fields of each spec once where pods share it.
+pub(super) fn find(objects: &[InputObject]) -> Found {
+    let mut found = Found::new();
+    let mut specs = Specs {
+        known: HashMap::with_hasher(FIXED_STATE),
+    };
+    for (number, object) in objects.iter().enumerate() {
+        let mut fields = Vec::new();
+        meta(object.metadata(), "metadata", &mut fields);
+        match object {
+            InputObject::Namespace(_) => {}
+            InputObject::Node(node) => members(&node.spec, NODE_SPEC, "spec", &mut fields),
+            InputObject::Pod(pod) => specs.add(&pod.spec, "spec", &mut fields),
+            InputObject::ReplicaSet(set) => {
+                rest(&set.spec.rest, OWNER_SPEC, "spec", &mut fields);
+                template(&set.spec.template, &mut specs, &mut fields);
+            }
+            InputObject::ReplicationController(rc) => {
+                rest(&rc.spec_rest, OWNER_SPEC, "spec", &mut fields);
+                if let Some(of_rc) = &rc.template {
+                    template(of_rc, &mut specs, &mut fields);
+                }
+            }
+        }
+        fields.sort_unstable();
+        fields.dedup();
+        for field in fields {
+            let entry = found.entry((object.kind().name(), field));
+            entry.or_insert((number, 0)).1 += 1;
+        }
+    }
+    found
+}
+
+/// What was found in specs that objects share, by their place in memory, which outlives this.
+struct Specs {
+    known: HashMap<(*const PodSpec, &'static str), Vec<Field>, RandomState>,
+}
+
+impl Specs {
+    fn add(&mut self, spec: &Arc<PodSpec>, at: &'static str, fields: &mut Vec<Field>) {
+        let known = self
+            .known
+            .entry((Arc::as_ptr(spec), at))
+            .or_insert_with(|| {
+                let mut fields = Vec::new();
+                pod_spec(&spec.fields, at, &mut fields);
+                fields
+            });
+        fields.extend_from_slice(known);
+    }
+}
+
+fn template(template: &PodTemplate, specs: &mut Specs, fields: &mut Vec<Field>) {
+    meta(&template.metadata, "spec.template.metadata", fields);
+    specs.add(&template.spec, "spec.template.spec", fields);
+}
+
+fn meta(metadata: &ObjectMeta, at: &str, fields: &mut Vec<Field>) {
+    rest(&metadata.rest, META, at, fields);
+}
+
+fn rest(rest: &Rest, known: &'static [&'static str], at: &str, fields: &mut Vec<Field>) {
+    if let Some(rest) = rest {
+        members(rest, known, at, fields);
+    }
+}
+
+fn pod_spec(spec: &Map, at: &str, fields: &mut Vec<Field>) {
+    members(spec, POD_SPEC, at, fields);
+    for list in ["containers", "initContainers"] {
+        let containers = spec.get(list).and_then(|list| list.as_array());
+        for container in containers.into_iter().flatten() {
+            if let Some(container) = container.as_object() {
+                members(container, CONTAINER, &format!("{at}.{list}[]"), fields);
+            }
+        }
+    }
+}
+
+fn members(map: &Map, known: &'static [&'static str], at: &str, fields: &mut Vec<Field>) {
+    for name in map.keys().filter(|name| !known.contains(&name.as_str())) {
+        let shown: String = name.chars().take(SHOWN_MAX).collect();
+        let near = known.iter();
+        let near = near.map(|known| (strsim::damerau_levenshtein(&shown, known), *known));
+        let near = near.min().filter(|(distance, _)| *distance <= 2);
+        let cut = if shown.len() < name.len() { "…" } else { "" };
+        fields.push(Field {
+            path: format!("{at}.{shown}{cut}"),
+            meant: near.map(|(_, known)| known),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::super::load;
+
+    const SET: &str = "\
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: web-0, anotations: {a: b}}
+spec:
+  replicaz: 3
+  selector: {matchLabels: {a: b}}
+  template:
+    metadata: {labels: {a: b}}
+    spec: {containers: [{name: c, image: i, imagePulPolicy: Always, comand: [x]}], nodeSelektor: {}}
+status: {readyReplicas: 0, somethingNew: 1}
+";
+
+    fn warnings(text: &str) -> Vec<String> {
+        let loaded = load(&[PathBuf::from("-")], text.as_bytes());
+        loaded.expect("the text can be read").warnings
+    }
+
+    #[test]
+    fn a_field_that_kubernetes_does_not_know_is_told_once_with_its_place() {
+        let other = SET.replace("web-0", "web-1");
+        let warnings = warnings(&format!("{SET}---\n{other}"));
+        let expected = [
+            ("metadata.anotations", ""),
+            ("spec.replicaz", "did you mean replicas?"),
+            (
+                "spec.template.spec.containers[].comand",
+                "did you mean command?",
+            ),
+            (
+                "spec.template.spec.containers[].imagePulPolicy",
+                "did you mean imagePullPolicy?",
+            ),
+            (
+                "spec.template.spec.nodeSelektor",
+                "did you mean nodeSelector?",
+            ),
+        ];
+        assert_eq!(warnings.len(), expected.len(), "{warnings:?}");
+        for (warning, (path, meant)) in warnings.iter().zip(expected) {
+            assert!(
+                warning.contains(&format!("unknown field \"{path}\"")),
+                "{warning}"
+            );
+            assert!(
+                warning.contains("document 1 (ReplicaSet default/web-0)"),
+                "{warning}"
+            );
+            assert!(warning.contains(meant), "{warning}");
+            assert!(warning.contains("2 objects"), "{warning}");
+        }
+    }
+
+    #[test]
+    fn what_kubernetes_knows_passes_in_silence() {
+        let pod = |number| {
+            format!(
+                r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"p{number}","selfLink":"/x",
+                "managedFields":[]}},"spec":{{"containers":[{{"name":"c","image":"i","resizePolicy":[],
+                "env":[{{"name":"A","whatever":1}}]}}],"schedulingGates":[],"hostUsers":false,
+                "resources":{{}}}},"status":{{"unheardOf":1}}}}"#
+            )
+        };
+        let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"},"spec":{"podCIDR":""},
+            "status":{"runtimeHandlers":[]}}"#;
+        let list = format!(
+            r#"{{"kind":"List","items":[{},{},{node}]}}"#,
+            pod(1),
+            pod(2)
+        );
+        assert_eq!(warnings(&list), Vec::<String>::new());
+        let wrong = list.replace("hostUsers", "hostUser");
+        let [warning] = &warnings(&wrong)[..] else {
+            panic!("one for all");
+        };
+        assert!(
+            warning.contains("did you mean hostUsers?; so in 2 objects"),
+            "{warning}"
+        );
+    }
+}
