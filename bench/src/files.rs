@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use podstorm_loadgen::report::output::{Output, OutputError};
+use podstorm_loadgen::report::output::{Inputs, Output, OutputError};
 use serde_json::Value;
 
 /// Puts a text in the place of a file, or of none. An interruption leaves what was there before; `what` is what
@@ -14,7 +14,7 @@ use serde_json::Value;
 /// # Errors
 /// A folder, or a place that can't be written.
 pub fn write_whole(what: &'static str, path: &Path, text: &str) -> Result<(), OutputError> {
-    Output::open(what, path)?.write(|file| file.write_all(text.as_bytes()))
+    Output::open(what, path, &Inputs::default())?.write(|file| file.write_all(text.as_bytes()))
 }
 
 /// Takes a folder with all that is in it away, if it is there: what an earlier run left must not be taken for

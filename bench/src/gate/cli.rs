@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Parser;
 use podstorm::object::Time;
 use podstorm_loadgen::clock::RealClock;
-use podstorm_loadgen::report::output::Output;
+use podstorm_loadgen::report::output::{Inputs, Output};
 use serde::{Deserialize, Serialize};
 
 use super::bless::{self, Blessed, Chosen};
@@ -175,10 +175,10 @@ fn gate(flags: &Flags) -> Result<u8> {
             "{JSON} {}: these are the budgets",
             json.display()
         );
-        drop(Output::open(JSON, json)?);
+        drop(Output::open(JSON, json, &Inputs::default())?);
     }
     if chosen.is_some() {
-        drop(Output::open(BUDGETS, &path)?);
+        drop(Output::open(BUDGETS, &path, &Inputs::default())?);
     }
     let is_asked = |id: &str| flags.only.as_ref().is_none_or(|only| is_under(id, only));
     let measurement = match (&flags.measured, &workspace) {
