@@ -9,6 +9,7 @@ use podstorm::intern::KeyId;
 use podstorm::object::Now;
 use podstorm::workqueue::Take;
 
+use super::by_phase::{PhaseTimes, Recorded};
 use super::client::Client;
 use super::event_sink::EventQueue;
 use super::executor::{Next, Part, PartId, Switchboard};
@@ -39,6 +40,9 @@ pub(super) struct Pool {
     idle: Mutex<Vec<PartId>>,
     /// In a run that is disturbed or watched over.
     pub(super) wire: Option<Wire>,
+    /// When the phases began, and what the workers of all controllers have recorded of each.
+    pub(super) times: Arc<PhaseTimes>,
+    pub(super) recorded: Arc<Mutex<Recorded>>,
 }
 
 /// What the requests of a disturbed controller pass, and who listens.
@@ -57,9 +61,12 @@ impl Pool {
         timer: PartId,
         clock: Option<RealClock>,
         wire: Option<Wire>,
+        (times, recorded): (Arc<PhaseTimes>, Arc<Mutex<Recorded>>),
     ) -> Pool {
         Pool {
             wire,
+            times,
+            recorded,
             controller,
             client,
             events,
@@ -143,13 +150,14 @@ impl Pool {
         }
     }
 
+    /// The key that has waited longest, and for how long, ns.
     #[inline]
-    pub(super) fn take(&self, now: Now) -> Option<KeyId> {
+    pub(super) fn take(&self, now: Now) -> Option<(KeyId, u64)> {
         if !self.is_synced() {
             return None;
         }
-        match self.controller.queue().try_take(now.mono_ns) {
-            Take::Key(key) => Some(key),
+        match self.controller.queue().try_take_with_wait(now.mono_ns) {
+            Take::Key(taken) => Some(taken),
             Take::Empty | Take::ShutDown => None,
         }
     }

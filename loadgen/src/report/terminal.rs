@@ -3,24 +3,33 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::result::{Host, Quantiles, RunResult};
+use crate::result::{Host, Phase, Quantiles, RunResult};
 use crate::settings::{EngineKind, Latency};
 use crate::units::{
-    bytes_for_people, count_for_people as count, latency_text, number_for_people,
+    bytes_for_people, count_for_people as count, counted, latency_text, number_for_people,
     seconds_for_people, wrapped,
 };
 
 /// Columns before the figures.
 const LABEL: usize = 15;
 
-/// Columns of a list of counts, so that a line stays within 100.
-const LISTED_WIDTH: usize = 72;
+/// Columns of a report that goes to no terminal, and of the widest.
+pub const COLUMNS: usize = 100;
 
-/// Columns of the longest name of a phase, so that a line stays within 100.
-const LONGEST_PHASE: usize = 46;
+/// Fewest columns that the tables fit into.
+const COLUMNS_MIN: usize = 80;
+
+/// Columns of a phase's figures, behind its name.
+const PHASE_FIGURES: usize = 54;
 
 /// Most violations shown; the result has them all.
 const VIOLATIONS_SHOWN: usize = 5;
+
+/// How many columns a report has that goes to that terminal: those there are, within what suits it. A
+/// terminal that does not say counts as one of [`COLUMNS`].
+pub fn columns(terminal: Option<usize>) -> usize {
+    terminal.unwrap_or(COLUMNS).clamp(COLUMNS_MIN, COLUMNS)
+}
 
 /// The report of a run; `host` is shown whether or not the result carries it, `replay` is the
 /// command that repeats the run, `written` are the files it left, each with its flag.
@@ -29,56 +38,73 @@ pub fn render(
     host: Option<&Host>,
     replay: &str,
     written: &[(&'static str, String)],
+    columns: usize,
 ) -> String {
-    let mut out = String::with_capacity(4096);
-    headline(&mut out, result);
-    paragraph(&mut out, "question", &result.question);
-    if let Some(answer) = &result.answer {
-        paragraph(&mut out, "answer", answer);
+    let mut out = Report {
+        text: String::with_capacity(4096),
+        columns,
+    };
+    let out = &mut out;
+    headline(out, result);
+    paragraph(out, "question", &result.question);
+    match &result.answer {
+        Some(answer) => paragraph(out, "answer", answer),
+        None if !result.outcome.converged => {
+            let success = &result.settings.scenario.success;
+            paragraph(out, "answer", &format!("none. What was to be: {success}"));
+        }
+        None => {}
     }
-    cluster(&mut out, result);
-    out.push('\n');
-    phases(&mut out, result);
-    distributions(&mut out, result);
-    out.push('\n');
-    pods(&mut out, result);
-    line(&mut out, "API calls", &listed(&result.api_calls));
-    line(&mut out, "syncs", &listed(&result.syncs));
-    line(&mut out, "wasted work", &wasted(result));
+    cluster(out, result);
+    out.text.push('\n');
+    phases(out, result);
+    distributions(out, result);
+    by_phase(out, result);
+    out.text.push('\n');
+    pods(out, result);
+    list(out, "API calls", &result.api_calls);
+    list(out, "syncs", &result.syncs);
+    paragraph(out, "wasted work", &wasted(result));
     if !result.events.is_empty() {
-        line(&mut out, "events", &listed(&result.events));
+        list(out, "events", &result.events);
     }
     let versions = format!(
-        "{} watch events, resource version {}",
-        count(result.watch_events),
+        "{}, resource version {}",
+        counted(result.watch_events, "watch event"),
         count(result.resource_version)
     );
-    line(&mut out, "server", &versions);
-    input(&mut out, result);
-    thresholds(&mut out, result);
+    line(out, "server", &versions);
+    input(out, result);
+    thresholds(out, result);
     if let Some(host) = host {
-        line(&mut out, "host", &host_text(host));
+        paragraph(out, "host", &host_text(host));
     }
     if let Some(note) = pace(result) {
-        line(&mut out, "note", &note);
+        paragraph(out, "note", &note);
     }
-    files(&mut out, written);
-    verdict(&mut out, result, replay);
+    files(out, written);
+    verdict(out, result, replay);
     if result.settings.scenario.name == "stale-watch" && result.settings.scenario.path.is_none() {
-        out.push('\n');
+        out.text.push('\n');
         let told = super::stale_watch::explanation(result);
         for (label, text) in told.paragraphs {
-            paragraph(&mut out, label, &text);
+            paragraph(out, label, &text);
         }
-        line(&mut out, "try next", "");
+        line(out, "try next", "");
         for command in told.commands {
-            put(&mut out, format_args!("    {command}"));
+            put(out, format_args!("    {command}"));
         }
     }
-    out
+    std::mem::take(&mut out.text)
 }
 
-fn headline(out: &mut String, result: &RunResult) {
+/// What is written so far, and how wide.
+struct Report {
+    text: String,
+    columns: usize,
+}
+
+fn headline(out: &mut Report, result: &RunResult) {
     let settings = &result.settings;
     let engine = match settings.engine {
         EngineKind::Threads => format!("threads engine, {} threads", settings.threads),
@@ -108,23 +134,22 @@ fn headline(out: &mut String, result: &RunResult) {
     );
 }
 
-fn cluster(out: &mut String, result: &RunResult) {
+fn cluster(out: &mut Report, result: &RunResult) {
     let settings = &result.settings;
     let size = &settings.size;
     let from_files = !result.input.taken.is_empty();
-    let owners = if from_files { "owners" } else { "ReplicaSets" };
     let nodes = match (from_files, size.nodes) {
         (true, 0) => "nodes of the input".to_owned(),
-        (true, nodes) => format!("{} generated nodes", count(nodes)),
-        (_, nodes) => format!("{} nodes", count(nodes)),
+        (true, nodes) => counted(nodes, "generated node"),
+        (_, nodes) => counted(nodes, "node"),
     };
     let text = format!(
-        "{} pods, {} {owners}, {nodes}, {} namespaces",
-        count(size.pods),
-        count(size.replicasets),
-        count(size.namespaces)
+        "{}, {}, {nodes}, {}",
+        counted(size.pods, "pod"),
+        workloads(result),
+        counted(size.namespaces, "namespace")
     );
-    line(out, "cluster", &text);
+    paragraph(out, "cluster", &text);
     let controller = &settings.controller;
     let limit = match controller.kube_api_qps {
         Some(qps) => format!(
@@ -135,10 +160,12 @@ fn cluster(out: &mut String, result: &RunResult) {
         None => "no client limit".to_owned(),
     };
     let text = format!(
-        "{} workers, {} per sync, {limit}, {} behaviour",
-        controller.concurrent_replicaset_syncs, controller.burst_replicas, result.behaviour
+        "{}, {} per sync, {limit}, {} behaviour",
+        counted(controller.concurrent_replicaset_syncs as u64, "worker"),
+        counted(u64::from(controller.burst_replicas), "pod"),
+        result.behaviour
     );
-    line(out, "controller", &text);
+    paragraph(out, "controller", &text);
     let off: Vec<&str> = controller
         .feature_gates
         .iter()
@@ -146,11 +173,30 @@ fn cluster(out: &mut String, result: &RunResult) {
         .map(|(name, _)| name.as_str())
         .collect();
     if !off.is_empty() {
-        line(out, "gates off", &off.join(", "));
+        paragraph(out, "gates off", &off.join(", "));
     }
     let latencies = latencies(result);
     if !latencies.is_empty() {
-        line(out, "latencies", &latencies.join("  "));
+        paragraph(out, "latencies", &latencies.join(", "));
+    }
+}
+
+/// The objects that the controllers work on: those that are generated, or those of the files.
+fn workloads(result: &RunResult) -> String {
+    let taken = |kind: &str| result.input.taken.get(kind).copied().unwrap_or(0);
+    let replica_sets = match result.input.taken.is_empty() {
+        true => result.settings.size.replicasets,
+        false => taken("ReplicaSet"),
+    };
+    let rcs = taken("ReplicationController");
+    match (replica_sets, rcs) {
+        (_, 0) => counted(replica_sets, "ReplicaSet"),
+        (0, _) => counted(rcs, "ReplicationController"),
+        _ => format!(
+            "{}, {}",
+            counted(replica_sets, "ReplicaSet"),
+            counted(rcs, "ReplicationController")
+        ),
     }
 }
 
@@ -177,7 +223,7 @@ fn cut(text: &str, columns: usize) -> String {
     format!("{}…", start.trim_end())
 }
 
-fn phases(out: &mut String, result: &RunResult) {
+fn phases(out: &mut Report, result: &RunResult) {
     if result.phases.is_empty() {
         return;
     }
@@ -186,12 +232,13 @@ fn phases(out: &mut String, result: &RunResult) {
         .iter()
         .map(|phase| phase.name.chars().count())
         .max();
-    let width = longest.unwrap_or(0).clamp(24, LONGEST_PHASE);
+    let width = longest.unwrap_or(0).clamp(24, out.columns - PHASE_FIGURES);
+    // The rate is that of both columns together.
     put(
         out,
         format_args!(
             "  {:width$} {:>12} {:>12} {:>12} {:>12}",
-            "phase", "time", "created", "deleted", "pods/s"
+            "phase", "time", "created", "deleted", "both/s"
         ),
     );
     for phase in &result.phases {
@@ -213,38 +260,95 @@ fn phases(out: &mut String, result: &RunResult) {
             ),
         );
     }
-    out.push('\n');
+    out.text.push('\n');
 }
 
-fn distributions(out: &mut String, result: &RunResult) {
+fn distributions(out: &mut Report, result: &RunResult) {
     let rows: [(&str, &Quantiles); 4] = [
         ("convergence", &result.convergence_seconds),
         ("pod ready", &result.pod_ready_seconds),
         ("queue wait", &result.queue_duration_seconds),
         ("sync work", &result.work_duration_seconds),
     ];
+    if rows.iter().all(|(_, quantiles)| quantiles.count == 0) {
+        return;
+    }
+    let without = match result.phases.iter().any(|phase| phase.set_up) {
+        true => "no set-up",
+        false => "",
+    };
     put(
         out,
         format_args!(
-            "  {:13} {:>11} {:>11} {:>11} {:>11} {:>11} {:>12}",
-            "", "p50", "p90", "p99", "p99.9", "max", "count"
+            "  {without:12} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
+            "p50", "p90", "p99", "p99.9", "max", "count"
         ),
     );
     for (name, q) in rows.iter().filter(|(_, quantiles)| quantiles.count > 0) {
-        // A nanosecond is the least that the histograms hold: it stands for no time at all.
-        let text = |seconds: f64| seconds_for_people(if seconds <= 1e-9 { 0.0 } else { seconds });
-        let [p50, p90, p99, p999, max] = [q.p50, q.p90, q.p99, q.p999, q.max].map(text);
+        let [p50, p90, p99, p999, max] = [q.p50, q.p90, q.p99, q.p999, q.max].map(duration);
         put(
             out,
             format_args!(
-                "  {name:13} {p50:>11} {p90:>11} {p99:>11} {p999:>11} {max:>11} {:>12}",
+                "  {name:12} {p50:>10} {p90:>10} {p99:>10} {p999:>10} {max:>10} {:>10}",
                 count(q.count)
             ),
         );
     }
 }
 
-fn pods(out: &mut String, result: &RunResult) {
+/// A nanosecond is the least that the histograms hold: it stands for no time at all.
+fn duration(seconds: f64) -> String {
+    seconds_for_people(if seconds <= 1e-9 { 0.0 } else { seconds })
+}
+
+/// The 99th percentiles of each phase, where there are several.
+fn by_phase(out: &mut Report, result: &RunResult) {
+    let of = |phase: &Phase| {
+        [
+            phase.convergence_seconds.clone(),
+            phase.pod_ready_seconds.clone(),
+            phase.queue_duration_seconds.clone(),
+            phase.work_duration_seconds.clone(),
+        ]
+    };
+    let is_measured = |phase: &&Phase| of(phase).iter().any(|quantiles| quantiles.count > 0);
+    let some: Vec<&Phase> = result.phases.iter().filter(is_measured).collect();
+    if some.len() < 2 {
+        return;
+    }
+    let named = |phase: &Phase| match phase.set_up {
+        true => format!("{} (not counted)", phase.name),
+        false => phase.name.clone(),
+    };
+    let longest = some.iter().map(|phase| named(phase).chars().count()).max();
+    let width = longest.unwrap_or(0).clamp(24, out.columns - PHASE_FIGURES);
+    out.text.push('\n');
+    put(
+        out,
+        format_args!(
+            "  {:width$} {:>12} {:>12} {:>12} {:>12}",
+            "p99 by phase", "convergence", "pod ready", "queue wait", "sync work"
+        ),
+    );
+    for phase in some {
+        let [convergence, ready, queued, worked] = of(phase).map(|quantiles| {
+            if quantiles.count == 0 {
+                "-".to_owned()
+            } else {
+                duration(quantiles.p99)
+            }
+        });
+        put(
+            out,
+            format_args!(
+                "  {:width$} {convergence:>12} {ready:>12} {queued:>12} {worked:>12}",
+                cut(&named(phase), width)
+            ),
+        );
+    }
+}
+
+fn pods(out: &mut Report, result: &RunResult) {
     let pods = &result.pods;
     let mut text = format!(
         "{} created, {} bound, {} ready, {} deleted, peak {}",
@@ -262,7 +366,7 @@ fn pods(out: &mut String, result: &RunResult) {
         );
         text.push_str(&moved);
     }
-    line(out, "pods", &text);
+    paragraph(out, "pods", &text);
     line(
         out,
         "excess pods",
@@ -273,16 +377,20 @@ fn pods(out: &mut String, result: &RunResult) {
 fn wasted(result: &RunResult) -> String {
     let wasted = &result.wasted_work;
     let all = [
-        (wasted.syncs_without_requests, "syncs without a request"),
-        (wasted.stale_sync_skips, "stale syncs skipped"),
-        (wasted.deletes_not_found, "deletes not found"),
-        (wasted.status_conflicts, "status conflicts"),
-        (wasted.surplus_pods, "surplus pods"),
+        (wasted.syncs_without_requests, "sync", " without a request"),
+        (wasted.stale_sync_skips, "stale sync", " skipped"),
+        (wasted.deletes_not_found, "delete", " not found"),
+        (wasted.status_conflicts, "status conflict", ""),
+        (
+            wasted.pods_never_ready,
+            "pod",
+            " gone before they were ready",
+        ),
     ];
     let some: Vec<String> = all
         .iter()
-        .filter(|(number, _)| *number > 0)
-        .map(|(number, what)| format!("{} {what}", count(*number)))
+        .filter(|(number, ..)| *number > 0)
+        .map(|(number, noun, what)| format!("{}{what}", counted(*number, noun)))
         .collect();
     if some.is_empty() {
         "none".to_owned()
@@ -291,25 +399,22 @@ fn wasted(result: &RunResult) -> String {
     }
 }
 
-fn input(out: &mut String, result: &RunResult) {
+fn input(out: &mut Report, result: &RunResult) {
     if !result.input.taken.is_empty() {
-        line(out, "input", &listed(&result.input.taken));
+        list(out, "input", &result.input.taken);
     }
     if !result.input.ignored.is_empty() {
-        line(
-            out,
-            "left out",
-            &format!("{} (not simulated)", listed(&result.input.ignored)),
-        );
+        list(out, "left out", &result.input.ignored);
+        line(out, "", "(not simulated)");
     }
 }
 
 /// Each threshold with the value seen.
-fn thresholds(out: &mut String, result: &RunResult) {
+fn thresholds(out: &mut Report, result: &RunResult) {
     for (number, outcome) in result.thresholds.iter().enumerate() {
         let verdict = if outcome.met { "met" } else { "NOT MET" };
         let text = format!("{verdict}: {} ({})", outcome.threshold, outcome.seen());
-        line(out, if number == 0 { "thresholds" } else { "" }, &text);
+        paragraph(out, if number == 0 { "thresholds" } else { "" }, &text);
     }
 }
 
@@ -328,7 +433,7 @@ fn host_text(host: &Host) -> String {
 }
 
 /// The files, as many on a line as fit.
-fn files(out: &mut String, written: &[(&'static str, String)]) {
+fn files(out: &mut Report, written: &[(&'static str, String)]) {
     let names: Vec<&str> = written.iter().map(|(_, path)| path.as_str()).collect();
     if !names.is_empty() {
         paragraph(out, "written", &names.join("  "));
@@ -352,14 +457,14 @@ fn pace(result: &RunResult) -> Option<String> {
     set.then(|| "times include the latencies asked for, they are not the core's alone".to_owned())
 }
 
-fn verdict(out: &mut String, result: &RunResult, replay: &str) {
+fn verdict(out: &mut Report, result: &RunResult, replay: &str) {
     let outcome = &result.outcome;
     if outcome.exit_code == 0 && outcome.violations.is_empty() {
         return;
     }
-    out.push('\n');
-    if !outcome.reason.is_empty() {
-        put(out, format_args!("{}", outcome.reason));
+    out.text.push('\n');
+    for one in wrapped(&outcome.reason, out.columns) {
+        put(out, format_args!("{one}"));
     }
     for violation in outcome.violations.iter().take(VIOLATIONS_SHOWN) {
         put(out, format_args!("  broken: {violation}"));
@@ -379,17 +484,23 @@ fn verdict(out: &mut String, result: &RunResult, replay: &str) {
     }
 }
 
-/// The largest entries of a count by name, `create pods 201: 100,000`, as many as a line takes,
-/// and how many are left.
-fn listed(counts: &BTreeMap<String, u64>) -> String {
+/// The largest entries of a count by name, `create pods 201: 100,000`, as many as two lines take, and
+/// how many are left: `3 smaller counts`.
+fn list(out: &mut Report, label: &str, counts: &BTreeMap<String, u64>) {
+    let room = (out.columns - LABEL) * 2 - "and 99 smaller counts".len() - out.columns / 4;
+    paragraph(out, label, &listed(counts, room));
+}
+
+fn listed(counts: &BTreeMap<String, u64>, room: usize) -> String {
     let mut entries: Vec<(&String, &u64)> = counts.iter().filter(|(_, n)| **n > 0).collect();
     // Stable: equal counts stay in the order of their names.
     entries.sort_by(|a, b| b.1.cmp(a.1));
     let mut text = String::new();
     for (at, (name, n)) in entries.iter().enumerate() {
         let entry = format!("{name}: {}", count(**n));
-        if at > 0 && text.len() + entry.len() > LISTED_WIDTH {
-            text.push_str(&format!(", {} more", entries.len() - at));
+        if at > 0 && text.len() + entry.len() > room {
+            let left = (entries.len() - at) as u64;
+            text.push_str(&format!(", and {}", counted(left, "smaller count")));
             break;
         }
         if at > 0 {
@@ -404,23 +515,24 @@ fn listed(counts: &BTreeMap<String, u64>) -> String {
     }
 }
 
-fn line(out: &mut String, label: &str, text: &str) {
+fn line(out: &mut Report, label: &str, text: &str) {
     let width = LABEL - 2;
     put(out, format_args!("  {label:width$}{text}"));
 }
 
 /// A text over as many lines as it takes, beside its label.
-fn paragraph(out: &mut String, label: &str, text: &str) {
-    for (number, one) in wrapped(text, 100 - LABEL).iter().enumerate() {
+fn paragraph(out: &mut Report, label: &str, text: &str) {
+    for (number, one) in wrapped(text, out.columns - LABEL).iter().enumerate() {
         line(out, if number == 0 { label } else { "" }, one);
     }
 }
 
-fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
-    out.write_fmt(text).expect("a String takes everything");
+fn put(out: &mut Report, line: std::fmt::Arguments<'_>) {
+    let text = &mut out.text;
+    text.write_fmt(line).expect("a String takes everything");
     // Columns may end in blanks.
-    out.truncate(out.trim_end_matches(' ').len());
-    out.push('\n');
+    text.truncate(text.trim_end_matches(' ').len());
+    text.push('\n');
 }
 
 #[cfg(test)]
@@ -435,6 +547,7 @@ mod tests {
             Some(&Host::default()),
             "loadgen run",
             &[("--json", "result.json".into())],
+            COLUMNS,
         );
         assert!(text.starts_with("up-down: converged in 1.25 s\n"), "{text}");
         assert!(text.lines().count() <= 24, "{text}");
@@ -453,13 +566,109 @@ mod tests {
         let mut result = result();
         result.outcome.exit_code = 3;
         result.outcome.violations = vec!["too many pods".into(); 7];
-        let text = render(&result, Some(&Host::default()), "loadgen run --seed 1", &[]);
+        let text = render(
+            &result,
+            Some(&Host::default()),
+            "loadgen run --seed 1",
+            &[],
+            COLUMNS,
+        );
         assert!(text.contains("INVARIANT BROKEN"), "{text}");
         assert!(
             text.contains("to run it again: loadgen run --seed 1"),
             "{text}"
         );
         assert!(text.contains("and 2 more"), "{text}");
+    }
+
+    #[test]
+    fn a_run_that_missed_its_condition_has_no_answer_but_what_was_to_be() {
+        let mut result = result();
+        result.outcome.exit_code = 1;
+        result.outcome.converged = false;
+        result.answer = None;
+        let text = render(&result, None, "", &[], COLUMNS);
+        assert!(
+            text.contains("  answer       none. What was to be: After each step"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_report_keeps_to_the_terminal() {
+        let mut result = result();
+        for number in 0..40 {
+            let name = format!("Normal SomethingOrOther{number}");
+            result.events.insert(name, 1_000 + number);
+        }
+        let long = "20 % of the pods are deleted; the events are lost, and more of them";
+        result.phases[0].name = long.to_owned();
+        result.phases.push(result.phases[0].clone());
+        for phase in &mut result.phases {
+            phase.convergence_seconds = result.convergence_seconds.clone();
+        }
+        result.phases[0].set_up = true;
+        result.outcome.exit_code = 1;
+        result.outcome.reason = "It was as follows, and not otherwise. ".repeat(9);
+        for terminal in [Some(20), Some(80), Some(93), Some(300), None] {
+            let columns = columns(terminal);
+            assert!((80..=100).contains(&columns));
+            let text = render(&result, Some(&Host::default()), "loadgen run", &[], columns);
+            let widest = text.lines().map(|line| line.chars().count()).max();
+            assert!(widest.unwrap() <= columns, "{terminal:?}:\n{text}");
+            assert!(text.contains("smaller counts"), "{text}");
+        }
+    }
+
+    #[test]
+    fn phases_have_their_own_figures_and_set_up_is_marked() {
+        let mut result = result();
+        result.phases[0].name = "set up".into();
+        result.phases[0].set_up = true;
+        result.phases[0].convergence_seconds = Quantiles {
+            count: 1,
+            p99: 1.21,
+            ..Quantiles::default()
+        };
+        let mut measured = result.phases[0].clone();
+        measured.name = "churn".into();
+        measured.set_up = false;
+        measured.convergence_seconds.p99 = 69e-6;
+        result.phases.push(measured);
+        let text = render(&result, None, "", &[], COLUMNS);
+        let line = |word: &str| {
+            let found = text
+                .lines()
+                .rfind(|line| line.trim_start().starts_with(word));
+            found.unwrap_or_else(|| panic!("{text}")).to_owned()
+        };
+        assert!(line("set up (not counted)").contains("1.21 s"), "{text}");
+        assert!(line("churn").contains("69 us"), "{text}");
+        assert!(line("no set-up").contains("p50"), "{text}");
+    }
+
+    #[test]
+    fn nouns_have_the_number_of_their_counts() {
+        let mut result = result();
+        result.settings.size.namespaces = 1;
+        result.settings.size.replicasets = 1;
+        result.watch_events = 1;
+        result.wasted_work.stale_sync_skips = 1;
+        let text = render(&result, None, "", &[], COLUMNS);
+        for words in [
+            "1 namespace\n",
+            "1 ReplicaSet,",
+            "1 watch event,",
+            "1 stale sync skipped",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        result.input.taken = BTreeMap::from([
+            ("ReplicaSet".into(), 1),
+            ("ReplicationController".into(), 2),
+            ("Pod".into(), 5),
+        ]);
+        assert_eq!(workloads(&result), "1 ReplicaSet, 2 ReplicationControllers");
     }
 
     #[test]

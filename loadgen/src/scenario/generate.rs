@@ -175,8 +175,8 @@ impl Driver {
         Action::Wrote
     }
 
-    pub(super) fn start_controllers(&mut self) -> Action {
-        self.tracker.controller_runs = true;
+    pub(super) fn start_controllers(&mut self, now: Now) -> Action {
+        self.tracker.controller_starts(now);
         // Release: whoever sees the flag sees everything written before.
         self.controllers.started.store(true, Ordering::Release);
         self.controllers.wake.iter().for_each(|wake| wake());

@@ -56,7 +56,7 @@ impl Driver {
                 let count = self.generated.len() as u64;
                 self.each(count, |driver, number| driver.write_status(number, now))
             }
-            Step::StartController => self.start_controllers(),
+            Step::StartController => self.start_controllers(now),
             Step::Scale(scale) => {
                 let scale = *scale;
                 let count = self.how_many(scale.of);

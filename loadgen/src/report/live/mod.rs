@@ -27,7 +27,7 @@ use crate::clock::RealClock;
 use crate::engine::{Observer, Progress};
 use crate::report::colour;
 use crate::settings::{EngineKind, Settings};
-use crate::units::{count_for_people as count, duration_text, number_for_people};
+use crate::units::{counted, duration_text, number_for_people};
 
 use history::History;
 use screen::Screen;
@@ -70,11 +70,11 @@ impl About {
             question: settings.scenario.question.clone(),
             engine: format!("{engine}, seed {}", settings.seed),
             cluster: format!(
-                "{} pods, {} owners, {} nodes; {} workers, {limit}, {} behaviour; {clock} limit {}",
-                count(size.pods),
-                count(size.replicasets),
-                count(size.nodes),
-                controller.concurrent_replicaset_syncs,
+                "{}, {}, {}; {}, {limit}, {} behaviour; {clock} limit {}",
+                counted(size.pods, "pod"),
+                counted(size.replicasets, "ReplicaSet"),
+                counted(size.nodes, "node"),
+                counted(controller.concurrent_replicaset_syncs as u64, "worker"),
                 settings.behaviour.as_str(),
                 duration_text(settings.time_limit_ns)
             ),
