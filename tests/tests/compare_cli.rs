@@ -126,10 +126,7 @@ fn two_results_are_compared_and_a_regression_is_an_exit_code() {
     let slower = run_in(path, &["compare", "base.json", "slow.json"]);
     assert_eq!(slower.status.code(), Some(1));
     let text = stdout(&slower);
-    assert!(
-        text.contains("settings.latency.api.constant: 0 -> 5000000000"),
-        "{text}"
-    );
+    assert!(text.contains("--api-latency: 0s -> 5s"), "{text}");
     assert!(text.contains("the figures are exact"), "{text}");
     let work = text
         .lines()
@@ -415,8 +412,12 @@ fn baselines_that_cannot_be_are_refused_before_the_run() {
 #[test]
 fn clusters_of_other_sizes_are_not_compared_unasked() {
     let directory = directory();
-    write(directory.path(), "base.json", &[]);
-    write(directory.path(), "new.json", &["--pods", "100"]);
+    for (file, pods) in [("base.json", "200"), ("new.json", "100")] {
+        let engine = ["run", "--engine", "virtual", "--quiet"];
+        let all = [&engine[..], &["--pods", pods, "--json", file]].concat();
+        let output = run_in(directory.path(), &all);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    }
     let output = run_in(directory.path(), &["compare", "base.json", "new.json"]);
     assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
     let said = stderr(&output);
@@ -441,7 +442,7 @@ fn settings_are_named_by_their_flags_and_in_their_units() {
         "90m",
         "--api-latency",
         "5ms",
-        "--kube-api-qps",
+        "--kube-api-burst",
         "40",
     ];
     write(directory.path(), "new.json", &more);
@@ -451,7 +452,7 @@ fn settings_are_named_by_their_flags_and_in_their_units() {
         "--time-limit: ",
         "-> 1h30m",
         "--api-latency: 0s -> 5ms",
-        "--kube-api-qps: 50.0 -> 40.0",
+        "--kube-api-burst: 30 -> 40",
     ] {
         assert!(said.contains(words), "{words}: {said}");
     }
@@ -462,7 +463,7 @@ fn settings_are_named_by_their_flags_and_in_their_units() {
 fn a_comparison_is_left_as_a_page() {
     let directory = directory();
     write(directory.path(), "base.json", &[]);
-    write(directory.path(), "new.json", &["--kube-api-qps", "40"]);
+    write(directory.path(), "new.json", &["--api-latency", "5s"]);
     let arguments = ["compare", "base.json", "new.json", "--report", "page.html"];
     let output = run_in(directory.path(), &arguments);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
@@ -470,7 +471,7 @@ fn a_comparison_is_left_as_a_page() {
     for words in [
         "REGRESSION",
         "base.json, seed 1",
-        "--kube-api-qps: 50.0 -&gt; 40.0",
+        "--api-latency: 0s -&gt; 5s",
         "</html>",
     ] {
         assert!(page.contains(words), "{words}: {page}");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::result::{Host, Phase, Quantiles, RunResult};
+use crate::result::{Host, Quantiles, RunResult};
 use crate::settings::{EngineKind, Latency};
 use crate::units::{
     bytes_for_people, count_for_people as count, counted, latency_text, number_for_people,
@@ -19,8 +19,11 @@ pub const COLUMNS: usize = 100;
 /// Fewest columns that the tables fit into.
 const COLUMNS_MIN: usize = 80;
 
-/// Columns of a phase's figures, behind its name.
-const PHASE_FIGURES: usize = 54;
+/// Columns of a phase's figures behind its name, and of what is said of one that is not done.
+const PHASE_FIGURES: usize = 65;
+
+/// Columns of a phase's name where it is short.
+const PHASE_NAME: usize = 24;
 
 /// Most violations shown; the result has them all.
 const VIOLATIONS_SHOWN: usize = 5;
@@ -59,7 +62,6 @@ pub fn render(
     out.text.push('\n');
     phases(out, result);
     distributions(out, result);
-    by_phase(out, result);
     out.text.push('\n');
     pods(out, result);
     list(out, "API calls", &result.api_calls);
@@ -232,13 +234,14 @@ fn phases(out: &mut Report, result: &RunResult) {
         .iter()
         .map(|phase| phase.name.chars().count())
         .max();
-    let width = longest.unwrap_or(0).clamp(24, out.columns - PHASE_FIGURES);
+    let room = out.columns - PHASE_FIGURES;
+    let width = longest.unwrap_or(0).max(PHASE_NAME).min(room);
     // The rate is that of both columns together.
     put(
         out,
         format_args!(
-            "  {:width$} {:>12} {:>12} {:>12} {:>12}",
-            "phase", "time", "created", "deleted", "both/s"
+            "  {:width$} {:>11} {:>9} {:>9} {:>9} {:>10}",
+            "phase", "time", "created", "deleted", "both/s", "conv. p99"
         ),
     );
     for phase in &result.phases {
@@ -248,11 +251,18 @@ fn phases(out: &mut Report, result: &RunResult) {
         } else {
             "-".to_owned()
         };
+        let quantiles = &phase.convergence_seconds;
+        let convergence = match (quantiles.count, phase.set_up) {
+            (0, _) => "-".to_owned(),
+            // It does not count.
+            (_, true) => format!("({})", duration(quantiles.p99)),
+            (_, false) => duration(quantiles.p99),
+        };
         let mark = if phase.converged { "" } else { "  not done" };
         put(
             out,
             format_args!(
-                "  {:width$} {:>12} {:>12} {:>12} {rate:>12}{mark}",
+                "  {:width$} {:>11} {:>9} {:>9} {rate:>9} {convergence:>10}{mark}",
                 cut(&phase.name, width),
                 seconds_for_people(phase.seconds),
                 count(phase.pods_created),
@@ -299,53 +309,6 @@ fn distributions(out: &mut Report, result: &RunResult) {
 /// A nanosecond is the least that the histograms hold: it stands for no time at all.
 fn duration(seconds: f64) -> String {
     seconds_for_people(if seconds <= 1e-9 { 0.0 } else { seconds })
-}
-
-/// The 99th percentiles of each phase, where there are several.
-fn by_phase(out: &mut Report, result: &RunResult) {
-    let of = |phase: &Phase| {
-        [
-            phase.convergence_seconds.clone(),
-            phase.pod_ready_seconds.clone(),
-            phase.queue_duration_seconds.clone(),
-            phase.work_duration_seconds.clone(),
-        ]
-    };
-    let is_measured = |phase: &&Phase| of(phase).iter().any(|quantiles| quantiles.count > 0);
-    let some: Vec<&Phase> = result.phases.iter().filter(is_measured).collect();
-    if some.len() < 2 {
-        return;
-    }
-    let named = |phase: &Phase| match phase.set_up {
-        true => format!("{} (not counted)", phase.name),
-        false => phase.name.clone(),
-    };
-    let longest = some.iter().map(|phase| named(phase).chars().count()).max();
-    let width = longest.unwrap_or(0).clamp(24, out.columns - PHASE_FIGURES);
-    out.text.push('\n');
-    put(
-        out,
-        format_args!(
-            "  {:width$} {:>12} {:>12} {:>12} {:>12}",
-            "p99 by phase", "convergence", "pod ready", "queue wait", "sync work"
-        ),
-    );
-    for phase in some {
-        let [convergence, ready, queued, worked] = of(phase).map(|quantiles| {
-            if quantiles.count == 0 {
-                "-".to_owned()
-            } else {
-                duration(quantiles.p99)
-            }
-        });
-        put(
-            out,
-            format_args!(
-                "  {:width$} {convergence:>12} {ready:>12} {queued:>12} {worked:>12}",
-                cut(&named(phase), width)
-            ),
-        );
-    }
 }
 
 fn pods(out: &mut Report, result: &RunResult) {
@@ -404,8 +367,8 @@ fn input(out: &mut Report, result: &RunResult) {
         list(out, "input", &result.input.taken);
     }
     if !result.input.ignored.is_empty() {
-        list(out, "left out", &result.input.ignored);
-        line(out, "", "(not simulated)");
+        let listed = listed(&result.input.ignored, room(out));
+        paragraph(out, "left out", &format!("{listed} (not simulated)"));
     }
 }
 
@@ -484,11 +447,15 @@ fn verdict(out: &mut Report, result: &RunResult, replay: &str) {
     }
 }
 
-/// The largest entries of a count by name, `create pods 201: 100,000`, as many as two lines take, and
-/// how many are left: `3 smaller counts`.
+/// The largest entries of a count by name, `create pods 201: 100,000`, as many as a line takes, and how
+/// many are left: `and 3 smaller counts`.
 fn list(out: &mut Report, label: &str, counts: &BTreeMap<String, u64>) {
-    let room = (out.columns - LABEL) * 2 - "and 99 smaller counts".len() - out.columns / 4;
-    paragraph(out, label, &listed(counts, room));
+    let listed = listed(counts, room(out));
+    line(out, label, &listed);
+}
+
+fn room(out: &Report) -> usize {
+    out.columns - LABEL - ", and 99 smaller counts".len()
 }
 
 fn listed(counts: &BTreeMap<String, u64>, room: usize) -> String {
@@ -608,6 +575,7 @@ mod tests {
             phase.convergence_seconds = result.convergence_seconds.clone();
         }
         result.phases[0].set_up = true;
+        result.phases[1].converged = false;
         result.outcome.exit_code = 1;
         result.outcome.reason = "It was as follows, and not otherwise. ".repeat(9);
         for terminal in [Some(20), Some(80), Some(93), Some(300), None] {
@@ -621,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_have_their_own_figures_and_set_up_is_marked() {
+    fn phases_have_their_own_figures_and_those_of_set_up_are_set_apart() {
         let mut result = result();
         result.phases[0].name = "set up".into();
         result.phases[0].set_up = true;
@@ -639,11 +607,11 @@ mod tests {
         let line = |word: &str| {
             let found = text
                 .lines()
-                .rfind(|line| line.trim_start().starts_with(word));
+                .find(|line| line.trim_start().starts_with(word));
             found.unwrap_or_else(|| panic!("{text}")).to_owned()
         };
-        assert!(line("set up (not counted)").contains("1.21 s"), "{text}");
-        assert!(line("churn").contains("69 us"), "{text}");
+        assert!(line("set up").ends_with("  (1.21 s)"), "{text}");
+        assert!(line("churn").ends_with("      69 us"), "{text}");
         assert!(line("no set-up").contains("p50"), "{text}");
     }
 
