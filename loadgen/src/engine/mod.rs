@@ -357,7 +357,7 @@ impl Builder {
         let sink = self.switchboard.reserve();
         let timer = self.switchboard.reserve();
         let events = Arc::new(EventQueue::new(Arc::clone(&self.switchboard), sink));
-        let pool = Arc::new(Pool::new(
+        let pool = Pool::new(
             Arc::new(Controller::new(options, Arc::clone(cache))),
             Arc::clone(&client),
             Arc::clone(&events),
@@ -365,8 +365,8 @@ impl Builder {
             timer,
             self.clock,
             wire.cloned(),
-            (Arc::clone(&self.times), Arc::clone(&self.recorded)),
-        ));
+        );
+        let pool = Arc::new(pool.recording(&self.times, &self.recorded));
         // Each controller manager of a run draws for itself.
         let first = wire.map_or(0, |wire| u64::from(wire.line.incarnation()) << 32);
         let writer = EventWriter::new(

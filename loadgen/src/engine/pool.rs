@@ -61,12 +61,11 @@ impl Pool {
         timer: PartId,
         clock: Option<RealClock>,
         wire: Option<Wire>,
-        (times, recorded): (Arc<PhaseTimes>, Arc<Mutex<Recorded>>),
     ) -> Pool {
         Pool {
             wire,
-            times,
-            recorded,
+            times: Arc::new(PhaseTimes::new(1)),
+            recorded: Arc::default(),
             controller,
             client,
             events,
@@ -77,6 +76,15 @@ impl Pool {
             begun: AtomicU64::new(0),
             finished: AtomicU64::new(0),
             idle: Mutex::default(),
+        }
+    }
+
+    /// Has its workers record by these phases, and there.
+    pub(super) fn recording(self, times: &Arc<PhaseTimes>, to: &Arc<Mutex<Recorded>>) -> Pool {
+        Pool {
+            times: Arc::clone(times),
+            recorded: Arc::clone(to),
+            ..self
         }
     }
 
