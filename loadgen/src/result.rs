@@ -16,7 +16,7 @@ pub use build::Build;
 pub use series::{Bucket, Histograms, Series, SlowReplicaSet};
 
 /// The version of the schema; raised when a member changes its meaning or goes away.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// Everything a run found out.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -31,7 +31,7 @@ pub struct RunResult {
     pub scenario: String,
     /// The question that the scenario asks.
     pub question: String,
-    /// What this run answers; absent where it ended too early to say.
+    /// What this run answers; absent where it did not come to its condition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
     /// `virtual` or `threads`.
@@ -58,13 +58,16 @@ pub struct RunResult {
     pub writes: BTreeMap<String, u64>,
     /// Syncs by outcome.
     pub syncs: BTreeMap<String, u64>,
-    /// From the moment a ReplicaSet's spec changed to the moment it had converged, seconds.
+    /// From the moment a ReplicaSet's spec changed, or it lost what it had, to the moment it had
+    /// converged, seconds. This and the three below are of what began in a phase that is measured: not
+    /// in one with `set_up`. `phases` has them for each phase.
     pub convergence_seconds: Quantiles,
     /// From a pod's creation to its being ready, seconds.
     pub pod_ready_seconds: Quantiles,
-    /// `workqueue_queue_duration_seconds`.
+    /// From adding a key to the work queue to taking it, seconds: what the metric
+    /// `workqueue_queue_duration_seconds` counts in buckets.
     pub queue_duration_seconds: Quantiles,
-    /// `workqueue_work_duration_seconds`.
+    /// From taking a key to the end of its sync, seconds: what `workqueue_work_duration_seconds` counts.
     pub work_duration_seconds: Quantiles,
     /// The distributions of the four above.
     pub histograms: Histograms,
@@ -149,8 +152,8 @@ pub struct WastedWork {
     pub deletes_not_found: u64,
     /// Status writes answered 409.
     pub status_conflicts: u64,
-    /// Pods created and deleted again as surplus before they were ready.
-    pub surplus_pods: u64,
+    /// Owned pods that went before they were ever ready.
+    pub pods_never_ready: u64,
 }
 
 /// A distribution.
@@ -177,6 +180,11 @@ pub struct Quantiles {
 pub struct Phase {
     /// Its name, e.g. `scale to 100 %`.
     pub name: String,
+    /// Whether it only set the cluster up: nothing that began in it is in the distributions of the
+    /// whole run.
+    pub set_up: bool,
+    /// Engine time at which it began, seconds.
+    pub began_seconds: f64,
     /// Engine time from its first write to its condition met, seconds; loading what `-f` brought
     /// comes before it.
     pub seconds: f64,
@@ -188,6 +196,17 @@ pub struct Phase {
     pub excess_pods_created: u64,
     /// Whether its condition was met.
     pub converged: bool,
+    /// Of the syncs that began in it, those that asked for no API call; `work_duration_seconds` has
+    /// their number.
+    pub syncs_without_requests: u64,
+    /// Convergences that began in it, seconds.
+    pub convergence_seconds: Quantiles,
+    /// Of the pods created in it, seconds.
+    pub pod_ready_seconds: Quantiles,
+    /// Of the keys added in it, seconds.
+    pub queue_duration_seconds: Quantiles,
+    /// Of the syncs that began in it, seconds.
+    pub work_duration_seconds: Quantiles,
 }
 
 /// What came from files.

@@ -349,6 +349,12 @@ pub fn count_for_people(count: u64) -> String {
     text
 }
 
+/// A count with its noun, which is given in the singular: `1 namespace`, `2,000 pods`.
+pub fn counted(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", count_for_people(count))
+}
+
 /// Bytes in decimal units: `512 kB`, `1.53 GB`.
 pub fn bytes_for_people(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
@@ -403,6 +409,14 @@ mod tests {
     }
 
     use super::*;
+
+    #[test]
+    fn a_noun_has_the_number_of_its_count() {
+        assert_eq!(
+            [0, 1, 2_000].map(|count| counted(count, "pod")),
+            ["0 pods", "1 pod", "2,000 pods"]
+        );
+    }
 
     #[test]
     fn sizes_take_thousands_and_millions() {

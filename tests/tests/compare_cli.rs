@@ -131,10 +131,7 @@ fn two_results_are_compared_and_a_regression_is_an_exit_code() {
     let slower = run_in(path, &["compare", "base.json", "slow.json"]);
     assert_eq!(slower.status.code(), Some(1));
     let text = stdout(&slower);
-    assert!(
-        text.contains("settings.latency.api.constant: 0 -> 5000000000"),
-        "{text}"
-    );
+    assert!(text.contains("--api-latency: 0s -> 5s"), "{text}");
     assert!(text.contains("the figures are exact"), "{text}");
     let work = text
         .lines()
@@ -249,7 +246,7 @@ fn what_cannot_be_compared_is_refused() {
     fs::write(path.join("other.json"), "{\"a\": 1}").expect("written");
     fs::write(path.join("raw.json"), [0xff, 0xfe]).expect("written");
     let base = fs::read_to_string(path.join("base.json")).expect("a result");
-    let newer = base.replace("\"schema_version\": 1", "\"schema_version\": 99");
+    let newer = base.replace("\"schema_version\": 2", "\"schema_version\": 99");
     fs::write(path.join("newer.json"), newer).expect("written");
     for (arguments, words) in [
         (
@@ -415,4 +412,92 @@ fn baselines_that_cannot_be_are_refused_before_the_run() {
     );
     assert_eq!(failed.status.code(), Some(1));
     assert!(!path.join(".loadgen/baselines/bad.json").exists());
+}
+
+#[test]
+fn clusters_of_other_sizes_are_not_compared_unasked() {
+    let directory = directory();
+    for (file, pods) in [("base.json", "200"), ("new.json", "100")] {
+        let engine = ["run", "--engine", "virtual", "--quiet"];
+        let all = [&engine[..], &["--pods", pods, "--json", file]].concat();
+        let output = run_in(directory.path(), &all);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    }
+    let output = run_in(directory.path(), &["compare", "base.json", "new.json"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
+    let said = stderr(&output);
+    for words in ["--pods is 200 in base.json and 100 in new.json", "--force"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let forced = ["compare", "base.json", "new.json", "--force"];
+    let output = run_in(directory.path(), &forced);
+    assert!(
+        stdout(&output).contains("--pods: 200 -> 100 (compared because of --force)"),
+        "{}",
+        stdout(&output)
+    );
+}
+
+#[test]
+fn settings_are_named_by_their_flags_and_in_their_units() {
+    let directory = directory();
+    write(directory.path(), "base.json", &[]);
+    let more = [
+        "--time-limit",
+        "90m",
+        "--api-latency",
+        "5ms",
+        "--kube-api-burst",
+        "40",
+    ];
+    write(directory.path(), "new.json", &more);
+    let output = run_in(directory.path(), &["compare", "base.json", "new.json"]);
+    let said = stdout(&output);
+    for words in [
+        "--time-limit: ",
+        "-> 1h30m",
+        "--api-latency: 0s -> 5ms",
+        "--kube-api-burst: 30 -> 40",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(!said.contains("settings."), "{said}");
+}
+
+#[test]
+fn a_comparison_is_left_as_a_page() {
+    let directory = directory();
+    write(directory.path(), "base.json", &[]);
+    write(directory.path(), "new.json", &["--api-latency", "5s"]);
+    let arguments = ["compare", "base.json", "new.json", "--report", "page.html"];
+    let output = run_in(directory.path(), &arguments);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let page = std::fs::read_to_string(directory.path().join("page.html")).unwrap();
+    for words in [
+        "REGRESSION",
+        "base.json, seed 1",
+        "--api-latency: 0s -&gt; 5s",
+        "</html>",
+    ] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+    // An input is never written over, and nothing is left of a comparison that was refused.
+    let base = std::fs::read(directory.path().join("base.json")).unwrap();
+    for (report, words) in [
+        ("base.json", "would overwrite an input file"),
+        ("none/page.html", "there is no directory none"),
+    ] {
+        let arguments = ["compare", "base.json", "new.json", "--report", report];
+        let output = run_in(directory.path(), &arguments);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(words), "{}", stderr(&output));
+    }
+    assert_eq!(
+        std::fs::read(directory.path().join("base.json")).unwrap(),
+        base
+    );
+    let arguments = ["compare", "base.json", "new.json", "--report", "-"];
+    let output = run_in(directory.path(), &arguments);
+    assert!(stdout(&output).starts_with("<!DOCTYPE html>"));
+    assert!(!stdout(&output).contains("method   "));
 }

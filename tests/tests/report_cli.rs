@@ -187,8 +187,16 @@ fn the_series_is_the_run_over_time_and_bounded() {
     let header: Vec<&str> = lines.next().unwrap().split(',').collect();
     assert_eq!(
         header[..4],
-        ["time_seconds", "phase", "phase_number", "desired_pods"]
+        ["seconds", "phase", "phase_name", "pods_desired"]
     );
+    // One name for one column, here and there.
+    let mut named: Vec<&str> = header.clone();
+    named.retain(|name| *name != "phase_name");
+    named.sort_unstable();
+    let series = result["series"].as_object().unwrap();
+    let mut known: Vec<&str> = series.keys().map(String::as_str).collect();
+    known.sort_unstable();
+    assert_eq!(named, known);
     let rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
     assert_eq!(rows.len(), seconds.len());
     assert!(rows.iter().all(|row| row.len() == header.len()));
@@ -196,7 +204,7 @@ fn the_series_is_the_run_over_time_and_bounded() {
     assert_eq!(
         last[header
             .iter()
-            .position(|name| *name == "created_pods_total")
+            .position(|name| *name == "pods_created")
             .unwrap()],
         "400"
     );

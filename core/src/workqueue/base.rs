@@ -94,6 +94,17 @@ impl<K: DenseKey> WorkQueue<K> {
     /// Takes the key that has waited longest, if any.
     #[inline]
     pub fn try_take(&self, now_ns: i64) -> Take<K> {
+        match self.try_take_with_wait(now_ns) {
+            Take::Key((key, _)) => Take::Key(key),
+            Take::Empty => Take::Empty,
+            Take::ShutDown => Take::ShutDown,
+        }
+    }
+
+    /// As [`try_take`](Self::try_take), and says for how long the key has waited, in nanoseconds: what
+    /// `workqueue_queue_duration_seconds` counts, without its buckets.
+    #[inline]
+    pub fn try_take_with_wait(&self, now_ns: i64) -> Take<(K, u64)> {
         match self.fifo.pop() {
             Popped::Key(index) => Take::Key(self.taken(index, now_ns)),
             Popped::Nothing(gate) if gate.is_shutting() => Take::ShutDown,
@@ -105,17 +116,18 @@ impl<K: DenseKey> WorkQueue<K> {
     /// the queue is shut down and empty. `clock` is read once, when there is a key.
     pub fn take(&self, clock: &dyn Fn() -> i64) -> Option<K> {
         let index = self.fifo.pop_or_park()?;
-        Some(self.taken(index, clock()))
+        Some(self.taken(index, clock()).0)
     }
 
     #[inline]
-    fn taken(&self, index: u32, now_ns: i64) -> K {
+    fn taken(&self, index: u32, now_ns: i64) -> (K, u64) {
         let key = K::from_index(index as usize);
-        self.slots
+        let waited_ns = self
+            .slots
             .get(key.index())
             .expect("a key in the ring has a slot")
             .take(now_ns, &self.carried);
-        key
+        (key, waited_ns)
     }
 
     /// Ends the work on a key that was taken. Nothing happens for a key that was not.

@@ -82,6 +82,13 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         self.queue.try_take(now_ns)
     }
 
+    /// As [`try_take`](Self::try_take), with how long the key has waited; see
+    /// [`WorkQueue::try_take_with_wait`].
+    #[inline]
+    pub fn try_take_with_wait(&self, now_ns: i64) -> Take<(K, u64)> {
+        self.queue.try_take_with_wait(now_ns)
+    }
+
     /// Takes the key that has waited longest, parking while there is none; see [`WorkQueue::take`].
     pub fn take(&self, clock: &dyn Fn() -> i64) -> Option<K> {
         self.queue.take(clock)

@@ -98,9 +98,9 @@ impl Slot {
     }
 
     /// Marks a key as taken that this thread has popped; nobody else can change it meanwhile, but
-    /// adds touch it.
+    /// adds touch it. Returns for how long it was queued, in nanoseconds.
     #[inline]
-    pub(super) fn take(&self, now_ns: i64, carried: &Carried) {
+    pub(super) fn take(&self, now_ns: i64, carried: &Carried) -> u64 {
         // Acquire: shows the time of adding; it cannot change while the key is queued.
         let added = Word(self.word.load(Ordering::Acquire));
         debug_assert_eq!(added.state(), State::Queued);
@@ -114,7 +114,7 @@ impl Slot {
         let takes = self.takes.load(Ordering::Relaxed).wrapping_add(1);
         self.takes.store(takes, Ordering::Relaxed);
         let duration_ns = now_ns.saturating_sub(added.added_ns());
-        observe(&self.queued_ns, &self.queued, &carried.queued, duration_ns);
+        observe(&self.queued_ns, &self.queued, &carried.queued, duration_ns)
     }
 
     /// Counts the work that ends now on a key that this thread has taken.
@@ -127,14 +127,14 @@ impl Slot {
     }
 }
 
-/// Counts a duration; a negative one is 0.
+/// Counts a duration; a negative one is 0. Returns what it counted.
 #[inline]
 fn observe(
     sum_ns: &AtomicU64,
     buckets: &Buckets,
     carried: &[AtomicU64; BUCKETS],
     duration_ns: i64,
-) {
+) -> u64 {
     let duration_ns = u64::try_from(duration_ns).unwrap_or(0);
     bump(sum_ns, duration_ns);
     let at = bucket(duration_ns);
@@ -144,6 +144,7 @@ fn observe(
     if count == 0 {
         carry(&carried[at]);
     }
+    duration_ns
 }
 
 #[cold]

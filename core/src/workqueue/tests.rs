@@ -199,6 +199,26 @@ fn a_key_counts_more_than_its_buckets_hold() {
 }
 
 #[test]
+fn a_key_is_taken_with_how_long_it_has_waited() {
+    let queue = Queue::new();
+    queue.add(1, 100);
+    queue.add(1, 900);
+    assert_eq!(queue.try_take_with_wait(1_234), Take::Key((1, 1_134)));
+    queue.add(1, 2_000);
+    queue.done(1, 11_000);
+    // From its first add while it ran.
+    assert_eq!(queue.try_take_with_wait(11_007), Take::Key((1, 9_007)));
+    queue.done(1, 11_007);
+    queue.add(1, 12_000);
+    // Clocks of two threads may differ.
+    assert_eq!(queue.try_take_with_wait(11_999), Take::Key((1, 0)));
+    assert_eq!(queue.try_take_with_wait(12_000), Take::Empty);
+    queue.shut_down();
+    assert_eq!(queue.try_take_with_wait(12_000), Take::ShutDown);
+    assert_eq!(queue.stats(12_000).queue_duration.count(), 3);
+}
+
+#[test]
 fn metrics_count_what_upstream_counts() {
     let queue = Queue::new();
     queue.add(1, 0);

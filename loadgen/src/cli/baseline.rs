@@ -125,6 +125,7 @@ impl BaselineFlags {
             "scenario": settings.scenario.name,
             "engine": settings.engine.name(),
             "input": input,
+            "settings": settings,
         }));
         let unlike = differences(&results[0].figures, &this);
         if let Some(one) = unlike.iter().find(|one| one.weight == Weight::Incomparable) {

@@ -7,9 +7,11 @@ use clap::{Args, ValueEnum};
 
 use super::print;
 use crate::compare::identity::problem_within;
+use crate::compare::page;
 use crate::compare::render::{self, Sides};
 use crate::compare::{self, Loaded, Tolerance, Tolerances, Weight};
 use crate::figures::FigureName;
+use crate::report::output::{Inputs, Output};
 
 /// The exit code where a figure is worse than it may be.
 const EXIT_REGRESSION: u8 = 1;
@@ -27,8 +29,8 @@ WHAT IS COMPARED
   With four or more results on each side the difference must also be significant: p < 0.05 in the
   two-sided Mann-Whitney U test, exact up to 60 results in all; otherwise it is noise.
   Results of one seed on the virtual engine are exact: any difference comes from what differs.
-  Results that differ in scenario, engine, input or schema are refused (--force goes on); other
-  settings, behaviour, seeds, version and machine may differ, and are said.
+  Results that differ in scenario, engine, number of pods, input or schema are refused (--force goes
+  on); other settings, behaviour, seeds, version and machine may differ, and are said.
 
 TOLERANCES
   5%                     of every figure that no other tolerance is for
@@ -42,6 +44,7 @@ EXAMPLES
   loadgen run --engine virtual --pods 10k --behaviour hardened --json new.json
   loadgen compare base.json new.json --tolerance p99=10%
   loadgen compare base.json new.json -o markdown --all > comment.md
+  loadgen compare base.json new.json --report comparison.html
   loadgen compare --base old/*.json --new new/*.json --figure elapsed --figure pod_ready.p99
 
 EXIT CODES
@@ -78,7 +81,8 @@ pub(super) struct CompareFlags {
     #[arg(long)]
     all: bool,
 
-    /// Compare what differs in scenario, engine, input or schema, and whatever a side mixes
+    /// Compare what differs in scenario, engine, number of pods, input or schema, and whatever a side
+    /// mixes
     #[arg(long)]
     force: bool,
 
@@ -91,6 +95,10 @@ pub(super) struct CompareFlags {
         default_value = "table"
     )]
     output: Format,
+
+    /// Write the comparison to this file too, as one page that needs nothing else; - is standard output
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
 
     /// Print nothing; the exit code tells
     #[arg(short, long)]
@@ -115,6 +123,18 @@ pub(super) fn figure(text: &str) -> Result<FigureName, String> {
 /// # Errors
 /// Files that can't be read or hold no results, and results that can't be compared.
 pub(super) fn run(flags: &CompareFlags) -> Result<u8> {
+    let mut inputs = Inputs::default();
+    for (flag, paths) in [
+        ("the comparison", &flags.files),
+        ("--base", &flags.base),
+        ("--new", &flags.new),
+    ] {
+        paths.iter().for_each(|path| inputs.add(flag, path));
+    }
+    let report = flags.report.as_ref();
+    let report = report
+        .map(|path| Output::open("--report", path, &inputs))
+        .transpose()?;
     let (base_files, new_files) = sides(flags)?;
     let (base, new) = (read(&base_files)?, read(&new_files)?);
     if !flags.force {
@@ -129,11 +149,17 @@ pub(super) fn run(flags: &CompareFlags) -> Result<u8> {
     {
         bail!("--figure {}: none of the results has it", absent.figure);
     }
-    if !flags.quiet {
-        let sides = Sides {
-            base: shown(&base_files),
-            new: shown(&new_files),
-        };
+    let sides = Sides {
+        base: shown(&base_files),
+        new: shown(&new_files),
+    };
+    let uses_stdout = report.as_ref().is_some_and(Output::is_stdout);
+    if let Some(report) = report {
+        let page = page::page(&comparison, &sides);
+        report.write(|out| out.write_all(page.as_bytes()))?;
+    }
+    // Standard output belongs to the page then.
+    if !flags.quiet && !uses_stdout {
         print(&match flags.output {
             Format::Table => render::table(&comparison, &sides, flags.all),
             Format::Markdown => render::markdown(&comparison, &sides, flags.all),

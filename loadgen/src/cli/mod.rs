@@ -243,7 +243,7 @@ mod tests {
     ];
 
     /// Those that name files which are written.
-    const WRITTEN: [(&str, &str); 13] = [
+    const WRITTEN: [(&str, &str); 14] = [
         ("run", "json"),
         ("run", "report"),
         ("run", "csv"),
@@ -256,6 +256,7 @@ mod tests {
         ("sweep", "csv"),
         ("sweep", "json"),
         ("sweep", "report"),
+        ("compare", "report"),
         ("fuzz", "json"),
     ];
 
@@ -332,7 +333,7 @@ mod tests {
                 pairs += 1;
             }
         }
-        assert_eq!(pairs, 3 * 9 + 2 * 3);
+        assert_eq!(pairs, 3 * 9 + 2 * 3 + 3);
         // A sweep's cells may each have files of their own.
         let name = file.display();
         for vary in [

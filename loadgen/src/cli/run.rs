@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, bail};
+use terminal_size::{Width, terminal_size_of};
 
 use super::flags::{RunFlags, SettingsFormat};
 use super::outputs::{self, Outputs};
@@ -140,14 +141,19 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         written.extend(profile_files);
     }
     if !flags.quiet {
-        let mut report = terminal::render(&result, host.as_ref(), &again, &written);
+        // Standard output belongs to the file that `-` stands for.
+        let width = match uses_stdout {
+            true => terminal_size_of(io::stderr()),
+            false => terminal_size_of(io::stdout()),
+        };
+        let width = terminal::columns(width.map(|(Width(columns), _)| usize::from(columns)));
+        let mut report = terminal::render(&result, host.as_ref(), &again, &written, width);
         report.push_str(&compared.unwrap_or_default());
         let painted = |wanted: bool| match wanted {
             true => colour::coloured(&report, result.outcome.exit_code),
             false => report.clone(),
         };
         if uses_stdout {
-            // Standard output belongs to the file that `-` stands for.
             let report = painted(colour::is_wanted(&io::stderr()));
             let _ = io::stderr().lock().write_all(report.as_bytes());
         } else {

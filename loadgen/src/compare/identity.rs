@@ -9,6 +9,9 @@ use serde_json::Value;
 use super::load::Loaded;
 use crate::figures::Figures;
 use crate::result::SCHEMA_VERSION;
+use crate::scenario::Percent;
+use crate::settings::Latency;
+use crate::units::{NS_PER_SECOND, duration_text, latency_text};
 
 /// What a difference means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -23,9 +26,9 @@ pub enum Weight {
 /// One thing in which results differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// The member of the result, e.g. `settings.controller.kube_api_qps`.
+    /// The flag of `run` that sets it, e.g. `--kube-api-qps`, or else the member of the result.
     pub what: String,
-    /// What the base has; JSON.
+    /// What the base has, as the flag takes it; JSON where there is no flag.
     pub base: String,
     /// What the new one has.
     pub new: String,
@@ -34,10 +37,11 @@ pub struct Difference {
 }
 
 /// Members that say what was measured.
-const INCOMPARABLE: [&str; 5] = [
+const INCOMPARABLE: [&str; 6] = [
     "schema_version",
     "scenario",
     "engine",
+    "settings.size.pods",
     "input.taken",
     "input.ignored",
 ];
@@ -53,20 +57,125 @@ const NOTED: [&str; 6] = [
 ];
 
 /// Settings that are members of the result as well, or, like the seed, looked at apart.
-const SAID_ELSEWHERE: [&str; 4] = ["scenario", "engine", "behaviour", "seed"];
+const SAID_ELSEWHERE: [&str; 5] = ["scenario", "engine", "behaviour", "seed", "size.pods"];
+
+/// How a flag takes what a setting holds.
+#[derive(Clone, Copy)]
+enum Form {
+    /// As it is; null is "unlimited".
+    Plain,
+    /// Nanoseconds.
+    Duration,
+    /// Seconds.
+    Seconds,
+    /// A distribution of nanoseconds.
+    Latency,
+    /// A fraction.
+    Share,
+    /// A number per second.
+    Rate,
+}
+
+/// Settings by their members, the flags that set them, and how those are written.
+const FLAGS: [(&str, &str, Form); 23] = [
+    ("threads", "--threads", Form::Plain),
+    ("size.pods", "--pods", Form::Plain),
+    ("size.replicasets", "--replicasets", Form::Plain),
+    ("size.nodes", "--nodes", Form::Plain),
+    ("size.namespaces", "--namespaces", Form::Plain),
+    ("size.pods_per_node", "--pods-per-node", Form::Plain),
+    (
+        "controller.concurrent_replicaset_syncs",
+        "--concurrent-replicaset-syncs",
+        Form::Plain,
+    ),
+    (
+        "controller.concurrent_rc_syncs",
+        "--concurrent-rc-syncs",
+        Form::Plain,
+    ),
+    ("controller.burst_replicas", "--burst-replicas", Form::Plain),
+    ("controller.kube_api_qps", "--kube-api-qps", Form::Plain),
+    ("controller.kube_api_burst", "--kube-api-burst", Form::Plain),
+    (
+        "latency.pod_startup",
+        "--pod-startup-latency",
+        Form::Latency,
+    ),
+    (
+        "latency.pod_termination",
+        "--pod-termination-latency",
+        Form::Latency,
+    ),
+    ("latency.api", "--api-latency", Form::Latency),
+    ("latency.watch", "--watch-latency", Form::Latency),
+    ("latency.scheduling", "--scheduling-latency", Form::Latency),
+    ("duration_ns", "--duration", Form::Duration),
+    ("time_limit_ns", "--time-limit", Form::Duration),
+    ("api_errors", "--api-errors", Form::Share),
+    ("churn_pods_per_second", "--churn-rate", Form::Rate),
+    ("burst_pods", "--burst", Form::Plain),
+    ("min_ready_seconds", "--min-ready-seconds", Form::Seconds),
+    ("size.pods_asked", "--pods", Form::Plain),
+];
+
+/// A setting's member as the flag that sets it.
+fn flag_of(member: &str) -> Option<(String, Form)> {
+    if let Some(gate) = member.strip_prefix("controller.feature_gates.") {
+        return Some((format!("--feature-gates {gate}"), Form::Plain));
+    }
+    let found = FLAGS.iter().find(|(name, ..)| *name == member)?;
+    Some((found.1.to_owned(), found.2))
+}
+
+/// A setting as its flag takes it; nothing where it is not of the form that it should have.
+fn as_flag(form: Form, value: &Value) -> Option<String> {
+    let ns = |value: &Value| value.as_i64();
+    match form {
+        Form::Plain if value.is_null() => Some("unlimited".to_owned()),
+        Form::Plain => Some(shown(Some(value))),
+        Form::Duration => ns(value).map(duration_text),
+        Form::Seconds => Some(duration_text(ns(value)?.checked_mul(NS_PER_SECOND)?)),
+        Form::Share => value.as_f64().map(|share| Percent(share).to_string()),
+        Form::Rate => value.as_f64().map(|rate| format!("{rate}/s")),
+        Form::Latency => {
+            let latency = if let Some(constant) = value.get("constant") {
+                Latency::Constant(ns(constant)?)
+            } else if let Some(bounds) = value.get("uniform") {
+                Latency::Uniform(ns(bounds.get(0)?)?, ns(bounds.get(1)?)?)
+            } else {
+                let quantiles = value.get("lognormal")?;
+                Latency::Lognormal {
+                    p50: ns(quantiles.get("p50")?)?,
+                    p99: ns(quantiles.get("p99")?)?,
+                }
+            };
+            Some(latency_text(latency))
+        }
+    }
+}
 
 /// In what two results differ, apart from their seeds and figures.
 pub fn differences(base: &Figures, new: &Figures) -> Vec<Difference> {
     let mut all = Vec::new();
     let mut add = |what: &str, base: Option<&Value>, new: Option<&Value>, weight| {
-        if base != new {
-            all.push(Difference {
-                what: what.to_owned(),
-                base: shown(base),
-                new: shown(new),
-                weight,
-            });
+        if base == new {
+            return;
         }
+        let flag = what.strip_prefix("settings.").and_then(flag_of);
+        let text = |value: Option<&Value>| {
+            let form = flag.as_ref().map(|(_, form)| *form);
+            let written = value
+                .zip(form)
+                .and_then(|(value, form)| as_flag(form, value));
+            written.unwrap_or_else(|| shown(value))
+        };
+        all.push(Difference {
+            base: text(base),
+            new: text(new),
+            what: flag.map_or_else(|| what.to_owned(), |(name, _)| name),
+            weight,
+        });
     };
     let (base, new) = (base.json(), new.json());
     for what in INCOMPARABLE {
@@ -132,17 +241,19 @@ fn settings(json: &Value) -> BTreeMap<String, Value> {
     let mut flat = BTreeMap::new();
     if let Some(Value::Object(members)) = json.get("settings") {
         for (name, value) in members {
-            if !SAID_ELSEWHERE.contains(&name.as_str()) {
-                flatten(name, value, &mut flat);
-            }
+            flatten(name, value, &mut flat);
         }
     }
     flat
 }
 
 fn flatten(path: &str, value: &Value, into: &mut BTreeMap<String, Value>) {
+    if SAID_ELSEWHERE.contains(&path) {
+        return;
+    }
     match value {
-        Value::Object(members) => {
+        // What one flag sets is one thing.
+        Value::Object(members) if flag_of(path).is_none() => {
             for (name, value) in members {
                 flatten(&format!("{path}.{name}"), value, into);
             }
@@ -173,7 +284,12 @@ mod tests {
         let base = result(json!({}));
         let new = result(json!({
             "scenario": "churn", "behaviour": "hardened", "seed": 5,
-            "settings": {"controller": {"kube_api_qps": 20.0}, "burst_pods": 1},
+            "settings": {
+                "controller": {"kube_api_qps": 20.0, "feature_gates": {"PodDeletionCost": false}},
+                "burst_pods": 1, "duration_ns": 90_000_000_000_u64, "api_errors": 0.02,
+                "latency": {"api": {"lognormal": {"p50": 3_000_000, "p99": 40_000_000}}},
+                "size": {"nodes": 7}, "of_tomorrow": {"x": 1},
+            },
         }));
         let all = differences(&base.figures, &new.figures);
         let said: Vec<(&str, &str, &str, Weight)> = all
@@ -185,15 +301,53 @@ mod tests {
             [
                 ("scenario", "up-down", "churn", Weight::Incomparable),
                 ("behaviour", "upstream", "hardened", Weight::Noted),
-                ("settings.burst_pods", "absent", "1", Weight::Noted),
+                ("--api-errors", "absent", "2%", Weight::Noted),
+                ("--burst", "absent", "1", Weight::Noted),
                 (
-                    "settings.controller.kube_api_qps",
-                    "null",
-                    "20.0",
+                    "--feature-gates PodDeletionCost",
+                    "absent",
+                    "false",
                     Weight::Noted
                 ),
+                ("--kube-api-qps", "unlimited", "20.0", Weight::Noted),
+                ("--duration", "absent", "1m30s", Weight::Noted),
+                ("--api-latency", "absent", "p50=3ms,p99=40ms", Weight::Noted),
+                ("settings.of_tomorrow.x", "absent", "1", Weight::Noted),
+                ("--nodes", "absent", "7", Weight::Noted),
             ]
         );
+    }
+
+    #[test]
+    fn clusters_of_other_sizes_are_incomparable() {
+        let of = |pods: u64| result(json!({"settings": {"size": {"pods": pods}}}));
+        let all = differences(&of(5_000).figures, &of(100_000).figures);
+        let [one] = &all[..] else { panic!("{all:?}") };
+        assert_eq!(
+            (one.what.as_str(), one.weight),
+            ("--pods", Weight::Incomparable)
+        );
+        assert_eq!((one.base.as_str(), one.new.as_str()), ("5000", "100000"));
+        assert!(
+            problem_within("BASE", &[of(5), of(6)])
+                .unwrap()
+                .contains("--pods")
+        );
+    }
+
+    #[test]
+    fn every_setting_of_a_result_is_named_by_its_flag() {
+        let request = crate::settings::resolve::SettingsRequest::default();
+        let machine = crate::settings::resolve::Machine {
+            cpus: 2,
+            memory_bytes: None,
+        };
+        let settings = crate::settings::resolve::resolve(&request, machine).unwrap();
+        let json = json!({"settings": settings});
+        for (member, value) in super::settings(&json) {
+            let (flag, form) = flag_of(&member).unwrap_or_else(|| panic!("{member} has no flag"));
+            assert!(as_flag(form, &value).is_some(), "{flag}: {value}");
+        }
     }
 
     #[test]

@@ -134,11 +134,12 @@ pub(super) mod testing {
     use serde_json::json;
 
     use super::*;
+    use crate::result::SCHEMA_VERSION;
 
     /// A small result, its members replaced by those given.
     pub(crate) fn result(members: Value) -> Loaded {
         let mut json = json!({
-            "schema_version": 1, "version": "0.1.0", "scenario": "up-down", "engine": "virtual",
+            "schema_version": SCHEMA_VERSION, "version": "0.1.0", "scenario": "up-down", "engine": "virtual",
             "behaviour": "upstream", "seed": 1, "settings": {"controller": {"kube_api_qps": null}},
             "outcome": {"converged": true, "violations": []},
             "elapsed_seconds": 10.0, "excess_pods_created": 0,

@@ -2,12 +2,13 @@
 //! and what is worse by more than it may be.
 //!
 //! [`load`] reads result files, [`identity`] says whether two results are of the same thing,
-//! [`compare`] judges every figure under [`Tolerances`], [`render`] shows what came of it.
+//! [`compare`] judges every figure under [`Tolerances`], [`render`] shows what came of it, [`page`] as a page.
 
 pub mod baseline;
 pub mod identity;
 pub mod judge;
 pub mod load;
+pub mod page;
 pub mod render;
 pub mod significance;
 pub mod tolerance;

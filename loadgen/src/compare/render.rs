@@ -117,7 +117,7 @@ pub fn reason(comparison: &Comparison, base: &str) -> String {
 }
 
 /// What stands above the table.
-fn heads(comparison: &Comparison, sides: &Sides) -> Vec<(&'static str, String)> {
+pub(super) fn heads(comparison: &Comparison, sides: &Sides) -> Vec<(&'static str, String)> {
     let side = |name: &str, seeds: &[u64]| format!("{name}, {}", seeds_text(seeds));
     let mut heads = vec![
         ("base", side(&sides.base, &comparison.base_seeds)),
@@ -152,7 +152,7 @@ fn shown(comparison: &Comparison, all: bool) -> Vec<&Row> {
 }
 
 /// The p-values have a column where there are any.
-fn header(comparison: &Comparison) -> Vec<String> {
+pub(super) fn header(comparison: &Comparison) -> Vec<String> {
     let mut header = vec!["figure", "base", "new", "new/base"];
     if has_p_values(comparison) {
         header.push("p");
@@ -161,7 +161,7 @@ fn header(comparison: &Comparison) -> Vec<String> {
     header.into_iter().map(str::to_owned).collect()
 }
 
-fn cells(comparison: &Comparison, row: &Row) -> Vec<String> {
+pub(super) fn cells(comparison: &Comparison, row: &Row) -> Vec<String> {
     let mut cells = vec![
         row.figure.to_string(),
         value(row, row.base),
@@ -202,7 +202,7 @@ fn count(comparison: &Comparison, verdict: Verdict) -> usize {
     rows.filter(|row| row.verdict == verdict).count()
 }
 
-fn headline(comparison: &Comparison) -> String {
+pub(super) fn headline(comparison: &Comparison) -> String {
     match (comparison.regressions, count(comparison, Verdict::Better)) {
         (0, 0) => "no regression".to_owned(),
         (0, better) => format!("no regression, {better} better"),
@@ -212,7 +212,7 @@ fn headline(comparison: &Comparison) -> String {
 }
 
 /// One line: how many figures of each verdict.
-fn summary(comparison: &Comparison, all: bool) -> String {
+pub(super) fn summary(comparison: &Comparison, all: bool) -> String {
     let mut text = headline(comparison);
     for verdict in [
         Verdict::WithinTolerance,

@@ -1,7 +1,6 @@
 //! Distributions as few buckets with round bounds, from histograms with many.
 
 use hdrhistogram::Histogram;
-use podstorm::metrics::HistogramSnapshot;
 
 use crate::result::Bucket;
 
@@ -67,29 +66,6 @@ fn bound_ns(step: i32, per_decade: i32) -> f64 {
     digits * 10f64.powi(decade) / 100.0
 }
 
-/// The buckets of a metric between the first and the last that hold anything.
-pub(super) fn of_snapshot(snapshot: &HistogramSnapshot) -> Vec<Bucket> {
-    let bound = |index: usize| {
-        let last = snapshot.bounds.last().copied().unwrap_or(0.0);
-        snapshot.bounds.get(index).copied().unwrap_or(last * 10.0)
-    };
-    let mut buckets: Vec<Bucket> = snapshot
-        .counts
-        .iter()
-        .enumerate()
-        .map(|(index, &count)| Bucket {
-            above: if index == 0 { 0.0 } else { bound(index - 1) },
-            up_to: bound(index),
-            count,
-        })
-        .collect();
-    let used = buckets.iter().rposition(|bucket| bucket.count > 0);
-    buckets.truncate(used.map_or(0, |last| last + 1));
-    let unused = buckets.iter().take_while(|bucket| bucket.count == 0);
-    let unused = unused.count();
-    buckets.split_off(unused)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,19 +125,5 @@ mod tests {
         assert_sound(&narrow, 100);
         assert!((12..=14).contains(&narrow.len()), "{}", narrow.len());
         assert!((narrow[0].up_to - 0.1).abs() < 1e-9, "{narrow:?}");
-    }
-
-    #[test]
-    fn a_metric_keeps_its_own_buckets() {
-        let snapshot = HistogramSnapshot {
-            bounds: vec![1e-6, 1e-5, 1e-4],
-            counts: vec![0, 90, 0, 10],
-            sum: 0.001,
-        };
-        let buckets = of_snapshot(&snapshot);
-        assert_sound(&buckets, 100);
-        assert_eq!((buckets[0].above, buckets[0].up_to), (1e-6, 1e-5));
-        assert_eq!(buckets.len(), 3);
-        assert_eq!(of_snapshot(&HistogramSnapshot::default()), []);
     }
 }

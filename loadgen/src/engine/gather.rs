@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use hdrhistogram::Histogram;
-use podstorm::metrics::HistogramSnapshot;
 use podstorm::object::Now;
 
 use super::buckets;
+use super::by_phase::{ByPhase, Recorded};
 use super::client::ApiCalls;
 use super::event_sink::EventWriter;
 use super::host;
-use super::metrics::sum_histograms;
 use super::pool::Pool;
 use super::virtual_time::End;
 use super::worker::{OUTCOMES, Worker};
@@ -19,7 +18,7 @@ use crate::cluster::Cluster;
 use crate::input::InputObject;
 use crate::manifest::size::pods_as_they_came;
 use crate::result::{
-    Build, Histograms, InputCounts, InputPods, Outcome, PodCounts, Quantiles, RunResult,
+    Build, Histograms, InputCounts, InputPods, Outcome, Phase, PodCounts, Quantiles, RunResult,
     SCHEMA_VERSION, Series, WastedWork,
 };
 use crate::scenario::{Report, answer};
@@ -36,6 +35,7 @@ pub(super) struct Harvest<'a> {
     pub(super) pools: &'a [Arc<Pool>],
     pub(super) workers: &'a [Arc<Mutex<Worker>>],
     pub(super) writers: &'a [Arc<Mutex<EventWriter>>],
+    pub(super) recorded: &'a Mutex<Recorded>,
     pub(super) watch_events: u64,
     pub(super) load_before: Option<[f64; 3]>,
     pub(super) series: Series,
@@ -68,9 +68,23 @@ impl Harvest<'_> {
             peak: writes.pods.peak,
         };
         let work = self.work();
+        let recorded = self.recorded();
+        let phases = by_phase(
+            report.phases.clone(),
+            &report.convergence,
+            &report.pod_ready,
+            &recorded,
+        );
+        let measured = |durations: &ByPhase| {
+            let counts = |phase: usize| phases.get(phase).is_some_and(|phase| !phase.set_up);
+            durations.merged(counts)
+        };
+        let convergence = measured(&report.convergence);
+        let pod_ready = measured(&report.pod_ready);
+        let queued = measured(&recorded.queued);
+        let worked = measured(&recorded.worked);
         let events = self.events();
         let wasted_work = self.wasted_work(&work, report.surplus);
-        let queued = self.queue_duration();
         let mut result = RunResult {
             schema_version: SCHEMA_VERSION,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -90,22 +104,22 @@ impl Harvest<'_> {
             api_calls: work.calls,
             writes: writes.writes,
             syncs: work.syncs,
-            convergence_seconds: seconds(&report.convergence),
-            pod_ready_seconds: seconds(&report.pod_ready),
-            queue_duration_seconds: from_buckets(&queued, self.now.mono_ns as f64 / 1e9),
-            work_duration_seconds: seconds(&work.durations),
+            convergence_seconds: seconds(&convergence),
+            pod_ready_seconds: seconds(&pod_ready),
+            queue_duration_seconds: seconds(&queued),
+            work_duration_seconds: seconds(&worked),
             histograms: Histograms {
-                convergence_seconds: buckets::of_histogram(&report.convergence),
-                pod_ready_seconds: buckets::of_histogram(&report.pod_ready),
-                queue_duration_seconds: buckets::of_snapshot(&queued),
-                work_duration_seconds: buckets::of_histogram(&work.durations),
+                convergence_seconds: buckets::of_histogram(&convergence),
+                pod_ready_seconds: buckets::of_histogram(&pod_ready),
+                queue_duration_seconds: buckets::of_histogram(&queued),
+                work_duration_seconds: buckets::of_histogram(&worked),
             },
             slowest_replicasets: report.slowest,
             events,
             watch_events: self.watch_events,
             resource_version: self.cluster.resource_version(),
             elapsed_seconds: self.now.mono_ns as f64 / 1e9,
-            phases: report.phases,
+            phases,
             thresholds: Vec::new(),
             series: self.series,
             input: InputCounts {
@@ -153,7 +167,6 @@ impl Harvest<'_> {
             calls: BTreeMap::new(),
             syncs: BTreeMap::new(),
             syncs_without_requests: 0,
-            durations: Histogram::new(3).expect("three digits are within bounds"),
         };
         for worker in self.workers {
             let worker = worker.lock().expect("a part that panicked ends the run");
@@ -165,13 +178,25 @@ impl Harvest<'_> {
                 }
             }
             work.syncs_without_requests += tally.syncs_without_requests;
-            work.durations += &tally.work_ns;
         }
         for writer in self.writers {
             let writer = writer.lock().expect("a part that panicked ends the run");
             ApiCalls::add_to(&writer.calls, &mut work.calls);
         }
         work
+    }
+
+    /// What the workers have recorded of each phase.
+    fn recorded(&self) -> Recorded {
+        for worker in self.workers {
+            let mut worker = worker.lock().expect("a part that panicked ends the run");
+            worker.recorder.hand_over();
+        }
+        let recorded = self
+            .recorded
+            .lock()
+            .expect("a part that panicked ends the run");
+        recorded.clone()
     }
 
     fn events(&self) -> BTreeMap<String, u64> {
@@ -187,7 +212,7 @@ impl Harvest<'_> {
         table
     }
 
-    fn wasted_work(&self, work: &Work, surplus_pods: u64) -> WastedWork {
+    fn wasted_work(&self, work: &Work, pods_never_ready: u64) -> WastedWork {
         let calls = |key: &str| work.calls.get(key).copied().unwrap_or(0);
         WastedWork {
             syncs_without_requests: work.syncs_without_requests,
@@ -195,25 +220,8 @@ impl Harvest<'_> {
             deletes_not_found: calls("delete pods 404"),
             status_conflicts: calls("update replicasets/status 409")
                 + calls("update replicationcontrollers/status 409"),
-            surplus_pods,
+            pods_never_ready,
         }
-    }
-
-    /// Of all controllers' queues together.
-    fn queue_duration(&self) -> HistogramSnapshot {
-        let mut total: Option<HistogramSnapshot> = None;
-        for pool in self.pools {
-            let one = pool
-                .controller
-                .queue()
-                .stats(self.now.mono_ns)
-                .queue_duration;
-            match &mut total {
-                None => total = Some(one),
-                Some(total) => sum_histograms(total, &one),
-            }
-        }
-        total.unwrap_or_default()
     }
 }
 
@@ -221,7 +229,28 @@ struct Work {
     calls: BTreeMap<String, u64>,
     syncs: BTreeMap<String, u64>,
     syncs_without_requests: u64,
-    durations: Histogram<u64>,
+}
+
+/// The phases with what began in each.
+fn by_phase(
+    mut phases: Vec<Phase>,
+    convergence: &ByPhase,
+    pod_ready: &ByPhase,
+    recorded: &Recorded,
+) -> Vec<Phase> {
+    for (number, phase) in phases.iter_mut().enumerate() {
+        let of = |durations: &ByPhase| {
+            durations
+                .of(number)
+                .map_or_else(Quantiles::default, seconds)
+        };
+        phase.convergence_seconds = of(convergence);
+        phase.pod_ready_seconds = of(pod_ready);
+        phase.queue_duration_seconds = of(&recorded.queued);
+        phase.work_duration_seconds = of(&recorded.worked);
+        phase.syncs_without_requests = recorded.idle_syncs.get(number).copied().unwrap_or(0);
+    }
+    phases
 }
 
 /// The word that a unit variant is written as.
@@ -246,69 +275,5 @@ pub(crate) fn seconds(histogram: &Histogram<u64>) -> Quantiles {
         p99: at(0.99),
         p999: at(0.999),
         max: histogram.max() as f64 / 1e9,
-    }
-}
-
-/// Quantiles of a histogram with few buckets, each a decade wide: interpolated within the bucket
-/// on a logarithmic scale, so that they are good to a fraction of a decade. What lies in the first
-/// bucket (up to 10 ns) is taken for zero. Nothing lasts longer than `longest`, the run, seconds. Mean
-/// and count are exact; the maximum is the upper bound of the last bucket in use, or `longest`.
-fn from_buckets(snapshot: &HistogramSnapshot, longest: f64) -> Quantiles {
-    let count = snapshot.count();
-    if count == 0 {
-        return Quantiles::default();
-    }
-    let bound = |index: usize| {
-        let last = snapshot.bounds.last().copied().unwrap_or(0.0);
-        snapshot.bounds.get(index).copied().unwrap_or(last * 10.0)
-    };
-    let at = |quantile: f64| {
-        let wanted = quantile * count as f64;
-        let mut below = 0.0;
-        for (index, &in_bucket) in snapshot.counts.iter().enumerate() {
-            let in_bucket = in_bucket as f64;
-            if below + in_bucket >= wanted && in_bucket > 0.0 {
-                if index == 0 {
-                    return 0.0;
-                }
-                let lower = bound(index - 1);
-                let upper = bound(index).min(longest).max(lower);
-                return lower * (upper / lower).powf((wanted - below) / in_bucket);
-            }
-            below += in_bucket;
-        }
-        0.0
-    };
-    Quantiles {
-        count,
-        mean: snapshot.sum / count as f64,
-        p50: at(0.5),
-        p90: at(0.9),
-        p99: at(0.99),
-        p999: at(0.999),
-        max: at(1.0),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quantiles_of_buckets_lie_within_them() {
-        let snapshot = HistogramSnapshot {
-            bounds: vec![1e-6, 1e-5, 1e-4],
-            counts: vec![0, 90, 10, 0],
-            sum: 0.001,
-        };
-        let quantiles = from_buckets(&snapshot, 1.0);
-        assert_eq!(quantiles.count, 100);
-        assert!((1e-6..1e-5).contains(&quantiles.p50));
-        assert!((1e-5..=1e-4).contains(&quantiles.p99));
-        assert!((quantiles.max - 1e-4).abs() < 1e-12);
-        assert!((quantiles.mean - 1e-5).abs() < 1e-12);
-        let short = from_buckets(&snapshot, 5e-5);
-        assert!((short.max - 5e-5).abs() < 1e-12, "no wait outlasts the run");
-        assert!(short.p99 < quantiles.p99);
     }
 }

@@ -216,7 +216,7 @@ fn sum(total: &mut Value, more: &Value) {
 }
 
 /// Adds the counts of a histogram with the same bounds.
-pub(super) fn sum_histograms(total: &mut HistogramSnapshot, more: &HistogramSnapshot) {
+fn sum_histograms(total: &mut HistogramSnapshot, more: &HistogramSnapshot) {
     total.sum += more.sum;
     let counts = total.counts.iter_mut().zip(&more.counts);
     counts.for_each(|(sum, more)| *sum += more);

@@ -13,6 +13,7 @@
 //! [`threads`] on several and a real one.
 
 mod buckets;
+pub mod by_phase;
 mod client;
 mod event_sink;
 pub mod executor;
@@ -46,6 +47,7 @@ use podstorm::controller::{Controller, ControllerOptions, Gates};
 use podstorm::object::{Kind, Now, Time};
 use podstorm::reflector::ReflectorOptions;
 
+use by_phase::{PhaseTimes, Recorded};
 use client::{Client, Trip};
 use event_sink::{EventQueue, EventWriter};
 use executor::{Part, PartId, Parts, Switchboard, Waker};
@@ -93,7 +95,8 @@ pub struct Progress<'a> {
     pub phase_index: usize,
     /// How many phases there are.
     pub phase_count: usize,
-    /// Pods of the phase's target that are there (or gone).
+    /// Pods of the phase's target that are there (or gone, or were deleted from outside where that is
+    /// what the phase does).
     pub done: u64,
     /// Pods of the phase's target; 0 while it is not known yet.
     pub total: u64,
@@ -153,6 +156,11 @@ pub fn run(
     let metrics = engine.metrics();
     observer.begins(&metrics);
     let watcher = Watcher::new(observer, cancel, clock, engine.phases.clone(), metrics);
+    engine
+        .driver
+        .lock()
+        .expect("nothing runs yet")
+        .tell_phases(Box::new(watcher.phase_begins()));
     let mut watcher = Watched {
         watcher,
         engine: &engine,
@@ -207,6 +215,7 @@ struct Engine {
     pools: Vec<Arc<Pool>>,
     workers: Vec<Arc<Mutex<Worker>>>,
     writers: Vec<Arc<Mutex<EventWriter>>>,
+    recorded: Arc<Mutex<Recorded>>,
     driver: Arc<Mutex<Driver>>,
     wake_driver: Option<Waker>,
     delivered: Arc<AtomicU64>,
@@ -252,6 +261,8 @@ struct Builder {
     informer_wakers: Vec<Waker>,
     workers: Vec<Arc<Mutex<Worker>>>,
     writers: Vec<Arc<Mutex<EventWriter>>>,
+    times: Arc<PhaseTimes>,
+    recorded: Arc<Mutex<Recorded>>,
     /// The parts installed so far, in that order.
     installed: Vec<PartId>,
 }
@@ -271,6 +282,8 @@ impl Builder {
             informer_wakers: Vec::new(),
             workers: Vec::new(),
             writers: Vec::new(),
+            times: Arc::new(PhaseTimes::new(settings.scenario.phases.len())),
+            recorded: Arc::default(),
             installed: Vec::new(),
         }
     }
@@ -397,7 +410,7 @@ impl Builder {
         let sink = self.switchboard.reserve();
         let timer = self.switchboard.reserve();
         let events = Arc::new(EventQueue::new(Arc::clone(&self.switchboard), sink));
-        let pool = Arc::new(Pool::new(
+        let pool = Pool::new(
             Arc::new(Controller::new(options, Arc::clone(cache))),
             Arc::clone(&client),
             Arc::clone(&events),
@@ -405,7 +418,8 @@ impl Builder {
             timer,
             self.clock,
             wire.cloned(),
-        ));
+        );
+        let pool = Arc::new(pool.recording(&self.times, &self.recorded));
         // Each controller manager of a run draws for itself.
         let first = wire.map_or(0, |wire| u64::from(wire.line.incarnation()) << 32);
         let writer = EventWriter::new(
@@ -505,6 +519,7 @@ impl Engine {
             wake: builder.informer_wakers.clone(),
             line,
             nodes,
+            times: Arc::clone(&builder.times),
             rests_after: Box::new(move |parents| {
                 // The parents of all kinds together: with two controllers neither has them all.
                 let parents = if quiet.len() == 1 { parents } else { 0 };
@@ -513,6 +528,7 @@ impl Engine {
                     .iter()
                     .all(|pool| pool.is_synced() && pool.rests_after(parents))
             }),
+            phase_begins: None,
         };
         let switchboard = Arc::clone(&builder.switchboard);
         let mut wake_driver = None;
@@ -532,6 +548,7 @@ impl Engine {
             delivered,
             workers,
             writers,
+            recorded,
             ..
         } = builder;
         Engine {
@@ -541,6 +558,7 @@ impl Engine {
             pools,
             workers,
             writers,
+            recorded,
             driver,
             wake_driver,
             delivered,
@@ -607,6 +625,7 @@ impl Engine {
             pools: &self.pools,
             workers: &self.workers,
             writers: &self.writers,
+            recorded: &self.recorded,
             // Relaxed: the threads that counted have ended.
             watch_events: self.delivered.load(Ordering::Relaxed),
         };

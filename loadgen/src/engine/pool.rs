@@ -9,6 +9,7 @@ use podstorm::intern::KeyId;
 use podstorm::object::Now;
 use podstorm::workqueue::Take;
 
+use super::by_phase::{PhaseTimes, Recorded};
 use super::client::Client;
 use super::event_sink::EventQueue;
 use super::executor::{Next, Part, PartId, Switchboard};
@@ -39,6 +40,9 @@ pub(super) struct Pool {
     idle: Mutex<Vec<PartId>>,
     /// In a run that is disturbed or watched over.
     pub(super) wire: Option<Wire>,
+    /// When the phases began, and what the workers of all controllers have recorded of each.
+    pub(super) times: Arc<PhaseTimes>,
+    pub(super) recorded: Arc<Mutex<Recorded>>,
 }
 
 /// What the requests of a disturbed controller pass, and who listens.
@@ -60,6 +64,8 @@ impl Pool {
     ) -> Pool {
         Pool {
             wire,
+            times: Arc::new(PhaseTimes::new(1)),
+            recorded: Arc::default(),
             controller,
             client,
             events,
@@ -70,6 +76,15 @@ impl Pool {
             begun: AtomicU64::new(0),
             finished: AtomicU64::new(0),
             idle: Mutex::default(),
+        }
+    }
+
+    /// Has its workers record by these phases, and there.
+    pub(super) fn recording(self, times: &Arc<PhaseTimes>, to: &Arc<Mutex<Recorded>>) -> Pool {
+        Pool {
+            times: Arc::clone(times),
+            recorded: Arc::clone(to),
+            ..self
         }
     }
 
@@ -143,13 +158,14 @@ impl Pool {
         }
     }
 
+    /// The key that has waited longest, and for how long, ns.
     #[inline]
-    pub(super) fn take(&self, now: Now) -> Option<KeyId> {
+    pub(super) fn take(&self, now: Now) -> Option<(KeyId, u64)> {
         if !self.is_synced() {
             return None;
         }
-        match self.controller.queue().try_take(now.mono_ns) {
-            Take::Key(key) => Some(key),
+        match self.controller.queue().try_take_with_wait(now.mono_ns) {
+            Take::Key(taken) => Some(taken),
             Take::Empty | Take::ShutDown => None,
         }
     }

@@ -118,8 +118,8 @@ fn up_down_writes_every_step_of_every_pod_once() {
         assert_eq!(result.api_calls["delete pods 200"], 300);
         assert_eq!(
             result.convergence_seconds.count,
-            4 * 12,
-            "12 sets in 4 phases"
+            3 * 12,
+            "12 sets in the 3 phases behind the set-up"
         );
         assert_eq!(result.pod_ready_seconds.count, 300);
         let phases: Vec<(u64, u64)> = result
@@ -128,7 +128,7 @@ fn up_down_writes_every_step_of_every_pod_once() {
             .map(|phase| (phase.pods_created, phase.pods_deleted))
             .collect();
         assert_eq!(phases, [(0, 0), (300, 0), (0, 156), (0, 144)]);
-        assert_eq!(result.wasted_work.surplus_pods, 0);
+        assert_eq!(result.wasted_work.pods_never_ready, 0);
         let revisions: u64 = result.writes.values().sum();
         assert_eq!(revisions, result.resource_version);
     }
@@ -189,7 +189,7 @@ fn every_scenario_succeeds_in_the_hardened_behaviour() {
             }
             let result = run_ok(&settings);
             assert_eq!(result.behaviour, "hardened");
-            assert_eq!(result.wasted_work.surplus_pods, 0);
+            assert_eq!(result.wasted_work.pods_never_ready, 0);
             // The versions of the start, by each worker at most.
             assert!((1..=5).contains(&result.api_calls["list pods 200"]));
         }
@@ -245,6 +245,179 @@ fn a_run_past_its_time_limit_says_what_is_missing() {
         result.outcome.reason
     );
     assert_eq!(result.elapsed_seconds, 5.0);
+}
+
+#[test]
+fn churn_is_about_the_churn_and_not_about_its_set_up() {
+    let mut settings = settings("churn", EngineKind::Virtual);
+    // One pod at a time: the set-up takes seconds, replacing a pod milliseconds.
+    settings.controller.concurrent_replicaset_syncs = 1;
+    settings.latency.api = Latency::Constant(10_000_000);
+    let result = run_ok(&settings);
+    let [set_up, churn] = &result.phases[..] else {
+        panic!("{:?}", result.phases)
+    };
+    assert!(set_up.set_up && !churn.set_up);
+    assert!(set_up.seconds > 0.1);
+    assert_eq!(churn.began_seconds, set_up.seconds);
+    assert_eq!(set_up.convergence_seconds.count, 12);
+    assert!(set_up.convergence_seconds.p99 > 0.1, "{set_up:#?}");
+    let (all, of_churn) = (&result.convergence_seconds, &churn.convergence_seconds);
+    assert_eq!(all, of_churn);
+    assert!(all.max < 0.1, "{all:?}");
+    // Five pods a second for twenty seconds, each of which is missed and replaced.
+    assert!(all.count >= 100, "{all:?}");
+    assert_eq!(result.pod_ready_seconds.count, 100);
+    assert_eq!(result.queue_duration_seconds, churn.queue_duration_seconds);
+    assert!(set_up.queue_duration_seconds.max > 0.1, "{set_up:#?}");
+    assert!(churn.queue_duration_seconds.max < 0.1, "{churn:#?}");
+    assert_eq!(result.work_duration_seconds, churn.work_duration_seconds);
+    let syncs: u64 = result.syncs.values().sum();
+    let of_phases = set_up.work_duration_seconds.count + churn.work_duration_seconds.count;
+    assert_eq!(of_phases, syncs);
+    let idle = set_up.syncs_without_requests + churn.syncs_without_requests;
+    assert_eq!(idle, result.wasted_work.syncs_without_requests);
+    assert!(
+        result
+            .slowest_replicasets
+            .iter()
+            .all(|slow| slow.phase == "churn" && slow.seconds < 0.1),
+        "{:?}",
+        result.slowest_replicasets
+    );
+    let answer = result.answer.expect("it converged");
+    assert!(
+        answer.starts_with("100 pods were deleted in 19.8"),
+        "{answer}"
+    );
+    let p99 = crate::units::seconds_for_people(all.p99);
+    assert!(answer.contains(&format!("{p99} (p99)")), "{answer}");
+}
+
+#[test]
+fn a_cold_start_converges_from_its_controller_on() {
+    let mut settings = settings("cold-start", EngineKind::Virtual);
+    settings.latency.api = Latency::Constant(10_000_000);
+    settings.latency.pod_startup = Latency::Constant(30 * SECOND_NS);
+    // As it is built in: all is as an earlier controller left it, and there is nothing to converge.
+    let result = run_ok(&settings);
+    let counts = result
+        .phases
+        .iter()
+        .map(|phase| phase.convergence_seconds.count);
+    assert_eq!(counts.collect::<Vec<u64>>(), [0; 3]);
+    assert_eq!(result.convergence_seconds.count, 0);
+    assert_eq!(result.work_duration_seconds.count, 12);
+    // Without its statuses: they are made right by the controller, and in its time.
+    let mut scenario = Scenario::clone(&settings.scenario);
+    scenario.phases.remove(1);
+    scenario.answer = None;
+    settings.scenario = scenario.into();
+    let result = run_ok(&settings);
+    let [pods, start] = &result.phases[..] else {
+        panic!("{:?}", result.phases)
+    };
+    assert!(pods.seconds >= 30.0);
+    assert_eq!(pods.convergence_seconds.count, 0);
+    assert_eq!(result.convergence_seconds, start.convergence_seconds);
+    assert_eq!(result.convergence_seconds.count, 12);
+    let max = result.convergence_seconds.max;
+    assert!(
+        0.005 < max && max <= start.seconds * 1.001,
+        "{max} {start:#?}"
+    );
+}
+
+#[test]
+fn a_phase_is_as_long_in_the_series_as_it_was() {
+    for engine in [EngineKind::Virtual, EngineKind::Threads] {
+        let mut settings = settings("churn", engine);
+        settings.latency.api = Latency::Constant(1_000_000);
+        settings.duration_ns = match engine {
+            EngineKind::Virtual => 3_000 * SECOND_NS,
+            EngineKind::Threads => SECOND_NS,
+        };
+        let result = run_ok(&settings);
+        let series = &result.series;
+        assert!(series.len() <= 1_000);
+        assert!(series.seconds.is_sorted());
+        let first = series.phase.iter().position(|phase| *phase == 1);
+        let first = first.expect("the churn has samples");
+        let off = series.seconds[first] - result.phases[1].began_seconds;
+        // The virtual clock is one; threads read theirs one after the other.
+        let most = if engine == EngineKind::Virtual {
+            0.0
+        } else {
+            0.02
+        };
+        assert!((0.0..=most).contains(&off), "{engine:?}: {off}");
+        assert_eq!(series.pods_ready[first], 300, "{engine:?}");
+        assert_eq!(series.pods_existing[first], 300, "{engine:?}");
+        // How often threads are looked at depends on the machine.
+        let least = if engine == EngineKind::Virtual { 8 } else { 2 };
+        assert!(first >= least, "{engine:?}: the ramp has {first} samples");
+    }
+}
+
+/// Keeps the news of the run.
+#[derive(Default)]
+struct Listener(std::sync::Mutex<Vec<(usize, u64, u64)>>);
+
+impl Observer for Listener {
+    fn progress(&self, progress: &Progress<'_>) {
+        let news = (progress.phase_index, progress.done, progress.total);
+        let mut all = self
+            .0
+            .lock()
+            .expect("no thread panics while it holds this lock");
+        all.push(news);
+    }
+}
+
+#[test]
+fn churn_says_how_far_it_is() {
+    let mut settings = settings("churn", EngineKind::Threads);
+    settings.duration_ns = SECOND_NS;
+    settings.churn_pods_per_second = 40.0;
+    let listener = Listener::default();
+    run(&settings, Vec::new(), &listener, &AtomicBool::new(false)).unwrap();
+    let news = listener.0.into_inner().unwrap();
+    let of_churn = news.iter().filter(|(phase, ..)| *phase == 1);
+    let under_way = of_churn
+        .clone()
+        .filter(|(_, done, total)| (1..40).contains(done) && *total == 40);
+    assert!(under_way.count() >= 2, "{news:?}");
+}
+
+#[test]
+fn waits_in_the_queue_are_exact_and_not_those_of_a_decade() {
+    let mut settings = settings("churn", EngineKind::Virtual);
+    settings.controller.concurrent_replicaset_syncs = 1;
+    settings.latency.api = Latency::Constant(7_000_000);
+    let result = run_ok(&settings);
+    let waits = &result.phases[0].queue_duration_seconds;
+    // Twelve keys at once, one worker, and some calls of 7 ms each before the last of them.
+    let calls = waits.max / 0.007;
+    assert!((calls - calls.round()).abs() < 0.01 * calls, "{waits:?}");
+    assert!(waits.p50 < waits.p90 && waits.p90 <= waits.max, "{waits:?}");
+    let buckets = &result.histograms.queue_duration_seconds;
+    let in_buckets: u64 = buckets.iter().map(|bucket| bucket.count).sum();
+    assert_eq!(in_buckets, result.queue_duration_seconds.count);
+    for bucket in buckets.iter().filter(|bucket| bucket.above > 0.0) {
+        assert!(bucket.up_to / bucket.above < 1.3, "{bucket:?}");
+    }
+}
+
+#[test]
+fn a_run_that_failed_answers_nothing() {
+    for (scenario, end) in [("up-down", 5), ("churn", 5), ("cl2-load", 100)] {
+        let mut settings = slow(scenario);
+        assert!(run_ok(&settings).answer.is_some(), "{scenario}");
+        settings.time_limit_ns = end * SECOND_NS;
+        let result = run(&settings, Vec::new(), &(), &AtomicBool::new(false)).unwrap();
+        assert_eq!(result.outcome.exit_code, 1);
+        assert_eq!(result.answer, None, "{scenario}");
+    }
 }
 
 /// Cancels the run at its first word.

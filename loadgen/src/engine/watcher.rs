@@ -1,7 +1,7 @@
 //! Watches a run from outside: shows progress, takes samples, looks for a cancellation.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use podstorm::object::Now;
 
@@ -26,7 +26,12 @@ pub(super) struct Watcher<'a> {
     figures: Figures,
     /// Told to whoever reads metrics.
     now_ns: Arc<AtomicI64>,
-    sampler: Sampler,
+    /// Shared with the scenario's driver, which tells it when phases begin; what is due of it is kept
+    /// below, so that it is locked for samples alone.
+    sampler: Arc<Mutex<Sampler>>,
+    /// A phase has begun, and other samples are due.
+    phase_began: Arc<AtomicBool>,
+    due_ns: u64,
     shown_at: f64,
     /// Of a virtual run: how many parts were run, at which number something is to be done, and at
     /// which the outside world is to be looked at.
@@ -56,7 +61,9 @@ impl<'a> Watcher<'a> {
             figures,
             now_ns,
             next_step: sampler.due_steps(),
-            sampler,
+            due_ns: sampler.due_ns(),
+            sampler: Arc::new(Mutex::new(sampler)),
+            phase_began: Arc::default(),
             shown_at: f64::NEG_INFINITY,
             steps: 0,
             next_look: STEPS_PER_LOOK,
@@ -66,14 +73,39 @@ impl<'a> Watcher<'a> {
     /// To be called now and then by whoever drives a run in real time; false when the run is to be
     /// cancelled.
     pub(super) fn look(&mut self, now: Now) -> bool {
-        self.sampler.look(now.mono_ns, now.mono_ns, 0);
+        // The work of several threads is what they have written: a ramp that takes little time does
+        // not get lost among hours in which little happens.
+        let work = self.figures.cluster.resource_version();
+        self.sampler().look(now.mono_ns, now.mono_ns, work);
         self.look_outside(now)
+    }
+
+    /// To be called as a phase begins, by whoever lets it.
+    pub(super) fn phase_begins(&self) -> impl Fn(Now) + Send + use<> {
+        let (sampler, flag) = (Arc::clone(&self.sampler), Arc::clone(&self.phase_began));
+        move |now| {
+            locked(&sampler).phase_begins(now.mono_ns);
+            // Relaxed: read on the same thread where time is virtual, and not at all elsewhere.
+            flag.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn sampler(&self) -> MutexGuard<'_, Sampler> {
+        locked(&self.sampler)
+    }
+
+    /// Lets the sampler look whether a sample is due.
+    fn sample(&mut self, at_ns: i64, until_ns: i64) {
+        let mut sampler = locked(&self.sampler);
+        sampler.look(at_ns, until_ns, self.steps);
+        self.due_ns = sampler.due_ns();
+        self.next_step = sampler.due_steps().min(self.next_look);
     }
 
     /// Shows the end, and gives the samples.
     pub(super) fn finish(self, now: Now) -> Series {
         self.show(now);
-        self.sampler.finish(now.mono_ns, self.phases.len())
+        self.sampler().finish(now.mono_ns, self.phases.len())
     }
 
     /// Shows progress when it is time to; false when the run is to be cancelled.
@@ -91,14 +123,14 @@ impl<'a> Watcher<'a> {
 
     #[cold]
     fn due_at_step(&mut self, now: Now) -> bool {
-        self.sampler.look(now.mono_ns, now.mono_ns, self.steps);
-        let mut goes_on = true;
-        if self.steps >= self.next_look {
+        // Relaxed: as where it is set.
+        self.phase_began.store(false, Ordering::Relaxed);
+        let looks = self.steps >= self.next_look;
+        if looks {
             self.next_look = self.steps + STEPS_PER_LOOK;
-            goes_on = self.look_outside(now);
         }
-        self.next_step = self.sampler.due_steps().min(self.next_look);
-        goes_on
+        self.sample(now.mono_ns, now.mono_ns);
+        !looks || self.look_outside(now)
     }
 
     fn show(&self, now: Now) {
@@ -129,20 +161,27 @@ impl<'a> Watcher<'a> {
     }
 }
 
+fn locked(sampler: &Mutex<Sampler>) -> MutexGuard<'_, Sampler> {
+    sampler
+        .lock()
+        .expect("no thread panics while it holds this lock")
+}
+
 impl Watch for Watcher<'_> {
     #[inline]
     fn step(&mut self, now: Now) -> bool {
         self.steps += 1;
-        self.steps < self.next_step || self.due_at_step(now)
+        // Relaxed: as where it is set.
+        let is_due = self.steps >= self.next_step || self.phase_began.load(Ordering::Relaxed);
+        !is_due || self.due_at_step(now)
     }
 
     #[inline]
     fn jump(&mut self, now: Now, due_ns: i64) {
-        if u64::try_from(due_ns).is_ok_and(|due_ns| due_ns >= self.sampler.due_ns()) {
+        if u64::try_from(due_ns).is_ok_and(|due_ns| due_ns >= self.due_ns) {
             // Relaxed: as above.
             self.now_ns.store(due_ns, Ordering::Relaxed);
-            self.sampler.look(now.mono_ns, due_ns, self.steps);
-            self.next_step = self.sampler.due_steps().min(self.next_look);
+            self.sample(now.mono_ns, due_ns);
         }
     }
 }

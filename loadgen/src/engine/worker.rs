@@ -10,12 +10,12 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hdrhistogram::Histogram;
 use podstorm::client::{Answer, ApiError, Request};
 use podstorm::controller::{Outcome, Step, Sync, SyncErrorClass};
 use podstorm::intern::KeyId;
 use podstorm::object::Now;
 
+use super::by_phase::Recorder;
 use super::client::{ApiCalls, Trip, retry_after_ns};
 use super::executor::{Next, Part, PartId};
 use super::pool::Pool;
@@ -95,6 +95,7 @@ pub(super) struct Worker {
     batches: u32,
     begun_at: Now,
     pub(super) tally: Tally,
+    pub(super) recorder: Recorder,
 }
 
 /// What a worker counts.
@@ -104,8 +105,6 @@ pub(super) struct Tally {
     /// By outcome, in the order of [`OUTCOMES`].
     pub(super) syncs: [u64; OUTCOMES.len()],
     pub(super) syncs_without_requests: u64,
-    /// From taking a key to the end of its sync, ns.
-    pub(super) work_ns: Histogram<u64>,
 }
 
 /// How a sync can end, in words.
@@ -137,8 +136,10 @@ fn outcome_index(outcome: &Outcome) -> usize {
 
 impl Worker {
     pub(super) fn new(id: PartId, pool: Arc<Pool>, trip: Trip) -> Worker {
+        let recorder = Recorder::new(Arc::clone(&pool.times), Arc::clone(&pool.recorded));
         Worker {
             id,
+            recorder,
             pool,
             trip,
             sync: Sync::new(),
@@ -152,7 +153,6 @@ impl Worker {
                 calls: ApiCalls::default(),
                 syncs: [0; OUTCOMES.len()],
                 syncs_without_requests: 0,
-                work_ns: Histogram::new(3).expect("three digits are within bounds"),
             },
         }
     }
@@ -403,10 +403,11 @@ impl Worker {
         }
         let tally = &mut self.tally;
         tally.syncs[outcome_index(self.sync.outcome())] += 1;
-        tally.syncs_without_requests += u64::from(self.sync.requests_made() == 0);
-        let took_ns = u64::try_from(now.mono_ns - self.begun_at.mono_ns).unwrap_or(0);
-        // Refused only where the histogram's size would not fit a usize.
-        let _recorded = tally.work_ns.record(took_ns);
+        let asked_nothing = self.sync.requests_made() == 0;
+        tally.syncs_without_requests += u64::from(asked_nothing);
+        let begun_ns = self.begun_at.mono_ns;
+        let took_ns = u64::try_from(now.mono_ns - begun_ns).unwrap_or(0);
+        self.recorder.worked(begun_ns, took_ns, asked_nothing);
         if let Some(wire) = &pool.wire {
             let outcome = self.sync.outcome();
             wire.probe.sync_ended(
@@ -448,7 +449,7 @@ impl Part for Worker {
                 if syncs >= SYNCS_PER_RUN || requests >= REQUESTS_PER_RUN {
                     return Next::Again;
                 }
-                let Some(key) = pool.take(now) else {
+                let Some((key, waited_ns)) = pool.take(now) else {
                     pool.list_idle(self.id);
                     pool.keys_added(now);
                     return Next::Idle;
@@ -457,6 +458,7 @@ impl Part for Worker {
                     return Next::Idle;
                 }
                 syncs += 1;
+                self.recorder.taken(waited_ns, now.mono_ns);
                 self.begin(key, now)
             };
             match step {

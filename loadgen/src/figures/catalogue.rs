@@ -352,11 +352,15 @@ pub static METRICS: [Metric; 37] = [
         "status writes answered 409",
     ),
     number(
-        "wasted_work.surplus_pods",
-        &["surplus_pods"],
+        "wasted_work.pods_never_ready",
+        &[
+            "pods_never_ready",
+            "surplus_pods",
+            "wasted_work.surplus_pods",
+        ],
         Less,
         Value,
-        "pods deleted as surplus before they were ready",
+        "pods that went before they were ever ready",
     ),
     number(
         "api_calls",

@@ -322,7 +322,7 @@ mod tests {
                 None,
                 None,
             ),
-            ("surplus_pods", "wasted_work.surplus_pods", None, None),
+            ("surplus_pods", "wasted_work.pods_never_ready", None, None),
             ("api_calls", "api_calls", None, None),
             (
                 "api_calls{create pods 201}",

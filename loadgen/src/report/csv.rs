@@ -4,24 +4,23 @@ use std::io::{self, Write};
 
 use crate::result::RunResult;
 
-/// The columns, each with its unit.
+/// The columns: those of the result's `series` under their names, and the name of the phase.
 const HEADER: [&str; 12] = [
-    "time_seconds",
+    "seconds",
     "phase",
-    "phase_number",
-    "desired_pods",
-    "existing_pods",
-    "ready_pods",
-    "created_pods_total",
-    "deleted_pods_total",
-    "queue_depth_keys",
-    "queue_delayed_keys",
-    "api_calls_total",
+    "phase_name",
+    "pods_desired",
+    "pods_existing",
+    "pods_ready",
+    "pods_created",
+    "pods_deleted",
+    "queue_depth",
+    "queue_delayed",
+    "api_calls",
     "resource_version",
 ];
 
-/// Writes the series: a header, then the samples in the order of time. `*_total` counts from the
-/// start of the run.
+/// Writes the series: a header, then the samples in the order of time.
 ///
 /// # Errors
 /// What the writer's are.
@@ -45,8 +44,8 @@ pub fn write(out: &mut dyn Write, result: &RunResult) -> io::Result<()> {
         ];
         let first = [
             series.seconds[row].to_string(),
+            phase.to_string(),
             name.to_owned(),
-            (phase + 1).to_string(),
         ];
         let counts = counts.iter().map(|column| column[row].to_string());
         writer.write_record(first.into_iter().chain(counts))?;

@@ -5,13 +5,13 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 use crate::clock::RealClock;
 use crate::engine::{Observer, Progress};
 #[cfg(feature = "tui")]
 use crate::report::live::{self, LiveView};
-use crate::units::{count_for_people, seconds_for_people};
+use crate::units::{count_for_people, counted, number_for_people, seconds_for_people};
 
 /// Seconds of real time between plain lines of one phase.
 const SECONDS_PER_LINE: f64 = 2.0;
@@ -34,7 +34,8 @@ pub enum ProgressView {
 #[derive(Debug)]
 pub struct Bar {
     bar: ProgressBar,
-    phase: Option<usize>,
+    /// Its number, and whether its target was known.
+    phase: Option<(usize, bool)>,
 }
 
 /// When and about what the last line was.
@@ -106,24 +107,48 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 impl Bar {
     fn show(&mut self, progress: &Progress<'_>) {
-        if self.phase != Some(progress.phase_index) {
-            self.phase = Some(progress.phase_index);
+        let phase = (progress.phase_index, progress.total > 0);
+        if self.phase != Some(phase) {
+            self.phase = Some(phase);
             self.bar.finish_and_clear();
-            let style = ProgressStyle::with_template(
-                "{prefix} [{bar:30}] {human_pos}/{human_len} pods  {per_sec}  {msg}  ETA {eta}",
-            )
-            .expect("the template is well-formed")
-            .progress_chars("=> ");
-            self.bar = ProgressBar::new(progress.total).with_style(style);
+            self.bar = ProgressBar::new(progress.total).with_style(style(progress.total));
             self.bar.set_prefix(phase_text(progress));
             self.bar.enable_steady_tick(Duration::from_millis(250));
         }
         // The total may not be known yet, or be passed.
         self.bar.set_length(progress.total.max(progress.done));
         self.bar.set_position(progress.done);
-        self.bar
-            .set_message(format!("queue {}", progress.queue_depth));
+        self.bar.set_message(format!(
+            "{} exist, queue {}",
+            counted(progress.pods, "pod"),
+            count_for_people(progress.queue_depth as u64)
+        ));
     }
+}
+
+/// Without a target there is nothing to be a part of, and no end to foretell.
+const fn template(total: u64) -> &'static str {
+    match total {
+        0 => "{prefix}  {msg}  {elapsed}",
+        _ => "{prefix} [{bar:30}] {human_pos}/{human_len} pods  {rate}  {msg}  ETA {eta}",
+    }
+}
+
+fn style(total: u64) -> ProgressStyle {
+    ProgressStyle::with_template(template(total))
+        .expect("the template is well-formed")
+        .with_key(
+            "rate",
+            |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+                // What can't be written is not shown.
+                let _ = write!(out, "{}", rate(state.per_sec()));
+            },
+        )
+        .progress_chars("=> ")
+}
+
+fn rate(per_second: f64) -> String {
+    format!("{}/s", number_for_people(per_second))
 }
 
 impl Lines {
@@ -162,6 +187,18 @@ fn phase_text(progress: &Progress<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rates_are_written_for_people() {
+        assert_eq!(rate(1_527_002.410_6), "1,527,002/s");
+        assert_eq!(rate(21.337), "21.3/s");
+    }
+
+    #[test]
+    fn without_a_target_the_bar_tells_no_part_of_it_and_no_end() {
+        assert!(!template(0).contains("len") && !template(0).contains("eta"));
+        assert!(template(1).contains("human_len") && template(1).contains("eta"));
+    }
 
     #[test]
     fn a_phase_has_a_line_at_once_and_then_now_and_then() {

@@ -85,8 +85,8 @@ pub(super) fn result() -> RunResult {
             seconds: 0.5,
             pods_created: 100_000,
             pods_deleted: 0,
-            excess_pods_created: 0,
             converged: true,
+            ..Phase::default()
         }],
         thresholds: Vec::new(),
         series: Series {

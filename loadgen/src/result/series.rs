@@ -55,7 +55,7 @@ pub struct Histograms {
     pub convergence_seconds: Vec<Bucket>,
     /// Of `pod_ready_seconds`.
     pub pod_ready_seconds: Vec<Bucket>,
-    /// Of `queue_duration_seconds`: the buckets of upstream's metric, each a decade.
+    /// Of `queue_duration_seconds`.
     pub queue_duration_seconds: Vec<Bucket>,
     /// Of `work_duration_seconds`.
     pub work_duration_seconds: Vec<Bucket>,

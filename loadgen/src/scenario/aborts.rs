@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::definition::Scenario;
 use super::driver::Driver;
+use crate::engine::by_phase::ByPhase;
 use crate::engine::quantiles_in_seconds;
 use crate::figures::{Figures, Threshold};
 use crate::units::NS_PER_SECOND;
@@ -22,7 +23,7 @@ const KNOWN: [&str; 14] = [
     "pods.adopted",
     "pods.released",
     "pods.peak",
-    "wasted_work.surplus_pods",
+    "wasted_work.pods_never_ready",
     "writes",
     "resource_version",
 ];
@@ -110,6 +111,8 @@ impl Driver {
         self.aborts.next_ns = now.mono_ns.saturating_add(LOOK_NS);
         let counts = self.cluster.write_counts();
         let pods = counts.pods;
+        let measured =
+            |durations: &ByPhase| durations.merged(|phase| self.tracker.is_measured(phase));
         let figures = Figures::from_json(json!({
             "pods": {
                 "created": pods.created,
@@ -120,11 +123,11 @@ impl Driver {
                 "released": pods.released,
                 "peak": pods.peak,
             },
-            "wasted_work": {"surplus_pods": self.tracker.surplus()},
+            "wasted_work": {"pods_never_ready": self.tracker.surplus()},
             "writes": counts.writes,
             "resource_version": self.cluster.resource_version(),
-            "convergence_seconds": quantiles_in_seconds(&self.tracker.convergence),
-            "pod_ready_seconds": quantiles_in_seconds(&self.tracker.pod_ready),
+            "convergence_seconds": quantiles_in_seconds(&measured(&self.tracker.convergence)),
+            "pod_ready_seconds": quantiles_in_seconds(&measured(&self.tracker.pod_ready)),
             "excess_pods_created": self.tracker.excess(),
             "elapsed_seconds": now.mono_ns as f64 / NS_PER_SECOND as f64,
         }));
@@ -173,7 +176,7 @@ mod tests {
             ("excess", "< 1"),
             ("elapsed", "< 1h"),
             ("pods_created", "<= 100"),
-            ("surplus_pods", "< 1"),
+            ("pods_never_ready", "< 1"),
             ("writes", "< 1k"),
             ("writes{create pods}", "< 1k"),
             ("store_resource_version", "< 10k"),

@@ -4,7 +4,7 @@ use minijinja::value::Serde;
 use minijinja::{Environment, ErrorKind, UndefinedBehavior};
 
 use crate::result::RunResult;
-use crate::units::{count_for_people, number_for_people, seconds_for_people};
+use crate::units::{count_for_people, counted, number_for_people, seconds_for_people};
 
 const NAME: &str = "answer";
 
@@ -15,6 +15,9 @@ fn environment() -> Environment<'static> {
     environment.add_filter("seconds", |value: f64| seconds_for_people(value));
     environment.add_filter("count", |value: f64| count_for_people(value.round() as u64));
     environment.add_filter("number", |value: f64| number_for_people(value));
+    environment.add_filter("counted", |value: f64, noun: String| {
+        counted(value.round() as u64, &noun)
+    });
     environment.add_filter("total", |counts: minijinja::Value| {
         let mut total = 0.0;
         for key in counts.try_iter()? {
@@ -43,15 +46,18 @@ pub(super) fn check(template: &str) -> Result<(), String> {
         .map_err(|error| described(&error))
 }
 
-/// The answer that a result gives. A run that ended early may lack what the template asks for; then
-/// there is none.
+/// The answer that a result gives. A run that did not come to its condition answers nothing: what it
+/// has measured is of something else.
 ///
 /// # Errors
-/// A template that fails on a run that was not cut short.
+/// A template that fails.
 pub fn answer(result: &RunResult) -> Result<Option<String>, String> {
     let Some(template) = &result.settings.scenario.answer else {
         return Ok(None);
     };
+    if !result.outcome.converged {
+        return Ok(None);
+    }
     let mut environment = environment();
     environment
         .add_template(NAME, template)
@@ -64,7 +70,6 @@ pub fn answer(result: &RunResult) -> Result<Option<String>, String> {
             let words: Vec<&str> = text.split_whitespace().collect();
             Ok(Some(words.join(" ")))
         }
-        Err(_) if !result.outcome.converged => Ok(None),
         Err(error) => Err(described(&error)),
     }
 }

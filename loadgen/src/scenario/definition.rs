@@ -27,7 +27,8 @@ pub struct Scenario {
     pub success: String,
     /// The answer, as a template (minijinja) over the members of the result: e.g. `{{
     /// phases[1].seconds | seconds }} until all pods were ready`. Filters: seconds, count, number,
-    /// percent, rate(seconds) for a count, total for a map of counts.
+    /// percent, rate(seconds) for a count, counted("pod") for a count with its noun, total for a map of
+    /// counts. A run that does not come to its condition has no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
     /// Flags of `loadgen run` by their long names. Flags on the command line win.
@@ -88,7 +89,7 @@ pub struct FullThreshold {
     /// Ends the run as soon as it is not met, looked at once a second of the run. For upper bounds (<
     /// or <=) on what is known while the run goes on: convergence_seconds, pod_ready_seconds,
     /// excess_pods_created, elapsed_seconds, pods.created and the other counts of pods,
-    /// wasted_work.surplus_pods, writes, resource_version. With any other it is refused.
+    /// wasted_work.pods_never_ready, writes, resource_version. With any other it is refused.
     #[serde(default)]
     pub abort_on_fail: bool,
 }
@@ -120,6 +121,10 @@ pub struct Phase {
     /// When it is over, the steps being done.
     #[serde(default)]
     pub until: Until,
+    /// Whether it only sets the cluster up for the phases behind it: what begins in it is in none of the
+    /// distributions of the whole run, nor in the thresholds, comparisons and answers made from them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub set_up: bool,
     /// Whether the run fails when a pod is created or removed in it, beyond those that ReplicaSets of
     /// files lacked or had too many.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

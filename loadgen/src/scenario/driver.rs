@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use hdrhistogram::Histogram;
 use podstorm::object::{Namespace, Now, Pod, ReplicaSet, ReplicationController, Str};
 
 use super::aborts::Aborts;
@@ -17,6 +16,7 @@ use super::roll_out::Pair;
 use super::tasks::{Action, WRITES_PER_RUN};
 use super::tracker::Tracker;
 use crate::cluster::{Cluster, PodTotals};
+use crate::engine::by_phase::{ByPhase, PhaseTimes};
 use crate::engine::executor::{Next, Part, Switchboard, Waker};
 use crate::engine::seed::seed_for;
 use crate::engine::stream::Stream;
@@ -39,8 +39,12 @@ pub struct Controllers {
     pub line: Option<Arc<Line>>,
     /// The nodes, where the scenario lets them fail.
     pub nodes: Option<Arc<NodeControl>>,
+    /// Where to write down when each phase begins.
+    pub times: Arc<PhaseTimes>,
     /// Whether at least that many syncs have been finished, none is under way, and no key waits.
     pub rests_after: Box<dyn Fn(u64) -> bool + Send>,
+    /// Who is told that a phase begins.
+    pub phase_begins: Option<Box<dyn Fn(Now) + Send>>,
 }
 
 impl std::fmt::Debug for Controllers {
@@ -56,7 +60,7 @@ impl std::fmt::Debug for Controllers {
 pub struct Position {
     /// The current phase.
     pub phase: AtomicUsize,
-    /// Pods of the phase's target that are there (or gone).
+    /// Pods of the phase's target that are there (or gone, or were deleted where that is the target).
     pub done: AtomicU64,
     /// Pods of the phase's target.
     pub total: AtomicU64,
@@ -86,10 +90,10 @@ pub struct Report {
     /// Pods of files that came active and not ready, and still are.
     pub still_not_ready: u64,
     /// From the moment a parent's spec was written (or its pods were touched from outside) to the
-    /// moment it had its pods and an exact status, ns.
-    pub convergence: Histogram<u64>,
-    /// From a pod's creation to its being ready, ns.
-    pub pod_ready: Histogram<u64>,
+    /// moment it had its pods and an exact status, ns; by the phase in which that began.
+    pub convergence: ByPhase,
+    /// From a pod's creation to its being ready, ns; the same.
+    pub pod_ready: ByPhase,
     /// The slowest convergences, and those that were not over; the slowest first.
     pub slowest: Vec<SlowReplicaSet>,
 }
@@ -145,8 +149,10 @@ pub(super) struct Place {
     /// When the task's actions are due, and when the next is, ns.
     pub(super) schedule: Option<Schedule>,
     pub(super) due_ns: Option<i64>,
-    /// How many actions the task has, where that is known as it begins.
+    /// How many pods the task deletes or takes away, where that is known as it begins.
     pub(super) count: Option<u64>,
+    /// Of the last such task of the phase.
+    pub(super) counted: Option<u64>,
     /// ReplicaSets and their successors under way, and when to look at them next, ns.
     pub(super) pairs: Vec<Pair>,
     pub(super) look_ns: i64,
@@ -210,7 +216,9 @@ impl Driver {
     ) -> Driver {
         let with_rcs = Loader::has_replication_controllers(&objects);
         let scenario = &settings.scenario;
-        let mut tracker = Tracker::new(scenario.picks_pods());
+        let set_up = scenario.phases.iter().map(|phase| phase.set_up).collect();
+        let times = Arc::clone(&controllers.times);
+        let mut tracker = Tracker::new(scenario.picks_pods(), set_up, times);
         let has_files = !objects.is_empty();
         if has_files {
             tracker.expect_files();
@@ -254,6 +262,11 @@ impl Driver {
     /// The names of the phases.
     pub fn phase_names(&self) -> Vec<String> {
         self.plan.iter().map(|phase| phase.name.clone()).collect()
+    }
+
+    /// Has somebody told when a phase behind the first begins.
+    pub(crate) fn tell_phases(&mut self, told: Box<dyn Fn(Now) + Send>) {
+        self.controllers.phase_begins = Some(told);
     }
 
     /// Where to read how far it is.
@@ -478,6 +491,8 @@ impl Driver {
     }
 
     fn begin_phase(&mut self, phase: usize, now: Now) {
+        // As the phase before it has left it.
+        self.show();
         self.at = Place {
             phase,
             pods: self.cluster.write_counts().pods,
@@ -485,11 +500,18 @@ impl Driver {
             ..Place::default()
         };
         self.note_beginning(now);
-        self.tracker.begin_phase(phase);
+        if phase < self.plan.len() {
+            self.controllers.times.begin(phase, now.mono_ns);
+        }
         // Relaxed, here and below: figures to look at, which order nothing.
         self.position.phase.store(phase, Ordering::Relaxed);
         self.position.total.store(0, Ordering::Relaxed);
         self.position.done.store(0, Ordering::Relaxed);
+        if phase < self.plan.len()
+            && let Some(told) = &self.controllers.phase_begins
+        {
+            told(now);
+        }
     }
 
     /// Notes what there is as the phase begins.
@@ -529,6 +551,10 @@ impl Driver {
             pods_deleted: deleted,
             excess_pods_created: self.tracker.excess() - self.at.excess,
             converged: converged && kept,
+            set_up: plan.set_up,
+            began_seconds: self.at.started_ns as f64 / 1e9,
+            // The distributions are known when the run is over.
+            ..Phase::default()
         });
     }
 
@@ -538,12 +564,29 @@ impl Driver {
 
     fn show(&mut self) {
         let tracker = &self.tracker;
+        let position = &self.position;
+        position.pods.store(tracker.existing(), Ordering::Relaxed);
+        position.ready.store(tracker.ready(), Ordering::Relaxed);
+        position.desired.store(tracker.desired(), Ordering::Relaxed);
+        if let Some(count) = self.at.count {
+            self.at.counted = Some(count);
+            position.total.store(count, Ordering::Relaxed);
+            let done = self.at.cursor.min(count);
+            return position.done.store(done, Ordering::Relaxed);
+        }
         if !self.finished && self.tasks_done() && self.at.goal.is_none() {
             let goal = tracker.desired();
             self.at.goal = Some(goal);
             self.position
                 .total
                 .store(goal.abs_diff(self.at.existing), Ordering::Relaxed);
+        }
+        // As many are wanted as there were: what was deleted is all that there is to tell.
+        if let Some(count) = self.at.counted
+            && self.at.goal.is_none_or(|goal| goal == self.at.existing)
+        {
+            self.position.total.store(count, Ordering::Relaxed);
+            return self.position.done.store(count, Ordering::Relaxed);
         }
         let done = match self.at.goal {
             Some(goal) if goal < self.at.existing => {
@@ -552,10 +595,6 @@ impl Driver {
             _ => tracker.ready().saturating_sub(self.at.ready),
         };
         self.position.done.store(done, Ordering::Relaxed);
-        let position = &self.position;
-        position.pods.store(tracker.existing(), Ordering::Relaxed);
-        position.ready.store(tracker.ready(), Ordering::Relaxed);
-        position.desired.store(tracker.desired(), Ordering::Relaxed);
     }
 }
 

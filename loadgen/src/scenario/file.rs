@@ -200,6 +200,13 @@ fn check(scenario: &Scenario) -> Result<(), Mistake> {
             );
         }
     }
+    if scenario.phases.iter().all(|phase| phase.set_up) {
+        return wrong(
+            "phases",
+            "every phase has setUp: true, and nothing is measured; leave it out where the question is \
+             answered",
+        );
+    }
     let assignments: Vec<String> = scenario
         .settings
         .feature_gates

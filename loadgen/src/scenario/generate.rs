@@ -189,7 +189,7 @@ impl Driver {
     }
 
     pub(super) fn start_controllers(&mut self, now: Now) -> Action {
-        self.tracker.controller_runs = true;
+        self.tracker.controller_starts(now);
         if self.shares.is_some() {
             self.tracker.begin(now);
         }

@@ -25,6 +25,7 @@ impl Driver {
             .map_or(self.settings.churn_pods_per_second, |rate| rate.0);
         let length_ns = churn.time.map_or(self.settings.duration_ns, |time| time.0);
         let offset_ns = self.at.cursor as f64 * 1e9 / rate;
+        self.at.count = Some((length_ns as f64 / 1e9 * rate).ceil().max(0.0) as u64);
         if rate <= 0.0 || offset_ns >= length_ns as f64 {
             return Action::Done;
         }

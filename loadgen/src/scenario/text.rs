@@ -188,6 +188,12 @@ impl Percent {
     }
 }
 
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.write())
+    }
+}
+
 impl Written for Percent {
     const NAME: &'static str = "Percent";
     const FORM: &'static str = "a percentage: 30%, 0.5%";

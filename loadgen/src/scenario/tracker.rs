@@ -12,7 +12,6 @@ use std::sync::Arc;
 use ahash::RandomState;
 use compact_str::CompactString;
 use hashbrown::{HashMap, HashSet};
-use hdrhistogram::Histogram;
 use podstorm::intern::FIXED_STATE;
 use podstorm::object::{
     Now, ObjectMeta, Pod, PodPhase, ReplicaSetStatus, Resource, SharedText, Uid,
@@ -20,6 +19,7 @@ use podstorm::object::{
 use smallvec::SmallVec;
 
 use super::slowest::{Convergence, Slowest};
+use crate::engine::by_phase::{ByPhase, PhaseTimes};
 use crate::engine::stream::Item;
 use crate::result::{Phase, SlowReplicaSet};
 
@@ -129,12 +129,6 @@ fn pods(replicas: i32) -> u64 {
     u64::from(replicas.max(0).unsigned_abs())
 }
 
-/// Counts a duration; the histogram grows to hold it.
-fn record(histogram: &mut Histogram<u64>, took_ns: u64) {
-    // Refused only where the histogram's size would not fit a usize.
-    let _recorded = histogram.record(took_ns);
-}
-
 /// What is known of one pod.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct PodState {
@@ -197,21 +191,22 @@ pub(super) struct Tracker {
     surplus: u64,
     /// Pods that were taken out of their parents by the scenario, whatever their owner still is.
     isolated: HashSet<Uid, RandomState>,
-    /// The number of the present phase.
-    phase: usize,
+    times: Arc<PhaseTimes>,
+    /// Which phases only set the cluster up.
+    set_up: Box<[bool]>,
     slowest: Slowest,
     /// Whether pods that appear were made by the controller (and not by the scenario).
     pub(super) controller_runs: bool,
     /// Pods that are ready and owned, for scenarios that delete pods by lot.
     pickable: Option<Vec<Arc<Pod>>>,
-    pub(super) convergence: Histogram<u64>,
-    pub(super) pod_ready: Histogram<u64>,
+    pub(super) convergence: ByPhase,
+    pub(super) pod_ready: ByPhase,
 }
 
 impl Tracker {
-    /// Nothing known. `picks` says whether pods will be picked, which costs memory.
-    pub(super) fn new(picks: bool) -> Tracker {
-        let histogram = || Histogram::new(3).expect("three digits are within bounds");
+    /// Nothing known. `picks` says whether pods will be picked, which costs memory; `set_up` which
+    /// phases only set the cluster up.
+    pub(super) fn new(picks: bool, set_up: Box<[bool]>, times: Arc<PhaseTimes>) -> Tracker {
         Tracker {
             parents: Vec::new(),
             by_uid: HashMap::with_hasher(FIXED_STATE),
@@ -229,12 +224,13 @@ impl Tracker {
             excess: 0,
             surplus: 0,
             isolated: HashSet::with_hasher(FIXED_STATE),
-            phase: 0,
+            times,
+            set_up,
             slowest: Slowest::default(),
             controller_runs: true,
             pickable: picks.then(Vec::new),
-            convergence: histogram(),
-            pod_ready: histogram(),
+            convergence: ByPhase::default(),
+            pod_ready: ByPhase::default(),
         }
     }
 
@@ -342,12 +338,23 @@ impl Tracker {
         self.desired
     }
 
-    /// What converges from now on does so in that phase.
-    pub(super) fn begin_phase(&mut self, phase: usize) {
-        self.phase = phase;
+    /// The controller starts: what is not as it should be is its business from now on, not before.
+    /// O(parents).
+    pub(super) fn controller_starts(&mut self, now: Now) {
+        self.controller_runs = true;
+        for parent in &mut self.parents {
+            if let Some(since_ns) = &mut parent.since_ns {
+                *since_ns = now.mono_ns;
+            }
+        }
     }
 
-    /// The slowest convergences, those that are not over at `now` included; the slowest first.
+    /// Whether a phase is measured, and does not only set the cluster up.
+    pub(super) fn is_measured(&self, phase: usize) -> bool {
+        self.set_up.get(phase).is_some_and(|set_up| !set_up)
+    }
+
+    /// The slowest convergences that did not begin while the cluster was set up, those that are not over at `now` included; the slowest first.
     /// O(parents).
     pub(super) fn slowest(&self, phases: &[Phase], now: Now) -> Vec<SlowReplicaSet> {
         let mut slowest = self.slowest.clone();
@@ -356,7 +363,7 @@ impl Tracker {
                 slowest.add(Convergence {
                     took_ns: u64::try_from(now.mono_ns - since_ns).unwrap_or(0),
                     parent: at,
-                    phase: self.phase,
+                    phase: self.times.phase_at(now.mono_ns),
                     converged: false,
                 });
             }
@@ -566,12 +573,18 @@ impl Tracker {
         let exact = parent.is_exact();
         if exact && let Some(since_ns) = parent.since_ns.take() {
             let took_ns = u64::try_from(now.mono_ns - since_ns).unwrap_or(0);
-            if !self.loading {
-                record(&mut self.convergence, took_ns);
+            let began_in = self.times.phase_at(since_ns);
+            // What files bring, and what the scenario makes as a controller would have, is none of the
+            // controller's doing.
+            let is_its_doing = self.controller_runs && !self.loading;
+            if is_its_doing {
+                self.convergence.record(began_in, took_ns);
+            }
+            if is_its_doing && !self.set_up[began_in] {
                 self.slowest.add(Convergence {
                     took_ns,
                     parent: at,
-                    phase: self.phase,
+                    phase: self.times.phase_at(now.mono_ns),
                     converged: true,
                 });
             }
@@ -673,7 +686,8 @@ impl Tracker {
         let new = *state;
         if new.ready && !old.ready && !new.loaded {
             let took_ns = u64::try_from(now.mono_ns - old.created_ns).unwrap_or(0);
-            record(&mut self.pod_ready, took_ns);
+            let began_in = self.times.phase_at(old.created_ns);
+            self.pod_ready.record(began_in, took_ns);
         }
         self.move_pod(Some(old), Some(new), now);
         if new.pick == NONE {

@@ -8,7 +8,7 @@ use super::outcome::{Cell, Sweep};
 use crate::report::columns::columns;
 
 /// The version of the JSON's schema; raised when a member changes its meaning or goes away.
-const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 2;
 
 /// Most cells that the terminal shows; files hold them all.
 const CELLS_SHOWN: usize = 250;

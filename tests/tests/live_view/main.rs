@@ -93,7 +93,12 @@ fn the_view_shows_the_run_at_any_size_and_q_stops_it() {
         &directory,
         &["--tui", "--json", "result.json"],
     );
-    let figures = ["phase 2 of 4", "scale to 100 %", "of 1,000 pods", "rate "];
+    let figures = [
+        "phase 2 of 4",
+        "scale to 100 %",
+        "of 1,000 pods",
+        "pod changes ",
+    ];
     let more = ["queue ", "time left ", "API calls ", "q or Ctrl-C: stop"];
     terminal.wait_for(&[figures, more].concat(), 80, 24);
     assert_ne!(terminal.modes(), modes, "keys are not shown");

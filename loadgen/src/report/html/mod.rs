@@ -12,8 +12,8 @@ use serde_json::json;
 
 use self::charts::{Along, Axis, Distribution, Line};
 use self::tables::{phases, settings_tables, slowest, wasted, work_tables};
-use crate::result::{Bucket, Quantiles, RunResult};
-use crate::units::{count_for_people as count, number_for_people, seconds_for_people};
+use crate::result::{Bucket, Phase, Quantiles, RunResult};
+use crate::units::{count_for_people as count, counted, number_for_people, seconds_for_people};
 
 /// Stretches of time for which the rate of API calls is drawn.
 const RATE_STRETCHES: usize = 120;
@@ -67,6 +67,8 @@ struct Latency {
     /// Why nothing is drawn.
     instead: String,
     quantiles: Vec<(&'static str, String)>,
+    /// The same of each phase that has any, with whether it only set the cluster up.
+    phases: Vec<(String, bool, Vec<String>)>,
 }
 
 /// Writes the page. O(samples + buckets): its size does not grow with the cluster.
@@ -113,11 +115,13 @@ fn values(report: &Report<'_>) -> Html {
             text: format!("{}: {}", threshold.threshold, threshold.seen()),
         }).collect::<Vec<_>>()),
         verdict => of(&verdict(result)),
+        set_up => result.phases.iter().any(|phase| phase.set_up),
+        converged => result.outcome.converged,
         failed => result.outcome.exit_code != 0,
         reason => of(&result.outcome.reason),
         violations => of(&result.outcome.violations),
         tiles => of(&tiles(result)),
-        bands => of(&bands(result, &x, &places)),
+        bands => of(&bands(result, &x, &places, timeless)),
         charts => of(&line_charts(result, &x, &places, timeless)),
         x => of(&x),
         latencies => of(&latencies(result)),
@@ -179,9 +183,12 @@ fn tiles(result: &RunResult) -> Vec<Tile> {
             "ReplicaSets",
             count(size.replicasets),
             format!(
-                "{} nodes, {} namespaces",
-                count(size.nodes + result.input.taken.get("Node").copied().unwrap_or(0)),
-                count(size.namespaces)
+                "{}, {}",
+                counted(
+                    size.nodes + result.input.taken.get("Node").copied().unwrap_or(0),
+                    "node"
+                ),
+                counted(size.namespaces, "namespace")
             ),
         ),
     ];
@@ -227,16 +234,18 @@ fn time(seconds: f64) -> String {
     seconds_for_people(if seconds <= 1e-9 { 0.0 } else { seconds })
 }
 
-fn bands(result: &RunResult, x: &Axis, places: &[f64]) -> Vec<Band> {
+fn bands(result: &RunResult, x: &Axis, places: &[f64], timeless: bool) -> Vec<Band> {
     let series = &result.series;
     let mut bands: Vec<Band> = Vec::new();
     let mut from = 0.0;
     for (number, phase) in result.phases.iter().enumerate() {
-        // A phase ends at the first sample of the next.
-        let next = series.phase.iter().position(|of| *of > number);
-        let until = match next {
-            Some(at) => x.percent(places[at]),
-            None => 100.0,
+        let next = result.phases.get(number + 1);
+        // Where no time passes, a phase ends at the first sample of the next.
+        let sample = || series.phase.iter().position(|of| *of > number);
+        let until = match (next, timeless) {
+            (Some(next), false) => x.percent(next.began_seconds),
+            (Some(_), true) => sample().map_or(100.0, |at| x.percent(places[at])),
+            (None, _) => 100.0,
         };
         bands.push(Band {
             number: number + 1,
@@ -360,7 +369,8 @@ fn line_charts(result: &RunResult, x: &Axis, places: &[f64], timeless: bool) -> 
 
 fn latencies(result: &RunResult) -> Vec<Latency> {
     let histograms = &result.histograms;
-    let latency = |id, title, about, quantiles: &Quantiles, buckets: &[Bucket]| {
+    type Of = fn(&Phase) -> &Quantiles;
+    let latency = |id, title, about, quantiles: &Quantiles, buckets: &[Bucket], of: Of| {
         let drawn = charts::distribution(buckets, quantiles);
         let instead = match (quantiles.count, &drawn) {
             (0, _) => "Nothing was measured.".to_owned(),
@@ -370,22 +380,37 @@ fn latencies(result: &RunResult) -> Vec<Latency> {
             (number, None) => format!("All {} took about {}.", count(number), time(quantiles.max)),
             _ => String::new(),
         };
-        let figures = [
-            ("p50", quantiles.p50),
-            ("p90", quantiles.p90),
-            ("p99", quantiles.p99),
-            ("p99.9", quantiles.p999),
-            ("max", quantiles.max),
-        ];
-        let mut figures: Vec<_> = figures.map(|(name, seconds)| (name, time(seconds))).into();
-        figures.push(("count", count(quantiles.count)));
+        let figures = |quantiles: &Quantiles| {
+            let figures = [
+                ("p50", quantiles.p50),
+                ("p90", quantiles.p90),
+                ("p99", quantiles.p99),
+                ("p99.9", quantiles.p999),
+                ("max", quantiles.max),
+            ];
+            let mut figures: Vec<_> = figures.map(|(name, seconds)| (name, time(seconds))).into();
+            figures.push(("count", count(quantiles.count)));
+            figures
+        };
+        let measured = result.phases.iter().filter(|phase| of(phase).count > 0);
+        let phases: Vec<_> = measured
+            .map(|phase| {
+                let cells = figures(of(phase)).into_iter().map(|(_, text)| text);
+                (phase.name.clone(), phase.set_up, cells.collect())
+            })
+            .collect();
         Latency {
             id,
             title,
             about,
             drawn,
             instead,
-            quantiles: figures,
+            quantiles: figures(quantiles),
+            // One phase alone is what the whole is.
+            phases: match &phases[..] {
+                [(_, false, _)] => Vec::new(),
+                _ => phases,
+            },
         }
     };
     vec![
@@ -395,6 +420,7 @@ fn latencies(result: &RunResult) -> Vec<Latency> {
             "From a change of what is asked for to exactly that many ready pods and an exact status.",
             &result.convergence_seconds,
             &histograms.convergence_seconds,
+            |phase| &phase.convergence_seconds,
         ),
         latency(
             "pod-ready",
@@ -402,22 +428,24 @@ fn latencies(result: &RunResult) -> Vec<Latency> {
             "From a pod's creation to its being ready.",
             &result.pod_ready_seconds,
             &histograms.pod_ready_seconds,
+            |phase| &phase.pod_ready_seconds,
         ),
         latency(
             "queue-duration",
             "Waiting in the work queue",
-            "workqueue_queue_duration_seconds: from adding a key to taking it. Buckets are upstream's, \
-             a decade each.",
+            "From adding a key to taking it: what workqueue_queue_duration_seconds counts.",
             &result.queue_duration_seconds,
             &histograms.queue_duration_seconds,
+            |phase| &phase.queue_duration_seconds,
         ),
         latency(
             "work-duration",
             "Work of a sync",
-            "workqueue_work_duration_seconds: from taking a key to the end of its sync, API calls \
-             included.",
+            "From taking a key to the end of its sync, API calls included: what \
+             workqueue_work_duration_seconds counts.",
             &result.work_duration_seconds,
             &histograms.work_duration_seconds,
+            |phase| &phase.work_duration_seconds,
         ),
     ]
 }

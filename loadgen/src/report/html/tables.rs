@@ -65,7 +65,10 @@ pub(super) fn wasted(result: &RunResult) -> Vec<(&'static str, String, bool)> {
             "status writes that met a newer version",
             wasted.status_conflicts,
         ),
-        ("pods deleted before they were ready", wasted.surplus_pods),
+        (
+            "pods that went before they were ready",
+            wasted.pods_never_ready,
+        ),
         (
             "pods created above what was asked for",
             result.excess_pods_created,

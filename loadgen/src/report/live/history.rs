@@ -143,6 +143,16 @@ impl History {
         &self.samples
     }
 
+    /// The samples from a moment on, with times since then.
+    pub(super) fn samples_since(&self, at: f64) -> Vec<Sample> {
+        let first = self.samples.partition_point(|sample| sample.at < at);
+        let since = |sample: &Sample| Sample {
+            at: sample.at - at,
+            ..*sample
+        };
+        self.samples[first..].iter().map(since).collect()
+    }
+
     /// The newest figures.
     pub(super) fn last(&self) -> Sample {
         self.samples.last().copied().unwrap_or_default()

@@ -27,7 +27,7 @@ use crate::clock::RealClock;
 use crate::engine::{Observer, Progress};
 use crate::report::colour;
 use crate::settings::{EngineKind, Settings};
-use crate::units::{count_for_people as count, duration_text, number_for_people};
+use crate::units::{counted, duration_text, number_for_people};
 
 use history::History;
 use screen::Screen;
@@ -67,7 +67,7 @@ impl About {
         let nodes = match size.nodes {
             // Whoever generates a cluster has some.
             0 => "nodes of the files".to_owned(),
-            nodes => format!("{} nodes", count(nodes)),
+            nodes => counted(nodes, "node"),
         };
         let clock = if is_virtual { "simulated time" } else { "time" };
         About {
@@ -75,10 +75,10 @@ impl About {
             question: settings.scenario.question.clone(),
             engine: format!("{engine}, seed {}", settings.seed),
             cluster: format!(
-                "{} pods, {} owners, {nodes}; {} workers, {limit}, {} behaviour; {clock} limit {}",
-                count(size.pods),
-                count(size.replicasets),
-                controller.concurrent_replicaset_syncs,
+                "{}, {}, {nodes}; {}, {limit}, {} behaviour; {clock} limit {}",
+                counted(size.pods, "pod"),
+                counted(size.replicasets, "ReplicaSet"),
+                counted(controller.concurrent_replicaset_syncs as u64, "worker"),
                 settings.behaviour.as_str(),
                 duration_text(settings.time_limit_ns)
             ),

@@ -1,5 +1,5 @@
-//! What is drawn over time: pods as lines, rate and queue as bars. The whole run lies across the
-//! width, from its start to the present, in real time.
+//! What is drawn over time: pods as lines, over the whole run; rate and queue as bars, over the present
+//! phase. All of it is real time, on the virtual engine too.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
@@ -65,7 +65,8 @@ pub(super) fn pods(
     if let Some(style) = palette.ready {
         datasets.push(dataset(&ready, Marker::Braille, style));
     }
-    let times = ["0 s".to_owned(), seconds_for_people(seconds.round())];
+    let end = format!("{} of real time", seconds_for_people(seconds.round()));
+    let times = ["0 s".to_owned(), end];
     let counts = ["0".to_owned(), count(top as u64)];
     let x = Axis::default()
         .bounds([0.0, seconds.max(f64::MIN_POSITIVE)])
@@ -98,7 +99,7 @@ pub(super) fn bars(plot: &Plot, palette: Palette, area: Rect, buffer: &mut Buffe
     let mut words = vec![Span::raw(plot.title)];
     let highest = plot.values.iter().max().copied().unwrap_or(0);
     words.push(Span::styled(
-        format!("  up to {}", count(highest)),
+        format!("  up to {} in this phase", count(highest)),
         palette.faint,
     ));
     Line::from(words).render(title, buffer);

@@ -13,7 +13,7 @@ fn about(coloured: bool) -> About {
         scenario: "up-down".into(),
         question: "How fast is a whole life: 0 -> 100 % -> 50 % -> 0 of the pods?".into(),
         engine: "virtual engine, seed 1".into(),
-        cluster: "1,000 pods, 20 owners, 50 nodes; 5 workers, 20 QPS".into(),
+        cluster: "1,000 pods, 20 ReplicaSets, 50 nodes; 5 workers, 20 QPS".into(),
         is_virtual: true,
         notes: vec!["metrics at http://127.0.0.1:9090/metrics".into()],
         coloured,
@@ -100,13 +100,13 @@ fn a_usual_screen_has_everything() {
         &lines,
         &[
             "How fast is a whole life",
-            "20 owners",
+            "20 ReplicaSets",
             "metrics at http://127.0.0.1:9090/metrics",
             "done: set up 200 ms",
             "phase 2 of 4  scale to 100 %",
             "████░░░░",
             "  50 %  500 of 1,000 pods",
-            "rate 25 pods/s",
+            "pod changes 25/s",
             "queue 17",
             "time left 20 s",
             "real time 20 s",
@@ -117,8 +117,9 @@ fn a_usual_screen_has_everything() {
             "API calls 1,000",
             "calls 50/s",
             "pods  • desired  ─ exist  ─ ready",
-            "pods/s  up to 25",
-            "queue depth  up to 17",
+            "pods created, deleted/s  up to 25",
+            "queue depth  up to 17 in this phase",
+            "20 s of real time",
         ],
     );
     let is_braille = |sign: char| ('⠀'..='⣿').contains(&sign);
@@ -136,7 +137,7 @@ fn a_small_screen_has_what_matters_most() {
             "up-down",
             "phase 2 of 4  scale to 100 %",
             "50 %  500 of 1,000 pods",
-            "rate 25 pods/s",
+            "pod changes 25/s",
             "queue 17",
             "time left 20 s",
             "simulated 66 min",
@@ -242,6 +243,36 @@ fn a_long_history_keeps_its_ends_its_peaks_and_even_distances() {
     assert!(rates.iter().all(|rate| *rate == 1), "{rates:?}");
     let depths = plots::depths(samples, 99_999.0, 100);
     assert_eq!(depths.iter().max(), Some(&9_000));
+}
+
+#[test]
+fn a_fast_set_up_does_not_flatten_what_follows() {
+    let mut history = History::default();
+    let news = |phase_index, created| Progress {
+        phase_index,
+        created,
+        queue_depth: if phase_index == 0 { 5_000 } else { 3 },
+        ..progress(0)
+    };
+    for step in 0..10_u64 {
+        history.push(step as f64 / 5.0, &news(0, step * 300_000));
+    }
+    for step in 10..200_u64 {
+        history.push(step as f64 / 5.0, &news(1, 3_000_000 + step * 20));
+    }
+    let moment = Moment {
+        seconds: 40.0,
+        ..NOW
+    };
+    let text = picture(&history, true, moment, (100, 30)).to_string();
+    assert!(
+        text.contains("pods created, deleted/s  up to 100 in this"),
+        "{text}"
+    );
+    assert!(
+        text.contains("queue depth  up to 3 in this phase"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -248,7 +248,7 @@ fn figures(about: &About, history: &History, moment: Moment) -> Vec<(&'static st
     let (last, unknown) = (history.last(), || "-".to_owned());
     let rate = |rate: Option<f64>| rate.map_or_else(unknown, number_for_people);
     let mut figures = vec![
-        ("rate", format!("{} pods/s", rate(history.rate()))),
+        ("pod changes", format!("{}/s", rate(history.rate()))),
         ("queue", count(last.queue)),
         (
             "time left",
@@ -318,14 +318,16 @@ fn draw_plots(
     let [left, right] = Layout::horizontal([Constraint::Fill(1); 2])
         .spacing(2)
         .areas(lower);
-    let width = usize::from(left.width);
+    // The rate of one phase may be a thousand times that of the next, which would be flat beside it.
+    let began_at = history.phase().map_or(0.0, |phase| phase.began_at);
+    let (samples, seconds) = (history.samples_since(began_at), moment.seconds - began_at);
     let rate = Plot {
-        title: "pods/s",
-        values: plots::rates(history.samples(), moment.seconds, width),
+        title: "pods created, deleted/s",
+        values: plots::rates(&samples, seconds, usize::from(left.width)),
     };
     let queue = Plot {
         title: "queue depth",
-        values: plots::depths(history.samples(), moment.seconds, usize::from(right.width)),
+        values: plots::depths(&samples, seconds, usize::from(right.width)),
     };
     plots::bars(&rate, palette, left, buffer);
     plots::bars(&queue, palette, right, buffer);

@@ -6,21 +6,33 @@ use std::fmt::Write;
 use crate::result::{Host, Quantiles, RunResult};
 use crate::settings::{EngineKind, Latency, Settings};
 use crate::units::{
-    bytes_for_people, count_for_people as count, latency_text, number_for_people,
+    bytes_for_people, count_for_people as count, counted, latency_text, number_for_people,
     seconds_for_people, wrapped,
 };
 
 /// Columns before the figures.
 const LABEL: usize = 15;
 
-/// Columns of a list of counts, so that a line stays within 100.
-const LISTED_WIDTH: usize = 72;
+/// Columns of a report that goes to no terminal, and of the widest.
+pub const COLUMNS: usize = 100;
 
-/// Columns of the longest name of a phase, so that a line stays within 100.
-const LONGEST_PHASE: usize = 46;
+/// Fewest columns that the tables fit into.
+const COLUMNS_MIN: usize = 80;
+
+/// Columns of a phase's figures behind its name, and of what is said of one that is not done.
+const PHASE_FIGURES: usize = 65;
+
+/// Columns of a phase's name where it is short.
+const PHASE_NAME: usize = 24;
 
 /// Most violations shown; the result has them all.
 const VIOLATIONS_SHOWN: usize = 5;
+
+/// How many columns a report has that goes to that terminal: those there are, within what suits it. A
+/// terminal that does not say counts as one of [`COLUMNS`].
+pub fn columns(terminal: Option<usize>) -> usize {
+    terminal.unwrap_or(COLUMNS).clamp(COLUMNS_MIN, COLUMNS)
+}
 
 /// The report of a run; `host` is shown whether or not the result carries it, `command` gives the
 /// command that runs the same with such settings, `written` are the files it left, each with its flag.
@@ -29,56 +41,72 @@ pub fn render(
     host: Option<&Host>,
     command: &dyn Fn(&Settings) -> String,
     written: &[(&'static str, String)],
+    columns: usize,
 ) -> String {
-    let mut out = String::with_capacity(4096);
-    headline(&mut out, result);
-    paragraph(&mut out, "question", &result.question);
-    if let Some(answer) = &result.answer {
-        paragraph(&mut out, "answer", answer);
+    let mut out = Report {
+        text: String::with_capacity(4096),
+        columns,
+    };
+    let out = &mut out;
+    headline(out, result);
+    paragraph(out, "question", &result.question);
+    match &result.answer {
+        Some(answer) => paragraph(out, "answer", answer),
+        None if !result.outcome.converged => {
+            let success = &result.settings.scenario.success;
+            paragraph(out, "answer", &format!("none. What was to be: {success}"));
+        }
+        None => {}
     }
-    cluster(&mut out, result);
-    out.push('\n');
-    phases(&mut out, result);
-    distributions(&mut out, result);
-    out.push('\n');
-    pods(&mut out, result);
-    line(&mut out, "API calls", &listed(&result.api_calls));
-    line(&mut out, "syncs", &listed(&result.syncs));
-    line(&mut out, "wasted work", &wasted(result));
+    cluster(out, result);
+    out.text.push('\n');
+    phases(out, result);
+    distributions(out, result);
+    out.text.push('\n');
+    pods(out, result);
+    list(out, "API calls", &result.api_calls);
+    list(out, "syncs", &result.syncs);
+    paragraph(out, "wasted work", &wasted(result));
     if !result.events.is_empty() {
-        line(&mut out, "events", &listed(&result.events));
+        list(out, "events", &result.events);
     }
     let versions = format!(
-        "{} watch events, resource version {}",
-        count(result.watch_events),
+        "{}, resource version {}",
+        counted(result.watch_events, "watch event"),
         count(result.resource_version)
     );
-    line(&mut out, "server", &versions);
-    input(&mut out, result);
-    thresholds(&mut out, result);
+    line(out, "server", &versions);
+    input(out, result);
+    thresholds(out, result);
     if let Some(host) = host {
-        line(&mut out, "host", &host_text(host));
+        paragraph(out, "host", &host_text(host));
     }
     if let Some(note) = pace(result) {
-        line(&mut out, "note", &note);
+        paragraph(out, "note", &note);
     }
-    files(&mut out, written);
-    verdict(&mut out, result, command);
+    files(out, written);
+    verdict(out, result, command);
     if result.settings.scenario.name == "stale-watch" && result.settings.scenario.path.is_none() {
-        out.push('\n');
+        out.text.push('\n');
         let told = super::stale_watch::explanation(result, command);
         for (label, text) in told.paragraphs {
-            paragraph(&mut out, label, &text);
+            paragraph(out, label, &text);
         }
-        line(&mut out, "try next", "");
+        line(out, "try next", "");
         for command in told.commands {
-            put(&mut out, format_args!("    {command}"));
+            put(out, format_args!("    {command}"));
         }
     }
-    out
+    std::mem::take(&mut out.text)
 }
 
-fn headline(out: &mut String, result: &RunResult) {
+/// What is written so far, and how wide.
+struct Report {
+    text: String,
+    columns: usize,
+}
+
+fn headline(out: &mut Report, result: &RunResult) {
     let settings = &result.settings;
     let engine = match settings.engine {
         EngineKind::Threads => format!("threads engine, {} threads", settings.threads),
@@ -108,28 +136,28 @@ fn headline(out: &mut String, result: &RunResult) {
     );
 }
 
-fn cluster(out: &mut String, result: &RunResult) {
+fn cluster(out: &mut Report, result: &RunResult) {
     let settings = &result.settings;
     let size = &settings.size;
     let taken = &result.input.taken;
     let wanted = if taken.is_empty() { "" } else { " wanted" };
-    let owners = match taken.contains_key("ReplicationController") {
-        true => "ReplicaSets and ReplicationControllers",
-        false => "ReplicaSets",
-    };
     let nodes = match (taken.get("Node").copied().unwrap_or(0), size.nodes) {
-        (own, 0) => format!("{} nodes", count(own)),
-        (0, nodes) if taken.is_empty() => format!("{} nodes", count(nodes)),
-        (0, nodes) => format!("{} generated nodes", count(nodes)),
-        (own, nodes) => format!("{} nodes and {} generated ones", count(own), count(nodes)),
+        (own, 0) => counted(own, "node"),
+        (0, nodes) if taken.is_empty() => counted(nodes, "node"),
+        (0, nodes) => counted(nodes, "generated node"),
+        (own, nodes) => format!(
+            "{} and {} generated ones",
+            counted(own, "node"),
+            count(nodes)
+        ),
     };
     let text = format!(
-        "{} pods{wanted}, {} {owners}, {nodes}, {} namespaces",
-        count(size.pods),
-        count(size.replicasets),
-        count(size.namespaces)
+        "{}{wanted}, {}, {nodes}, {}",
+        counted(size.pods, "pod"),
+        workloads(result),
+        counted(size.namespaces, "namespace")
     );
-    line(out, "cluster", &text);
+    paragraph(out, "cluster", &text);
     let controller = &settings.controller;
     let limit = match controller.kube_api_qps {
         Some(qps) => format!(
@@ -140,10 +168,12 @@ fn cluster(out: &mut String, result: &RunResult) {
         None => "no client limit".to_owned(),
     };
     let text = format!(
-        "{} workers, {} per sync, {limit}, {} behaviour",
-        controller.concurrent_replicaset_syncs, controller.burst_replicas, result.behaviour
+        "{}, {} per sync, {limit}, {} behaviour",
+        counted(controller.concurrent_replicaset_syncs as u64, "worker"),
+        counted(u64::from(controller.burst_replicas), "pod"),
+        result.behaviour
     );
-    line(out, "controller", &text);
+    paragraph(out, "controller", &text);
     let off: Vec<&str> = controller
         .feature_gates
         .iter()
@@ -151,11 +181,30 @@ fn cluster(out: &mut String, result: &RunResult) {
         .map(|(name, _)| name.as_str())
         .collect();
     if !off.is_empty() {
-        line(out, "gates off", &off.join(", "));
+        paragraph(out, "gates off", &off.join(", "));
     }
     let latencies = latencies(result);
     if !latencies.is_empty() {
-        line(out, "latencies", &latencies.join("  "));
+        paragraph(out, "latencies", &latencies.join(", "));
+    }
+}
+
+/// The objects that the controllers work on: those that are generated, or those of the files.
+fn workloads(result: &RunResult) -> String {
+    let taken = |kind: &str| result.input.taken.get(kind).copied().unwrap_or(0);
+    let replica_sets = match result.input.taken.is_empty() {
+        true => result.settings.size.replicasets,
+        false => taken("ReplicaSet"),
+    };
+    let rcs = taken("ReplicationController");
+    match (replica_sets, rcs) {
+        (_, 0) => counted(replica_sets, "ReplicaSet"),
+        (0, _) => counted(rcs, "ReplicationController"),
+        _ => format!(
+            "{}, {}",
+            counted(replica_sets, "ReplicaSet"),
+            counted(rcs, "ReplicationController")
+        ),
     }
 }
 
@@ -182,7 +231,7 @@ fn cut(text: &str, columns: usize) -> String {
     format!("{}…", start.trim_end())
 }
 
-fn phases(out: &mut String, result: &RunResult) {
+fn phases(out: &mut Report, result: &RunResult) {
     if result.phases.is_empty() {
         return;
     }
@@ -191,12 +240,14 @@ fn phases(out: &mut String, result: &RunResult) {
         .iter()
         .map(|phase| phase.name.chars().count())
         .max();
-    let width = longest.unwrap_or(0).clamp(24, LONGEST_PHASE);
+    let room = out.columns - PHASE_FIGURES;
+    let width = longest.unwrap_or(0).max(PHASE_NAME).min(room);
+    // The rate is that of both columns together.
     put(
         out,
         format_args!(
-            "  {:width$} {:>12} {:>12} {:>12} {:>12}",
-            "phase", "time", "created", "deleted", "pods/s"
+            "  {:width$} {:>11} {:>9} {:>9} {:>9} {:>10}",
+            "phase", "time", "created", "deleted", "both/s", "conv. p99"
         ),
     );
     for phase in &result.phases {
@@ -206,11 +257,18 @@ fn phases(out: &mut String, result: &RunResult) {
         } else {
             "-".to_owned()
         };
+        let quantiles = &phase.convergence_seconds;
+        let convergence = match (quantiles.count, phase.set_up) {
+            (0, _) => "-".to_owned(),
+            // It does not count.
+            (_, true) => format!("({})", duration(quantiles.p99)),
+            (_, false) => duration(quantiles.p99),
+        };
         let mark = if phase.converged { "" } else { "  not done" };
         put(
             out,
             format_args!(
-                "  {:width$} {:>12} {:>12} {:>12} {rate:>12}{mark}",
+                "  {:width$} {:>11} {:>9} {:>9} {rate:>9} {convergence:>10}{mark}",
                 cut(&phase.name, width),
                 seconds_for_people(phase.seconds),
                 count(phase.pods_created),
@@ -218,38 +276,48 @@ fn phases(out: &mut String, result: &RunResult) {
             ),
         );
     }
-    out.push('\n');
+    out.text.push('\n');
 }
 
-fn distributions(out: &mut String, result: &RunResult) {
+fn distributions(out: &mut Report, result: &RunResult) {
     let rows: [(&str, &Quantiles); 4] = [
         ("convergence", &result.convergence_seconds),
         ("pod ready", &result.pod_ready_seconds),
         ("queue wait", &result.queue_duration_seconds),
         ("sync work", &result.work_duration_seconds),
     ];
+    if rows.iter().all(|(_, quantiles)| quantiles.count == 0) {
+        return;
+    }
+    let without = match result.phases.iter().any(|phase| phase.set_up) {
+        true => "no set-up",
+        false => "",
+    };
     put(
         out,
         format_args!(
-            "  {:13} {:>11} {:>11} {:>11} {:>11} {:>11} {:>12}",
-            "", "p50", "p90", "p99", "p99.9", "max", "count"
+            "  {without:12} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}",
+            "p50", "p90", "p99", "p99.9", "max", "count"
         ),
     );
     for (name, q) in rows.iter().filter(|(_, quantiles)| quantiles.count > 0) {
-        // A nanosecond is the least that the histograms hold: it stands for no time at all.
-        let text = |seconds: f64| seconds_for_people(if seconds <= 1e-9 { 0.0 } else { seconds });
-        let [p50, p90, p99, p999, max] = [q.p50, q.p90, q.p99, q.p999, q.max].map(text);
+        let [p50, p90, p99, p999, max] = [q.p50, q.p90, q.p99, q.p999, q.max].map(duration);
         put(
             out,
             format_args!(
-                "  {name:13} {p50:>11} {p90:>11} {p99:>11} {p999:>11} {max:>11} {:>12}",
+                "  {name:12} {p50:>10} {p90:>10} {p99:>10} {p999:>10} {max:>10} {:>10}",
                 count(q.count)
             ),
         );
     }
 }
 
-fn pods(out: &mut String, result: &RunResult) {
+/// A nanosecond is the least that the histograms hold: it stands for no time at all.
+fn duration(seconds: f64) -> String {
+    seconds_for_people(if seconds <= 1e-9 { 0.0 } else { seconds })
+}
+
+fn pods(out: &mut Report, result: &RunResult) {
     let pods = &result.pods;
     let mut text = format!(
         "{} created, {} bound, {} ready, {} deleted, peak {}",
@@ -267,7 +335,7 @@ fn pods(out: &mut String, result: &RunResult) {
         );
         text.push_str(&moved);
     }
-    line(out, "pods", &text);
+    paragraph(out, "pods", &text);
     line(
         out,
         "excess pods",
@@ -278,16 +346,20 @@ fn pods(out: &mut String, result: &RunResult) {
 fn wasted(result: &RunResult) -> String {
     let wasted = &result.wasted_work;
     let all = [
-        (wasted.syncs_without_requests, "syncs without a request"),
-        (wasted.stale_sync_skips, "stale syncs skipped"),
-        (wasted.deletes_not_found, "deletes not found"),
-        (wasted.status_conflicts, "status conflicts"),
-        (wasted.surplus_pods, "surplus pods"),
+        (wasted.syncs_without_requests, "sync", " without a request"),
+        (wasted.stale_sync_skips, "stale sync", " skipped"),
+        (wasted.deletes_not_found, "delete", " not found"),
+        (wasted.status_conflicts, "status conflict", ""),
+        (
+            wasted.pods_never_ready,
+            "pod",
+            " gone before they were ready",
+        ),
     ];
     let some: Vec<String> = all
         .iter()
-        .filter(|(number, _)| *number > 0)
-        .map(|(number, what)| format!("{} {what}", count(*number)))
+        .filter(|(number, ..)| *number > 0)
+        .map(|(number, noun, what)| format!("{}{what}", counted(*number, noun)))
         .collect();
     if some.is_empty() {
         "none".to_owned()
@@ -296,29 +368,26 @@ fn wasted(result: &RunResult) -> String {
     }
 }
 
-fn input(out: &mut String, result: &RunResult) {
+fn input(out: &mut Report, result: &RunResult) {
     if !result.input.taken.is_empty() {
-        line(out, "input", &listed(&result.input.taken));
+        list(out, "input", &result.input.taken);
     }
     let pods = result.input.pods.in_words();
     if !pods.is_empty() {
         line(out, "pods came", &pods);
     }
     if !result.input.ignored.is_empty() {
-        line(
-            out,
-            "left out",
-            &format!("{} (not simulated)", listed(&result.input.ignored)),
-        );
+        let listed = listed(&result.input.ignored, room(out));
+        paragraph(out, "left out", &format!("{listed} (not simulated)"));
     }
 }
 
 /// Each threshold with the value seen.
-fn thresholds(out: &mut String, result: &RunResult) {
+fn thresholds(out: &mut Report, result: &RunResult) {
     for (number, outcome) in result.thresholds.iter().enumerate() {
         let verdict = if outcome.met { "met" } else { "NOT MET" };
         let text = format!("{verdict}: {} ({})", outcome.threshold, outcome.seen());
-        line(out, if number == 0 { "thresholds" } else { "" }, &text);
+        paragraph(out, if number == 0 { "thresholds" } else { "" }, &text);
     }
 }
 
@@ -337,7 +406,7 @@ fn host_text(host: &Host) -> String {
 }
 
 /// The files, as many on a line as fit.
-fn files(out: &mut String, written: &[(&'static str, String)]) {
+fn files(out: &mut Report, written: &[(&'static str, String)]) {
     let names: Vec<&str> = written.iter().map(|(_, path)| path.as_str()).collect();
     if !names.is_empty() {
         paragraph(out, "written", &names.join("  "));
@@ -361,14 +430,14 @@ fn pace(result: &RunResult) -> Option<String> {
     set.then(|| "times include the latencies asked for, they are not the core's alone".to_owned())
 }
 
-fn verdict(out: &mut String, result: &RunResult, command: &dyn Fn(&Settings) -> String) {
+fn verdict(out: &mut Report, result: &RunResult, command: &dyn Fn(&Settings) -> String) {
     let outcome = &result.outcome;
     if outcome.exit_code == 0 && outcome.violations.is_empty() {
         return;
     }
-    out.push('\n');
-    if !outcome.reason.is_empty() {
-        put(out, format_args!("{}", outcome.reason));
+    out.text.push('\n');
+    for one in wrapped(&outcome.reason, out.columns) {
+        put(out, format_args!("{one}"));
     }
     for violation in outcome.violations.iter().take(VIOLATIONS_SHOWN) {
         put(out, format_args!("  broken: {violation}"));
@@ -389,17 +458,27 @@ fn verdict(out: &mut String, result: &RunResult, command: &dyn Fn(&Settings) -> 
     }
 }
 
-/// The largest entries of a count by name, `create pods 201: 100,000`, as many as a line takes,
-/// and how many are left.
-fn listed(counts: &BTreeMap<String, u64>) -> String {
+/// The largest entries of a count by name, `create pods 201: 100,000`, as many as a line takes, and how
+/// many are left: `and 3 smaller counts`.
+fn list(out: &mut Report, label: &str, counts: &BTreeMap<String, u64>) {
+    let listed = listed(counts, room(out));
+    line(out, label, &listed);
+}
+
+fn room(out: &Report) -> usize {
+    out.columns - LABEL - ", and 99 smaller counts".len()
+}
+
+fn listed(counts: &BTreeMap<String, u64>, room: usize) -> String {
     let mut entries: Vec<(&String, &u64)> = counts.iter().filter(|(_, n)| **n > 0).collect();
     // Stable: equal counts stay in the order of their names.
     entries.sort_by(|a, b| b.1.cmp(a.1));
     let mut text = String::new();
     for (at, (name, n)) in entries.iter().enumerate() {
         let entry = format!("{name}: {}", count(**n));
-        if at > 0 && text.len() + entry.len() > LISTED_WIDTH {
-            text.push_str(&format!(", {} more", entries.len() - at));
+        if at > 0 && text.len() + entry.len() > room {
+            let left = (entries.len() - at) as u64;
+            text.push_str(&format!(", and {}", counted(left, "smaller count")));
             break;
         }
         if at > 0 {
@@ -414,72 +493,25 @@ fn listed(counts: &BTreeMap<String, u64>) -> String {
     }
 }
 
-fn line(out: &mut String, label: &str, text: &str) {
+fn line(out: &mut Report, label: &str, text: &str) {
     let width = LABEL - 2;
     put(out, format_args!("  {label:width$}{text}"));
 }
 
 /// A text over as many lines as it takes, beside its label.
-fn paragraph(out: &mut String, label: &str, text: &str) {
-    for (number, one) in wrapped(text, 100 - LABEL).iter().enumerate() {
+fn paragraph(out: &mut Report, label: &str, text: &str) {
+    for (number, one) in wrapped(text, out.columns - LABEL).iter().enumerate() {
         line(out, if number == 0 { label } else { "" }, one);
     }
 }
 
-fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
-    out.write_fmt(text).expect("a String takes everything");
+fn put(out: &mut Report, line: std::fmt::Arguments<'_>) {
+    let text = &mut out.text;
+    text.write_fmt(line).expect("a String takes everything");
     // Columns may end in blanks.
-    out.truncate(out.trim_end_matches(' ').len());
-    out.push('\n');
+    text.truncate(text.trim_end_matches(' ').len());
+    text.push('\n');
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::report::sample::result;
-
-    #[test]
-    fn the_report_fits_one_screen() {
-        let text = render(
-            &result(),
-            Some(&Host::default()),
-            &|_| "loadgen run".to_owned(),
-            &[("--json", "result.json".into())],
-        );
-        assert!(text.starts_with("up-down: converged in 1.25 s\n"), "{text}");
-        assert!(text.lines().count() <= 24, "{text}");
-        assert!(
-            text.lines().all(|line| line.chars().count() <= 100),
-            "{text}"
-        );
-        assert!(text.lines().all(|line| !line.ends_with(' ')), "{text}");
-        assert!(text.contains("create pods 201: 100,000"), "{text}");
-        assert!(!text.contains("note"), "{text}");
-        assert!(text.contains("  written      result.json\n"), "{text}");
-    }
-
-    #[test]
-    fn a_broken_invariant_comes_with_the_command_that_repeats_it() {
-        let mut result = result();
-        result.outcome.exit_code = 3;
-        result.outcome.violations = vec!["too many pods".into(); 7];
-        let command = |_: &Settings| "loadgen run --seed 1".to_owned();
-        let text = render(&result, Some(&Host::default()), &command, &[]);
-        assert!(text.contains("INVARIANT BROKEN"), "{text}");
-        assert!(
-            text.contains("to run it again: loadgen run --seed 1"),
-            "{text}"
-        );
-        assert!(text.contains("and 2 more"), "{text}");
-    }
-
-    #[test]
-    fn a_client_limit_that_set_the_pace_is_told() {
-        let mut result = result();
-        result.settings.controller.kube_api_qps = Some(20.0);
-        result.elapsed_seconds = 5_000.0;
-        assert!(pace(&result).unwrap().contains("20 QPS"));
-        result.elapsed_seconds = 500_000.0;
-        assert_eq!(pace(&result), None);
-    }
-}
+mod tests;

@@ -1,0 +1,152 @@
+//! What the report says of runs of several kinds, and how wide it is.
+
+use super::*;
+use crate::report::sample::result;
+
+#[test]
+fn the_report_fits_one_screen() {
+    let text = render(
+        &result(),
+        Some(&Host::default()),
+        &|_| "loadgen run".to_owned(),
+        &[("--json", "result.json".into())],
+        COLUMNS,
+    );
+    assert!(text.starts_with("up-down: converged in 1.25 s\n"), "{text}");
+    assert!(text.lines().count() <= 24, "{text}");
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 100),
+        "{text}"
+    );
+    assert!(text.lines().all(|line| !line.ends_with(' ')), "{text}");
+    assert!(text.contains("create pods 201: 100,000"), "{text}");
+    assert!(!text.contains("note"), "{text}");
+    assert!(text.contains("  written      result.json\n"), "{text}");
+}
+
+#[test]
+fn a_broken_invariant_comes_with_the_command_that_repeats_it() {
+    let mut result = result();
+    result.outcome.exit_code = 3;
+    result.outcome.violations = vec!["too many pods".into(); 7];
+    let text = render(
+        &result,
+        Some(&Host::default()),
+        &|_| "loadgen run --seed 1".to_owned(),
+        &[],
+        COLUMNS,
+    );
+    assert!(text.contains("INVARIANT BROKEN"), "{text}");
+    assert!(
+        text.contains("to run it again: loadgen run --seed 1"),
+        "{text}"
+    );
+    assert!(text.contains("and 2 more"), "{text}");
+}
+
+#[test]
+fn a_run_that_missed_its_condition_has_no_answer_but_what_was_to_be() {
+    let mut result = result();
+    result.outcome.exit_code = 1;
+    result.outcome.converged = false;
+    result.answer = None;
+    let text = render(&result, None, &|_| String::new(), &[], COLUMNS);
+    assert!(
+        text.contains("  answer       none. What was to be: After each step"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_report_keeps_to_the_terminal() {
+    let mut result = result();
+    for number in 0..40 {
+        let name = format!("Normal SomethingOrOther{number}");
+        result.events.insert(name, 1_000 + number);
+    }
+    let long = "20 % of the pods are deleted; the events are lost, and more of them";
+    result.phases[0].name = long.to_owned();
+    result.phases.push(result.phases[0].clone());
+    for phase in &mut result.phases {
+        phase.convergence_seconds = result.convergence_seconds.clone();
+    }
+    result.phases[0].set_up = true;
+    result.phases[1].converged = false;
+    result.outcome.exit_code = 1;
+    result.outcome.reason = "It was as follows, and not otherwise. ".repeat(9);
+    for terminal in [Some(20), Some(80), Some(93), Some(300), None] {
+        let columns = columns(terminal);
+        assert!((80..=100).contains(&columns));
+        let text = render(
+            &result,
+            Some(&Host::default()),
+            &|_| "loadgen run".to_owned(),
+            &[],
+            columns,
+        );
+        let widest = text.lines().map(|line| line.chars().count()).max();
+        assert!(widest.unwrap() <= columns, "{terminal:?}:\n{text}");
+        assert!(text.contains("smaller counts"), "{text}");
+    }
+}
+
+#[test]
+fn phases_have_their_own_figures_and_those_of_set_up_are_set_apart() {
+    let mut result = result();
+    result.phases[0].name = "set up".into();
+    result.phases[0].set_up = true;
+    result.phases[0].convergence_seconds = Quantiles {
+        count: 1,
+        p99: 1.21,
+        ..Quantiles::default()
+    };
+    let mut measured = result.phases[0].clone();
+    measured.name = "churn".into();
+    measured.set_up = false;
+    measured.convergence_seconds.p99 = 69e-6;
+    result.phases.push(measured);
+    let text = render(&result, None, &|_| String::new(), &[], COLUMNS);
+    let line = |word: &str| {
+        let found = text
+            .lines()
+            .find(|line| line.trim_start().starts_with(word));
+        found.unwrap_or_else(|| panic!("{text}")).to_owned()
+    };
+    assert!(line("set up").ends_with("  (1.21 s)"), "{text}");
+    assert!(line("churn").ends_with("      69 us"), "{text}");
+    assert!(line("no set-up").contains("p50"), "{text}");
+}
+
+#[test]
+fn nouns_have_the_number_of_their_counts() {
+    let mut result = result();
+    result.settings.size.namespaces = 1;
+    result.settings.size.replicasets = 1;
+    result.watch_events = 1;
+    result.wasted_work.stale_sync_skips = 1;
+    let text = render(&result, None, &|_| String::new(), &[], COLUMNS);
+    for words in [
+        "1 namespace\n",
+        "1 ReplicaSet,",
+        "1 watch event,",
+        "1 stale sync skipped",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    result.input.taken = BTreeMap::from([
+        ("ReplicaSet".into(), 1),
+        ("ReplicationController".into(), 2),
+        ("Pod".into(), 5),
+    ]);
+    assert_eq!(workloads(&result), "1 ReplicaSet, 2 ReplicationControllers");
+}
+
+#[test]
+fn a_client_limit_that_set_the_pace_is_told() {
+    let mut result = result();
+    result.settings.controller.kube_api_qps = Some(20.0);
+    result.elapsed_seconds = 5_000.0;
+    assert!(pace(&result).unwrap().contains("20 QPS"));
+    result.elapsed_seconds = 500_000.0;
+    assert_eq!(pace(&result), None);
+}
