@@ -484,7 +484,10 @@ fn a_comparison_is_left_as_a_page() {
     // An input is never written over, and nothing is left of a comparison that was refused.
     let base = std::fs::read(directory.path().join("base.json")).unwrap();
     for (report, words) in [
-        ("base.json", "would overwrite an input file"),
+        (
+            "base.json",
+            "would overwrite the file that the comparison reads",
+        ),
         ("none/page.html", "there is no directory none"),
     ] {
         let arguments = ["compare", "base.json", "new.json", "--report", report];

@@ -300,7 +300,7 @@ fn a_dump_is_counted_in_report_and_page_with_the_pods_that_came_unready() {
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let report = stdout(&output);
         for words in [
-            "12 pods wanted, 1 ReplicaSets, 4 nodes, 1 namespaces",
+            "12 pods wanted, 1 ReplicaSet, 4 nodes, 1 namespace",
             "0 pods were created",
             "not ready (",
             "of them at the end too)",
@@ -308,7 +308,7 @@ fn a_dump_is_counted_in_report_and_page_with_the_pods_that_came_unready() {
             assert!(report.contains(words), "{words}: {report}");
         }
         let page = fs::read_to_string(folder.path().join("page.html")).expect("the page");
-        for words in ["4 nodes, 1 namespaces", "Pods of the input", "not ready"] {
+        for words in ["4 nodes, 1 namespace", "Pods of the input", "not ready"] {
             assert!(page.contains(words), "{words}");
         }
     }

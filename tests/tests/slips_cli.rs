@@ -245,7 +245,10 @@ fn what_cannot_be_read_or_written_is_refused_with_its_place() {
             &["compare", "/dev/zero", "file"],
             "/dev/zero: is larger than 256 MiB",
         ),
-        (&["replay", "--schedule", "folder"], "folder can't be read"),
+        (
+            &["replay", "--schedule", "folder"],
+            "folder: there is no schedule",
+        ),
         (
             &["scenarios", "--check", "folder"],
             "folder: is a directory",

@@ -52,7 +52,8 @@ EXAMPLES
 
 JSON FIELDS (-o json)
   schema_version kind namespace name replicas_before replicas now ages_matter active deleted syncs
-  released inactive notes[] undecided{first last deleted why} input{taken ignored}
+  released inactive notes[] undecided{first last deleted why} input{taken ignored
+    pods{ready not_ready terminating ended still_not_ready}}
   pods[]: place name uid fate sync adopted node phase ready deletion_cost related_pods_on_node
     ready_since restarts sidecar_restarts created before_next{number rule words}
   prefer: matched matched_by_pod_labels matched_by_node_labels deleted_before deleted_after

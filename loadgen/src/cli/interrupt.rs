@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+#[cfg(unix)]
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::report::progress;
@@ -45,7 +47,7 @@ impl Interrupter {
 
 /// Watches for interrupts on a thread of its own, which ends with the process. `cancel` is set by
 /// the first; `temporary` are removed by the second, or by the first before [`Interrupter::begin`],
-/// which run no destructors.
+/// which run no destructors. Returns when the signals are caught.
 pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bool) -> Interrupter {
     let (keys, mut pressed) = unbounded_channel();
     let interrupter = Interrupter {
@@ -55,6 +57,7 @@ pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bo
     };
     let runs = Arc::clone(&interrupter.runs);
     let cancel = Arc::clone(cancel);
+    let (caught, is_caught) = std::sync::mpsc::channel();
     let thread = std::thread::Builder::new()
         .name("interrupts".into())
         .spawn(move || {
@@ -64,6 +67,10 @@ pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bo
             // Without it an interrupt ends the process at once, as it does by default.
             let Ok(runtime) = runtime else { return };
             runtime.block_on(async {
+                let signals = Signals::catch();
+                // Whoever started this waits for it.
+                let _ = caught.send(());
+                let Ok(mut signals) = signals else { return };
                 let end = || {
                     progress::give_screen_back();
                     for temporary in &temporary {
@@ -71,9 +78,7 @@ pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bo
                     }
                     std::process::exit(i32::from(EXIT_INTERRUPTED));
                 };
-                if wait(&mut pressed).await.is_err() {
-                    return;
-                }
+                signals.next(&mut pressed).await;
                 // Ordering: an interrupt that comes as the run begins may end it either way.
                 if !runs.load(Ordering::Relaxed) {
                     if !quiet {
@@ -86,36 +91,54 @@ pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bo
                 if !quiet {
                     let _ = writeln!(io::stderr(), "interrupted: stopping (again to end at once)");
                 }
-                if wait(&mut pressed).await.is_ok() {
-                    end();
-                }
+                signals.next(&mut pressed).await;
+                end();
             });
         });
-    // As above: no thread, no grace.
-    drop(thread);
+    // As above: no thread, no grace. One that ended has told, or dropped its end.
+    if thread.is_ok() {
+        let _ = is_caught.recv();
+    }
     interrupter
 }
 
+/// The signals that interrupt.
 #[cfg(unix)]
-async fn wait(pressed: &mut UnboundedReceiver<()>) -> io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    // Who ignores it, as nohup does, means to outlive the terminal.
-    let mut hangup = match ignores_hangup() {
-        true => None,
-        false => Some(signal(SignalKind::hangup())?),
-    };
-    let hung_up = async {
-        match &mut hangup {
-            Some(hangup) => hangup.recv().await,
-            None => std::future::pending().await,
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    /// Who ignores it, as nohup does, means to outlive the terminal.
+    hangup: Option<Signal>,
+}
+
+#[cfg(unix)]
+impl Signals {
+    /// Catches them from now on.
+    fn catch() -> io::Result<Signals> {
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: match ignores_hangup() {
+                true => None,
+                false => Some(signal(SignalKind::hangup())?),
+            },
+        })
+    }
+
+    /// Waits for the next one, or for a key.
+    async fn next(&mut self, pressed: &mut UnboundedReceiver<()>) {
+        let hung_up = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = hung_up => {}
+            Some(()) = pressed.recv() => {}
         }
-    };
-    tokio::select! {
-        result = tokio::signal::ctrl_c() => result,
-        _ = terminate.recv() => Ok(()),
-        _ = hung_up => Ok(()),
-        Some(()) = pressed.recv() => Ok(()),
     }
 }
 
@@ -129,10 +152,22 @@ fn ignores_hangup() -> bool {
     ignored.is_some_and(|mask| mask & 1 != 0)
 }
 
+/// Ctrl-C.
 #[cfg(not(unix))]
-async fn wait(pressed: &mut UnboundedReceiver<()>) -> io::Result<()> {
-    tokio::select! {
-        result = tokio::signal::ctrl_c() => result,
-        Some(()) = pressed.recv() => Ok(()),
+struct Signals(tokio::signal::windows::CtrlC);
+
+#[cfg(not(unix))]
+impl Signals {
+    /// Catches it from now on.
+    fn catch() -> io::Result<Signals> {
+        Ok(Signals(tokio::signal::windows::ctrl_c()?))
+    }
+
+    /// Waits for the next one, or for a key.
+    async fn next(&mut self, pressed: &mut UnboundedReceiver<()>) {
+        tokio::select! {
+            _ = self.0.recv() => {}
+            Some(()) = pressed.recv() => {}
+        }
     }
 }

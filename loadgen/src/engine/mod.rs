@@ -23,6 +23,7 @@ mod host;
 mod informer;
 mod lab;
 mod metrics;
+mod observer;
 mod pool;
 pub mod probe;
 mod sampler;
@@ -65,6 +66,7 @@ use worker::Worker;
 pub(crate) use gather::seconds as quantiles_in_seconds;
 pub use lab::Lab;
 pub use metrics::Metrics;
+pub use observer::{Observer, Progress};
 
 use crate::clock::RealClock;
 use crate::cluster::{Cluster, ClusterOptions};
@@ -76,52 +78,6 @@ use crate::result::{InputCounts, RunResult, Series};
 use crate::scenario::{Controllers, Driver, Position};
 use crate::settings::{EngineKind, Settings};
 use crate::units::NS_PER_SECOND;
-
-/// Watches a run from outside.
-pub trait Observer: Sync {
-    /// Called a few times a second of real time, and once when the run is over.
-    fn progress(&self, progress: &Progress<'_>);
-
-    /// Called once, before anything runs: `metrics` may be kept, and read while the run goes on.
-    fn begins(&self, _metrics: &Metrics) {}
-}
-
-/// How far a run is.
-#[derive(Clone, Copy, Debug)]
-pub struct Progress<'a> {
-    /// Name of the phase.
-    pub phase: &'a str,
-    /// Its number, from 0.
-    pub phase_index: usize,
-    /// How many phases there are.
-    pub phase_count: usize,
-    /// Pods of the phase's target that are there (or gone, or were deleted from outside where that is
-    /// what the phase does).
-    pub done: u64,
-    /// Pods of the phase's target; 0 while it is not known yet.
-    pub total: u64,
-    /// Pods that exist.
-    pub pods: u64,
-    /// Pods that are active and ready.
-    pub ready: u64,
-    /// Pods that all parents together are to have.
-    pub desired: u64,
-    /// Pods created since the start, by whomever.
-    pub created: u64,
-    /// Pods finally removed since the start.
-    pub deleted: u64,
-    /// API calls of the controllers since the start.
-    pub api_calls: u64,
-    /// Keys that wait in the controllers' queues.
-    pub queue_depth: usize,
-    /// Time of the engine since the start, seconds.
-    pub engine_seconds: f64,
-}
-
-/// Nobody watches.
-impl Observer for () {
-    fn progress(&self, _progress: &Progress<'_>) {}
-}
 
 /// A run that could not be started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

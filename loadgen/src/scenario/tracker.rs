@@ -10,108 +10,24 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ahash::RandomState;
-use compact_str::CompactString;
 use hashbrown::{HashMap, HashSet};
 use podstorm::intern::FIXED_STATE;
-use podstorm::object::{
-    Now, ObjectMeta, Pod, PodPhase, ReplicaSetStatus, Resource, SharedText, Uid,
-};
+use podstorm::object::{Now, ObjectMeta, Pod, PodPhase, ReplicaSetStatus, Resource, Uid};
 use smallvec::SmallVec;
 
+mod pick;
+mod state;
+
+use self::state::{Counts, PodState, is_held, pods};
 use super::slowest::{Convergence, Slowest};
 use crate::engine::by_phase::{ByPhase, PhaseTimes};
 use crate::engine::stream::Item;
 use crate::result::{Phase, SlowReplicaSet};
 
+pub(super) use self::state::Parent;
+
 /// No parent, no place.
 const NONE: u32 = u32::MAX;
-
-/// A ReplicaSet or ReplicationController.
-#[derive(Debug)]
-pub(super) struct Parent {
-    pub(super) namespace: SharedText,
-    pub(super) name: CompactString,
-    pub(super) desired: i32,
-    /// Of the newest spec known here.
-    generation: i64,
-    /// Active pods on the server.
-    pub(super) active: i32,
-    /// Of those, the ones that aren't ready.
-    unready: i32,
-    /// Of those, the ones of files that came that way and that no kubelet will start: see
-    /// [`Tracker::stuck`].
-    stuck: i32,
-    status: Counts,
-    /// Since when it differs from what is wanted; unset while converged.
-    since_ns: Option<i64>,
-    converged: bool,
-    gone: bool,
-    /// Whether its deletion has begun: nobody brings it to its pods any more.
-    deleting: bool,
-    /// Whether it is a ReplicationController.
-    pub(super) is_rc: bool,
-    /// Generations and their replicas, from the newest one that the controller has reported to
-    /// have seen: any of them may be what it acts on.
-    demands: SmallVec<[(i64, i32); 2]>,
-}
-
-/// The counts of a status that must be exact.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    replicas: i32,
-    ready: i32,
-    available: i32,
-    observed_generation: i64,
-}
-
-impl Counts {
-    fn of(status: &ReplicaSetStatus) -> Counts {
-        Counts {
-            replicas: status.replicas,
-            ready: status.ready_replicas,
-            available: status.available_replicas,
-            observed_generation: status.observed_generation,
-        }
-    }
-}
-
-impl Parent {
-    /// Whether it was deleted.
-    pub(super) fn is_gone(&self) -> bool {
-        self.gone
-    }
-
-    /// Available pods by its status; none where that is of an older spec.
-    pub(super) fn available(&self) -> i32 {
-        self.status.available
-    }
-
-    /// Whether it has its pods and an exact status, and all of them are ready but those that can't
-    /// become ready.
-    fn is_exact(&self) -> bool {
-        self.is_exact_without(self.stuck)
-    }
-
-    /// The same with so many pods that aren't ready.
-    fn is_exact_without(&self, unready: i32) -> bool {
-        let Counts {
-            replicas,
-            ready,
-            available,
-            observed_generation,
-        } = self.status;
-        self.gone
-            || self.deleting
-            || observed_generation == self.generation
-                && [replicas, self.active] == [self.desired; 2]
-                && [ready, available] == [self.desired - unready; 2]
-    }
-
-    /// Of its active pods, those that aren't ready.
-    pub(super) fn unready(&self) -> i32 {
-        self.unready
-    }
-}
 
 /// A parent's change that waits for the pods before it.
 #[derive(Debug)]
@@ -122,46 +38,6 @@ struct ParentEvent {
     status: Counts,
     gone: bool,
     deleting: bool,
-}
-
-/// A number of replicas as a number of pods.
-fn pods(replicas: i32) -> u64 {
-    u64::from(replicas.max(0).unsigned_abs())
-}
-
-/// What is known of one pod.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct PodState {
-    parent: u32,
-    /// Its place among the pods that can be picked.
-    pick: u32,
-    created_ns: i64,
-    active: bool,
-    /// On its way out, and nothing but its kubelet holds it.
-    deleting: bool,
-    /// Ready now or once.
-    ready: bool,
-    ready_now: bool,
-    /// Came from a file.
-    loaded: bool,
-    /// See [`Tracker::stuck`].
-    stuck: bool,
-}
-
-impl PodState {
-    fn is_unready(self) -> bool {
-        self.active && !self.ready_now
-    }
-}
-
-/// Finalizers that the garbage collector carries out.
-const COLLECTORS: [&str; 2] = ["foregroundDeletion", "orphan"];
-
-/// Whether somebody holds the pod who isn't part of the simulation, so that it stays once it is being
-/// deleted.
-fn is_held(meta: &ObjectMeta) -> bool {
-    let mut finalizers = meta.finalizers().iter();
-    finalizers.any(|name| !COLLECTORS.contains(&&**name))
 }
 
 /// The counters.
@@ -473,29 +349,9 @@ impl Tracker {
         self.parents_up_to(u64::MAX, now);
     }
 
-    /// How many pods can be picked.
-    pub(super) fn pickable(&self) -> u64 {
-        self.pickable.as_ref().map_or(0, Vec::len) as u64
-    }
-
     /// Whether every parent has its pods and an exact status, whatever is on its way out.
     pub(super) fn is_replaced(&self) -> bool {
         self.unconverged == 0 && self.waiting.is_empty()
-    }
-
-    /// One of the pods that are ready and owned, by lot, no longer to be picked.
-    pub(super) fn pick(&mut self, rng: &mut fastrand::Rng) -> Option<Arc<Pod>> {
-        let pickable = self.pickable.as_mut()?;
-        if pickable.is_empty() {
-            return None;
-        }
-        let at = rng.usize(..pickable.len());
-        let pod = Arc::clone(&pickable[at]);
-        self.unlist(at);
-        if let Some(state) = self.pods.get_mut(&pod.metadata.uid) {
-            state.pick = NONE;
-        }
-        Some(pod)
     }
 
     /// The scenario has taken a pod out of its parent, which is to notice and make another.
@@ -730,32 +586,5 @@ impl Tracker {
         };
         let most = parent.demands.iter().map(|&(_, replicas)| replicas).max();
         self.excess += u64::from(parent.active > most.unwrap_or(parent.desired));
-    }
-
-    /// Puts a pod among those that can be picked, if it may be.
-    fn list(&mut self, pod: &Arc<Pod>, state: PodState) {
-        let Some(pickable) = &mut self.pickable else {
-            return;
-        };
-        if state.ready && state.active && state.parent != NONE && state.pick == NONE {
-            let at = u32::try_from(pickable.len()).expect("32 bits of pods");
-            pickable.push(Arc::clone(pod));
-            if let Some(state) = self.pods.get_mut(&pod.metadata.uid) {
-                state.pick = at;
-            }
-        }
-    }
-
-    /// Takes a place out of the list; the last pod moves into it.
-    fn unlist(&mut self, at: usize) {
-        let Some(pickable) = &mut self.pickable else {
-            return;
-        };
-        pickable.swap_remove(at);
-        if let Some(moved) = pickable.get(at)
-            && let Some(state) = self.pods.get_mut(&moved.metadata.uid)
-        {
-            state.pick = u32::try_from(at).expect("places come from 32 bits");
-        }
     }
 }

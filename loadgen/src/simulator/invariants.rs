@@ -6,7 +6,10 @@
 
 mod books;
 mod checks;
+#[cfg(test)]
+mod court;
 mod figures;
+mod order;
 mod reach;
 mod sets;
 mod statuses;

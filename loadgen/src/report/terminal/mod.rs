@@ -476,7 +476,7 @@ fn listed(counts: &BTreeMap<String, u64>, room: usize) -> String {
     let mut text = String::new();
     for (at, (name, n)) in entries.iter().enumerate() {
         let entry = format!("{name}: {}", count(**n));
-        if at > 0 && text.len() + entry.len() > room {
+        if at > 0 && text.len() + ", ".len() + entry.len() > room {
             let left = (entries.len() - at) as u64;
             text.push_str(&format!(", and {}", counted(left, "smaller count")));
             break;

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use podstorm::client::{Answer, PodPatch, Request};
 use podstorm::controller::{Controller, Outcome};
 use podstorm::intern::KeyId;
-use podstorm::object::{Kind, Now, Pod, PodPhase, ReplicaSet};
+use podstorm::object::{Kind, Now, Pod, ReplicaSet};
 
 use super::super::act::NAMESPACE;
 use super::super::coverage::step_of;
 use super::super::model::{is_active, selects};
-use super::books::{Books, Seen, SyncBook};
+use super::books::{Books, Seen};
+use super::order::{batch_is_in_order, rough_order};
 use super::statuses;
 use crate::cluster::{Change, Commit};
 use crate::engine::probe::{Origin, SyncId};
@@ -563,42 +564,4 @@ impl Books {
         }
         Ok(())
     }
-}
-
-/// S6: batches of 1, 2, 4, …, and none after one that failed.
-fn batch_is_in_order(sync: &mut SyncBook, place: Place) -> Checked {
-    if let Some(failed) = sync.failed_batch
-        && place.batch > failed
-    {
-        let text = format!("{} goes on creating after a batch that failed", sync.key);
-        return Err(("S6", text));
-    }
-    let number = match sync.batches.contains_key(&place.batch) {
-        true => sync.batches.len() - 1,
-        false => sync.batches.len(),
-    };
-    let size = sync.batches.entry(place.batch).or_default();
-    *size += 1;
-    let most = 1u32
-        .checked_shl(u32::try_from(number).unwrap_or(31))
-        .unwrap_or(u32::MAX);
-    if *size > most {
-        let text = format!(
-            "batch {number} of {} has more than {most} creates",
-            sync.key
-        );
-        return Err(("S6", text));
-    }
-    Ok(())
-}
-
-/// The first criteria by which pods are deleted, the ones that are total: unassigned, then phase,
-/// then readiness. Less goes first.
-fn rough_order(pod: &Pod) -> (bool, u8, bool) {
-    let phase = match pod.status.phase {
-        PodPhase::Running => 2,
-        PodPhase::Unknown => 1,
-        _ => 0,
-    };
-    (pod.node_name.is_some(), phase, pod.is_ready())
 }
