@@ -253,7 +253,9 @@ fn how_far_seeds_reach_is_told_with_the_least_met_pairs_first() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("reach.json");
     let arguments = ["fuzz", "--seeds", "40", "--json", path.to_str().unwrap()];
-    let text = told(&run(&arguments));
+    let output = run(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
     for words in ["of 199 pairs met", "noticed"] {
         assert!(text.contains(words), "{words:?} is missing in: {text}");
     }

@@ -296,3 +296,30 @@ fn a_fence_that_can_be_read_again_ends_the_failures_before_it() {
     rig.pass(BACKOFF_BASE_NS);
     assert!(rig.take(), "it looks again at once");
 }
+
+/// Seed 300009169 of the fault simulator: the event of an adoption was lost, and the pod was an orphan
+/// again when the next list came, so no change showed.
+#[test]
+fn an_adoption_whose_event_is_lost_is_looked_at_again() {
+    for behaviour in [Upstream, Hardened] {
+        let mut rig = settled(behaviour, 1);
+        let mut orphan = Pod::clone(rig.pods.values().next().unwrap());
+        orphan.metadata.owner_references.clear();
+        rig.put_pod(orphan.clone());
+        rig.deliver();
+        while rig.take() {
+            assert_eq!(rig.sync(), Outcome::Ok);
+            rig.controller.finish(&mut rig.sync, rig.now);
+        }
+        assert_eq!(rig.calls("patch"), 1, "{behaviour:?}");
+        rig.forget_pod_events();
+        rig.put_pod(orphan);
+        rig.deliver();
+        assert!(
+            !rig.take(),
+            "an orphan has changed, and its owners have not"
+        );
+        rig.pass(HARDENED_RETRY_MAX_NS);
+        assert_eq!(rig.take(), behaviour == Hardened);
+    }
+}

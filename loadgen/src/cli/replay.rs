@@ -147,15 +147,16 @@ fn run_folder(folder: &Path, flags: &ReplayFlags) -> Result<u8> {
     if paths.is_empty() {
         bail!("{}: there is no schedule (*.yaml) in it", folder.display());
     }
+    // All of them before any is played.
+    let schedules: Vec<Schedule> = paths.iter().map(|path| read(path)).collect::<Result<_>>()?;
     let mut is_good = true;
-    for path in paths {
-        let schedule = read(&path)?;
+    for (path, schedule) in paths.iter().zip(&schedules) {
         let asked = flags.behaviour.and_then(|wish| wish.0);
         for behaviour in Behaviour::ALL {
             if asked.is_some_and(|asked| asked != behaviour) {
                 continue;
             }
-            let verdict = play_seed(&schedule, behaviour);
+            let verdict = play_seed(schedule, behaviour);
             is_good &= verdict.is_good();
             let (word, what) = match &verdict.violation {
                 None => ("ok", String::new()),
