@@ -105,6 +105,9 @@ impl<L: Listener> Informer<L> {
             Delivery::Deleted(object) => self.listener.apply(Delta::Deleted(object), now),
             Delivery::Bookmark(version) => self.listener.bookmark(&version),
             Delivery::Replace(objects, version) => {
+                if let Some(line) = &self.line {
+                    line.listed(L::STREAM);
+                }
                 self.listener.replace(objects, &version, now);
                 if !std::mem::replace(&mut self.synced, true) {
                     self.listener.synced();
@@ -254,7 +257,7 @@ impl<L: Listener> Part for Informer<L> {
             if let Some(until_ns) = line.stopped_until(now) {
                 return Next::not_before(until_ns);
             }
-            match line.listen(L::STREAM, now) {
+            match line.listen(L::STREAM, self.watch.is_some(), now) {
                 Listen::On => {}
                 Listen::Not(until_ns) => return Next::not_before(until_ns),
                 Listen::Ended(end) => self.end(end, now),
@@ -270,11 +273,16 @@ impl<L: Listener> Part for Informer<L> {
                     ..
                 } => self.open(&version, initial_events, now),
                 Action::Busy => {
-                    // The server may have served its list or initial state from the past.
-                    if let Some(line) = &self.line
-                        && let Some(until_ns) = line.held_until(L::STREAM, now)
-                    {
-                        return Next::not_before(until_ns);
+                    // It may have been opened just now: from the past, or to be ended at once.
+                    if let Some(line) = &self.line {
+                        match line.listen(L::STREAM, self.watch.is_some(), now) {
+                            Listen::On => {}
+                            Listen::Not(until_ns) => return Next::not_before(until_ns),
+                            Listen::Ended(end) => {
+                                self.end(end, now);
+                                continue;
+                            }
+                        }
                     }
                     let poll = self.hear(now);
                     return match poll.next_visible_ns {

@@ -328,12 +328,6 @@ impl Line {
         });
     }
 
-    /// Until when nothing is heard on a watch, ns, if that is not over.
-    pub fn held_until(&self, kind: StreamKind, now: Now) -> Option<i64> {
-        let held_ns = self.with_stream(kind, |stream| stream.held_until_ns);
-        (held_ns > now.mono_ns).then_some(held_ns)
-    }
-
     /// Nothing goes wrong with the watches and the clock any more; what was lost is made up for by
     /// a new list. What has been killed stays so.
     pub fn heal(&self) {
@@ -354,8 +348,8 @@ impl Line {
     }
 
     /// For an informer about to listen.
-    pub fn listen(&self, kind: StreamKind, now: Now) -> Listen {
-        self.with_stream(kind, |stream| stream.listen(now.mono_ns))
+    pub fn listen(&self, kind: StreamKind, is_open: bool, now: Now) -> Listen {
+        self.with_stream(kind, |stream| stream.listen(now.mono_ns, is_open))
     }
 
     /// For an informer about to open a watch or to list: the error it gets instead, if any.
@@ -374,8 +368,6 @@ impl Line {
     /// For an informer about to list or to watch from the start: how old the state is that it gets.
     pub fn take_lag(&self, kind: StreamKind, now: Now) -> Option<u64> {
         self.with_stream(kind, |stream| {
-            // A list is whole, or it is none.
-            stream.incomplete = false;
             (stream.drop, stream.duplicate, stream.replay) = (0, 0, 0);
             let marks = &mut stream.marks;
             for forgotten in [&mut marks.held, &mut marks.dropped, &mut marks.repeated] {
@@ -393,6 +385,11 @@ impl Line {
     /// For an informer whose watch is open: whether it begins with the state that is.
     pub fn opened(&self, kind: StreamKind, initial_events: bool) {
         self.with_stream(kind, |stream| stream.initial = initial_events);
+    }
+
+    /// A list, or the state that a watch begins with, is here as a whole: it makes up for what was lost.
+    pub fn listed(&self, kind: StreamKind) {
+        self.with_stream(kind, |stream| stream.incomplete = false);
     }
 
     /// The list or initial state that was served by a server that lags is here; whether it lacks
@@ -469,6 +466,20 @@ mod tests {
         assert_eq!(line.stopped_until(Now::default()), Some(i64::MAX));
     }
 
+    /// Seed 300009169, whole: such a watch ended, and healing did not list again.
+    #[test]
+    fn a_watch_that_has_only_begun_makes_up_for_nothing() {
+        let (line, now) = (line(), Now::default());
+        line.drop_events(StreamKind::Pods, 1);
+        let mut events = vec![WatchEvent::Added(Arc::new(()))];
+        line.disturb(StreamKind::Pods, &mut events, &mut VecDeque::new());
+        line.take_lag(StreamKind::Pods, now);
+        line.opened(StreamKind::Pods, true);
+        assert!(line.is_incomplete(StreamKind::Pods));
+        line.listed(StreamKind::Pods);
+        assert!(!line.is_incomplete(StreamKind::Pods));
+    }
+
     #[test]
     fn healing_lists_anew_where_events_were_lost() {
         let line = line();
@@ -482,10 +493,10 @@ mod tests {
         line.heal();
         let now = Now::default();
         assert_eq!(
-            line.listen(StreamKind::Pods, now),
+            line.listen(StreamKind::Pods, true, now),
             Listen::Ended(StreamEnd::Expired)
         );
-        assert_eq!(line.listen(StreamKind::Parents, now), Listen::On);
+        assert_eq!(line.listen(StreamKind::Parents, true, now), Listen::On);
     }
 
     #[test]

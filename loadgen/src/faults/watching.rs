@@ -104,14 +104,16 @@ impl StreamFaults {
         self.drop == 0 && self.duplicate == 0 && self.replay == 0
     }
 
-    pub(super) fn listen(&mut self, now_ns: i64) -> Listen {
+    /// What an informer is to do whose watch is open or (`is_open` is false) is to be opened again: then
+    /// the end that is armed waits for it.
+    pub(super) fn listen(&mut self, now_ns: i64, is_open: bool) -> Listen {
         if self.broken {
             return Listen::Not(i64::MAX);
         }
         if self.held_until_ns > now_ns {
             return Listen::Not(self.held_until_ns);
         }
-        match self.end.take() {
+        match self.end.take_if(|_| is_open) {
             Some(end) => {
                 if end == StreamEnd::ClosedAndExpired {
                     self.refuse_open.push_back(ApiFault::Gone);
@@ -268,9 +270,13 @@ mod tests {
             end: Some(StreamEnd::ClosedAndExpired),
             ..StreamFaults::default()
         };
-        assert_eq!(faults.listen(4), Listen::Not(5));
-        assert_eq!(faults.listen(5), Listen::Ended(StreamEnd::ClosedAndExpired));
+        assert_eq!(faults.listen(4, true), Listen::Not(5));
+        assert_eq!(faults.listen(5, false), Listen::On, "there is none to end");
+        assert_eq!(
+            faults.listen(5, true),
+            Listen::Ended(StreamEnd::ClosedAndExpired)
+        );
         assert_eq!(faults.refuse_open, [ApiFault::Gone]);
-        assert_eq!(faults.listen(5), Listen::On);
+        assert_eq!(faults.listen(5, true), Listen::On);
     }
 }
