@@ -145,6 +145,21 @@ impl Controller {
         }
     }
 
+    /// A pod was adopted or released.
+    #[inline(never)]
+    pub(super) fn patched(
+        &self,
+        key: KeyId,
+        uid: &Uid,
+        version: &ResourceVersion,
+        effects: &impl Effects,
+    ) {
+        effects.wrote_at(key, uid, PODS, version);
+        // No expectation waits for its event. Should that never come, and the pod change again before a
+        // list shows it, nothing else wakes the key.
+        effects.add_after(key, HARDENED_RETRY_MAX_NS);
+    }
+
     /// The versions that were asked for at the end are there: the next sync waits for them. What
     /// could not be read is read at its beginning.
     pub(super) fn last_fence_read(

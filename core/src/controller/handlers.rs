@@ -45,7 +45,10 @@ impl Controller {
         let new = &change.new;
         if change.deleted {
             self.pod_deleted(new, change.new_group.as_deref(), effects);
-            return self.wake_former_owner(change, effects);
+            if self.policy.wake_former_owner_on_deletion {
+                self.wake_former_owner(change, effects);
+            }
+            return;
         }
         match &change.old {
             None => self.handle_new_pod(new, change.new_group.as_deref(), effects),
@@ -87,7 +90,10 @@ impl Controller {
             if labels_changed {
                 self.pod_deleted(old, old_group, effects);
             }
-            return self.wake_former_owner(change, effects);
+            if self.policy.wake_former_owner_on_deletion {
+                self.wake_former_owner(change, effects);
+            }
+            return;
         }
         let controller_changed = old.metadata.controller() != new.metadata.controller();
         if controller_changed
@@ -113,9 +119,9 @@ impl Controller {
 
     /// A pod goes whose owner is another than the cache had. That one has lost a pod too, and where the
     /// event that told so was lost, nothing else wakes it.
+    #[inline(never)]
     fn wake_former_owner(&self, change: &PodChange, effects: &impl Effects) {
-        if self.policy.wake_former_owner_on_deletion
-            && let Some(old) = &change.old
+        if let Some(old) = &change.old
             && old.metadata.controller() != change.new.metadata.controller()
             && let Some(key) = self.resolve(change.old_group.as_deref())
         {

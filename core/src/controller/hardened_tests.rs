@@ -19,6 +19,14 @@ fn settled(behaviour: crate::policy::Behaviour, pods: i32) -> Rig {
     rig
 }
 
+/// Syncs the key until nothing wakes it any more.
+fn finish_all(rig: &mut Rig) {
+    while rig.take() {
+        assert_eq!(rig.sync(), Outcome::Ok);
+        rig.controller.finish(&mut rig.sync, rig.now);
+    }
+}
+
 #[test]
 fn a_delete_spares_another_pod_of_the_same_name() {
     for behaviour in [Upstream, Hardened] {
@@ -178,10 +186,7 @@ fn own_pods_on_a_node_count_without_an_owner() {
 fn an_owner_that_loses_a_pod_as_its_deletion_begins_is_woken() {
     for behaviour in [Upstream, Hardened] {
         let mut rig = settled(behaviour, 1);
-        while rig.take() {
-            rig.sync();
-            rig.controller.finish(&mut rig.sync, rig.now);
-        }
+        finish_all(&mut rig);
         let mut pod = Pod::clone(rig.pods.values().next().unwrap());
         pod.metadata.owner_references.clear();
         pod.metadata.deletion_timestamp = Time::from_unix_seconds(1_700_000_000);
@@ -196,10 +201,7 @@ fn an_owner_that_loses_a_pod_as_its_deletion_begins_is_woken() {
 fn an_owner_whose_pod_was_taken_over_and_removed_unseen_is_woken() {
     for behaviour in [Upstream, Hardened] {
         let mut rig = settled(behaviour, 1);
-        while rig.take() {
-            rig.sync();
-            rig.controller.finish(&mut rig.sync, rig.now);
-        }
+        finish_all(&mut rig);
         let mut pod = Pod::clone(rig.pods.values().next().unwrap());
         std::sync::Arc::make_mut(&mut pod.metadata.owner_references[0]).uid =
             Uid::from_u128(0xdead);
@@ -307,10 +309,7 @@ fn an_adoption_whose_event_is_lost_is_looked_at_again() {
         orphan.metadata.owner_references.clear();
         rig.put_pod(orphan.clone());
         rig.deliver();
-        while rig.take() {
-            assert_eq!(rig.sync(), Outcome::Ok);
-            rig.controller.finish(&mut rig.sync, rig.now);
-        }
+        finish_all(&mut rig);
         assert_eq!(rig.calls("patch"), 1, "{behaviour:?}");
         rig.forget_pod_events();
         rig.put_pod(orphan);

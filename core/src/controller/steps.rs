@@ -12,7 +12,6 @@ use crate::cache::Parent;
 use crate::client::{Answer, ApiError, EventIntent, Reason, Request};
 use crate::consistency::{PODS, Stale};
 use crate::intern::KeyId;
-use crate::limits::HARDENED_RETRY_MAX_NS;
 use crate::object::{Kind, Now, ObjectMeta};
 use crate::reconcile::{Claim, ClaimStep};
 use crate::slow_start::SlowStart;
@@ -202,10 +201,7 @@ impl Controller {
                 match &answer {
                     Answer::Pod(pod) if self.policy.record_every_write => {
                         let (uid, version) = (&parent.owner.uid, &pod.metadata.resource_version);
-                        effects.wrote_at(sync.key, uid, PODS, version);
-                        // No expectation waits for its event. Should that never come, and the pod
-                        // change again before a list shows it, nothing else wakes the key.
-                        effects.add_after(sync.key, HARDENED_RETRY_MAX_NS);
+                        self.patched(sync.key, uid, version, effects);
                     }
                     Answer::Pod(pod) if self.keeps_records => {
                         self.record_pod_write(&pod.metadata, effects);
