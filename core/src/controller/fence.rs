@@ -157,7 +157,9 @@ impl Controller {
         effects.wrote_at(key, uid, PODS, version);
         // No expectation waits for its event. Should that never come, and the pod change again before a
         // list shows it, nothing else wakes the key.
-        effects.add_after(key, HARDENED_RETRY_MAX_NS);
+        if self.policy.settle_expectations {
+            effects.add_after(key, HARDENED_RETRY_MAX_NS);
+        }
     }
 
     /// The versions that were asked for at the end are there: the next sync waits for them. What
