@@ -124,27 +124,26 @@ impl Controller {
         }
     }
 
-    /// Loads the names of which it is not known what became of them into the sync, and says how
-    /// many of the missing pods must not be made yet, because such a name is with a pod that does not
-    /// count, and a late create may come in its place. The key comes back when that is settled.
-    pub(super) fn load_open_names(
-        &self,
-        parent: &Parent,
-        sync: &mut Sync,
-        now: Now,
-        effects: &impl Effects,
-    ) -> usize {
+    /// Loads the names of which it is not known what became of them into the sync. To be called
+    /// before the pods are counted: a pod that comes to one of these names after that is not among
+    /// the counted ones, and asking for it again finds its name taken.
+    pub(super) fn load_open_names(&self, parent: &Parent, sync: &mut Sync, now: Now) {
         let holder = |name: &CompactString| match self.pods().get(&parent.namespace, name) {
             None => Holder::Nobody,
             Some(pod) => holder_of(parent, &pod),
         };
         let owner = &parent.owner.uid;
-        let open = self.open_names.of(sync.key, owner, now.mono_ns, holder);
-        sync.open_names = open.free;
-        if open.uncounted > 0 {
-            effects.add_after(sync.key, open.until_ns - now.mono_ns);
+        sync.open = self.open_names.of(sync.key, owner, now.mono_ns, holder);
+    }
+
+    /// How many of the missing pods must not be made yet, because the name of such a create is with
+    /// a pod that does not count, and a late create may come in its place. The key comes back when
+    /// that is settled.
+    pub(super) fn held_back(&self, sync: &Sync, now: Now, effects: &impl Effects) -> usize {
+        if sync.open.uncounted > 0 {
+            effects.add_after(sync.key, sync.open.until_ns - now.mono_ns);
         }
-        open.uncounted
+        sync.open.uncounted
     }
 
     /// Asks for so many pods, each under a name of which it is not known what became of it, or else
@@ -163,12 +162,12 @@ impl Controller {
         let mut slot = sync.next_slot;
         sync.requests.clear();
         for _ in 0..size {
-            let again = sync.open_names.get(sync.open_asked).cloned();
+            let again = sync.open.free.get(sync.open_asked).cloned();
             sync.open_asked += usize::from(again.is_some());
             let name = again.or_else(|| {
                 let free = |slot: &u64| {
                     let name = names.name(*slot);
-                    !sync.open_names.contains(&name) && !held(&name)
+                    !sync.open.free.contains(&name) && !held(&name)
                 };
                 // With every name taken the server may find one.
                 let found = (slot..SLOTS).find(free);
@@ -191,7 +190,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::super::rig::{Fault, LOST, Rig};
-    use super::super::{Outcome, SyncErrorClass};
+    use super::super::{Outcome, Step, SyncErrorClass};
     use super::*;
     use crate::client::{ApiError, Reason};
     use crate::limits::REQUEST_DEADLINE_NS;
@@ -349,6 +348,29 @@ mod tests {
         rig.sync();
         assert!(rig.pods.contains_key(&*names.name(3)));
         assert!(!rig.pods.contains_key(&*names.name(0)));
+    }
+
+    #[test]
+    fn a_late_create_that_lands_while_pods_are_adopted_is_not_made_beside() {
+        let mut rig = Rig::new(Hardened, 2);
+        // Not committed so far, for all that is known.
+        let cut = Fault::Refuse(ApiError::transport("connection reset by peer"));
+        rig.fault("create", 0, cut);
+        assert!(matches!(rig.sync(), Outcome::Failed(_)));
+        let names = SlotNames::new("web-", &rig.parent.metadata.uid);
+        let late = rig.own_pod(&names.name(0));
+        let mut orphan = rig.own_pod("orphan");
+        orphan.metadata.owner_references = Default::default();
+        rig.put_pod(orphan);
+        rig.deliver();
+        // The sync has counted its pods, and asks whether it may adopt.
+        assert_eq!(rig.begin(), Step::Requests);
+        assert!(matches!(rig.sync.requests(), [Request::GetParent { .. }]));
+        rig.put_pod(late);
+        rig.deliver();
+        while rig.go_on() == Step::Requests {}
+        assert_eq!(rig.calls("patch"), 1, "the orphan is adopted");
+        assert_eq!(rig.pods.len(), 2, "{:?}", rig.pods.keys());
     }
 
     #[test]

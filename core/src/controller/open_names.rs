@@ -61,6 +61,14 @@ pub(super) struct Open {
     pub(super) until_ns: i64,
 }
 
+impl Open {
+    /// Nothing is open.
+    pub(super) fn clear(&mut self) {
+        self.free.clear();
+        self.uncounted = 0;
+    }
+}
+
 impl OpenNames {
     fn is_empty(&self) -> bool {
         // Acquire, with the Release below; a key's own names were noted by its last sync, which the

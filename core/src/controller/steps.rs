@@ -137,6 +137,9 @@ impl Controller {
             }
         }
         sync.may_scale = satisfied && !meta.is_deleting();
+        if self.policy.choose_pod_names {
+            self.load_open_names(parent, sync, now);
+        }
         let to_claim = self.take_census(parent, selector, sync, now);
         if self.policy.record_every_write && self.rewinds() != sync.rewinds {
             return self.stop_rewound(sync);
@@ -295,7 +298,7 @@ impl Controller {
         if missing > 0 {
             let mut wanted = missing;
             if self.policy.choose_pod_names {
-                let waits = self.load_open_names(parent, sync, now, effects);
+                let waits = self.held_back(sync, now, effects);
                 wanted = wanted.saturating_sub_unsigned(waits as u64).max(0);
                 if wanted == 0 {
                     return self.update_status(parent, sync, now, effects);

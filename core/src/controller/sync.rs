@@ -3,8 +3,7 @@
 
 use std::sync::Arc;
 
-use compact_str::CompactString;
-
+use super::open_names::Open;
 use super::scale::Victims;
 use crate::cache::Parent;
 use crate::client::{Answer, EventIntent, Request};
@@ -36,10 +35,9 @@ pub struct Sync {
     pub(super) creates_wanted: usize,
     /// The lowest slot whose name was not looked at, where the controller names pods.
     pub(super) next_slot: u64,
-    /// Names of creates of unknown outcome that this sync asks for again; the last ones are to be
-    /// asked for yet.
-    pub(super) open_names: Vec<CompactString>,
-    /// How many of them have been asked for.
+    /// Names of creates of unknown outcome, as they were when the pods were counted.
+    pub(super) open: Open,
+    /// How many of those that nobody had have been asked for again.
     pub(super) open_asked: usize,
     /// What went wrong with creating or deleting; returned only after the status is written.
     pub(super) manage_error: Option<(SyncErrorClass, String)>,
@@ -158,7 +156,7 @@ impl Sync {
             slow_start: SlowStart::new(0, 1),
             creates_wanted: 0,
             next_slot: 0,
-            open_names: Vec::new(),
+            open: Open::default(),
             open_asked: 0,
             manage_error: None,
             new_status: None,
@@ -223,7 +221,7 @@ impl Sync {
         self.census.terminating = 0;
         self.victims.clear();
         self.next_slot = 0;
-        self.open_names.clear();
+        self.open.clear();
         self.open_asked = 0;
         self.manage_error = None;
         self.new_status = None;
