@@ -7,13 +7,13 @@
 use std::sync::Arc;
 
 use podstorm::cache::{Delta, PodCache};
-use podstorm::controller::{Controller, ControllerOptions};
 use podstorm::intern::KeyId;
 use podstorm::object::{
     Address, ContainerDetails, ContainerId, Kind, LabelSelector, Labels, Now, OwnerReference, Pod,
     PodSpec, PodStart, PodTemplate, ReplicaSet, SharedText, Sharer, Str, Time, TokenVolume, Uid,
 };
-use podstorm::reconcile::StatusCounts;
+use podstorm::replicaset::reconcile::StatusCounts;
+use podstorm::replicaset::{Controller, ControllerOptions};
 use podstorm::workqueue::Take;
 
 use crate::hot::cache::realistic_pod;

@@ -7,12 +7,12 @@ use std::time::Duration;
 use criterion::measurement::{Measurement, WallTime};
 use fastrand::Rng;
 use podstorm::cache::PodCache;
-use podstorm::controller::{Controller, ControllerOptions, Outcome, Step, Sync};
 use podstorm::object::{
     ContainerStatus, Kind, LabelSelector, Labels, Namespace, Node, Now, ObjectMeta, Pod,
     ReplicaSet, ResourceVersion, Str, Time, Uid,
 };
 use podstorm::reflector::{Action, Delivery, Reflector, ReflectorOptions};
+use podstorm::replicaset::{Controller, ControllerOptions, Outcome, Step, Sync};
 use podstorm::workqueue::Take;
 use podstorm_loadgen::clock::RealClock;
 use podstorm_loadgen::cluster::{

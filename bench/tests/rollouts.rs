@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use podstorm::cache::{Delta, PodCache};
 use podstorm::client::{Answer, Request};
-use podstorm::controller::{Controller, ControllerOptions, Step, Sync};
 use podstorm::object::{Kind, LabelSelector, Labels, Now, OwnerReference, Pod, ReplicaSet, Uid};
 use podstorm::policy::Behaviour;
+use podstorm::replicaset::{Controller, ControllerOptions, Step, Sync};
 use podstorm::workqueue::Take;
 
 #[global_allocator]

@@ -12,7 +12,7 @@
 //! deletion is deleted nevertheless (to exclude it, deletes would need the version too, and fail for
 //! every change of a pod's status); requests for the status outlive a shutdown.
 
-use crate::limits::{HARDENED_RETRY_MAX_NS, HARDENED_WATCH_RETRY_MAX_NS};
+use podstorm_runtime::limits::{HARDENED_RETRY_MAX_NS, HARDENED_WATCH_RETRY_MAX_NS};
 
 /// Whose behaviour a controller has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -4,9 +4,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use podstorm::controller::ControllerOptions;
 use podstorm::object::{Kind, Now, ObjectMeta, ReplicaSet, Selector, Time};
 use podstorm::policy::Behaviour;
+use podstorm::replicaset::ControllerOptions;
 use podstorm_loadgen::cluster::Cluster;
 use podstorm_loadgen::explain::order::{Fate, Outcome, Question, outcome};
 use podstorm_loadgen::explain::selection::Preferred;

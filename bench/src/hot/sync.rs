@@ -5,8 +5,8 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use podstorm::client::Answer;
-use podstorm::controller::{Step, Sync};
 use podstorm::object::Pod;
+use podstorm::replicaset::{Step, Sync};
 
 use super::HotPath;
 use crate::clusters::{Cluster, NOW, Plan};

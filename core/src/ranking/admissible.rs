@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 
-use crate::object::Time;
+use podstorm_objects::Time;
 
 use super::age::time_code;
 use super::relation::{Candidate, RankOptions, before};

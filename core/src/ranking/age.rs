@@ -1,7 +1,7 @@
 //! The logarithmic scale on which ages are compared: pods of about the same age are tied, so that
 //! a scale-down right after a scale-up doesn't take back precisely the newest.
 
-use crate::object::Time;
+use podstorm_objects::Time;
 
 /// The bucket an age in nanoseconds falls in: -1 for ages of zero or less, else the binary
 /// logarithm of the age cut to a whole number, from 0 to 63. O(1).

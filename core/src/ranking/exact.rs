@@ -7,7 +7,7 @@
 
 use std::cmp::Ordering;
 
-use crate::object::{Time, Uid};
+use podstorm_objects::{Time, Uid};
 
 use super::age::time_code;
 use super::fields::RankFields;

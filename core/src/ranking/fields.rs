@@ -1,6 +1,6 @@
 //! What ranking needs to know of one pod, in one cache line.
 
-use crate::object::{Pod, PodPhase, Time, Uid};
+use podstorm_objects::{Pod, PodPhase, Time, Uid};
 
 use super::cost::{DELETION_COST_ANNOTATION, deletion_cost};
 
@@ -179,7 +179,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::object::{
+    use podstorm_objects::{
         ConditionStatus, ConditionType, ContainerStatus, Labels, PodCondition, PodSpec,
     };
 

@@ -154,8 +154,8 @@ impl Piece {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::{Time, Uid};
     use crate::ranking::NodeCounts;
+    use podstorm_objects::{Time, Uid};
 
     const NOW_NS: i64 = 1_772_921_233 * 1_000_000_000;
 
@@ -170,7 +170,7 @@ mod tests {
         };
         (0..count)
             .map(|_| {
-                let mut pod = crate::object::Pod::default();
+                let mut pod = podstorm_objects::Pod::default();
                 pod.metadata.uid = Uid::from_u128(u128::from(draw(1 << 31)));
                 let age = 60 << draw(12);
                 pod.metadata.creation_timestamp = Time::from_unix_seconds(1_772_921_233 - age);

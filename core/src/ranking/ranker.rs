@@ -1,6 +1,6 @@
 //! The selection itself, with its scratch memory.
 
-use crate::object::Uid;
+use podstorm_objects::Uid;
 
 use super::exact::{Exact, Group, Probe};
 use super::fields::RankFields;

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use crate::object::Time;
+use podstorm_objects::Time;
 
 use super::RankFields;
 use super::age::{age_bucket, age_ns};

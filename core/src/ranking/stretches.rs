@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
-use crate::object::Time;
+use podstorm_objects::Time;
 
 use super::admissible::{Extension, Key, code_of, first_key};
 use super::relation::{Candidate, RankOptions};
@@ -208,9 +208,9 @@ fn ties_stand_together(pods: &[Placed]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::{ConditionStatus, ConditionType, Pod, PodCondition, PodPhase, Uid};
     use crate::ranking::admissible::is_strict_weak_order;
     use crate::ranking::{RankFields, Ranker, before, check_admissible};
+    use podstorm_objects::{ConditionStatus, ConditionType, Pod, PodCondition, PodPhase, Uid};
 
     const NOW_NS: i64 = 1_772_921_233_000_000_000;
 
@@ -226,7 +226,7 @@ mod tests {
             Time::from_unix_seconds(seconds - 20_000 - i64::from(draw(3)));
         pod.status
             .container_statuses
-            .extend([crate::object::ContainerStatus {
+            .extend([podstorm_objects::ContainerStatus {
                 name: "c".into(),
                 restart_count: i32::from(draw(8) == 0),
                 ready,

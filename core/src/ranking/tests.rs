@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::object::{
+use podstorm_objects::{
     ConditionStatus, ConditionType, ContainerStatus, Labels, Pod, PodCondition, PodPhase, Time, Uid,
 };
 

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::{ArgGroup, Args, ValueEnum};
-use podstorm::controller::{ControllerOptions, Gates};
 use podstorm::limits::BURST_REPLICAS;
 use podstorm::object::{Kind, Now, Selector, Time};
 use podstorm::policy::Behaviour;
+use podstorm::replicaset::{ControllerOptions, Gates};
 
 use super::flags::behaviour;
 use crate::clock::RealClock;

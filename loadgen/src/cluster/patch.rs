@@ -136,7 +136,7 @@ mod tests {
     use podstorm::object::{
         Kind, OwnerReference, Pod, PodPhase, ReplicaSet, Resource, TokenVolume, Uid,
     };
-    use podstorm::reconcile::pod_body;
+    use podstorm::replicaset::reconcile::pod_body;
     use serde_json::json;
 
     use super::super::testing::*;

@@ -44,9 +44,9 @@ use std::sync::{Arc, Mutex};
 
 use podstorm::cache::PodCache;
 use podstorm::client::QpsLimiter;
-use podstorm::controller::{Controller, ControllerOptions, Gates};
 use podstorm::object::{Kind, Now, Time};
 use podstorm::reflector::ReflectorOptions;
+use podstorm::replicaset::{Controller, ControllerOptions, Gates};
 
 use by_phase::{PhaseTimes, Recorded};
 use client::{Client, Trip};

@@ -4,9 +4,9 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use podstorm::controller::Controller;
 use podstorm::intern::KeyId;
 use podstorm::object::Now;
+use podstorm::replicaset::Controller;
 use podstorm::workqueue::Take;
 
 use super::by_phase::{PhaseTimes, Recorded};

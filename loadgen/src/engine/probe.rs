@@ -1,9 +1,9 @@
 //! What a checker is told of a controller's work, as it happens.
 
 use podstorm::client::{Answer, Request};
-use podstorm::controller::{Controller, Outcome};
 use podstorm::intern::KeyId;
 use podstorm::object::{Kind, Now};
+use podstorm::replicaset::{Controller, Outcome};
 
 use crate::faults::Place;
 

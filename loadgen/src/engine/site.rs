@@ -8,8 +8,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use podstorm::controller::Controller;
 use podstorm::object::Now;
+use podstorm::replicaset::Controller;
 
 use super::executor::{PartId, Waker};
 use super::pool::{Pool, Wire};

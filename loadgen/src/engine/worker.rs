@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use podstorm::client::{Answer, ApiError, Request};
-use podstorm::controller::{Outcome, Step, Sync, SyncErrorClass};
 use podstorm::intern::KeyId;
 use podstorm::object::Now;
+use podstorm::replicaset::{Outcome, Step, Sync, SyncErrorClass};
 
 use super::by_phase::Recorder;
 use super::client::{ApiCalls, Trip, retry_after_ns};

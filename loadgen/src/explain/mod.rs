@@ -1,5 +1,5 @@
 //! Which pods a scale-down deletes, and why: the objects of files in the controller's own cache,
-//! ranked by the controller's own selection ([`podstorm::controller::DeletionOrder`]).
+//! ranked by the controller's own selection ([`podstorm::replicaset::DeletionOrder`]).
 //!
 //! [`Objects`] is what the files hold, [`find`] the ReplicaSet asked about, [`order`] what its
 //! syncs would delete, [`prefer`] the annotations that make wanted pods go first; [`words`],
@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use podstorm::cache::PodCache;
-use podstorm::controller::{Controller, ControllerOptions};
 use podstorm::object::{Kind, Labels, Now, Pod, ReplicaSet, ResourceVersion, Time};
+use podstorm::replicaset::{Controller, ControllerOptions};
 
 use self::order::{Outcome, Question};
 use self::prefer::Advice;

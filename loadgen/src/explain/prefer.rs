@@ -115,7 +115,7 @@ fn rooms(now: &Outcome, wished: &Wished) -> Vec<Room> {
     rooms
 }
 
-fn class_of(ranked: &podstorm::controller::Ranked) -> (bool, u8, bool) {
+fn class_of(ranked: &podstorm::replicaset::Ranked) -> (bool, u8, bool) {
     let fields = &ranked.fields;
     (
         fields.is_scheduled(),

@@ -1,8 +1,8 @@
 //! The ranking fields and the rules that decide, in words.
 
-use podstorm::controller::Ranked;
 use podstorm::object::{Now, PodPhase, Time};
 use podstorm::ranking::Rule;
+use podstorm::replicaset::Ranked;
 
 use super::order::{Fate, Outcome, Reason};
 

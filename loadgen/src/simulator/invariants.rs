@@ -22,9 +22,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use podstorm::client::{Answer, Request};
-use podstorm::controller::{Controller, Outcome};
 use podstorm::intern::KeyId;
 use podstorm::object::{Kind, Now};
+use podstorm::replicaset::{Controller, Outcome};
 
 use super::action::Action;
 use super::coverage;

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use fastrand::Rng;
 use podstorm::client::{Answer, Request};
-use podstorm::controller::{Controller, Outcome};
 use podstorm::intern::KeyId;
 use podstorm::object::{Namespace, Node, Now, ObjectMeta, Pod, ReplicaSet, Resource};
 use podstorm::policy::Behaviour;
+use podstorm::replicaset::{Controller, Outcome};
 use serde_json::json;
 
 use super::act::{NAMESPACE, settings};

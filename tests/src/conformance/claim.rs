@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use podstorm::claim::{Claim, ClaimStep};
 use podstorm::client::{ApiError, PodPatch, Reason};
 use podstorm::object::{Kind, OwnerReference, Selector};
-use podstorm::reconcile::{Claim, ClaimStep};
 use serde_json::{Value, json};
 
 use super::world::{expect_same_json, parent, pod};
@@ -31,7 +31,7 @@ pub(super) fn run(case: Value) -> Result<(), String> {
     });
     let selector =
         Selector::compile(parent.spec.selector.as_deref()).map_err(|error| error.to_string())?;
-    let mut claim = Claim::new(parent, Kind::ReplicaSet, owner, pods, |pod| {
+    let mut claim = Claim::new(&parent.metadata, owner, pods, |pod| {
         selector.matches(&pod.metadata.labels)
     });
     let mut patches = Vec::new();

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use podstorm::cache::{Delta, PodCache};
-use podstorm::controller::{Controller, ControllerOptions, parse_key};
 use podstorm::object::Kind;
+use podstorm::replicaset::{Controller, ControllerOptions, parse_key};
 use serde_json::Value;
 
 use super::world::{Recorded, expectations_of, parent, parent_kind, pod, waited_name};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use podstorm::cache::{Delta, PodCache};
-use podstorm::controller::{Controller, ControllerOptions};
 use podstorm::object::Pod;
+use podstorm::replicaset::{Controller, ControllerOptions};
 use serde_json::Value;
 
 use super::world::{parent, parent_kind, pod};
@@ -34,7 +34,7 @@ pub(super) fn run(case: Value) -> Result<(), String> {
         let mut expected = Fields::new(expected, format!("out[{index}]"))?;
         let name = expected.text("parent")?;
         let (namespace, short) =
-            podstorm::controller::parse_key(&name).map_err(|error| error.to_string())?;
+            podstorm::replicaset::parse_key(&name).map_err(|error| error.to_string())?;
         let key = controller.parents().intern(namespace, short);
         let parent = controller
             .parents()

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use podstorm::client::{Answer, ApiError, Cause, PodPatch, Reason, Request};
-use podstorm::controller::Sync;
 use podstorm::object::{Kind, Map, Pod, ReplicaSet, Resource};
+use podstorm::replicaset::Sync;
 use serde_json::{Value, json};
 
 use super::Fields;

@@ -2,7 +2,7 @@
 //! check.
 
 use podstorm::object::{Kind, Pod, ReplicaSet, Time};
-use podstorm::reconcile::{
+use podstorm::replicaset::reconcile::{
     StatusCounts, compute_status, next_availability_check, status_is_unchanged,
 };
 use serde_json::Value;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use podstorm::cache::{Delta, PodCache};
-use podstorm::controller::{
-    Controller, ControllerOptions, Gates, Outcome, Step, Sync, SyncErrorClass, parse_key,
-};
 use podstorm::object::{Kind, Now, Uid};
 use podstorm::policy::Behaviour;
+use podstorm::replicaset::{
+    Controller, ControllerOptions, Gates, Outcome, Step, Sync, SyncErrorClass, parse_key,
+};
 use serde_json::{Value, json};
 
 use super::free_choice::out_of_choice;

@@ -4,11 +4,11 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use podstorm::controller::{Controller, Effects};
 use podstorm::intern::KeyId;
 use podstorm::object::{
     Kind, Pod, ReplicaSet, ReplicationController, Resource, ResourceVersion, Uid,
 };
+use podstorm::replicaset::{Controller, Effects};
 use serde_json::Value;
 
 /// The kind of a case's parents.
@@ -138,7 +138,7 @@ pub(super) fn expect_same_json(what: &str, ours: Value, recorded: Value) -> Resu
 /// The stored expectations of a key, as the cases write them. Pods of the key's own namespace are
 /// waited for by name alone.
 pub(super) fn expectations_of(controller: &Controller, key: &str, now_ns: i64) -> Value {
-    let Ok((namespace, name)) = podstorm::controller::parse_key(key) else {
+    let Ok((namespace, name)) = podstorm::replicaset::parse_key(key) else {
         return serde_json::json!(
             {"exists": false, "add": 0, "del": 0, "keys": null, "satisfied": true}
         );

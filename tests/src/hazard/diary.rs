@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 
 use podstorm::client::{Answer, PodPatch, Request};
-use podstorm::controller::{Controller, Outcome, SyncErrorClass};
 use podstorm::intern::KeyId;
 use podstorm::object::{Now, Pod, ReplicaSet};
+use podstorm::replicaset::{Controller, Outcome, SyncErrorClass};
 use podstorm_loadgen::cluster::{Change, Commit, CommitObserver, ObjectRef};
 use podstorm_loadgen::engine::probe::{Origin, Probe, SyncId};
 use podstorm_loadgen::faults::{Call, Place};

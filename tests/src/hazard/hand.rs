@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use podstorm::cache::{Listed, PodCache};
 use podstorm::client::{Answer, ApiError, EventIntent, Request};
-use podstorm::controller::{Controller, ControllerOptions, Outcome, Step, Sync};
 use podstorm::object::{Kind, Namespace, Now, ObjectMeta, Pod, ReplicaSet, Resource};
+use podstorm::replicaset::{Controller, ControllerOptions, Outcome, Step, Sync};
 use podstorm::workqueue::Take;
 use podstorm_loadgen::cluster::{Cluster, ClusterOptions, DeleteOptions};
 use podstorm_loadgen::faults::Call;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use podstorm::controller::{Outcome, SyncErrorClass};
+use podstorm::replicaset::{Outcome, SyncErrorClass};
 use podstorm_loadgen::faults::Call;
 
 use super::diary::{Asked, SyncPage};

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use podstorm::controller::Controller;
 use podstorm::object::{Namespace, Now, ObjectMeta, ReplicaSet};
+use podstorm::replicaset::Controller;
 use podstorm_loadgen::cluster::ClusterOptions;
 use podstorm_loadgen::engine::site::{Site, Stopped};
 use podstorm_loadgen::faults::{

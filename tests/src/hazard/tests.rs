@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use podstorm::controller::{Controller, ControllerOptions, Outcome};
 use podstorm::object::{Kind, Now, Pod, Resource};
+use podstorm::replicaset::{Controller, ControllerOptions, Outcome};
 use podstorm_loadgen::cluster::{Change, Commit, CommitObserver, ObjectRef};
 use podstorm_loadgen::engine::probe::{Probe, SyncId};
 use podstorm_loadgen::faults::{Call, Place};

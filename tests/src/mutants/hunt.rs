@@ -11,7 +11,7 @@ use std::time::Duration;
 use podstorm_loadgen::clock::RealClock;
 use serde_json::Value;
 
-use super::plant::{SWITCH, SWITCH_FILE, VARIABLE, plant};
+use super::plant::{SWITCH, SWITCH_CRATE, VARIABLE, plant};
 use super::{Kill, Mutant};
 
 /// What of the workspace is copied.
@@ -25,7 +25,13 @@ const COPIED: [&str; 6] = [
 ];
 
 /// The packages whose tests are built, in one build so that all agree on features.
-const PACKAGES: [&str; 3] = ["podstorm", "podstorm-loadgen", "podstorm-tests"];
+const PACKAGES: [&str; 5] = [
+    "podstorm-objects",
+    "podstorm-runtime",
+    "podstorm",
+    "podstorm-loadgen",
+    "podstorm-tests",
+];
 
 /// So many seeds are played between two looks at the time.
 const SEEDS_AT_ONCE: u64 = 20;
@@ -71,11 +77,13 @@ impl Ground {
             copy(root, &tree, Path::new(name), &planted, &mut copied)
                 .map_err(|error| format!("can't copy {name}: {error}"))?;
         }
-        let library = fs::read_to_string(root.join("core/src/lib.rs")).map_err(text_of)?;
-        let library = format!("{library}\n#[doc(hidden)]\npub mod mutation;\n");
-        put(&tree.join("core/src/lib.rs"), library.as_bytes()).map_err(text_of)?;
-        put(&tree.join(SWITCH_FILE), SWITCH.as_bytes()).map_err(text_of)?;
-        copied.insert(PathBuf::from(SWITCH_FILE));
+        let library = Path::new(SWITCH_CRATE).join("lib.rs");
+        let text = fs::read_to_string(root.join(&library)).map_err(text_of)?;
+        let text = format!("{text}\n#[doc(hidden)]\npub mod mutation;\n");
+        put(&tree.join(&library), text.as_bytes()).map_err(text_of)?;
+        let switch = Path::new(SWITCH_CRATE).join("mutation.rs");
+        put(&tree.join(&switch), SWITCH.as_bytes()).map_err(text_of)?;
+        copied.insert(switch);
         forget_others(&tree, Path::new(""), &copied).map_err(text_of)?;
         build(&place, tree, mutants)
     }
@@ -211,7 +219,7 @@ fn copy(
     }
     copied.insert(path.to_owned());
     // It gets one more line, see `prepare`.
-    if path == Path::new("core/src/lib.rs") {
+    if path == Path::new(SWITCH_CRATE).join("lib.rs") {
         return Ok(());
     }
     let shown = path.to_string_lossy().replace('\\', "/");
@@ -306,12 +314,7 @@ fn cargo(place: &Path, arguments: &[String], ground: &mut Ground) -> Result<(), 
             }
             continue;
         }
-        let manifest = message["manifest_path"].as_str().unwrap_or_default();
-        let package = match manifest {
-            path if path.ends_with("core/Cargo.toml") => PACKAGES[0],
-            path if path.ends_with("loadgen/Cargo.toml") => PACKAGES[1],
-            _ => PACKAGES[2],
-        };
+        let package = package_of(message["package_id"].as_str().unwrap_or_default());
         let name = match target["kind"][0].as_str() {
             Some("lib") => "lib",
             _ => target["name"].as_str().unwrap_or_default(),
@@ -322,6 +325,16 @@ fn cargo(place: &Path, arguments: &[String], ground: &mut Ground) -> Result<(), 
     match output.status.success() {
         true => Ok(()),
         false => Err(format!("it does not compile with the mutants:\n{errors}")),
+    }
+}
+
+/// The name in a package's id, `path+file://FOLDER#NAME@VERSION` or, where the folder is called as the
+/// package is, `path+file://FOLDER#VERSION`.
+fn package_of(id: &str) -> &str {
+    let (folder, name) = id.rsplit_once('#').unwrap_or(("", id));
+    match name.split_once('@') {
+        Some((name, _)) => name,
+        None => folder.rsplit('/').next().unwrap_or_default(),
     }
 }
 

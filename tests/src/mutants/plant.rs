@@ -11,8 +11,8 @@ use super::Mutant;
 /// The environment variable that wakes a mutant, by its number from 1.
 pub const VARIABLE: &str = "PODSTORM_MUTANT";
 
-/// A file of the core that says which mutant is awake.
-pub const SWITCH_FILE: &str = "core/src/mutation.rs";
+/// The crate that all others stand on, whose module `mutation` says which mutant is awake.
+pub const SWITCH_CRATE: &str = "core/objects/src";
 
 /// Its text.
 pub const SWITCH: &str = r#"//! Which mutant is awake: its number is in the environment.
@@ -104,9 +104,10 @@ fn place(text: &str, mutant: &Mutant) -> Result<(usize, usize), String> {
 
 /// Statements and blocks become a statement, anything else an expression.
 fn choice(file: &str, part: &str, numbers: &[usize], mutants: &[Mutant]) -> String {
-    let switch = match file.starts_with("core/") {
-        true => "crate::mutation::is",
-        false => "podstorm::mutation::is",
+    let switch = match file {
+        file if file.starts_with(SWITCH_CRATE) => "crate::mutation::is",
+        file if file.starts_with("core/") => "podstorm_objects::mutation::is",
+        _ => "podstorm::object::mutation::is",
     };
     let mut text = String::new();
     for number in numbers {
@@ -130,7 +131,7 @@ mod tests {
         Mutant {
             id: find.to_owned(),
             of: Vec::new(),
-            file: "core/a.rs".to_owned(),
+            file: "core/objects/src/a.rs".to_owned(),
             before,
             part,
             behind,
@@ -148,11 +149,11 @@ mod tests {
     #[test]
     fn a_part_becomes_a_choice_among_all_that_replace_it() {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("core")).unwrap();
-        std::fs::write(folder.path().join("core/a.rs"), "if a < b { f(); }").unwrap();
+        std::fs::create_dir_all(folder.path().join("core/objects/src")).unwrap();
+        std::fs::write(folder.path().join("core/objects/src/a.rs"), "if a < b { f(); }").unwrap();
         let plant = |mutants: &[Mutant]| {
             let planted = plant(folder.path(), mutants)?;
-            Ok::<String, String>(planted["core/a.rs"].clone())
+            Ok::<String, String>(planted["core/objects/src/a.rs"].clone())
         };
         let mutants = [
             mutant("if «a < b»", "true"),

@@ -1,6 +1,6 @@
 //! B. ReplicaSets that go, and come again under their name.
 
-use podstorm::controller::SyncErrorClass;
+use podstorm::replicaset::SyncErrorClass;
 use podstorm_loadgen::cluster::Propagation;
 use podstorm_loadgen::faults::{Call, Effect, StreamEnd, StreamKind};
 use podstorm_tests::hazard::objects::idle_set;

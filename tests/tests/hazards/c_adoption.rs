@@ -1,6 +1,6 @@
 //! C. Adoption and release.
 
-use podstorm::controller::SyncErrorClass;
+use podstorm::replicaset::SyncErrorClass;
 use podstorm_loadgen::cluster::Propagation;
 use podstorm_loadgen::faults::{ApiFault, Armed, Call, Effect, StreamKind};
 use podstorm_loadgen::settings::Latency;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use podstorm::client::{Answer, Reason, Request};
-use podstorm::controller::{Outcome, SyncErrorClass};
 use podstorm::object::{Namespace, Now, ObjectMeta, Pod, ReplicaSet, Resource};
+use podstorm::replicaset::{Outcome, SyncErrorClass};
 use podstorm_loadgen::cluster::{Cluster, ClusterOptions, DeleteOptions, Propagation};
 use podstorm_loadgen::faults::{ApiFault, Armed, Call, Effect, StreamKind};
 use podstorm_loadgen::settings::Latency;

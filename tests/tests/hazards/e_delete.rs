@@ -1,11 +1,11 @@
 //! E. Deleting pods, and which.
 
-use podstorm::controller::{Controller, ControllerOptions, SyncErrorClass};
 use podstorm::object::{Kind, Pod, ReplicaSet, Resource};
 use podstorm::ranking::{
     Candidate, DELETION_COST_ANNOTATION, RankFields, RankOptions, Ranker, before, check_admissible,
     deletion_cost,
 };
+use podstorm::replicaset::{Controller, ControllerOptions, SyncErrorClass};
 use podstorm_loadgen::faults::{ApiFault, Armed, Call, Effect, StreamKind};
 use podstorm_tests::hazard::objects::{idle_set, pod, replica_set, with};
 use podstorm_tests::hazard::{Did, Scene, fault, ms, seconds};

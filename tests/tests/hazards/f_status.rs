@@ -1,8 +1,8 @@
 //! F. Status and availability.
 
-use podstorm::controller::SyncErrorClass;
 use podstorm::object::Time;
-use podstorm::reconcile::is_available;
+use podstorm::replicaset::SyncErrorClass;
+use podstorm::replicaset::reconcile::is_available;
 use podstorm_loadgen::faults::{ApiFault, Call, Effect, StreamKind};
 use podstorm_tests::hazard::objects::{idle_set, with};
 use podstorm_tests::hazard::{Did, Scene, ms, seconds};

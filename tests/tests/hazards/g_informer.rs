@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use podstorm::cache::Delta;
 use podstorm::client::ApiError;
-use podstorm::controller::{Outcome, SyncErrorClass};
 use podstorm::object::{Pod, ReplicaSet, ResourceVersion};
 use podstorm::reflector::{Action, Reflector, ReflectorOptions};
+use podstorm::replicaset::{Outcome, SyncErrorClass};
 use podstorm_loadgen::cluster::{Propagation, errors};
 use podstorm_loadgen::faults::{ApiFault, Call, CrashPoint, StreamEnd, StreamKind};
 use podstorm_loadgen::settings::Latency;
@@ -243,7 +243,7 @@ fn hazard_70_tombstones() {
 /// The controller's own queue and records.
 struct Woken<'a>(&'a Hand);
 
-impl podstorm::controller::Effects for Woken<'_> {
+impl podstorm::replicaset::Effects for Woken<'_> {
     fn add(&self, key: podstorm::intern::KeyId) {
         self.0.controller.queue().add(key, 0);
     }

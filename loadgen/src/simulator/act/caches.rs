@@ -1,7 +1,7 @@
 //! Whether the controllers have heard of all that is so.
 
-use podstorm::cache::ParentStore;
 use podstorm::object::Pod;
+use podstorm::replicaset::ParentStore;
 
 use super::super::workloads::WorkloadKind;
 use crate::cluster::Cluster;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use podstorm::cache::PodCache;
 use podstorm::consistency::Record;
-use podstorm::controller::Controller;
 use podstorm::intern::KeyId;
 use podstorm::object::{Kind, Now, Pod, PodPhase, ReplicaSet, ReplicaSetStatus, Uid};
 use podstorm::policy::Behaviour;
+use podstorm::replicaset::Controller;
 
 use super::super::act::NAMESPACE;
 use super::super::action::Action;

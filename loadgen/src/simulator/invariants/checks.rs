@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use podstorm::client::{Answer, PodPatch, Request};
-use podstorm::controller::{Controller, Outcome};
 use podstorm::intern::KeyId;
 use podstorm::object::{Kind, Now, Pod, ReplicaSet};
+use podstorm::replicaset::{Controller, Outcome};
 
 use super::super::act::NAMESPACE;
 use super::super::coverage::step_of;

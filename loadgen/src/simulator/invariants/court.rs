@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use podstorm::cache::{Delta, PodCache};
 use podstorm::client::{Answer, Request};
-use podstorm::controller::{Controller, ControllerOptions, Outcome};
 use podstorm::intern::KeyId;
 use podstorm::object::{Kind, Now, Pod, ReplicaSet, Resource};
 use podstorm::policy::Behaviour;
+use podstorm::replicaset::{Controller, ControllerOptions, Outcome};
 use serde_json::{Value, json};
 
 use super::super::act::NAMESPACE;

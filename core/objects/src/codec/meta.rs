@@ -1,0 +1,211 @@
+//! `metadata` and owner references.
+
+use serde_json::Value;
+
+use super::Writer;
+use super::shape::{Shape, check};
+use crate::decode::{DecodeError, Members, Path, read_string};
+use crate::{ObjectMeta, OwnerReference, ResourceVersion, Str, Uid};
+
+/// The members that are carried unread.
+const REST: &Shape = &Shape::Object(&[
+    ("managedFields", Shape::List(&Shape::ANY_OBJECT)),
+    ("selfLink", Shape::Text),
+]);
+
+impl ObjectMeta {
+    /// Reads `metadata`; null is empty.
+    ///
+    /// # Errors
+    /// A member of a wrong type.
+    pub fn from_json(value: Value) -> Result<ObjectMeta, DecodeError> {
+        ObjectMeta::read(value, &Path::ROOT)
+    }
+
+    pub(super) fn read(value: Value, path: &Path<'_>) -> Result<ObjectMeta, DecodeError> {
+        let mut members = Members::new(value, path)?;
+        let finalizers: Vec<Str> = members.list("finalizers", read_string)?;
+        let meta = ObjectMeta {
+            name: members.text("name")?.into(),
+            generate_name: non_empty(members.text("generateName")?),
+            namespace: members.text("namespace")?.as_str().into(),
+            uid: Uid::new(&members.text("uid")?),
+            resource_version: ResourceVersion::new(&members.text("resourceVersion")?),
+            generation: members.opt_i64("generation")?.unwrap_or(0),
+            creation_timestamp: members.time("creationTimestamp")?,
+            deletion_timestamp: members.time("deletionTimestamp")?,
+            deletion_grace_period_seconds: members.opt_i64("deletionGracePeriodSeconds")?.into(),
+            labels: members.labels("labels")?.or_absent(),
+            annotations: members.labels("annotations")?.or_absent(),
+            owner_references: members.list("ownerReferences", |value, path| {
+                OwnerReference::read(value, path).map(Into::into)
+            })?,
+            finalizers: (!finalizers.is_empty()).then(|| finalizers.into()),
+            rest: members.into_rest(),
+        };
+        if let Some(rest) = &meta.rest {
+            check(rest, REST, path)?;
+        }
+        Ok(meta)
+    }
+
+    /// The JSON object, with unset members left out.
+    pub fn to_json(&self) -> Value {
+        let mut out = Writer::with_rest(&self.rest);
+        out.put_text("name", &self.name);
+        out.put_some("generateName", self.generate_name.as_deref());
+        out.put_text("namespace", &self.namespace);
+        if !self.uid.is_empty() {
+            out.put("uid", self.uid.to_string());
+        }
+        if !self.resource_version.is_unset() {
+            out.put("resourceVersion", self.resource_version.to_string());
+        }
+        out.put_number("generation", self.generation);
+        out.put_time("creationTimestamp", self.creation_timestamp);
+        out.put_time("deletionTimestamp", self.deletion_timestamp);
+        out.put_some(
+            "deletionGracePeriodSeconds",
+            self.deletion_grace_period_seconds.get(),
+        );
+        out.put_labels("labels", &self.labels);
+        out.put_labels("annotations", &self.annotations);
+        out.put_list(
+            "ownerReferences",
+            self.owner_references.iter().map(|owner| owner.to_json()),
+        );
+        out.put_list(
+            "finalizers",
+            self.finalizers().iter().map(|name| (**name).into()),
+        );
+        out.into_value()
+    }
+}
+
+impl OwnerReference {
+    /// Reads an entry of `metadata.ownerReferences`.
+    ///
+    /// # Errors
+    /// When it is no object or a member has a wrong type.
+    pub fn from_json(value: Value) -> Result<OwnerReference, DecodeError> {
+        OwnerReference::read(value, &Path::ROOT)
+    }
+
+    fn read(value: Value, path: &Path<'_>) -> Result<OwnerReference, DecodeError> {
+        if value.is_null() {
+            return Err(path.mismatch("an object", &value));
+        }
+        let mut members = Members::new(value, path)?;
+        Ok(OwnerReference {
+            api_version: members.string("apiVersion")?,
+            kind: members.string("kind")?,
+            name: members.string("name")?,
+            uid: Uid::new(&members.text("uid")?),
+            controller: members.opt_flag("controller")?,
+            block_owner_deletion: members.opt_flag("blockOwnerDeletion")?,
+        })
+    }
+
+    /// The JSON object; the four identifying members are always written.
+    pub fn to_json(&self) -> Value {
+        let mut out = Writer::new();
+        out.put("apiVersion", &*self.api_version);
+        out.put("kind", &*self.kind);
+        out.put("name", &*self.name);
+        out.put("uid", self.uid.to_string());
+        out.put_some("controller", self.controller);
+        out.put_some("blockOwnerDeletion", self.block_owner_deletion);
+        out.into_value()
+    }
+}
+
+fn non_empty(text: String) -> Option<Str> {
+    (!text.is_empty()).then(|| text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::normal;
+    use super::*;
+
+    fn full() -> Value {
+        json!({
+            "name": "web-abcde", "generateName": "web-", "namespace": "shop",
+            "uid": "7f420cbd-206a-47ea-a64a-f37288a6840d", "resourceVersion": "812",
+            "generation": 2, "creationTimestamp": "2026-01-02T03:04:05Z",
+            "deletionTimestamp": "2026-01-02T03:05:05Z", "deletionGracePeriodSeconds": 0,
+            "labels": {"app": "web"}, "annotations": {"note": "x"},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web",
+                "uid": "u1", "controller": true, "blockOwnerDeletion": false}],
+            "finalizers": ["example.com/hold"],
+            "managedFields": [{"manager": "kubelet"}], "future": 1
+        })
+    }
+
+    #[test]
+    fn metadata_round_trips_with_unknown_members() {
+        let meta = ObjectMeta::from_json(full()).unwrap();
+        assert_eq!(meta.name, "web-abcde");
+        assert_eq!(meta.deletion_grace_period_seconds.get(), Some(0));
+        assert_eq!(meta.controller().unwrap().uid, Uid::new("u1"));
+        assert_eq!(meta.to_json(), full());
+    }
+
+    #[test]
+    fn absent_null_and_empty_members_are_left_out() {
+        let value = json!({"name": "a", "creationTimestamp": null, "labels": {}, "uid": "",
+            "ownerReferences": null, "finalizers": [], "generateName": "", "generation": 0});
+        let meta = ObjectMeta::from_json(value).unwrap();
+        assert_eq!(meta.to_json(), json!({"name": "a"}));
+        assert!(meta.labels.is_absent());
+        assert!(meta.finalizers.is_none());
+        assert_eq!(normal(ObjectMeta::default().to_json()), json!({}));
+    }
+
+    #[test]
+    fn wrong_types_are_refused_with_their_path() {
+        let cases = [
+            (
+                json!({"name": 3}),
+                "name: expected a string, found the number 3",
+            ),
+            (
+                json!({"labels": {"a": 1}}),
+                "labels[a]: expected a string, found the number 1",
+            ),
+            (
+                json!({"annotations": []}),
+                "annotations: expected a map of strings, found a list",
+            ),
+            (
+                json!({"ownerReferences": [{"uid": 7}]}),
+                "ownerReferences[0].uid: expected a string, found the number 7",
+            ),
+            (
+                json!({"ownerReferences": [null]}),
+                "ownerReferences[0]: expected an object, found null",
+            ),
+            (
+                json!({"ownerReferences": {}}),
+                "ownerReferences: expected a list, found an object",
+            ),
+            (
+                json!({"managedFields": 1}),
+                "managedFields: expected a list, found the number 1",
+            ),
+            (
+                json!({"deletionTimestamp": "soon"}),
+                "deletionTimestamp: expected a time such as 2026-01-02T03:04:05Z, \
+                 found the string \"soon\"",
+            ),
+        ];
+        for (value, problem) in cases {
+            assert_eq!(
+                ObjectMeta::from_json(value).unwrap_err().to_string(),
+                problem
+            );
+        }
+    }
+}

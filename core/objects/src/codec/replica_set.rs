@@ -1,0 +1,276 @@
+//! ReplicaSets, their status, and pod templates.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::pod::{ReadSpec, write_spec};
+use super::{Writer, open};
+use crate::decode::{DecodeError, Members, Path};
+use crate::{
+    Kind, LabelSelector, Map, ObjectMeta, PodTemplate, ReplicaSet, ReplicaSetCondition,
+    ReplicaSetSpec, ReplicaSetStatus, Resource,
+};
+
+impl Resource for ReplicaSet {
+    const KIND: Kind = Kind::ReplicaSet;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+
+    fn from_json(value: Value) -> Result<Self, DecodeError> {
+        let mut members = open(value, Kind::ReplicaSet)?;
+        Ok(ReplicaSet {
+            metadata: members
+                .child("metadata", ObjectMeta::read)?
+                .unwrap_or_default(),
+            spec: members
+                .child("spec", ReplicaSetSpec::read)?
+                .unwrap_or_default(),
+            status: members
+                .child("status", ReplicaSetStatus::read)?
+                .unwrap_or_default(),
+        })
+    }
+
+    fn to_json(&self) -> Value {
+        let mut out = Writer::of_kind(Kind::ReplicaSet);
+        out.put("metadata", self.metadata.to_json());
+        out.put_map("spec", self.spec.to_map());
+        out.put("status", self.status.to_json());
+        out.into_value()
+    }
+}
+
+impl ReplicaSetSpec {
+    fn read(value: Value, path: &Path<'_>) -> Result<ReplicaSetSpec, DecodeError> {
+        let mut members = Members::new(value, path)?;
+        Ok(ReplicaSetSpec {
+            replicas: members.opt_i32("replicas")?,
+            min_ready_seconds: members.i32("minReadySeconds")?,
+            selector: members
+                .child("selector", LabelSelector::read)?
+                .map(Arc::new),
+            template: members
+                .child("template", PodTemplate::read)?
+                .unwrap_or_default()
+                .into(),
+            rest: members.into_rest(),
+        })
+    }
+
+    fn to_map(&self) -> Map {
+        let mut out = Writer::with_rest(&self.rest);
+        out.put_some("replicas", self.replicas);
+        out.put_number("minReadySeconds", self.min_ready_seconds.into());
+        out.put_some(
+            "selector",
+            self.selector.as_ref().map(|selector| selector.to_json()),
+        );
+        out.put_map("template", self.template.to_map());
+        out.0
+    }
+}
+
+impl PodTemplate {
+    /// Reads a pod template; null is empty.
+    ///
+    /// # Errors
+    /// A member of a wrong type.
+    pub fn from_json(value: Value) -> Result<PodTemplate, DecodeError> {
+        PodTemplate::read(value, &Path::ROOT)
+    }
+
+    pub(super) fn read(value: Value, path: &Path<'_>) -> Result<PodTemplate, DecodeError> {
+        let mut members = Members::new(value, path)?;
+        let metadata = members
+            .child("metadata", ObjectMeta::read)?
+            .unwrap_or_default();
+        let read = members.child("spec", ReadSpec::read)?.unwrap_or_default();
+        Ok(PodTemplate {
+            metadata,
+            spec: read.spec,
+            node_name: read.node_name,
+            token_volume: read.token_volume,
+        })
+    }
+
+    /// The JSON object, with empty `metadata` and `spec` left out.
+    pub fn to_json(&self) -> Value {
+        Value::Object(self.to_map())
+    }
+
+    pub(super) fn to_map(&self) -> Map {
+        let mut out = Writer::new();
+        if let Value::Object(metadata) = self.metadata.to_json() {
+            out.put_map("metadata", metadata);
+        }
+        let spec = write_spec(&self.spec, self.node_name.as_ref(), self.token_volume);
+        out.put_map("spec", spec);
+        out.0
+    }
+}
+
+impl ReplicaSetStatus {
+    /// Reads `status`; null is empty.
+    ///
+    /// # Errors
+    /// A member of a wrong type.
+    pub fn from_json(value: Value) -> Result<ReplicaSetStatus, DecodeError> {
+        ReplicaSetStatus::read(value, &Path::ROOT)
+    }
+
+    pub(super) fn read(value: Value, path: &Path<'_>) -> Result<ReplicaSetStatus, DecodeError> {
+        let mut members = Members::new(value, path)?;
+        Ok(ReplicaSetStatus {
+            replicas: members.i32("replicas")?,
+            fully_labeled_replicas: members.i32("fullyLabeledReplicas")?,
+            ready_replicas: members.i32("readyReplicas")?,
+            available_replicas: members.i32("availableReplicas")?,
+            terminating_replicas: members.opt_i32("terminatingReplicas")?,
+            observed_generation: members.opt_i64("observedGeneration")?.unwrap_or(0),
+            conditions: members.list("conditions", ReplicaSetCondition::read)?,
+            rest: members.into_rest(),
+        })
+    }
+
+    /// The JSON object. `replicas` is always written, other counts unless zero, and
+    /// `terminatingReplicas` whenever it is set.
+    pub fn to_json(&self) -> Value {
+        let mut out = Writer::with_rest(&self.rest);
+        out.put("replicas", self.replicas);
+        out.put_number("fullyLabeledReplicas", self.fully_labeled_replicas.into());
+        out.put_number("readyReplicas", self.ready_replicas.into());
+        out.put_number("availableReplicas", self.available_replicas.into());
+        out.put_some("terminatingReplicas", self.terminating_replicas);
+        out.put_number("observedGeneration", self.observed_generation);
+        out.put_list(
+            "conditions",
+            self.conditions.iter().map(ReplicaSetCondition::to_json),
+        );
+        out.into_value()
+    }
+}
+
+impl ReplicaSetCondition {
+    fn read(value: Value, path: &Path<'_>) -> Result<ReplicaSetCondition, DecodeError> {
+        if value.is_null() {
+            return Err(path.mismatch("an object", &value));
+        }
+        let mut members = Members::new(value, path)?;
+        Ok(ReplicaSetCondition {
+            kind: members.string("type")?,
+            status: members.string("status")?,
+            last_transition_time: members.time("lastTransitionTime")?,
+            reason: members.string("reason")?,
+            message: members.string("message")?,
+            rest: members.into_rest(),
+        })
+    }
+
+    fn to_json(&self) -> Value {
+        let mut out = Writer::with_rest(&self.rest);
+        out.put("type", &*self.kind);
+        out.put("status", &*self.status);
+        out.put_time("lastTransitionTime", self.last_transition_time);
+        out.put_text("reason", &self.reason);
+        out.put_text("message", &self.message);
+        out.into_value()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::{refusal, round_trip};
+    use super::*;
+
+    fn full() -> Value {
+        json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet",
+            "metadata": {"name": "web", "namespace": "shop", "generation": 3},
+            "spec": {
+                "replicas": 0, "minReadySeconds": 10,
+                "selector": {"matchLabels": {"app": "web"}},
+                "template": {
+                    "metadata": {"labels": {"app": "web"}},
+                    "spec": {"containers": [{"name": "c", "image": "img"}], "nodeName": "n1"}
+                },
+                "future": {"a": [1]}
+            },
+            "status": {"replicas": 0, "terminatingReplicas": 0, "observedGeneration": 3,
+                "conditions": [{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
+                    "message": "m", "lastTransitionTime": "2026-01-02T03:04:05Z"}], "new": 1}
+        })
+    }
+
+    #[test]
+    fn a_replica_set_round_trips() {
+        let rs: ReplicaSet = round_trip(&full());
+        assert_eq!(rs.spec.replicas, Some(0));
+        assert_eq!(rs.status.terminating_replicas, Some(0));
+        assert_eq!(rs.spec.template.node_name.as_deref(), Some("n1"));
+        assert!(!rs.spec.template.spec.fields.contains_key("nodeName"));
+        assert_eq!(rs.to_json(), full());
+    }
+
+    #[test]
+    fn a_volume_of_the_template_is_written_to_its_places() {
+        let mut value = full();
+        let spec = &mut value["spec"]["template"]["spec"];
+        spec["volumes"] = json!([{"name": "kube-api-access-aaaaa"}]);
+        spec["containers"][0]["volumeMounts"] = json!([{"name": "kube-api-access-aaaaa"}]);
+        let rs = ReplicaSet::from_json(value.clone()).unwrap();
+        assert!(rs.spec.template.token_volume.is_some());
+        assert_eq!(rs.to_json(), value);
+        let text = value
+            .to_string()
+            .replace("kube-api-access-aaaaa", "kube-api-access-bbbbb");
+        let other = ReplicaSet::from_json(serde_json::from_str(&text).unwrap()).unwrap();
+        assert_ne!(rs, other);
+    }
+
+    #[test]
+    fn an_absent_selector_is_not_an_empty_one() {
+        let read = |spec: Value| ReplicaSet::from_json(json!({"spec": spec})).unwrap();
+        assert_eq!(read(json!({"selector": null})).spec.selector, None);
+        assert_eq!(read(json!({})).spec.selector, None);
+        let empty = read(json!({"selector": {}}));
+        assert_eq!(
+            empty.spec.selector.as_deref(),
+            Some(&LabelSelector::default())
+        );
+        assert_eq!(empty.to_json()["spec"], json!({"selector": {}}));
+    }
+
+    #[test]
+    fn wrong_types_are_refused_with_their_path() {
+        let cases = [
+            (
+                json!({"spec": {"template": {"spec": {"containers": [{"image": 3}]}}}}),
+                "spec.template.spec.containers[0].image: expected a string, found the number 3",
+            ),
+            (
+                json!({"spec": {"replicas": 2_147_483_648_i64}}),
+                "spec.replicas: expected an integer of 32 bits, found the number 2147483648",
+            ),
+            (
+                json!({"status": {"conditions": [null]}}),
+                "status.conditions[0]: expected an object, found null",
+            ),
+            (
+                json!({"apiVersion": "v1", "kind": "Pod"}),
+                "the object: expected apps/v1 ReplicaSet, found v1 Pod",
+            ),
+        ];
+        for (value, problem) in cases {
+            assert_eq!(refusal::<ReplicaSet>(value), problem);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! ReplicationControllers.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Writer, open};
+use crate::decode::{DecodeError, Members, Path};
+use crate::{
+    Kind, Labels, Map, ObjectMeta, PodTemplate, ReplicaSetStatus, ReplicationController, Resource,
+};
+
+impl Resource for ReplicationController {
+    const KIND: Kind = Kind::ReplicationController;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+
+    fn from_json(value: Value) -> Result<Self, DecodeError> {
+        let mut members = open(value, Kind::ReplicationController)?;
+        let metadata = members
+            .child("metadata", ObjectMeta::read)?
+            .unwrap_or_default();
+        let status = members
+            .child("status", ReplicaSetStatus::read)?
+            .unwrap_or_default();
+        let mut controller = members.child("spec", read_spec)?.unwrap_or_default();
+        controller.metadata = metadata;
+        controller.status = ReplicaSetStatus {
+            terminating_replicas: None,
+            ..status
+        };
+        Ok(controller)
+    }
+
+    fn to_json(&self) -> Value {
+        let mut out = Writer::of_kind(Kind::ReplicationController);
+        out.put("metadata", self.metadata.to_json());
+        out.put_map("spec", spec_map(self));
+        out.put("status", self.status.to_json());
+        out.into_value()
+    }
+}
+
+/// A ReplicationController of which only the members of `spec` are set.
+fn read_spec(value: Value, path: &Path<'_>) -> Result<ReplicationController, DecodeError> {
+    let mut members = Members::new(value, path)?;
+    Ok(ReplicationController {
+        replicas: members.opt_i32("replicas")?,
+        min_ready_seconds: members.i32("minReadySeconds")?,
+        selector: members.labels("selector")?,
+        template: members.child("template", PodTemplate::read)?.map(Arc::new),
+        spec_rest: members.into_rest(),
+        ..ReplicationController::default()
+    })
+}
+
+fn spec_map(controller: &ReplicationController) -> Map {
+    let mut out = Writer::with_rest(&controller.spec_rest);
+    out.put_some("replicas", controller.replicas);
+    out.put_number("minReadySeconds", controller.min_ready_seconds.into());
+    // Written even when empty: that matches every pod, an absent one none.
+    if controller.selector != Labels::ABSENT {
+        out.put("selector", controller.selector.to_json());
+    }
+    out.put_some(
+        "template",
+        controller
+            .template
+            .as_ref()
+            .map(|template| template.to_json()),
+    );
+    out.0
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::{refusal, round_trip};
+    use super::*;
+
+    #[test]
+    fn a_replication_controller_round_trips() {
+        let value = json!({
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"replicas": 2, "minReadySeconds": 1, "selector": {"app": "web"}, "x": 1,
+                "template": {"metadata": {"labels": {"app": "web"}},
+                    "spec": {"containers": [{"name": "c"}]}}},
+            "status": {"replicas": 2, "readyReplicas": 1}
+        });
+        let controller: ReplicationController = round_trip(&value);
+        assert_eq!(controller.selector, Labels::from_pairs([("app", "web")]));
+        assert_eq!(controller.status.ready_replicas, 1);
+    }
+
+    #[test]
+    fn an_absent_selector_or_template_is_not_an_empty_one() {
+        let spec = |spec: Value| {
+            let value = json!({"spec": spec});
+            let controller = ReplicationController::from_json(value).unwrap();
+            controller.to_json().get("spec").cloned()
+        };
+        assert_eq!(spec(json!({"selector": null})), None);
+        let empty = json!({"selector": {}, "template": {}});
+        assert_eq!(spec(empty.clone()), Some(empty));
+    }
+
+    #[test]
+    fn a_selector_must_be_a_map_of_strings() {
+        assert_eq!(
+            refusal::<ReplicationController>(json!({"spec": {"selector": {"matchLabels": {}}}})),
+            "spec.selector[matchLabels]: expected a string, found an object"
+        );
+    }
+}

@@ -1,0 +1,95 @@
+//! Label selectors as written.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::Writer;
+use crate::decode::{DecodeError, Members, Path, read_string};
+use crate::{LabelSelector, LabelSelectorRequirement, Str};
+
+impl LabelSelector {
+    /// Reads a selector; null is an empty one, so ask before whether it is there at all.
+    ///
+    /// # Errors
+    /// A member of a wrong type. Whether operators and values make sense is not looked at.
+    pub fn from_json(value: Value) -> Result<LabelSelector, DecodeError> {
+        LabelSelector::read(value, &Path::ROOT)
+    }
+
+    pub(super) fn read(value: Value, path: &Path<'_>) -> Result<LabelSelector, DecodeError> {
+        let mut members = Members::new(value, path)?;
+        Ok(LabelSelector {
+            match_labels: members.labels("matchLabels")?.or_absent(),
+            match_expressions: members
+                .list::<_, Arc<[_]>>("matchExpressions", LabelSelectorRequirement::read)?,
+        })
+    }
+
+    /// The JSON object; `{}` when it has no requirement.
+    pub fn to_json(&self) -> Value {
+        let mut out = Writer::new();
+        out.put_labels("matchLabels", &self.match_labels);
+        out.put_list(
+            "matchExpressions",
+            self.match_expressions.iter().map(|it| it.to_json()),
+        );
+        out.into_value()
+    }
+}
+
+impl LabelSelectorRequirement {
+    fn read(value: Value, path: &Path<'_>) -> Result<LabelSelectorRequirement, DecodeError> {
+        if value.is_null() {
+            return Err(path.mismatch("an object", &value));
+        }
+        let mut members = Members::new(value, path)?;
+        Ok(LabelSelectorRequirement {
+            key: members.string("key")?,
+            operator: members.string("operator")?,
+            values: members.list::<Str, Arc<[Str]>>("values", read_string)?,
+        })
+    }
+
+    fn to_json(&self) -> Value {
+        let mut out = Writer::new();
+        out.put("key", &*self.key);
+        out.put("operator", &*self.operator);
+        out.put_list("values", self.values.iter().map(|value| (**value).into()));
+        out.into_value()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn selectors_round_trip() {
+        for value in [
+            json!({}),
+            json!({"matchLabels": {"app": "web", "tier": ""}}),
+            json!({"matchExpressions": [
+                {"key": "app", "operator": "In", "values": ["b", "a", "a"]},
+                {"key": "x", "operator": "Exists"}, {"key": "", "operator": "odd"}]}),
+        ] {
+            let selector = LabelSelector::from_json(value.clone()).unwrap();
+            assert_eq!(selector.to_json(), value);
+        }
+    }
+
+    #[test]
+    fn wrong_types_are_refused_with_their_path() {
+        let error = |value| LabelSelector::from_json(value).unwrap_err().to_string();
+        assert_eq!(
+            error(json!({"matchExpressions": [{"values": [1]}]})),
+            "matchExpressions[0].values[0]: expected a string, found the number 1"
+        );
+        assert_eq!(
+            error(json!({"matchLabels": "app=web"})),
+            "matchLabels: expected a map of strings, found the string \"app=web\""
+        );
+    }
+}

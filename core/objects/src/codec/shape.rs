@@ -1,0 +1,165 @@
+//! Types of members that are carried unread: a table says what each must be, so that a wrong type
+//! is refused with its path although nobody reads the member.
+
+use serde_json::Value;
+
+use crate::Map;
+use crate::decode::{DecodeError, Path, read_i32, read_i64, read_time};
+
+/// What a JSON value must be. Null passes as absent wherever a member may be absent.
+#[derive(Debug)]
+pub(super) enum Shape {
+    /// A string.
+    Text,
+    /// A boolean.
+    Flag,
+    /// An integer of 32 bits.
+    Int32,
+    /// An integer of 64 bits.
+    Int64,
+    /// An RFC 3339 time.
+    Time,
+    /// A string or an integer of 32 bits: a port by name or number, a count or a percentage.
+    IntOrText,
+    /// A string or a number: a resource quantity.
+    Quantity,
+    /// A map of such values.
+    MapOf(&'static Shape),
+    /// A list of such values.
+    List(&'static Shape),
+    /// An object with these members, sorted by name; others pass unread.
+    Object(&'static [(&'static str, Shape)]),
+}
+
+impl Shape {
+    /// An object whose members nobody looks at.
+    pub(super) const ANY_OBJECT: Shape = Shape::Object(&[]);
+}
+
+/// Checks the members of `map`, which stands at `path`, against an object shape.
+pub(super) fn check(map: &Map, shape: &Shape, path: &Path<'_>) -> Result<(), DecodeError> {
+    let Shape::Object(known) = shape else {
+        return Ok(());
+    };
+    // Both are sorted by name.
+    let mut at = 0;
+    for (name, value) in map {
+        while at < known.len() && known[at].0 < name.as_str() {
+            at += 1;
+        }
+        if at == known.len() {
+            break;
+        }
+        if known[at].0 == name && !value.is_null() {
+            check_value(value, &known[at].1, &path.member(name))?;
+        }
+    }
+    Ok(())
+}
+
+fn check_value(value: &Value, shape: &Shape, path: &Path<'_>) -> Result<(), DecodeError> {
+    let expected = match (shape, value) {
+        (Shape::Text | Shape::IntOrText | Shape::Quantity, Value::String(_)) => return Ok(()),
+        (Shape::Quantity, Value::Number(_)) | (Shape::Flag, Value::Bool(_)) => return Ok(()),
+        (Shape::Int32, _) | (Shape::IntOrText, Value::Number(_)) => {
+            return read_i32(value, path).map(|_| ());
+        }
+        (Shape::Int64, _) => return read_i64(value, path).map(|_| ()),
+        (Shape::Time, _) => return read_time(value, path).map(|_| ()),
+        (Shape::MapOf(each), Value::Object(map)) => {
+            let mut entries = map.iter().filter(|(_, value)| !value.is_null());
+            return entries.try_for_each(|(key, value)| check_value(value, each, &path.key(key)));
+        }
+        (Shape::List(each), Value::Array(items)) => {
+            let mut items = items.iter().enumerate();
+            return items.try_for_each(|(i, item)| check_value(item, each, &path.item(i)));
+        }
+        (Shape::Object(_), Value::Object(map)) => return check(map, shape, path),
+        (Shape::Text, _) => "a string",
+        (Shape::Flag, _) => "a boolean",
+        (Shape::IntOrText, _) => "a string or an integer",
+        (Shape::Quantity, _) => "a quantity",
+        (Shape::MapOf(Shape::Text), _) => "a map of strings",
+        (Shape::MapOf(_), _) => "a map",
+        (Shape::List(_), _) => "a list",
+        (Shape::Object(_), _) => "an object",
+    };
+    Err(path.mismatch(expected, value))
+}
+
+/// Whether every table within is sorted by name, as [`check`] needs it.
+#[cfg(test)]
+pub(super) fn is_sorted(shape: &Shape) -> bool {
+    match shape {
+        Shape::MapOf(each) | Shape::List(each) => is_sorted(each),
+        Shape::Object(known) => {
+            known.is_sorted_by(|(a, _), (b, _)| a < b) && known.iter().all(|(_, s)| is_sorted(s))
+        }
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const SHAPE: Shape = Shape::Object(&[
+        ("flag", Shape::Flag),
+        ("list", Shape::List(&Shape::Int32)),
+        ("map", Shape::MapOf(&Shape::Quantity)),
+        ("port", Shape::IntOrText),
+        ("when", Shape::Time),
+    ]);
+
+    #[test]
+    fn known_members_are_checked_and_others_pass() {
+        assert!(is_sorted(&SHAPE));
+        let ok = [
+            json!({}),
+            json!({"aaa": 1, "flag": true, "gap": [], "zzz": 1}),
+            json!({"flag": null, "list": null, "map": {"cpu": 1, "mem": "1Gi", "x": null}}),
+            json!({"port": "http"}),
+            json!({"port": 80, "when": "2026-01-02T03:04:05Z"}),
+        ];
+        for value in ok {
+            assert_eq!(
+                check(value.as_object().unwrap(), &SHAPE, &Path::ROOT),
+                Ok(()),
+                "{value}"
+            );
+        }
+        let bad = [
+            (
+                json!({"flag": "x"}),
+                "flag: expected a boolean, found the string \"x\"",
+            ),
+            (
+                json!({"list": [1, null]}),
+                "list[1]: expected an integer, found null",
+            ),
+            (
+                json!({"map": {"cpu": []}}),
+                "map[cpu]: expected a quantity, found a list",
+            ),
+            (json!({"map": 1}), "map: expected a map, found the number 1"),
+            (
+                json!({"port": 1.5}),
+                "port: expected an integer, found the number 1.5",
+            ),
+            (
+                json!({"port": true}),
+                "port: expected a string or an integer, found the boolean true",
+            ),
+            (
+                json!({"when": 3}),
+                "when: expected a time such as 2026-01-02T03:04:05Z, found the number 3",
+            ),
+        ];
+        for (value, problem) in bad {
+            let error = check(value.as_object().unwrap(), &SHAPE, &Path::ROOT).unwrap_err();
+            assert_eq!(error.to_string(), problem);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Namespaces.
+
+use serde_json::Value;
+
+use super::shape::{Shape, check};
+use super::{Writer, open};
+use crate::decode::{DecodeError, Path};
+use crate::{Kind, Map, Namespace, ObjectMeta, Resource};
+
+const NAMESPACE: Shape = Shape::Object(&[
+    (
+        "spec",
+        Shape::Object(&[("finalizers", Shape::List(&Shape::Text))]),
+    ),
+    (
+        "status",
+        Shape::Object(&[
+            ("conditions", Shape::List(&Shape::ANY_OBJECT)),
+            ("phase", Shape::Text),
+        ]),
+    ),
+]);
+
+impl Resource for Namespace {
+    const KIND: Kind = Kind::Namespace;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+
+    fn from_json(value: Value) -> Result<Self, DecodeError> {
+        let mut members = open(value, Kind::Namespace)?;
+        let metadata = members
+            .child("metadata", ObjectMeta::read)?
+            .unwrap_or_default();
+        let fields = members.into_map();
+        check(&fields, &NAMESPACE, &Path::ROOT)?;
+        let phase = fields.get("status").and_then(|status| status.get("phase"));
+        Ok(Namespace {
+            terminating: phase.is_some_and(|phase| phase == "Terminating"),
+            metadata,
+            fields,
+        })
+    }
+
+    fn to_json(&self) -> Value {
+        let mut out = Writer::of_kind(Kind::Namespace);
+        out.put("metadata", self.metadata.to_json());
+        out.0.extend(self.fields.clone());
+        let phase = self
+            .fields
+            .get("status")
+            .and_then(|status| status.get("phase"));
+        // The typed member wins where it was changed after reading.
+        if self.terminating != phase.is_some_and(|phase| phase == "Terminating") {
+            let phase = if self.terminating {
+                "Terminating"
+            } else {
+                "Active"
+            };
+            let entry = out.0.entry("status").or_insert_with(|| Map::new().into());
+            if let Value::Object(status) = entry {
+                status.insert("phase".into(), phase.into());
+            }
+        }
+        out.into_value()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::shape::is_sorted;
+    use super::super::testing::round_trip;
+    use super::*;
+
+    #[test]
+    fn namespaces_round_trip() {
+        assert!(is_sorted(&NAMESPACE));
+        let namespace: Namespace = round_trip(&json!({"metadata": {"name": "shop"},
+            "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Terminating"}}));
+        assert!(namespace.terminating);
+    }
+
+    #[test]
+    fn a_namespace_writes_the_phase_it_has_now() {
+        let namespace = Namespace {
+            terminating: true,
+            ..Namespace::default()
+        };
+        let written = namespace.to_json();
+        assert_eq!(written["status"], json!({"phase": "Terminating"}));
+        let mut read = Namespace::from_json(written).unwrap();
+        read.terminating = false;
+        assert_eq!(read.to_json()["status"], json!({"phase": "Active"}));
+    }
+}

@@ -1,0 +1,118 @@
+//! API errors as `Status` objects.
+
+use serde_json::{Value, json};
+
+use super::Writer;
+use crate::decode::{DecodeError, Members, Path};
+use crate::{ApiError, Cause, Reason};
+
+impl ApiError {
+    /// The `Status` object; `details` only where there is something to say.
+    pub fn to_json(&self) -> Value {
+        let mut out = Writer::new();
+        out.put("apiVersion", "v1");
+        out.put("kind", "Status");
+        out.put("metadata", json!({}));
+        out.put("status", "Failure");
+        out.put_text("message", &self.message);
+        out.put_text("reason", self.reason.as_str());
+        out.put_number("code", self.code.into());
+        let mut details = Writer::new();
+        details.put_list("causes", self.causes.iter().map(Cause::to_json));
+        details.put_number(
+            "retryAfterSeconds",
+            self.retry_after_seconds.unwrap_or(0).into(),
+        );
+        out.put_map("details", details.0);
+        out.into_value()
+    }
+
+    /// Reads a `Status` object. Other members of `details` are not kept.
+    ///
+    /// # Errors
+    /// When it is no `Status`, or a member has a wrong type.
+    pub fn from_json(value: Value) -> Result<ApiError, DecodeError> {
+        const ROOT: &Path<'static> = &Path::ROOT;
+        let mut members = Members::new(value, ROOT)?;
+        let kind = members.text("kind")?;
+        if !kind.is_empty() && kind != "Status" {
+            return Err(ROOT.error(format!("expected v1 Status, found {kind}")));
+        }
+        let code = members.opt_i64("code")?.unwrap_or(0);
+        let code = u16::try_from(code).map_err(|_| {
+            ROOT.member("code")
+                .error(format!("{code} is no HTTP status code"))
+        })?;
+        let mut error = ApiError::status(
+            code,
+            Reason::new(&members.text("reason")?),
+            members.text("message")?,
+        );
+        let read = |value, path: &Path<'_>| {
+            let mut details = Members::new(value, path)?;
+            let causes = details.list("causes", Cause::read)?;
+            let seconds = details.opt_i32("retryAfterSeconds")?.unwrap_or(0);
+            Ok((
+                causes,
+                u32::try_from(seconds).ok().filter(|&seconds| seconds != 0),
+            ))
+        };
+        if let Some((causes, seconds)) = members.child("details", read)? {
+            error.causes = causes;
+            error.retry_after_seconds = seconds;
+        }
+        Ok(error)
+    }
+}
+
+impl Cause {
+    fn read(value: Value, path: &Path<'_>) -> Result<Cause, DecodeError> {
+        let mut members = Members::new(value, path)?;
+        Ok(Cause {
+            reason: members.text("reason")?,
+            message: members.text("message")?,
+            field: members.text("field")?,
+        })
+    }
+
+    fn to_json(&self) -> Value {
+        let mut out = Writer::new();
+        out.put_text("reason", &self.reason);
+        out.put_text("message", &self.message);
+        out.put_text("field", &self.field);
+        out.into_value()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_round_trips() {
+        let mut error = ApiError::status(403, Reason::Forbidden, "no new content");
+        assert_eq!(ApiError::from_json(error.to_json()), Ok(error.clone()));
+        assert_eq!(error.to_json().get("details"), None);
+        error.retry_after_seconds = Some(1);
+        error.causes.push(Cause {
+            reason: "NamespaceTerminating".into(),
+            message: "m".into(),
+            field: "metadata.namespace".into(),
+        });
+        assert_eq!(ApiError::from_json(error.to_json()), Ok(error.clone()));
+        assert_eq!(
+            error.to_json(),
+            json!({"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
+                "message": "no new content", "reason": "Forbidden", "code": 403,
+                "details": {"retryAfterSeconds": 1, "causes": [{"reason": "NamespaceTerminating",
+                    "message": "m", "field": "metadata.namespace"}]}})
+        );
+    }
+
+    #[test]
+    fn other_objects_are_refused() {
+        assert!(ApiError::from_json(json!({"kind": "Pod"})).is_err());
+        let error = ApiError::from_json(json!({"code": -1})).unwrap_err();
+        assert_eq!(error.to_string(), "code: -1 is no HTTP status code");
+    }
+}

@@ -1,0 +1,68 @@
+//! Kubernetes objects in compact form, lossless to and from JSON: what the controller reads has a
+//! typed field, the rest is carried unread in `rest`.
+//!
+//! Objects are immutable once published: they travel as `Arc<Pod>`, `Arc<ReplicaSet>`, and a
+//! change makes a new one that shares whatever did not change (labels, specs, owner references).
+
+mod address;
+mod codec;
+mod container;
+pub mod decode;
+mod error;
+mod event;
+mod kind;
+mod labels;
+mod meta;
+mod node;
+mod owners;
+mod pod;
+mod quantity;
+mod replica_set;
+mod replication_controller;
+mod selector;
+mod share;
+mod simple;
+mod time;
+mod token_volume;
+mod uid;
+mod version;
+mod watch;
+
+pub use address::Address;
+pub use container::{ContainerDetails, ContainerId, ContainerStatus, ContainerStatuses};
+pub use decode::{DecodeError, FieldPath};
+pub use error::{ApiError, Cause, Reason};
+pub use event::{Event, EventTopic, ObjectReference, Regarding};
+pub use kind::{Kind, Resource};
+pub use labels::Labels;
+pub use meta::{ObjectMeta, OptionalSeconds, OwnerReference, SharedText};
+pub use node::Node;
+pub use owners::OwnerReferences;
+pub use pod::{
+    ConditionStatus, ConditionType, Pod, PodCondition, PodPhase, PodSpec, PodStart, PodStatus,
+};
+pub use quantity::{Quantity, QuantityError};
+pub use replica_set::{
+    PodTemplate, ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus,
+};
+pub use replication_controller::ReplicationController;
+pub use selector::{
+    LabelSelector, LabelSelectorRequirement, Selector, SelectorError, SyntaxError, check_label_key,
+    check_label_value,
+};
+pub use share::Sharer;
+pub use simple::Namespace;
+pub use time::{Now, PackedTime, Time, TimeError};
+pub use token_volume::TokenVolume;
+pub use uid::Uid;
+pub use version::ResourceVersion;
+pub use watch::WatchEvent;
+
+/// An immutable string that many objects share.
+pub type Str = std::sync::Arc<str>;
+
+/// A JSON object, as carried for the fields that the controller does not read.
+pub type Map = serde_json::Map<String, serde_json::Value>;
+
+/// JSON fields that are carried unread; absent when there are none.
+pub type Rest = Option<std::sync::Arc<Map>>;

@@ -1,0 +1,232 @@
+//! ReplicationControllers as the API has them, and the adapter that shows them as ReplicaSets.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::decode::{DecodeError, Path};
+use super::{
+    LabelSelector, Labels, Map, ObjectMeta, PodSpec, PodTemplate, ReplicaSet, ReplicaSetSpec,
+    ReplicaSetStatus, Rest,
+};
+
+/// A ReplicationController.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ReplicationController {
+    /// Name, labels, owners.
+    pub metadata: ObjectMeta,
+    /// How many pods; the server sets 1 when absent.
+    pub replicas: Option<i32>,
+    /// How many seconds a pod must stay ready before it is available.
+    pub min_ready_seconds: i32,
+    /// Labels that pods must carry: absent matches nothing, empty everything.
+    pub selector: Labels,
+    /// What new pods look like; may be absent in old objects.
+    pub template: Option<Arc<PodTemplate>>,
+    /// Other members of `spec`.
+    pub spec_rest: Rest,
+    /// The status; `terminatingReplicas` is never set.
+    pub status: ReplicaSetStatus,
+}
+
+impl ReplicationController {
+    /// This object as the controller sees it. The selector map becomes `matchLabels`: absent stays
+    /// absent and matches nothing, empty matches everything. An absent template becomes an empty
+    /// one. A present one gets `securityContext: {}` where it has none, and `serviceAccountName`
+    /// and `serviceAccount` become equal, as in a passage through the server's own types.
+    ///
+    /// Copies the template's spec only where that changes it.
+    pub fn to_replica_set(&self) -> ReplicaSet {
+        ReplicaSet {
+            metadata: self.metadata.clone(),
+            spec: ReplicaSetSpec {
+                replicas: self.replicas,
+                min_ready_seconds: self.min_ready_seconds,
+                selector: (!self.selector.is_absent()).then(|| {
+                    Arc::new(LabelSelector {
+                        match_labels: self.selector.clone(),
+                        match_expressions: Arc::default(),
+                    })
+                }),
+                template: self.template.as_ref().map(converted).unwrap_or_default(),
+                rest: self.spec_rest.clone(),
+            },
+            status: ReplicaSetStatus {
+                terminating_replicas: None,
+                ..self.status.clone()
+            },
+        }
+    }
+
+    /// The way back: what is written when the controller writes `replica_set`. An empty template
+    /// stays a template; `terminatingReplicas` is dropped.
+    ///
+    /// # Errors
+    /// When the selector has expressions, which [`Self::to_replica_set`] never makes.
+    pub fn from_replica_set(replica_set: &ReplicaSet) -> Result<Self, DecodeError> {
+        let spec = &replica_set.spec;
+        let selector = match spec.selector.as_deref() {
+            None => Labels::ABSENT,
+            Some(selector) if !selector.match_expressions.is_empty() => {
+                let root = Path::ROOT;
+                let at = root.member("spec");
+                let at = at.member("selector");
+                return Err(at
+                    .member("matchExpressions")
+                    .error("a ReplicationController can select by label pairs only"));
+            }
+            Some(selector) if selector.match_labels.is_absent() => {
+                Labels::from_pairs::<&str, &str>([])
+            }
+            Some(selector) => selector.match_labels.clone(),
+        };
+        Ok(ReplicationController {
+            metadata: replica_set.metadata.clone(),
+            replicas: spec.replicas,
+            min_ready_seconds: spec.min_ready_seconds,
+            selector,
+            template: Some(spec.template.clone()),
+            spec_rest: spec.rest.clone(),
+            status: ReplicaSetStatus {
+                terminating_replicas: None,
+                ..replica_set.status.clone()
+            },
+        })
+    }
+}
+
+/// The template with `securityContext` filled in and both service-account members equal.
+fn converted(template: &Arc<PodTemplate>) -> Arc<PodTemplate> {
+    let fields = &template.spec.fields;
+    let text = |key: &str| {
+        fields
+            .get(key)
+            .and_then(Value::as_str)
+            .filter(|text| !text.is_empty())
+    };
+    let account = text("serviceAccountName").or_else(|| text("serviceAccount"));
+    let is_same = fields.contains_key("securityContext")
+        && account == text("serviceAccountName")
+        && account == text("serviceAccount");
+    if is_same {
+        return template.clone();
+    }
+    let account = account.map(str::to_owned);
+    let mut spec = PodSpec::clone(&template.spec);
+    spec.fields
+        .entry("securityContext")
+        .or_insert_with(|| Map::new().into());
+    if let Some(account) = account {
+        spec.fields
+            .insert("serviceAccountName".into(), account.as_str().into());
+        spec.fields.insert("serviceAccount".into(), account.into());
+    }
+    Arc::new(PodTemplate {
+        spec: spec.into(),
+        ..PodTemplate::clone(template)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::Resource;
+
+    fn read(spec: Value) -> ReplicationController {
+        let value = json!({"metadata": {"name": "web"}, "spec": spec,
+            "status": {"replicas": 3, "terminatingReplicas": 1}});
+        ReplicationController::from_json(value).unwrap()
+    }
+
+    #[test]
+    fn absent_and_empty_selectors_stay_what_they_are() {
+        let selector = |value| {
+            read(json!({"selector": value}))
+                .to_replica_set()
+                .spec
+                .selector
+        };
+        assert_eq!(selector(json!(null)), None);
+        assert_eq!(selector(json!({})).unwrap().to_json(), json!({}));
+        assert_eq!(
+            selector(json!({"a": "b"})).unwrap().to_json(),
+            json!({"matchLabels": {"a": "b"}})
+        );
+        for value in [json!(null), json!({}), json!({"a": "b"})] {
+            let controller = read(json!({"selector": value, "template": {}}));
+            let back =
+                ReplicationController::from_replica_set(&controller.to_replica_set()).unwrap();
+            assert_eq!(back.selector, controller.selector);
+            assert_eq!(back.status, controller.status);
+            assert_eq!(back.status.terminating_replicas, None);
+        }
+    }
+
+    #[test]
+    fn an_absent_template_becomes_an_empty_one() {
+        let replica_set = read(json!({})).to_replica_set();
+        assert_eq!(*replica_set.spec.template, PodTemplate::default());
+        let back = ReplicationController::from_replica_set(&replica_set).unwrap();
+        assert_eq!(back.template, Some(Arc::default()));
+    }
+
+    #[test]
+    fn the_passage_fills_security_context_and_service_account() {
+        let spec = |spec: Value| {
+            let controller = read(json!({"template": {"spec": spec}}));
+            Value::Object(
+                controller
+                    .to_replica_set()
+                    .spec
+                    .template
+                    .spec
+                    .fields
+                    .clone(),
+            )
+        };
+        assert_eq!(spec(json!({})), json!({"securityContext": {}}));
+        assert_eq!(
+            spec(json!({"serviceAccountName": "a", "serviceAccount": "b"})),
+            json!({"securityContext": {}, "serviceAccountName": "a", "serviceAccount": "a"})
+        );
+        assert_eq!(
+            spec(json!({"serviceAccount": "b"})),
+            json!({"securityContext": {}, "serviceAccountName": "b", "serviceAccount": "b"})
+        );
+    }
+
+    #[test]
+    fn the_passage_keeps_the_names_of_volumes() {
+        let volumes = json!([{"name": "kube-api-access-aaaaa"}]);
+        let controller = read(json!({"template": {"spec": {"volumes": volumes}}}));
+        let replica_set = controller.to_replica_set();
+        let template = replica_set.spec.template.to_json();
+        assert_eq!(
+            template["spec"],
+            json!({"volumes": volumes, "securityContext": {}})
+        );
+        let back = ReplicationController::from_replica_set(&replica_set).unwrap();
+        assert_eq!(back.to_json()["spec"]["template"], template);
+    }
+
+    #[test]
+    fn a_template_that_needs_nothing_is_shared() {
+        let controller = read(json!({"template": {"spec": {"securityContext": {"a": 1},
+            "serviceAccountName": "x", "serviceAccount": "x"}}}));
+        let replica_set = controller.to_replica_set();
+        assert!(Arc::ptr_eq(
+            controller.template.as_ref().unwrap(),
+            &replica_set.spec.template
+        ));
+    }
+
+    #[test]
+    fn selector_expressions_have_no_way_back() {
+        let replica_set = ReplicaSet::from_json(json!({"spec": {"selector": {
+            "matchExpressions": [{"key": "a", "operator": "Exists"}]}}}))
+        .unwrap();
+        assert!(ReplicationController::from_replica_set(&replica_set).is_err());
+    }
+}

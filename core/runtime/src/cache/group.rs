@@ -1,0 +1,537 @@
+//! The pods that one owner controls (or that nobody does, in one namespace), with running totals
+//! by label set, so that a sync with nothing to do looks at no pod.
+
+use std::sync::Arc;
+
+use ahash::RandomState;
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+
+use super::PodFields;
+use super::label_set::{LabelSet, LabelSetChange, PodState, Totals, ready_since};
+use super::maturing::Maturing;
+use crate::intern::{DenseKey, FIXED_STATE, KeyId};
+use crate::primitives::{AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
+use podstorm_objects::{Labels, OwnerReference, Pod, SharedText, Str, Time, Uid};
+
+/// The pods of one controller reference, or the orphans of one namespace.
+#[derive(Debug)]
+pub struct Group<F> {
+    namespace: SharedText,
+    /// Kind, name and UID of the reference; `None` for the orphans of the namespace.
+    owner: Option<GroupOwner>,
+    /// The key of the cached parent that the reference resolves to; `NO_PARENT` when there is
+    /// none. Written by the parents' informer, read by the pods' handlers.
+    parent: AtomicU32,
+    /// How many pods there are, to be asked without the lock. Written under it.
+    pod_count: AtomicUsize,
+    members: Mutex<Members<F>>,
+}
+
+/// What makes a controller reference the same: kind, name and UID (the API version is ignored).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct GroupOwner {
+    pub(crate) kind: Str,
+    pub(crate) name: Str,
+    pub(crate) uid: Uid,
+}
+
+impl GroupOwner {
+    pub(crate) fn of(reference: &OwnerReference) -> GroupOwner {
+        GroupOwner {
+            kind: reference.kind.clone(),
+            name: reference.name.clone(),
+            uid: reference.uid.clone(),
+        }
+    }
+
+    /// Whether both references mean the same.
+    pub(crate) fn is_same(a: &OwnerReference, b: &OwnerReference) -> bool {
+        a.uid == b.uid && a.name == b.name && a.kind == b.kind
+    }
+
+    pub(crate) fn is(&self, reference: &OwnerReference) -> bool {
+        self.uid == reference.uid && self.name == reference.name && self.kind == reference.kind
+    }
+}
+
+/// No cached parent; also the end of the key space, which no key reaches.
+const NO_PARENT: u32 = u32::MAX;
+
+/// A locked view of a group's pods.
+pub type MembersGuard<'a, F> = MutexGuard<'a, Members<F>>;
+
+/// One pod of a group: what syncs and ranking read of it, dense and apart from the pod itself.
+#[derive(Clone, Debug)]
+pub struct Member<F> {
+    /// What the workloads keep of the pod.
+    pub fields: F,
+    /// Index into the group's label sets.
+    pub label_set: u32,
+    /// The pod's handle: `positions[handle]` is where it is.
+    handle: u32,
+    /// Dense number of the pod's node; 0 when it is not bound.
+    pub node: u32,
+    state: PodState,
+}
+
+impl<F: PodFields> Member<F> {
+    /// Whether the pod counts as a replica.
+    pub fn is_active(&self) -> bool {
+        self.state.active
+    }
+
+    /// Whether the pod is on its way out.
+    pub fn is_terminating(&self) -> bool {
+        self.state.terminating
+    }
+
+    /// Whether the pod's `Ready` condition is true.
+    pub fn is_ready(&self) -> bool {
+        self.state.ready
+    }
+}
+
+/// The pods of a group. `pods[i]` and `members[i]` are one pod, and so is
+/// `positions[members[i].handle]`, which is `i`.
+///
+/// Outside a pod goes by its handle, which stays the same while others come and go: nobody else
+/// need be told when a pod moves to another position.
+#[derive(Debug)]
+pub struct Members<F> {
+    pods: Vec<Arc<Pod>>,
+    members: Vec<Member<F>>,
+    /// By handle: the position or, where the handle is free, the next free handle.
+    positions: Vec<u32>,
+    /// The first free handle; that of no pod when none is free.
+    free_handle: u32,
+    /// Whether the group was dropped: no pod enters it any more.
+    is_closed: bool,
+    /// Nearly always a single one.
+    label_sets: SmallVec<[LabelSet; 1]>,
+    /// Label sets by their labels, once there have been more than [`SEARCHED_SETS`].
+    by_labels: Option<Box<HashMap<Labels, u32, RandomState>>>,
+    free_label_sets: Vec<u32>,
+}
+
+/// The end of the list of free handles.
+const NO_HANDLE: u32 = u32::MAX;
+
+/// So many label sets are searched one by one.
+const SEARCHED_SETS: usize = 8;
+
+/// Makes room for one more, with less to spare than a vector would: there is a group for every
+/// owner, and half of an 80-byte member for each pod is more than the pod's other entries.
+fn reserve_one<T>(items: &mut Vec<T>) {
+    if items.len() == items.capacity() {
+        items.reserve_exact((items.len() / 4).max(4));
+    }
+}
+
+impl<F: PodFields> Group<F> {
+    pub(crate) fn new(namespace: SharedText, owner: Option<GroupOwner>) -> Group<F> {
+        Group {
+            namespace,
+            owner,
+            parent: AtomicU32::new(NO_PARENT),
+            pod_count: AtomicUsize::new(0),
+            members: Mutex::new(Members::default()),
+        }
+    }
+
+    /// How many pods the group has.
+    pub fn pod_count(&self) -> usize {
+        // Acquire: pairs with the Release of `set_pod_count`; a caller that was woken by a pod's
+        // arrival finds it counted.
+        self.pod_count.load(Ordering::Acquire)
+    }
+
+    /// Tells those who don't lock how many pods there are.
+    pub(crate) fn set_pod_count(&self, count: usize) {
+        // Release: pairs with the Acquire of `pod_count`.
+        self.pod_count.store(count, Ordering::Release);
+    }
+
+    /// The namespace of its pods.
+    pub fn namespace(&self) -> &SharedText {
+        &self.namespace
+    }
+
+    pub(crate) fn owner(&self) -> Option<&GroupOwner> {
+        self.owner.as_ref()
+    }
+
+    /// Whether these are the orphans of a namespace.
+    pub fn is_orphans(&self) -> bool {
+        self.owner.is_none()
+    }
+
+    /// The kind of the owner; `None` for orphans.
+    pub fn owner_kind(&self) -> Option<&str> {
+        self.owner.as_ref().map(|owner| &*owner.kind)
+    }
+
+    /// The cached parent to which the pods' controller reference resolves.
+    pub fn parent(&self) -> Option<KeyId> {
+        // Acquire: pairs with the Release of `set_parent`; the parent is stored before.
+        match self.parent.load(Ordering::Acquire) {
+            NO_PARENT => None,
+            key => Some(KeyId::from_index(key as usize)),
+        }
+    }
+
+    pub(crate) fn set_parent(&self, parent: Option<KeyId>) {
+        let key = parent.map_or(NO_PARENT, |key| {
+            u32::try_from(key.index()).expect("keys are numbered in 32 bits")
+        });
+        // Release: pairs with the Acquire of `parent`.
+        self.parent.store(key, Ordering::Release);
+    }
+
+    /// Its pods, locked.
+    pub fn lock(&self) -> MembersGuard<'_, F> {
+        lock(&self.members)
+    }
+}
+
+impl<F: PodFields> Default for Members<F> {
+    fn default() -> Self {
+        Members {
+            pods: Vec::new(),
+            members: Vec::new(),
+            positions: Vec::new(),
+            free_handle: NO_HANDLE,
+            is_closed: false,
+            label_sets: SmallVec::new(),
+            by_labels: None,
+            free_label_sets: Vec::new(),
+        }
+    }
+}
+
+impl<F: PodFields> Members<F> {
+    /// How many pods there are.
+    pub fn len(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// Whether there is no pod.
+    pub fn is_empty(&self) -> bool {
+        self.pods.is_empty()
+    }
+
+    /// The pod at a position.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn pod(&self, position: usize) -> &Arc<Pod> {
+        &self.pods[position]
+    }
+
+    /// The pods with what is kept beside them, by position.
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<Pod>, &Member<F>)> {
+        self.pods.iter().zip(&self.members)
+    }
+
+    /// What is kept beside the pods, by position.
+    pub fn members(&self) -> &[Member<F>] {
+        &self.members
+    }
+
+    /// Running totals by labels; those of no pods are free.
+    pub fn label_sets(&self) -> &[LabelSet] {
+        &self.label_sets
+    }
+
+    /// Closes the group to pods when there are none; whether it is closed now.
+    pub(crate) fn close_if_empty(&mut self) -> bool {
+        self.is_closed |= self.pods.is_empty();
+        self.is_closed
+    }
+
+    /// Whether the group was dropped.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Makes room for so many more pods.
+    pub(crate) fn reserve(&mut self, count: usize) {
+        self.pods.reserve_exact(count);
+        self.members.reserve_exact(count);
+        self.positions.reserve_exact(count);
+    }
+
+    /// The number of the node of a pod.
+    pub(crate) fn node_of(&self, handle: u32) -> u32 {
+        self.members[self.positions[handle as usize] as usize].node
+    }
+
+    /// Adds a pod behind the others and returns its handle.
+    pub(crate) fn insert(&mut self, pod: Arc<Pod>, node: u32) -> (u32, LabelSetChange) {
+        let state = PodState::of(&pod);
+        let (label_set, came) = self.enter_label_set(&pod, state);
+        let position = u32::try_from(self.pods.len()).expect("fewer pods than 32 bits count");
+        let handle = self.take_handle(position);
+        reserve_one(&mut self.members);
+        self.members.push(Member {
+            fields: F::of(&pod, node),
+            label_set,
+            handle,
+            node,
+            state,
+        });
+        reserve_one(&mut self.pods);
+        self.pods.push(pod);
+        (handle, LabelSetChange { came, went: None })
+    }
+
+    fn take_handle(&mut self, position: u32) -> u32 {
+        let handle = self.free_handle;
+        if let Some(free) = self.positions.get_mut(handle as usize) {
+            self.free_handle = std::mem::replace(free, position);
+            return handle;
+        }
+        reserve_one(&mut self.positions);
+        self.positions.push(position);
+        u32::try_from(self.positions.len() - 1).expect("fewer pods than 32 bits count")
+    }
+
+    /// Replaces a pod in place.
+    pub(crate) fn update(&mut self, handle: u32, pod: Arc<Pod>, node: u32) -> LabelSetChange {
+        let position = self.positions[handle as usize] as usize;
+        let member = &mut self.members[position];
+        let old = member.state;
+        let state = PodState::of(&pod);
+        member.fields = member.fields.next(&self.pods[position], &pod, node);
+        member.state = state;
+        member.node = node;
+        let old_set = member.label_set;
+        let set = &mut self.label_sets[old_set as usize];
+        let mut change = LabelSetChange::default();
+        if set.labels == pod.metadata.labels {
+            if old != state || set.maturing.is_some() {
+                set.leave(&self.pods[position], old);
+                set.enter(&pod, state);
+            }
+        } else {
+            let last = self.pods[position].clone();
+            change.went = self.leave_label_set(old_set, &last, old);
+            let (label_set, came) = self.enter_label_set(&pod, state);
+            self.members[position].label_set = label_set;
+            change.came = came;
+        }
+        self.pods[position] = pod;
+        change
+    }
+
+    /// Removes a pod; the last one takes its position.
+    pub(crate) fn remove(&mut self, handle: u32) -> LabelSetChange {
+        let position = std::mem::replace(&mut self.positions[handle as usize], self.free_handle);
+        self.free_handle = handle;
+        let pod = self.pods.swap_remove(position as usize);
+        let member = self.members.swap_remove(position as usize);
+        if let Some(moved) = self.members.get(position as usize) {
+            self.positions[moved.handle as usize] = position;
+        }
+        let went = self.leave_label_set(member.label_set, &pod, member.state);
+        LabelSetChange { came: None, went }
+    }
+
+    /// The index of the label set of exactly these labels.
+    pub fn label_set_of(&self, labels: &Labels) -> Option<u32> {
+        match self.label_sets.first() {
+            Some(first) if first.pods > 0 && first.labels.is_same(labels) => Some(0),
+            _ => match &self.by_labels {
+                Some(by_labels) => by_labels.get(labels).copied(),
+                None => self.search_label_set(labels),
+            },
+        }
+    }
+
+    fn search_label_set(&self, labels: &Labels) -> Option<u32> {
+        let mut sets = (0u32..).zip(&self.label_sets);
+        let found = sets.find(|(_, set)| set.pods > 0 && set.labels == *labels);
+        found.map(|(index, _)| index)
+    }
+
+    /// Files a label set that has come, and all others with it as soon as there are many.
+    fn file_label_set(&mut self, labels: &Labels, index: u32) {
+        match &mut self.by_labels {
+            Some(by_labels) => {
+                by_labels.insert(labels.clone(), index);
+            }
+            None if self.label_sets.len() > SEARCHED_SETS => {
+                let used = (0u32..).zip(&self.label_sets);
+                let used = used.filter(|(number, set)| set.pods > 0 || *number == index);
+                let mut by_labels = HashMap::with_hasher(FIXED_STATE);
+                by_labels.extend(used.map(|(number, set)| (set.labels.clone(), number)));
+                self.by_labels = Some(Box::new(by_labels));
+            }
+            None => {}
+        }
+    }
+
+    fn enter_label_set(&mut self, pod: &Pod, state: PodState) -> (u32, Option<Labels>) {
+        let labels = &pod.metadata.labels;
+        let (index, came) = match self.label_set_of(labels) {
+            Some(index) => (index, None),
+            None => {
+                let fresh = LabelSet {
+                    labels: labels.clone(),
+                    pods: 0,
+                    totals: Totals::default(),
+                    maturing: None,
+                };
+                let index = if let Some(free) = self.free_label_sets.pop() {
+                    self.label_sets[free as usize] = fresh;
+                    free
+                } else {
+                    self.label_sets.push(fresh);
+                    u32::try_from(self.label_sets.len() - 1).expect("fewer label sets than pods")
+                };
+                self.file_label_set(labels, index);
+                (index, Some(labels.clone()))
+            }
+        };
+        let set = &mut self.label_sets[index as usize];
+        set.pods += 1;
+        set.enter(pod, state);
+        (index, came)
+    }
+
+    fn leave_label_set(&mut self, index: u32, pod: &Pod, state: PodState) -> Option<Labels> {
+        let set = &mut self.label_sets[index as usize];
+        set.pods -= 1;
+        set.leave(pod, state);
+        if set.pods > 0 {
+            return None;
+        }
+        let labels = std::mem::take(&mut set.labels);
+        if let Some(by_labels) = &mut self.by_labels {
+            by_labels.remove(&labels);
+        }
+        self.free_label_sets.push(index);
+        Some(labels)
+    }
+
+    /// Of the active ready pods of a label set, how many became so at `cutoff` or before; adds to
+    /// `later` the seconds after it in which others did, in order, with their number.
+    ///
+    /// O(pods) at the first time and when the cutoff goes back, else O(seconds after it).
+    pub fn ready_by(&mut self, label_set: u32, cutoff: Time, later: &mut Vec<(Time, u32)>) -> u32 {
+        let set = &mut self.label_sets[label_set as usize];
+        let is_kept = set
+            .maturing
+            .as_mut()
+            .is_some_and(|kept| kept.advance(cutoff));
+        if !is_kept {
+            let times = ready_times(&self.pods, &self.members, label_set);
+            set.maturing = Some(Box::new(Maturing::new(cutoff, times)));
+        }
+        let maturing = set.maturing.as_ref().expect("it was kept or made");
+        later.extend(maturing.later());
+        maturing.settled(set.totals.ready)
+    }
+
+    /// Recounts every label set and says whether the running totals are right, and whether every
+    /// handle leads to its pod. O(pods).
+    pub fn totals_are_exact(&self) -> bool {
+        let mut handles = (0u32..).zip(self.members.iter().map(|member| member.handle));
+        if !handles.all(|(position, handle)| self.positions[handle as usize] == position) {
+            return false;
+        }
+        // Debug builds recount at every sync, and a sync with nothing to do allocates nothing.
+        let mut counted: SmallVec<[(u32, Totals); 4]> =
+            smallvec::smallvec![(0, Totals::default()); self.label_sets.len()];
+        for (pod, member) in self.iter() {
+            let set = &mut counted[member.label_set as usize];
+            set.0 += 1;
+            set.1.add(PodState::of(pod));
+        }
+        let mut sets = (0u32..).zip(self.label_sets.iter().zip(counted));
+        sets.all(|(index, (set, (pods, totals)))| {
+            let times = ready_times(&self.pods, &self.members, index);
+            let maturing = set.maturing.as_ref();
+            set.pods == pods
+                && set.totals == totals
+                && maturing.is_none_or(|maturing| maturing.is_exact(times))
+        })
+    }
+}
+
+/// When the active ready pods of a label set became so. O(pods).
+fn ready_times<F>(
+    pods: &[Arc<Pod>],
+    members: &[Member<F>],
+    label_set: u32,
+) -> impl Iterator<Item = Time> + Clone {
+    let all = pods.iter().zip(members);
+    let of_set = all.filter(move |(_, member)| member.label_set == label_set);
+    of_set.filter_map(|(pod, member)| ready_since(pod, member.state))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use podstorm_objects::PodPhase;
+
+    fn pod(name: &str, labels: &[(&str, &str)], phase: PodPhase) -> Arc<Pod> {
+        let mut pod = Pod::default();
+        pod.metadata.name = name.into();
+        pod.metadata.labels = Labels::from_pairs(labels.iter().copied());
+        pod.status.phase = phase;
+        Arc::new(pod)
+    }
+
+    #[test]
+    fn label_sets_are_found_before_and_after_there_are_many() {
+        let mut members = Members::<()>::default();
+        let labels = |n: u32| Labels::from_pairs([("n", n.to_string().as_str())]);
+        let labelled = |n: u32| pod("p", &[("n", &n.to_string())], PodPhase::Running);
+        for n in 0..20 {
+            assert!(members.insert(labelled(n), 0).1.came.is_some());
+            assert_eq!(members.by_labels.is_some(), n >= 8);
+            for known in 0..=n {
+                assert_eq!(members.label_set_of(&labels(known)), Some(known));
+            }
+            assert_eq!(members.label_set_of(&labels(n + 1)), None);
+            assert!(members.insert(labelled(n), 0).1.came.is_none());
+        }
+        (0..40).for_each(|handle| drop(members.remove(handle)));
+        assert_eq!(members.len(), 0);
+        assert!((0..20).all(|n| members.label_set_of(&labels(n)).is_none()));
+        assert_eq!(members.insert(labelled(3), 0).1.came, Some(labels(3)));
+        assert_eq!(members.label_sets.len(), 20, "a free one is used again");
+        assert!(members.totals_are_exact());
+    }
+
+    #[test]
+    fn totals_follow_every_change() {
+        let mut members = Members::<()>::default();
+        let web = [("app", "web")];
+        let (a, change) = members.insert(pod("a", &web, PodPhase::Running), 0);
+        assert!(change.came.is_some());
+        let (b, change) = members.insert(pod("b", &web, PodPhase::Running), 0);
+        assert!(change.came.is_none());
+        let (c, _) = members.insert(pod("c", &[("app", "db")], PodPhase::Running), 0);
+        assert!(members.totals_are_exact());
+        members.update(a, pod("a", &web, PodPhase::Failed), 0);
+        assert_eq!(members.label_sets()[0].totals.active, 1);
+        let change = members.update(c, pod("c", &web, PodPhase::Running), 0);
+        assert_eq!(change.went, Some(Labels::from_pairs([("app", "db")])));
+        assert!(members.totals_are_exact());
+        assert!(members.remove(a).is_none());
+        assert_eq!(&*members.pod(0).metadata.name, "c", "the last one moved");
+        assert!(members.totals_are_exact());
+        let (d, _) = members.insert(pod("d", &web, PodPhase::Running), 0);
+        assert_eq!(d, a, "a free handle is used again");
+        assert!(members.totals_are_exact());
+        assert!(!members.close_if_empty());
+        assert!(members.remove(c).is_none());
+        assert!(members.remove(b).is_none());
+        assert!(members.remove(d).went.is_some());
+        assert_eq!(members.len(), 0);
+        assert!(members.totals_are_exact());
+        assert!(members.close_if_empty());
+    }
+}

@@ -1,0 +1,172 @@
+//! Controller references to their groups, and namespaces to their orphans, in shards by the UID of
+//! the reference or the namespace.
+
+use std::sync::Arc;
+
+use ahash::RandomState;
+use hashbrown::{HashMap, HashTable};
+
+use super::PodFields;
+use super::group::{Group, GroupOwner};
+use crate::intern::{FIXED_STATE, KeyId};
+use crate::primitives::{CachePadded, Mutex, MutexGuard, lock};
+use podstorm_objects::{ObjectMeta, OwnerReference, SharedText};
+
+const SHARDS: usize = 64;
+/// The tables take their tags from the seven highest bits and their buckets from the lowest ones;
+/// the shard is told by bits between.
+const SHARD_SHIFT: u32 = 40;
+
+/// All groups.
+#[derive(Debug)]
+pub(super) struct Groups<F>(Box<[CachePadded<Mutex<Shard<F>>>]>);
+
+#[derive(Debug)]
+struct Shard<F> {
+    /// By the owner's UID; namespace, kind and name are compared beyond it.
+    owned: HashTable<Arc<Group<F>>>,
+    orphans: HashMap<SharedText, Arc<Group<F>>, RandomState>,
+    /// With more namespaces than these, those that nobody uses are dropped.
+    orphans_max: usize,
+}
+
+/// Namespaces of a shard that are kept without asking whether they are used.
+const ORPHANS_KEPT: usize = 1;
+
+impl<F: PodFields> Default for Groups<F> {
+    fn default() -> Self {
+        let shard = || Shard {
+            owned: HashTable::new(),
+            orphans: HashMap::with_hasher(FIXED_STATE),
+            orphans_max: ORPHANS_KEPT,
+        };
+        Groups(
+            (0..SHARDS)
+                .map(|_| CachePadded::new(Mutex::new(shard())))
+                .collect(),
+        )
+    }
+}
+
+impl<F: PodFields> Groups<F> {
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard<F>> {
+        lock(&self.0[(hash >> SHARD_SHIFT) as usize % SHARDS])
+    }
+
+    /// The group of an object's controller reference or, without one, of its namespace's orphans;
+    /// made when it doesn't exist.
+    pub(super) fn of(&self, meta: &ObjectMeta) -> Arc<Group<F>> {
+        match meta.controller() {
+            Some(owner) => {
+                let hash = hash_of(owner);
+                self.shard(hash).owned(hash, &meta.namespace, owner)
+            }
+            None => self.orphans(&meta.namespace),
+        }
+    }
+
+    /// As [`Groups::of`], but makes none.
+    pub(super) fn find(&self, meta: &ObjectMeta) -> Option<Arc<Group<F>>> {
+        match meta.controller() {
+            Some(owner) => {
+                let hash = hash_of(owner);
+                self.shard(hash).find_owned(hash, &meta.namespace, owner)
+            }
+            None => self
+                .shard(FIXED_STATE.hash_one(&meta.namespace))
+                .orphans
+                .get(&meta.namespace)
+                .cloned(),
+        }
+    }
+
+    /// The orphans of a namespace; an empty group where there are none.
+    pub(super) fn orphans(&self, namespace: &SharedText) -> Arc<Group<F>> {
+        self.shard(FIXED_STATE.hash_one(namespace))
+            .orphans(namespace)
+    }
+
+    /// Makes a parent known to the group of a reference, which is returned.
+    pub(super) fn attach(
+        &self,
+        namespace: &SharedText,
+        owner: &OwnerReference,
+        key: KeyId,
+    ) -> Arc<Group<F>> {
+        let hash = hash_of(owner);
+        let mut shard = self.shard(hash);
+        let group = shard.owned(hash, namespace, owner);
+        // Under the lock, so that the group isn't dropped as unused in between.
+        group.set_parent(Some(key));
+        group
+    }
+
+    /// Drops an owner's group when it has neither pods nor a parent. Pods that were about to enter
+    /// it find it closed and ask for a new one.
+    ///
+    /// Called after the last pod left and after the parent was taken back. Whichever of the two is
+    /// later sees the other's doing, since both have held the group's lock in between.
+    pub(super) fn drop_if_unused(&self, group: &Arc<Group<F>>) {
+        let Some(owner) = group.owner() else { return };
+        let hash = FIXED_STATE.hash_one(&owner.uid);
+        let mut shard = self.shard(hash);
+        if group.parent().is_none()
+            && group.lock().close_if_empty()
+            && let Ok(entry) = shard
+                .owned
+                .find_entry(hash, |held| Arc::ptr_eq(held, group))
+        {
+            entry.remove();
+        }
+    }
+}
+
+impl<F: PodFields> Shard<F> {
+    /// Amortised O(1): namespaces come and go, and those that nobody uses are looked for when there are
+    /// twice as many as were in use the last time.
+    fn orphans(&mut self, namespace: &SharedText) -> Arc<Group<F>> {
+        if let Some(group) = self.orphans.get(namespace) {
+            return group.clone();
+        }
+        if self.orphans.len() >= self.orphans_max {
+            // Whoever uses one has it from here, under this lock; its pods hold it too.
+            self.orphans.retain(|_, group| Arc::strong_count(group) > 1);
+            self.orphans_max = (2 * self.orphans.len()).max(ORPHANS_KEPT);
+        }
+        let group = Arc::new(Group::new(namespace.clone(), None));
+        self.orphans.insert(namespace.clone(), group.clone());
+        group
+    }
+
+    fn owned(
+        &mut self,
+        hash: u64,
+        namespace: &SharedText,
+        owner: &OwnerReference,
+    ) -> Arc<Group<F>> {
+        if let Some(group) = self.find_owned(hash, namespace, owner) {
+            return group;
+        }
+        let group = Arc::new(Group::new(namespace.clone(), Some(GroupOwner::of(owner))));
+        self.owned.insert_unique(hash, group.clone(), |group| {
+            FIXED_STATE.hash_one(&group.owner().expect("only owned groups are here").uid)
+        });
+        group
+    }
+
+    fn find_owned(
+        &self,
+        hash: u64,
+        namespace: &SharedText,
+        owner: &OwnerReference,
+    ) -> Option<Arc<Group<F>>> {
+        let is_it = |group: &Arc<Group<F>>| {
+            group.owner().is_some_and(|held| held.is(owner)) && group.namespace() == namespace
+        };
+        self.owned.find(hash, is_it).cloned()
+    }
+}
+
+fn hash_of(owner: &OwnerReference) -> u64 {
+    FIXED_STATE.hash_one(&owner.uid)
+}

@@ -1,0 +1,220 @@
+//! Names to pods, in shards under a lock each, so that appliers of different pods seldom meet.
+//!
+//! The shard goes by namespace and name without its last few characters: pods that one controller
+//! has named lie in one shard, and whoever applies the events of one controller's pods finds
+//! the shard's lock and tables in its own cache.
+
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+
+use super::PodFields;
+use super::group::Group;
+use crate::intern::FIXED_STATE;
+use crate::primitives::{CachePadded, Mutex, MutexGuard, lock};
+use podstorm_objects::Pod;
+
+/// Shards; four times the threads of a large controller, so that two seldom want the same one.
+pub(super) const SHARDS: usize = 64;
+
+/// The shard is told by the highest bits of a hash.
+const SHARD_SHIFT: u32 = u64::BITS - SHARDS.ilog2();
+
+/// So many characters at the end of a name don't count for the shard: a dash and the five that
+/// the API server draws for a pod of a controller.
+const SUFFIX: usize = 6;
+
+/// Where a pod of some name is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) shard: u32,
+    pub(super) hash: u32,
+}
+
+impl Place {
+    pub(super) fn of(namespace: &str, name: &str) -> Place {
+        let (family, suffix) = match name.as_bytes().split_last_chunk::<SUFFIX>() {
+            Some((family, &[a, b, c, d, e, f])) => {
+                (family, u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
+            }
+            None => (name.as_bytes(), 0),
+        };
+        let mut hasher = FIXED_STATE.build_hasher();
+        hasher.write(namespace.as_bytes());
+        hasher.write(family);
+        let shard = (hasher.finish() >> SHARD_SHIFT) as u32;
+        hasher.write_u64(suffix);
+        let hash = (hasher.finish() >> u32::BITS) as u32;
+        Place { shard, hash }
+    }
+}
+
+/// The 64 bits that a table wants of the 32 that are kept: spread, since the table takes its tags
+/// from the highest and its buckets from the lowest.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// All shards.
+#[derive(Debug)]
+pub(super) struct Index<F>(Box<[CachePadded<Mutex<Shard<F>>>]>);
+
+/// Places that a shard without pods keeps for the next ones.
+const KEPT: usize = 64;
+
+/// The pods of one shard.
+#[derive(Debug)]
+pub(super) struct Shard<F> {
+    /// Slots by namespace and name.
+    by_name: HashTable<u32>,
+    slots: Vec<Option<Slot<F>>>,
+    free: Vec<u32>,
+}
+
+/// One pod.
+#[derive(Debug)]
+pub(super) struct Slot<F> {
+    pub(super) pod: Arc<Pod>,
+    pub(super) group: Arc<Group<F>>,
+    /// The pod's handle in its group.
+    pub(super) handle: u32,
+    /// Of the name, so that growing the table reads no names.
+    pub(super) hash: u32,
+}
+
+impl<F: PodFields> Default for Index<F> {
+    fn default() -> Self {
+        Index((0..SHARDS).map(|_| CachePadded::default()).collect())
+    }
+}
+
+impl<F> Default for Shard<F> {
+    fn default() -> Self {
+        Shard {
+            by_name: HashTable::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+}
+
+impl<F: PodFields> Index<F> {
+    pub(super) fn lock(&self, shard: u32) -> MutexGuard<'_, Shard<F>> {
+        lock(&self.0[shard as usize])
+    }
+
+    /// The shards in order, each locked for its turn.
+    pub(super) fn iter(&self) -> impl Iterator<Item = MutexGuard<'_, Shard<F>>> {
+        self.0.iter().map(|shard| lock(shard))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.iter().map(|shard| shard.by_name.len()).sum()
+    }
+}
+
+impl<F: PodFields> Shard<F> {
+    pub(super) fn find(&self, hash: u32, namespace: &str, name: &str) -> Option<u32> {
+        let is_it = |&number: &u32| {
+            let slot = self.slot(number);
+            let meta = &slot.pod.metadata;
+            slot.hash == hash && *meta.name == *name && *meta.namespace == *namespace
+        };
+        self.by_name.find(spread(hash), is_it).copied()
+    }
+
+    /// Fills an empty shard with pods of different names.
+    pub(super) fn fill(&mut self, filled: Vec<Slot<F>>) {
+        assert!(self.by_name.is_empty());
+        let Shard {
+            by_name,
+            slots,
+            free,
+        } = self;
+        free.clear();
+        *slots = filled.into_iter().map(Some).collect();
+        by_name.reserve(slots.len(), |_| 0);
+        for number in 0..u32::try_from(slots.len()).expect("fewer pods than 32 bits count") {
+            let hash_of = |&number: &u32| spread(hash_of(slots, number));
+            by_name.insert_unique(hash_of(&number), number, hash_of);
+        }
+    }
+
+    /// Adds a pod whose name is not there.
+    pub(super) fn insert(&mut self, slot: Slot<F>) {
+        let hash = slot.hash;
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.slots[number as usize] = Some(slot);
+                number
+            }
+            None => {
+                self.slots.push(Some(slot));
+                u32::try_from(self.slots.len() - 1).expect("fewer pods than 32 bits count")
+            }
+        };
+        let Shard { by_name, slots, .. } = self;
+        by_name.insert_unique(spread(hash), number, |&number| {
+            spread(hash_of(slots, number))
+        });
+    }
+
+    /// Takes a pod out; the number is one that was found.
+    pub(super) fn remove(&mut self, number: u32) -> Slot<F> {
+        let slot = self.slots[number as usize]
+            .take()
+            .expect("found slots are taken");
+        self.by_name
+            .find_entry(spread(slot.hash), |&at| at == number)
+            .expect("a taken slot is indexed")
+            .remove();
+        self.free.push(number);
+        if self.by_name.is_empty() && self.slots.len() > KEPT {
+            *self = Shard::default();
+        }
+        slot
+    }
+
+    pub(super) fn slot(&self, number: u32) -> &Slot<F> {
+        self.slots[number as usize]
+            .as_ref()
+            .expect("indexed slots are taken")
+    }
+
+    pub(super) fn slot_mut(&mut self, number: u32) -> &mut Slot<F> {
+        self.slots[number as usize]
+            .as_mut()
+            .expect("indexed slots are taken")
+    }
+
+    /// The pods, in no order that means anything.
+    pub(super) fn slots(&self) -> impl Iterator<Item = &Slot<F>> {
+        self.slots.iter().flatten()
+    }
+}
+
+fn hash_of<F>(slots: &[Option<Slot<F>>], number: u32) -> u32 {
+    slots[number as usize]
+        .as_ref()
+        .expect("indexed slots are taken")
+        .hash
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_of_one_controller_share_a_shard_and_controllers_spread() {
+        let shard = |name: &str| Place::of("ns", name).shard;
+        assert_eq!(shard("web-5d9c-abcde"), shard("web-5d9c-vwxyz"));
+        let mut counts = [0; SHARDS];
+        for set in 0..6_400 {
+            counts[shard(&format!("web-{set}-abcde")) as usize] += 1;
+        }
+        assert!(counts.iter().all(|count| (50..200).contains(count)));
+        assert_ne!(Place::of("a", "x").hash, Place::of("b", "x").hash);
+        assert_ne!(Place::of("a", "").hash, Place::of("", "a").hash);
+    }
+}

@@ -1,0 +1,108 @@
+//! The pods of a group that carry the same labels: their running totals, and what changes them.
+
+use super::maturing::Maturing;
+use podstorm_objects::{Labels, Pod, Time};
+
+/// Where a pod counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PodState {
+    pub(super) active: bool,
+    pub(super) terminating: bool,
+    pub(super) ready: bool,
+}
+
+impl PodState {
+    pub(super) fn of(pod: &Pod) -> PodState {
+        PodState {
+            active: pod.is_active(),
+            terminating: pod.is_terminating(),
+            ready: pod.is_ready(),
+        }
+    }
+}
+
+/// Counts of pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Active pods.
+    pub active: u32,
+    /// Active pods that are ready.
+    pub ready: u32,
+    /// Pods on their way out.
+    pub terminating: u32,
+}
+
+impl Totals {
+    pub(super) fn add(&mut self, state: PodState) {
+        self.active += u32::from(state.active);
+        self.ready += u32::from(state.active && state.ready);
+        self.terminating += u32::from(state.terminating);
+    }
+
+    pub(super) fn remove(&mut self, state: PodState) {
+        self.active -= u32::from(state.active);
+        self.ready -= u32::from(state.active && state.ready);
+        self.terminating -= u32::from(state.terminating);
+    }
+
+    /// Adds the other counts to these.
+    pub fn merge(&mut self, other: Totals) {
+        self.active += other.active;
+        self.ready += other.ready;
+        self.terminating += other.terminating;
+    }
+}
+
+/// The pods of a group that carry one and the same labels.
+#[derive(Debug)]
+pub struct LabelSet {
+    /// What they carry.
+    pub labels: Labels,
+    /// Pods with these labels, whatever their state; a set without any is free for reuse.
+    pub pods: u32,
+    /// What they add up to.
+    pub totals: Totals,
+    /// Its active ready pods by time, once somebody has asked.
+    pub(super) maturing: Option<Box<Maturing>>,
+}
+
+/// When an active ready pod became so.
+pub(super) fn ready_since(pod: &Pod, state: PodState) -> Option<Time> {
+    (state.active && state.ready).then(|| pod.ready_time())
+}
+
+impl LabelSet {
+    pub(super) fn enter(&mut self, pod: &Pod, state: PodState) {
+        self.totals.add(state);
+        if let Some(maturing) = &mut self.maturing
+            && let Some(since) = ready_since(pod, state)
+        {
+            maturing.enter(since);
+        }
+    }
+
+    pub(super) fn leave(&mut self, pod: &Pod, state: PodState) {
+        self.totals.remove(state);
+        if let Some(maturing) = &mut self.maturing
+            && let Some(since) = ready_since(pod, state)
+        {
+            maturing.leave(since);
+        }
+    }
+}
+
+/// What a change of a group's pods did to its label sets.
+#[derive(Debug, Default)]
+pub(crate) struct LabelSetChange {
+    /// Labels that no pod of the group carried before.
+    pub(crate) came: Option<Labels>,
+    /// Labels that no pod of the group carries any more.
+    pub(crate) went: Option<Labels>,
+}
+
+impl LabelSetChange {
+    /// Whether nothing came and nothing went.
+    pub(crate) fn is_none(&self) -> bool {
+        self.came.is_none() && self.went.is_none()
+    }
+}

@@ -1,0 +1,159 @@
+//! The ready pods of one label set by the moment they became ready, as far as that moment is later
+//! than some other: what `minReadySeconds` asks for, kept as pods change, so that a sync need not
+//! look at each pod.
+
+use std::collections::VecDeque;
+
+use podstorm_objects::Time;
+
+/// Ready pods by the second in which they became ready, as far as it is after the cutoff; of those
+/// before nothing is kept, and that is nearly all of them.
+///
+/// Who asks moves the cutoff forward with the clock. There are then as many entries at most as
+/// `minReadySeconds` has seconds, but for times in the future. Memory is kept for reuse.
+#[derive(Debug)]
+pub(super) struct Maturing {
+    cutoff: Time,
+    /// Seconds in order, each once, with the number of pods; none at the cutoff or before.
+    later: VecDeque<(Time, u32)>,
+    /// Ready pods that don't say since when; they never become available.
+    unset: u32,
+}
+
+impl Maturing {
+    /// The pods that became ready at those times.
+    pub(super) fn new(cutoff: Time, ready_times: impl Iterator<Item = Time>) -> Maturing {
+        let mut maturing = Maturing {
+            cutoff,
+            later: VecDeque::new(),
+            unset: 0,
+        };
+        ready_times.for_each(|time| maturing.enter(time));
+        maturing
+    }
+
+    /// A pod has become ready. O(pods' seconds after that time).
+    pub(super) fn enter(&mut self, time: Time) {
+        if time.is_unset() {
+            self.unset += 1;
+        } else if time > self.cutoff {
+            match self.place(time) {
+                Ok(at) => self.later[at].1 += 1,
+                Err(at) => self.later.insert(at, (time, 1)),
+            }
+        }
+    }
+
+    /// A pod that was ready since then is so no longer, or is gone.
+    pub(super) fn leave(&mut self, time: Time) {
+        if time.is_unset() {
+            self.unset -= 1;
+        } else if time > self.cutoff {
+            let at = self.place(time).expect("what leaves has entered");
+            self.later[at].1 -= 1;
+            if self.later[at].1 == 0 {
+                self.later.remove(at);
+            }
+        }
+    }
+
+    /// Moves the cutoff forward; false when it would have to go back, for which nothing is kept.
+    pub(super) fn advance(&mut self, cutoff: Time) -> bool {
+        if cutoff < self.cutoff {
+            return false;
+        }
+        self.cutoff = cutoff;
+        while self.later.front().is_some_and(|(time, _)| *time <= cutoff) {
+            self.later.pop_front();
+        }
+        true
+    }
+
+    /// How many of so many ready pods became so at the cutoff or before.
+    pub(super) fn settled(&self, ready: u32) -> u32 {
+        ready - self.unset - self.later.iter().map(|(_, pods)| pods).sum::<u32>()
+    }
+
+    /// The seconds after the cutoff, in order, with the number of pods that became ready in each.
+    pub(super) fn later(&self) -> impl Iterator<Item = (Time, u32)> {
+        self.later.iter().copied()
+    }
+
+    /// Whether it counts what pods that became ready at these times would have it count.
+    pub(super) fn is_exact(&self, ready_times: impl Iterator<Item = Time> + Clone) -> bool {
+        let unset = ready_times.clone().filter(|time| time.is_unset());
+        let later = ready_times.filter(|time| *time > self.cutoff);
+        unset.count() == self.unset as usize
+            && later.clone().all(|time| self.place(time).is_ok())
+            && later.count()
+                == self
+                    .later
+                    .iter()
+                    .map(|(_, pods)| *pods as usize)
+                    .sum::<usize>()
+    }
+
+    /// Where the second is, or would be.
+    fn place(&self, time: Time) -> Result<usize, usize> {
+        self.later.binary_search_by_key(&time, |(time, _)| *time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Time {
+        Time::from_unix_seconds(seconds)
+    }
+
+    #[test]
+    fn it_counts_as_a_list_of_all_times_does() {
+        let mut rng = 1u64;
+        let mut draw = |below: u64| {
+            rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (rng >> 33) % below
+        };
+        let mut all: Vec<Time> = Vec::new();
+        let mut maturing = Maturing::new(at(0), [].into_iter());
+        for now in 0..2_000i64 {
+            match draw(4) {
+                0 if !all.is_empty() => {
+                    let gone = all.swap_remove(draw(all.len() as u64) as usize);
+                    maturing.leave(gone);
+                }
+                1 => assert!(maturing.advance(at(now / 10))),
+                _ => {
+                    let back = i64::try_from(draw(40)).expect("small");
+                    let time = if back == 39 {
+                        Time::UNSET
+                    } else {
+                        at(now / 10 + 20 - back)
+                    };
+                    all.push(time);
+                    maturing.enter(time);
+                }
+            }
+            assert!(maturing.is_exact(all.iter().copied()));
+            let settled = all
+                .iter()
+                .filter(|time| !time.is_unset() && **time <= maturing.cutoff);
+            let ready = u32::try_from(all.len()).expect("few");
+            assert_eq!(maturing.settled(ready) as usize, settled.count());
+            let first = all.iter().filter(|time| **time > maturing.cutoff).min();
+            assert_eq!(
+                maturing.later().next().map(|(time, _)| time),
+                first.copied()
+            );
+        }
+    }
+
+    #[test]
+    fn the_cutoff_never_goes_back() {
+        let mut maturing = Maturing::new(at(5), [at(5), at(6), at(7)].into_iter());
+        assert_eq!(maturing.settled(3), 1);
+        assert!(maturing.advance(at(6)));
+        assert!(!maturing.advance(at(5)));
+        assert_eq!(maturing.later().collect::<Vec<_>>(), [(at(7), 1)]);
+    }
+}

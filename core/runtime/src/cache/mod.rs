@@ -1,0 +1,66 @@
+//! The informer cache of pods: grouped by the owner that controls them, with running totals, and
+//! found by name and by labels.
+//!
+//! A delta goes in ([`PodCache::apply`]) and a change comes out, which the handlers of a workload
+//! turn into observations and keys. The store is changed before the change is returned, so
+//! whoever acts on a change finds the store at least as new.
+//!
+//! Locks, in the order in which they may be held together:
+//! 1. A shard of `PodCache::index`: names to pods. Appliers alone take them, one shard each.
+//! 2. A shard of `PodCache::groups`: owners to groups; for a look-up or to drop a group.
+//! 3. `Group::members`: the pods of one owner. Taken by that owner's events and its syncs alone.
+//! 4. `PodCache::namespaces`: which groups hold which label sets. Taken when a label set comes to
+//!    or leaves a group, and by a scale-down that ranks by co-location.
+//!
+//! No lock is held across a call into another module of the crate, but for pure functions.
+
+mod group;
+mod groups;
+mod index;
+mod label_set;
+mod listed;
+mod maturing;
+#[cfg(test)]
+mod model_tests;
+mod namespaces;
+mod pods;
+mod selector_index;
+mod version;
+
+use std::sync::Arc;
+
+use podstorm_objects::Pod;
+
+pub use group::{Group, Member, Members, MembersGuard};
+pub use label_set::{LabelSet, Totals};
+pub use listed::{Listed, PodRun};
+pub use namespaces::NamespacedSelector;
+pub use pods::{PodCache, PodChange};
+pub use selector_index::SelectorIndex;
+pub use version::StoreVersion;
+
+/// What the workloads over a cache keep of each pod, dense and apart from the pod itself: worked out
+/// once for each version of the pod, and read by syncs that look at many. `()` keeps nothing.
+pub trait PodFields: std::fmt::Debug + Clone + Send + Sync + 'static {
+    /// The fields of a pod. `node` is the dense number of its node's name, 0 without one.
+    fn of(pod: &Pod, node: u32) -> Self;
+
+    /// The fields of the next version of the pod whose fields these are.
+    fn next(&self, old: &Pod, new: &Pod, node: u32) -> Self {
+        let _ = old;
+        Self::of(new, node)
+    }
+}
+
+impl PodFields for () {
+    fn of(_: &Pod, _: u32) {}
+}
+
+/// What a watch says happened to an object.
+#[derive(Clone, Debug)]
+pub enum Delta<T> {
+    /// It was added or modified; the cache tells which.
+    Applied(Arc<T>),
+    /// It is gone; this is its last state.
+    Deleted(Arc<T>),
+}

@@ -1,0 +1,403 @@
+//! The pod store: names to pods, pods to the group of their controller, and what a delta changed.
+
+use std::sync::Arc;
+
+use super::group::{Group, GroupOwner, Members};
+use super::groups::Groups;
+use super::index::{Index, Place, Slot};
+use super::label_set::LabelSetChange;
+use super::namespaces::{NamespacedSelector, Namespaces};
+use super::{Delta, PodFields, StoreVersion};
+use crate::intern::{KeyId, StrTable};
+use crate::primitives::{CachePadded, Mutex, lock};
+use podstorm_objects::{Labels, ObjectMeta, OwnerReference, Pod, ResourceVersion, SharedText};
+
+/// The cached pods of all namespaces. One informer or several apply deltas, those of one pod in
+/// their order; workers read groups.
+#[derive(Debug)]
+pub struct PodCache<F> {
+    pub(super) index: Index<F>,
+    pub(super) groups: Groups<F>,
+    pub(super) namespaces: Mutex<Namespaces<F>>,
+    pub(super) nodes: StrTable,
+    /// Alone in its line: every sync reads it, and appliers must not disturb each other by it.
+    version: CachePadded<StoreVersion>,
+}
+
+/// What a delta did.
+#[derive(Clone, Debug)]
+pub struct PodChange<F> {
+    /// The pod as the store had it; `None` when it was not known.
+    pub old: Option<Arc<Pod>>,
+    /// The pod as it is now or, when `deleted`, in its last state.
+    pub new: Arc<Pod>,
+    /// Whether the pod is gone.
+    pub deleted: bool,
+    /// Group of the old pod's controller; `None` when not known.
+    pub old_group: Option<Arc<Group<F>>>,
+    /// Group of the new pod's controller; `None` when no such group exists.
+    pub new_group: Option<Arc<Group<F>>>,
+}
+
+impl<F: PodFields> Default for PodCache<F> {
+    fn default() -> Self {
+        PodCache::new()
+    }
+}
+
+impl<F: PodFields> PodCache<F> {
+    /// An empty cache.
+    pub fn new() -> PodCache<F> {
+        let nodes = StrTable::new();
+        let unbound = nodes.intern("");
+        assert_eq!(
+            unbound, 0,
+            "the first number is that of pods without a node"
+        );
+        PodCache {
+            index: Index::default(),
+            groups: Groups::default(),
+            namespaces: Mutex::new(Namespaces::new()),
+            nodes,
+            version: CachePadded::default(),
+        }
+    }
+
+    /// How many pods are cached. Locks the shards in turn.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Whether no pod is cached.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The version that the store has reached.
+    pub fn version(&self) -> &StoreVersion {
+        &self.version
+    }
+
+    /// The pod of that name.
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
+        let place = Place::of(namespace, name);
+        let shard = self.index.lock(place.shard);
+        let slot = shard.find(place.hash, namespace, name)?;
+        Some(shard.slot(slot).pod.clone())
+    }
+
+    /// Whether there is a pod of that name.
+    pub fn contains(&self, namespace: &str, name: &str) -> bool {
+        let place = Place::of(namespace, name);
+        let shard = self.index.lock(place.shard);
+        shard.find(place.hash, namespace, name).is_some()
+    }
+
+    /// Applies one event of the watch, says what it changed, and advances the store's version to
+    /// the event's. O(1) amortised.
+    pub fn apply(&self, delta: Delta<Pod>) -> PodChange<F> {
+        let change = self.apply_out_of_order(delta);
+        self.version.set(&change.new.metadata.resource_version);
+        change
+    }
+
+    /// Applies one event of the watch and leaves the store's version as it is: for several threads
+    /// that apply the events of different pods, those of one pod in their order. When all events
+    /// up to a version are applied, one of them says so by [`PodCache::bookmark`].
+    ///
+    /// Threads that deal with pods of different controllers share no lock, but by chance.
+    pub fn apply_out_of_order(&self, delta: Delta<Pod>) -> PodChange<F> {
+        match delta {
+            Delta::Applied(pod) => self.put(pod),
+            Delta::Deleted(pod) => self.take(pod),
+        }
+    }
+
+    /// Which of `count` threads is to apply the events of a pod, so that the events of one pod are
+    /// applied by one thread and the pods of one controller mostly too.
+    ///
+    /// # Panics
+    /// When `count` is zero.
+    pub fn thread_of(&self, meta: &ObjectMeta, count: usize) -> usize {
+        Place::of(&meta.namespace, &meta.name).shard as usize % count
+    }
+
+    /// The periodic resync: an update of every pod to itself, which handlers ignore.
+    pub fn resync(&self) -> Vec<PodChange<F>> {
+        let unchanged = |slot: &Slot<F>| PodChange {
+            old: Some(slot.pod.clone()),
+            new: slot.pod.clone(),
+            deleted: false,
+            old_group: Some(slot.group.clone()),
+            new_group: Some(slot.group.clone()),
+        };
+        let mut changes = Vec::new();
+        for shard in self.index.iter() {
+            changes.extend(shard.slots().map(unchanged));
+        }
+        changes
+    }
+
+    /// Advances the store's version without a change.
+    pub fn bookmark(&self, version: &ResourceVersion) {
+        self.version.set(version);
+    }
+
+    /// The change that a tombstone with this object stands for: `key` leaves the store, and the
+    /// handlers see `last_known`, which may be older than what the store had.
+    pub fn apply_tombstone(
+        &self,
+        namespace: &str,
+        name: &str,
+        last_known: Option<Arc<Pod>>,
+    ) -> Option<PodChange<F>> {
+        let (old, old_group) = self.remove(namespace, name).unzip();
+        let new = last_known?;
+        let new_group = self.groups.find(&new.metadata);
+        Some(PodChange {
+            old,
+            new,
+            deleted: true,
+            old_group,
+            new_group,
+        })
+    }
+
+    /// Makes a parent known to the pods that refer to it, and returns their group.
+    pub fn attach_parent(
+        &self,
+        namespace: &SharedText,
+        owner: &OwnerReference,
+        key: KeyId,
+    ) -> Arc<Group<F>> {
+        self.groups.attach(namespace, owner, key)
+    }
+
+    /// Takes a parent back; its group stays as long as it has pods.
+    pub fn detach_parent(&self, group: &Arc<Group<F>>) {
+        group.set_parent(None);
+        self.groups.drop_if_unused(group);
+    }
+
+    /// The orphans of a namespace; an empty group where there are none.
+    pub fn orphans(&self, namespace: &SharedText) -> Arc<Group<F>> {
+        self.groups.orphans(namespace)
+    }
+
+    /// The dense number of a node's name; the empty name has 0.
+    pub fn node_number(&self, node: &str) -> u32 {
+        self.nodes.intern(node)
+    }
+
+    /// Fills `found` with the label sets that one of the selectors matches, with their groups.
+    pub fn matching_label_sets(
+        &self,
+        selectors: &[NamespacedSelector],
+        found: &mut Vec<(Labels, Arc<Group<F>>)>,
+    ) {
+        lock(&self.namespaces).matching(selectors, found);
+    }
+
+    pub(super) fn put(&self, pod: Arc<Pod>) -> PodChange<F> {
+        let (namespace, name) = (&pod.metadata.namespace, &*pod.metadata.name);
+        let place = Place::of(namespace, name);
+        let mut shard = self.index.lock(place.shard);
+        let Some(slot) = shard.find(place.hash, namespace, name) else {
+            let node = self.node_of(&pod);
+            let (group, handle) = self.enter(&pod, node);
+            shard.insert(Slot {
+                pod: pod.clone(),
+                group: group.clone(),
+                handle,
+                hash: place.hash,
+            });
+            return PodChange {
+                old: None,
+                new: pod,
+                deleted: false,
+                old_group: None,
+                new_group: Some(group),
+            };
+        };
+        let slot = shard.slot_mut(slot);
+        let old = std::mem::replace(&mut slot.pod, pod.clone());
+        let old_group = slot.group.clone();
+        let new_group = if same_controller(&old.metadata, &pod.metadata) {
+            let mut members = old_group.lock();
+            let node = if old.node_name == pod.node_name {
+                members.node_of(slot.handle)
+            } else {
+                self.node_of(&pod)
+            };
+            let change = members.update(slot.handle, pod.clone(), node);
+            self.note(&old_group, change);
+            drop(members);
+            old_group.clone()
+        } else {
+            let node = self.node_of(&pod);
+            self.leave(&old_group, slot.handle);
+            let (group, handle) = self.enter(&pod, node);
+            slot.group = group.clone();
+            slot.handle = handle;
+            group
+        };
+        PodChange {
+            old: Some(old),
+            new: pod,
+            deleted: false,
+            old_group: Some(old_group),
+            new_group: Some(new_group),
+        }
+    }
+
+    pub(super) fn take(&self, last: Arc<Pod>) -> PodChange<F> {
+        let meta = &last.metadata;
+        let Some((old, old_group)) = self.remove(&meta.namespace, &meta.name) else {
+            let new_group = self.groups.find(meta);
+            return PodChange {
+                old: None,
+                new: last,
+                deleted: true,
+                old_group: None,
+                new_group,
+            };
+        };
+        let new_group = if same_controller(&old.metadata, meta) {
+            Some(old_group.clone())
+        } else {
+            self.groups.find(meta)
+        };
+        PodChange {
+            old: Some(old),
+            new: last,
+            deleted: true,
+            old_group: Some(old_group),
+            new_group,
+        }
+    }
+
+    /// Takes a pod out; answers it and its group.
+    fn remove(&self, namespace: &str, name: &str) -> Option<(Arc<Pod>, Arc<Group<F>>)> {
+        let place = Place::of(namespace, name);
+        let mut shard = self.index.lock(place.shard);
+        let slot = shard.find(place.hash, namespace, name)?;
+        let Slot {
+            pod, group, handle, ..
+        } = shard.remove(slot);
+        self.leave(&group, handle);
+        Some((pod, group))
+    }
+
+    /// Adds a pod to the group of its controller, or the orphans of its namespace.
+    fn enter(&self, pod: &Arc<Pod>, node: u32) -> (Arc<Group<F>>, u32) {
+        loop {
+            let group = self.groups.of(&pod.metadata);
+            let mut members = group.lock();
+            // Dropped as unused since the look-up, which will make a new one.
+            if members.is_closed() {
+                continue;
+            }
+            let (handle, change) = members.insert(pod.clone(), node);
+            self.settle(&group, &members, change);
+            drop(members);
+            return (group, handle);
+        }
+    }
+
+    fn leave(&self, group: &Arc<Group<F>>, handle: u32) {
+        let mut members = group.lock();
+        let change = members.remove(handle);
+        self.settle(group, &members, change);
+        drop(members);
+        if group.parent().is_none() {
+            self.groups.drop_if_unused(group);
+        }
+    }
+
+    /// Tells others what came of a change in the number of a group's pods.
+    fn settle(&self, group: &Arc<Group<F>>, members: &Members<F>, change: LabelSetChange) {
+        group.set_pod_count(members.len());
+        self.note(group, change);
+    }
+
+    /// Files label sets that have come or gone. The group is locked, so that the namespaces hear of
+    /// its changes in their order.
+    pub(super) fn note(&self, group: &Arc<Group<F>>, change: LabelSetChange) {
+        if !change.is_none() {
+            lock(&self.namespaces).note(group, change);
+        }
+    }
+
+    pub(super) fn node_of(&self, pod: &Pod) -> u32 {
+        let node = pod.node_name.as_deref();
+        node.map_or(0, |node| self.nodes.intern(node))
+    }
+}
+
+/// Whether both have the same controller as far as grouping goes.
+pub(super) fn same_controller(a: &ObjectMeta, b: &ObjectMeta) -> bool {
+    match (a.controller(), b.controller()) {
+        (None, None) => true,
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b) || GroupOwner::is_same(a, b),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use podstorm_objects::Uid;
+
+    fn owner(uid: &str) -> Arc<OwnerReference> {
+        Arc::new(OwnerReference {
+            api_version: "apps/v1".into(),
+            kind: "ReplicaSet".into(),
+            name: "web".into(),
+            uid: Uid::new(uid),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        })
+    }
+
+    fn pod(name: &str, version: u64, owner: Option<&Arc<OwnerReference>>) -> Arc<Pod> {
+        let mut pod = Pod::default();
+        pod.metadata.name = name.into();
+        pod.metadata.namespace = "ns".into();
+        pod.metadata.resource_version = version.into();
+        pod.metadata.labels = Labels::from_pairs([("app", "web")]);
+        pod.metadata.owner_references.extend(owner.cloned());
+        Arc::new(pod)
+    }
+
+    #[test]
+    fn pods_move_between_groups_with_their_controller() {
+        let cache = PodCache::<()>::new();
+        let owner = owner("u1");
+        let added = cache.apply(Delta::Applied(pod("a", 1, None)));
+        assert!(added.old.is_none() && added.new_group.as_ref().is_some_and(|g| g.is_orphans()));
+        cache.apply(Delta::Applied(pod("b", 2, Some(&owner))));
+        let adopted = cache.apply(Delta::Applied(pod("a", 3, Some(&owner))));
+        assert!(
+            adopted
+                .old_group
+                .as_ref()
+                .is_some_and(|group| group.is_orphans())
+        );
+        let group = cache.groups.of(&pod("b", 2, Some(&owner)).metadata);
+        assert_eq!(group.lock().len(), 2);
+        assert!(group.lock().totals_are_exact());
+        assert_eq!(cache.orphans(&"ns".into()).pod_count(), 0);
+        let gone = cache.apply(Delta::Deleted(pod("b", 4, Some(&owner))));
+        assert!(gone.deleted && gone.old.is_some());
+        assert_eq!(cache.len(), 1);
+        assert_eq!(cache.version().get(), ResourceVersion::Number(4));
+        assert!(cache.get("ns", "a").is_some());
+        cache.apply(Delta::Deleted(pod("a", 5, Some(&owner))));
+        assert!(
+            cache
+                .groups
+                .find(&pod("a", 5, Some(&owner)).metadata)
+                .is_none()
+        );
+    }
+}

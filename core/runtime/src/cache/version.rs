@@ -1,0 +1,98 @@
+//! How far a store has come: the resource version of the last thing it applied.
+
+use crate::primitives::{AtomicU64, Mutex, Ordering, lock};
+use podstorm_objects::ResourceVersion;
+
+/// The version a store has reached; read by every sync, written by the informer.
+#[derive(Debug, Default)]
+pub struct StoreVersion {
+    /// The version where it is a number; 0 where it is in `text`.
+    number: AtomicU64,
+    /// The version where it is unset or no number of 64 bits.
+    text: Mutex<ResourceVersion>,
+    /// How often the store went back to an older list.
+    rewinds: AtomicU64,
+}
+
+impl StoreVersion {
+    /// Sets the version.
+    pub fn set(&self, version: &ResourceVersion) {
+        match version.number() {
+            // Release: whoever reads this version must find the objects stored before it.
+            Some(number) => self.number.store(number, Ordering::Release),
+            None => {
+                let mut text = lock(&self.text);
+                *text = version.clone();
+                // Release: pairs with the Acquire below, so that 0 is seen with its text; under the
+                // lock, so that no text is seen before its 0.
+                self.number.store(0, Ordering::Release);
+            }
+        }
+    }
+
+    /// To be called before the objects of a list are put into the store. A list that is older than the
+    /// store, or can't be compared with it, takes the version back before any object: who has read
+    /// [`rewinds`](Self::rewinds), then a version, then objects, and finds `rewinds` unchanged, has
+    /// seen objects of that version or later ones.
+    pub fn before_list(&self, list: &ResourceVersion) {
+        let reached = self.get();
+        let follows = match (reached.number(), list.number()) {
+            (Some(reached), Some(list)) => reached <= list,
+            _ => reached.is_unset(),
+        };
+        if !follows {
+            self.set(list);
+            // Release: who sees the new count finds the older version. The objects' locks order it
+            // before what they show.
+            self.rewinds.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// How often the store went back to an older list; see [`before_list`](Self::before_list).
+    pub fn rewinds(&self) -> u64 {
+        // Acquire: pairs with the Release above.
+        self.rewinds.load(Ordering::Acquire)
+    }
+
+    /// The version reached; unset before the first.
+    pub fn get(&self) -> ResourceVersion {
+        // Acquire: pairs with the Release above.
+        match self.number.load(Ordering::Acquire) {
+            0 => lock(&self.text).clone(),
+            number => ResourceVersion::Number(number),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_is_not_as_new_takes_the_version_back_at_once() {
+        let version = StoreVersion::default();
+        for (list, rewinds, before) in [
+            ("5", 0, ""),
+            ("9", 0, "5"),
+            ("9", 0, "9"),
+            ("8", 1, "8"),
+            ("x", 2, "x"),
+            ("10", 3, "10"),
+        ] {
+            version.before_list(&ResourceVersion::new(list));
+            assert_eq!(version.rewinds(), rewinds, "{list}");
+            assert_eq!(version.get().to_string(), before, "{list}");
+            version.set(&ResourceVersion::new(list));
+        }
+    }
+
+    #[test]
+    fn numbers_and_texts_are_read_back() {
+        let version = StoreVersion::default();
+        assert!(version.get().is_unset());
+        for text in ["17", "x9", "", "99999999999999999999999"] {
+            version.set(&ResourceVersion::new(text));
+            assert_eq!(version.get().to_string(), text);
+        }
+    }
+}

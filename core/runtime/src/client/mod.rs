@@ -1,0 +1,16 @@
+//! What stands between a sync and the API: requests and answers, the QPS limiter, retries on 429,
+//! and the event recorder with its correlation. No I/O: a driver carries requests out.
+
+mod event_recorder;
+mod event_sink;
+mod events;
+mod limiter;
+mod lru;
+mod request;
+
+pub use event_recorder::EventRecorder;
+pub use event_sink::{EVENT_QUEUE_MAX, EventSink, SinkStep};
+pub use events::{EventIntent, EventMessage, EventPatch, EventType, EventWrite};
+pub use limiter::QpsLimiter;
+pub use podstorm_objects::{ApiError, Cause, ObjectReference, Reason, WatchEvent};
+pub use request::{Answer, PodPatch, Request};

@@ -1,0 +1,95 @@
+//! The API calls a sync may ask for, and what may come back.
+
+use std::sync::Arc;
+
+use compact_str::CompactString;
+
+use super::ApiError;
+use podstorm_objects::{OwnerReference, Pod, ReplicaSet, ResourceVersion, Str, Uid};
+
+/// An API call that a sync asks its driver to make.
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// `POST` of a pod. All creates of a burst carry the same body.
+    CreatePod {
+        /// From the request path; the body has none.
+        namespace: Str,
+        /// `generateName`, labels, annotations, finalizers, one owner reference, the spec.
+        body: Arc<Pod>,
+        /// The pod's name, to be set in the body; `None` lets the server make one from
+        /// `generateName`.
+        name: Option<CompactString>,
+    },
+    /// `DELETE` of a pod by name.
+    DeletePod {
+        /// The pod's namespace.
+        namespace: Str,
+        /// The pod's name.
+        name: CompactString,
+        /// The UID the pod must have, as a precondition; `None` sends empty options.
+        uid: Option<Uid>,
+    },
+    /// Strategic-merge `PATCH` of a pod's owner references.
+    PatchPod {
+        /// The pod's namespace.
+        namespace: Str,
+        /// The pod's name.
+        name: CompactString,
+        /// What to change.
+        patch: PodPatch,
+    },
+    /// A quorum read of the ReplicaSet (or ReplicationController) being synced.
+    GetParent {
+        /// Its namespace.
+        namespace: Str,
+        /// Its name.
+        name: CompactString,
+    },
+    /// `PUT` of the parent's `/status`.
+    PutStatus {
+        /// The whole object with its new status.
+        object: Arc<ReplicaSet>,
+    },
+    /// A consistent read of the version that a resource has come to, the objects aside:
+    /// `GET ?limit=1` of the whole resource without a `resourceVersion`.
+    ReadVersion {
+        /// Which resource: [`PODS`](crate::consistency::PODS) or
+        /// [`PARENTS`](crate::consistency::PARENTS).
+        resource: usize,
+    },
+}
+
+/// A change of a pod's owner references.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PodPatch {
+    /// Adds the controller reference; refused by the server when the UID isn't the pod's.
+    Adopt {
+        /// The reference to add.
+        owner: Arc<OwnerReference>,
+        /// The UID the pod must have.
+        pod_uid: Uid,
+    },
+    /// Removes the reference with that UID.
+    Release {
+        /// UID of the reference to remove.
+        owner_uid: Uid,
+        /// The UID the pod must have.
+        pod_uid: Uid,
+    },
+}
+
+/// What came back from a [`Request`].
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// The pod as created or patched.
+    Pod(Arc<Pod>),
+    /// The parent as read or written.
+    Parent(Arc<ReplicaSet>),
+    /// The deletion was accepted; with the version it was committed at, where the server said so.
+    Deleted(Option<ResourceVersion>),
+    /// The version that a resource has come to: a cache that has reached it shows every write
+    /// committed before it was asked for.
+    Version(ResourceVersion),
+    /// Anything but success.
+    Failed(ApiError),
+}

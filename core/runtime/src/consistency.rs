@@ -1,0 +1,274 @@
+//! The read-your-writes gate: an owner is synced again only once the caches have caught up with
+//! what its last sync wrote.
+//!
+//! Data enters by [`wrote_at`](ConsistencyStore::wrote_at) (the version each write returned) and
+//! leaves by [`ensure_ready`](ConsistencyStore::ensure_ready), which compares it with the versions
+//! that the caches have reached. Owners are spread over shards with one short lock each; no lock is
+//! held across a call out of this file, and two are never held at once.
+
+mod fences;
+
+use std::cmp::Ordering;
+use std::hash::Hash;
+
+pub use fences::{Fences, Resources};
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+
+use crate::primitives::{CachePadded, Mutex, MutexGuard, lock};
+use podstorm_objects::{ResourceVersion, Uid};
+
+/// Index of the pods in the versions of a record.
+pub const PODS: usize = 0;
+
+/// Index of the parents (ReplicaSets) in the versions of a record.
+pub const PARENTS: usize = 1;
+
+/// 64 locks for at most a few dozen workers: two different owners rarely share one.
+const SHARDS: usize = 64;
+
+/// Records of what was written for each owner, by owner key `K` (a dense key id in the
+/// controller); at most one record for an owner. `N` is the number of resources that are
+/// distinguished, addressed by index: [`PODS`] and [`PARENTS`] in the controller.
+///
+/// Every method takes one shard lock and costs O(N).
+#[derive(Debug)]
+pub struct ConsistencyStore<K, const N: usize = 2> {
+    shards: Box<[Shard<K, N>]>,
+    hasher: ahash::RandomState,
+}
+
+/// Found by the hash that has told the shard already.
+type Records<K, const N: usize> = HashTable<(K, Record<N>)>;
+
+type Shard<K, const N: usize> = CachePadded<Mutex<Records<K, N>>>;
+
+/// What is remembered of one owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record<const N: usize = 2> {
+    /// The UID of the owner the writes were made for.
+    pub uid: Uid,
+    /// The newest version written, by resource; `None` where nothing was.
+    pub written: [Option<ResourceVersion>; N],
+}
+
+/// A cache has not seen a write yet.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the cache of resource {resource} is at version {store}, version {wrote} was written")]
+pub struct Stale {
+    /// Which resource, by its index in the record.
+    pub resource: usize,
+    /// The version that was written.
+    pub wrote: ResourceVersion,
+    /// The version that the cache has reached.
+    pub store: ResourceVersion,
+}
+
+impl Stale {
+    /// The error's text in upstream's words; `group_resource` is the resource's name with its
+    /// group, e.g. `pods`, `replicasets.apps`.
+    pub fn message(&self, group_resource: &str) -> String {
+        let Stale { store, wrote, .. } = self;
+        format!(
+            "read version: {store} is not as new as written version: {wrote} \
+             for group resource {group_resource}"
+        )
+    }
+}
+
+impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
+    /// An empty store.
+    pub fn new() -> Self {
+        // Fixed seeds: no order can be seen, but runs stay repeatable down to the allocations.
+        let hasher = ahash::RandomState::with_seeds(0x636f, 0x6e73, 0x6973, 0x7431);
+        let shard = || CachePadded::new(Mutex::new(Records::new()));
+        ConsistencyStore {
+            shards: (0..SHARDS).map(|_| shard()).collect(),
+            hasher,
+        }
+    }
+
+    /// Notes that a write of `resource` for the owner with that UID returned `version`. A record
+    /// for another UID is replaced. Of two comparable versions the newer is kept; a version that
+    /// can't be compared with the one noted replaces it.
+    ///
+    /// # Panics
+    /// When `resource` is not below `N`.
+    pub fn wrote_at(&self, owner: K, uid: &Uid, resource: usize, version: &ResourceVersion) {
+        assert!(resource < N, "resource {resource} of {N}");
+        let hash = self.hash(&owner);
+        let mut records = self.records(hash);
+        let rehash = |(owner, _): &(K, Record<N>)| self.hash(owner);
+        let record = match records.entry(hash, |(other, _)| *other == owner, rehash) {
+            Entry::Occupied(known) => &mut known.into_mut().1,
+            Entry::Vacant(place) => &mut place.insert((owner, Record::new(uid))).into_mut().1,
+        };
+        if record.uid != *uid {
+            *record = Record::new(uid);
+        }
+        let noted = &mut record.written[resource];
+        let newer = noted
+            .as_ref()
+            .is_some_and(|n| n.compare(version) == Some(Ordering::Greater));
+        if !newer {
+            *noted = Some(version.clone());
+        }
+    }
+
+    /// Forgets the owner's record; with a UID only when the record is for that one.
+    pub fn clear(&self, owner: &K, uid: Option<&Uid>) {
+        let hash = self.hash(owner);
+        let mut records = self.records(hash);
+        if let Ok(known) = records.find_entry(hash, |(other, record)| {
+            other == owner && uid.is_none_or(|uid| record.uid == *uid)
+        }) {
+            known.remove();
+        }
+    }
+
+    /// Whether the caches, which have reached the versions `stores` by resource, have seen all
+    /// that was written for the owner. A positive answer drops the record. A store version that is
+    /// unset, or that can't be compared with the one written, counts as having seen it.
+    ///
+    /// # Errors
+    /// The first resource whose cache is behind; the record is kept. The caller should try again
+    /// later.
+    pub fn ensure_ready(&self, owner: &K, stores: &[ResourceVersion; N]) -> Result<(), Stale> {
+        let hash = self.hash(owner);
+        let mut records = self.records(hash);
+        let Ok(known) = records.find_entry(hash, |(other, _)| other == owner) else {
+            return Ok(());
+        };
+        for (resource, (wrote, store)) in known.get().1.written.iter().zip(stores).enumerate() {
+            if let Some(wrote) = wrote
+                && wrote.compare(store) == Some(Ordering::Greater)
+            {
+                return Err(Stale {
+                    resource,
+                    wrote: wrote.clone(),
+                    store: store.clone(),
+                });
+            }
+        }
+        known.remove();
+        Ok(())
+    }
+
+    /// A copy of the owner's record.
+    pub fn record(&self, owner: &K) -> Option<Record<N>> {
+        let hash = self.hash(owner);
+        let records = self.records(hash);
+        let known = records.find(hash, |(other, _)| other == owner);
+        known.map(|(_, record)| record.clone())
+    }
+
+    /// How many owners have a record; takes every lock in turn.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+
+    /// Whether no owner has a record.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn hash(&self, owner: &K) -> u64 {
+        self.hasher.hash_one(owner)
+    }
+
+    /// The records of the shard that the owner with that hash is in.
+    fn records(&self, hash: u64) -> MutexGuard<'_, Records<K, N>> {
+        // The middle bits: a shard's table uses the lowest for the bucket, the highest for the tag.
+        lock(&self.shards[(hash >> 32) as usize % SHARDS])
+    }
+}
+
+impl<K: Hash + Eq, const N: usize> Default for ConsistencyStore<K, N> {
+    fn default() -> Self {
+        ConsistencyStore::new()
+    }
+}
+
+impl<const N: usize> Record<N> {
+    fn new(uid: &Uid) -> Self {
+        Record {
+            uid: uid.clone(),
+            written: std::array::from_fn(|_| None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn versions(pods: &str, parents: &str) -> [ResourceVersion; 2] {
+        [ResourceVersion::new(pods), ResourceVersion::new(parents)]
+    }
+
+    fn wrote(store: &ConsistencyStore<u32>, uid: &str, resource: usize, version: &str) {
+        store.wrote_at(7, &Uid::new(uid), resource, &ResourceVersion::new(version));
+    }
+
+    #[test]
+    fn a_positive_answer_drops_the_record() {
+        let store = ConsistencyStore::new();
+        wrote(&store, "a", PODS, "10");
+        assert!(store.ensure_ready(&7, &versions("9", "")).is_err());
+        assert_eq!(store.len(), 1);
+        assert_eq!(store.ensure_ready(&7, &versions("10", "")), Ok(()));
+        assert_eq!(store.ensure_ready(&7, &versions("1", "")), Ok(()));
+        assert!(store.is_empty());
+    }
+
+    #[test]
+    fn the_newest_version_is_kept_and_incomparable_ones_replace_it() {
+        let store = ConsistencyStore::new();
+        for (version, kept) in [
+            ("9", "9"),
+            ("10", "10"),
+            ("9", "10"),
+            ("x", "x"),
+            ("3", "3"),
+        ] {
+            wrote(&store, "a", PARENTS, version);
+            let record = store.record(&7).unwrap();
+            assert_eq!(record.written[PARENTS], Some(ResourceVersion::new(kept)));
+        }
+    }
+
+    #[test]
+    fn another_uid_starts_a_new_record() {
+        let store = ConsistencyStore::new();
+        wrote(&store, "a", PODS, "100");
+        wrote(&store, "b", PARENTS, "5");
+        let record = store.record(&7).unwrap();
+        assert_eq!(record.uid, Uid::new("b"));
+        assert_eq!(record.written[PODS], None);
+        store.clear(&7, Some(&Uid::new("a")));
+        assert!(store.record(&7).is_some());
+        store.clear(&7, None);
+        assert!(store.record(&7).is_none());
+    }
+
+    #[test]
+    fn the_error_names_both_versions_and_the_resource() {
+        let store = ConsistencyStore::new();
+        wrote(&store, "a", PARENTS, "100");
+        let stale = store.ensure_ready(&7, &versions("", "99")).unwrap_err();
+        assert_eq!(
+            stale.message("replicasets.apps"),
+            "read version: 99 is not as new as written version: 100 \
+             for group resource replicasets.apps"
+        );
+    }
+
+    #[test]
+    fn unset_and_opaque_store_versions_switch_the_gate_off() {
+        let store = ConsistencyStore::new();
+        for at in ["", "0", "x", "010"] {
+            wrote(&store, "a", PODS, "10");
+            assert_eq!(store.ensure_ready(&7, &versions(at, "")), Ok(()), "{at:?}");
+        }
+    }
+}

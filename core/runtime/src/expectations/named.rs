@@ -1,0 +1,80 @@
+//! Entries by textual key: a hash map in shards.
+
+use std::fmt;
+
+use hashbrown::HashMap;
+
+use super::entry::Entry;
+use super::{Entries, sealed};
+use crate::intern::FIXED_STATE;
+use crate::limits::EXPECTATIONS_SHARDS;
+use crate::primitives::{Arc, CachePadded, RwLock};
+use podstorm_objects::Str;
+
+type Shard<P> = RwLock<HashMap<Str, Arc<Entry<P>>, ahash::RandomState>>;
+
+/// Entries by text, in shards by the hash of the text. A shard's lock is held for one look-up or one
+/// insertion; what is done to the entry is done outside it.
+pub struct NamedEntries<P> {
+    shards: Box<[CachePadded<Shard<P>>]>,
+}
+
+impl<P> NamedEntries<P> {
+    fn shard(&self, key: &str) -> &Shard<P> {
+        // The map in the shard uses the low bits and the top seven; these are from the middle.
+        let bits = FIXED_STATE.hash_one(key) >> 32;
+        &self.shards[bits as usize & (EXPECTATIONS_SHARDS - 1)]
+    }
+
+    fn entry(&self, key: &str) -> Option<Arc<Entry<P>>> {
+        let shard = self
+            .shard(key)
+            .read()
+            .expect("no thread panics while it holds this lock");
+        shard.get(key).cloned()
+    }
+}
+
+impl<P> Default for NamedEntries<P> {
+    fn default() -> Self {
+        let shard = |_| CachePadded::new(RwLock::new(HashMap::with_hasher(FIXED_STATE)));
+        NamedEntries {
+            shards: (0..EXPECTATIONS_SHARDS).map(shard).collect(),
+        }
+    }
+}
+
+impl<P> sealed::Find for NamedEntries<P> {
+    type Key<'a> = &'a str;
+    type Pod = P;
+
+    fn find<R>(&self, key: &str, read: impl FnOnce(&Entry<P>) -> R) -> Option<R> {
+        self.entry(key).map(|entry| read(&entry))
+    }
+
+    fn find_or_make<R>(&self, key: &str, write: impl FnOnce(&Entry<P>) -> R) -> R {
+        let entry = self.entry(key).unwrap_or_else(|| {
+            let mut shard = self
+                .shard(key)
+                .write()
+                .expect("no thread panics while it holds this lock");
+            shard.entry(key.into()).or_default().clone()
+        });
+        write(&entry)
+    }
+
+    fn forget(&self, key: &str) {
+        self.shard(key)
+            .write()
+            .expect("no thread panics while it holds this lock")
+            .remove(key);
+    }
+}
+
+impl<P> Entries for NamedEntries<P> {}
+
+impl<P> fmt::Debug for NamedEntries<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NamedEntries").finish_non_exhaustive()
+    }
+}

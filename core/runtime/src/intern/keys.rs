@@ -1,0 +1,203 @@
+//! Ids for the names of objects, and the same ids for other names later: as many ids as names were
+//! alive at a time, however many there ever were.
+
+use hashbrown::HashTable;
+
+use super::{AppendTable, DenseKey, FIXED_STATE, KeyId, ObjectKey};
+use crate::primitives::{Mutex, RwLock, lock};
+use podstorm_objects::Str;
+
+/// Ids for namespace and name, given in the order of first use.
+#[derive(Debug, Default)]
+pub struct KeyTable {
+    /// By id; every id that was given has a name.
+    names: AppendTable<Mutex<Option<ObjectKey>>>,
+    index: RwLock<KeyIndex>,
+}
+
+/// Guarded by the table's lock: written when a name is new, read by look-ups of text.
+#[derive(Debug, Default)]
+struct KeyIndex {
+    by_name: HashTable<(ObjectKey, KeyId)>,
+    /// One shared copy of each namespace.
+    namespaces: HashTable<Str>,
+    /// With more namespaces than these, those that nobody uses are dropped.
+    namespaces_max: usize,
+}
+
+/// Why the lock is never poisoned.
+const NO_PANIC: &str = "no thread panics while it holds this lock";
+
+/// Namespaces that are kept without asking whether they are used.
+const NAMESPACES_KEPT: usize = 64;
+
+impl KeyTable {
+    /// An empty table.
+    pub fn new() -> Self {
+        KeyTable::default()
+    }
+
+    /// The id of that name, a new one at first use. Takes the lock for reading, and for writing when
+    /// the name is new; only then allocates.
+    ///
+    /// # Panics
+    /// When there are 2^32 names already.
+    pub fn intern(&self, namespace: &str, name: &str) -> KeyId {
+        if let Some(known) = self.find(namespace, name) {
+            return known;
+        }
+        let mut index = self.index.write().expect(NO_PANIC);
+        if let Some(known) = index.find(namespace, name) {
+            return known;
+        }
+        let id = KeyId::from_index(index.by_name.len());
+        self.enter(&mut index, id, namespace, name);
+        id
+    }
+
+    /// The id of that name, if it has one. Takes the lock for reading; allocates nothing.
+    pub fn find(&self, namespace: &str, name: &str) -> Option<KeyId> {
+        self.index.read().expect(NO_PANIC).find(namespace, name)
+    }
+
+    /// Gives an id to another name. Whoever still has the id means the new name by it from now on, so
+    /// it is for the caller to know that nobody has. Nothing when the new name has an id already.
+    ///
+    /// # Panics
+    /// When the id is not of this table.
+    pub fn rename(&self, id: KeyId, namespace: &str, name: &str) -> bool {
+        let mut index = self.index.write().expect(NO_PANIC);
+        if index.find(namespace, name).is_some() {
+            return false;
+        }
+        index.remove(&self.key(id));
+        self.enter(&mut index, id, namespace, name);
+        true
+    }
+
+    /// The name with that id; shares its texts. Takes the lock of that id.
+    ///
+    /// # Panics
+    /// When the id is not of this table.
+    pub fn key(&self, id: KeyId) -> ObjectKey {
+        let name = self.names.get(id.index());
+        name.and_then(|name| lock(name).clone())
+            .expect("the id is of this table")
+    }
+
+    /// The number of ids; all smaller ones are given.
+    pub fn len(&self) -> usize {
+        self.index.read().expect(NO_PANIC).by_name.len()
+    }
+
+    /// Whether there is no name yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn enter(&self, index: &mut KeyIndex, id: KeyId, namespace: &str, name: &str) {
+        let key = ObjectKey {
+            namespace: index.share(namespace),
+            name: name.into(),
+        };
+        *lock(self.names.get_or_grow(id.index())) = Some(key.clone());
+        let hash = hash_key(namespace, name);
+        index.by_name.insert_unique(hash, (key, id), |(key, _)| {
+            hash_key(&key.namespace, &key.name)
+        });
+    }
+}
+
+impl KeyIndex {
+    fn find(&self, namespace: &str, name: &str) -> Option<KeyId> {
+        let same =
+            |(key, _): &(ObjectKey, KeyId)| *key.name == *name && *key.namespace == *namespace;
+        let found = self.by_name.find(hash_key(namespace, name), same);
+        found.map(|(_, id)| *id)
+    }
+
+    fn remove(&mut self, key: &ObjectKey) {
+        let hash = hash_key(&key.namespace, &key.name);
+        let entry = self.by_name.find_entry(hash, |(known, _)| known == key);
+        if let Ok(entry) = entry {
+            entry.remove();
+        }
+    }
+
+    /// The shared copy of a namespace. Amortised O(1): those that nobody uses are looked for when
+    /// there are twice as many as were in use the last time.
+    fn share(&mut self, namespace: &str) -> Str {
+        let hash = FIXED_STATE.hash_one(namespace);
+        if let Some(known) = self.namespaces.find(hash, |known| **known == *namespace) {
+            return known.clone();
+        }
+        if self.namespaces.len() >= self.namespaces_max.max(NAMESPACES_KEPT) {
+            self.namespaces
+                .retain(|namespace| std::sync::Arc::strong_count(namespace) > 1);
+            self.namespaces_max = 2 * self.namespaces.len();
+        }
+        let fresh = Str::from(namespace);
+        self.namespaces
+            .insert_unique(hash, fresh.clone(), |text| FIXED_STATE.hash_one(&**text));
+        fresh
+    }
+}
+
+fn hash_key(namespace: &str, name: &str) -> u64 {
+    FIXED_STATE.hash_one((namespace, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_keep_their_first_id() {
+        let table = KeyTable::new();
+        let ids: Vec<_> = (0..1_000)
+            .map(|n| table.intern("default", &format!("web-{n}")))
+            .collect();
+        assert_eq!(ids, (0..1_000).map(KeyId).collect::<Vec<_>>());
+        assert_eq!(table.intern("default", "web-7"), KeyId(7));
+        assert_eq!(table.find("other", "web-7"), None);
+        assert_eq!(table.key(KeyId(7)).to_string(), "default/web-7");
+        let shared = [table.key(KeyId(1)).namespace, table.key(KeyId(2)).namespace];
+        assert!(std::sync::Arc::ptr_eq(&shared[0], &shared[1]));
+        assert_eq!(table.len(), 1_000);
+    }
+
+    #[test]
+    fn namespace_and_name_do_not_run_together() {
+        let table = KeyTable::new();
+        assert_ne!(table.intern("ab", "c"), table.intern("a", "bc"));
+        assert_eq!(table.key(table.intern("", "n1")).to_string(), "n1");
+    }
+
+    #[test]
+    fn an_id_can_be_given_to_another_name() {
+        let table = KeyTable::new();
+        let (a, b) = (table.intern("ns", "a"), table.intern("ns", "b"));
+        assert!(table.rename(a, "other", "c"));
+        assert_eq!(table.find("ns", "a"), None);
+        assert_eq!(table.find("other", "c"), Some(a));
+        assert_eq!(table.key(a).to_string(), "other/c");
+        assert!(!table.rename(b, "other", "c"), "it has one");
+        assert_eq!(table.find("ns", "b"), Some(b));
+        assert_eq!(
+            table.intern("ns", "a"),
+            KeyId(2),
+            "all smaller ones are given"
+        );
+    }
+
+    #[test]
+    fn namespaces_that_nobody_uses_are_dropped() {
+        let table = KeyTable::new();
+        let id = table.intern("ns-0", "web");
+        for n in 1..10_000 {
+            assert!(table.rename(id, &format!("ns-{n}"), "web"));
+        }
+        assert!(table.index.read().expect(NO_PANIC).namespaces.len() <= NAMESPACES_KEPT);
+        assert_eq!(table.key(id).to_string(), "ns-9999/web");
+    }
+}

@@ -1,0 +1,537 @@
+//! List-and-watch as a state machine: which request to make next, and what an answer or an event
+//! means for the store that follows along.
+//!
+//! A driver asks [`Reflector::next`] and carries the [`Action`] out; answers and events go back
+//! through the `on_…` methods, and what comes out of those, a [`Delivery`], goes to the store in
+//! that order. No I/O, no clock, no locks: one driver owns the reflector.
+
+use std::mem;
+use std::sync::Arc;
+
+use crate::client::{ApiError, Reason, WatchEvent};
+use podstorm_objects::{Now, Resource, ResourceVersion};
+
+/// First delay, ns.
+const BACKOFF_FIRST_NS: i64 = 800_000_000;
+
+/// Longest delay before jitter, ns, upstream.
+const BACKOFF_MAX_NS: i64 = 30_000_000_000;
+
+/// Delays start over when none was needed for longer than this: 2 min.
+const BACKOFF_RESET_NS: i64 = 120_000_000_000;
+
+/// A stream without events that ends sooner counts as an error.
+const SHORT_WATCH_NS: i64 = 1_000_000_000;
+
+/// The server ends a watch after this many seconds, times 1 to 2.
+const WATCH_TIMEOUT_SECONDS: f64 = 300.0;
+
+/// How many objects a page of a list has where lists are paged.
+const PAGE_LIMIT: u32 = 500;
+
+/// How to list and watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReflectorOptions {
+    /// Whether the initial state comes through the watch (`WatchListClient`).
+    pub streaming: bool,
+    /// For how long, in ns, a stream that ends with 500 is simply opened again; 0 never.
+    pub internal_error_retry_ns: i64,
+    /// The longest delay before another attempt, ns, to which up to as much again is drawn; from
+    /// 0.8 s on. Upstream has 30 s.
+    pub backoff_max_ns: i64,
+}
+
+impl Default for ReflectorOptions {
+    fn default() -> Self {
+        ReflectorOptions {
+            streaming: true,
+            internal_error_retry_ns: 0,
+            backoff_max_ns: BACKOFF_MAX_NS,
+        }
+    }
+}
+
+/// What the driver is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// List, then [`Reflector::on_list`].
+    List {
+        /// Empty: the newest state. `0`: any state. Else: no older than this.
+        version: ResourceVersion,
+        /// Objects a page; absent is all at once.
+        limit: Option<u32>,
+    },
+    /// Open a watch with bookmarks, then [`Reflector::on_watch`], then its events.
+    Watch {
+        /// Events after this version.
+        version: ResourceVersion,
+        /// Whether the state comes first, ending in a bookmark (`sendInitialEvents`); `version`
+        /// then says how old it may be, empty for the newest.
+        initial_events: bool,
+        /// When the server should end it.
+        timeout_seconds: u32,
+    },
+    /// Nothing until that time, monotonic ns.
+    Wait {
+        /// When to ask again.
+        until_ns: i64,
+    },
+    /// Nothing until the answer to the request under way, or the next event, is in.
+    Busy,
+}
+
+/// What the store is to do, in the order given.
+#[derive(Clone, Debug)]
+pub enum Delivery<T> {
+    /// The object is new or changed.
+    Applied(Arc<T>),
+    /// The object is gone; this is its last state.
+    Deleted(Arc<T>),
+    /// Nothing changed up to this version.
+    Bookmark(ResourceVersion),
+    /// This, at this version, is all there is.
+    Replace(Vec<Arc<T>>, ResourceVersion),
+}
+
+/// Keeps a store in step with the server for one kind of object.
+#[derive(Debug)]
+pub struct Reflector<T> {
+    options: ReflectorOptions,
+    phase: Phase<T>,
+    /// The version last seen; unset before the first state is complete.
+    last: ResourceVersion,
+    /// Whether the server said that it does not have `last`.
+    unavailable: bool,
+    backoff: Backoff,
+    /// When the present run of 500s began.
+    internal_errors_since_ns: Option<i64>,
+}
+
+#[derive(Debug)]
+enum Phase<T> {
+    /// To do this now.
+    Ready(Step),
+    /// To do this after a delay that is to be drawn, counting from that time.
+    BackOff { since_ns: i64, then: Step },
+    /// To do this at that time.
+    Waiting { until_ns: i64, then: Step },
+    /// A list was asked for; the second one of a cycle is the last.
+    Listing { again: bool },
+    /// A watch was asked for at that time.
+    Opening { since_ns: i64, then: Step },
+    /// The initial state is coming in.
+    Collecting {
+        since_ns: i64,
+        events: u64,
+        objects: Objects<T>,
+    },
+    /// Changes are coming in.
+    Watching {
+        since_ns: i64,
+        events: u64,
+        settled: bool,
+    },
+}
+
+/// The initial state as it comes in. Servers send it sorted by namespace and name and each object
+/// once, so objects are put one behind the other; whether that was right is looked at when an
+/// object changes meanwhile, and at the end.
+#[derive(Debug)]
+struct Objects<T>(Vec<Arc<T>>);
+
+impl<T: Resource> Objects<T> {
+    fn add(&mut self, object: Arc<T>) {
+        self.0.push(object);
+    }
+
+    fn remove(&mut self, object: &T) {
+        self.settle();
+        if let Ok(at) = self
+            .0
+            .binary_search_by(|held| key(&**held).cmp(&key(object)))
+        {
+            self.0.remove(at);
+        }
+    }
+
+    /// Sorts by namespace and name; of several objects of one name the last is left.
+    fn settle(&mut self) {
+        if self.0.is_sorted_by(|a, b| key(&**a) < key(&**b)) {
+            return;
+        }
+        // Later ones first among equals, so that they are the ones that are kept.
+        self.0.reverse();
+        self.0.sort_by(|a, b| key(&**a).cmp(&key(&**b)));
+        self.0.dedup_by(|a, b| key(&**a) == key(&**b));
+    }
+
+    fn take(&mut self) -> Vec<Arc<T>> {
+        self.settle();
+        mem::take(&mut self.0)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Starts a cycle.
+    Initial,
+    /// Lists; `again` when the version asked for first was not available.
+    List { again: bool },
+    /// Watches from `last`.
+    Watch,
+}
+
+impl<T: Resource> Reflector<T> {
+    /// A reflector that has seen nothing.
+    pub fn new(options: ReflectorOptions) -> Self {
+        Reflector {
+            options,
+            phase: Phase::Ready(Step::Initial),
+            last: ResourceVersion::Unset,
+            unavailable: false,
+            backoff: Backoff::default(),
+            internal_errors_since_ns: None,
+        }
+    }
+
+    /// The version last seen.
+    pub fn last_version(&self) -> &ResourceVersion {
+        &self.last
+    }
+
+    /// What to do now. A request is handed out once. `random` is evenly distributed over 0..1.
+    pub fn next(&mut self, now: Now, random: f64) -> Action {
+        if let Phase::BackOff { since_ns, then } = self.phase {
+            let until_ns = since_ns.saturating_add(self.backoff.delay_ns(
+                self.options.backoff_max_ns,
+                since_ns,
+                random,
+            ));
+            self.phase = Phase::Waiting { until_ns, then };
+        }
+        match self.phase {
+            Phase::Waiting { until_ns, .. } if until_ns > now.mono_ns => Action::Wait { until_ns },
+            Phase::Waiting { then: step, .. } | Phase::Ready(step) => self.begin(step, now, random),
+            _ => Action::Busy,
+        }
+    }
+
+    fn begin(&mut self, step: Step, now: Now, random: f64) -> Action {
+        let initial_events = match step {
+            Step::Initial if self.options.streaming => true,
+            Step::Watch => false,
+            Step::Initial => return self.begin_list(false),
+            Step::List { again } => return self.begin_list(again),
+        };
+        self.phase = Phase::Opening {
+            since_ns: now.mono_ns,
+            then: step,
+        };
+        let newest = initial_events && self.unavailable;
+        Action::Watch {
+            version: if newest {
+                ResourceVersion::Unset
+            } else {
+                self.last.clone()
+            },
+            initial_events,
+            timeout_seconds: (WATCH_TIMEOUT_SECONDS * (1.0 + random)) as u32,
+        }
+    }
+
+    fn begin_list(&mut self, again: bool) -> Action {
+        self.phase = Phase::Listing { again };
+        if self.unavailable {
+            Action::List {
+                version: ResourceVersion::Unset,
+                limit: Some(PAGE_LIMIT),
+            }
+        } else if self.last.is_unset() {
+            Action::List {
+                version: ResourceVersion::new("0"),
+                limit: Some(PAGE_LIMIT),
+            }
+        } else {
+            Action::List {
+                version: self.last.clone(),
+                limit: None,
+            }
+        }
+    }
+
+    /// The list under way was answered with these objects at that version.
+    ///
+    /// # Panics
+    /// When no list is under way.
+    pub fn on_list(
+        &mut self,
+        answer: Result<(Vec<Arc<T>>, ResourceVersion), &ApiError>,
+        now: Now,
+    ) -> Option<Delivery<T>> {
+        let Phase::Listing { again } = self.phase else {
+            panic!("no list is under way")
+        };
+        match answer {
+            Ok((objects, version)) => {
+                self.unavailable = false;
+                self.last = version.clone();
+                self.phase = Phase::Ready(Step::Watch);
+                return Some(Delivery::Replace(objects, version));
+            }
+            Err(error) if is_expired(error) || is_too_large(error) => {
+                self.unavailable = true;
+                match again {
+                    false => self.phase = Phase::Ready(Step::List { again: true }),
+                    true => self.leave(now),
+                }
+            }
+            Err(_) => self.leave(now),
+        }
+        None
+    }
+
+    /// The watch asked for was opened, or refused.
+    ///
+    /// # Panics
+    /// When no watch was asked for.
+    pub fn on_watch(&mut self, answer: Result<(), &ApiError>, now: Now) {
+        let Phase::Opening { since_ns, then } = self.phase else {
+            panic!("no watch is asked for")
+        };
+        match (answer, then) {
+            (Ok(()), Step::Watch) => self.watch(since_ns),
+            (Ok(()), _) => {
+                let objects = Objects(Vec::new());
+                self.phase = Phase::Collecting {
+                    since_ns,
+                    events: 0,
+                    objects,
+                };
+            }
+            (Err(error), Step::Watch) if is_retriable(error) => self.back_off(Step::Watch, now),
+            (Err(_), Step::Watch) => self.leave(now),
+            (Err(error), _) => self.initial_failed(error, now),
+        }
+    }
+
+    /// The next event of the open stream. After an error event the stream is over: the driver
+    /// closes it and asks for the next action.
+    ///
+    /// # Panics
+    /// When no stream is open.
+    pub fn on_event(&mut self, event: WatchEvent<T>, now: Now) -> Option<Delivery<T>> {
+        match &mut self.phase {
+            Phase::Collecting { .. } => self.collect(event, now),
+            Phase::Watching { .. } => self.follow(event, now),
+            _ => panic!("no stream is open"),
+        }
+    }
+
+    /// The stream ended without an error event.
+    ///
+    /// # Panics
+    /// When no stream is open.
+    pub fn on_closed(&mut self, now: Now) {
+        let (since_ns, events, initial) = match self.phase {
+            Phase::Collecting {
+                since_ns, events, ..
+            } => (since_ns, events, true),
+            Phase::Watching {
+                since_ns, events, ..
+            } => (since_ns, events, false),
+            _ => panic!("no stream is open"),
+        };
+        let short = events == 0 && now.mono_ns - since_ns < SHORT_WATCH_NS;
+        match (initial, short) {
+            (true, false) => self.phase = Phase::Ready(Step::Initial),
+            // No different from any other error of a stream that never worked.
+            (true, true) => self.phase = Phase::Ready(Step::List { again: false }),
+            (false, false) => self.phase = Phase::Ready(Step::Watch),
+            (false, true) => self.leave(now),
+        }
+    }
+
+    fn collect(&mut self, event: WatchEvent<T>, now: Now) -> Option<Delivery<T>> {
+        let Phase::Collecting {
+            events, objects, ..
+        } = &mut self.phase
+        else {
+            unreachable!("the caller has matched the phase")
+        };
+        *events += 1;
+        match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                objects.add(object);
+            }
+            WatchEvent::Deleted(object) => {
+                objects.remove(&object);
+            }
+            WatchEvent::Bookmark {
+                version,
+                initial_events_end: true,
+            } => {
+                let objects = objects.take();
+                self.unavailable = false;
+                self.last = version.clone();
+                self.watch(now.mono_ns);
+                return Some(Delivery::Replace(objects, version));
+            }
+            WatchEvent::Bookmark { .. } => {}
+            WatchEvent::Error(error) => self.initial_failed(&error, now),
+        }
+        None
+    }
+
+    fn follow(&mut self, event: WatchEvent<T>, now: Now) -> Option<Delivery<T>> {
+        let Phase::Watching {
+            events, settled, ..
+        } = &mut self.phase
+        else {
+            unreachable!("the caller has matched the phase")
+        };
+        *events += 1;
+        let (delivery, version) = match event {
+            WatchEvent::Added(object) => {
+                let version = object.metadata().resource_version.clone();
+                (Delivery::Applied(object), version)
+            }
+            WatchEvent::Modified(object) => {
+                *settled = true;
+                let version = object.metadata().resource_version.clone();
+                (Delivery::Applied(object), version)
+            }
+            WatchEvent::Deleted(object) => {
+                *settled = true;
+                let version = object.metadata().resource_version.clone();
+                (Delivery::Deleted(object), version)
+            }
+            WatchEvent::Bookmark { version, .. } => {
+                *settled = true;
+                (Delivery::Bookmark(version.clone()), version)
+            }
+            WatchEvent::Error(error) => {
+                self.watch_failed(&error, now);
+                return None;
+            }
+        };
+        if *settled {
+            self.last = version;
+        }
+        Some(delivery)
+    }
+
+    fn watch(&mut self, since_ns: i64) {
+        // From no version in particular the first events are the state as it is, in no order of
+        // versions: none of them is a place to go on from.
+        let anywhere = self.last.is_unset() || self.last == ResourceVersion::new("0");
+        self.phase = Phase::Watching {
+            since_ns,
+            events: 0,
+            settled: !anywhere,
+        };
+    }
+
+    /// The stream of the initial state failed, before or while it was open.
+    fn initial_failed(&mut self, error: &ApiError, now: Now) {
+        if is_retriable(error) {
+            self.back_off(Step::Initial, now);
+        } else if is_expired(error) || is_too_large(error) {
+            self.unavailable = true;
+            self.phase = Phase::Ready(Step::Initial);
+        } else {
+            self.phase = Phase::Ready(Step::List { again: false });
+        }
+    }
+
+    /// The stream of changes ended with an error.
+    fn watch_failed(&mut self, error: &ApiError, now: Now) {
+        if is_too_many_requests(error) {
+            self.back_off(Step::Watch, now);
+        } else if is_internal(error) && self.retries_internal_errors(now) {
+            self.phase = Phase::Ready(Step::Watch);
+        } else {
+            // An expired version is kept: a list "not older than" it may well succeed.
+            self.leave(now);
+        }
+    }
+
+    fn retries_internal_errors(&mut self, now: Now) -> bool {
+        let since_ns = *self.internal_errors_since_ns.get_or_insert(now.mono_ns);
+        let limit_ns = self.options.internal_error_retry_ns;
+        let retries = limit_ns > 0 && now.mono_ns - since_ns <= limit_ns;
+        if !retries {
+            self.internal_errors_since_ns = None;
+        }
+        retries
+    }
+
+    /// Ends the cycle; the next one starts after a delay.
+    fn leave(&mut self, now: Now) {
+        self.back_off(Step::Initial, now);
+    }
+
+    fn back_off(&mut self, then: Step, now: Now) {
+        self.phase = Phase::BackOff {
+            since_ns: now.mono_ns,
+            then,
+        };
+    }
+}
+
+fn key<T: Resource>(object: &T) -> (&str, &str) {
+    let metadata = object.metadata();
+    (&metadata.namespace, &metadata.name)
+}
+
+/// Whether a refused request may simply be made again later.
+fn is_retriable(error: &ApiError) -> bool {
+    is_too_many_requests(error) || (error.code == 0 && error.message.contains("connection refused"))
+}
+
+fn is_too_many_requests(error: &ApiError) -> bool {
+    error.code == 429 || error.reason == Reason::TooManyRequests
+}
+
+fn is_internal(error: &ApiError) -> bool {
+    error.code == 500 || error.reason == Reason::InternalError
+}
+
+/// 410: the version is too old.
+fn is_expired(error: &ApiError) -> bool {
+    error.code == 410 || error.reason == Reason::Expired
+}
+
+/// The version is one that the server has not reached yet: a cause says so, or the text of a 504.
+fn is_too_large(error: &ApiError) -> bool {
+    error.has_cause("ResourceVersionTooLarge")
+        || (error.reason == Reason::Timeout && error.message.contains("Too large resource version"))
+}
+
+/// Growing delays, shared by the cycles and the requests within them.
+#[derive(Debug, Default)]
+struct Backoff {
+    /// How many delays in a row; enough to reach the longest.
+    steps: u32,
+    last_ns: Option<i64>,
+}
+
+impl Backoff {
+    /// 0.8 s, doubling up to the longest, times 1 to 2.
+    fn delay_ns(&mut self, max_ns: i64, now_ns: i64, random: f64) -> i64 {
+        if self
+            .last_ns
+            .is_some_and(|last_ns| now_ns - last_ns > BACKOFF_RESET_NS)
+        {
+            self.steps = 0;
+        }
+        self.last_ns = Some(now_ns);
+        let delay_ns = (BACKOFF_FIRST_NS << self.steps).min(max_ns);
+        if delay_ns < max_ns {
+            self.steps += 1;
+        }
+        delay_ns + (delay_ns as f64 * random) as i64
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,462 @@
+//! Tests of the reflector: one for each outcome of the initial sync and of the watch loop.
+
+use super::*;
+use crate::client::Cause;
+use podstorm_objects::Pod;
+
+const SECOND: i64 = 1_000_000_000;
+
+/// A reflector with a clock of its own; the random number is 0 throughout.
+struct Rig {
+    reflector: Reflector<Pod>,
+    now: Now,
+}
+
+impl Rig {
+    fn new(streaming: bool) -> Rig {
+        let options = ReflectorOptions {
+            streaming,
+            ..ReflectorOptions::default()
+        };
+        Rig {
+            reflector: Reflector::new(options),
+            now: Now::default(),
+        }
+    }
+
+    /// In the watch loop, from version 10, just opened.
+    fn watching() -> Rig {
+        let mut rig = Rig::new(false);
+        rig.next();
+        rig.list_ok(10);
+        assert_eq!(rig.next(), watch("10"));
+        rig.opened();
+        rig
+    }
+
+    fn next(&mut self) -> Action {
+        self.reflector.next(self.now, 0.0)
+    }
+
+    fn pass(&mut self, ns: i64) {
+        self.now = self.now.plus_ns(ns);
+    }
+
+    fn opened(&mut self) {
+        self.reflector.on_watch(Ok(()), self.now);
+    }
+
+    fn refused(&mut self, error: &ApiError) {
+        self.reflector.on_watch(Err(error), self.now);
+    }
+
+    fn event(&mut self, event: WatchEvent<Pod>) -> Option<Delivery<Pod>> {
+        self.reflector.on_event(event, self.now)
+    }
+
+    fn closed(&mut self) {
+        self.reflector.on_closed(self.now);
+    }
+
+    fn list_ok(&mut self, version: u64) {
+        let delivery = self
+            .reflector
+            .on_list(Ok((Vec::new(), version.into())), self.now);
+        assert!(matches!(delivery, Some(Delivery::Replace(..))));
+    }
+
+    fn list_failed(&mut self, error: &ApiError) {
+        assert!(self.reflector.on_list(Err(error), self.now).is_none());
+    }
+
+    /// Asserts that the next action comes `tenths` of a second from now, and goes there.
+    fn waits(&mut self, tenths: i64) {
+        let until_ns = self.now.mono_ns + tenths * SECOND / 10;
+        assert_eq!(self.next(), Action::Wait { until_ns });
+        assert_eq!(
+            self.next(),
+            Action::Wait { until_ns },
+            "asking twice changes nothing"
+        );
+        self.pass(tenths * SECOND / 10);
+    }
+}
+
+fn watch(version: &str) -> Action {
+    let version = ResourceVersion::new(version);
+    Action::Watch {
+        version,
+        initial_events: false,
+        timeout_seconds: 300,
+    }
+}
+
+fn stream(version: &str) -> Action {
+    let version = ResourceVersion::new(version);
+    Action::Watch {
+        version,
+        initial_events: true,
+        timeout_seconds: 300,
+    }
+}
+
+fn list(version: &str) -> Action {
+    let limit = matches!(version, "" | "0").then_some(500);
+    Action::List {
+        version: ResourceVersion::new(version),
+        limit,
+    }
+}
+
+fn pod(name: &str, version: u64) -> Arc<Pod> {
+    let mut pod = Pod::default();
+    pod.metadata.name = name.into();
+    pod.metadata.resource_version = version.into();
+    Arc::new(pod)
+}
+
+fn end_of_initial_events(version: u64) -> WatchEvent<Pod> {
+    WatchEvent::Bookmark {
+        version: version.into(),
+        initial_events_end: true,
+    }
+}
+
+fn expired() -> ApiError {
+    ApiError::status(410, Reason::Expired, "too old resource version")
+}
+
+fn too_large() -> ApiError {
+    let mut error = ApiError::status(504, Reason::Timeout, "Too large resource version");
+    error.causes.push(Cause {
+        reason: "ResourceVersionTooLarge".into(),
+        ..Cause::default()
+    });
+    error
+}
+
+fn busy() -> ApiError {
+    ApiError::status(429, Reason::TooManyRequests, "later")
+}
+
+fn connection_refused() -> ApiError {
+    ApiError::transport("dial tcp: connection refused")
+}
+
+fn internal() -> ApiError {
+    ApiError::status(500, Reason::InternalError, "oops")
+}
+
+#[test]
+fn the_initial_state_comes_through_the_stream_and_the_stream_goes_on() {
+    let mut rig = Rig::new(true);
+    assert_eq!(rig.next(), stream(""));
+    assert_eq!(rig.next(), Action::Busy);
+    rig.opened();
+    for (name, version) in [("b", 3), ("a", 4), ("gone", 5)] {
+        assert!(rig.event(WatchEvent::Added(pod(name, version))).is_none());
+    }
+    assert!(rig.event(WatchEvent::Modified(pod("b", 6))).is_none());
+    assert!(rig.event(WatchEvent::Deleted(pod("gone", 7))).is_none());
+    assert!(rig.reflector.last_version().is_unset());
+    let Some(Delivery::Replace(pods, version)) = rig.event(end_of_initial_events(8)) else {
+        panic!()
+    };
+    let seen: Vec<_> = pods
+        .iter()
+        .map(|p| {
+            (
+                p.metadata.name.as_str(),
+                p.metadata.resource_version.clone(),
+            )
+        })
+        .collect();
+    assert_eq!(seen, [("a", 4.into()), ("b", 6.into())]);
+    assert_eq!(version, 8.into());
+    assert!(matches!(
+        rig.event(WatchEvent::Added(pod("c", 9))),
+        Some(Delivery::Applied(_))
+    ));
+    assert_eq!(*rig.reflector.last_version(), 9.into());
+    assert_eq!(rig.next(), Action::Busy);
+}
+
+#[test]
+fn a_refused_initial_stream_is_asked_for_again_after_a_delay() {
+    for error in [busy(), connection_refused()] {
+        let mut rig = Rig::new(true);
+        assert_eq!(rig.next(), stream(""));
+        rig.refused(&error);
+        rig.waits(8);
+        assert_eq!(rig.next(), stream(""));
+        rig.opened();
+        rig.event(WatchEvent::Error(error));
+        rig.waits(16);
+        assert_eq!(rig.next(), stream(""));
+    }
+}
+
+#[test]
+fn an_initial_stream_from_an_unavailable_version_asks_for_the_newest() {
+    for error in [expired(), too_large()] {
+        let mut rig = Rig::new(true);
+        rig.next();
+        rig.opened();
+        rig.event(end_of_initial_events(8));
+        rig.event(WatchEvent::Error(expired()));
+        rig.waits(8);
+        assert_eq!(rig.next(), stream("8"));
+        rig.refused(&error);
+        assert_eq!(rig.next(), stream(""));
+        rig.opened();
+        rig.event(end_of_initial_events(20));
+        // Success clears the mark.
+        rig.event(WatchEvent::Error(expired()));
+        rig.waits(16);
+        assert_eq!(rig.next(), stream("20"));
+    }
+}
+
+#[test]
+fn an_initial_stream_closed_early_starts_from_scratch() {
+    let mut rig = Rig::new(true);
+    rig.next();
+    rig.opened();
+    rig.event(WatchEvent::Added(pod("a", 1)));
+    rig.closed();
+    assert_eq!(rig.next(), stream(""));
+    rig.opened();
+    let Some(Delivery::Replace(pods, _)) = rig.event(end_of_initial_events(8)) else {
+        panic!()
+    };
+    assert!(pods.is_empty());
+}
+
+#[test]
+fn any_other_error_of_the_initial_stream_falls_back_to_a_list() {
+    let mut rig = Rig::new(true);
+    rig.next();
+    rig.refused(&internal());
+    assert_eq!(rig.next(), list("0"));
+    rig.list_ok(10);
+    assert_eq!(rig.next(), watch("10"));
+    rig.opened();
+    rig.event(WatchEvent::Error(internal()));
+    rig.waits(8);
+    // For that cycle alone.
+    assert_eq!(rig.next(), stream("10"));
+    rig.opened();
+    rig.closed();
+    assert_eq!(
+        rig.next(),
+        list("10"),
+        "a very short stream is an error too"
+    );
+}
+
+#[test]
+fn the_first_list_takes_any_version_and_later_ones_none_older() {
+    let mut rig = Rig::new(false);
+    assert_eq!(rig.next(), list("0"));
+    rig.list_ok(10);
+    assert_eq!(rig.next(), watch("10"));
+    rig.refused(&internal());
+    rig.waits(8);
+    assert_eq!(rig.next(), list("10"));
+}
+
+#[test]
+fn a_list_of_an_unavailable_version_is_repeated_at_once_for_the_newest() {
+    for error in [expired(), too_large()] {
+        let mut rig = Rig::watching();
+        rig.event(WatchEvent::Error(expired()));
+        rig.waits(8);
+        assert_eq!(rig.next(), list("10"));
+        rig.list_failed(&error);
+        assert_eq!(rig.next(), list(""));
+        rig.list_failed(&error);
+        rig.waits(16);
+        assert_eq!(rig.next(), list(""), "the mark stays until a list succeeds");
+        rig.list_ok(20);
+        assert_eq!(rig.next(), watch("20"));
+        rig.refused(&internal());
+        rig.waits(32);
+        assert_eq!(rig.next(), list("20"));
+    }
+}
+
+#[test]
+fn a_list_that_fails_otherwise_ends_the_cycle() {
+    let mut rig = Rig::new(false);
+    rig.next();
+    rig.list_failed(&internal());
+    rig.waits(8);
+    assert_eq!(rig.next(), list("0"));
+}
+
+#[test]
+fn row_watch_refused_or_429_backs_off_and_retries_the_same_version() {
+    for error in [busy(), connection_refused()] {
+        let mut rig = Rig::new(false);
+        rig.next();
+        rig.list_ok(10);
+        for tenths in [8, 16, 32, 64, 128, 256, 300, 300] {
+            assert_eq!(rig.next(), watch("10"));
+            rig.refused(&error);
+            rig.waits(tenths);
+        }
+    }
+}
+
+#[test]
+fn row_watch_refused_otherwise_leaves_even_with_410() {
+    for error in [expired(), internal(), ApiError::transport("reset")] {
+        let mut rig = Rig::new(false);
+        rig.next();
+        rig.list_ok(10);
+        rig.next();
+        rig.refused(&error);
+        rig.waits(8);
+        assert_eq!(rig.next(), list("10"));
+    }
+}
+
+#[test]
+fn row_error_410_leaves_and_keeps_the_version() {
+    let mut rig = Rig::watching();
+    assert!(rig.event(WatchEvent::Error(expired())).is_none());
+    rig.waits(8);
+    assert_eq!(rig.next(), list("10"));
+}
+
+#[test]
+fn row_error_429_backs_off_and_watches_again() {
+    let mut rig = Rig::watching();
+    rig.event(WatchEvent::Error(busy()));
+    rig.waits(8);
+    assert_eq!(rig.next(), watch("10"));
+}
+
+#[test]
+fn row_error_500_watches_again_only_when_configured() {
+    let mut rig = Rig::watching();
+    rig.event(WatchEvent::Error(internal()));
+    rig.waits(8);
+    assert_eq!(rig.next(), list("10"));
+
+    let mut rig = Rig::watching();
+    rig.reflector.options.internal_error_retry_ns = 5 * SECOND;
+    for _ in 0..3 {
+        rig.event(WatchEvent::Error(internal()));
+        assert_eq!(rig.next(), watch("10"));
+        rig.opened();
+        rig.pass(2 * SECOND);
+    }
+    rig.event(WatchEvent::Error(internal()));
+    rig.waits(8);
+    assert_eq!(rig.next(), list("10"));
+}
+
+#[test]
+fn row_other_errors_leave() {
+    let mut rig = Rig::watching();
+    rig.event(WatchEvent::Error(ApiError::status(
+        403,
+        Reason::Forbidden,
+        "no",
+    )));
+    rig.waits(8);
+    assert_eq!(rig.next(), list("10"));
+}
+
+#[test]
+fn row_closed_within_a_second_without_events_leaves() {
+    let mut rig = Rig::watching();
+    rig.pass(SECOND - 1);
+    rig.closed();
+    rig.waits(8);
+    assert_eq!(rig.next(), list("10"));
+}
+
+#[test]
+fn a_normal_end_watches_again_at_once() {
+    let mut rig = Rig::watching();
+    rig.pass(SECOND);
+    rig.closed();
+    assert_eq!(rig.next(), watch("10"));
+    rig.opened();
+    rig.event(WatchEvent::Modified(pod("a", 11)));
+    rig.closed();
+    assert_eq!(
+        rig.next(),
+        watch("11"),
+        "one event makes a short stream a good one"
+    );
+}
+
+#[test]
+fn every_event_moves_the_version() {
+    let mut rig = Rig::watching();
+    assert!(matches!(
+        rig.event(WatchEvent::Added(pod("a", 11))),
+        Some(Delivery::Applied(_))
+    ));
+    assert_eq!(*rig.reflector.last_version(), 11.into());
+    assert!(matches!(
+        rig.event(WatchEvent::Deleted(pod("a", 12))),
+        Some(Delivery::Deleted(_))
+    ));
+    assert_eq!(*rig.reflector.last_version(), 12.into());
+    let bookmark = WatchEvent::Bookmark {
+        version: 15.into(),
+        initial_events_end: false,
+    };
+    assert!(matches!(rig.event(bookmark), Some(Delivery::Bookmark(_))));
+    assert_eq!(*rig.reflector.last_version(), 15.into());
+}
+
+#[test]
+fn a_watch_from_nowhere_moves_the_version_from_the_first_change_on() {
+    let mut rig = Rig::new(false);
+    rig.next();
+    let answer = Ok((Vec::new(), ResourceVersion::new("0")));
+    rig.reflector.on_list(answer, rig.now);
+    assert_eq!(rig.next(), watch("0"));
+    rig.opened();
+    rig.event(WatchEvent::Added(pod("a", 11)));
+    assert_eq!(*rig.reflector.last_version(), ResourceVersion::new("0"));
+    rig.event(WatchEvent::Modified(pod("a", 12)));
+    rig.event(WatchEvent::Added(pod("b", 13)));
+    assert_eq!(*rig.reflector.last_version(), 13.into());
+}
+
+#[test]
+fn delays_start_over_after_two_quiet_minutes() {
+    for (quiet, tenths) in [(120 * SECOND, 16), (120 * SECOND + 1, 8)] {
+        let mut rig = Rig::watching();
+        let start = rig.now;
+        rig.event(WatchEvent::Error(busy()));
+        rig.waits(8);
+        rig.next();
+        rig.opened();
+        rig.now = start.plus_ns(quiet);
+        rig.event(WatchEvent::Error(busy()));
+        rig.waits(tenths);
+    }
+}
+
+#[test]
+fn the_random_number_stretches_delays_and_timeouts_up_to_twofold() {
+    let mut rig = Rig::watching();
+    rig.event(WatchEvent::Error(busy()));
+    let until_ns = rig.now.mono_ns + 1_200_000_000;
+    assert_eq!(rig.reflector.next(rig.now, 0.5), Action::Wait { until_ns });
+    rig.pass(2 * SECOND);
+    let Action::Watch {
+        timeout_seconds, ..
+    } = rig.reflector.next(rig.now, 0.999)
+    else {
+        panic!()
+    };
+    assert_eq!(timeout_seconds, 599);
+}

@@ -1,0 +1,278 @@
+//! The base queue with delays and a rate limiter around it.
+
+use super::base::{Take, WorkQueue};
+use super::delay::DelayHeap;
+use super::rate_limit::ControllerLimiter;
+use super::stats::QueueStats;
+use crate::intern::DenseKey;
+use crate::metrics::Family;
+use crate::primitives::{AtomicI64, CachePadded, Mutex, MutexGuard, Ordering, lock};
+use podstorm_objects::Str;
+
+/// `next_due_ns` when nothing waits.
+const NEVER: i64 = i64::MAX;
+
+/// A [`WorkQueue`] whose keys can also be added later, after a given time or after one that grows
+/// with the key's failures. At most one later add waits per key, the earliest; only time ends it.
+#[derive(Debug)]
+pub struct RateLimitingQueue<K> {
+    queue: WorkQueue<K>,
+    limiter: ControllerLimiter<K>,
+    delays: CachePadded<Mutex<Delays>>,
+    /// The heap's earliest due time; written under the lock of `delays`.
+    next_due_ns: CachePadded<AtomicI64>,
+}
+
+#[derive(Debug, Default)]
+struct Delays {
+    heap: DelayHeap,
+    /// Accepted later adds, those without a delay included.
+    retries: u64,
+    /// By key: when the last bounded retry is due, until it is taken back; `i64::MIN` is never.
+    bounded: Vec<i64>,
+}
+
+impl Delays {
+    /// Whether something adds the key by the time of its last bounded retry.
+    fn pending_retry(&self, key: usize) -> Option<i64> {
+        let retry_ns = *self.bounded.get(key)?;
+        let due_ns = self.heap.due_ns(u32::try_from(key).ok()?)?;
+        (due_ns <= retry_ns).then_some(due_ns)
+    }
+
+    fn note_retry(&mut self, key: usize, due_ns: i64) {
+        if key >= self.bounded.len() {
+            let len = (key + 1).next_power_of_two();
+            self.bounded.resize(len, i64::MIN);
+        }
+        self.bounded[key] = due_ns;
+    }
+}
+
+impl<K: DenseKey> RateLimitingQueue<K> {
+    /// An empty queue with the limiter of upstream's controllers.
+    pub fn new() -> Self {
+        RateLimitingQueue::with_capacity(0)
+    }
+
+    /// An empty queue that has room for the keys with indices below `keys`.
+    pub fn with_capacity(keys: usize) -> Self {
+        RateLimitingQueue::with(WorkQueue::with_capacity(keys), ControllerLimiter::new())
+    }
+
+    /// From these parts; the queue should be new.
+    pub fn with(queue: WorkQueue<K>, limiter: ControllerLimiter<K>) -> Self {
+        RateLimitingQueue {
+            queue,
+            limiter,
+            delays: CachePadded::default(),
+            next_due_ns: CachePadded::new(AtomicI64::new(NEVER)),
+        }
+    }
+
+    /// Adds a key at once; see [`WorkQueue::add`].
+    #[inline]
+    pub fn add(&self, key: K, now_ns: i64) -> bool {
+        self.queue.add(key, now_ns)
+    }
+
+    /// Takes the key that has waited longest, if any; see [`WorkQueue::try_take`].
+    #[inline]
+    pub fn try_take(&self, now_ns: i64) -> Take<K> {
+        self.queue.try_take(now_ns)
+    }
+
+    /// As [`try_take`](Self::try_take), with how long the key has waited; see
+    /// [`WorkQueue::try_take_with_wait`].
+    #[inline]
+    pub fn try_take_with_wait(&self, now_ns: i64) -> Take<(K, u64)> {
+        self.queue.try_take_with_wait(now_ns)
+    }
+
+    /// Takes the key that has waited longest, parking while there is none; see [`WorkQueue::take`].
+    pub fn take(&self, clock: &dyn Fn() -> i64) -> Option<K> {
+        self.queue.take(clock)
+    }
+
+    /// Ends the work on a key that was taken; see [`WorkQueue::done`].
+    #[inline]
+    pub fn done(&self, key: K, now_ns: i64) {
+        self.queue.done(key, now_ns);
+    }
+
+    /// Adds a key after a delay, at once when that is not above 0. Of two later adds of a key the
+    /// earlier stays. Ignored once the queue is shut down.
+    ///
+    /// Returns whether [`next_due`](Self::next_due) is now earlier, so that a timer must be set anew.
+    /// Takes the lock of the delays. O(log n), O(1) on average.
+    pub fn add_after(&self, key: K, delay_ns: i64, now_ns: i64) -> bool {
+        if self.queue.shutting_down() {
+            return false;
+        }
+        let mut delays = lock(&self.delays);
+        delays.retries += 1;
+        if delay_ns <= 0 {
+            drop(delays);
+            self.queue.add(key, now_ns);
+            return false;
+        }
+        let due_ns = now_ns.saturating_add(delay_ns);
+        #[expect(clippy::cast_possible_truncation, reason = "dense keys fit in 32 bits")]
+        delays.heap.insert(key.index() as u32, due_ns);
+        // Relaxed: written under this lock only.
+        let is_earlier = due_ns < self.next_due_ns.load(Ordering::Relaxed);
+        if is_earlier {
+            // Release: who reads the time sees the add when it takes the lock; a plain store on x86.
+            self.next_due_ns.store(due_ns, Ordering::Release);
+        }
+        is_earlier
+    }
+
+    /// When the next later add is due. `None` when there is none, or the queue is shut down.
+    #[inline]
+    pub fn next_due(&self) -> Option<i64> {
+        // Acquire: pairs with the Release of `add_after`.
+        let due_ns = self.next_due_ns.load(Ordering::Acquire);
+        (due_ns != NEVER && !self.queue.shutting_down()).then_some(due_ns)
+    }
+
+    /// Adds all keys that are due, in the order of their times (equal ones in the order in which
+    /// they came); returns how many. Takes no lock when none is due.
+    pub fn fire_due(&self, now_ns: i64) -> usize {
+        // Acquire: pairs with the Release of `add_after`.
+        if self.next_due_ns.load(Ordering::Acquire) > now_ns {
+            return 0;
+        }
+        let mut delays: MutexGuard<'_, Delays> = lock(&self.delays);
+        let mut count = 0;
+        if self.queue.shutting_down() {
+            delays.heap.clear();
+        }
+        while let Some(index) = delays.heap.pop_due(now_ns) {
+            self.queue.add(K::from_index(index as usize), now_ns);
+            count += 1;
+        }
+        // Release: as in `add_after`.
+        self.next_due_ns.store(
+            delays.heap.next_due_ns().unwrap_or(NEVER),
+            Ordering::Release,
+        );
+        count
+    }
+
+    /// Counts a failure of a key and adds it after the delay that the limiter sets; returns the
+    /// delay in nanoseconds. The failure counts even when the queue is shut down.
+    pub fn add_rate_limited(&self, key: K, now_ns: i64) -> i64 {
+        let delay_ns = self.limiter.when(key, now_ns);
+        self.add_after(key, delay_ns, now_ns);
+        delay_ns
+    }
+
+    /// As [`add_rate_limited`](Self::add_rate_limited), but after at most `max_ns`, and not while
+    /// an earlier retry of the key is to come: that neither moves nor counts once more. A failure
+    /// that asked nothing of the server leaves the token (`takes_token`) to others. Returns in how
+    /// many nanoseconds the key will be added.
+    ///
+    /// The failures and retries of one key must not race, as those of a key that is not taken twice
+    /// never do. Takes the locks of the delays and of the limiter, one after the other.
+    pub fn retry_within(&self, key: K, max_ns: i64, takes_token: bool, now_ns: i64) -> i64 {
+        if let Some(due_ns) = lock(&self.delays).pending_retry(key.index()) {
+            return due_ns.saturating_sub(now_ns);
+        }
+        let delay_ns = self.limiter.when_within(key, max_ns, takes_token, now_ns);
+        // Noted first: an add before that time is as good, and one after it is none.
+        lock(&self.delays).note_retry(key.index(), now_ns.saturating_add(delay_ns));
+        self.add_after(key, delay_ns, now_ns);
+        delay_ns
+    }
+
+    /// As [`forget`](Self::forget), for keys that are retried by
+    /// [`retry_within`](Self::retry_within): the next failure is a first one and waits for no retry
+    /// that is still to come. Takes no lock for a key without failures.
+    pub fn forget_retries(&self, key: K) {
+        if self.limiter.num_requeues(key) > 0 {
+            self.limiter.forget(key);
+            lock(&self.delays).note_retry(key.index(), i64::MIN);
+        }
+    }
+
+    /// Sets the failures of a key to 0. What waits for it stays.
+    #[inline]
+    pub fn forget(&self, key: K) {
+        self.limiter.forget(key);
+    }
+
+    /// The failures of a key since it was last forgotten.
+    #[inline]
+    pub fn num_requeues(&self, key: K) -> u32 {
+        self.limiter.num_requeues(key)
+    }
+
+    /// Whether the key neither waits nor is worked on now; it may be delayed.
+    pub fn is_idle(&self, key: K) -> bool {
+        self.queue.is_idle(key)
+    }
+
+    /// The number of keys that can be taken now.
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether no key can be taken now.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// The number of keys that are to be added later. Takes a lock for a moment when there are any.
+    pub fn delayed(&self) -> usize {
+        // Acquire: pairs with the Release of `add_after`.
+        match self.next_due_ns.load(Ordering::Acquire) {
+            NEVER => 0,
+            _ => lock(&self.delays).heap.len(),
+        }
+    }
+
+    /// Ends the queue; see [`WorkQueue::shut_down`]. Later adds that wait are dropped.
+    pub fn shut_down(&self) {
+        self.queue.shut_down();
+    }
+
+    /// Ends the queue and waits; see [`WorkQueue::shut_down_with_drain`].
+    pub fn shut_down_with_drain(&self) {
+        self.queue.shut_down_with_drain();
+    }
+
+    /// Ends the queue with a drain, without waiting; see [`WorkQueue::start_drain`].
+    pub fn start_drain(&self) {
+        self.queue.start_drain();
+    }
+
+    /// Whether the drain is over; see [`WorkQueue::drain_complete`].
+    pub fn drain_complete(&self) -> bool {
+        self.queue.drain_complete()
+    }
+
+    /// Whether the queue is shut down.
+    #[inline]
+    pub fn shutting_down(&self) -> bool {
+        self.queue.shutting_down()
+    }
+
+    /// The metrics now. O(keys); for a scrape, not for a hot path.
+    pub fn stats(&self, now_ns: i64) -> QueueStats {
+        let mut stats = self.queue.stats(now_ns);
+        stats.retries_total = lock(&self.delays).retries;
+        stats
+    }
+
+    /// The metrics now under their upstream names, labelled with the queue's name. O(keys).
+    pub fn families(&self, name: &Str, now_ns: i64) -> Vec<Family> {
+        self.stats(now_ns).families(name)
+    }
+}
+
+impl<K: DenseKey> Default for RateLimitingQueue<K> {
+    fn default() -> Self {
+        RateLimitingQueue::new()
+    }
+}

@@ -1,0 +1,180 @@
+//! The queue's metrics, gathered from what is kept per key.
+
+use super::slot::{BUCKETS, Buckets, Carried, Slot, State};
+use crate::limits::QUEUE_DURATION_BOUNDS_NS;
+use crate::metrics::{Family, HistogramSnapshot, Kind, Value};
+use crate::primitives::{AtomicU64, Ordering, fence};
+use podstorm_objects::Str;
+
+/// What a queue has counted, at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueStats {
+    /// Keys that wait, those that were added while being worked on included.
+    pub depth: u64,
+    /// Effective adds.
+    pub adds_total: u64,
+    /// Seconds from an effective add to the taking.
+    pub queue_duration: HistogramSnapshot,
+    /// Seconds from taking to done.
+    pub work_duration: HistogramSnapshot,
+    /// Sum of the ages of all work in progress, in seconds.
+    pub unfinished_work_seconds: f64,
+    /// Age of the oldest work in progress, in seconds.
+    pub longest_running_processor_seconds: f64,
+    /// Accepted delayed adds, rate-limited ones and those without a delay included.
+    pub retries_total: u64,
+}
+
+impl Default for QueueStats {
+    fn default() -> Self {
+        let empty = || HistogramSnapshot {
+            bounds: QUEUE_DURATION_BOUNDS_NS
+                .iter()
+                .map(|&ns| seconds(ns))
+                .collect(),
+            counts: vec![0; QUEUE_DURATION_BOUNDS_NS.len() + 1],
+            sum: 0.0,
+        };
+        QueueStats {
+            depth: 0,
+            adds_total: 0,
+            queue_duration: empty(),
+            work_duration: empty(),
+            unfinished_work_seconds: 0.0,
+            longest_running_processor_seconds: 0.0,
+            retries_total: 0,
+        }
+    }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// The most that was ever read out of the counters whose parts are read one after the other: a part
+/// on its way from one place to another is missing for a moment, and a counter must not go back.
+#[derive(Debug, Default)]
+pub(super) struct ReadOut {
+    adds: AtomicU64,
+    queued: [AtomicU64; BUCKETS],
+    worked: [AtomicU64; BUCKETS],
+}
+
+impl QueueStats {
+    /// What all keys together have carried, to begin with.
+    pub(super) fn of(carried: &Carried) -> QueueStats {
+        let mut stats = QueueStats::default();
+        let both = [
+            (&mut stats.queue_duration, &carried.queued),
+            (&mut stats.work_duration, &carried.worked),
+        ];
+        for (histogram, carried) in both {
+            for (total, count) in histogram.counts.iter_mut().zip(carried) {
+                // Acquire: the buckets are read after what they were emptied into.
+                *total = count.load(Ordering::Acquire);
+            }
+        }
+        stats
+    }
+
+    /// Adds one key's share.
+    pub(super) fn count(&mut self, slot: &Slot, now_ns: i64) {
+        gather(&mut self.queue_duration, &slot.queued_ns, &slot.queued);
+        gather(&mut self.work_duration, &slot.worked_ns, &slot.worked);
+        // Acquire: the word is read after the counts, so that a key that is taken meanwhile is missing
+        // for now and not there twice, as a key that waits and as one that was taken.
+        fence(Ordering::Acquire);
+        let state = slot.word().state();
+        self.depth += u64::from(matches!(state, State::Queued | State::Dirty));
+        if matches!(state, State::Running | State::Dirty) {
+            // Relaxed: a statistic.
+            let age_ns = now_ns.saturating_sub(slot.started_ns.load(Ordering::Relaxed));
+            let age = seconds(u64::try_from(age_ns).unwrap_or(0));
+            self.unfinished_work_seconds += age;
+            self.longest_running_processor_seconds =
+                self.longest_running_processor_seconds.max(age);
+        }
+    }
+
+    /// To be called when all keys are counted.
+    pub(super) fn conclude(&mut self, read_out: &ReadOut) {
+        // Each add waits, or has been taken and its time in the queue counted.
+        self.adds_total = self.depth + self.queue_duration.counts.iter().sum::<u64>();
+        // Relaxed: a statistic.
+        let keep = |now: &mut u64, most: &AtomicU64| {
+            *now = most.fetch_max(*now, Ordering::Relaxed).max(*now);
+        };
+        keep(&mut self.adds_total, &read_out.adds);
+        let queued = self.queue_duration.counts.iter_mut().zip(&read_out.queued);
+        let worked = self.work_duration.counts.iter_mut().zip(&read_out.worked);
+        for (now, most) in queued.chain(worked) {
+            keep(now, most);
+        }
+    }
+
+    /// All metrics under their upstream names, labelled with the queue's name.
+    pub fn families(&self, name: &Str) -> Vec<Family> {
+        let family = |metric, help, kind, value| {
+            Family::single(metric, help, kind, vec![("name", name.clone())], value)
+        };
+        let number = |metric, help, kind, value| family(metric, help, kind, Value::Number(value));
+        let histogram = |metric, help, value: &HistogramSnapshot| {
+            family(
+                metric,
+                help,
+                Kind::Histogram,
+                Value::Histogram(value.clone()),
+            )
+        };
+        vec![
+            number(
+                "workqueue_depth",
+                "Keys that wait.",
+                Kind::Gauge,
+                self.depth as f64,
+            ),
+            number(
+                "workqueue_adds_total",
+                "Adds that had an effect.",
+                Kind::Counter,
+                self.adds_total as f64,
+            ),
+            histogram(
+                "workqueue_queue_duration_seconds",
+                "Seconds from adding to taking.",
+                &self.queue_duration,
+            ),
+            histogram(
+                "workqueue_work_duration_seconds",
+                "Seconds from taking to done.",
+                &self.work_duration,
+            ),
+            number(
+                "workqueue_unfinished_work_seconds",
+                "Sum of the ages of work in progress.",
+                Kind::Gauge,
+                self.unfinished_work_seconds,
+            ),
+            number(
+                "workqueue_longest_running_processor_seconds",
+                "Age of the oldest work in progress.",
+                Kind::Gauge,
+                self.longest_running_processor_seconds,
+            ),
+            number(
+                "workqueue_retries_total",
+                "Delayed adds.",
+                Kind::Counter,
+                self.retries_total as f64,
+            ),
+        ]
+    }
+}
+
+fn gather(total: &mut HistogramSnapshot, sum_ns: &AtomicU64, buckets: &Buckets) {
+    // Relaxed, both: statistics.
+    total.sum += seconds(sum_ns.load(Ordering::Relaxed));
+    for (total, count) in total.counts.iter_mut().zip(buckets) {
+        *total += u64::from(count.load(Ordering::Relaxed));
+    }
+}

@@ -1,0 +1,218 @@
+//! What must be in the caches before a key's pods are counted, in the hardened behaviour: own writes
+//! (the barrier), the version read after a write of unknown outcome (the fence) or before the first
+//! sync (the start), and whatever the caches have shown before. See [`crate::policy`].
+//!
+//! ```text
+//! begin ─▶ fence wanted? ─yes─▶ ReadVersion ─▶ caches there? ─no─▶ put off, retried
+//!                └──────────no──────────────────▲    └─yes─▶ the sync ─▶ outcome unknown?
+//!                                                            yes: ReadVersion, at its end
+//! ```
+
+use super::sync::{Outcome, State, Step, Sync, SyncErrorClass};
+use super::{Controller, Effects};
+use podstorm_objects::{Now, ResourceVersion, Uid};
+use podstorm_runtime::client::{Answer, ApiError, Request};
+use podstorm_runtime::consistency::{PODS, Resources};
+use podstorm_runtime::intern::KeyId;
+use podstorm_runtime::limits::{EXPECTATIONS_TIMEOUT_NS, HARDENED_RETRY_MAX_NS};
+use podstorm_runtime::slow_start::SlowStart;
+
+impl Controller {
+    /// Stops a sync that begins before barrier and fence, unless the caches have passed both.
+    #[inline(never)]
+    pub(super) fn stop_at_fence(&self, sync: &mut Sync) -> Option<Step> {
+        // Those of the sync before: `finish` asks for the successes of this one.
+        sync.slow_start = SlowStart::new(0, 1);
+        let mut unread = self.fences.wanted(&sync.key);
+        if self.policy.fence_at_start && !self.fences.is_started() {
+            unread = Resources::BOTH;
+        }
+        if unread.is_empty() {
+            return self.stop_behind_caches(sync);
+        }
+        Some(self.read_versions(State::ReadingFence, unread, sync))
+    }
+
+    /// The versions that were asked for at the beginning are there, or could not be read. Stops the
+    /// sync unless the caches have passed them.
+    pub(super) fn fence_read(&self, sync: &mut Sync, effects: &impl Effects) -> Option<Step> {
+        let key = sync.key;
+        let parent = self.parents.get(key);
+        let uid = parent.as_ref().map(|parent| &parent.object.metadata.uid);
+        let wanted = !self.fences.wanted(&key).is_empty();
+        // Another worker may have come first: then the caches must come to what that one read.
+        let starting = !self.fences.is_started();
+        let unread = take_versions(sync, |resource, version| {
+            if starting {
+                self.fences.raise(resource, version);
+            }
+            if let (true, Some(uid)) = (wanted, uid) {
+                effects.wrote_at(key, uid, resource, version);
+            }
+        });
+        if let Some((_, error)) = unread {
+            return Some(sync.fail(SyncErrorClass::Fence, error.message));
+        }
+        if wanted {
+            self.fences.forget(&key);
+        }
+        if starting {
+            self.fences.start();
+        }
+        let stopped = self.stop_behind_caches(sync);
+        if stopped.is_some() {
+            // The server answers again; caches lag by milliseconds, and are not worth another of the
+            // long delays that its failures have come to.
+            self.queue.forget_retries(key);
+        }
+        stopped
+    }
+
+    fn stop_behind_caches(&self, sync: &mut Sync) -> Option<Step> {
+        let key = sync.key;
+        // Before the versions.
+        sync.rewinds = self.rewinds();
+        // Before any pod is read: what these versions promise is then in the cache.
+        let stores = [self.pods().version().get(), self.parents.version().get()];
+        if let Err(stale) = self.fences.check(&stores) {
+            return Some(self.put_off(&stale, sync));
+        }
+        // A cache may go back behind this, with a list from a server that lags; and the record is
+        // dropped when it has been seen once.
+        for (resource, store) in stores.iter().enumerate() {
+            self.fences.raise(resource, store);
+        }
+        if let Err(stale) = self.consistency.ensure_ready(&key, &stores) {
+            return Some(self.put_off(&stale, sync));
+        }
+        if self.policy.settle_expectations && stores[PODS].number().is_some() {
+            self.settle(key);
+        }
+        None
+    }
+
+    /// How often the caches went back to an older list.
+    pub(super) fn rewinds(&self) -> u64 {
+        self.pods().version().rewinds() + self.parents.version().rewinds()
+    }
+
+    /// A cache went back between the look at its version and the look at what it holds, so what was
+    /// counted may be older than what the gate has let through.
+    #[cold]
+    pub(super) fn stop_rewound(&self, sync: &mut Sync) -> Step {
+        self.metrics.stale_sync_skips_pods.increment();
+        sync.claim = None;
+        let message = "a cache went back to an older list while it was read".to_owned();
+        sync.fail(SyncErrorClass::Consistency(PODS), message)
+    }
+
+    /// The cache shows all that was done for the key: what is still expected will not be seen.
+    fn settle(&self, key: KeyId) {
+        if self.outstanding(key).is_some() {
+            self.metrics.expectations_settled.increment();
+        }
+        self.expectations.delete(key);
+    }
+
+    /// When what the key still expects was set, ns; `None` when it expects nothing.
+    fn outstanding(&self, key: KeyId) -> Option<i64> {
+        let counts = self.expectations.counts(key)?;
+        (counts.add > 0 || counts.del > 0).then_some(counts.timestamp_ns)
+    }
+
+    /// Ends a sync: when the outcome of a write is unknown, by reading the versions first.
+    #[inline(never)]
+    pub(super) fn close(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
+        let unknown = std::mem::take(&mut sync.unknown);
+        if self.policy.fence_unknown_outcomes && !unknown.is_empty() {
+            return self.read_versions(State::ReadingLastFence, unknown, sync);
+        }
+        if self.policy.settle_expectations && sync.outcome == Outcome::Ok {
+            self.look_again(sync.key, now, effects);
+        }
+        Step::Finished
+    }
+
+    /// The events that the key expects wake it. Should they never come, it looks for itself.
+    fn look_again(&self, key: KeyId, now: Now, effects: &impl Effects) {
+        let Some(since_ns) = self.outstanding(key) else {
+            return;
+        };
+        let expiry_ns = since_ns.saturating_add(EXPECTATIONS_TIMEOUT_NS + 1);
+        let rest_ns = expiry_ns.saturating_sub(now.mono_ns);
+        if rest_ns > 0 {
+            effects.add_after(key, rest_ns.min(HARDENED_RETRY_MAX_NS));
+        }
+    }
+
+    /// A pod was adopted or released.
+    #[inline(never)]
+    pub(super) fn patched(
+        &self,
+        key: KeyId,
+        uid: &Uid,
+        version: &ResourceVersion,
+        effects: &impl Effects,
+    ) {
+        effects.wrote_at(key, uid, PODS, version);
+        // No expectation waits for its event. Should that never come, and the pod change again before a
+        // list shows it, nothing else wakes the key.
+        if self.policy.settle_expectations {
+            effects.add_after(key, HARDENED_RETRY_MAX_NS);
+        }
+    }
+
+    /// The versions that were asked for at the end are there: the next sync waits for them. What
+    /// could not be read is read at its beginning.
+    pub(super) fn last_fence_read(
+        &self,
+        uid: &Uid,
+        sync: &mut Sync,
+        effects: &impl Effects,
+    ) -> Step {
+        let key = sync.key;
+        let unread = take_versions(sync, |resource, version| {
+            effects.wrote_at(key, uid, resource, version);
+        });
+        if let Some((resources, error)) = unread {
+            self.fences.want(key, resources);
+            if sync.outcome == Outcome::Ok {
+                return sync.fail(SyncErrorClass::Fence, error.message);
+            }
+        }
+        sync.finish()
+    }
+
+    fn read_versions(&self, state: State, resources: Resources, sync: &mut Sync) -> Step {
+        self.metrics.fences.increment();
+        let requests = resources.iter();
+        sync.ask(
+            state,
+            requests.map(|resource| Request::ReadVersion { resource }),
+        )
+    }
+}
+
+/// Tells of every version that was read; returns the resources of which none was, with an error.
+fn take_versions(
+    sync: &mut Sync,
+    mut read: impl FnMut(usize, &ResourceVersion),
+) -> Option<(Resources, ApiError)> {
+    sync.require_answers();
+    let mut unread = Resources::default();
+    let mut first_error = None;
+    for (request, answer) in sync.requests.iter().zip(&mut sync.answers) {
+        let Request::ReadVersion { resource } = *request else {
+            panic!("expected a read of a version, not {request:?}");
+        };
+        match answer.take() {
+            Some(Answer::Version(version)) => read(resource, &version),
+            Some(Answer::Failed(error)) => {
+                unread.insert(resource);
+                first_error.get_or_insert(error);
+            }
+            other => panic!("a read of a version can't be answered by {other:?}"),
+        }
+    }
+    first_error.map(|error| (unread, error))
+}

@@ -1,0 +1,169 @@
+//! Event handlers: a change of the cache becomes observations (expectations) and keys (queue).
+//! Nothing else happens here, and nothing is called.
+
+use super::parents::ParentChange;
+use super::{Controller, Effects};
+use crate::cache::{Group, PodChange};
+use podstorm_objects::{Pod, Uid};
+use podstorm_runtime::intern::KeyId;
+
+const NS_PER_SECOND: i64 = 1_000_000_000;
+
+impl Controller {
+    /// Handles a change of a parent: added and updated ones are enqueued; one that is gone, or
+    /// was replaced by another of the same name, loses expectations and records first.
+    pub fn handle_parent(&self, change: &ParentChange, effects: &impl Effects) {
+        if let Some(uid) = &change.deleted_uid {
+            self.forget_written(change.key, uid, effects);
+            self.expectations.delete(change.key);
+            effects.add(change.key);
+        }
+        if let Some(new) = &change.new {
+            if let Some(old) = &change.old {
+                let old_uid = &old.object.metadata.uid;
+                if *old_uid != new.object.metadata.uid {
+                    self.forget_written(change.key, old_uid, effects);
+                    self.expectations.delete(change.key);
+                    effects.add(change.key);
+                }
+            }
+            effects.add(change.key);
+        }
+    }
+
+    fn forget_written(&self, key: KeyId, uid: &Uid, effects: &impl Effects) {
+        if self.keeps_records {
+            effects.clear_written(key, Some(uid));
+        }
+        if self.policy.fence_unknown_outcomes {
+            self.fences.forget(&key);
+            self.open_names.forget(key);
+        }
+    }
+
+    /// Handles a change of a pod.
+    pub fn handle_pod(&self, change: &PodChange, effects: &impl Effects) {
+        let new = &change.new;
+        if change.deleted {
+            self.pod_deleted(new, change.new_group.as_deref(), effects);
+            if self.policy.wake_former_owner_on_deletion {
+                self.wake_former_owner(change, effects);
+            }
+            return;
+        }
+        match &change.old {
+            None => self.handle_new_pod(new, change.new_group.as_deref(), effects),
+            Some(old) => self.pod_updated(old, change, effects),
+        }
+    }
+
+    /// Handles a pod that was not known.
+    pub(super) fn handle_new_pod(&self, pod: &Pod, group: Option<&Group>, effects: &impl Effects) {
+        if pod.metadata.is_deleting() {
+            // Seen for the first time on its way out: never counted as a creation.
+            self.pod_deleted(pod, group, effects);
+        } else {
+            self.pod_added(pod, group, effects);
+        }
+    }
+
+    fn pod_added(&self, pod: &Pod, group: Option<&Group>, effects: &impl Effects) {
+        if pod.metadata.controller().is_some() {
+            if let Some(key) = self.resolve(group) {
+                self.expectations.creation_observed(key);
+                effects.add(key);
+            }
+        } else {
+            self.enqueue_matching(pod, effects);
+        }
+    }
+
+    fn pod_updated(&self, old: &Pod, change: &PodChange, effects: &impl Effects) {
+        let new = &*change.new;
+        if old.metadata.resource_version == new.metadata.resource_version {
+            return;
+        }
+        let (new_group, old_group) = (change.new_group.as_deref(), change.old_group.as_deref());
+        let labels_changed = old.metadata.labels != new.metadata.labels;
+        if new.metadata.is_deleting() {
+            // A graceful deletion begins with an update; the pod is as good as gone for counting.
+            self.pod_deleted(new, new_group, effects);
+            if labels_changed {
+                self.pod_deleted(old, old_group, effects);
+            }
+            if self.policy.wake_former_owner_on_deletion {
+                self.wake_former_owner(change, effects);
+            }
+            return;
+        }
+        let controller_changed = old.metadata.controller() != new.metadata.controller();
+        if controller_changed
+            && old.metadata.controller().is_some()
+            && let Some(key) = self.resolve(old_group)
+        {
+            effects.add(key);
+        }
+        if new.metadata.controller().is_some() {
+            let Some(key) = self.resolve(new_group) else {
+                return;
+            };
+            effects.add(key);
+            if !old.is_ready() && new.is_ready() {
+                self.check_availability_later(key, effects);
+            }
+            return;
+        }
+        if labels_changed || controller_changed {
+            self.enqueue_matching(new, effects);
+        }
+    }
+
+    /// A pod goes whose owner is another than the cache had. That one has lost a pod too, and where the
+    /// event that told so was lost, nothing else wakes it.
+    #[inline(never)]
+    fn wake_former_owner(&self, change: &PodChange, effects: &impl Effects) {
+        if let Some(old) = &change.old
+            && old.metadata.controller() != change.new.metadata.controller()
+            && let Some(key) = self.resolve(change.old_group.as_deref())
+        {
+            effects.add(key);
+        }
+    }
+
+    fn pod_deleted(&self, pod: &Pod, group: Option<&Group>, effects: &impl Effects) {
+        // Nobody waits for the deletion of an orphan.
+        if pod.metadata.controller().is_none() {
+            return;
+        }
+        if let Some(key) = self.resolve(group) {
+            self.expectations.deletion_observed(key, &pod.metadata.name);
+            effects.add(key);
+        }
+    }
+
+    /// A pod that has just become ready is available `minReadySeconds` later, when nothing else
+    /// may happen to wake its owner.
+    fn check_availability_later(&self, key: KeyId, effects: &impl Effects) {
+        let parent = self.parents.get(key);
+        let seconds = parent.map_or(0, |parent| parent.object.spec.min_ready_seconds);
+        if seconds > 0 {
+            effects.add_after(key, i64::from(seconds) * NS_PER_SECOND);
+        }
+    }
+
+    fn enqueue_matching(&self, pod: &Pod, effects: &impl Effects) {
+        for parent in self
+            .parents
+            .matching(&pod.metadata.namespace, &pod.metadata.labels)
+        {
+            effects.add(parent.key);
+        }
+    }
+
+    /// The key of the cached parent of our kind that a pod's controller reference means.
+    pub(super) fn resolve(&self, group: Option<&Group>) -> Option<KeyId> {
+        group
+            .filter(|group| group.owner_kind() == Some(self.options.kind.name()))?
+            .parent()
+    }
+}

@@ -1,0 +1,307 @@
+//! The controller of ReplicaSets (or, through the same code, of ReplicationControllers): event
+//! handlers, the work queue, and the sync that a worker drives.
+//!
+//! ```text
+//! delta ─▶ cache ─change─▶ handlers ─key─▶ queue ─key─▶ begin ─requests─▶ driver
+//!                             │ observe                   ▲                 │
+//!                             ▼                           └── resume ◀──answers
+//!                        expectations ◀──────── expect ──────┘
+//! ```
+//!
+//! Nothing here does I/O or reads a clock. A driver carries out the requests of a [`Sync`] and
+//! feeds the answers; see [`Controller::begin`]. Different keys share no lock on this path but
+//! those inside the queue's growth and the string border.
+
+mod deletion_order;
+mod effects;
+mod fence;
+#[cfg(test)]
+mod fence_tests;
+mod handlers;
+#[cfg(test)]
+mod hardened_tests;
+mod key;
+mod listed;
+mod metrics;
+mod names;
+mod open_names;
+mod parents;
+pub mod reconcile;
+mod retired;
+#[cfg(test)]
+mod rig;
+mod scale;
+mod status;
+#[cfg(test)]
+mod status_tests;
+mod steps;
+mod sync;
+
+use std::sync::Arc;
+
+use compact_str::CompactString;
+
+use crate::cache::{Delta, PodCache, PodChange};
+use crate::policy::{Behaviour, Policy};
+use podstorm_objects::{Kind, Now, ReplicaSet, ResourceVersion};
+use podstorm_runtime::consistency::{ConsistencyStore, Fences};
+use podstorm_runtime::expectations::Expectations;
+use podstorm_runtime::intern::KeyId;
+use podstorm_runtime::limits::BURST_REPLICAS;
+use podstorm_runtime::workqueue::RateLimitingQueue;
+
+use open_names::OpenNames;
+use retired::Retired;
+
+pub use deletion_order::{DeletionOrder, Ranked};
+pub use effects::Effects;
+pub use key::{KeyError, parse_key};
+pub use metrics::ControllerMetrics;
+pub use parents::{Parent, ParentChange, ParentStore};
+pub use sync::{Outcome, Step, Sync, SyncError, SyncErrorClass};
+
+/// What a controller is told at its start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControllerOptions {
+    /// Which kind it controls: `ReplicaSet` or `ReplicationController`.
+    pub kind: Kind,
+    /// Most pods created or deleted in one sync; upstream compiles in 500.
+    pub burst_replicas: usize,
+    /// The feature gates that change behaviour.
+    pub gates: Gates,
+    /// Upstream's behaviour, or the hardened one.
+    pub behaviour: Behaviour,
+}
+
+/// The feature gates that change this controller's behaviour, under upstream's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gates {
+    /// `PodDeletionCost`: the annotation counts in ranking.
+    pub pod_deletion_cost: bool,
+    /// `DeploymentReplicaSetTerminatingReplicas`: `status.terminatingReplicas` is kept.
+    pub terminating_replicas: bool,
+    /// `StaleControllerConsistencyReplicaSet`: a sync waits until the caches have its last writes.
+    pub stale_controller_consistency: bool,
+}
+
+impl Default for Gates {
+    /// As in Kubernetes 1.36: all on.
+    fn default() -> Self {
+        Gates {
+            pod_deletion_cost: true,
+            terminating_replicas: true,
+            stale_controller_consistency: true,
+        }
+    }
+}
+
+impl ControllerOptions {
+    /// Upstream's defaults for a kind.
+    pub fn new(kind: Kind) -> ControllerOptions {
+        ControllerOptions {
+            kind,
+            burst_replicas: BURST_REPLICAS,
+            gates: Gates::default(),
+            behaviour: Behaviour::Upstream,
+        }
+    }
+}
+
+/// The name under which a pod is waited for: its name, in the namespace of the key.
+pub type PodName = CompactString;
+
+/// A controller over a pod cache that it may share with others.
+#[derive(Debug)]
+pub struct Controller {
+    options: ControllerOptions,
+    policy: Policy,
+    /// Whether read-your-writes records are kept: upstream never does for ReplicationControllers.
+    keeps_records: bool,
+    parents: ParentStore,
+    expectations: Expectations<KeyId, PodName>,
+    consistency: ConsistencyStore<KeyId>,
+    fences: Fences<KeyId>,
+    open_names: OpenNames,
+    retired: Retired,
+    queue: RateLimitingQueue<KeyId>,
+    metrics: ControllerMetrics,
+}
+
+impl Controller {
+    /// A controller with an empty store of parents over that pod cache.
+    ///
+    /// # Panics
+    /// When the kind is neither ReplicaSet nor ReplicationController.
+    pub fn new(options: ControllerOptions, pods: Arc<PodCache>) -> Controller {
+        assert!(
+            matches!(options.kind, Kind::ReplicaSet | Kind::ReplicationController),
+            "only ReplicaSets and ReplicationControllers are controlled"
+        );
+        let policy = options.behaviour.policy();
+        let of_upstream =
+            options.gates.stale_controller_consistency && options.kind == Kind::ReplicaSet;
+        Controller {
+            parents: ParentStore::new(options.kind, pods),
+            keeps_records: policy.record_every_write || of_upstream,
+            policy,
+            options,
+            expectations: Expectations::new(),
+            consistency: ConsistencyStore::new(),
+            fences: Fences::default(),
+            open_names: OpenNames::default(),
+            retired: Retired::default(),
+            queue: RateLimitingQueue::new(),
+            metrics: ControllerMetrics::new(),
+        }
+    }
+
+    /// What it was told.
+    pub fn options(&self) -> &ControllerOptions {
+        &self.options
+    }
+
+    /// What follows from its behaviour.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The cached parents.
+    pub fn parents(&self) -> &ParentStore {
+        &self.parents
+    }
+
+    /// The pod cache.
+    pub fn pods(&self) -> &Arc<PodCache> {
+        self.parents.pods()
+    }
+
+    /// The expectations.
+    pub fn expectations(&self) -> &Expectations<KeyId, PodName> {
+        &self.expectations
+    }
+
+    /// The read-your-writes records.
+    pub fn consistency(&self) -> &ConsistencyStore<KeyId> {
+        &self.consistency
+    }
+
+    /// The work queue.
+    pub fn queue(&self) -> &RateLimitingQueue<KeyId> {
+        &self.queue
+    }
+
+    /// The controller's own metrics; the queue has its own.
+    pub fn metrics(&self) -> &ControllerMetrics {
+        &self.metrics
+    }
+
+    /// Applies one watch event of a parent to the store and handles the change.
+    pub fn parent_delta(&self, delta: Delta<ReplicaSet>, now: Now) {
+        if let Delta::Applied(object) = &delta {
+            self.reuse_key(&object.metadata, now);
+        }
+        self.parent_changed(&self.parents.apply(delta), now);
+    }
+
+    fn parent_changed(&self, change: &ParentChange, now: Now) {
+        match (&change.old, &change.new) {
+            (_, None) => self.retired.insert(change.key, now.mono_ns),
+            (None, Some(_)) => self.retired.remove(change.key),
+            (Some(_), Some(_)) => {}
+        }
+        self.handle_parent(change, &self.live(now));
+    }
+
+    /// Replaces the parents by a list and handles every change.
+    pub fn parent_replace(&self, items: Vec<Arc<ReplicaSet>>, version: &ResourceVersion, now: Now) {
+        for item in &items {
+            self.reuse_key(&item.metadata, now);
+        }
+        for change in self.parents.replace(items, version) {
+            self.parent_changed(&change, now);
+        }
+    }
+
+    /// The periodic resync of the parents (upstream: every 12 to 24 hours): every key is added.
+    /// The pods' resync, [`PodCache::resync`], changes nothing: pods of an equal version are ignored.
+    pub fn parent_resync(&self, now: Now) {
+        for change in self.parents.resync() {
+            self.handle_parent(&change, &self.live(now));
+        }
+    }
+
+    /// Advances the version of the parents' store without a change.
+    pub fn parent_bookmark(&self, version: &ResourceVersion) {
+        self.parents.version().set(version);
+    }
+
+    /// Handles a change of the pod cache, which the caller has applied.
+    pub fn pod_changed(&self, change: &PodChange, now: Now) {
+        self.handle_pod(change, &self.live(now));
+    }
+
+    /// Takes the key of a finished sync out of the queue's hands: forgotten when it went well,
+    /// else retried after a growing delay.
+    pub fn finish(&self, sync: &mut Sync, now: Now) {
+        let key = sync.key();
+        match (sync.outcome(), self.policy.retry_max_ns) {
+            (Outcome::Ok, None) => self.queue.forget(key),
+            (Outcome::Ok, Some(_)) => self.queue.forget_retries(key),
+            (Outcome::Failed(_), None) => {
+                self.queue.add_rate_limited(key, now.mono_ns);
+            }
+            (Outcome::Failed(error), Some(max_ns)) => {
+                if sync.slow_start.successes() > 0 {
+                    // It got on: this is no failure after failures.
+                    self.queue.forget_retries(key);
+                }
+                // Put off before it asked for anything.
+                let asked = !matches!(error.class, SyncErrorClass::Consistency(_));
+                self.queue.retry_within(key, max_ns, asked, now.mono_ns);
+            }
+        }
+        self.queue.done(key, now.mono_ns);
+    }
+
+    /// Effects on this controller's own queue and records.
+    fn live(&self, now: Now) -> effects::Live<'_> {
+        effects::Live {
+            controller: self,
+            now,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use podstorm_objects::{Pod, Uid};
+    use podstorm_runtime::workqueue::Take;
+
+    #[test]
+    fn a_resync_adds_every_parent_and_no_key_for_pods() {
+        let pods = Arc::new(PodCache::new());
+        let controller = Controller::new(ControllerOptions::new(Kind::ReplicaSet), pods.clone());
+        let now = Now::default();
+        for name in ["a", "b"] {
+            let mut parent = ReplicaSet::default();
+            parent.metadata.name = name.into();
+            parent.metadata.namespace = "ns".into();
+            parent.metadata.uid = Uid::new(name);
+            controller.parent_delta(Delta::Applied(Arc::new(parent)), now);
+        }
+        let mut pod = Pod::default();
+        pod.metadata.name = "p".into();
+        pod.metadata.namespace = "ns".into();
+        controller.pod_changed(&pods.apply(Delta::Applied(Arc::new(pod))), now);
+        while let Take::Key(key) = controller.queue().try_take(0) {
+            controller.queue().done(key, 0);
+        }
+        for change in pods.resync() {
+            controller.pod_changed(&change, now);
+        }
+        assert_eq!(controller.queue().len(), 0);
+        controller.parent_resync(now);
+        assert_eq!(controller.queue().len(), 2);
+    }
+}

@@ -1,0 +1,98 @@
+//! When ready pods become available: `minReadySeconds` after their `Ready` condition turned true.
+
+use podstorm_objects::{Pod, Time};
+
+const NS_PER_SECOND: i64 = 1_000_000_000;
+
+/// Whether a pod that has been ready since `ready_time` is available at `now_wall_ns`
+/// (nanoseconds since the Unix epoch). The boundary counts. Without `min_ready_seconds` every
+/// ready pod is available; with it, one whose time is unset never is.
+pub fn is_available(ready_time: Time, min_ready_seconds: i32, now_wall_ns: i64) -> bool {
+    if min_ready_seconds == 0 {
+        return true;
+    }
+    ready_time.unix_nanos().is_some_and(|ready| {
+        ready.saturating_add(i64::from(min_ready_seconds) * NS_PER_SECOND) <= now_wall_ns
+    })
+}
+
+/// The latest second since when a ready pod is available at `now_wall_ns`.
+pub(crate) fn availability_cutoff(min_ready_seconds: i32, now_wall_ns: i64) -> Time {
+    let now = now_wall_ns.div_euclid(NS_PER_SECOND);
+    Time::from_unix_seconds(now - i64::from(min_ready_seconds))
+}
+
+/// Nanoseconds from `now_wall_ns` until the first of the ready pods becomes available; `None`
+/// when none is waiting or `min_ready_seconds` is 0.
+pub fn next_availability_check<'a>(
+    pods: impl IntoIterator<Item = &'a Pod>,
+    min_ready_seconds: i32,
+    now_wall_ns: i64,
+) -> Option<i64> {
+    let ready = pods
+        .into_iter()
+        .filter(|pod| pod.is_ready())
+        .map(Pod::ready_time);
+    next_check_of_times(ready, min_ready_seconds, now_wall_ns)
+}
+
+/// The same over the ready times of ready pods.
+pub(crate) fn next_check_of_times(
+    ready_times: impl IntoIterator<Item = Time>,
+    min_ready_seconds: i32,
+    now_wall_ns: i64,
+) -> Option<i64> {
+    if min_ready_seconds <= 0 {
+        return None;
+    }
+    let wait = i64::from(min_ready_seconds) * NS_PER_SECOND;
+    ready_times
+        .into_iter()
+        .filter_map(Time::unix_nanos)
+        .map(|ready| ready.saturating_add(wait).saturating_sub(now_wall_ns))
+        .filter(|remaining| *remaining > 0)
+        .min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T: i64 = 1_700_000_000;
+
+    #[test]
+    fn the_boundary_is_available() {
+        let ready = Time::from_unix_seconds(T);
+        assert!(!is_available(ready, 10, (T + 10) * NS_PER_SECOND - 1));
+        assert!(is_available(ready, 10, (T + 10) * NS_PER_SECOND));
+        assert!(!is_available(Time::UNSET, 10, i64::MAX));
+        assert!(is_available(Time::UNSET, 0, 0));
+    }
+
+    #[test]
+    fn the_cutoff_is_the_last_second_that_is_available() {
+        for now in [
+            T * NS_PER_SECOND - 1,
+            T * NS_PER_SECOND,
+            T * NS_PER_SECOND + 1,
+            -1,
+            0,
+        ] {
+            let cutoff = availability_cutoff(10, now);
+            let after = cutoff
+                .unix_seconds()
+                .map(|at| Time::from_unix_seconds(at + 1));
+            assert!(is_available(cutoff, 10, now));
+            assert!(!is_available(after.unwrap(), 10, now));
+        }
+    }
+
+    #[test]
+    fn the_earliest_waiting_pod_decides_the_next_check() {
+        let times = [T - 100, T - 3, T - 5].map(Time::from_unix_seconds);
+        let now = T * NS_PER_SECOND;
+        assert_eq!(next_check_of_times(times, 10, now), Some(5 * NS_PER_SECOND));
+        assert_eq!(next_check_of_times([Time::UNSET], 10, now), None);
+        assert_eq!(next_check_of_times(times, 0, now), None);
+    }
+}

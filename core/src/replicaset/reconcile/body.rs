@@ -1,0 +1,93 @@
+//! The pod that a ReplicaSet asks the server to create.
+
+use std::sync::Arc;
+
+use podstorm_objects::{ObjectMeta, OwnerReference, Pod, ReplicaSet};
+
+/// The local error for a template without labels: such a pod is never asked for.
+pub const NO_LABELS_ERROR: &str = "unable to create pods, no labels";
+
+/// Longest name the API accepts for a pod, in bytes (DNS-1123 subdomain).
+const MAX_NAME_BYTES: usize = 253;
+
+/// The body of a pod made from the parent's template: labels, annotations and finalizers of the
+/// template, `generateName`, exactly one owner reference, and the template's spec. Whatever else
+/// the template's metadata says is ignored. Shares everything, copies nothing.
+pub fn pod_body(parent: &ReplicaSet, owner: &Arc<OwnerReference>) -> Pod {
+    let template = &parent.spec.template;
+    Pod {
+        metadata: ObjectMeta {
+            generate_name: Some(pod_name_prefix(&parent.metadata.name).into()),
+            labels: template.metadata.labels.clone(),
+            annotations: template.metadata.annotations.clone(),
+            finalizers: template.metadata.finalizers.clone(),
+            owner_references: std::iter::once(owner.clone()).collect(),
+            ..ObjectMeta::default()
+        },
+        spec: template.spec.clone(),
+        node_name: template.node_name.clone(),
+        token_volume: template.token_volume,
+        status: podstorm_objects::PodStatus::default(),
+    }
+}
+
+/// The prefix of the names of a parent's pods: its name and a dash; without the dash where the
+/// prefix could not begin a pod name. As upstream, the check looks at the prefix with its last two
+/// characters replaced by one `a`.
+pub fn pod_name_prefix(parent_name: &str) -> String {
+    let mut masked = parent_name.to_owned();
+    masked.pop();
+    masked.push('a');
+    if is_dns1123_subdomain(&masked) {
+        format!("{parent_name}-")
+    } else {
+        parent_name.to_owned()
+    }
+}
+
+fn is_dns1123_subdomain(name: &str) -> bool {
+    let is_alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    name.len() <= MAX_NAME_BYTES
+        && name.split('.').all(|label| {
+            let bytes = label.as_bytes();
+            bytes.first().copied().is_some_and(is_alphanumeric)
+                && bytes.last().copied().is_some_and(is_alphanumeric)
+                && bytes.iter().all(|&b| is_alphanumeric(b) || b == b'-')
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use podstorm_objects::Resource;
+
+    #[test]
+    fn a_body_has_the_volumes_of_the_template() {
+        let spec = json!({"volumes": [{"name": "kube-api-access-aaaaa"}], "containers": [
+            {"name": "c", "volumeMounts": [{"name": "kube-api-access-aaaaa"}]}]});
+        let parent = ReplicaSet::from_json(json!({"metadata": {"name": "web"},
+            "spec": {"template": {"spec": spec}}}))
+        .unwrap();
+        let owner = OwnerReference {
+            api_version: "apps/v1".into(),
+            kind: "ReplicaSet".into(),
+            name: "web".into(),
+            uid: "u".into(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        };
+        let body = pod_body(&parent, &Arc::new(owner));
+        assert!(Arc::ptr_eq(&body.spec, &parent.spec.template.spec));
+        assert_eq!(body.to_json()["spec"], spec);
+    }
+
+    #[test]
+    fn the_prefix_has_a_dash_where_it_can_begin_a_pod_name() {
+        assert_eq!(pod_name_prefix("web"), "web-");
+        assert_eq!(pod_name_prefix("Web"), "Web");
+        assert_eq!(pod_name_prefix(&"x".repeat(253)).len(), 254);
+        assert_eq!(pod_name_prefix(&"x".repeat(254)).len(), 254);
+    }
+}

@@ -1,0 +1,156 @@
+//! The status of a parent: what its pods add up to, when it must be written, and its one
+//! condition.
+
+use super::availability::is_available;
+use podstorm_objects::{Labels, Pod, ReplicaSet, ReplicaSetCondition, ReplicaSetStatus, Str, Time};
+
+const REPLICA_FAILURE: &str = "ReplicaFailure";
+
+/// Counts over the claimed active pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StatusCounts {
+    /// All of them.
+    pub replicas: i32,
+    /// Those with every label of the template.
+    pub fully_labeled: i32,
+    /// Those that are ready.
+    pub ready: i32,
+    /// Those that have been ready long enough.
+    pub available: i32,
+}
+
+impl StatusCounts {
+    /// Counts one by one. O(pods).
+    pub fn count<'a>(
+        pods: impl IntoIterator<Item = &'a Pod>,
+        template_labels: &Labels,
+        min_ready_seconds: i32,
+        now_wall_ns: i64,
+    ) -> StatusCounts {
+        let mut counts = StatusCounts::default();
+        for pod in pods {
+            counts.add(pod, template_labels, min_ready_seconds, now_wall_ns);
+        }
+        counts
+    }
+
+    /// Adds one pod.
+    pub fn add(
+        &mut self,
+        pod: &Pod,
+        template_labels: &Labels,
+        min_ready_seconds: i32,
+        now_wall_ns: i64,
+    ) {
+        self.replicas += 1;
+        self.fully_labeled += i32::from(pod.metadata.labels.contains_all(template_labels));
+        if pod.is_ready() {
+            self.ready += 1;
+            let available = is_available(pod.ready_time(), min_ready_seconds, now_wall_ns);
+            self.available += i32::from(available);
+        }
+    }
+}
+
+/// The new status. `terminating` is absent where the feature is off; `manage_error` is what went
+/// wrong when pods were created or deleted in this sync, and absent also when nothing was tried,
+/// which removes the condition. `observed_generation` is set when the status is written.
+pub fn compute_status(
+    parent: &ReplicaSet,
+    counts: StatusCounts,
+    terminating: Option<i32>,
+    manage_error: Option<&str>,
+    now: Time,
+) -> ReplicaSetStatus {
+    let mut status = parent.status.clone();
+    let failure = status
+        .conditions
+        .iter()
+        .any(|condition| *condition.kind == *REPLICA_FAILURE);
+    match manage_error {
+        Some(message) if !failure => {
+            let reason = match counts.replicas.cmp(&parent.replicas()) {
+                std::cmp::Ordering::Less => "FailedCreate",
+                std::cmp::Ordering::Greater => "FailedDelete",
+                std::cmp::Ordering::Equal => "",
+            };
+            status.conditions.push(ReplicaSetCondition {
+                kind: REPLICA_FAILURE.into(),
+                status: "True".into(),
+                last_transition_time: now,
+                reason: reason.into(),
+                message: Str::from(message),
+                rest: None,
+            });
+        }
+        None if failure => {
+            status
+                .conditions
+                .retain(|condition| *condition.kind != *REPLICA_FAILURE);
+        }
+        _ => {}
+    }
+    status.replicas = counts.replicas;
+    status.fully_labeled_replicas = counts.fully_labeled;
+    status.ready_replicas = counts.ready;
+    status.available_replicas = counts.available;
+    status.terminating_replicas = terminating;
+    status
+}
+
+/// Whether the status needs no write: nothing differs and the generation has been observed.
+pub fn status_is_unchanged(parent: &ReplicaSet, new: &ReplicaSetStatus) -> bool {
+    let old = &parent.status;
+    old.replicas == new.replicas
+        && old.fully_labeled_replicas == new.fully_labeled_replicas
+        && old.ready_replicas == new.ready_replicas
+        && old.available_replicas == new.available_replicas
+        && old.terminating_replicas == new.terminating_replicas
+        && parent.metadata.generation == old.observed_generation
+        && old.conditions == new.conditions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parent(replicas: i32) -> ReplicaSet {
+        let mut parent = ReplicaSet::default();
+        parent.spec.replicas = Some(replicas);
+        parent
+    }
+
+    #[test]
+    fn a_failure_is_recorded_once_and_removed_when_nothing_failed() {
+        let now = Time::from_unix_seconds(1);
+        let counts = StatusCounts {
+            replicas: 2,
+            ..StatusCounts::default()
+        };
+        let mut rs = parent(3);
+        rs.status = compute_status(&rs, counts, Some(0), Some("quota"), now);
+        assert_eq!(&*rs.status.conditions[0].reason, "FailedCreate");
+        let again = compute_status(
+            &rs,
+            counts,
+            Some(0),
+            Some("other"),
+            Time::from_unix_seconds(9),
+        );
+        assert_eq!(again.conditions, rs.status.conditions);
+        assert!(
+            compute_status(&rs, counts, Some(0), None, now)
+                .conditions
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn absent_and_zero_terminating_replicas_differ() {
+        let rs = parent(0);
+        let zero = compute_status(&rs, StatusCounts::default(), Some(0), None, Time::UNSET);
+        assert!(!status_is_unchanged(&rs, &zero));
+        let absent = compute_status(&rs, StatusCounts::default(), None, None, Time::UNSET);
+        assert!(status_is_unchanged(&rs, &absent));
+    }
+}

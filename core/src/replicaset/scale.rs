@@ -1,0 +1,403 @@
+//! Counting a parent's pods and choosing which to delete, from the cache's running totals where
+//! nothing needs claiming, from the claimed pods one by one where something does.
+
+use std::sync::Arc;
+
+use compact_str::CompactString;
+use smallvec::SmallVec;
+
+use super::parents::Parent;
+use super::reconcile::{StatusCounts, availability_cutoff};
+use super::sync::Census;
+use super::{Controller, Sync};
+use crate::cache::{Group, Member, Members, Totals};
+use crate::ranking::{NodeCounts, RankFields, RankOptions, Ranker};
+use podstorm_objects::{Labels, Now, Pod, Selector, Time, Uid};
+use podstorm_runtime::cache::NamespacedSelector;
+
+/// The pods to delete in this sync, with the scratch memory for choosing them.
+#[derive(Debug, Default)]
+pub(super) struct Victims {
+    names: Vec<CompactString>,
+    /// Their UIDs in the same order, where deletes carry them.
+    uids: Vec<Uid>,
+    ranker: Ranker,
+    pub(super) related: NodeCounts,
+    /// What the related pods are found by; filled and emptied while they are counted.
+    selectors: Vec<NamespacedSelector>,
+    label_sets: Vec<(Labels, Arc<Group>)>,
+    claimed: Vec<RankFields>,
+    /// The claimed pods themselves, where they were claimed one by one.
+    claimed_pods: Vec<Arc<Pod>>,
+}
+
+impl Victims {
+    pub(super) fn names(&self) -> &[CompactString] {
+        &self.names
+    }
+
+    /// Their UIDs in the same order, none where deletes don't carry them.
+    pub(super) fn uids(&self) -> &[Uid] {
+        &self.uids
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.names.clear();
+        self.uids.clear();
+        self.related.clear();
+        self.claimed.clear();
+        self.claimed_pods.clear();
+    }
+}
+
+impl Controller {
+    /// Counts the parent's pods and, where too many, chooses the victims, all from one moment.
+    /// Where a pod must be released or adopted, returns instead the active pods to claim: own
+    /// ones, then orphans.
+    ///
+    /// O(label sets) for the counts; pods are looked at when some must go, when
+    /// `minReadySeconds` is set, or when there is something to claim.
+    pub(super) fn take_census(
+        &self,
+        parent: &Parent,
+        selector: &Selector,
+        sync: &mut Sync,
+        now: Now,
+    ) -> Option<Vec<Arc<Pod>>> {
+        let deleting = parent.object.metadata.is_deleting();
+        let adoptable = !deleting && self.adoptable_orphans(parent, selector);
+        let mut related_counted = false;
+        loop {
+            let mut members = parent.group.lock();
+            debug_assert!(
+                members.totals_are_exact(),
+                "running totals must equal a recount"
+            );
+            let mut matching = Totals::default();
+            let mut fully_labeled = 0;
+            let mut others_active = 0;
+            for set in members.label_sets().iter().filter(|set| set.pods > 0) {
+                if selector.matches(&set.labels) {
+                    matching.merge(set.totals);
+                    if set
+                        .labels
+                        .contains_all(&parent.object.spec.template.metadata.labels)
+                    {
+                        fully_labeled += set.totals.active;
+                    }
+                } else {
+                    others_active += set.totals.active;
+                }
+            }
+            sync.census.terminating = count(matching.terminating);
+            if adoptable || (others_active > 0 && !deleting) {
+                let own = members.iter().filter(|(_, member)| member.is_active());
+                let mut pods: Vec<Arc<Pod>> = own.map(|(pod, _)| pod.clone()).collect();
+                drop(members);
+                self.push_adoptable(parent, selector, &mut pods);
+                return Some(pods);
+            }
+            sync.census.counts = StatusCounts {
+                replicas: count(matching.active),
+                fully_labeled: count(fully_labeled),
+                ready: count(matching.ready),
+                available: 0,
+            };
+            let surplus = i64::from(matching.active) - i64::from(parent.object.replicas());
+            let wanted = surplus.clamp(0, self.burst());
+            let wanted = usize::try_from(wanted).expect("clamped to the positive");
+            let ranked = wanted < matching.active as usize;
+            if sync.may_scale && wanted > 0 && ranked && !related_counted {
+                // Other groups are locked for this, so not while holding this one.
+                drop(members);
+                self.count_related(parent, sync);
+                related_counted = true;
+                continue;
+            }
+            if parent.object.spec.min_ready_seconds > 0 {
+                let cutoff = availability_cutoff(parent.object.spec.min_ready_seconds, now.wall_ns);
+                self.count_matured(&mut members, selector, cutoff, &mut sync.census);
+            }
+            if !sync.may_scale || wanted == 0 {
+                return None;
+            }
+            let matches = matching_sets(&members, selector);
+            let is_candidate =
+                |member: &Member| member.is_active() && matches[member.label_set as usize];
+            let active = members
+                .members()
+                .iter()
+                .filter(|member| is_candidate(member));
+            let Victims {
+                names,
+                uids,
+                ranker,
+                related,
+                ..
+            } = &mut sync.victims;
+            let by_uid = self.policy.delete_by_uid;
+            names.clear();
+            uids.clear();
+            if ranked {
+                let options = self.rank_options(now);
+                let chosen = ranker.choose_among(
+                    members.members(),
+                    |member| is_candidate(member).then_some(&member.fields),
+                    |node| related.get(node),
+                    &options,
+                    wanted,
+                );
+                let name = |at: usize| members.pod(at).metadata.name.clone();
+                names.extend(chosen.iter().map(|&at| name(at as usize)));
+                if by_uid {
+                    let uid = |at: usize| members.pod(at).metadata.uid.clone();
+                    uids.extend(chosen.iter().map(|&at| uid(at as usize)));
+                }
+                let fields = chosen
+                    .iter()
+                    .map(|&at| &members.members()[at as usize].fields);
+                self.observe_age_ratios(active.map(|member| &member.fields), fields, now);
+            } else {
+                let active = members.iter().filter(|(_, member)| is_candidate(member));
+                for (pod, _) in active {
+                    names.push(pod.metadata.name.clone());
+                    if by_uid {
+                        uids.push(pod.metadata.uid.clone());
+                    }
+                }
+            }
+            return None;
+        }
+    }
+
+    /// Counts the claimed pods one by one and, where too many, chooses the victims.
+    pub(super) fn count_claimed(
+        &self,
+        parent: &Parent,
+        claimed: &[Arc<Pod>],
+        sync: &mut Sync,
+        now: Now,
+    ) {
+        let spec = &parent.object.spec;
+        sync.census.counts = StatusCounts::count(
+            claimed.iter().map(|pod| &**pod),
+            &spec.template.metadata.labels,
+            spec.min_ready_seconds,
+            now.wall_ns,
+        );
+        let ready = claimed.iter().filter(|pod| pod.is_ready());
+        sync.census.ready_times.clear();
+        sync.census
+            .ready_times
+            .extend(ready.map(|pod| (pod.ready_time(), 1)));
+        sync.victims.claimed_pods.extend_from_slice(claimed);
+        let surplus = i64::from(sync.census.counts.replicas) - i64::from(parent.object.replicas());
+        let wanted = surplus.clamp(0, self.burst());
+        let wanted = usize::try_from(wanted).expect("clamped to the positive");
+        if !sync.may_scale || wanted == 0 {
+            return;
+        }
+        let by_uid = self.policy.delete_by_uid;
+        if wanted == claimed.len() {
+            let names = claimed.iter().map(|pod| pod.metadata.name.clone());
+            sync.victims.names.extend(names);
+            if by_uid {
+                let uids = claimed.iter().map(|pod| pod.metadata.uid.clone());
+                sync.victims.uids.extend(uids);
+            }
+            return;
+        }
+        self.count_related(parent, sync);
+        let nodes = self.pods();
+        let Victims {
+            names,
+            uids,
+            ranker,
+            related,
+            claimed: fields,
+            ..
+        } = &mut sync.victims;
+        fields.extend(claimed.iter().map(|pod| {
+            RankFields::of(
+                pod,
+                pod.node_name
+                    .as_deref()
+                    .map_or(0, |node| nodes.node_number(node)),
+            )
+        }));
+        let candidates = fields
+            .iter()
+            .enumerate()
+            .map(|(at, fields)| (index(at), fields));
+        let options = self.rank_options(now);
+        let chosen = ranker.choose(candidates, |node| related.get(node), &options, wanted);
+        let name = |at: usize| claimed[at].metadata.name.clone();
+        names.extend(chosen.iter().map(|&at| name(at as usize)));
+        if by_uid {
+            let uid = |at: usize| claimed[at].metadata.uid.clone();
+            uids.extend(chosen.iter().map(|&at| uid(at as usize)));
+        }
+        let victims = chosen.iter().map(|&at| &fields[at as usize]);
+        self.observe_age_ratios(fields.iter(), victims, now);
+    }
+
+    /// Counts the ready pods anew for another `minReadySeconds` than the census did.
+    pub(super) fn count_matured_anew(&self, parent: &Parent, sync: &mut Sync, cutoff: Time) {
+        if !sync.victims.claimed_pods.is_empty() {
+            return; // All times were collected when they were claimed.
+        }
+        if let Ok(selector) = &parent.selector {
+            let mut members = parent.group.lock();
+            self.count_matured(&mut members, selector, cutoff, &mut sync.census);
+        }
+    }
+
+    /// Counts the ready pods that became so at the cutoff or before, and the others by time.
+    fn count_matured(
+        &self,
+        members: &mut Members,
+        selector: &Selector,
+        cutoff: Time,
+        census: &mut Census,
+    ) {
+        census.matured = 0;
+        census.ready_times.clear();
+        for index in 0..members.label_sets().len() {
+            let set = &members.label_sets()[index];
+            if set.totals.ready > 0 && selector.matches(&set.labels) {
+                let index = u32::try_from(index).expect("fewer label sets than pods");
+                census.matured += members.ready_by(index, cutoff, &mut census.ready_times);
+            }
+        }
+    }
+
+    /// Whether an active orphan of the namespace matches. O(label sets among the orphans).
+    pub(super) fn adoptable_orphans(&self, parent: &Parent, selector: &Selector) -> bool {
+        parent.orphans.pod_count() > 0 && {
+            let members = parent.orphans.lock();
+            let mut sets = members.label_sets().iter();
+            sets.any(|set| set.totals.active > 0 && selector.matches(&set.labels))
+        }
+    }
+
+    /// The active orphans of the namespace that match, in their order. O(orphans), but the selector is
+    /// asked once for all that have the same labels.
+    pub(super) fn push_adoptable(
+        &self,
+        parent: &Parent,
+        selector: &Selector,
+        pods: &mut Vec<Arc<Pod>>,
+    ) {
+        let members = parent.orphans.lock();
+        let matches = matching_sets(&members, selector);
+        let adoptable = members
+            .iter()
+            .filter(|(_, member)| member.is_active() && matches[member.label_set as usize]);
+        pods.extend(adoptable.map(|(pod, _)| pod.clone()));
+    }
+
+    /// Counts, by node, the active pods that any sibling's selector matches: the parents with the
+    /// same controller, this one included. None without a controller, but in the hardened behaviour
+    /// those of its own selector.
+    pub(super) fn count_related(&self, parent: &Parent, sync: &mut Sync) {
+        let Victims {
+            related,
+            selectors,
+            label_sets,
+            ..
+        } = &mut sync.victims;
+        related.clear();
+        self.parents.related_selectors(parent, selectors);
+        if selectors.is_empty() && self.policy.rank_without_owner {
+            let selector = parent.selector.iter().cloned();
+            let namespace = &parent.object.metadata.namespace;
+            selectors.extend(selector.map(|selector| (namespace.clone(), selector)));
+        }
+        if selectors.is_empty() {
+            return;
+        }
+        self.pods().matching_label_sets(selectors, label_sets);
+        for (labels, group) in label_sets.drain(..) {
+            let members = group.lock();
+            let Some(label_set) = members.label_set_of(&labels) else {
+                continue;
+            };
+            for member in members.members() {
+                if member.label_set == label_set && member.is_active() {
+                    related.add(member.node);
+                }
+            }
+        }
+        selectors.clear();
+    }
+
+    /// The related pods of a parent (active or not) as they count for co-location, for tests and
+    /// explanations. O(pods of the related label sets).
+    pub fn related_pods(&self, parent: &Parent) -> Vec<Arc<Pod>> {
+        let (mut pods, mut selectors, mut label_sets) = (Vec::new(), Vec::new(), Vec::new());
+        self.parents.related_selectors(parent, &mut selectors);
+        self.pods().matching_label_sets(&selectors, &mut label_sets);
+        for (labels, group) in label_sets {
+            let members = group.lock();
+            let Some(label_set) = members.label_set_of(&labels) else {
+                continue;
+            };
+            let of_set = members
+                .iter()
+                .filter(|(_, member)| member.label_set == label_set);
+            pods.extend(of_set.map(|(pod, _)| pod.clone()));
+        }
+        pods
+    }
+
+    pub(super) fn rank_options(&self, now: Now) -> RankOptions {
+        RankOptions {
+            now_wall_ns: Some(now.wall_ns),
+            pod_deletion_cost: self.options.gates.pod_deletion_cost,
+            logarithmic_scale_down: true,
+        }
+    }
+
+    /// `replicaset_controller_sorting_deletion_age_ratio`: for each ready victim its age over that
+    /// of the youngest ready candidate, in whole milliseconds and by integer division, as
+    /// upstream has it. Nothing is observed where that age is under a millisecond.
+    fn observe_age_ratios<'a>(
+        &self,
+        candidates: impl Iterator<Item = &'a RankFields>,
+        victims: impl Iterator<Item = &'a RankFields>,
+        now: Now,
+    ) {
+        let age_ms = |fields: &RankFields| {
+            let created = fields.creation_time().unix_nanos();
+            created.map_or(i64::MAX, |created| now.wall_ns.saturating_sub(created)) / 1_000_000
+        };
+        let ready = candidates.filter(|fields| fields.is_ready());
+        // The latest creation is the least age; an unset one is before all others.
+        let Some(youngest) = ready.max_by_key(|fields| fields.creation_time()) else {
+            return;
+        };
+        let youngest = age_ms(youngest);
+        if youngest == 0 {
+            return;
+        }
+        let victims = victims.filter(|fields| fields.is_ready());
+        self.metrics
+            .sorting_deletion_age_ratio
+            .observe_all(victims.map(|fields| (age_ms(fields) / youngest) as f64));
+    }
+}
+
+fn count(pods: u32) -> i32 {
+    i32::try_from(pods).expect("a ReplicaSet's pods fit 31 bits")
+}
+
+fn index(at: usize) -> u32 {
+    u32::try_from(at).expect("a ReplicaSet's pods fit 32 bits")
+}
+
+/// By label set of a group: whether it has pods and the selector matches them.
+pub(super) fn matching_sets(members: &Members, selector: &Selector) -> SmallVec<[bool; 8]> {
+    let sets = members.label_sets().iter();
+    sets.map(|set| set.pods > 0 && selector.matches(&set.labels))
+        .collect()
+}

@@ -1,0 +1,187 @@
+//! The end of a sync: the status is computed and written, once more when that fails, and the next
+//! check of availability is set.
+
+use std::sync::Arc;
+
+use super::Controller;
+use super::effects::Effects;
+use super::parents::Parent;
+use super::reconcile::{
+    StatusCounts, availability_cutoff, compute_status, is_available, next_check_of_times,
+    status_is_unchanged,
+};
+use super::sync::{State, Step, Sync, SyncErrorClass};
+use podstorm_objects::{Kind, Now, ReplicaSet};
+use podstorm_runtime::client::{Answer, ApiError, Request};
+use podstorm_runtime::consistency::PARENTS;
+
+impl Controller {
+    pub(super) fn update_status(
+        &self,
+        parent: &Arc<Parent>,
+        sync: &mut Sync,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
+        let object = &parent.object;
+        let min_ready_seconds = object.spec.min_ready_seconds;
+        let mut counts = sync.census.counts;
+        counts.available = if min_ready_seconds == 0 {
+            counts.ready
+        } else {
+            let waiting = sync.census.ready_times.iter();
+            let since = waiting
+                .filter(|(time, _)| is_available(*time, min_ready_seconds, now.wall_ns))
+                .map(|(_, pods)| pods);
+            let available = sync.census.matured + since.sum::<u32>();
+            i32::try_from(available).expect("a ReplicaSet's pods fit 31 bits")
+        };
+        let terminating = (self.options.gates.terminating_replicas
+            && self.options.kind == Kind::ReplicaSet)
+            .then_some(sync.census.terminating);
+        let status = if is_same_status(object, counts, terminating)
+            && sync.manage_error.is_none()
+            && object.status.conditions.is_empty()
+        {
+            None
+        } else {
+            let error = sync.manage_error.as_ref().map(|(_, error)| error.as_str());
+            let status = compute_status(object, counts, terminating, error, now.wall());
+            (!status_is_unchanged(object, &status)).then_some(status)
+        };
+        let Some(mut status) = status else {
+            return self.status_written(parent, sync, object, now, effects);
+        };
+        status.observed_generation = object.metadata.generation;
+        let mut updated = ReplicaSet::clone(object);
+        updated.status = status.clone();
+        sync.new_status = Some(Box::new(status));
+        sync.ask(
+            State::PuttingStatus,
+            [Request::PutStatus {
+                object: Arc::new(updated),
+            }],
+        )
+    }
+
+    fn status_written(
+        &self,
+        parent: &Parent,
+        sync: &mut Sync,
+        updated: &ReplicaSet,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
+        if self.keeps_records {
+            let uid = &parent.object.metadata.uid;
+            effects.wrote_at(sync.key, uid, PARENTS, &updated.metadata.resource_version);
+        }
+        if let Some((class, message)) = sync.take_error() {
+            return sync.fail(class, message);
+        }
+        let min_ready_seconds = updated.spec.min_ready_seconds;
+        if min_ready_seconds > 0
+            && updated.status.ready_replicas != updated.status.available_replicas
+        {
+            if parent.object.spec.min_ready_seconds != min_ready_seconds {
+                let cutoff = availability_cutoff(min_ready_seconds, now.wall_ns);
+                self.count_matured_anew(parent, sync, cutoff);
+            }
+            let times = sync.census.ready_times.iter().map(|(time, _)| *time);
+            let delay =
+                next_check_of_times(times, min_ready_seconds, now.wall_ns).unwrap_or(i64::MAX);
+            let longest = i64::from(min_ready_seconds) * 1_000_000_000;
+            let bounded = delay == i64::MAX || self.policy().bound_availability_checks;
+            effects.add_after(sync.key, if bounded { delay.min(longest) } else { delay });
+        }
+        sync.finish()
+    }
+
+    /// Goes on with writing the status.
+    pub(super) fn status_answered(
+        &self,
+        parent: &Arc<Parent>,
+        sync: &mut Sync,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
+        let state = sync.state;
+        match (state, sync.only_answer()) {
+            (State::ReadingParentToRetry, Answer::Parent(live)) => {
+                self.retry_status(parent, live, sync, now, effects)
+            }
+            (_, Answer::Parent(updated)) => {
+                self.status_written(parent, sync, &updated, now, effects)
+            }
+            (State::PuttingStatus, answer) => {
+                self.note_failure(&failure(answer), PARENTS, sync);
+                let request = Request::GetParent {
+                    namespace: parent.namespace.clone(),
+                    name: parent.object.metadata.name.clone(),
+                };
+                sync.ask(State::ReadingParentToRetry, [request])
+            }
+            (_, answer) => {
+                let error = failure(answer);
+                if state == State::PuttingStatusAgain {
+                    self.note_failure(&error, PARENTS, sync);
+                }
+                sync.fail(SyncErrorClass::Status, error.message)
+            }
+        }
+    }
+
+    /// Writes the same status once more, on what the server has now.
+    fn retry_status(
+        &self,
+        parent: &Arc<Parent>,
+        live: Arc<ReplicaSet>,
+        sync: &mut Sync,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
+        let status = *sync.new_status.take().expect("the status is being written");
+        if self.policy.keep_status_with_its_object {
+            // Whatever became of the first attempt, this shows it.
+            sync.unknown.remove(PARENTS);
+            let (ours, theirs) = (&parent.object.metadata, &live.metadata);
+            if ours.uid != theirs.uid || ours.generation != theirs.generation {
+                effects.wrote_at(sync.key, &ours.uid, PARENTS, &theirs.resource_version);
+                let (class, message) = sync.manage_error.take().unwrap_or_else(|| {
+                    let message = "the object has changed since its status was computed";
+                    (SyncErrorClass::Status, message.to_owned())
+                });
+                return sync.fail(class, message);
+            }
+            if live.status == status {
+                return self.status_written(parent, sync, &live, now, effects);
+            }
+        }
+        // Upstream looks neither at the UID nor at the generation.
+        let mut object = ReplicaSet::clone(&live);
+        object.status = status;
+        sync.ask(
+            State::PuttingStatusAgain,
+            [Request::PutStatus {
+                object: Arc::new(object),
+            }],
+        )
+    }
+}
+
+fn is_same_status(object: &ReplicaSet, counts: StatusCounts, terminating: Option<i32>) -> bool {
+    let status = &object.status;
+    status.replicas == counts.replicas
+        && status.fully_labeled_replicas == counts.fully_labeled
+        && status.ready_replicas == counts.ready
+        && status.available_replicas == counts.available
+        && status.terminating_replicas == terminating
+        && status.observed_generation == object.metadata.generation
+}
+
+fn failure(answer: Answer) -> ApiError {
+    match answer {
+        Answer::Failed(error) => error,
+        other => panic!("expected a failure or the parent, not {other:?}"),
+    }
+}

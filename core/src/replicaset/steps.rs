@@ -1,0 +1,582 @@
+//! The steps of a sync. Their order is upstream's and is observable: the read-your-writes gate, the
+//! parent, the expectations (before any pod is read, so that what they counted is in the cache),
+//! claim, scale; `status.rs` has the rest.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use super::Controller;
+use super::effects::Effects;
+use super::parents::Parent;
+use super::sync::{Outcome, State, Step, Sync, SyncError, SyncErrorClass};
+use podstorm_objects::{Kind, Now, ObjectMeta};
+use podstorm_runtime::claim::{Claim, ClaimStep};
+use podstorm_runtime::client::{Answer, ApiError, EventIntent, Reason, Request};
+use podstorm_runtime::consistency::{PODS, Stale};
+use podstorm_runtime::intern::KeyId;
+use podstorm_runtime::slow_start::SlowStart;
+
+impl Controller {
+    /// Begins the sync of a key taken from the queue. End it with [`Controller::finish`].
+    pub fn begin(&self, key: KeyId, sync: &mut Sync, now: Now) -> Step {
+        self.begin_with(key, sync, now, &self.live(now))
+    }
+
+    /// Goes on after every request of the batch has its answer.
+    ///
+    /// # Panics
+    /// When a request has no answer, or the sync is over.
+    pub fn resume(&self, sync: &mut Sync, now: Now) -> Step {
+        self.resume_with(sync, now, &self.live(now))
+    }
+
+    /// [`Controller::begin`] with other effects than the controller's own.
+    pub fn begin_with(
+        &self,
+        key: KeyId,
+        sync: &mut Sync,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
+        sync.reset(key);
+        if self.policy.record_every_write {
+            if let Some(step) = self.stop_at_fence(sync) {
+                return step;
+            }
+        } else if self.keeps_records {
+            let stores = [self.pods().version().get(), self.parents.version().get()];
+            if let Err(stale) = self.consistency.ensure_ready(&key, &stores) {
+                return self.put_off(&stale, sync);
+            }
+        }
+        self.begin_behind_gate(sync, now, effects)
+    }
+
+    /// The caches lack what they must have.
+    #[cold]
+    pub(super) fn put_off(&self, stale: &Stale, sync: &mut Sync) -> Step {
+        let (skips, resource) = if stale.resource == PODS {
+            (&self.metrics.stale_sync_skips_pods, Kind::Pod)
+        } else {
+            (
+                &self.metrics.stale_sync_skips_replicasets,
+                self.options.kind,
+            )
+        };
+        skips.increment();
+        let message = stale.message(resource.group_resource());
+        sync.fail(SyncErrorClass::Consistency(stale.resource), message)
+    }
+
+    /// The caches are as new as they must be.
+    ///
+    /// Inlined by force: the other caller, the hardened behaviour's, costs every idle sync a call.
+    #[inline(always)]
+    pub(super) fn begin_behind_gate(
+        &self,
+        sync: &mut Sync,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
+        let key = sync.key;
+        let Some(parent) = self.parents.get(key) else {
+            if self.keeps_records {
+                effects.clear_written(key, None);
+            }
+            self.expectations.delete(key);
+            return sync.finish();
+        };
+        let step = self.begin_of(&parent, sync, now, effects);
+        self.hand_over(step, parent, sync, now, effects)
+    }
+
+    /// What the sync asks for next, if it isn't over; keeps the parent until it is resumed.
+    #[inline]
+    fn hand_over(
+        &self,
+        mut step: Step,
+        parent: Arc<Parent>,
+        sync: &mut Sync,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
+        let closes = self.policy.fence_unknown_outcomes || self.policy.settle_expectations;
+        if closes && step == Step::Finished {
+            step = self.close(sync, now, effects);
+        }
+        if step == Step::Requests {
+            sync.parent = Some(parent);
+        }
+        step
+    }
+
+    /// Inlined by force, as the above.
+    #[inline(always)]
+    fn begin_of(
+        &self,
+        parent: &Arc<Parent>,
+        sync: &mut Sync,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
+        // Before any pod is read: what the expectations have counted is then in the cache.
+        let satisfied = self.expectations.satisfied(sync.key, now.mono_ns);
+        let Ok(selector) = &parent.selector else {
+            // Nothing that a retry would mend; an update of the parent brings the key back.
+            return sync.finish();
+        };
+        let meta = &parent.object.metadata;
+        for (member, empty) in [
+            ("namespace", meta.namespace.is_empty()),
+            ("name", meta.name.is_empty()),
+            ("uid", meta.uid.is_empty()),
+        ] {
+            if empty {
+                let message = format!("no owner {member} provided");
+                return sync.fail(SyncErrorClass::Identity, message);
+            }
+        }
+        sync.may_scale = satisfied && !meta.is_deleting();
+        if self.policy.choose_pod_names {
+            self.load_open_names(parent, sync, now);
+        }
+        let to_claim = self.take_census(parent, selector, sync, now);
+        if self.policy.record_every_write && self.rewinds() != sync.rewinds {
+            return self.stop_rewound(sync);
+        }
+        if let Some(pods) = to_claim {
+            let claim = Claim::new(&parent.object.metadata, parent.owner.clone(), pods, |pod| {
+                selector.matches(&pod.metadata.labels)
+            });
+            sync.claim = Some(Box::new(claim));
+            return self.claim_on(parent, sync, now, effects);
+        }
+        self.scale(parent, sync, now, effects)
+    }
+
+    /// [`Controller::resume`] with other effects than the controller's own.
+    pub fn resume_with(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
+        if sync.state == State::ReadingFence {
+            return self.begin_after_fence(sync, now, effects);
+        }
+        let parent = sync.parent.take();
+        let parent = parent.expect("a sync that is over can't be resumed");
+        let step = self.resume_of(&parent, sync, now, effects);
+        self.hand_over(step, parent, sync, now, effects)
+    }
+
+    #[inline(never)]
+    fn begin_after_fence(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
+        match self.fence_read(sync, effects) {
+            Some(stopped) => stopped,
+            None => self.begin_behind_gate(sync, now, effects),
+        }
+    }
+
+    fn resume_of(
+        &self,
+        parent: &Arc<Parent>,
+        sync: &mut Sync,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
+        match sync.state {
+            State::Finished | State::ReadingFence => {
+                panic!("a sync that is over can't be resumed")
+            }
+            State::ReadingLastFence => self.last_fence_read(&parent.owner.uid, sync, effects),
+            State::ReadingParentToAdopt => {
+                let answer = sync.only_answer();
+                let claim = sync.claim.as_mut().expect("a claim is under way");
+                match &answer {
+                    Answer::Parent(live) => claim.parent_read(Ok(&live.metadata)),
+                    Answer::Failed(error) => claim.parent_read(Err(error)),
+                    other => panic!("a read of the parent can't be answered by {other:?}"),
+                }
+                self.claim_on(parent, sync, now, effects)
+            }
+            State::Patching => {
+                let answer = sync.only_answer();
+                match &answer {
+                    Answer::Pod(pod) if self.policy.record_every_write => {
+                        let (uid, version) = (&parent.owner.uid, &pod.metadata.resource_version);
+                        self.patched(sync.key, uid, version, effects);
+                    }
+                    Answer::Pod(pod) if self.keeps_records => {
+                        self.record_pod_write(&pod.metadata, effects);
+                    }
+                    Answer::Failed(error) => {
+                        if error.is_not_found() && self.policy.fence_unknown_outcomes {
+                            // Gone, says the server: then the cache must show it, and the key look
+                            // again.
+                            sync.unknown.insert(PODS);
+                            let quiet = || (SyncErrorClass::Claim, error.message.clone());
+                            sync.quiet_error.get_or_insert_with(quiet);
+                        }
+                        self.note_failure(error, PODS, sync);
+                    }
+                    _ => {}
+                }
+                let claim = sync.claim.as_mut().expect("a claim is under way");
+                match &answer {
+                    Answer::Failed(error) => claim.patched(Err(error)),
+                    _ => claim.patched(Ok(())),
+                }
+                self.claim_on(parent, sync, now, effects)
+            }
+            State::Creating => self.created(parent, sync, now, effects),
+            State::Deleting => self.deleted(parent, sync, now, effects),
+            State::PuttingStatus | State::ReadingParentToRetry | State::PuttingStatusAgain => {
+                self.status_answered(parent, sync, now, effects)
+            }
+        }
+    }
+
+    /// Most creates or deletes in one sync.
+    pub(super) fn burst(&self) -> i64 {
+        i64::try_from(self.options.burst_replicas).unwrap_or(i64::MAX)
+    }
+
+    fn claim_on(
+        &self,
+        parent: &Arc<Parent>,
+        sync: &mut Sync,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
+        let claim = sync.claim.as_mut().expect("a claim is under way");
+        match claim.step() {
+            ClaimStep::ReadParent => {
+                let request = Request::GetParent {
+                    namespace: parent.namespace.clone(),
+                    name: parent.object.metadata.name.clone(),
+                };
+                sync.ask(State::ReadingParentToAdopt, [request])
+            }
+            ClaimStep::Patch(pod, patch) => {
+                let request = Request::PatchPod {
+                    namespace: pod.metadata.namespace.to_str(),
+                    name: pod.metadata.name.clone(),
+                    patch,
+                };
+                sync.ask(State::Patching, [request])
+            }
+            ClaimStep::Finished => {
+                let claim = sync.claim.take().expect("a claim is under way");
+                if let Some(message) = claim.error() {
+                    let details = claim.errors().to_vec();
+                    let class = SyncErrorClass::Claim;
+                    sync.outcome = Outcome::Failed(SyncError {
+                        class,
+                        message,
+                        details,
+                    });
+                    return sync.finish();
+                }
+                self.count_claimed(parent, claim.claimed(), sync, now);
+                self.scale(parent, sync, now, effects)
+            }
+        }
+    }
+
+    /// Creates what is missing or deletes what is too much, if it may.
+    fn scale(
+        &self,
+        parent: &Arc<Parent>,
+        sync: &mut Sync,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
+        let missing = i64::from(parent.object.replicas()) - i64::from(sync.census.counts.replicas);
+        if !sync.may_scale || missing == 0 {
+            return self.update_status(parent, sync, now, effects);
+        }
+        if missing > 0 {
+            let mut wanted = missing;
+            if self.policy.choose_pod_names {
+                let waits = self.held_back(sync, now, effects);
+                wanted = wanted.saturating_sub_unsigned(waits as u64).max(0);
+                if wanted == 0 {
+                    return self.update_status(parent, sync, now, effects);
+                }
+            }
+            let wanted = wanted.min(self.burst());
+            self.expectations
+                .expect_creations(sync.key, wanted, now.mono_ns);
+            sync.creates_wanted = usize::try_from(wanted).expect("positive here");
+            sync.slow_start = SlowStart::new(sync.creates_wanted, 1);
+            if parent.object.spec.template.metadata.labels.is_empty() {
+                // Refused here, without a call and without an Event.
+                let error = super::reconcile::NO_LABELS_ERROR.to_owned();
+                return self.creates_ended(parent, sync, Some(error), now, effects);
+            }
+            return self.create_batch(parent, sync, now, effects);
+        }
+        let names = sync.victims.names().iter().cloned();
+        self.expectations
+            .expect_deletions(sync.key, names, now.mono_ns);
+        let Sync {
+            requests, victims, ..
+        } = sync;
+        requests.clear();
+        requests.extend(victims.names().iter().map(|name| Request::DeletePod {
+            namespace: parent.namespace.clone(),
+            name: name.clone(),
+            uid: None,
+        }));
+        for (request, victim) in requests.iter_mut().zip(victims.uids()) {
+            if let Request::DeletePod { uid, .. } = request {
+                *uid = Some(victim.clone());
+            }
+        }
+        sync.asked(State::Deleting)
+    }
+
+    fn create_batch(
+        &self,
+        parent: &Arc<Parent>,
+        sync: &mut Sync,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
+        if self.policy.recheck_parent_between_batches && !self.is_current(parent) {
+            // The handler that saw it go has added the key; what was made is collected with it.
+            let missing = sync.creates_wanted - sync.slow_start.successes();
+            let missing = i64::try_from(missing).expect("bursts are bounded");
+            self.expectations.creations_observed(sync.key, missing);
+            return sync.finish();
+        }
+        match sync.slow_start.next_batch() {
+            None => self.creates_ended(parent, sync, None, now, effects),
+            Some(size) if self.policy.choose_pod_names => {
+                self.ask_for_named_pods(parent, sync, size)
+            }
+            Some(size) => {
+                let (namespace, body) = (&parent.namespace, parent.body());
+                sync.ask_again(State::Creating, size, || Request::CreatePod {
+                    namespace: namespace.clone(),
+                    body: body.clone(),
+                    name: None,
+                })
+            }
+        }
+    }
+
+    fn created(
+        &self,
+        parent: &Arc<Parent>,
+        sync: &mut Sync,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
+        let regarding = parent.reference(self.options.kind);
+        sync.require_answers();
+        self.record_creations(parent, sync, effects);
+        let mut first_error: Option<String> = None;
+        let Sync {
+            key,
+            requests,
+            answers,
+            answered,
+            slow_start,
+            events,
+            unknown,
+            quiet_error,
+            ..
+        } = sync;
+        let by_name = self.policy.choose_pod_names;
+        for index in answered {
+            if by_name {
+                let answer = answer_of(answers, *index);
+                self.note_outcome(parent, *key, &requests[*index], answer, now);
+            }
+            match answer_of(answers, *index) {
+                Answer::Pod(pod) => {
+                    slow_start.on_result(true);
+                    events.push(EventIntent::created_pod(regarding, &pod.metadata.name));
+                }
+                Answer::Failed(error) if error.has_cause("NamespaceTerminating") => {
+                    // Whatever else happens in that namespace comes from its deletion.
+                    let failed = self.policy.terminating_namespace_is_a_failure;
+                    slow_start.on_result(!failed);
+                    if failed {
+                        if error.outcome_is_unknown() {
+                            unknown.insert(PODS);
+                        }
+                        let quiet = || (SyncErrorClass::Create, error.message.clone());
+                        quiet_error.get_or_insert_with(quiet);
+                    }
+                }
+                Answer::Failed(error) if by_name && error.reason == Reason::AlreadyExists => {
+                    // Made before, by this one or another, or somebody else's: the cache must show.
+                    slow_start.on_result(false);
+                    unknown.insert(PODS);
+                    let quiet = || (SyncErrorClass::Create, error.message.clone());
+                    quiet_error.get_or_insert_with(quiet);
+                }
+                Answer::Failed(error) => {
+                    slow_start.on_result(false);
+                    if error.outcome_is_unknown() {
+                        unknown.insert(PODS);
+                    }
+                    events.push(EventIntent::failed_create(regarding, error));
+                    first_error.get_or_insert_with(|| error.message.clone());
+                }
+                other => panic!("a create can't be answered by {other:?}"),
+            }
+        }
+        if first_error.is_some() || sync.quiet_error.is_some() {
+            return self.creates_ended(parent, sync, first_error, now, effects);
+        }
+        self.create_batch(parent, sync, now, effects)
+    }
+
+    /// Remembers the versions of the pods that were created: in one go for those that came back
+    /// with the reference they were sent with, as they all do.
+    fn record_creations(&self, parent: &Parent, sync: &Sync, effects: &impl Effects) {
+        if !self.keeps_records {
+            return;
+        }
+        let created =
+            sync.answered
+                .iter()
+                .filter_map(|index| match answer_of(&sync.answers, *index) {
+                    Answer::Pod(pod) => Some(&pod.metadata),
+                    _ => None,
+                });
+        // For the barrier it is enough that this sync wrote them.
+        let every = self.policy.record_every_write;
+        let is_ours = |meta: &ObjectMeta| {
+            every
+                || (meta.namespace == parent.object.metadata.namespace
+                    && meta
+                        .controller()
+                        .is_some_and(|owner| *owner == parent.owner))
+        };
+        let others = Cell::new(0);
+        let ours = created.clone().filter(|meta| {
+            let is_ours = is_ours(meta);
+            others.set(others.get() + usize::from(!is_ours));
+            is_ours
+        });
+        let versions = ours.map(|meta| &meta.resource_version);
+        effects.wrote_all(sync.key, &parent.owner.uid, PODS, versions);
+        if others.get() > 0 {
+            for meta in created.filter(|meta| !is_ours(meta)) {
+                self.record_pod_write(meta, effects);
+            }
+        }
+    }
+
+    fn creates_ended(
+        &self,
+        parent: &Arc<Parent>,
+        sync: &mut Sync,
+        error: Option<String>,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
+        let lost = sync.creates_wanted - sync.slow_start.successes();
+        if lost > 0 {
+            // Failed and never attempted ones will not be observed.
+            let lost = i64::try_from(lost).expect("bursts are bounded");
+            self.expectations.creations_observed(sync.key, lost);
+        }
+        sync.manage_error = error.map(|error| (SyncErrorClass::Create, error));
+        self.update_status(parent, sync, now, effects)
+    }
+
+    fn deleted(
+        &self,
+        parent: &Arc<Parent>,
+        sync: &mut Sync,
+        now: Now,
+        effects: &impl Effects,
+    ) -> Step {
+        let regarding = parent.reference(self.options.kind);
+        sync.require_answers();
+        let mut first_error: Option<String> = None;
+        let Sync {
+            key,
+            answers,
+            answered,
+            victims,
+            events,
+            unknown,
+            quiet_error,
+            ..
+        } = sync;
+        let by_uid = self.policy.delete_by_uid;
+        for index in answered {
+            let name = &victims.names()[*index];
+            match answer_of(answers, *index) {
+                Answer::Failed(error)
+                    if by_uid && (error.reason == Reason::Conflict || error.is_not_found()) =>
+                {
+                    // Gone: another pod has the name, or none. Should the conflict have been about
+                    // something else, or the pod be there after all, the next sync deletes it.
+                    self.expectations.deletion_observed(*key, name);
+                    unknown.insert(PODS);
+                    let quiet = || (SyncErrorClass::Delete, error.message.clone());
+                    quiet_error.get_or_insert_with(quiet);
+                }
+                Answer::Failed(error) => {
+                    self.expectations.deletion_observed(*key, name);
+                    if error.outcome_is_unknown() {
+                        unknown.insert(PODS);
+                    }
+                    if !error.is_not_found() {
+                        events.push(EventIntent::failed_delete(regarding, error));
+                        let message = || format!("unable to delete pods: {}", error.message);
+                        first_error.get_or_insert_with(message);
+                    }
+                }
+                _ => events.push(EventIntent::deleted_pod(regarding, name)),
+            }
+        }
+        // Nor is it known when the others were committed that came back without a version.
+        let versioned = |answer: &Option<Answer>| {
+            matches!(answer, Some(Answer::Failed(_) | Answer::Deleted(Some(_))))
+        };
+        if self.policy.fence_unknown_outcomes && !answers.iter().all(versioned) {
+            unknown.insert(PODS);
+        }
+        if self.policy.record_every_write {
+            let versions = answers.iter().filter_map(|answer| match answer {
+                Some(Answer::Deleted(version)) => version.as_ref(),
+                _ => None,
+            });
+            effects.wrote_all(*key, &parent.owner.uid, PODS, versions);
+        }
+        sync.manage_error = first_error.map(|error| (SyncErrorClass::Delete, error));
+        self.update_status(parent, sync, now, effects)
+    }
+
+    /// Whether the parent is still what this sync is about, as far as the cache knows.
+    fn is_current(&self, parent: &Parent) -> bool {
+        self.parents.get(parent.key).is_some_and(|cached| {
+            let meta = &cached.object.metadata;
+            meta.uid == parent.object.metadata.uid && !meta.is_deleting()
+        })
+    }
+
+    /// Notes whether a write that failed may have been committed nevertheless.
+    pub(super) fn note_failure(&self, error: &ApiError, resource: usize, sync: &mut Sync) {
+        if error.outcome_is_unknown() {
+            sync.unknown.insert(resource);
+        }
+    }
+
+    /// Remembers the version of a pod we wrote, for its controller as the server has it now.
+    fn record_pod_write(&self, meta: &ObjectMeta, effects: &impl Effects) {
+        if let Some(controller) = meta.controller() {
+            let owner = self.parents.intern(&meta.namespace, &controller.name);
+            effects.wrote_at(owner, &controller.uid, PODS, &meta.resource_version);
+        }
+    }
+}
+
+/// The answer of that request, all of which are there.
+fn answer_of(answers: &[Option<Answer>], index: usize) -> &Answer {
+    answers[index].as_ref().expect("it has been answered")
+}

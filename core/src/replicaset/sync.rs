@@ -1,0 +1,310 @@
+//! One sync of one key as a state machine: it asks for API calls and is fed their answers. What it
+//! holds between its steps is here, the steps are in `steps.rs`.
+
+use std::sync::Arc;
+
+use super::open_names::Open;
+use super::parents::Parent;
+use super::reconcile::StatusCounts;
+use super::scale::Victims;
+use podstorm_objects::{ReplicaSetStatus, Time};
+use podstorm_runtime::claim::Claim;
+use podstorm_runtime::client::{Answer, EventIntent, Request};
+use podstorm_runtime::consistency::Resources;
+use podstorm_runtime::intern::KeyId;
+use podstorm_runtime::slow_start::SlowStart;
+
+/// A sync in progress. Made once per worker and reused, with its scratch memory, for every key.
+#[derive(Debug)]
+pub struct Sync {
+    pub(super) key: KeyId,
+    pub(super) state: State,
+    pub(super) outcome: Outcome,
+    pub(super) requests: Vec<Request>,
+    pub(super) answers: Vec<Option<Answer>>,
+    /// The answered requests in the order in which their answers came.
+    pub(super) answered: Vec<usize>,
+    pub(super) events: Vec<EventIntent>,
+    pub(super) requests_made: u32,
+    /// Everything below is of this sync alone. The parent is kept while requests are out.
+    pub(super) parent: Option<Arc<Parent>>,
+    pub(super) may_scale: bool,
+    pub(super) claim: Option<Box<Claim>>,
+    pub(super) census: Census,
+    pub(super) victims: Victims,
+    pub(super) slow_start: SlowStart,
+    pub(super) creates_wanted: usize,
+    /// The lowest slot whose name was not looked at, where the controller names pods.
+    pub(super) next_slot: u64,
+    /// Names of creates of unknown outcome, as they were when the pods were counted.
+    pub(super) open: Open,
+    /// How many of those that nobody had have been asked for again.
+    pub(super) open_asked: usize,
+    /// What went wrong with creating or deleting; returned only after the status is written.
+    pub(super) manage_error: Option<(SyncErrorClass, String)>,
+    pub(super) new_status: Option<Box<ReplicaSetStatus>>,
+    /// How often the caches had gone back when their versions were read, in the hardened behaviour.
+    pub(super) rewinds: u64,
+    /// Resources of which a write may or may not have been committed.
+    pub(super) unknown: Resources,
+    /// Why the sync is to be retried, where that is nobody's business: no Event, no condition.
+    pub(super) quiet_error: Option<(SyncErrorClass, String)>,
+}
+
+/// What the claimed pods add up to, as of the moment they were claimed.
+#[derive(Debug, Default)]
+pub(super) struct Census {
+    pub(super) counts: StatusCounts,
+    /// Ready pods that were available already; counted, like the next, where `minReadySeconds` asks
+    /// for it.
+    pub(super) matured: u32,
+    /// When the other ready pods became so, and how many at a time.
+    pub(super) ready_times: Vec<(Time, u32)>,
+    pub(super) terminating: i32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Finished,
+    ReadingParentToAdopt,
+    Patching,
+    Creating,
+    Deleting,
+    PuttingStatus,
+    ReadingParentToRetry,
+    PuttingStatusAgain,
+    /// Before anything else: no parent is known.
+    ReadingFence,
+    /// After all else.
+    ReadingLastFence,
+}
+
+/// What a sync wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Step {
+    /// Carry out [`Sync::requests`], all at once, give each its [`Sync::answer`], then
+    /// [`Controller::resume`](super::Controller::resume).
+    Requests,
+    /// The sync is over; [`Sync::outcome`] says how.
+    Finished,
+}
+
+/// How a sync ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Well, or there was nothing to do.
+    Ok,
+    /// The key is to be retried.
+    Failed(SyncError),
+}
+
+/// Why a sync failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct SyncError {
+    /// Which step.
+    pub class: SyncErrorClass,
+    /// The error's text.
+    pub message: String,
+    /// The single errors behind it, where several pods were claimed.
+    pub details: Vec<String>,
+}
+
+/// The step that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncErrorClass {
+    /// The caches have not seen the last writes; holds the resource's index as in
+    /// [`podstorm_runtime::consistency`].
+    Consistency(usize),
+    /// A version that the caches must reach could not be read.
+    Fence,
+    /// The parent has no namespace, name or UID.
+    Identity,
+    /// A pod could not be adopted or released.
+    Claim,
+    /// A pod could not be created.
+    Create,
+    /// A pod could not be deleted.
+    Delete,
+    /// The status could not be written.
+    Status,
+}
+
+impl Default for Sync {
+    fn default() -> Self {
+        Sync::new()
+    }
+}
+
+impl Sync {
+    /// A sync that is over; [`Controller::begin`](super::Controller::begin) starts it.
+    pub fn new() -> Sync {
+        Sync {
+            key: KeyId::default(),
+            state: State::Finished,
+            outcome: Outcome::Ok,
+            requests: Vec::new(),
+            answers: Vec::new(),
+            answered: Vec::new(),
+            events: Vec::new(),
+            requests_made: 0,
+            parent: None,
+            may_scale: false,
+            claim: None,
+            census: Census::default(),
+            victims: Victims::default(),
+            slow_start: SlowStart::new(0, 1),
+            creates_wanted: 0,
+            next_slot: 0,
+            open: Open::default(),
+            open_asked: 0,
+            manage_error: None,
+            new_status: None,
+            unknown: Resources::default(),
+            rewinds: 0,
+            quiet_error: None,
+        }
+    }
+
+    /// The key being synced.
+    pub fn key(&self) -> KeyId {
+        self.key
+    }
+
+    /// The requests to carry out, concurrently.
+    pub fn requests(&self) -> &[Request] {
+        &self.requests
+    }
+
+    /// Gives a request its answer, in any order; of several failures the one that comes first is
+    /// the sync's error.
+    ///
+    /// # Panics
+    /// When there is no request of that index, or it has been answered.
+    pub fn answer(&mut self, index: usize, answer: Answer) {
+        let place = &mut self.answers[index];
+        assert!(place.is_none(), "request {index} is answered twice");
+        *place = Some(answer);
+        self.answered.push(index);
+    }
+
+    /// How many requests the sync has asked for so far.
+    pub fn requests_made(&self) -> u32 {
+        self.requests_made
+    }
+
+    /// The Events recorded since the last call.
+    pub fn take_events(&mut self) -> std::vec::Drain<'_, EventIntent> {
+        self.events.drain(..)
+    }
+
+    /// How the sync ended; meaningless before it has.
+    pub fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+
+    pub(super) fn reset(&mut self, key: KeyId) {
+        if self.state != State::Finished {
+            // The sync before was given up; the end of one leaves neither.
+            let _step = self.finish();
+        }
+        self.key = key;
+        self.outcome = Outcome::Ok;
+        self.answered.clear();
+        self.events.clear();
+        self.requests_made = 0;
+        self.parent = None;
+        self.claim = None;
+        self.census.counts = StatusCounts::default();
+        self.census.matured = 0;
+        self.census.ready_times.clear();
+        self.census.terminating = 0;
+        self.victims.clear();
+        self.next_slot = 0;
+        self.open.clear();
+        self.open_asked = 0;
+        self.manage_error = None;
+        self.new_status = None;
+        self.unknown = Resources::default();
+        self.quiet_error = None;
+    }
+
+    /// Takes the error that the sync ends with once its status is written, if any.
+    #[inline]
+    pub(super) fn take_error(&mut self) -> Option<(SyncErrorClass, String)> {
+        if self.manage_error.is_none() && self.quiet_error.is_none() {
+            return None;
+        }
+        let error = self.manage_error.take();
+        error.or_else(|| self.quiet_error.take())
+    }
+
+    pub(super) fn finish(&mut self) -> Step {
+        self.state = State::Finished;
+        self.requests.clear();
+        self.answers.clear();
+        Step::Finished
+    }
+
+    pub(super) fn fail(&mut self, class: SyncErrorClass, message: String) -> Step {
+        self.outcome = Outcome::Failed(SyncError {
+            class,
+            message,
+            details: Vec::new(),
+        });
+        self.finish()
+    }
+
+    /// Replaces the batch of requests.
+    pub(super) fn ask(
+        &mut self,
+        state: State,
+        requests: impl IntoIterator<Item = Request>,
+    ) -> Step {
+        self.requests.clear();
+        self.requests.extend(requests);
+        self.asked(state)
+    }
+
+    /// Replaces the batch by so many of the same request; those of the batch before, which must be
+    /// of that kind too, stay what they are.
+    pub(super) fn ask_again(
+        &mut self,
+        state: State,
+        size: usize,
+        request: impl FnMut() -> Request,
+    ) -> Step {
+        if self.state != state {
+            self.requests.clear();
+        }
+        self.requests.resize_with(size, request);
+        self.asked(state)
+    }
+
+    /// The requests are there; makes room for their answers.
+    pub(super) fn asked(&mut self, state: State) -> Step {
+        self.state = state;
+        self.answers.clear();
+        self.answered.clear();
+        self.answers.resize_with(self.requests.len(), || None);
+        self.requests_made += u32::try_from(self.requests.len()).expect("batches are bounded");
+        Step::Requests
+    }
+
+    /// Insists that every request has its answer.
+    pub(super) fn require_answers(&self) {
+        assert_eq!(
+            self.answered.len(),
+            self.requests.len(),
+            "every request is answered before the sync is resumed"
+        );
+    }
+
+    /// Takes the answer of a batch of one.
+    pub(super) fn only_answer(&mut self) -> Answer {
+        self.require_answers();
+        let index = self.answered[0];
+        self.answers[index].take().expect("answers are taken once")
+    }
+}
