@@ -14,10 +14,8 @@ use podstorm::object::{
 use podstorm::reflector::{Action, Delivery, Reflector, ReflectorOptions};
 use podstorm::replicaset::{Controller, ControllerOptions, Outcome, Step, Sync};
 use podstorm::workqueue::Take;
-use podstorm_loadgen::clock::RealClock;
-use podstorm_loadgen::cluster::{
-    Cluster, ClusterOptions, ClusterResource, WatchFrom, WatchOptions,
-};
+use podstorm_apiserver::{Cluster, ClusterOptions, ClusterResource, WatchFrom, WatchOptions};
+use podstorm_sim::clock::RealClock;
 
 use crate::clusters::{NOW, owner_of, replica_set_uid};
 use crate::hot::cache::realistic_pod;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
-use podstorm_loadgen::clock::RealClock;
+use podstorm_sim::clock::RealClock;
 use serde_json::Value;
 
 use crate::results::{package_directory, target_directory};

@@ -125,10 +125,11 @@ pub struct Policy {
     /// (the bucket), and each sync that an event causes meanwhile counts as one more failure.
     /// Hardened: at most so many ns, `None` is upstream; while a retry is due, another failure
     /// neither counts nor moves it; a sync that was only put off does not draw from the bucket, for
-    /// it has asked nothing of the server; where the fence could be read again and just the caches are
+    /// it has asked nothing of the server, and is tried again after
+    /// [`STALE_RETRY_MAX`](podstorm_runtime::limits::HARDENED_STALE_RETRY_MAX_NS) at most; where the fence could be read again and just the caches are
     /// behind, the failures before are over; and the failure of a sync that created a pod is a first
     /// one, so that creates of which a part fails go on. Costs more retries during a long outage (one
-    /// per key and 30 s) and while a part fails (ten a second of all keys together, by the bucket).
+    /// per key and 30 s, in a stall of the watch one per key and 5 s, without a request) and while a part fails (ten a second of all keys together, by the bucket).
     pub retry_max_ns: Option<i64>,
     /// **Status.** When a status can't be written, upstream reads the object and writes the same
     /// status onto whatever it finds, be it of another generation or another object of the same name.

@@ -1,6 +1,6 @@
 //! Objects that came from files: what a run starts from instead of a generated cluster.
 
-use podstorm::object::{
+use podstorm_objects::{
     Kind, Namespace, Node, ObjectMeta, Pod, ReplicaSet, ReplicationController, Resource,
 };
 

@@ -2,6 +2,7 @@
 
 mod build;
 mod series;
+pub mod thresholds;
 
 use std::collections::BTreeMap;
 

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use crate::settings::Latency;
+use podstorm_apiserver::latency::Latency;
 
 /// Nanoseconds in a second.
 pub const NS_PER_SECOND: i64 = 1_000_000_000;

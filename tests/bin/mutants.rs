@@ -9,7 +9,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use podstorm_loadgen::clock::RealClock;
+use podstorm_sim::clock::RealClock;
 use podstorm_tests::mutants::hunt::{Ground, Outcome};
 use podstorm_tests::mutants::{Kill, Mutant, load};
 

@@ -11,14 +11,14 @@ use podstorm::object::{
     Uid,
 };
 use podstorm::policy::Behaviour;
-use podstorm_loadgen::cluster::{
+use podstorm_apiserver::{
     Cluster, ClusterResource, DeleteOptions, Patch, Propagation, ScaleUpdate,
 };
-use podstorm_loadgen::engine;
 use podstorm_loadgen::scenario::Scenario;
 use podstorm_loadgen::settings::{
     ClusterSize, ControllerSettings, EngineKind, Latency, LatencySettings, Settings,
 };
+use podstorm_sim::engine;
 use serde_json::{Value, json};
 
 /// The namespace of all manifests.
@@ -48,7 +48,7 @@ impl Lab {
         let mut settings = settings(engine);
         change(&mut settings);
         let lab = Lab {
-            inner: engine::Lab::new(&settings),
+            inner: engine::Lab::new(&settings.sim_options()),
         };
         let metadata = ObjectMeta {
             name: NAMESPACE.into(),

@@ -486,7 +486,7 @@ fn a_profiled_run_leaves_flamegraph_profile_and_stacks() {
     // Unwound to the root, and from there on named.
     let rooted = stacks
         .lines()
-        .filter(|line| line.contains("podstorm_loadgen::engine::run;"));
+        .filter(|line| line.contains("podstorm_loadgen::run::run;"));
     assert!(
         rooted.count() * 10 >= stacks.lines().count() * 9,
         "{}",
@@ -496,7 +496,7 @@ fn a_profiled_run_leaves_flamegraph_profile_and_stacks() {
     let svg = fs::read_to_string(path.join("f.svg")).unwrap();
     assert!(svg.starts_with("<?xml") && svg.trim_end().ends_with("</svg>"));
     assert_eq!(svg.matches("<g").count(), svg.matches("</g>").count());
-    assert!(svg.contains("podstorm_loadgen::engine::run ("));
+    assert!(svg.contains("podstorm_loadgen::run::run ("));
     assert!(svg.contains("--engine virtual"), "the title is the command");
 
     let profile = pprof::protos::Profile::decode(&*fs::read(path.join("f.pb")).unwrap());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use podstorm::object::{Kind, Now, ObjectMeta, ReplicaSet, Selector, Time};
 use podstorm::policy::Behaviour;
 use podstorm::replicaset::ControllerOptions;
-use podstorm_loadgen::cluster::Cluster;
+use podstorm_apiserver::Cluster;
 use podstorm_loadgen::explain::order::{Fate, Outcome, Question, outcome};
 use podstorm_loadgen::explain::selection::Preferred;
 use podstorm_loadgen::explain::{Objects, find, prefer};

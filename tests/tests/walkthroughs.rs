@@ -12,7 +12,7 @@ use podstorm::client::Reason;
 use podstorm::object::{
     Kind, Namespace, Pod, Regarding, ReplicaSet, ReplicationController, Resource as _,
 };
-use podstorm_loadgen::cluster::{Cluster, DeleteOptions, Propagation};
+use podstorm_apiserver::{Cluster, DeleteOptions, Propagation};
 use podstorm_loadgen::settings::{EngineKind, Latency};
 use podstorm_tests::lab::{Lab, NAMESPACE, SECOND_NS, owned, pods};
 use serde_json::json;

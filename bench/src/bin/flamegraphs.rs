@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn a_summary_counts_a_stack_once_per_function() {
         let folded = [
-            ("main;<podstorm_loadgen::nodes::kubelet::Kubelets as Part>::run;podstorm::a;podstorm::a".to_owned(), 3),
+            ("main;<podstorm_sim::nodes::kubelet::Kubelets as Part>::run;podstorm::a;podstorm::a".to_owned(), 3),
             ("main;malloc".to_owned(), 1),
         ];
         let text = summary("x", "--pods 1", &folded);

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Parser;
 use podstorm::object::Time;
-use podstorm_loadgen::clock::RealClock;
 use podstorm_loadgen::report::output::{Inputs, Output};
+use podstorm_sim::clock::RealClock;
 use serde::{Deserialize, Serialize};
 
 use super::bless::{self, Blessed, Chosen};

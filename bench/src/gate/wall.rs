@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
-use podstorm_loadgen::clock::RealClock;
+use podstorm_sim::clock::RealClock;
 
 use super::collect::build;
 use super::paired::{Conclusion, Estimate};

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::AtomicBool;
 
-use podstorm_loadgen::engine;
+use podstorm_loadgen::run;
 use podstorm_loadgen::scenario::Scenario;
 use podstorm_loadgen::settings::EngineKind;
 use podstorm_loadgen::settings::resolve::{Machine, SettingsRequest, resolve};
-use podstorm_loadgen::settings::size::SizeRequest;
+use podstorm_loadgen::size::SizeRequest;
 use podstorm_loadgen::units::NS_PER_SECOND;
 
 use super::{HotPath, Operation};
@@ -70,7 +70,7 @@ fn scenario(request: SettingsRequest) -> Operation {
     };
     let settings = resolve(&request, machine).expect("the settings agree with each other");
     Box::new(move || {
-        let result = engine::run(&settings, Vec::new(), &(), &AtomicBool::new(false))
+        let result = run::run(&settings, Vec::new(), &(), &AtomicBool::new(false))
             .expect("the settings can be run");
         assert_eq!(result.outcome.exit_code, 0, "the run did not converge");
         result.resource_version

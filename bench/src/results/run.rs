@@ -73,7 +73,7 @@ pub fn unix_seconds(moment: SystemTime) -> u64 {
 
 /// The present, for dates and the age of files.
 pub fn now() -> SystemTime {
-    let wall_ns = podstorm_loadgen::clock::RealClock::start().now().wall_ns;
+    let wall_ns = podstorm_sim::clock::RealClock::start().now().wall_ns;
     SystemTime::UNIX_EPOCH + Duration::from_nanos(u64::try_from(wall_ns).unwrap_or(0))
 }
 

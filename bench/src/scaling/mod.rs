@@ -9,7 +9,7 @@ pub mod subjects;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use podstorm_loadgen::clock::RealClock;
+use podstorm_sim::clock::RealClock;
 use serde::{Deserialize, Serialize};
 
 /// Does so many events; one of the threads of a run.

@@ -15,6 +15,7 @@ mod labels;
 mod meta;
 mod node;
 mod owners;
+mod patch;
 mod pod;
 mod quantity;
 mod replica_set;
@@ -38,6 +39,7 @@ pub use labels::Labels;
 pub use meta::{ObjectMeta, OptionalSeconds, OwnerReference, SharedText};
 pub use node::Node;
 pub use owners::OwnerReferences;
+pub use patch::{EventPatch, EventSource, EventWrite, PodPatch};
 pub use pod::{
     ConditionStatus, ConditionType, Pod, PodCondition, PodPhase, PodSpec, PodStart, PodStatus,
 };

@@ -33,6 +33,10 @@ pub const BACKOFF_MAX_NS: i64 = 1_000 * SECOND_NS;
 /// looks for what its last sync expected.
 pub const HARDENED_RETRY_MAX_NS: i64 = 30 * SECOND_NS;
 
+/// Longest delay in the hardened behaviour before a sync that only waits for its caches is tried again,
+/// ns: 5 s. It asks nothing of the server, and nothing wakes the key when a cache has caught up.
+pub const HARDENED_STALE_RETRY_MAX_NS: i64 = 5 * SECOND_NS;
+
 /// The longest delay, before the lot, between two attempts to list or to watch in the hardened
 /// behaviour, ns: 10 s. With the lot and one retry of a key it leaves a cluster that is well again
 /// less than a minute behind.

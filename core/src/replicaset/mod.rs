@@ -47,7 +47,7 @@ use podstorm_objects::{Kind, Now, ReplicaSet, ResourceVersion};
 use podstorm_runtime::consistency::{ConsistencyStore, Fences};
 use podstorm_runtime::expectations::Expectations;
 use podstorm_runtime::intern::KeyId;
-use podstorm_runtime::limits::BURST_REPLICAS;
+use podstorm_runtime::limits::{BURST_REPLICAS, HARDENED_STALE_RETRY_MAX_NS};
 use podstorm_runtime::workqueue::RateLimitingQueue;
 
 use open_names::OpenNames;
@@ -257,6 +257,11 @@ impl Controller {
                 }
                 // Put off before it asked for anything.
                 let asked = !matches!(error.class, SyncErrorClass::Consistency(_));
+                let max_ns = if asked {
+                    max_ns
+                } else {
+                    max_ns.min(HARDENED_STALE_RETRY_MAX_NS)
+                };
                 self.queue.retry_within(key, max_ns, asked, now.mono_ns);
             }
         }

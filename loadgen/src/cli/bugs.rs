@@ -5,15 +5,15 @@ use clap::Args;
 use podstorm::policy::Behaviour;
 
 use super::print;
-use crate::simulator::bugs::{BUGS, Bug};
-use crate::simulator::play::{How, play};
-use crate::simulator::verdict::Verdict;
 use crate::units::wrapped;
+use podstorm_faultsim::bugs::{BUGS, Bug};
+use podstorm_faultsim::play::{How, play};
+use podstorm_faultsim::verdict::Verdict;
 
 /// What `loadgen bugs` is asked for.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Each bug is a schedule of the fault simulator (loadgen/bugs/). Examples:
+Each bug is a schedule of the fault simulator (loadgen/faultsim/bugs/). Examples:
   loadgen bugs                                  the list
   loadgen bugs m10                              one of them, played with both behaviours
   loadgen replay --bug m10                      the same, step by step

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use crate::figures::Threshold;
 use crate::scenario::{Percent, Scenario};
 use crate::settings::resolve::{Machine, SettingsRequest, resolve};
-use crate::settings::size::InputSize;
 use crate::settings::{EngineKind, Settings};
+use crate::size::InputSize;
 use crate::units::{NS_PER_SECOND, duration_text, latency_text, shell_path, shell_word};
 
 /// Every setting that bears on the run, by the name of its flag; null is "not limited".
@@ -273,7 +273,7 @@ mod tests {
 
     use super::super::{Cli, Command};
     use super::*;
-    use crate::settings::size::SizeRequest;
+    use crate::size::SizeRequest;
 
     fn resolved(request: &SettingsRequest) -> Settings {
         let machine = Machine {

@@ -6,19 +6,19 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use clap::{ArgGroup, Args, ValueEnum};
 use podstorm::limits::BURST_REPLICAS;
-use podstorm::object::{Kind, Now, Selector, Time};
 use podstorm::policy::Behaviour;
 use podstorm::replicaset::{ControllerOptions, Gates};
+use podstorm_objects::{Kind, Now, Selector, Time};
 
 use super::flags::behaviour;
-use crate::clock::RealClock;
 use crate::explain::order::Question;
 use crate::explain::selection::Preferred;
 use crate::explain::table::{self, Layout};
 use crate::explain::{Objects, answer, find, json};
+use crate::gates;
 use crate::manifest;
-use crate::settings::gates;
 use crate::units::parse_size;
+use podstorm_sim::clock::RealClock;
 
 /// What `loadgen explain` is asked for.
 #[derive(Args, Debug)]

@@ -12,8 +12,8 @@ use crate::figures::Threshold;
 use crate::report::output::Inputs;
 use crate::scenario::Scenario;
 use crate::settings::resolve::{SettingsError, SettingsRequest};
-use crate::settings::size::{InputSize, SizeRequest};
 use crate::settings::{EngineKind, Latency};
+use crate::size::{InputSize, SizeRequest};
 use crate::units::{parse_duration_ns, parse_latency, parse_rate_per_second, parse_size};
 
 /// What shapes a run: scenario, engine, sizes, controller and latencies. `loadgen sweep` varies them.

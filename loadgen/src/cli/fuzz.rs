@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 
 use super::interrupt::EXIT_INTERRUPTED;
 use super::print;
-use crate::clock::RealClock;
-use crate::faults::FaultClass;
 use crate::report::output::{Inputs, Output};
-use crate::simulator::campaign::{self, Campaign, Failure, Outcome, Sum};
-use crate::simulator::coverage;
-use crate::simulator::draw::{Wanted, draw};
-use crate::simulator::minimise::minimise;
-use crate::simulator::verdict::Conditions;
 use crate::units::{parse_duration_ns, parse_size, shell_path};
+use podstorm_faultsim::campaign::{self, Campaign, Failure, Outcome, Sum};
+use podstorm_faultsim::coverage;
+use podstorm_faultsim::draw::{Wanted, draw};
+use podstorm_faultsim::minimise::minimise;
+use podstorm_faultsim::verdict::Conditions;
+use podstorm_sim::clock::RealClock;
+use podstorm_sim::faults::FaultClass;
 
 /// Of so many failing seeds the schedules are cut down.
 const MINIMISED: usize = 3;
@@ -510,7 +510,7 @@ fn behaviour_summary(behaviour: Behaviour, sum: &Sum) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulator::verdict::Violation;
+    use podstorm_faultsim::verdict::Violation;
 
     #[test]
     fn a_failing_seed_is_replayed_with_the_classes_that_it_was_drawn_of() {

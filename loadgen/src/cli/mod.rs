@@ -30,7 +30,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::faults::FaultClass;
+use podstorm_sim::faults::FaultClass;
 
 /// Most warnings about the files of `-f` that are told.
 const WARNINGS_MAX: usize = 20;

@@ -11,12 +11,12 @@ use podstorm::policy::Behaviour;
 use super::bugs::{self, bug};
 use super::fuzz::{Wish, behaviour, class};
 use super::print;
-use crate::faults::FaultClass;
-use crate::simulator::bugs::Bug;
-use crate::simulator::campaign::{behaviour_of, play_seed};
-use crate::simulator::draw::{Wanted, draw};
-use crate::simulator::play::{How, play};
-use crate::simulator::schedule::Schedule;
+use podstorm_faultsim::bugs::Bug;
+use podstorm_faultsim::campaign::{behaviour_of, play_seed};
+use podstorm_faultsim::draw::{Wanted, draw};
+use podstorm_faultsim::play::{How, play};
+use podstorm_faultsim::schedule::Schedule;
+use podstorm_sim::faults::FaultClass;
 
 /// Most bytes of a schedule.
 const MAX_BYTES: u64 = 16 << 20;

@@ -10,16 +10,17 @@ use terminal_size::{Width, terminal_size_of};
 use super::flags::{RunFlags, SettingsFormat};
 use super::outputs::{self, Outputs};
 use super::{baseline, dry_run, effective, interrupt, live, print, profile, warn};
-use crate::engine::{self, Metrics, Observer, Progress};
 use crate::exposition::MetricsServer;
-use crate::figures::{self, Threshold};
+use crate::figures::Threshold;
 use crate::manifest::{self, Loaded};
 use crate::report::progress::ProgressView;
 use crate::report::terminal;
 use crate::report::{colour, html};
+use crate::result::thresholds;
+use crate::run::{self, Metrics, Observer, Progress};
 use crate::settings::resolve::{Machine, resolve};
-use crate::settings::size::InputSize;
 use crate::settings::{EngineKind, Settings};
+use crate::size::InputSize;
 
 /// Runs, and gives the exit code.
 ///
@@ -59,7 +60,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     )?;
     let thresholds = thresholds(flags, &settings);
     refuse_absent_figures(flags, &thresholds, &settings)?;
-    figures::refuse_absent_phases(&thresholds, &settings)?;
+    thresholds::refuse_absent_phases(&thresholds, &settings)?;
     if let Some(loaded) = loaded.as_ref().filter(|_| flags.dry_run) {
         print(&dry_run::summary(loaded, &settings))?;
         return Ok(0);
@@ -111,7 +112,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         None => Vec::new(),
     };
     let (run, profiled) = profile::sampled(profile_outputs, &replay, || {
-        let run = engine::run(&settings, objects, &view, &cancel);
+        let run = run::run(&settings, objects, &view, &cancel);
         view.progress.finish();
         run
     })?;
@@ -125,7 +126,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     if settings.engine == EngineKind::Virtual && !flags.host_figures {
         result.host = None;
     }
-    figures::judge(&mut result, &thresholds);
+    thresholds::judge(&mut result, &thresholds);
     let is_well = result.outcome.exit_code == 0;
     let compared = baseline.as_ref().and_then(|baseline| {
         let comparison = baseline.compare(&mut result)?;

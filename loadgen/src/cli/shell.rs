@@ -14,11 +14,11 @@ use podstorm::policy::Behaviour;
 
 use super::fuzz::Wish;
 use super::{Cli, print};
-use crate::faults::FaultClass;
 use crate::figures::{FigureName, METRICS};
+use crate::gates;
 use crate::scenario::Scenario;
-use crate::settings::gates;
-use crate::simulator::bugs::{BUGS, Bug};
+use podstorm_faultsim::bugs::{BUGS, Bug};
+use podstorm_sim::faults::FaultClass;
 
 /// What `loadgen completions` is asked for.
 #[derive(Args, Debug)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use podstorm::object::{Kind, ReplicaSet};
+use podstorm_objects::{Kind, ReplicaSet};
 
 use super::{ExplainError, Objects};
 

@@ -1,7 +1,7 @@
 //! The answer for programs. Field names are stable: they are only added to, and
 //! [`SCHEMA_VERSION`] is raised when one changes its meaning. `loadgen explain --help` lists them.
 
-use podstorm::object::Time;
+use podstorm_objects::Time;
 use serde::Serialize;
 
 use super::Answer;

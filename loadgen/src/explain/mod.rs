@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use podstorm::cache::PodCache;
-use podstorm::object::{Kind, Labels, Now, Pod, ReplicaSet, ResourceVersion, Time};
 use podstorm::replicaset::{Controller, ControllerOptions};
+use podstorm_objects::{Kind, Labels, Now, Pod, ReplicaSet, ResourceVersion, Time};
 
 use self::order::{Outcome, Question};
 use self::prefer::Advice;

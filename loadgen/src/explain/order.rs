@@ -5,12 +5,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use podstorm::cache::Delta;
-use podstorm::object::{Kind, Labels, Now, Pod, ReplicaSet};
 use podstorm::ranking::{
     DELETION_COST_ANNOTATION, RankOptions, Rule, Stretch, StretchKind, before, deciding_rule,
     stretches,
 };
 use podstorm::replicaset::{ControllerOptions, Ranked};
+use podstorm_objects::{Kind, Labels, Now, Pod, ReplicaSet};
 
 use super::{ExplainError, Objects};
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use podstorm::object::{Labels, Selector};
+use podstorm_objects::{Labels, Selector};
 
 use super::find::{nearest, some_of};
 use super::order::Outcome;

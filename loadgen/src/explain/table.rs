@@ -1,8 +1,8 @@
 //! The answer for people: what goes, the order as a table, what is not settled, the annotations.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use podstorm::object::ObjectMeta;
 use podstorm::ranking::StretchKind;
+use podstorm_objects::ObjectMeta;
 
 use super::Answer;
 use super::order::{OpenReason, Outcome, Reason};

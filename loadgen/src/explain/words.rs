@@ -1,8 +1,8 @@
 //! The ranking fields and the rules that decide, in words.
 
-use podstorm::object::{Now, PodPhase, Time};
 use podstorm::ranking::Rule;
 use podstorm::replicaset::Ranked;
+use podstorm_objects::{Now, PodPhase, Time};
 
 use super::order::{Fate, Outcome, Reason};
 

@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::catalogue::Unit;
 use super::name::{FigureName, NameError};
 use super::values::Figures;
-use crate::result::RunResult;
 
 /// How a value stands to its bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +72,7 @@ pub struct Threshold {
 /// A text that is no threshold: what is wrong, and what would do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct ThresholdError(pub(super) String);
+pub struct ThresholdError(pub(crate) String);
 
 impl From<NameError> for ThresholdError {
     fn from(error: NameError) -> ThresholdError {
@@ -162,7 +161,7 @@ impl Threshold {
     }
 
     /// Holds a result against it.
-    pub fn check(&self, result: &RunResult) -> ThresholdOutcome {
+    pub fn check(&self, result: &impl Serialize) -> ThresholdOutcome {
         self.judge(&Figures::of(result))
     }
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::catalogue::{METRICS, Metric, Shape, Statistic};
 use super::name::{FigureName, proposal};
-use crate::result::RunResult;
+use serde::Serialize;
 
 /// Most names of entries or phases that a note lists.
 const NAMES_LISTED: usize = 8;
@@ -52,7 +52,7 @@ impl Found {
 
 impl Figures {
     /// The figures of a run.
-    pub fn of(result: &RunResult) -> Figures {
+    pub fn of(result: &impl Serialize) -> Figures {
         let json = serde_json::to_value(result).expect("a result's keys are texts");
         Figures { json }
     }

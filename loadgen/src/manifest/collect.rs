@@ -5,7 +5,7 @@ use std::io;
 use ahash::RandomState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
-use podstorm::object::{ObjectMeta, Sharer};
+use podstorm_objects::{ObjectMeta, Sharer};
 use serde_json::{Map, Value};
 
 use super::decode::{self, Decoded, Wrong};

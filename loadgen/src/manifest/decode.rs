@@ -1,7 +1,7 @@
 //! From one JSON value to one checked object: its kind told, its namespace defaulted, decoded and
 //! validated. Nothing here depends on other objects, so that many are decoded at once.
 
-use podstorm::object::{
+use podstorm_objects::{
     DecodeError, FieldPath, Kind, Namespace, Node, Pod, ReplicaSet, ReplicationController, Resource,
 };
 use serde_json::{Map, Value};
@@ -47,7 +47,7 @@ pub(super) fn item(value: Value, list: &Map<String, Value>) -> Decoded {
         other => Decoded::Wrong(Wrong {
             problem: format!(
                 "expected an object, found {}",
-                podstorm::object::decode::describe(&other)
+                podstorm_objects::decode::describe(&other)
             ),
             ..Wrong::default()
         }),
@@ -184,7 +184,7 @@ fn required_text<'a>(
         Some(Value::String(_)) => format!("is empty; every object says its {key}, {example}"),
         Some(other) => format!(
             "expected a text, {example}, found {}",
-            podstorm::object::decode::describe(other)
+            podstorm_objects::decode::describe(other)
         ),
     };
     Err(DecodeError {

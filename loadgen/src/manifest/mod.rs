@@ -31,7 +31,7 @@ pub use error::ManifestError;
 use self::collect::Collector;
 use crate::input::InputObject;
 use crate::result::InputCounts;
-use crate::settings::size::InputSize;
+use crate::size::InputSize;
 
 /// What the files held.
 #[derive(Debug)]

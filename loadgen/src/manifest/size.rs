@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use podstorm::object::Pod;
+use podstorm_objects::Pod;
 
 use crate::input::InputObject;
 use crate::result::InputPods;
-use crate::settings::size::InputSize;
+use crate::size::InputSize;
 
 /// Counts pods to come, owners, nodes and the places on them. O(n log n).
 pub(super) fn of_input(objects: &[InputObject]) -> InputSize {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ahash::RandomState;
 use hashbrown::HashMap;
 use podstorm::intern::FIXED_STATE;
-use podstorm::object::{Map, ObjectMeta, PodSpec, PodTemplate, Rest};
+use podstorm_objects::{Map, ObjectMeta, PodSpec, PodTemplate, Rest};
 
 use crate::input::InputObject;
 

@@ -25,7 +25,7 @@ pub enum Amount {
 impl Amount {
     /// For the `number`-th of `count` ReplicaSets of the step, whose share is `share`; `burst` is
     /// that of the settings.
-    pub(super) fn of(
+    pub(crate) fn of(
         self,
         (number, count): (u64, u64),
         share: i32,

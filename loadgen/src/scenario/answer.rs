@@ -3,7 +3,8 @@
 use minijinja::value::Serde;
 use minijinja::{Environment, ErrorKind, UndefinedBehavior};
 
-use crate::result::RunResult;
+use serde::Serialize;
+
 use crate::units::{count_for_people, counted, number_for_people, seconds_for_people};
 
 const NAME: &str = "answer";
@@ -46,18 +47,11 @@ pub(super) fn check(template: &str) -> Result<(), String> {
         .map_err(|error| described(&error))
 }
 
-/// The answer that a result gives. A run that did not come to its condition answers nothing: what it
-/// has measured is of something else.
+/// A template filled with the members of a result.
 ///
 /// # Errors
 /// A template that fails.
-pub fn answer(result: &RunResult) -> Result<Option<String>, String> {
-    let Some(template) = &result.settings.scenario.answer else {
-        return Ok(None);
-    };
-    if !result.outcome.converged {
-        return Ok(None);
-    }
+pub fn fill(template: &str, result: &impl Serialize) -> Result<String, String> {
     let mut environment = environment();
     environment
         .add_template(NAME, template)
@@ -68,7 +62,7 @@ pub fn answer(result: &RunResult) -> Result<Option<String>, String> {
     match rendered {
         Ok(text) => {
             let words: Vec<&str> = text.split_whitespace().collect();
-            Ok(Some(words.join(" ")))
+            Ok(words.join(" "))
         }
         Err(error) => Err(described(&error)),
     }

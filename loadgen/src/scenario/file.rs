@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::definition::{Scenario, Step};
-use super::objects::pod_template;
-use crate::settings::gates;
+use super::template::pod_template;
+use crate::gates;
 
 /// Most bytes of a scenario file: far more than anybody writes.
 const MAX_BYTES: u64 = 4 << 20;

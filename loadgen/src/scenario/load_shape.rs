@@ -108,14 +108,14 @@ impl From<Rate> for LoadShape {
 
 /// The budgets that steps share, over a whole run.
 #[derive(Debug, Default)]
-pub(super) struct SharedBudgets {
+pub(crate) struct SharedBudgets {
     /// Rate and burst, and when the budget would be full again, ns.
     budgets: Vec<((f64, u64), i64)>,
 }
 
 /// The times of one step's actions, asked for one after the other.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Schedule {
+pub(crate) struct Schedule {
     shape: LoadShape,
     begun_ns: i64,
     /// How many actions there are; for shapes that spread a known number.
@@ -130,7 +130,7 @@ pub(super) struct Schedule {
 
 impl Schedule {
     /// Of a step that begins then and has so many actions, in a cluster of so many pods.
-    pub(super) fn new(shape: LoadShape, begun_ns: i64, actions: u64, pods: u64) -> Schedule {
+    pub(crate) fn new(shape: LoadShape, begun_ns: i64, actions: u64, pods: u64) -> Schedule {
         Schedule {
             pods,
             shape,
@@ -142,7 +142,7 @@ impl Schedule {
     }
 
     /// When the next action is due, ns of the monotonic line; to be asked once for each.
-    pub(super) fn next_ns(
+    pub(crate) fn next_ns(
         &mut self,
         now_ns: i64,
         budgets: &mut SharedBudgets,

@@ -8,15 +8,16 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::settings::{EngineKind, Latency};
 use crate::units::{
     duration_text, latency_text, parse_duration_ns, parse_latency, parse_rate_per_second,
     parse_size,
 };
 use podstorm::policy::Behaviour;
+use podstorm_apiserver::latency::Latency;
+use podstorm_sim::options::EngineKind;
 
 /// A value that is written as one word; a number without a unit counts as its digits.
-pub(super) trait Written: Sized {
+pub(crate) trait Written: Sized {
     /// The name of its schema.
     const NAME: &'static str;
     /// What is written, for the schema and for messages, e.g. `a duration such as 500ms`.
@@ -32,7 +33,7 @@ pub(super) trait Written: Sized {
 }
 
 /// Reads a [`Written`] value from a text or a number.
-pub(super) fn deserialize<'de, T: Written, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+pub(crate) fn deserialize<'de, T: Written, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
     struct Reader<T>(std::marker::PhantomData<T>);
     impl<T: Written> Visitor<'_> for Reader<T> {
         type Value = T;
@@ -78,10 +79,10 @@ macro_rules! written {
         }
     };
 }
-pub(super) use written;
+pub(crate) use written;
 
 /// The schema of a [`Written`] value.
-pub(super) fn schema<T: Written>() -> Schema {
+pub(crate) fn schema<T: Written>() -> Schema {
     if T::NUMBER {
         json_schema!({ "type": ["string", "number"], "description": T::FORM })
     } else {

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use podstorm::policy::Behaviour;
 
-use super::size::{self, InputSize, SizeError, SizeRequest};
 use super::{
-    ClusterSize, ControllerSettings, EngineKind, Latency, LatencySettings, Settings, gates, memory,
+    ClusterSize, ControllerSettings, EngineKind, Latency, LatencySettings, Settings, memory,
 };
+use crate::gates;
 use crate::scenario::{Scenario, group_sizes};
+use crate::size::{self, InputSize, SizeError, SizeRequest};
 use crate::units::{NS_PER_SECOND, duration_text, number_for_people};
+use podstorm_sim::options::{UPSTREAM_BURST, UPSTREAM_QPS, UPSTREAM_SYNCS};
 
 /// Requests per second that a client limit may be. Below, one request takes longer than a run lasts
 /// by default on the threads engine; above, the limit is finer than the moments it is counted in.
@@ -19,12 +21,6 @@ const QPS_RANGE: std::ops::RangeInclusive<f64> = 0.001..=1e6;
 /// Pods per second that may be deleted from outside, from one an hour.
 const CHURN_RANGE: std::ops::RangeInclusive<f64> = 1.0 / 3_600.0..=1e6;
 
-/// Client QPS of a stock controller-manager.
-pub const UPSTREAM_QPS: f64 = 20.0;
-/// Client burst of a stock controller-manager; also the default beside a QPS.
-pub const UPSTREAM_BURST: u32 = 30;
-/// Workers per kind of a stock controller-manager.
-pub const UPSTREAM_SYNCS: u64 = 5;
 /// Most creates or deletes in one sync upstream.
 pub const UPSTREAM_BURST_REPLICAS: u64 = 500;
 /// Most workers, machine threads and the like.

@@ -115,7 +115,7 @@ fn cell(
     let medians = figures.iter().map(median_of).collect();
     let is_done = results.iter().all(|result| result.outcome.exit_code == 0);
     for result in &mut results {
-        crate::figures::judge(result, thresholds);
+        crate::result::thresholds::judge(result, thresholds);
     }
     let kept = results.iter().flat_map(|result| &result.thresholds);
     let meets = (!thresholds.is_empty()).then(|| is_done && kept.clone().all(|one| one.met));
@@ -142,7 +142,7 @@ pub(super) mod testing {
     use crate::result::InputCounts;
     use crate::settings::EngineKind;
     use crate::settings::resolve::{Machine, SettingsRequest, resolve};
-    use crate::settings::size::SizeRequest;
+    use crate::size::SizeRequest;
 
     /// A sweep over `pods=20,40` and `kube-api-qps=5,10,20` with two seeds that holds
     /// `elapsed < bound`.

@@ -4,9 +4,9 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::engine::{self, RunError};
 use crate::input::InputObject;
 use crate::result::{InputCounts, RunResult};
+use crate::run::{self, RunError};
 use crate::settings::{EngineKind, Settings};
 
 /// One run: a cell with one seed.
@@ -70,7 +70,7 @@ pub fn run(
 
 fn one(job: &Job, cancel: &AtomicBool) -> Result<Option<RunResult>, RunError> {
     let objects = job.objects.as_ref().clone();
-    let mut result = engine::run(&job.settings, objects, &(), cancel)?;
+    let mut result = run::run(&job.settings, objects, &(), cancel)?;
     result.input.ignored = job.input.ignored.clone();
     if job.settings.engine == EngineKind::Virtual {
         // A virtual result says nothing that differs from one machine to the next.
@@ -84,7 +84,7 @@ fn one(job: &Job, cancel: &AtomicBool) -> Result<Option<RunResult>, RunError> {
 mod tests {
     use super::*;
     use crate::settings::resolve::{Machine, SettingsRequest, resolve};
-    use crate::settings::size::SizeRequest;
+    use crate::size::SizeRequest;
 
     fn jobs() -> Vec<Job> {
         let machine = Machine {

@@ -2,7 +2,7 @@
 //! say no more, and both through the server.
 
 use podstorm::object::{Map, Now, Pod, Resource};
-use podstorm_loadgen::cluster::{Cluster, ClusterOptions, Patch, json_merge, strategic_merge};
+use podstorm_apiserver::{Cluster, ClusterOptions, Patch, json_merge, strategic_merge};
 use serde_json::{Value, json};
 
 use super::{Outcome, Target, outcome};

@@ -1,6 +1,6 @@
 //! Schedules of the fault simulator.
 
-use podstorm_loadgen::simulator::schedule::Schedule;
+use podstorm_faultsim::schedule::Schedule;
 
 use super::{Outcome, Target, outcome};
 

@@ -2,7 +2,7 @@
 //! API has as text: quantities and times.
 
 use podstorm::object::{Quantity, Time};
-use podstorm_loadgen::settings::gates;
+use podstorm_loadgen::gates;
 use podstorm_loadgen::units;
 
 use super::{Outcome, Target, outcome};

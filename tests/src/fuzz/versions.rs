@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use podstorm::object::{Namespace, Now, Resource, ResourceVersion};
-use podstorm_loadgen::cluster::{Cluster, ClusterOptions, ListOptions};
+use podstorm_apiserver::{Cluster, ClusterOptions, ListOptions};
 
 use super::{Outcome, Target, outcome};
 

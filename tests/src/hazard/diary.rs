@@ -8,9 +8,9 @@ use podstorm::client::{Answer, PodPatch, Request};
 use podstorm::intern::KeyId;
 use podstorm::object::{Now, Pod, ReplicaSet};
 use podstorm::replicaset::{Controller, Outcome, SyncErrorClass};
-use podstorm_loadgen::cluster::{Change, Commit, CommitObserver, ObjectRef};
-use podstorm_loadgen::engine::probe::{Origin, Probe, SyncId};
-use podstorm_loadgen::faults::{Call, Place};
+use podstorm_apiserver::{Change, Commit, CommitObserver, ObjectRef};
+use podstorm_sim::engine::probe::{Origin, Probe, SyncId};
+use podstorm_sim::faults::{Call, Place};
 
 use super::rules;
 

@@ -8,8 +8,8 @@ use podstorm::client::{Answer, ApiError, EventIntent, Request};
 use podstorm::object::{Kind, Namespace, Now, ObjectMeta, Pod, ReplicaSet, Resource};
 use podstorm::replicaset::{Controller, ControllerOptions, Outcome, Step, Sync};
 use podstorm::workqueue::Take;
-use podstorm_loadgen::cluster::{Cluster, ClusterOptions, DeleteOptions};
-use podstorm_loadgen::faults::Call;
+use podstorm_apiserver::{Cluster, ClusterOptions, DeleteOptions};
+use podstorm_sim::faults::Call;
 use serde_json::Value;
 
 use crate::lab::NAMESPACE;

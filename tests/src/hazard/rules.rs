@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use podstorm::replicaset::{Outcome, SyncErrorClass};
-use podstorm_loadgen::faults::Call;
+use podstorm_sim::faults::Call;
 
 use super::diary::{Asked, SyncPage};
 

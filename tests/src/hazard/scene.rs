@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use podstorm::object::{Namespace, Now, ObjectMeta, ReplicaSet};
 use podstorm::replicaset::Controller;
-use podstorm_loadgen::cluster::ClusterOptions;
-use podstorm_loadgen::engine::site::{Site, Stopped};
-use podstorm_loadgen::faults::{
+use podstorm_apiserver::ClusterOptions;
+use podstorm_loadgen::settings::{EngineKind, Settings};
+use podstorm_sim::engine::site::{Site, Stopped};
+use podstorm_sim::faults::{
     Armed, Call, CrashPoint, Effect, FaultClass, Line, StreamEnd, StreamKind,
 };
-use podstorm_loadgen::settings::{EngineKind, Settings};
 
 use super::diary::Diary;
 use super::view::View;
@@ -123,7 +123,7 @@ impl Scene {
             managers: 1,
         };
         change(&mut setup);
-        let site = Site::new(&setup.settings, setup.options, diary.clone());
+        let site = Site::new(&setup.settings.sim_options(), setup.options, diary.clone());
         let view = View {
             cluster: site.cluster().clone(),
             diary,

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use podstorm::object::{Kind, Now, Pod, Resource};
 use podstorm::replicaset::{Controller, ControllerOptions, Outcome};
-use podstorm_loadgen::cluster::{Change, Commit, CommitObserver, ObjectRef};
-use podstorm_loadgen::engine::probe::{Probe, SyncId};
-use podstorm_loadgen::faults::{Call, Place};
+use podstorm_apiserver::{Change, Commit, CommitObserver, ObjectRef};
+use podstorm_sim::engine::probe::{Probe, SyncId};
+use podstorm_sim::faults::{Call, Place};
 use serde_json::json;
 
 use super::objects::{idle_set, pod, with};

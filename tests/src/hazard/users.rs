@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use podstorm::client::ApiError;
 use podstorm::object::{Pod, ReplicaSet, Resource, Str};
-use podstorm_loadgen::cluster::{DeleteOptions, Patch, Propagation, ScaleUpdate};
+use podstorm_apiserver::{DeleteOptions, Patch, Propagation, ScaleUpdate};
 use serde_json::{Value, json};
 
 use super::objects;

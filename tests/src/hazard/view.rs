@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use podstorm::object::{Event, Pod, ReplicaSet, ReplicaSetCondition, ReplicaSetStatus};
-use podstorm_loadgen::cluster::Cluster;
-use podstorm_loadgen::faults::Call;
+use podstorm_apiserver::Cluster;
+use podstorm_sim::faults::Call;
 
 use super::diary::{Diary, Did, SyncPage, Written};
 use crate::lab::{self, NAMESPACE};

@@ -8,7 +8,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use podstorm_loadgen::clock::RealClock;
+use podstorm_sim::clock::RealClock;
 use serde_json::Value;
 
 use super::plant::{SWITCH, SWITCH_CRATE, VARIABLE, plant};

@@ -150,7 +150,11 @@ mod tests {
     fn a_part_becomes_a_choice_among_all_that_replace_it() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("core/objects/src")).unwrap();
-        std::fs::write(folder.path().join("core/objects/src/a.rs"), "if a < b { f(); }").unwrap();
+        std::fs::write(
+            folder.path().join("core/objects/src/a.rs"),
+            "if a < b { f(); }",
+        )
+        .unwrap();
         let plant = |mutants: &[Mutant]| {
             let planted = plant(folder.path(), mutants)?;
             Ok::<String, String>(planted["core/objects/src/a.rs"].clone())

@@ -1,7 +1,7 @@
 //! A. Caches that lag, and expectations.
 
-use podstorm_loadgen::faults::{Call, StreamEnd, StreamKind};
 use podstorm_loadgen::settings::Latency;
+use podstorm_sim::faults::{Call, StreamEnd, StreamKind};
 use podstorm_tests::hazard::objects::{idle_set, replica_set};
 use podstorm_tests::hazard::{Did, Hand, Scene, minutes, ms, seconds};
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! B. ReplicaSets that go, and come again under their name.
 
 use podstorm::replicaset::SyncErrorClass;
-use podstorm_loadgen::cluster::Propagation;
-use podstorm_loadgen::faults::{Call, Effect, StreamEnd, StreamKind};
+use podstorm_apiserver::Propagation;
+use podstorm_sim::faults::{Call, Effect, StreamEnd, StreamKind};
 use podstorm_tests::hazard::objects::idle_set;
 use podstorm_tests::hazard::{Did, Scene, minutes, ms, seconds};
 

@@ -1,9 +1,9 @@
 //! C. Adoption and release.
 
 use podstorm::replicaset::SyncErrorClass;
-use podstorm_loadgen::cluster::Propagation;
-use podstorm_loadgen::faults::{ApiFault, Armed, Call, Effect, StreamKind};
+use podstorm_apiserver::Propagation;
 use podstorm_loadgen::settings::Latency;
+use podstorm_sim::faults::{ApiFault, Armed, Call, Effect, StreamKind};
 use podstorm_tests::hazard::objects::{idle_set, pod, with};
 use podstorm_tests::hazard::{Did, Scene, fault, minutes, ms, seconds};
 use serde_json::{Value, json};

@@ -6,7 +6,7 @@ use podstorm::ranking::{
     deletion_cost,
 };
 use podstorm::replicaset::{Controller, ControllerOptions, SyncErrorClass};
-use podstorm_loadgen::faults::{ApiFault, Armed, Call, Effect, StreamKind};
+use podstorm_sim::faults::{ApiFault, Armed, Call, Effect, StreamKind};
 use podstorm_tests::hazard::objects::{idle_set, pod, replica_set, with};
 use podstorm_tests::hazard::{Did, Scene, fault, ms, seconds};
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 use podstorm::object::Time;
 use podstorm::replicaset::SyncErrorClass;
 use podstorm::replicaset::reconcile::is_available;
-use podstorm_loadgen::faults::{ApiFault, Call, Effect, StreamKind};
+use podstorm_sim::faults::{ApiFault, Call, Effect, StreamKind};
 use podstorm_tests::hazard::objects::{idle_set, with};
 use podstorm_tests::hazard::{Did, Scene, ms, seconds};
 use serde_json::json;

@@ -7,9 +7,9 @@ use podstorm::client::ApiError;
 use podstorm::object::{Pod, ReplicaSet, ResourceVersion};
 use podstorm::reflector::{Action, Reflector, ReflectorOptions};
 use podstorm::replicaset::{Outcome, SyncErrorClass};
-use podstorm_loadgen::cluster::{Propagation, errors};
-use podstorm_loadgen::faults::{ApiFault, Call, CrashPoint, StreamEnd, StreamKind};
+use podstorm_apiserver::{Propagation, errors};
 use podstorm_loadgen::settings::Latency;
+use podstorm_sim::faults::{ApiFault, Call, CrashPoint, StreamEnd, StreamKind};
 use podstorm_tests::hazard::objects::{idle_set, pod, pod_of, replica_set};
 use podstorm_tests::hazard::{Did, Hand, Scene, seconds};
 use serde_json::json;
@@ -287,9 +287,8 @@ fn hazard_71_handlers_lag_behind_the_store() {
     }
     pods.bookmark(&ResourceVersion::from(200_000));
     let scaled = json!({"replicas": 5});
-    let scaled = podstorm_loadgen::cluster::Patch::Merge(
-        json!({ "spec": scaled }).as_object().unwrap().clone(),
-    );
+    let scaled =
+        podstorm_apiserver::Patch::Merge(json!({ "spec": scaled }).as_object().unwrap().clone());
     hand.cluster
         .patch::<ReplicaSet>("default", "web", &scaled, hand.now)
         .unwrap();

@@ -7,9 +7,9 @@ use podstorm::object::{
     Kind, Namespace, Now, ObjectMeta, ObjectReference, ReplicaSet, ReplicationController, Resource,
 };
 use podstorm::workqueue::{RateLimitingQueue, Take};
-use podstorm_loadgen::cluster::{DeleteOptions, Propagation};
-use podstorm_loadgen::faults::{ApiFault, Armed, Call, CrashPoint, Effect};
+use podstorm_apiserver::{DeleteOptions, Propagation};
 use podstorm_loadgen::settings::{EngineKind, Latency};
+use podstorm_sim::faults::{ApiFault, Armed, Call, CrashPoint, Effect};
 use podstorm_tests::hazard::objects::{idle_set, owners, pod, replica_set, with};
 use podstorm_tests::hazard::{Did, Hand, Scene, fault, minutes, ms, seconds};
 use podstorm_tests::lab::Lab;

@@ -7,9 +7,9 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
-use super::events::Source;
 use super::lru::Lru;
 use super::{EventIntent, EventPatch, EventType, EventWrite, ObjectReference};
+use podstorm_objects::EventSource;
 use podstorm_objects::{EventTopic, Now, Str, Time, Uid};
 
 /// How many entries each of the three memories holds.
@@ -193,7 +193,7 @@ impl EventRecorder {
             count: logged.count,
             message,
             last_timestamp: at.wall(),
-            source: Source {
+            source: EventSource {
                 regarding,
                 topic: self.topic(kind, reason, combined),
                 first_timestamp: logged.first,

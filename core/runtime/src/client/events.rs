@@ -1,15 +1,13 @@
 //! Events about parents: what a sync wants to say, and the API calls it may lead to.
 //!
-//! An [`EventIntent`] goes to the recorder (`event_recorder.rs`), an [`EventWrite`] comes out of
+//! An [`EventIntent`] goes to the recorder (`event_recorder.rs`), an [`EventWrite`](podstorm_objects::EventWrite) comes out of
 //! it, or nothing.
 
 use std::fmt;
 use std::sync::Arc;
 
 use compact_str::CompactString;
-use serde_json::{Value, json};
-
-use podstorm_objects::{Event, EventTopic, ObjectMeta, ObjectReference, Regarding, Str, Time};
+use podstorm_objects::ObjectReference;
 
 /// `type` of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -117,74 +115,6 @@ impl EventIntent {
             kind,
             reason,
             message,
-        }
-    }
-}
-
-/// An API call that an intent leads to.
-#[derive(Clone, Debug, PartialEq)]
-pub enum EventWrite {
-    /// `POST` of a new event.
-    Create(Event),
-    /// Strategic-merge `PATCH` of an event that was written before.
-    Patch(EventPatch),
-}
-
-/// A repetition of an event that was written before.
-#[derive(Clone, Debug, PartialEq)]
-pub struct EventPatch {
-    /// The event's namespace.
-    pub namespace: Str,
-    /// The event's name.
-    pub name: String,
-    /// How often it has happened by now.
-    pub count: i32,
-    /// The newest message.
-    pub message: String,
-    /// When it happened last.
-    pub last_timestamp: Time,
-    pub(super) source: Source,
-}
-
-/// What an event has beside the members that a patch changes.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Source {
-    pub(super) regarding: Arc<ObjectReference>,
-    pub(super) topic: Arc<EventTopic>,
-    pub(super) first_timestamp: Time,
-}
-
-impl EventPatch {
-    /// The patch's JSON: `count`, `lastTimestamp`, `message`.
-    pub fn body(&self) -> Value {
-        json!({
-            "count": self.count,
-            "lastTimestamp": self.last_timestamp.to_string(),
-            "message": self.message,
-        })
-    }
-
-    /// The whole event, to create when the patch was answered with 404: the server has forgotten
-    /// it. It keeps its name, its count and its first time.
-    pub fn to_event(&self) -> Event {
-        let Source {
-            regarding,
-            topic,
-            first_timestamp,
-        } = &self.source;
-        Event {
-            metadata: ObjectMeta {
-                name: CompactString::from(self.name.as_str()),
-                namespace: Arc::clone(&self.namespace).into(),
-                ..ObjectMeta::default()
-            },
-            regarding: Some(Regarding::Object(Arc::clone(regarding))),
-            topic: Arc::clone(topic),
-            message: self.message.as_str().into(),
-            count: self.count,
-            first_timestamp: *first_timestamp,
-            last_timestamp: self.last_timestamp,
-            rest: None,
         }
     }
 }

@@ -10,7 +10,9 @@ mod request;
 
 pub use event_recorder::EventRecorder;
 pub use event_sink::{EVENT_QUEUE_MAX, EventSink, SinkStep};
-pub use events::{EventIntent, EventMessage, EventPatch, EventType, EventWrite};
+pub use events::{EventIntent, EventMessage, EventType};
 pub use limiter::QpsLimiter;
-pub use podstorm_objects::{ApiError, Cause, ObjectReference, Reason, WatchEvent};
-pub use request::{Answer, PodPatch, Request};
+pub use podstorm_objects::{
+    ApiError, Cause, EventPatch, EventWrite, ObjectReference, PodPatch, Reason, WatchEvent,
+};
+pub use request::{Answer, Request};

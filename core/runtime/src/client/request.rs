@@ -5,7 +5,7 @@ use std::sync::Arc;
 use compact_str::CompactString;
 
 use super::ApiError;
-use podstorm_objects::{OwnerReference, Pod, ReplicaSet, ResourceVersion, Str, Uid};
+use podstorm_objects::{Pod, PodPatch, ReplicaSet, ResourceVersion, Str, Uid};
 
 /// An API call that a sync asks its driver to make.
 #[derive(Clone, Debug)]
@@ -56,25 +56,6 @@ pub enum Request {
         /// Which resource: [`PODS`](crate::consistency::PODS) or
         /// [`PARENTS`](crate::consistency::PARENTS).
         resource: usize,
-    },
-}
-
-/// A change of a pod's owner references.
-#[derive(Clone, Debug, PartialEq)]
-pub enum PodPatch {
-    /// Adds the controller reference; refused by the server when the UID isn't the pod's.
-    Adopt {
-        /// The reference to add.
-        owner: Arc<OwnerReference>,
-        /// The UID the pod must have.
-        pod_uid: Uid,
-    },
-    /// Removes the reference with that UID.
-    Release {
-        /// UID of the reference to remove.
-        owner_uid: Uid,
-        /// The UID the pod must have.
-        pod_uid: Uid,
     },
 }
 

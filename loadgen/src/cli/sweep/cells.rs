@@ -21,7 +21,7 @@ use crate::manifest;
 use crate::result::InputCounts;
 use crate::settings::EngineKind;
 use crate::settings::resolve::{Machine, resolve};
-use crate::settings::size::InputSize;
+use crate::size::InputSize;
 use crate::sweep::{Grid, Job};
 
 /// The command that reads a cell's flags.

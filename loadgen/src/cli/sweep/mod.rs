@@ -167,7 +167,7 @@ pub(super) fn run(command: &SweepCommand) -> Result<u8> {
     thresholds.extend(flags.thresholds.iter().cloned());
 
     for job in &jobs {
-        crate::figures::refuse_absent_phases(&thresholds, &job.settings)?;
+        crate::result::thresholds::refuse_absent_phases(&thresholds, &job.settings)?;
     }
 
     let on_threads = jobs

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::clock::RealClock;
+use podstorm_sim::clock::RealClock;
 
 /// Seconds of real time between plain lines.
 const SECONDS_PER_LINE: f64 = 5.0;

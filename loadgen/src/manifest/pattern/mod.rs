@@ -19,7 +19,7 @@ mod yaml;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use podstorm::object::Pod;
+use podstorm_objects::Pod;
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 
 pub(super) use self::kin::Patterns;

@@ -1,7 +1,7 @@
 //! The places of a pod that a pattern knows, and which of them hold a value that pods of one
 //! ReplicaSet have of their own. Both languages' readers walk these places.
 
-use podstorm::object::TokenVolume;
+use podstorm_objects::TokenVolume;
 
 /// A value that each pod has of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What a pattern gives is what reading in full gives, for values of every sort in both languages,
 //! usual and odd.
 
-use podstorm::object::Pod;
+use podstorm_objects::Pod;
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::Map;

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use crate::engine::Progress;
+use crate::run::Progress;
 
 /// Most samples; more than a wide terminal has columns.
 const SAMPLES_MAX: usize = 512;

@@ -23,11 +23,11 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::{Terminal, TerminalOptions, Viewport};
 
-use crate::clock::RealClock;
-use crate::engine::{Observer, Progress};
 use crate::report::colour;
+use crate::run::{Observer, Progress};
 use crate::settings::{EngineKind, Settings};
 use crate::units::{counted, duration_text, number_for_people};
+use podstorm_sim::clock::RealClock;
 
 use history::History;
 use screen::Screen;

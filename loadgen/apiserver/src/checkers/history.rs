@@ -1,0 +1,217 @@
+//! What was committed, and the rules that it keeps by itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+
+use podstorm_objects::{Kind, Now, Uid};
+
+use super::{Violation, Violations};
+use crate::{Change, Commit, CommitObserver, Object, ObjectRef};
+
+/// One committed write.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Its version.
+    pub version: u64,
+    /// What happened.
+    pub change: Change,
+    /// The object before; absent when it is new.
+    pub old: Option<Object>,
+    /// The object after; of a deletion its last state.
+    pub new: Object,
+    /// When.
+    pub now: Now,
+}
+
+/// Writes down every commit of a cluster that it observes. Memory: every state of every object.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    records: Mutex<Vec<Record>>,
+}
+
+impl Recorder {
+    /// What was committed so far. O(commits).
+    pub fn history(&self) -> History {
+        let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        History::new(records.clone())
+    }
+}
+
+impl CommitObserver for Recorder {
+    fn committed(&self, commit: &Commit<'_>) {
+        let record = Record {
+            version: commit.version,
+            change: commit.change,
+            old: commit.old.map(Object::from),
+            new: commit.new.into(),
+            now: commit.now,
+        };
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        records.push(record);
+    }
+}
+
+/// Kind, namespace and name; states are sorted by it.
+pub(super) type Key = (Kind, String, String);
+
+pub(super) fn key_of(object: ObjectRef<'_>) -> Key {
+    let metadata = object.metadata();
+    (
+        object.kind(),
+        metadata.namespace.to_string(),
+        metadata.name.to_string(),
+    )
+}
+
+/// Whether both are the same object, or equal to the last member.
+pub(super) fn same(a: ObjectRef<'_>, b: ObjectRef<'_>) -> bool {
+    a.kind() == b.kind() && (a.address() == b.address() || Object::from(a) == Object::from(b))
+}
+
+/// An object in short, for messages.
+pub(super) fn shown(object: ObjectRef<'_>) -> String {
+    let metadata = object.metadata();
+    format!(
+        "{} {}/{} at {}",
+        object.kind().name(),
+        &*metadata.namespace,
+        metadata.name,
+        metadata.resource_version
+    )
+}
+
+/// All commits of a cluster, from its first.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    records: Vec<Record>,
+}
+
+impl History {
+    /// A history of these commits, in the order in which they were observed.
+    pub fn new(records: Vec<Record>) -> History {
+        History { records }
+    }
+
+    /// The commits.
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// The version of the last commit, 0 before the first.
+    pub fn last_version(&self) -> u64 {
+        self.records.last().map_or(0, |record| record.version)
+    }
+
+    /// The commits of a kind behind `version`, in order.
+    pub(super) fn since(&self, kind: Kind, version: u64) -> impl Iterator<Item = &Record> {
+        let from = self
+            .records
+            .partition_point(|record| record.version <= version);
+        let of_kind = move |record: &&Record| record.new.as_ref().kind() == kind;
+        self.records[from..].iter().filter(of_kind)
+    }
+
+    /// The objects of a kind as of `version`, by namespace and name: every commit up to it,
+    /// replayed. O(commits).
+    pub fn state_at(&self, kind: Kind, version: u64) -> Vec<&Object> {
+        let mut state: BTreeMap<Key, &Object> = BTreeMap::new();
+        for record in self.records.iter().take_while(|it| it.version <= version) {
+            let object = record.new.as_ref();
+            if object.kind() != kind {
+                continue;
+            }
+            if record.change == Change::Deleted {
+                state.remove(&key_of(object));
+            } else {
+                state.insert(key_of(object), &record.new);
+            }
+        }
+        state.into_values().collect()
+    }
+
+    /// What the commits break of the rules of versions, identity and metadata: versions are dense
+    /// and each object carries its own; every write starts from the state before it, so that none
+    /// is lost; UIDs are never used twice; creation times stay, generations do not fall, a deletion
+    /// is not taken back; and what changes nothing is not written.
+    pub fn check(&self) -> Vec<Violation> {
+        let mut broken = Violations::default();
+        let mut state: BTreeMap<Key, &Object> = BTreeMap::new();
+        let mut uids: BTreeSet<&Uid> = BTreeSet::new();
+        for (record, expected) in self.records.iter().zip(1..) {
+            let new = record.new.as_ref();
+            let name = || shown(new);
+            let version = record.version;
+            broken.unless(version == expected, "dense versions", || {
+                format!("{version} is in the place of {expected}")
+            });
+            broken.unless(
+                new.metadata().resource_version.number() == Some(version),
+                "own version",
+                || format!("{} was committed at {version}", name()),
+            );
+            let key = key_of(new);
+            let live = state.get(&key).copied();
+            let old = record.old.as_ref();
+            let follows = match (old, live) {
+                (None, None) => record.change == Change::Added,
+                (Some(old), Some(live)) => {
+                    record.change != Change::Added && same(old.as_ref(), live.as_ref())
+                }
+                _ => false,
+            };
+            broken.unless(follows, "no lost update", || {
+                let state = live.map_or("nothing".into(), |live| shown(live.as_ref()));
+                let start = old.map_or("nothing".into(), |old| shown(old.as_ref()));
+                let change = record.change;
+                format!(
+                    "{change:?} {} starts from {start}, stored was {state}",
+                    name()
+                )
+            });
+            match old {
+                Some(old) => check_step(old.as_ref(), record, &mut broken),
+                None => {
+                    let fresh = uids.insert(&new.metadata().uid);
+                    broken.unless(fresh, "unique UID", || format!("{} has an old one", name()));
+                }
+            }
+            if record.change == Change::Deleted {
+                state.remove(&key);
+            } else {
+                state.insert(key, &record.new);
+            }
+        }
+        broken.0
+    }
+}
+
+/// The rules of metadata from one state of an object to the next.
+fn check_step(old: ObjectRef<'_>, record: &Record, broken: &mut Violations) {
+    let new = record.new.as_ref();
+    let (before, after) = (old.metadata(), new.metadata());
+    let name = || shown(new);
+    broken.unless(before.uid == after.uid, "same UID", || {
+        format!("{} had {}, has {}", name(), before.uid, after.uid)
+    });
+    broken.unless(
+        before.creation_timestamp == after.creation_timestamp,
+        "creation time",
+        || format!("{} has another than before", name()),
+    );
+    broken.unless(
+        !before.is_deleting() || after.is_deleting(),
+        "deletion stays",
+        || format!("{} is no longer being deleted", name()),
+    );
+    broken.unless(before.generation <= after.generation, "generation", || {
+        let (before, after) = (before.generation, after.generation);
+        format!("{} went from {before} to {after}", name())
+    });
+    if record.change == Change::Modified {
+        let mut unchanged = record.new.clone();
+        unchanged.set_version(before.resource_version.clone());
+        broken.unless(!same(unchanged.as_ref(), old), "no empty write", || {
+            format!("{} differs in nothing but its version", name())
+        });
+    }
+}

@@ -1,0 +1,110 @@
+//! Lists and single objects held against the history.
+
+use std::sync::Arc;
+
+use podstorm_objects::Kind;
+
+use super::history::{key_of, same, shown};
+use super::{History, Violation, Violations};
+use crate::{Change, ClusterResource, Object};
+
+impl History {
+    /// What is wrong with a list of a kind (or of one namespace) that was answered with `version`
+    /// by a server that had come to a version in `during` while it answered: it must be sorted and
+    /// exactly the state of that version.
+    pub fn check_list<R: ClusterResource>(
+        &self,
+        namespace: Option<&str>,
+        items: &[Arc<R>],
+        version: u64,
+        during: (u64, u64),
+    ) -> Vec<Violation> {
+        let mut broken = Violations::default();
+        let (before, after) = during;
+        broken.unless((before..=after).contains(&version), "list version", || {
+            format!("{version} was answered between {before} and {after}")
+        });
+        self.compare_state::<R>(namespace, items, version, &mut broken);
+        broken.0
+    }
+
+    /// What is wrong with a list as of an older version.
+    pub fn check_list_as_of<R: ClusterResource>(
+        &self,
+        namespace: Option<&str>,
+        items: &[Arc<R>],
+        version: u64,
+    ) -> Vec<Violation> {
+        let mut broken = Violations::default();
+        self.compare_state::<R>(namespace, items, version, &mut broken);
+        broken.0
+    }
+
+    /// What is wrong with having read this of an object (`None`: not found) while the server was
+    /// at versions `before` to `after`: it must have been so at one of them.
+    pub fn check_get(
+        &self,
+        (kind, namespace, name): (Kind, &str, &str),
+        found: Option<&Object>,
+        (before, after): (u64, u64),
+    ) -> Vec<Violation> {
+        let key = (kind, namespace.to_owned(), name.to_owned());
+        let mut stored: Option<&Object> = None;
+        let mut states = Vec::new();
+        for record in self.records().iter().take_while(|it| it.version <= after) {
+            // The state before the first write of the time in question counts too.
+            if record.version > before && states.is_empty() {
+                states.push(stored);
+            }
+            if key_of(record.new.as_ref()) == key {
+                stored = (record.change != Change::Deleted).then_some(&record.new);
+                if record.version > before {
+                    states.push(stored);
+                }
+            }
+        }
+        if states.is_empty() {
+            states.push(stored);
+        }
+        let fits = states.iter().any(|state| match (state, found) {
+            (None, None) => true,
+            (Some(state), Some(found)) => same(state.as_ref(), found.as_ref()),
+            _ => false,
+        });
+        let mut broken = Violations::default();
+        broken.unless(fits, "read", || {
+            let found = found.map_or("nothing".into(), |found| shown(found.as_ref()));
+            format!("{name}: {found} was read between {before} and {after}")
+        });
+        broken.0
+    }
+
+    pub(super) fn compare_state<R: ClusterResource>(
+        &self,
+        namespace: Option<&str>,
+        items: &[Arc<R>],
+        version: u64,
+        broken: &mut Violations,
+    ) {
+        let mut wanted = self.state_at(R::KIND, version);
+        if let Some(namespace) = namespace {
+            wanted.retain(|object| &*object.as_ref().metadata().namespace == namespace);
+        }
+        for (position, wanted) in wanted.iter().enumerate() {
+            let found = items.get(position).map(R::as_object);
+            if !found.is_some_and(|found| same(found, wanted.as_ref())) {
+                let found = found.map_or("nothing".into(), shown);
+                let wanted = shown(wanted.as_ref());
+                broken.add(
+                    "state",
+                    format!("as of {version}, {found} is in the place of {wanted}"),
+                );
+                return;
+            }
+        }
+        if let Some(more) = items.get(wanted.len()) {
+            let more = shown(R::as_object(more));
+            broken.add("state", format!("as of {version} there was no {more}"));
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Made-up lives that the checker must find fault with.
+
+use super::*;
+
+/// The rules that a check finds broken, each once.
+fn rules(found: &[Violation]) -> Vec<&'static str> {
+    let mut rules: Vec<_> = found.iter().map(|one| one.rule).collect();
+    rules.dedup();
+    rules
+}
+
+/// A short life: pods `x` and `y`, of which `x` is changed and `y` removed.
+fn short() -> (Cluster, History) {
+    let (cluster, recorder) = server(Kept::default());
+    let x = cluster.create(pod("x", "a"), at(1)).unwrap();
+    cluster.create(pod("y", "a"), at(1)).unwrap();
+    let mut new = Pod::clone(&x);
+    new.metadata.labels = new.metadata.labels.with("tier", "front");
+    cluster.update(new, at(2)).unwrap();
+    let options = DeleteOptions::default();
+    cluster.delete::<Pod>("a", "y", &options, at(3)).unwrap();
+    (cluster, recorder.history())
+}
+
+#[test]
+fn histories_that_cannot_be_are_rejected() {
+    type Spoil = fn(&mut Vec<Record>);
+    let (_, history) = short();
+    // Two namespaces, then x, y, x changed, y marked, y removed.
+    assert_eq!(history.last_version(), 7);
+    expect_sound(history.check(), "as it was");
+    fn pod_of(record: &mut Record) -> &mut Pod {
+        match &mut record.new {
+            Object::Pod(pod) => Arc::make_mut(pod),
+            other => panic!("{other:?}"),
+        }
+    }
+    let table: [(&str, Spoil, &[&str]); 10] = [
+        (
+            "a version is skipped",
+            |all| drop(all.remove(1)),
+            &["dense versions"],
+        ),
+        ("two are swapped", |all| all.swap(2, 3), &["dense versions"]),
+        (
+            "an object carries another version",
+            |all| pod_of(&mut all[6]).metadata.resource_version = ResourceVersion::Number(2),
+            &["own version"],
+        ),
+        (
+            "a write starts from a state that was overwritten",
+            |all| all[5].old = Some(all[2].new.clone()),
+            &["no lost update", "same UID"],
+        ),
+        (
+            "what exists is created again",
+            |all| {
+                all[4].change = Change::Added;
+                all[4].old = None;
+            },
+            &["no lost update", "unique UID"],
+        ),
+        (
+            "what is gone is changed",
+            |all| all[6].change = Change::Modified,
+            &["no empty write"],
+        ),
+        (
+            "another object takes the place",
+            |all| pod_of(&mut all[4]).metadata.uid = "other".into(),
+            &["same UID"],
+        ),
+        (
+            "a deletion is taken back",
+            |all| pod_of(&mut all[6]).metadata.deletion_timestamp = Time::UNSET,
+            &["deletion stays"],
+        ),
+        (
+            "the generation falls",
+            |all| pod_of(&mut all[4]).metadata.generation = 0,
+            &["generation"],
+        ),
+        (
+            "nothing is changed",
+            |all| {
+                let mut again = all[2].new.clone();
+                again.set_version(ResourceVersion::Number(5));
+                all[4].new = again;
+            },
+            &["no empty write"],
+        ),
+    ];
+    for (what, spoil, wanted) in table {
+        let mut records = history.records().to_vec();
+        spoil(&mut records);
+        let found = History::new(records).check();
+        assert_eq!(rules(&found), wanted, "{what}: {found:#?}");
+    }
+}
+
+#[test]
+fn lists_and_reads_that_do_not_fit_are_rejected() {
+    let (cluster, history) = short();
+    let (items, _) = cluster.list::<Pod>(None);
+    expect_sound(history.check_list(None, &items, 7, (7, 7)), "as it was");
+    let check =
+        |items: &[Arc<Pod>], version| rules(&history.check_list(None, items, version, (7, 7)));
+    assert_eq!(check(&[], 7), ["state"], "one is missing");
+    let twice = [items[0].clone(), items[0].clone()];
+    assert_eq!(check(&twice, 7), ["state"], "one too many");
+    let mut old = Pod::clone(&items[0]);
+    old.metadata.labels = Default::default();
+    assert_eq!(check(&[Arc::new(old)], 7), ["state"], "another state");
+    let (past, _) = cluster.list_as_of::<Pod>(None, 4).unwrap();
+    assert_eq!(
+        check(&past, 4),
+        ["list version"],
+        "the past for the present"
+    );
+    assert_eq!(check(&past, 7), ["state"]);
+    let mut unsorted = past.clone();
+    unsorted.reverse();
+    let found = history.check_list_as_of(None, &unsorted, 4);
+    assert_eq!(rules(&found), ["state"]);
+
+    let seen = Object::from(Pod::as_object(&items[0]));
+    let read = |found: Option<&Object>, during| {
+        rules(&history.check_get((Kind::Pod, "a", "x"), found, during))
+    };
+    assert!(read(Some(&seen), (5, 5)).is_empty());
+    assert!(read(Some(&seen), (4, 6)).is_empty());
+    assert!(read(None, (2, 3)).is_empty(), "not yet there");
+    assert_eq!(read(Some(&seen), (3, 4)), ["read"], "ahead of its time");
+    assert_eq!(read(None, (3, 7)), ["read"], "a write that isn't seen");
+}
+
+fn bookmark(version: u64, initial_events_end: bool) -> WatchEvent<Pod> {
+    WatchEvent::Bookmark {
+        version: ResourceVersion::Number(version),
+        initial_events_end,
+    }
+}
+
+#[test]
+fn streams_that_do_not_fit_are_rejected() {
+    type Events = Vec<WatchEvent<Pod>>;
+    type Spoil = fn(&mut Events);
+    let (cluster, history) = short();
+    let window = Window::default();
+    let mut client = Client {
+        watch: cluster
+            .watch::<Pod>(WatchFrom::InitialAsOf(4), WatchOptions::default())
+            .unwrap(),
+        recorded: RecordedWatch::new(WatchFrom::InitialAsOf(4), 7),
+    };
+    client.drain(&cluster);
+    // x, y, the end at 4, x changed, y marked, y removed.
+    assert_eq!(client.recorded.events.len(), 6);
+    expect_sound(history.check_watch(&client.recorded, &window), "as it was");
+    let expired = WatchEvent::Error(crate::errors::expired(4, 5));
+    let table: [(&str, Spoil, &str); 15] = [
+        ("an event is lost", |all| drop(all.remove(3)), "events"),
+        ("the last event is lost", |all| drop(all.pop()), "events"),
+        (
+            "an event comes twice",
+            |all| all.insert(4, all[3].clone()),
+            "events",
+        ),
+        ("events change places", |all| all.swap(3, 4), "events"),
+        (
+            "an old event comes after a bookmark",
+            |all| all.extend([bookmark(7, false), all[5].clone()]),
+            "events",
+        ),
+        (
+            "a change is told as another",
+            |all| {
+                if let WatchEvent::Modified(pod) = all[3].clone() {
+                    all[3] = WatchEvent::Added(pod);
+                }
+            },
+            "events",
+        ),
+        (
+            "an object is altered on the way",
+            |all| {
+                if let WatchEvent::Modified(pod) = &mut all[3] {
+                    Arc::make_mut(pod).metadata.labels = Default::default();
+                }
+            },
+            "events",
+        ),
+        (
+            "a bookmark passes an event",
+            |all| all.insert(4, bookmark(6, false)),
+            "bookmark",
+        ),
+        (
+            "a bookmark goes back",
+            |all| all.insert(5, bookmark(5, false)),
+            "bookmark",
+        ),
+        (
+            "a bookmark comes before its time",
+            |all| all.push(bookmark(8, false)),
+            "bookmark",
+        ),
+        (
+            "the initial state ends twice",
+            |all| all.push(bookmark(7, true)),
+            "one end of the initial state",
+        ),
+        (
+            "it never ends",
+            |all| all.truncate(2),
+            "one end of the initial state",
+        ),
+        (
+            "the initial state is another one",
+            |all| drop(all.remove(0)),
+            "initial state",
+        ),
+        (
+            "it is that of another version",
+            |all| all[2] = bookmark(5, true),
+            "initial state",
+        ),
+        (
+            "it doesn't end before other events",
+            |all| all.swap(2, 3),
+            "initial state",
+        ),
+    ];
+    for (what, spoil, wanted) in table {
+        let mut watch = client.recorded.clone();
+        spoil(&mut watch.events);
+        let found = history.check_watch(&watch, &window);
+        assert_eq!(
+            found.first().map(|one| one.rule),
+            Some(wanted),
+            "{what}: {found:#?}"
+        );
+    }
+    let mut watch = client.recorded.clone();
+    watch.events.truncate(3);
+    watch.events.push(expired.clone());
+    watch.drained_at = 0;
+    let check =
+        |watch: &RecordedWatch<Pod>, window: &Window| rules(&history.check_watch(watch, window));
+    assert_eq!(check(&watch, &window), ["expired"], "nothing was forgotten");
+    let mut compacted = Window::default();
+    compacted.compacted(Kind::Pod, 5);
+    assert!(check(&watch, &compacted).is_empty());
+    watch.events.push(bookmark(7, false));
+    assert_eq!(check(&watch, &compacted), ["error ends the watch"]);
+    watch.events.truncate(3);
+    watch
+        .events
+        .push(WatchEvent::Error(crate::errors::bad_request("why")));
+    assert_eq!(check(&watch, &window), ["error ends the watch"]);
+}
+
+#[test]
+fn refusals_without_reason_are_rejected() {
+    use crate::errors::{bad_request, expired, version_too_large};
+    let (_, history) = short();
+    let window = Window::default();
+    let check = |version, error: &podstorm_objects::ApiError, window: &Window| {
+        rules(&history.check_refusal::<Pod>(version, 7, error, window))
+    };
+    assert_eq!(check(4, &expired(4, 5), &window), ["expired"]);
+    let narrow = Window {
+        history: Kept {
+            min_events: 2,
+            max_events: 9,
+        },
+        ..Window::default()
+    };
+    assert!(check(4, &expired(4, 6), &narrow).is_empty());
+    assert_eq!(check(5, &expired(5, 6), &narrow), ["expired"]);
+    assert!(check(8, &version_too_large(8, 7), &window).is_empty());
+    assert_eq!(check(7, &version_too_large(7, 7), &window), ["too new"]);
+    assert_eq!(check(7, &bad_request("why"), &window), ["refusal"]);
+}
+
+#[test]
+fn a_watch_of_some_objects_sees_them_come_into_view_and_go() {
+    let (_, history) = short();
+    let window = Window::default();
+    let front = |pod: &Pod| pod.metadata.labels.get("tier").map(|tier| &**tier) == Some("front");
+    let not_front = |pod: &Pod| !front(pod);
+    let pod_at = |version: u64| -> Arc<Pod> {
+        let index = usize::try_from(version - 1).unwrap();
+        match &history.records()[index].new {
+            Object::Pod(pod) => pod.clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let watch = |events: Vec<WatchEvent<Pod>>| RecordedWatch {
+        events,
+        polled_at: 7,
+        drained_at: 7,
+        ..RecordedWatch::new(WatchFrom::Version(3), 7)
+    };
+    // x comes into view.
+    let comes = watch(vec![WatchEvent::Added(pod_at(5))]);
+    expect_sound(history.check_watch_of(&comes, &window, front), "into view");
+    let changes = watch(vec![WatchEvent::Modified(pod_at(5))]);
+    assert_eq!(
+        rules(&history.check_watch_of(&changes, &window, front)),
+        ["events"]
+    );
+    // For the others it goes, in its last state among them.
+    let mut last = Pod::clone(&pod_at(3));
+    last.metadata.resource_version = ResourceVersion::Number(5);
+    let goes = |last: Arc<Pod>| {
+        watch(vec![
+            WatchEvent::Added(pod_at(4)),
+            WatchEvent::Deleted(last),
+            WatchEvent::Modified(pod_at(6)),
+            WatchEvent::Deleted(pod_at(7)),
+        ])
+    };
+    let sound = goes(Arc::new(last));
+    expect_sound(
+        history.check_watch_of(&sound, &window, not_front),
+        "out of view",
+    );
+    let found = history.check_watch_of(&goes(pod_at(5)), &window, not_front);
+    assert_eq!(rules(&found), ["events"], "a state that was never in view");
+}

@@ -1,0 +1,324 @@
+//! Deletion: graceful for pods, held up by finalizers for all, with the propagation policies.
+
+use std::sync::Arc;
+
+use podstorm_objects::{ApiError, Cause, Reason};
+use podstorm_objects::{Kind, Now, ObjectMeta, OptionalSeconds, ResourceVersion, Str, Time, Uid};
+
+use crate::counts::{Tally, Verb};
+use crate::store::Commit;
+use crate::{Cluster, ClusterResource, DefaultPolicy, errors, meta};
+
+/// What becomes of the dependents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Propagation {
+    /// They lose their reference before the object goes.
+    Orphan,
+    /// The object goes at once, they are collected later.
+    Background,
+    /// They go first, those that block the deletion at least.
+    Foreground,
+}
+
+impl Propagation {
+    /// The text in `propagationPolicy`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Propagation::Orphan => "Orphan",
+            Propagation::Background => "Background",
+            Propagation::Foreground => "Foreground",
+        }
+    }
+}
+
+/// How to delete; the default is what an empty body means.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeleteOptions {
+    /// Seconds for the object to end by itself; 0 is at once, negative is taken as 1.
+    pub grace_period_seconds: Option<i64>,
+    /// What becomes of the dependents.
+    pub propagation: Option<Propagation>,
+    /// The UID that the object must have.
+    pub precondition_uid: Option<Uid>,
+    /// The version that the object must have.
+    pub precondition_rv: Option<ResourceVersion>,
+    /// The older form of `propagation`: true is `Orphan`.
+    pub orphan_dependents: Option<bool>,
+}
+
+/// What became of a deletion.
+#[derive(Clone, Debug)]
+pub struct Deletion<R> {
+    /// The object as stored, or as it was last.
+    pub object: Arc<R>,
+    /// Whether it is gone; if not, its deletion has begun.
+    pub removed: bool,
+}
+
+/// What a deletion does to the stored object.
+enum Step<R> {
+    /// Nothing more than was begun before.
+    Pending,
+    /// Stores this, with the deletion begun.
+    Mark(R),
+    /// Stores this, where it differs, and removes it.
+    Remove(Option<R>),
+}
+
+impl Cluster {
+    /// Deletes an object, or begins to.
+    ///
+    /// # Errors
+    /// 404; 409 for a failed precondition; 422 when both ways to name a policy are used.
+    pub fn delete<R: ClusterResource>(
+        &self,
+        namespace: &str,
+        name: &str,
+        options: &DeleteOptions,
+        now: Now,
+    ) -> Result<Deletion<R>, ApiError> {
+        check_options(options)?;
+        let store = R::store(self);
+        let key = store.key(namespace, name);
+        let tally = Tally::of(Verb::Delete);
+        loop {
+            let Some(old) = store.read(&key) else {
+                return Err(errors::not_found(R::KIND, name));
+            };
+            check_preconditions(R::KIND, old.metadata(), options)?;
+            match plan(&*old, options, now) {
+                Step::Pending => {
+                    return Ok(Deletion {
+                        object: old,
+                        removed: false,
+                    });
+                }
+                Step::Mark(new) => {
+                    if let Commit::Done(new) =
+                        store.replace(key.hash, &old, Arc::new(new), &tally, now)
+                    {
+                        self.note(Some(&*old), Some(&*new));
+                        return Ok(Deletion {
+                            object: new,
+                            removed: false,
+                        });
+                    }
+                }
+                Step::Remove(marked) => {
+                    let last = Arc::new(marked.as_ref().unwrap_or(&old).clone());
+                    let marked = marked.map(Arc::new);
+                    if let Commit::Done(last) =
+                        store.remove(key.hash, &old, marked, last, &tally, now)
+                    {
+                        self.note(Some(&*old), None);
+                        return Ok(Deletion {
+                            object: last,
+                            removed: true,
+                        });
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn check_options(options: &DeleteOptions) -> Result<(), ApiError> {
+    let (Some(policy), Some(_)) = (options.propagation, options.orphan_dependents) else {
+        return Ok(());
+    };
+    let policy = policy.as_str();
+    let detail = "orphanDependents and deletionPropagation cannot be both set";
+    let cause: Cause = errors::invalid_value("propagationPolicy", &policy.into(), detail);
+    let message = format!(
+        "DeleteOptions.meta.k8s.io \"\" is invalid: {}: {}",
+        cause.field, cause.message
+    );
+    let mut error = ApiError::status(422, Reason::Invalid, message);
+    error.causes.push(cause);
+    Err(error)
+}
+
+fn check_preconditions(
+    kind: Kind,
+    metadata: &ObjectMeta,
+    options: &DeleteOptions,
+) -> Result<(), ApiError> {
+    let resource = kind.group_resource();
+    if let Some(uid) = options
+        .precondition_uid
+        .as_ref()
+        .filter(|uid| **uid != metadata.uid)
+    {
+        return Err(errors::uid_mismatch(
+            resource,
+            &metadata.name,
+            uid,
+            &metadata.uid,
+        ));
+    }
+    let version = &metadata.resource_version;
+    if let Some(wanted) = options
+        .precondition_rv
+        .as_ref()
+        .filter(|wanted| *wanted != version)
+    {
+        return Err(errors::version_mismatch(
+            resource,
+            &metadata.name,
+            wanted,
+            version,
+        ));
+    }
+    Ok(())
+}
+
+/// Decides what the deletion does now.
+fn plan<R: ClusterResource>(old: &R, options: &DeleteOptions, now: Now) -> Step<R> {
+    let metadata = old.metadata();
+    if old.is_kept_by_content() {
+        return terminate(old, now);
+    }
+    let graceful = match grace(old, options, now) {
+        Grace::Pending => return Step::Pending,
+        Grace::None => None,
+        Grace::Until { deadline, seconds } => Some((deadline, seconds)),
+    };
+    let finalizers = wanted_finalizers::<R>(metadata, options);
+    let held = !finalizers
+        .as_deref()
+        .unwrap_or(metadata.finalizers())
+        .is_empty();
+    if graceful.is_none() && finalizers.is_none() && !held {
+        return Step::Remove(None);
+    }
+    let mut new = old.clone();
+    let changed = new.metadata_mut();
+    if let Some(finalizers) = finalizers {
+        changed.finalizers = (!finalizers.is_empty()).then(|| finalizers.into());
+    }
+    let begins = !metadata.is_deleting();
+    match graceful {
+        Some((deadline, seconds)) => {
+            changed.deletion_timestamp = deadline;
+            changed.deletion_grace_period_seconds = OptionalSeconds::new(seconds);
+        }
+        None if held => {
+            if begins || metadata.deletion_timestamp > now.wall() {
+                changed.deletion_timestamp = now.wall();
+            }
+            changed.deletion_grace_period_seconds = OptionalSeconds::new(0);
+        }
+        None => {}
+    }
+    if begins && changed.is_deleting() && changed.generation > 0 {
+        changed.generation += 1;
+    }
+    if !held && graceful.is_none_or(|(_, seconds)| seconds == 0) {
+        return Step::Remove(Some(new));
+    }
+    if new == *old {
+        Step::Pending
+    } else {
+        Step::Mark(new)
+    }
+}
+
+/// Begins the deletion of what is kept by its contents.
+fn terminate<R: ClusterResource>(old: &R, now: Now) -> Step<R> {
+    let mut new = old.clone();
+    if old.metadata().is_deleting() || !new.begin_termination() {
+        return Step::Pending;
+    }
+    new.metadata_mut().deletion_timestamp = now.wall();
+    Step::Mark(new)
+}
+
+/// What is left of an object's grace.
+enum Grace {
+    /// The kind knows none, or it is over.
+    None,
+    /// It runs already and this request does not shorten it.
+    Pending,
+    /// It begins or is shortened: the new deadline and the whole period.
+    Until { deadline: Time, seconds: i64 },
+}
+
+fn grace<R: ClusterResource>(old: &R, options: &DeleteOptions, now: Now) -> Grace {
+    let requested = options
+        .grace_period_seconds
+        .map(|seconds| if seconds < 0 { 1 } else { seconds });
+    let Some(first) = old.grace_period_seconds(requested) else {
+        return Grace::None;
+    };
+    let metadata = old.metadata();
+    let Some(deadline) = metadata.deletion_timestamp.unix_seconds() else {
+        let deadline = now.plus_ns(first.saturating_mul(1_000_000_000)).wall();
+        return Grace::Until {
+            deadline,
+            seconds: first,
+        };
+    };
+    let running = metadata.deletion_grace_period_seconds.get().unwrap_or(0);
+    if running == 0 {
+        return Grace::None;
+    }
+    let Some(mut seconds) = requested.filter(|&seconds| seconds < running) else {
+        return Grace::Pending;
+    };
+    let mut deadline = Time::from_unix_seconds(deadline - running + seconds);
+    if deadline.unix_nanos() < Some(now.wall_ns) {
+        // The shorter grace is over already: the deadline is now, never in the past.
+        deadline = now.wall();
+        seconds = seconds.min(1);
+    }
+    Grace::Until { deadline, seconds }
+}
+
+/// The finalizers that the object gets for its dependents' sake; `None` when it has them already.
+fn wanted_finalizers<R: ClusterResource>(
+    metadata: &ObjectMeta,
+    options: &DeleteOptions,
+) -> Option<Vec<Str>> {
+    let wanted = match policy::<R>(metadata, options) {
+        Propagation::Orphan => Some(meta::ORPHAN),
+        Propagation::Foreground => Some(meta::FOREGROUND),
+        Propagation::Background => None,
+    };
+    let own = |finalizer: &str| finalizer == meta::ORPHAN || finalizer == meta::FOREGROUND;
+    let present: Vec<&str> = metadata
+        .finalizers()
+        .iter()
+        .map(|finalizer| &**finalizer)
+        .filter(|f| own(f))
+        .collect();
+    if present.as_slice() == wanted.as_slice() {
+        return None;
+    }
+    let others = metadata
+        .finalizers()
+        .iter()
+        .filter(|finalizer| !own(finalizer))
+        .cloned();
+    Some(others.chain(wanted.map(Str::from)).collect())
+}
+
+/// The policy in force: the request's, else what the object's finalizers say, else the kind's.
+fn policy<R: ClusterResource>(metadata: &ObjectMeta, options: &DeleteOptions) -> Propagation {
+    match (options.orphan_dependents, options.propagation) {
+        (Some(true), _) => Propagation::Orphan,
+        (Some(false), _) => Propagation::Background,
+        (None, Some(policy)) => policy,
+        (None, None) => {
+            let held = |finalizer| meta::has_finalizer(metadata, finalizer);
+            match R::DEFAULT_POLICY {
+                _ if held(meta::ORPHAN) => Propagation::Orphan,
+                _ if held(meta::FOREGROUND) => Propagation::Foreground,
+                DefaultPolicy::Orphan => Propagation::Orphan,
+                DefaultPolicy::Background => Propagation::Background,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

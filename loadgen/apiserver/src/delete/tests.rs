@@ -1,0 +1,342 @@
+//! What deletions do: grace, finalizers, preconditions, policies.
+
+use podstorm_objects::{Pod, PodPhase, ReplicaSet, ReplicationController, Resource};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::*;
+
+fn grace(seconds: i64) -> DeleteOptions {
+    DeleteOptions {
+        grace_period_seconds: Some(seconds),
+        ..DeleteOptions::default()
+    }
+}
+
+/// Deadline in seconds since the beginning, grace, generation.
+fn deletion(metadata: &ObjectMeta) -> (Option<i64>, Option<i64>, i64) {
+    let deadline = metadata
+        .deletion_timestamp
+        .unix_seconds()
+        .map(|at| at - EPOCH);
+    (
+        deadline,
+        metadata.deletion_grace_period_seconds.get(),
+        metadata.generation,
+    )
+}
+
+#[test]
+fn a_first_deletion_takes_the_first_grace_that_is_given() {
+    struct Case {
+        asked: Option<i64>,
+        spec: Option<i64>,
+        bound: bool,
+        phase: PodPhase,
+        wanted: i64,
+    }
+    let case = |asked, spec, wanted| Case {
+        asked,
+        spec,
+        bound: true,
+        phase: PodPhase::Running,
+        wanted,
+    };
+    let table = [
+        case(Some(5), Some(60), 5),
+        case(None, Some(60), 60),
+        case(None, None, 30),
+        case(None, Some(0), 0),
+        case(Some(-7), None, 1),
+        case(Some(0), None, 0),
+        Case {
+            bound: false,
+            ..case(Some(5), None, 0)
+        },
+        Case {
+            phase: PodPhase::Succeeded,
+            ..case(Some(5), None, 0)
+        },
+        Case {
+            phase: PodPhase::Failed,
+            ..case(None, None, 0)
+        },
+        Case {
+            phase: PodPhase::Unknown,
+            ..case(Some(5), None, 5)
+        },
+    ];
+    for (number, case) in table.into_iter().enumerate() {
+        let cluster = cluster();
+        let seconds = case.spec.map_or(Value::Null, Value::from);
+        let patch = json!({"spec": {"terminationGracePeriodSeconds": seconds}});
+        let pod = match case.bound {
+            true => bound_pod(&cluster, "a", patch),
+            false => cluster.create(pod("a", patch), at(0)).unwrap(),
+        };
+        set_phase(&cluster, &pod, case.phase);
+        let before = cluster.resource_version();
+        let mut watch = watch::<Pod>(&cluster);
+        let options = DeleteOptions {
+            grace_period_seconds: case.asked,
+            ..DeleteOptions::default()
+        };
+        let answer = cluster
+            .delete::<Pod>("default", "a", &options, at(10))
+            .unwrap();
+        let wanted = (Some(10 + case.wanted), Some(case.wanted), 2);
+        assert_eq!(deletion(&answer.object.metadata), wanted, "case {number}");
+        assert_eq!(answer.removed, case.wanted == 0, "case {number}");
+        let mut events = vec![format!("MODIFIED a {}", before + 1)];
+        if case.wanted == 0 {
+            events.push(format!("DELETED a {}", before + 2));
+        }
+        assert_eq!(drain(&mut watch), events, "case {number}");
+    }
+}
+
+#[test]
+fn a_repeated_deletion_only_ever_shortens_the_grace() {
+    // First grace at 0, repeat at `now`: asked, then deadline and grace, or gone.
+    type Case = (i64, i64, Option<i64>, Option<(i64, i64)>);
+    let table: &[Case] = &[
+        (30, 5, Some(30), Some((30, 30))),
+        (30, 5, Some(60), Some((30, 30))),
+        (30, 5, None, Some((30, 30))),
+        (30, 5, Some(10), Some((10, 10))),
+        (30, 20, Some(10), Some((20, 1))),
+        (30, 20, Some(-3), Some((20, 1))),
+        (30, 0, Some(-3), Some((1, 1))),
+        (30, 20, Some(0), None),
+        (1, 20, Some(1), Some((1, 1))),
+    ];
+    for &(first, now, asked, wanted) in table {
+        let cluster = cluster();
+        bound_pod(&cluster, "a", json!({}));
+        cluster
+            .delete::<Pod>("default", "a", &grace(first), at(0))
+            .unwrap();
+        let before = cluster.resource_version();
+        let mut watch = watch::<Pod>(&cluster);
+        let options = DeleteOptions {
+            grace_period_seconds: asked,
+            ..DeleteOptions::default()
+        };
+        let answer = cluster
+            .delete::<Pod>("default", "a", &options, at(now))
+            .unwrap();
+        assert_eq!(answer.removed, wanted.is_none());
+        let events = drain(&mut watch);
+        match wanted {
+            Some((deadline, seconds)) => {
+                let metadata = &answer.object.metadata;
+                assert_eq!(deletion(metadata), (Some(deadline), Some(seconds), 2));
+                let changed = seconds != first;
+                assert_eq!(events.len(), usize::from(changed), "{asked:?} at {now}");
+                assert_eq!(cluster.resource_version(), before + u64::from(changed));
+            }
+            None => {
+                let wanted = [
+                    format!("MODIFIED a {}", before + 1),
+                    format!("DELETED a {}", before + 2),
+                ];
+                assert_eq!(events, wanted);
+                assert_eq!(deletion(&answer.object.metadata), (Some(now), Some(0), 2));
+            }
+        }
+    }
+}
+
+#[test]
+fn finalizers_hold_a_pod_until_the_last_is_taken_away() {
+    let cluster = cluster();
+    bound_pod(
+        &cluster,
+        "a",
+        json!({"metadata": {"finalizers": ["a.b/c"]}}),
+    );
+    let mut watch = watch::<Pod>(&cluster);
+    let before = cluster.resource_version();
+    let marked = cluster
+        .delete::<Pod>("default", "a", &grace(0), at(1))
+        .unwrap();
+    assert!(!marked.removed);
+    assert_eq!(deletion(&marked.object.metadata), (Some(1), Some(0), 2));
+    // Again: nothing new.
+    assert!(
+        !cluster
+            .delete::<Pod>("default", "a", &grace(0), at(2))
+            .unwrap()
+            .removed
+    );
+    let mut pod = Pod::clone(&marked.object);
+    pod.metadata.finalizers = None;
+    cluster.update(pod, at(3)).unwrap();
+    assert_eq!(
+        drain(&mut watch),
+        [
+            format!("MODIFIED a {}", before + 1),
+            format!("DELETED a {}", before + 2)
+        ]
+    );
+    assert_eq!(refused(cluster.get::<Pod>("default", "a")), "404 NotFound");
+}
+
+#[test]
+fn a_pod_past_its_grace_and_without_finalizers_goes_at_once() {
+    let cluster = cluster();
+    bound_pod(
+        &cluster,
+        "a",
+        json!({"metadata": {"finalizers": ["a.b/c"]}}),
+    );
+    // Finalizer goes while the grace still runs: the pod stays.
+    let marked = cluster
+        .delete::<Pod>("default", "a", &grace(30), at(0))
+        .unwrap();
+    let mut pod = Pod::clone(&marked.object);
+    pod.metadata.finalizers = None;
+    cluster.update(pod, at(1)).unwrap();
+    assert!(cluster.get::<Pod>("default", "a").is_ok());
+    assert!(
+        cluster
+            .delete::<Pod>("default", "a", &grace(0), at(2))
+            .unwrap()
+            .removed
+    );
+}
+
+#[test]
+fn preconditions_come_first() {
+    let cluster = cluster();
+    let pod = bound_pod(&cluster, "a", json!({}));
+    let uid = DeleteOptions {
+        precondition_uid: Some("x".into()),
+        ..DeleteOptions::default()
+    };
+    let version = DeleteOptions {
+        precondition_rv: Some(ResourceVersion::Number(1)),
+        ..DeleteOptions::default()
+    };
+    for options in [uid, version] {
+        let result = cluster.delete::<Pod>("default", "a", &options, at(0));
+        assert_eq!(refused(result), "409 Conflict");
+    }
+    let fitting = DeleteOptions {
+        precondition_uid: Some(pod.metadata.uid.clone()),
+        precondition_rv: Some(pod.metadata.resource_version.clone()),
+        ..grace(0)
+    };
+    assert!(
+        cluster
+            .delete::<Pod>("default", "a", &fitting, at(0))
+            .unwrap()
+            .removed
+    );
+    let missing = cluster.delete::<Pod>("default", "a", &fitting, at(0));
+    assert_eq!(refused(missing), "404 NotFound");
+}
+
+#[test]
+fn the_policy_is_the_requests_then_the_finalizers_then_the_kinds() {
+    use Propagation::{Background, Foreground, Orphan};
+    let none = DeleteOptions::default();
+    let asked = |policy| DeleteOptions {
+        propagation: Some(policy),
+        ..DeleteOptions::default()
+    };
+    let older = |orphan| DeleteOptions {
+        orphan_dependents: Some(orphan),
+        ..DeleteOptions::default()
+    };
+    // Options, finalizers before, finalizers after (`None`: gone at once), for each kind.
+    type Case<'a> = (
+        DeleteOptions,
+        &'a [&'a str],
+        Option<&'a [&'a str]>,
+        Option<&'a [&'a str]>,
+    );
+    let orphan: Option<&[&str]> = Some(&["orphan"]);
+    let foreground: Option<&[&str]> = Some(&["foregroundDeletion"]);
+    let table: [Case<'_>; 9] = [
+        (none.clone(), &[], None, orphan),
+        (asked(Background), &[], None, None),
+        (asked(Foreground), &[], foreground, foreground),
+        (asked(Orphan), &[], orphan, orphan),
+        (older(true), &[], orphan, orphan),
+        (older(false), &[], None, None),
+        (
+            none.clone(),
+            &["foregroundDeletion"],
+            foreground,
+            foreground,
+        ),
+        (asked(Background), &["orphan"], None, None),
+        (
+            asked(Orphan),
+            &["a.b/c"],
+            Some(&["a.b/c", "orphan"]),
+            Some(&["a.b/c", "orphan"]),
+        ),
+    ];
+    for (number, (options, before, rs, rc)) in table.iter().enumerate() {
+        let cluster = cluster();
+        let finalizers = json!({"metadata": {"finalizers": before}});
+        let set = cluster
+            .create(replica_set("a", finalizers.clone()), at(0))
+            .unwrap();
+        check_policy(&cluster, &*set, options, *rs, number);
+        let value = merged(workload("a", json!({"app": "web"})), finalizers);
+        let controller: ReplicationController = read(value);
+        let controller = cluster.create(controller, at(0)).unwrap();
+        check_policy(&cluster, &*controller, options, *rc, number);
+    }
+    let both = DeleteOptions {
+        propagation: Some(Orphan),
+        ..older(true)
+    };
+    let cluster = cluster();
+    cluster.create(replica_set("a", json!({})), at(0)).unwrap();
+    assert_eq!(
+        fields(cluster.delete::<ReplicaSet>("default", "a", &both, at(0))),
+        ["propagationPolicy"]
+    );
+}
+
+fn check_policy<R: ClusterResource>(
+    cluster: &Cluster,
+    object: &R,
+    options: &DeleteOptions,
+    wanted: Option<&[&str]>,
+    number: usize,
+) {
+    let name = &object.metadata().name;
+    let answer = cluster
+        .delete::<R>("default", name, options, at(4))
+        .unwrap();
+    let what = format!("{} in case {number}", R::KIND.name());
+    assert_eq!(answer.removed, wanted.is_none(), "{what}");
+    if let Some(wanted) = wanted {
+        let metadata = answer.object.metadata();
+        let found: Vec<&str> = metadata.finalizers().iter().map(|f| &**f).collect();
+        assert_eq!(found, wanted, "{what}");
+        assert_eq!(deletion(metadata), (Some(4), Some(0), 2), "{what}");
+    }
+}
+
+#[test]
+fn the_deleted_event_carries_the_last_state_and_the_version_of_the_deletion() {
+    let cluster = cluster();
+    cluster.create(replica_set("a", json!({})), at(0)).unwrap();
+    let mut watch = watch::<ReplicaSet>(&cluster);
+    let answer = cluster
+        .delete::<ReplicaSet>("default", "a", &DeleteOptions::default(), at(0))
+        .unwrap();
+    assert_eq!(
+        drain(&mut watch),
+        [format!("DELETED a {}", cluster.resource_version())]
+    );
+    let version = answer.object.metadata.resource_version.number();
+    assert_eq!(version, Some(cluster.resource_version()));
+    assert_eq!(ReplicaSet::KIND, Kind::ReplicaSet);
+}

@@ -1,0 +1,263 @@
+//! The API server's error answers, worded as upstream words them.
+//!
+//! Clients compare code, reason and causes; the messages end up in events and conditions.
+
+use podstorm_objects::{ApiError, Cause, Reason};
+use podstorm_objects::{Kind, Uid};
+
+/// Seconds a client is asked to wait where the server asks at all.
+const RETRY_AFTER_SECONDS: u32 = 1;
+
+/// 400: the request can't be understood.
+pub fn bad_request(message: impl Into<String>) -> ApiError {
+    ApiError::status(400, Reason::BadRequest, message)
+}
+
+/// 404: no object of that name.
+pub fn not_found(kind: Kind, name: &str) -> ApiError {
+    let message = format!("{} \"{name}\" not found", kind.group_resource());
+    ApiError::status(404, Reason::NotFound, message)
+}
+
+/// 409: the name is taken; `terminating` tells whether its holder is being deleted.
+pub fn already_exists(kind: Kind, name: &str, terminating: bool) -> ApiError {
+    let prefix = if terminating {
+        "object is being deleted: "
+    } else {
+        ""
+    };
+    let message = format!(
+        "{prefix}{} \"{name}\" already exists",
+        kind.group_resource()
+    );
+    ApiError::status(409, Reason::AlreadyExists, message)
+}
+
+/// 409: every generated name was taken; `name` is the last one tried.
+pub fn name_not_generated(kind: Kind, name: &str) -> ApiError {
+    let message = format!(
+        "{} \"{name}\" already exists, the server was not able to generate a unique name for the \
+         object",
+        kind.group_resource()
+    );
+    let mut error = ApiError::status(409, Reason::AlreadyExists, message);
+    error.retry_after_seconds = Some(RETRY_AFTER_SECONDS);
+    error
+}
+
+/// 409: the request contradicts the object's state. `resource` is e.g. `pods/binding`.
+pub fn conflict(resource: &str, name: &str, why: &str) -> ApiError {
+    let message = format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}");
+    ApiError::status(409, Reason::Conflict, message)
+}
+
+/// 409: the object has another version than the one the writer read.
+pub fn stale(kind: Kind, name: &str) -> ApiError {
+    let why = "the object has been modified; please apply your changes to the latest version and \
+               try again";
+    conflict(kind.group_resource(), name, why)
+}
+
+/// 409: the object has another UID than the one asked for.
+pub fn uid_mismatch(resource: &str, name: &str, wanted: &Uid, found: &Uid) -> ApiError {
+    let why =
+        format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
+    conflict(resource, name, &why)
+}
+
+/// 409: the object has another version than the one asked for.
+pub fn version_mismatch(
+    resource: &str,
+    name: &str,
+    wanted: impl std::fmt::Display,
+    found: impl std::fmt::Display,
+) -> ApiError {
+    let why = format!(
+        "Precondition failed: ResourceVersion in precondition: {wanted}, ResourceVersion in \
+         object meta: {found}"
+    );
+    conflict(resource, name, &why)
+}
+
+/// 422: the object breaks these rules. The message joins them as upstream's error list does.
+///
+/// # Panics
+/// When there are no causes.
+pub fn invalid(kind: Kind, name: &str, causes: Vec<Cause>) -> ApiError {
+    assert!(!causes.is_empty(), "an invalid object has a cause");
+    let text = |cause: &Cause| format!("{}: {}", cause.field, cause.message);
+    let all = match &causes[..] {
+        [only] => text(only),
+        many => format!("[{}]", many.iter().map(text).collect::<Vec<_>>().join(", ")),
+    };
+    let group = kind.group();
+    let dot = if group.is_empty() { "" } else { "." };
+    let message = format!("{}{dot}{group} \"{name}\" is invalid: {all}", kind.name());
+    let mut error = ApiError::status(422, Reason::Invalid, message);
+    error.causes = causes;
+    error
+}
+
+/// 403: the namespace is on its way out.
+pub fn namespace_terminating(kind: Kind, name: &str, namespace: &str) -> ApiError {
+    let why = format!(
+        "unable to create new content in namespace {namespace} because it is being terminated"
+    );
+    let mut error = forbidden(kind, name, &why);
+    error.causes.push(Cause {
+        reason: "NamespaceTerminating".into(),
+        message: format!("namespace {namespace} is being terminated"),
+        field: "metadata.namespace".into(),
+    });
+    error
+}
+
+/// 403: quota, authorization or admission refuse.
+pub fn forbidden(kind: Kind, name: &str, why: &str) -> ApiError {
+    let message = format!("{} \"{name}\" is forbidden: {why}", kind.group_resource());
+    ApiError::status(403, Reason::Forbidden, message)
+}
+
+/// 410: the history no longer reaches back to `version`; `oldest` is the first it still has.
+pub fn expired(version: u64, oldest: u64) -> ApiError {
+    let message = format!("too old resource version: {version} ({oldest})");
+    ApiError::status(410, Reason::Expired, message)
+}
+
+/// 410: a list can't be continued.
+pub fn continue_expired() -> ApiError {
+    let message = "The provided continue parameter is too old to display a consistent list \
+                   result. You must start a new list without the continue parameter.";
+    ApiError::status(410, Reason::Expired, message)
+}
+
+/// 504: the server hasn't come to that version.
+pub fn version_too_large(version: u64, current: u64) -> ApiError {
+    let message = format!("Timeout: Too large resource version: {version}, current: {current}");
+    let mut error = ApiError::status(504, Reason::Timeout, message);
+    error.causes.push(Cause {
+        reason: "ResourceVersionTooLarge".into(),
+        message: "Too large resource version".into(),
+        field: String::new(),
+    });
+    error.retry_after_seconds = Some(RETRY_AFTER_SECONDS);
+    error
+}
+
+/// A cause of 422: a required member is missing.
+pub fn required(field: impl Into<String>, detail: &str) -> Cause {
+    let message = if detail.is_empty() {
+        "Required value".to_owned()
+    } else {
+        format!("Required value: {detail}")
+    };
+    Cause {
+        reason: "FieldValueRequired".into(),
+        message,
+        field: field.into(),
+    }
+}
+
+/// A cause of 422: a member has a value that it can't have. `value` is quoted if it is a text.
+pub fn invalid_value(field: impl Into<String>, value: &serde_json::Value, detail: &str) -> Cause {
+    let message = format!("Invalid value: {value}: {detail}");
+    Cause {
+        reason: "FieldValueInvalid".into(),
+        message,
+        field: field.into(),
+    }
+}
+
+/// A cause of 422: a member may not be set or changed.
+pub fn forbidden_field(field: impl Into<String>, detail: &str) -> Cause {
+    let message = format!("Forbidden: {detail}");
+    Cause {
+        reason: "FieldValueForbidden".into(),
+        message,
+        field: field.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_carry_code_reason_and_upstream_text() {
+        let table = [
+            (not_found(Kind::Pod, "a"), 404, "pods \"a\" not found"),
+            (
+                not_found(Kind::ReplicaSet, "a"),
+                404,
+                "replicasets.apps \"a\" not found",
+            ),
+            (
+                already_exists(Kind::Pod, "a", false),
+                409,
+                "pods \"a\" already exists",
+            ),
+            (
+                already_exists(Kind::Pod, "a", true),
+                409,
+                "object is being deleted: pods \"a\" already exists",
+            ),
+            (
+                name_not_generated(Kind::Pod, "a"),
+                409,
+                "pods \"a\" already exists, the server was not able to generate a unique name \
+                 for the object",
+            ),
+            (
+                stale(Kind::ReplicaSet, "a"),
+                409,
+                "Operation cannot be fulfilled on replicasets.apps \"a\": the object has been \
+                 modified; please apply your changes to the latest version and try again",
+            ),
+            (
+                namespace_terminating(Kind::Pod, "a", "n"),
+                403,
+                "pods \"a\" is forbidden: unable to create new content in namespace n because it \
+                 is being terminated",
+            ),
+            (expired(3, 9), 410, "too old resource version: 3 (9)"),
+            (
+                version_too_large(9, 3),
+                504,
+                "Timeout: Too large resource version: 9, current: 3",
+            ),
+        ];
+        for (error, code, message) in table {
+            assert_eq!(error.code, code, "{message}");
+            assert_eq!(error.message, message);
+        }
+        assert!(namespace_terminating(Kind::Pod, "a", "n").has_cause("NamespaceTerminating"));
+        assert_eq!(
+            name_not_generated(Kind::Pod, "a").retry_after_seconds,
+            Some(1)
+        );
+    }
+
+    #[test]
+    fn invalid_lists_its_causes() {
+        let one = required("metadata.name", "name or generateName is required");
+        let two = invalid_value("spec.replicas", &(-1).into(), "must be non-negative");
+        let error = invalid(Kind::ReplicaSet, "a", vec![one.clone()]);
+        assert_eq!(
+            error.message,
+            "ReplicaSet.apps \"a\" is invalid: metadata.name: Required value: name or \
+             generateName is required"
+        );
+        let error = invalid(Kind::Pod, "a", vec![one, two]);
+        assert!(
+            error
+                .message
+                .starts_with("Pod \"a\" is invalid: [metadata.name: ")
+        );
+        assert!(
+            error
+                .message
+                .ends_with(", spec.replicas: Invalid value: -1: must be non-negative]")
+        );
+        assert_eq!(error.causes.len(), 2);
+    }
+}

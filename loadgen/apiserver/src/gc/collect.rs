@@ -1,0 +1,283 @@
+//! Working off the garbage collector's queue.
+
+use std::sync::atomic::Ordering;
+
+use podstorm_objects::ApiError;
+use podstorm_objects::{
+    Event, Kind, Namespace, Node, Now, ObjectMeta, OwnerReference, Pod, ReplicaSet,
+    ReplicationController, Str, Uid,
+};
+
+use super::{OwnerState, Work};
+use crate::counts::{Tally, Verb};
+use crate::owners::ObjectKey;
+use crate::update::{Update, prepare_and_validate};
+use crate::{Cluster, ClusterResource, DeleteOptions, Propagation, meta};
+
+impl Cluster {
+    /// Works off up to `max` entries of the collector's queue and answers how many there were.
+    /// The first one that asks for an owner's dependents indexes all objects once.
+    pub fn collect_garbage(&self, max: usize, now: Now) -> usize {
+        for done in 0..max {
+            let Some(work) = self.garbage.pop() else {
+                return done;
+            };
+            match work {
+                Work::Check(key) => self.check(&key, now),
+                Work::Dependents(uid) => {
+                    for dependent in self.dependents(&uid) {
+                        self.garbage.push(Work::Check(dependent));
+                    }
+                }
+                Work::Orphan(key) => self.orphan(&key, now),
+                Work::Empty(key) => self.empty_namespace(&key, now),
+            }
+        }
+        max
+    }
+
+    /// The dependents of an owner, sorted.
+    fn dependents(&self, owner: &Uid) -> Vec<ObjectKey> {
+        if !self.garbage.indexed.load(Ordering::Acquire) {
+            self.namespaces.index_owners();
+            self.nodes.index_owners();
+            self.pods.index_owners();
+            self.replica_sets.index_owners();
+            self.replication_controllers.index_owners();
+            self.events.index_owners();
+            // Pairs with the load above: whoever sees it set finds the index complete.
+            self.garbage.indexed.store(true, Ordering::Release);
+        }
+        self.owners.of(owner)
+    }
+
+    fn check(&self, key: &ObjectKey, now: Now) {
+        match key.kind {
+            Kind::Namespace => self.check_object::<Namespace>(key, now),
+            Kind::Node => self.check_object::<Node>(key, now),
+            Kind::Pod => self.check_object::<Pod>(key, now),
+            Kind::ReplicaSet => self.check_object::<ReplicaSet>(key, now),
+            Kind::ReplicationController => self.check_object::<ReplicationController>(key, now),
+            Kind::Event => self.check_object::<Event>(key, now),
+        }
+    }
+
+    fn check_object<R: ClusterResource>(&self, key: &ObjectKey, now: Now) {
+        let Ok(object) = self.get::<R>(&key.namespace, &key.name) else {
+            return;
+        };
+        let metadata = object.metadata();
+        if metadata.is_deleting() {
+            if meta::has_finalizer(metadata, meta::FOREGROUND) {
+                self.finish_foreground::<R>(key, metadata, now);
+            }
+            return;
+        }
+        let mut dangling: Vec<&Uid> = Vec::new();
+        let mut waiting: Vec<&Uid> = Vec::new();
+        let mut solid = false;
+        for owner in &metadata.owner_references {
+            match self.owner_state(owner, &metadata.namespace, R::KIND) {
+                OwnerState::Absent => dangling.push(&owner.uid),
+                OwnerState::Waiting => waiting.push(&owner.uid),
+                OwnerState::Solid => solid = true,
+            }
+        }
+        if dangling.is_empty() && waiting.is_empty() {
+            return;
+        }
+        if solid {
+            dangling.append(&mut waiting);
+            let stripped =
+                self.strip_owners::<R>(key, &metadata.uid, now, |uid| dangling.contains(&uid));
+            self.retry_on_conflict(key, stripped);
+            return;
+        }
+        let propagation = if !waiting.is_empty() && !self.dependents(&metadata.uid).is_empty() {
+            // Its own dependents go before it.
+            self.unblock_circle::<R>(key, metadata, now);
+            Propagation::Foreground
+        } else if meta::has_finalizer(metadata, meta::ORPHAN) {
+            Propagation::Orphan
+        } else if meta::has_finalizer(metadata, meta::FOREGROUND) {
+            Propagation::Foreground
+        } else {
+            Propagation::Background
+        };
+        let options = DeleteOptions {
+            propagation: Some(propagation),
+            precondition_uid: Some(metadata.uid.clone()),
+            precondition_rv: Some(metadata.resource_version.clone()),
+            ..DeleteOptions::default()
+        };
+        let deleted = self.delete::<R>(&key.namespace, &key.name, &options, now);
+        self.retry_on_conflict(key, deleted.map(drop));
+    }
+
+    /// Another writer was faster: look again.
+    fn retry_on_conflict(&self, key: &ObjectKey, result: Result<(), ApiError>) {
+        if result.is_err_and(|error| error.code == 409) {
+            self.garbage.push(Work::Check(key.clone()));
+        }
+    }
+
+    /// An object waits for its dependents and so does one of them: the object's own references
+    /// stop blocking, or both would wait for ever.
+    fn unblock_circle<R: ClusterResource>(&self, key: &ObjectKey, metadata: &ObjectMeta, now: Now) {
+        let waits = |key: &ObjectKey| {
+            self.metadata_of(key, |metadata| {
+                metadata.is_deleting() && meta::has_finalizer(metadata, meta::FOREGROUND)
+            })
+        };
+        if !self
+            .dependents(&metadata.uid)
+            .iter()
+            .any(|key| waits(key).unwrap_or(false))
+        {
+            return;
+        }
+        let tally = Tally::of(Verb::Patch);
+        // Failures are met again: the object is deleted next, with its version as precondition.
+        let _ = self.modify::<R>(&key.namespace, &key.name, now, |old| {
+            let mut new = R::clone(old);
+            for owner in &mut new.metadata_mut().owner_references {
+                if owner.block_owner_deletion == Some(true) {
+                    let unblocked = OwnerReference::clone(owner);
+                    *owner = OwnerReference {
+                        block_owner_deletion: Some(false),
+                        ..unblocked
+                    }
+                    .into();
+                }
+            }
+            Ok(Update::Write(new, tally))
+        });
+    }
+
+    /// An object waits for its dependents: let it go, or see that those that block it are deleted.
+    fn finish_foreground<R: ClusterResource>(
+        &self,
+        key: &ObjectKey,
+        metadata: &ObjectMeta,
+        now: Now,
+    ) {
+        let mut blocked = false;
+        for dependent in self.dependents(&metadata.uid) {
+            let state = self.metadata_of(&dependent, |other| {
+                let blocks = other.owner_references.iter().any(|owner| {
+                    owner.uid == metadata.uid && owner.block_owner_deletion == Some(true)
+                });
+                (blocks, other.is_deleting())
+            });
+            if let Some((true, deleting)) = state {
+                blocked = true;
+                if !deleting {
+                    self.garbage.push(Work::Check(dependent));
+                }
+            }
+        }
+        if !blocked {
+            self.remove_finalizer::<R>(key, &metadata.uid, meta::FOREGROUND, now);
+        }
+    }
+
+    fn orphan(&self, key: &ObjectKey, now: Now) {
+        match key.kind {
+            Kind::Namespace => self.orphan_dependents::<Namespace>(key, now),
+            Kind::Node => self.orphan_dependents::<Node>(key, now),
+            Kind::Pod => self.orphan_dependents::<Pod>(key, now),
+            Kind::ReplicaSet => self.orphan_dependents::<ReplicaSet>(key, now),
+            Kind::ReplicationController => {
+                self.orphan_dependents::<ReplicationController>(key, now);
+            }
+            Kind::Event => self.orphan_dependents::<Event>(key, now),
+        }
+    }
+
+    fn orphan_dependents<R: ClusterResource>(&self, key: &ObjectKey, now: Now) {
+        let Ok(owner) = self.get::<R>(&key.namespace, &key.name) else {
+            return;
+        };
+        let metadata = owner.metadata();
+        if !metadata.is_deleting() || !meta::has_finalizer(metadata, meta::ORPHAN) {
+            return;
+        }
+        let uid = &metadata.uid;
+        for dependent in self.dependents(uid) {
+            let key = &dependent;
+            let gone = |probe: &Uid| probe == uid;
+            // A missing dependent has no reference; no other failure is possible for a patch
+            // that only takes a reference away.
+            let _ = match dependent.kind {
+                Kind::Namespace => self.strip_owner::<Namespace>(key, now, gone),
+                Kind::Node => self.strip_owner::<Node>(key, now, gone),
+                Kind::Pod => self.strip_owner::<Pod>(key, now, gone),
+                Kind::ReplicaSet => self.strip_owner::<ReplicaSet>(key, now, gone),
+                Kind::ReplicationController => {
+                    self.strip_owner::<ReplicationController>(key, now, gone)
+                }
+                Kind::Event => self.strip_owner::<Event>(key, now, gone),
+            };
+        }
+        self.remove_finalizer::<R>(key, uid, meta::ORPHAN, now);
+    }
+
+    fn strip_owner<R: ClusterResource>(
+        &self,
+        key: &ObjectKey,
+        now: Now,
+        gone: impl Fn(&Uid) -> bool,
+    ) -> Result<(), ApiError> {
+        let uid = self
+            .get::<R>(&key.namespace, &key.name)?
+            .metadata()
+            .uid
+            .clone();
+        self.strip_owners::<R>(key, &uid, now, gone)
+    }
+
+    /// Takes references away from the object with that UID.
+    fn strip_owners<R: ClusterResource>(
+        &self,
+        key: &ObjectKey,
+        uid: &Uid,
+        now: Now,
+        gone: impl Fn(&Uid) -> bool,
+    ) -> Result<(), ApiError> {
+        let tally = Tally::of(Verb::Patch);
+        let stripped = self.modify::<R>(&key.namespace, &key.name, now, |old| {
+            let mut new = R::clone(old);
+            let metadata = new.metadata_mut();
+            metadata.uid = uid.clone();
+            metadata.owner_references.retain(|owner| !gone(&owner.uid));
+            prepare_and_validate(&mut new, old, tally.verb)?;
+            Ok(Update::Write(new, tally))
+        });
+        stripped.map(drop)
+    }
+
+    fn remove_finalizer<R: ClusterResource>(
+        &self,
+        key: &ObjectKey,
+        uid: &Uid,
+        finalizer: &str,
+        now: Now,
+    ) {
+        // The object may be gone or another one by now: then there is nothing to do.
+        let _ = self.modify::<R>(&key.namespace, &key.name, now, |old| {
+            let metadata = old.metadata();
+            if metadata.uid != *uid {
+                return Ok(Update::Keep);
+            }
+            let rest: Vec<Str> = metadata
+                .finalizers()
+                .iter()
+                .filter(|f| &***f != finalizer)
+                .cloned()
+                .collect();
+            let mut new = R::clone(old);
+            new.metadata_mut().finalizers = (!rest.is_empty()).then(|| rest.into());
+            Ok(Update::Write(new, Tally::of(Verb::Patch)))
+        });
+    }
+}

@@ -1,0 +1,311 @@
+//! The garbage collector: deletes what has lost its owners, carries out the `orphan` and
+//! `foregroundDeletion` finalizers, and empties namespaces that are being deleted.
+//!
+//! Every commit is [noted](Cluster::note) after its locks are released. What may concern the
+//! collector enters a queue; [`Cluster::collect_garbage`] works it off, later, as its own
+//! requests. A dependent's owners are looked up live, after the dependent was committed: so either
+//! that look-up sees that an owner is gone, or the owner's deletion comes later and finds the
+//! dependent in the index.
+
+mod collect;
+pub(crate) mod namespace;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use ahash::RandomState;
+use hashbrown::HashSet;
+use podstorm_objects::{
+    Event, Kind, Namespace, Node, ObjectMeta, OwnerReference, OwnerReferences, Pod, ReplicaSet,
+    ReplicationController, Uid,
+};
+
+use namespace::Emptying;
+
+use crate::owners::{ObjectKey, same_owners};
+use crate::{Cluster, ClusterResource, Lock, Waker, meta};
+
+/// Something to look at.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Work {
+    /// Whether this object still has an owner, or, if it waits for its dependents, still has to.
+    Check(ObjectKey),
+    /// The dependents of this owner, each of them.
+    Dependents(Uid),
+    /// The references to this object, which is to leave its dependents alone.
+    Orphan(ObjectKey),
+    /// What this namespace holds, which is to be deleted with it.
+    Empty(ObjectKey),
+}
+
+#[derive(Debug)]
+struct Queue {
+    /// In order of arrival.
+    order: VecDeque<Work>,
+    /// What is in `order`.
+    queued: HashSet<Work, RandomState>,
+}
+
+/// The collector's queue and what it remembers.
+pub(super) struct GarbageCollector {
+    queue: Lock<Queue>,
+    waker: Lock<Option<Waker>>,
+    /// Whether the owner index is complete.
+    indexed: AtomicBool,
+    /// Bits of the kinds that were ever named as owners: others are deleted without a look.
+    owner_kinds: AtomicU32,
+    /// Whether any object was ever deleted in the foreground.
+    foreground_seen: AtomicBool,
+    emptying: Emptying,
+}
+
+impl std::fmt::Debug for GarbageCollector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GarbageCollector")
+            .field("queue", &self.queue)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is known of an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OwnerState {
+    /// There is none of that name and UID.
+    Absent,
+    /// It waits for its dependents to go.
+    Waiting,
+    /// It is there, or of a kind that isn't simulated, so nobody knows.
+    Solid,
+}
+
+impl GarbageCollector {
+    pub(super) fn new() -> GarbageCollector {
+        let hasher = RandomState::with_seeds(0x6761, 0x7262, 0x6167, 0x6501);
+        let queue = Queue {
+            order: VecDeque::new(),
+            queued: HashSet::with_hasher(hasher),
+        };
+        GarbageCollector {
+            queue: Lock::new(queue),
+            waker: Lock::new(None),
+            indexed: AtomicBool::new(false),
+            owner_kinds: AtomicU32::new(0),
+            foreground_seen: AtomicBool::new(false),
+            emptying: Emptying::default(),
+        }
+    }
+
+    fn push(&self, work: Work) {
+        let mut queue = self.queue.lock();
+        if queue.queued.insert(work.clone()) {
+            queue.order.push_back(work);
+            let was_empty = queue.order.len() == 1;
+            drop(queue);
+            if was_empty && let Some(waker) = self.waker.lock().clone() {
+                waker();
+            }
+        }
+    }
+
+    fn pop(&self) -> Option<Work> {
+        let mut queue = self.queue.lock();
+        let work = queue.order.pop_front()?;
+        queue.queued.remove(&work);
+        Some(work)
+    }
+}
+
+const fn bit(kind: Kind) -> u32 {
+    1 << kind as u32
+}
+
+impl Cluster {
+    /// Sets what is called when the collector's queue is no longer empty.
+    pub fn set_gc_waker(&self, waker: Option<Waker>) {
+        *self.garbage.waker.lock() = waker;
+    }
+
+    /// The number of things the collector has to look at.
+    pub fn garbage_queue_len(&self) -> usize {
+        self.garbage.queue.lock().order.len()
+    }
+
+    /// Takes note of a committed write. The caller holds no lock.
+    pub(super) fn note<R: ClusterResource>(&self, old: Option<&R>, new: Option<&R>) {
+        let none = OwnerReferences::new();
+        let before = old.map_or(&none, |object| &object.metadata().owner_references);
+        let after = new.map_or(&none, |object| &object.metadata().owner_references);
+        let unowned = before.is_empty() && after.is_empty();
+        let moved = !unowned && !same_owners(before, after);
+        if moved {
+            self.note_owners(new, before, after);
+        }
+        if let (None, Some(made)) = (old, new) {
+            self.note_content(made.metadata(), false);
+        }
+        match (old, new) {
+            (Some(old), None) => self.note_removed(old),
+            (_, Some(new)) if new.metadata().is_deleting() => {
+                self.note_deleting(old.map(|old| old.metadata()), new);
+            }
+            _ => {}
+        }
+    }
+
+    fn note_owners<R: ClusterResource>(
+        &self,
+        new: Option<&R>,
+        before: &OwnerReferences,
+        after: &OwnerReferences,
+    ) {
+        if let Some(new) = new {
+            let namespace = &*new.metadata().namespace;
+            let mut check = false;
+            for owner in after {
+                let Some(kind) = kind_of(owner) else { continue };
+                // Before the look-up: an owner deleted after it must find the bit set. The
+                // store's locks order the two.
+                if self.garbage.owner_kinds.load(Ordering::Relaxed) & bit(kind) == 0 {
+                    self.garbage
+                        .owner_kinds
+                        .fetch_or(bit(kind), Ordering::Relaxed);
+                }
+                check |= self.owner_state(owner, namespace, R::KIND) != OwnerState::Solid;
+            }
+            if check {
+                self.garbage.push(Work::Check(ObjectKey::of(new)));
+            }
+        }
+        // Owners that waited for this object may be done.
+        if self.garbage.foreground_seen.load(Ordering::Relaxed)
+            && let Some(metadata) = new.map(|new| new.metadata())
+        {
+            for owner in before.iter().filter(|owner| !after.contains(owner)) {
+                self.check_owner(owner, metadata);
+            }
+        }
+    }
+
+    fn note_removed<R: ClusterResource>(&self, old: &R) {
+        let metadata = old.metadata();
+        self.note_content(metadata, true);
+        if self.garbage.owner_kinds.load(Ordering::Relaxed) & bit(R::KIND) != 0 {
+            self.garbage.push(Work::Dependents(metadata.uid.clone()));
+        }
+        if self.garbage.foreground_seen.load(Ordering::Relaxed) {
+            for owner in &metadata.owner_references {
+                self.check_owner(owner, metadata);
+            }
+        }
+    }
+
+    fn note_deleting<R: ClusterResource>(&self, old: Option<&ObjectMeta>, new: &R) {
+        let metadata = new.metadata();
+        if R::KIND == Kind::Namespace && !old.is_some_and(ObjectMeta::is_deleting) {
+            self.note_terminating(metadata);
+        }
+        let begins = |finalizer| {
+            let held = |object: &ObjectMeta| {
+                object.is_deleting() && meta::has_finalizer(object, finalizer)
+            };
+            held(metadata) && !old.is_some_and(held)
+        };
+        if begins(meta::ORPHAN) {
+            self.garbage.push(Work::Orphan(ObjectKey::of(new)));
+        }
+        if begins(meta::FOREGROUND) {
+            self.garbage.foreground_seen.store(true, Ordering::Relaxed);
+            self.garbage.push(Work::Dependents(metadata.uid.clone()));
+            self.garbage.push(Work::Check(ObjectKey::of(new)));
+        }
+    }
+
+    /// Queues the owner of an object for another look.
+    fn check_owner(&self, owner: &OwnerReference, dependent: &ObjectMeta) {
+        if let Some(kind) = kind_of(owner) {
+            let namespace = if kind.is_namespaced() {
+                dependent.namespace.clone()
+            } else {
+                Default::default()
+            };
+            let key = ObjectKey {
+                kind,
+                namespace,
+                name: owner.name.as_ref().into(),
+            };
+            self.garbage.push(Work::Check(key));
+        }
+    }
+
+    /// What is known of the owner that a dependent in `namespace` names.
+    fn owner_state(&self, owner: &OwnerReference, namespace: &str, dependent: Kind) -> OwnerState {
+        let Some(kind) = kind_of(owner) else {
+            return OwnerState::Solid;
+        };
+        if kind.is_namespaced() && !dependent.is_namespaced() {
+            // The owner can't be located: upstream gives up on the dependent.
+            return OwnerState::Solid;
+        }
+        let namespace = if kind.is_namespaced() { namespace } else { "" };
+        let state = |metadata: &ObjectMeta| {
+            if metadata.uid != owner.uid {
+                OwnerState::Absent
+            } else if metadata.is_deleting() && meta::has_finalizer(metadata, meta::FOREGROUND) {
+                OwnerState::Waiting
+            } else {
+                OwnerState::Solid
+            }
+        };
+        self.inspect_metadata(kind, namespace, &owner.name, state)
+            .unwrap_or(OwnerState::Absent)
+    }
+
+    fn metadata_of<T>(&self, key: &ObjectKey, read: impl FnOnce(&ObjectMeta) -> T) -> Option<T> {
+        self.inspect_metadata(key.kind, &key.namespace, &key.name, read)
+    }
+
+    fn inspect_metadata<T>(
+        &self,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+        read: impl FnOnce(&ObjectMeta) -> T,
+    ) -> Option<T> {
+        fn inspect<R: ClusterResource, T>(
+            cluster: &Cluster,
+            (namespace, name): (&str, &str),
+            read: impl FnOnce(&ObjectMeta) -> T,
+        ) -> Option<T> {
+            let store = R::store(cluster);
+            store.inspect(&store.key(namespace, name), |object| {
+                read(object.metadata())
+            })
+        }
+        let at = (namespace, name);
+        match kind {
+            Kind::Namespace => inspect::<Namespace, T>(self, at, read),
+            Kind::Node => inspect::<Node, T>(self, at, read),
+            Kind::Pod => inspect::<Pod, T>(self, at, read),
+            Kind::ReplicaSet => inspect::<ReplicaSet, T>(self, at, read),
+            Kind::ReplicationController => inspect::<ReplicationController, T>(self, at, read),
+            Kind::Event => inspect::<Event, T>(self, at, read),
+        }
+    }
+}
+
+/// The simulated kind that an owner reference names; `None` for others.
+fn kind_of(owner: &OwnerReference) -> Option<Kind> {
+    // The group is what stands before the first slash. Each kind's is compared in place, as a search for
+    // the slash would cost every create some.
+    let is_of_group = |group: &str| match owner.api_version.strip_prefix(group) {
+        Some(rest) if group.is_empty() => rest.starts_with('/') || !rest.contains('/'),
+        Some(rest) => rest.starts_with('/'),
+        None => false,
+    };
+    Kind::ALL
+        .into_iter()
+        .find(|kind| kind.name() == &*owner.kind && is_of_group(kind.group()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,263 @@
+//! What the garbage collector collects, and what it leaves.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::json;
+
+use super::*;
+use crate::testing::*;
+use crate::{DeleteOptions, Propagation};
+
+fn collect(cluster: &Cluster) -> usize {
+    cluster.collect_garbage(1000, at(0))
+}
+
+fn pods(cluster: &Cluster) -> Vec<String> {
+    cluster
+        .list::<Pod>(None)
+        .0
+        .iter()
+        .map(|pod| pod.metadata.name.to_string())
+        .collect()
+}
+
+fn owners_of(cluster: &Cluster, name: &str) -> usize {
+    cluster
+        .get::<Pod>("default", name)
+        .unwrap()
+        .metadata
+        .owner_references
+        .len()
+}
+
+fn delete_set(cluster: &Cluster, propagation: Option<Propagation>) {
+    let options = DeleteOptions {
+        propagation,
+        ..DeleteOptions::default()
+    };
+    cluster
+        .delete::<ReplicaSet>("default", "a", &options, at(0))
+        .unwrap();
+}
+
+/// A cluster with ReplicaSet `a`, its pods `p0` and `p1`, and a pod of nobody.
+fn owned() -> (Cluster, Arc<ReplicaSet>) {
+    let cluster = cluster();
+    let set = cluster.create(replica_set("a", json!({})), at(0)).unwrap();
+    for name in ["p0", "p1"] {
+        let owners = json!([owned_by(&*set, true, true)]);
+        cluster.create(owned_pod(name, owners), at(0)).unwrap();
+    }
+    cluster.create(pod("free", json!({})), at(0)).unwrap();
+    assert_eq!(collect(&cluster), 0, "nobody has lost an owner");
+    (cluster, set)
+}
+
+#[test]
+fn dependents_of_a_deleted_owner_are_deleted() {
+    let (cluster, set) = owned();
+    delete_set(&cluster, None);
+    assert_eq!(pods(&cluster), ["free", "p0", "p1"], "not at once");
+    collect(&cluster);
+    assert_eq!(pods(&cluster), ["free"]);
+    // A sync that was under way creates one more.
+    let late = owned_pod("late", json!([owned_by(&*set, true, true)]));
+    cluster.create(late, at(0)).unwrap();
+    collect(&cluster);
+    assert_eq!(pods(&cluster), ["free"]);
+    assert_eq!(cluster.garbage_queue_len(), 0);
+}
+
+#[test]
+fn owners_of_another_uid_or_namespace_are_absent_and_unknown_kinds_are_not() {
+    let cluster = cluster();
+    let set = cluster.create(replica_set("a", json!({})), at(0)).unwrap();
+    let live = owned_by(&*set, true, true);
+    let other_uid = merged(live.clone(), json!({"uid": "gone"}));
+    let unknown = merged(
+        live.clone(),
+        json!({"apiVersion": "apps/v1", "kind": "Deployment"}),
+    );
+    let other_group = merged(live.clone(), json!({"apiVersion": "v1"}));
+    let table = [
+        ("live", json!([live]), true),
+        ("uid", json!([other_uid]), false),
+        ("unknown", json!([unknown]), true),
+        ("group", json!([other_group]), true),
+    ];
+    for (name, owners, _) in &table {
+        cluster
+            .create(owned_pod(name, owners.clone()), at(0))
+            .unwrap();
+    }
+    let mut elsewhere = owned_pod("elsewhere", json!([live]));
+    elsewhere.metadata.namespace = "other".into();
+    cluster.create(elsewhere, at(0)).unwrap();
+    collect(&cluster);
+    let mut kept: Vec<&str> = table
+        .iter()
+        .filter(|(_, _, kept)| *kept)
+        .map(|(name, _, _)| *name)
+        .collect();
+    kept.sort_unstable();
+    assert_eq!(pods(&cluster), kept);
+}
+
+#[test]
+fn a_dependent_with_another_live_owner_only_loses_the_reference() {
+    for policy in [Propagation::Background, Propagation::Foreground] {
+        let (cluster, set) = owned();
+        let second = cluster.create(replica_set("b", json!({})), at(0)).unwrap();
+        let owners = json!([owned_by(&*set, true, true), owned_by(&*second, false, true)]);
+        cluster.create(owned_pod("both", owners), at(0)).unwrap();
+        delete_set(&cluster, Some(policy));
+        collect(&cluster);
+        assert_eq!(pods(&cluster), ["both", "free"], "{policy:?}");
+        assert_eq!(owners_of(&cluster, "both"), 1);
+        assert!(cluster.get::<ReplicaSet>("default", "a").is_err());
+    }
+}
+
+#[test]
+fn orphaning_strips_the_references_and_then_removes_the_owner() {
+    let (cluster, _) = owned();
+    let mut sets = watch::<ReplicaSet>(&cluster);
+    delete_set(&cluster, Some(Propagation::Orphan));
+    let version = cluster.resource_version();
+    assert_eq!(owners_of(&cluster, "p0"), 1, "not at once");
+    collect(&cluster);
+    assert_eq!(pods(&cluster), ["free", "p0", "p1"]);
+    assert_eq!(
+        (owners_of(&cluster, "p0"), owners_of(&cluster, "p1")),
+        (0, 0)
+    );
+    let wanted = [
+        format!("MODIFIED a {version}"),
+        format!("DELETED a {}", version + 3),
+    ];
+    assert_eq!(drain(&mut sets), wanted);
+    assert_eq!(cluster.write_counts().pods.released, 2);
+}
+
+#[test]
+fn a_replication_controller_leaves_its_pods_by_default() {
+    let cluster = cluster();
+    let value = workload("a", json!({"app": "web"}));
+    let owner = cluster
+        .create(read::<ReplicationController>(value), at(0))
+        .unwrap();
+    let owners = json!([owned_by(&*owner, true, true)]);
+    cluster.create(owned_pod("p", owners), at(0)).unwrap();
+    let options = DeleteOptions::default();
+    cluster
+        .delete::<ReplicationController>("default", "a", &options, at(0))
+        .unwrap();
+    collect(&cluster);
+    assert!(
+        cluster
+            .get::<ReplicationController>("default", "a")
+            .is_err()
+    );
+    assert_eq!(owners_of(&cluster, "p"), 0);
+}
+
+#[test]
+fn foreground_deletion_waits_for_the_dependents_that_block() {
+    let (cluster, set) = owned();
+    let held = json!([owned_by(&*set, false, true)]);
+    let held = json!({"metadata": {"ownerReferences": held, "finalizers": ["a.b/c"]}});
+    let held = cluster.create(pod("held", held), at(0)).unwrap();
+    let loose = json!([owned_by(&*set, false, false)]);
+    let loose = json!({"metadata": {"ownerReferences": loose, "finalizers": ["a.b/c"]}});
+    cluster.create(pod("loose", loose), at(0)).unwrap();
+    delete_set(&cluster, Some(Propagation::Foreground));
+    collect(&cluster);
+    assert_eq!(pods(&cluster), ["free", "held", "loose"]);
+    let waiting = cluster.get::<ReplicaSet>("default", "a").unwrap();
+    assert!(waiting.metadata.is_deleting());
+    let mut held = Pod::clone(&cluster.get("default", &held.metadata.name).unwrap());
+    held.metadata.finalizers = None;
+    cluster.update(held, at(0)).unwrap();
+    collect(&cluster);
+    assert!(cluster.get::<ReplicaSet>("default", "a").is_err());
+    assert_eq!(
+        pods(&cluster),
+        ["free", "loose"],
+        "what does not block may go later"
+    );
+}
+
+#[test]
+fn a_blocking_dependent_that_is_released_unblocks() {
+    let (cluster, set) = owned();
+    let held = json!([owned_by(&*set, true, true)]);
+    let held = json!({"metadata": {"ownerReferences": held, "finalizers": ["a.b/c"]}});
+    cluster.create(pod("held", held), at(0)).unwrap();
+    delete_set(&cluster, Some(Propagation::Foreground));
+    collect(&cluster);
+    assert!(cluster.get::<ReplicaSet>("default", "a").is_ok());
+    let mut held = Pod::clone(&cluster.get("default", "held").unwrap());
+    held.metadata.owner_references.clear();
+    cluster.update(held, at(0)).unwrap();
+    collect(&cluster);
+    assert!(cluster.get::<ReplicaSet>("default", "a").is_err());
+}
+
+#[test]
+fn foreground_deletion_of_an_owner_without_dependents_ends_at_once() {
+    let cluster = cluster();
+    cluster.create(replica_set("a", json!({})), at(0)).unwrap();
+    delete_set(&cluster, Some(Propagation::Foreground));
+    collect(&cluster);
+    assert!(cluster.get::<ReplicaSet>("default", "a").is_err());
+}
+
+#[test]
+fn bound_pods_are_collected_gracefully() {
+    let (cluster, _) = owned();
+    cluster.bind("default", "p0", &"n1".into(), at(0)).unwrap();
+    delete_set(&cluster, None);
+    collect(&cluster);
+    assert_eq!(pods(&cluster), ["free", "p0"]);
+    let going = cluster.get::<Pod>("default", "p0").unwrap();
+    assert_eq!(going.metadata.deletion_grace_period_seconds.get(), Some(30));
+}
+
+#[test]
+fn the_waker_is_called_when_the_queue_fills() {
+    let (cluster, _) = owned();
+    let calls = Arc::new(AtomicU32::new(0));
+    let counter = calls.clone();
+    cluster.set_gc_waker(Some(Arc::new(move || {
+        counter.fetch_add(1, Ordering::Relaxed);
+    })));
+    delete_set(&cluster, None);
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
+    assert_eq!(cluster.collect_garbage(1, at(0)), 1, "one step at a time");
+    assert!(cluster.garbage_queue_len() > 0);
+    collect(&cluster);
+    assert_eq!(cluster.garbage_queue_len(), 0);
+}
+
+#[test]
+fn collection_is_in_order_of_names() {
+    let (cluster, _) = owned();
+    let mut watch = watch::<Pod>(&cluster);
+    delete_set(&cluster, None);
+    collect(&cluster);
+    let deleted: Vec<String> = drain(&mut watch)
+        .into_iter()
+        .filter(|event| event.starts_with("DELETED"))
+        .collect();
+    assert!(deleted[0].starts_with("DELETED p0 ") && deleted[1].starts_with("DELETED p1 "));
+}
+
+#[test]
+fn work_in_the_queue_is_there_once() {
+    let collector = GarbageCollector::new();
+    collector.push(Work::Dependents("u".into()));
+    collector.push(Work::Dependents("u".into()));
+    assert!(collector.pop().is_some());
+    assert!(collector.pop().is_none());
+}

@@ -1,0 +1,121 @@
+//! The rules of metadata that hold for every kind.
+
+use std::sync::Arc;
+
+use podstorm_objects::Cause;
+use podstorm_objects::{ObjectMeta, OptionalSeconds, OwnerReferences, ResourceVersion, Time};
+use serde_json::Value;
+
+use super::errors;
+use super::owners::same_owners;
+
+/// The finalizer that keeps an object until its dependents have lost their reference to it.
+pub(super) const ORPHAN: &str = "orphan";
+
+/// The finalizer that keeps an object until its blocking dependents are gone.
+pub(super) const FOREGROUND: &str = "foregroundDeletion";
+
+/// Whether the object has that finalizer.
+pub(super) fn has_finalizer(metadata: &ObjectMeta, finalizer: &str) -> bool {
+    metadata
+        .finalizers()
+        .iter()
+        .any(|probe| &**probe == finalizer)
+}
+
+/// Whether nothing keeps the object once its last finalizer goes.
+pub(super) fn is_past_grace(metadata: &ObjectMeta) -> bool {
+    metadata.is_deleting() && metadata.deletion_grace_period_seconds.get().unwrap_or(0) == 0
+}
+
+/// Removes owner references that repeat an earlier one in every member.
+pub(super) fn drop_repeated_owners(owners: &mut OwnerReferences) {
+    if owners.len() > 1 {
+        let all = std::mem::take(owners);
+        for owner in all {
+            if !owners.contains(&owner) {
+                owners.push(owner);
+            }
+        }
+    }
+}
+
+/// Fills in what an update may leave out and keeps what it cannot change.
+pub(super) fn prepare_for_update(new: &mut ObjectMeta, old: &ObjectMeta) {
+    if new.uid.is_empty() {
+        new.uid = old.uid.clone();
+    }
+    new.creation_timestamp = old.creation_timestamp;
+    new.generation = old.generation;
+    if old.is_deleting() {
+        new.deletion_timestamp = old.deletion_timestamp;
+    }
+    if new.deletion_grace_period_seconds == OptionalSeconds::NONE {
+        new.deletion_grace_period_seconds = old.deletion_grace_period_seconds;
+    }
+    if !same_owners(&new.owner_references, &old.owner_references) {
+        drop_repeated_owners(&mut new.owner_references);
+    }
+}
+
+/// Whether everything that a writer could have broken is the stored object's own.
+pub(super) fn is_shared(new: &ObjectMeta, old: &ObjectMeta) -> bool {
+    let finalizers = match (&new.finalizers, &old.finalizers) {
+        (None, None) => true,
+        (Some(new), Some(old)) => Arc::ptr_eq(new, old),
+        _ => false,
+    };
+    finalizers
+        && new.labels.is_same(&old.labels)
+        && new.annotations.is_same(&old.annotations)
+        && new.generate_name == old.generate_name
+        && same_owners(&new.owner_references, &old.owner_references)
+}
+
+/// The rules that the change from `old` to `new` breaks, both prepared.
+pub(super) fn validate_update(new: &ObjectMeta, old: &ObjectMeta, causes: &mut Vec<Cause>) {
+    let mut immutable = |field: &str, same: bool, value: &dyn Fn() -> Value| {
+        if !same {
+            let field = format!("metadata.{field}");
+            causes.push(errors::invalid_value(field, &value(), "field is immutable"));
+        }
+    };
+    immutable("uid", new.uid == old.uid, &|| new.uid.to_string().into());
+    let kept = new.deletion_timestamp == old.deletion_timestamp;
+    immutable("deletionTimestamp", kept, &|| time(new.deletion_timestamp));
+    let grace = new.deletion_grace_period_seconds;
+    let kept = grace == old.deletion_grace_period_seconds;
+    immutable("deletionGracePeriodSeconds", kept, &|| grace.get().into());
+    if old.is_deleting() {
+        let added: Vec<&str> = new
+            .finalizers()
+            .iter()
+            .filter(|finalizer| !old.finalizers().contains(finalizer))
+            .map(|finalizer| &**finalizer)
+            .collect();
+        if !added.is_empty() {
+            let detail = format!(
+                "no new finalizers can be added if the object is being deleted, found new \
+                 finalizers {added:?}"
+            );
+            causes.push(errors::forbidden_field("metadata.finalizers", &detail));
+        }
+    }
+}
+
+fn time(time: Time) -> Value {
+    time.unix_seconds().map_or(Value::Null, Value::from)
+}
+
+/// The number of a version that a writer named; `None` when it named none.
+///
+/// # Errors
+/// The version itself when it is not a number of this server.
+pub(super) fn named_version(version: &ResourceVersion) -> Result<Option<u64>, &ResourceVersion> {
+    match version {
+        ResourceVersion::Unset => Ok(None),
+        ResourceVersion::Number(number) => Ok(Some(*number)),
+        ResourceVersion::Opaque(text) if text.as_str() == "0" => Ok(None),
+        ResourceVersion::Opaque(_) => Err(version),
+    }
+}

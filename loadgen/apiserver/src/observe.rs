@@ -1,0 +1,277 @@
+//! Commits as an observer sees them: who wants to judge a run looks at every write as it happens.
+
+use std::fmt;
+use std::sync::Arc;
+
+use podstorm_objects::{
+    Event, Kind, Namespace, Node, Now, ObjectMeta, Pod, ReplicaSet, ReplicationController,
+    Resource, ResourceVersion,
+};
+
+use super::Lock;
+use super::log::Change;
+
+/// Looks at every committed write.
+pub trait CommitObserver: Send + Sync {
+    /// Called for every event that enters a log, in the order of versions over all kinds, before
+    /// anybody else can see it.
+    ///
+    /// Locks of the cluster are held: the observer must not call the cluster, which would never
+    /// return. Writers wait for each other here, on as many threads as there may be.
+    fn committed(&self, commit: &Commit<'_>);
+}
+
+/// One committed write, which is one event. A deletion that is marked and carried out in one
+/// request is two: `Modified`, then `Deleted`.
+#[derive(Clone, Copy, Debug)]
+pub struct Commit<'a> {
+    /// The version it was given.
+    pub version: u64,
+    /// What happened to the object.
+    pub change: Change,
+    /// The object before; absent when it is new.
+    pub old: Option<ObjectRef<'a>>,
+    /// The object after; of a deletion its last state, which carries the version of the deletion.
+    pub new: ObjectRef<'a>,
+    /// When.
+    pub now: Now,
+}
+
+/// A stored object of any kind, as it is shared by everybody.
+#[derive(Clone, Copy, Debug)]
+pub enum ObjectRef<'a> {
+    /// A pod.
+    Pod(&'a Arc<Pod>),
+    /// A ReplicaSet.
+    ReplicaSet(&'a Arc<ReplicaSet>),
+    /// A ReplicationController.
+    ReplicationController(&'a Arc<ReplicationController>),
+    /// A namespace.
+    Namespace(&'a Arc<Namespace>),
+    /// A node.
+    Node(&'a Arc<Node>),
+    /// An Event.
+    Event(&'a Arc<Event>),
+}
+
+impl<'a> ObjectRef<'a> {
+    /// Which kind it is.
+    pub fn kind(self) -> Kind {
+        match self {
+            ObjectRef::Pod(_) => Kind::Pod,
+            ObjectRef::ReplicaSet(_) => Kind::ReplicaSet,
+            ObjectRef::ReplicationController(_) => Kind::ReplicationController,
+            ObjectRef::Namespace(_) => Kind::Namespace,
+            ObjectRef::Node(_) => Kind::Node,
+            ObjectRef::Event(_) => Kind::Event,
+        }
+    }
+
+    /// Its metadata.
+    pub fn metadata(self) -> &'a ObjectMeta {
+        match self {
+            ObjectRef::Pod(object) => object.metadata(),
+            ObjectRef::ReplicaSet(object) => object.metadata(),
+            ObjectRef::ReplicationController(object) => object.metadata(),
+            ObjectRef::Namespace(object) => object.metadata(),
+            ObjectRef::Node(object) => object.metadata(),
+            ObjectRef::Event(object) => object.metadata(),
+        }
+    }
+
+    /// Its address, which tells whether two references are to the very same object.
+    pub fn address(self) -> usize {
+        match self {
+            ObjectRef::Pod(object) => Arc::as_ptr(object).addr(),
+            ObjectRef::ReplicaSet(object) => Arc::as_ptr(object).addr(),
+            ObjectRef::ReplicationController(object) => Arc::as_ptr(object).addr(),
+            ObjectRef::Namespace(object) => Arc::as_ptr(object).addr(),
+            ObjectRef::Node(object) => Arc::as_ptr(object).addr(),
+            ObjectRef::Event(object) => Arc::as_ptr(object).addr(),
+        }
+    }
+}
+
+/// A stored object of any kind, kept.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Object {
+    /// A pod.
+    Pod(Arc<Pod>),
+    /// A ReplicaSet.
+    ReplicaSet(Arc<ReplicaSet>),
+    /// A ReplicationController.
+    ReplicationController(Arc<ReplicationController>),
+    /// A namespace.
+    Namespace(Arc<Namespace>),
+    /// A node.
+    Node(Arc<Node>),
+    /// An Event.
+    Event(Arc<Event>),
+}
+
+impl Object {
+    /// A reference to it.
+    pub fn as_ref(&self) -> ObjectRef<'_> {
+        match self {
+            Object::Pod(object) => ObjectRef::Pod(object),
+            Object::ReplicaSet(object) => ObjectRef::ReplicaSet(object),
+            Object::ReplicationController(object) => ObjectRef::ReplicationController(object),
+            Object::Namespace(object) => ObjectRef::Namespace(object),
+            Object::Node(object) => ObjectRef::Node(object),
+            Object::Event(object) => ObjectRef::Event(object),
+        }
+    }
+
+    /// Gives it another version, in a copy where it is shared.
+    pub fn set_version(&mut self, version: ResourceVersion) {
+        let metadata = match self {
+            Object::Pod(object) => Arc::make_mut(object).metadata_mut(),
+            Object::ReplicaSet(object) => Arc::make_mut(object).metadata_mut(),
+            Object::ReplicationController(object) => Arc::make_mut(object).metadata_mut(),
+            Object::Namespace(object) => Arc::make_mut(object).metadata_mut(),
+            Object::Node(object) => Arc::make_mut(object).metadata_mut(),
+            Object::Event(object) => Arc::make_mut(object).metadata_mut(),
+        };
+        metadata.resource_version = version;
+    }
+}
+
+impl From<ObjectRef<'_>> for Object {
+    fn from(object: ObjectRef<'_>) -> Object {
+        match object {
+            ObjectRef::Pod(object) => Object::Pod(object.clone()),
+            ObjectRef::ReplicaSet(object) => Object::ReplicaSet(object.clone()),
+            ObjectRef::ReplicationController(object) => {
+                Object::ReplicationController(object.clone())
+            }
+            ObjectRef::Namespace(object) => Object::Namespace(object.clone()),
+            ObjectRef::Node(object) => Object::Node(object.clone()),
+            ObjectRef::Event(object) => Object::Event(object.clone()),
+        }
+    }
+}
+
+/// The observer of a cluster, shared by the logs of all kinds.
+pub(super) struct Observed {
+    /// Held from taking a version to the end of the call: each log has a lock of its own, and
+    /// the observer hears of all kinds in one order.
+    pub(super) turn: Lock<()>,
+    pub(super) observer: Arc<dyn CommitObserver>,
+}
+
+impl fmt::Debug for Observed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observed").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use serde_json::json;
+
+    use super::super::testing::*;
+    use super::super::{Cluster, ClusterOptions, DeleteOptions};
+    use super::*;
+
+    /// Writes down what it sees.
+    #[derive(Default)]
+    struct Diary {
+        lines: Mutex<Vec<String>>,
+        versions: Mutex<Vec<u64>>,
+    }
+
+    impl CommitObserver for Diary {
+        fn committed(&self, commit: &Commit<'_>) {
+            let (new, old) = (commit.new.metadata(), commit.old.map(ObjectRef::metadata));
+            assert_eq!(new.resource_version.number(), Some(commit.version));
+            assert_eq!(commit.old.is_none(), commit.change == Change::Added);
+            if let (Some(before), Some(old)) = (commit.old, old) {
+                assert_eq!(before.kind(), commit.new.kind());
+                assert_eq!(old.uid, new.uid);
+                assert_ne!(before.address(), commit.new.address());
+            }
+            let old = old.map_or_else(|| "-".into(), |old| old.resource_version.to_string());
+            self.lines.lock().unwrap().push(format!(
+                "{:?} {} {} {old} {}",
+                commit.change,
+                commit.new.kind().name(),
+                new.name,
+                commit.now.mono_ns / 1_000_000_000
+            ));
+            self.versions.lock().unwrap().push(commit.version);
+        }
+    }
+
+    fn observed() -> (Cluster, Arc<Diary>) {
+        let diary = Arc::new(Diary::default());
+        let options = ClusterOptions {
+            seed: 1,
+            observer: Some(diary.clone()),
+            ..ClusterOptions::default()
+        };
+        (cluster_with(options), diary)
+    }
+
+    #[test]
+    fn an_observer_sees_every_event_with_the_object_before_and_after() {
+        let (cluster, diary) = observed();
+        cluster.create(replica_set("a", json!({})), at(1)).unwrap();
+        bound_pod(&cluster, "p", json!({}));
+        let forced = DeleteOptions {
+            grace_period_seconds: Some(0),
+            ..DeleteOptions::default()
+        };
+        cluster
+            .delete::<Pod>("default", "p", &forced, at(2))
+            .unwrap();
+        cluster
+            .delete::<ReplicaSet>("default", "a", &DeleteOptions::default(), at(3))
+            .unwrap();
+        let wanted = [
+            "Added Namespace default - 0",
+            "Added Namespace other - 0",
+            "Added ReplicaSet a - 1",
+            "Added Pod p - 0",
+            "Modified Pod p 4 0",
+            "Modified Pod p 5 2",
+            "Deleted Pod p 6 2",
+            "Deleted ReplicaSet a 3 3",
+        ];
+        assert_eq!(*diary.lines.lock().unwrap(), wanted);
+    }
+
+    #[test]
+    fn writes_that_change_nothing_or_are_refused_are_not_observed() {
+        let (cluster, diary) = observed();
+        cluster.create(replica_set("a", json!({})), at(1)).unwrap();
+        let seen = diary.lines.lock().unwrap().len();
+        cluster.update(replica_set("a", json!({})), at(2)).unwrap();
+        let taken = cluster.create(replica_set("a", json!({})), at(2));
+        assert_eq!(refused(taken), "409 AlreadyExists");
+        assert_eq!(diary.lines.lock().unwrap().len(), seen);
+    }
+
+    #[test]
+    fn writers_of_all_kinds_are_observed_in_the_order_of_versions() {
+        let (cluster, diary) = observed();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let cluster = &cluster;
+                scope.spawn(move || {
+                    for number in 0..200 {
+                        let name = format!("o-{thread}-{number}");
+                        cluster.create(pod(&name, json!({})), at(0)).unwrap();
+                        cluster
+                            .create(replica_set(&name, json!({})), at(0))
+                            .unwrap();
+                    }
+                });
+            }
+        });
+        let versions = diary.versions.lock().unwrap();
+        let wanted: Vec<u64> = (1..=cluster.resource_version()).collect();
+        assert_eq!(*versions, wanted);
+    }
+}

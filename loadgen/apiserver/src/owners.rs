@@ -1,0 +1,101 @@
+//! Who is owned by whom: the dependents of each owner, by the owner's UID.
+//!
+//! The index is empty until the garbage collector first needs it; then each store enters its
+//! objects ([`KindStore::index_owners`](super::store::KindStore)) and keeps them up to date with
+//! every commit. Runs that delete no owner pay nothing.
+
+use ahash::RandomState;
+use compact_str::CompactString;
+use hashbrown::{HashMap, HashSet};
+use podstorm_objects::{Kind, OwnerReferences, SharedText, Uid};
+
+use super::{ClusterResource, Lock};
+
+/// An object by kind and key; sorts by kind, namespace, name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct ObjectKey {
+    pub(super) kind: Kind,
+    pub(super) namespace: SharedText,
+    pub(super) name: CompactString,
+}
+
+impl ObjectKey {
+    pub(super) fn of<R: ClusterResource>(object: &R) -> ObjectKey {
+        let metadata = object.metadata();
+        ObjectKey {
+            kind: R::KIND,
+            namespace: metadata.namespace.clone(),
+            name: metadata.name.clone(),
+        }
+    }
+}
+
+type Dependents = HashSet<ObjectKey, RandomState>;
+
+/// The dependents of every owner.
+#[derive(Debug)]
+pub(super) struct OwnerIndex {
+    /// By the owner's UID; no entry is empty. Only looked up, never walked.
+    dependents: Lock<HashMap<Uid, Dependents, RandomState>>,
+}
+
+fn hasher() -> RandomState {
+    RandomState::with_seeds(0x6f77, 0x6e65, 0x7273, 0x0001)
+}
+
+impl OwnerIndex {
+    pub(super) fn new() -> OwnerIndex {
+        OwnerIndex {
+            dependents: Lock::new(HashMap::with_hasher(hasher())),
+        }
+    }
+
+    /// Enters that an object changed from `old` to `new`. The caller holds its shard's lock.
+    pub(super) fn change<R: ClusterResource>(&self, old: Option<&R>, new: Option<&R>) {
+        let none = OwnerReferences::new();
+        let before = old.map_or(&none, |object| &object.metadata().owner_references);
+        let after = new.map_or(&none, |object| &object.metadata().owner_references);
+        if before.is_empty() && after.is_empty() || same_owners(before, after) {
+            return;
+        }
+        let Some(key) = new.or(old).map(ObjectKey::of) else {
+            return;
+        };
+        let mut dependents = self.dependents.lock();
+        for owner in before {
+            if let Some(set) = dependents.get_mut(&owner.uid) {
+                set.remove(&key);
+                if set.is_empty() {
+                    dependents.remove(&owner.uid);
+                }
+            }
+        }
+        for owner in after {
+            let set = dependents
+                .entry(owner.uid.clone())
+                .or_insert_with(|| HashSet::with_hasher(hasher()));
+            set.insert(key.clone());
+        }
+    }
+
+    /// The dependents of an owner, sorted. Complete only once every store has been indexed.
+    pub(super) fn of(&self, owner: &Uid) -> Vec<ObjectKey> {
+        let dependents = self.dependents.lock();
+        let mut keys: Vec<ObjectKey> = dependents
+            .get(owner)
+            .map(|set| set.iter().cloned().collect())
+            .unwrap_or_default();
+        drop(dependents);
+        keys.sort_unstable();
+        keys
+    }
+}
+
+/// Whether both lists are made of the very same references.
+#[inline]
+pub(super) fn same_owners(a: &OwnerReferences, b: &OwnerReferences) -> bool {
+    a.len() == b.len()
+        && a.iter()
+            .zip(b)
+            .all(|(a, b)| std::sync::Arc::ptr_eq(a, b) || a == b)
+}

@@ -1,0 +1,540 @@
+//! What is done to pods far more often than anything else: creating them from one body, binding
+//! them, writing their status, adopting and releasing them.
+
+use std::sync::{Arc, Weak};
+
+use ahash::RandomState;
+use compact_str::CompactString;
+use hashbrown::HashMap;
+use podstorm_objects::{ApiError, PodPatch};
+use podstorm_objects::{
+    ConditionStatus, ConditionType, Kind, Now, Pod, PodCondition, PodSpec, PodStatus, Rest, Str,
+    Time, Uid,
+};
+
+use super::counts::{Tally, Verb};
+use super::create::{prepare_metadata, refuse_invalid};
+use super::resource::first_status;
+use super::update::{Update, prepare_and_validate};
+use super::validation::validate_pod;
+use super::{Cluster, ClusterResource, Lock, errors};
+
+/// Bodies that are remembered; two that fall into one place displace each other.
+const BODIES: usize = 256;
+
+/// Specs that are remembered before those that are gone are looked for.
+const SPECS_MIN: usize = 1024;
+
+/// Pods that are ready to be stored but for what each has of its own, by the body they came from.
+///
+/// A controller's burst creates hundreds of pods from one body; defaulting, validation and the
+/// first status are done once, and the pods share what comes of it. The next burst has another
+/// body with, mostly, the same spec.
+#[derive(Debug)]
+pub(super) struct BodyCache {
+    /// By address of the body, which the entry keeps alive.
+    places: Box<[Lock<Option<Arc<Prepared>>>]>,
+    specs: Lock<Specs>,
+    hasher: RandomState,
+}
+
+#[derive(Debug)]
+struct Prepared {
+    body: Arc<Pod>,
+    namespace: Str,
+    pod: Pod,
+}
+
+/// Specs that were found valid.
+#[derive(Debug)]
+struct Specs {
+    /// By address of the spec as it came; the entry keeps the address from being used again.
+    known: HashMap<usize, FilledSpec, RandomState>,
+    /// The number at which to look for entries whose spec is gone.
+    sweep_at: usize,
+}
+
+#[derive(Clone, Debug)]
+struct FilledSpec {
+    sent: Weak<PodSpec>,
+    /// With its defaults, where it had not all of them before.
+    filled: Option<Arc<PodSpec>>,
+    /// The first status of its pods.
+    qos: Rest,
+}
+
+impl BodyCache {
+    pub(super) fn new() -> BodyCache {
+        let hasher = RandomState::with_seeds(0x7370, 0x6563, 0x7300, 0x0001);
+        let specs = Specs {
+            known: HashMap::with_hasher(hasher.clone()),
+            sweep_at: SPECS_MIN,
+        };
+        BodyCache {
+            places: (0..BODIES).map(|_| Lock::new(None)).collect(),
+            specs: Lock::new(specs),
+            hasher,
+        }
+    }
+
+    /// By what the body says and not by its address: which bodies displace each other, and so what
+    /// a run costs, is then the same in every process.
+    fn place(&self, body: &Arc<Pod>) -> &Lock<Option<Arc<Prepared>>> {
+        let meta = &body.metadata;
+        let owner = meta.controller().map(|owner| &owner.uid);
+        let hash = self.hasher.hash_one((owner, &meta.generate_name));
+        &self.places[hash as usize % BODIES]
+    }
+
+    fn spec(&self, spec: &Arc<PodSpec>) -> Option<FilledSpec> {
+        let specs = self.specs.lock();
+        specs
+            .known
+            .get(&address(spec))
+            .filter(|known| known.sent.strong_count() > 0)
+            .cloned()
+    }
+
+    fn remember_spec(&self, sent: &Arc<PodSpec>, filled: &Arc<PodSpec>, qos: &Rest) {
+        let entry = FilledSpec {
+            sent: Arc::downgrade(sent),
+            filled: (!Arc::ptr_eq(sent, filled)).then(|| filled.clone()),
+            qos: qos.clone(),
+        };
+        let mut specs = self.specs.lock();
+        if specs.known.len() >= specs.sweep_at {
+            specs.known.retain(|_, known| known.sent.strong_count() > 0);
+            specs.sweep_at = SPECS_MIN.max(2 * specs.known.len());
+        }
+        specs.known.insert(address(sent), entry);
+    }
+}
+
+fn address<T>(shared: &Arc<T>) -> usize {
+    Arc::as_ptr(shared).addr()
+}
+
+impl Cluster {
+    /// Creates a pod in `namespace` from a body that other pods share; what a
+    /// [`create`](Cluster::create) of a copy would do, at the cost of copying one small struct.
+    /// A name given here is the pod's; otherwise it is the body's, or made from `generateName`.
+    ///
+    /// # Errors
+    /// As [`create`](Cluster::create); 400 when the body names another namespace.
+    pub fn create_pod(
+        &self,
+        namespace: &Str,
+        body: &Arc<Pod>,
+        name: Option<&CompactString>,
+        now: Now,
+    ) -> Result<Arc<Pod>, ApiError> {
+        let place = self.bodies.place(body);
+        let known = place.lock().clone();
+        let known = known.filter(|known| {
+            Arc::ptr_eq(&known.body, body)
+                && (Arc::ptr_eq(&known.namespace, namespace) || known.namespace == *namespace)
+        });
+        if let Some(known) = known {
+            let mut pod = known.pod.clone();
+            if let Some(name) = name {
+                pod.metadata.name = name.clone();
+            }
+            self.admit_create(Kind::Pod, &pod.metadata)?;
+            if name.is_some() {
+                refuse_invalid(&pod, validate_pod(&pod, true))?;
+            }
+            return self.store_new(pod, now);
+        }
+        let prepared = self.prepare_body(namespace, body)?;
+        let mut pod = prepared.pod.clone();
+        if let Some(name) = name {
+            pod.metadata.name = name.clone();
+            refuse_invalid(&pod, validate_pod(&pod, true))?;
+        }
+        // Bodies with a name serve for one pod.
+        if prepared.pod.metadata.name.is_empty() {
+            let displaced = place.lock().replace(Arc::new(prepared));
+            drop(displaced);
+        }
+        self.store_new(pod, now)
+    }
+
+    fn prepare_body(&self, namespace: &Str, body: &Arc<Pod>) -> Result<Prepared, ApiError> {
+        let mut pod = Pod::clone(body);
+        if pod.metadata.namespace.is_empty() {
+            pod.metadata.namespace = namespace.clone().into();
+        } else if *pod.metadata.namespace != **namespace {
+            return Err(errors::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the \
+                 request",
+            ));
+        }
+        self.admit_create(Kind::Pod, &pod.metadata)?;
+        prepare_metadata::<Pod>(&mut pod.metadata);
+        // A preset node belongs to what is judged with the spec.
+        let known = self
+            .bodies
+            .spec(&body.spec)
+            .filter(|_| pod.node_name.is_none());
+        if let Some(known) = known {
+            pod.spec = known.filled.unwrap_or_else(|| body.spec.clone());
+            pod.status = first_status(known.qos);
+            refuse_invalid(&pod, validate_pod(&pod, true))?;
+        } else {
+            pod.set_defaults(None);
+            pod.prepare_for_create();
+            refuse_invalid(&pod, validate_pod(&pod, false))?;
+            self.bodies
+                .remember_spec(&body.spec, &pod.spec, &pod.status.rest);
+        }
+        Ok(Prepared {
+            body: body.clone(),
+            namespace: namespace.clone(),
+            pod,
+        })
+    }
+
+    /// Binds a pod to a node (`POST` to `/binding`): sets `spec.nodeName` and the condition
+    /// `PodScheduled`. The generation stays.
+    ///
+    /// # Errors
+    /// 404; 409 when the pod is bound, being deleted or has scheduling gates.
+    pub fn bind(
+        &self,
+        namespace: &str,
+        name: &str,
+        node: &Str,
+        now: Now,
+    ) -> Result<Arc<Pod>, ApiError> {
+        let tally = Tally {
+            bound: true,
+            ..Tally::of(Verb::Bind)
+        };
+        self.modify::<Pod>(namespace, name, now, |old| {
+            let refuse = |why: String| Err(errors::conflict("pods/binding", name, &why));
+            if old.metadata.is_deleting() {
+                return refuse(format!(
+                    "pod {name} is being deleted, cannot be assigned to a host"
+                ));
+            }
+            if let Some(node) = old.node_name.as_deref().filter(|node| !node.is_empty()) {
+                return refuse(format!("pod {name} is already assigned to node {node:?}"));
+            }
+            let gates = old
+                .spec
+                .fields
+                .get("schedulingGates")
+                .and_then(|gates| gates.as_array());
+            if gates.is_some_and(|gates| !gates.is_empty()) {
+                return refuse(format!("pod {name} has non-empty .spec.schedulingGates"));
+            }
+            let mut new = Pod::clone(old);
+            new.node_name = Some(node.clone());
+            set_condition_true(&mut new.status, ConditionType::PodScheduled, now.wall());
+            Ok(Update::Write(new, tally))
+        })
+    }
+
+    /// Writes a pod's status as a kubelet patches it: onto whatever version is stored, provided
+    /// that the pod still has this UID.
+    ///
+    /// # Errors
+    /// 404; 409 for another UID; 422 for a broken rule.
+    pub fn patch_pod_status(
+        &self,
+        namespace: &str,
+        name: &str,
+        uid: &Uid,
+        status: PodStatus,
+        now: Now,
+    ) -> Result<Arc<Pod>, ApiError> {
+        let tally = Tally::of(Verb::PatchStatus);
+        self.modify::<Pod>(namespace, name, now, |old| {
+            if old.metadata.uid != *uid {
+                return Err(errors::uid_mismatch("pods", name, uid, &old.metadata.uid));
+            }
+            let mut new = Pod::clone(old);
+            new.status = status.clone();
+            prepare_and_validate(&mut new, old, tally.verb)?;
+            Ok(Update::Write(new, tally))
+        })
+    }
+
+    /// Adopts or releases a pod: the controller's strategic merge patch of its owner references,
+    /// in typed form.
+    ///
+    /// # Errors
+    /// 404; 422 when the pod has another UID or would get a second controller.
+    pub fn patch_pod_owner(
+        &self,
+        namespace: &str,
+        name: &str,
+        patch: &PodPatch,
+        now: Now,
+    ) -> Result<Arc<Pod>, ApiError> {
+        let tally = Tally::of(Verb::Patch);
+        self.modify::<Pod>(namespace, name, now, |old| {
+            let mut new = Pod::clone(old);
+            let owners = &mut new.metadata.owner_references;
+            match patch {
+                PodPatch::Adopt { owner, pod_uid } => {
+                    new.metadata.uid = pod_uid.clone();
+                    match owners.iter_mut().find(|probe| probe.uid == owner.uid) {
+                        Some(same) => *same = owner.clone(),
+                        // As the merge by UID does: what is new comes first.
+                        None => owners.insert(0, owner.clone()),
+                    }
+                }
+                PodPatch::Release { owner_uid, pod_uid } => {
+                    new.metadata.uid = pod_uid.clone();
+                    owners.retain(|probe| probe.uid != *owner_uid);
+                }
+            }
+            prepare_and_validate(&mut new, old, tally.verb)?;
+            Ok(Update::Write(new, tally))
+        })
+    }
+}
+
+/// Sets a condition to `True`; its transition time moves only if it was not.
+pub(super) fn set_condition_true(status: &mut PodStatus, kind: ConditionType, now: Time) {
+    let new = PodCondition {
+        kind,
+        status: ConditionStatus::True,
+        last_transition_time: now.into(),
+        rest: None,
+    };
+    match status
+        .conditions
+        .iter_mut()
+        .find(|condition| condition.kind == kind)
+    {
+        Some(same) if same.status == ConditionStatus::True => {}
+        Some(other) => *other = new,
+        None => status.conditions.push(new),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use podstorm_objects::{OwnerReference, PodPhase, Resource, Selector};
+    use serde_json::json;
+
+    use super::super::testing::*;
+    use super::*;
+
+    #[test]
+    fn pods_of_one_body_share_all_but_name_and_identity() {
+        let cluster = cluster();
+        let mut body = pod("", json!({"metadata": {"generateName": "web-"}}));
+        body.metadata.namespace = Default::default();
+        let (body, namespace) = (Arc::new(body), Str::from("default"));
+        let a = cluster.create_pod(&namespace, &body, None, at(3)).unwrap();
+        let b = cluster.create_pod(&namespace, &body, None, at(3)).unwrap();
+        assert!(Arc::ptr_eq(&a.spec, &b.spec));
+        assert!(a.metadata.labels.is_same(&b.metadata.labels));
+        assert_ne!(a.metadata.name, b.metadata.name);
+        assert_ne!(a.metadata.uid, b.metadata.uid);
+        assert_eq!(
+            (a.metadata.generation, &a.status.phase),
+            (1, &PodPhase::Pending)
+        );
+        assert_eq!(a.metadata.creation_timestamp, at(3).wall());
+        assert_eq!(&*b.metadata.namespace, "default");
+        // The same as a plain create makes of it.
+        let mut plain = Pod::clone(&body);
+        plain.metadata.namespace = namespace.clone().into();
+        let mut plain = Pod::clone(&cluster.create(plain, at(3)).unwrap());
+        plain.metadata.name = a.metadata.name.clone();
+        plain.metadata.uid = a.metadata.uid.clone();
+        plain.metadata.resource_version = a.metadata.resource_version.clone();
+        assert_eq!(plain, *a);
+        // One body serves several namespaces.
+        let other = cluster
+            .create_pod(&Str::from("other"), &body, None, at(3))
+            .unwrap();
+        assert_eq!(&*other.metadata.namespace, "other");
+        assert!(Selector::compile(None).is_ok());
+    }
+
+    #[test]
+    fn a_pod_of_a_shared_body_gets_the_name_it_is_given() {
+        let cluster = cluster();
+        let mut body = pod("", json!({"metadata": {"generateName": "web-"}}));
+        body.metadata.namespace = Default::default();
+        let (body, namespace) = (Arc::new(body), Str::from("default"));
+        // Before and after the body is remembered.
+        for name in ["web-bbbbb", "web-ccccc"] {
+            let name = name.into();
+            let created = cluster.create_pod(&namespace, &body, Some(&name), at(0));
+            assert_eq!(created.unwrap().metadata.name, name);
+            let again = cluster.create_pod(&namespace, &body, Some(&name), at(0));
+            assert_eq!(refused(again), "409 AlreadyExists");
+            let bad = cluster.create_pod(&namespace, &body, Some(&"Web_".into()), at(0));
+            assert_eq!(refused(bad), "422 Invalid");
+        }
+        let generated = cluster.create_pod(&namespace, &body, None, at(0)).unwrap();
+        assert!(generated.metadata.name.starts_with("web-"));
+        assert_eq!(cluster.last_version::<Pod>(), cluster.resource_version());
+        assert!(cluster.last_version::<podstorm_objects::ReplicaSet>() < 1);
+    }
+
+    #[test]
+    fn creates_by_body_are_admitted_like_others() {
+        let cluster = cluster();
+        let named = Arc::new(pod("a", json!({})));
+        let namespace = Str::from("default");
+        cluster.create_pod(&namespace, &named, None, at(0)).unwrap();
+        assert_eq!(
+            refused(cluster.create_pod(&namespace, &named, None, at(0))),
+            "409 AlreadyExists"
+        );
+        assert_eq!(
+            refused(cluster.create_pod(&"other".into(), &named, None, at(0))),
+            "400 BadRequest"
+        );
+        let mut loose = pod("", json!({"metadata": {"generateName": "web-"}}));
+        loose.metadata.namespace = Default::default();
+        let loose = Arc::new(loose);
+        assert_eq!(
+            refused(cluster.create_pod(&"none".into(), &loose, None, at(0))),
+            "404 NotFound"
+        );
+    }
+
+    #[test]
+    fn binding_sets_the_node_and_the_condition_and_no_generation() {
+        let cluster = cluster();
+        let bound = bound_pod(&cluster, "a", json!({}));
+        assert_eq!(bound.node_name.as_deref(), Some("n1"));
+        assert_eq!(bound.status.conditions[0].kind, ConditionType::PodScheduled);
+        assert_eq!(
+            bound.status.conditions[0].last_transition_time,
+            at(0).wall().into()
+        );
+        assert_eq!(bound.metadata.generation, 1);
+    }
+
+    #[test]
+    fn pods_that_are_bound_gated_or_terminating_are_not_bound() {
+        let cluster = cluster();
+        bound_pod(&cluster, "bound", json!({}));
+        cluster
+            .create(
+                pod(
+                    "gated",
+                    json!({"spec": {"schedulingGates": [{"name": "g"}]}}),
+                ),
+                at(0),
+            )
+            .unwrap();
+        cluster
+            .create(
+                pod("going", json!({"metadata": {"finalizers": ["a.b/c"]}})),
+                at(0),
+            )
+            .unwrap();
+        cluster
+            .delete::<Pod>("default", "going", &Default::default(), at(0))
+            .unwrap();
+        let table = [
+            (
+                "bound",
+                "409 Conflict",
+                "is already assigned to node \"n1\"",
+            ),
+            (
+                "gated",
+                "409 Conflict",
+                "has non-empty .spec.schedulingGates",
+            ),
+            (
+                "going",
+                "409 Conflict",
+                "is being deleted, cannot be assigned to a host",
+            ),
+            ("none", "404 NotFound", "not found"),
+        ];
+        for (name, wanted, text) in table {
+            let result = cluster.bind("default", name, &"n2".into(), at(0));
+            let message = result.as_ref().unwrap_err().message.clone();
+            assert!(message.contains(text), "{message}");
+            assert_eq!(refused(result), wanted);
+        }
+    }
+
+    #[test]
+    fn a_status_patch_needs_the_uid_and_no_version() {
+        let cluster = cluster();
+        let first = bound_pod(&cluster, "a", json!({}));
+        let mut status = first.status.clone();
+        set_condition_true(&mut status, ConditionType::Ready, at(5).wall());
+        let write =
+            |uid: &Uid| cluster.patch_pod_status("default", "a", uid, status.clone(), at(5));
+        assert_eq!(refused(write(&Uid::new("u"))), "409 Conflict");
+        let ready = write(&first.metadata.uid).unwrap();
+        assert!(ready.is_ready());
+        let before = cluster.resource_version();
+        write(&first.metadata.uid).unwrap();
+        assert_eq!(
+            cluster.resource_version(),
+            before,
+            "the same again is not written"
+        );
+        assert_eq!(cluster.write_counts().pods.ready, 1);
+    }
+
+    fn reference(name: &str, uid: &str) -> Arc<OwnerReference> {
+        Arc::new(OwnerReference {
+            api_version: "apps/v1".into(),
+            kind: "Foo".into(),
+            name: name.into(),
+            uid: uid.into(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        })
+    }
+
+    #[test]
+    fn adopting_and_releasing_follow_the_merge_by_uid() {
+        let cluster = cluster();
+        let pod_uid = cluster
+            .create(pod("a", json!({})), at(0))
+            .unwrap()
+            .metadata
+            .uid
+            .clone();
+        let patch = |patch: PodPatch| cluster.patch_pod_owner("default", "a", &patch, at(0));
+        let adopt = |uid: &str, pod_uid: &Uid| PodPatch::Adopt {
+            owner: reference(uid, uid),
+            pod_uid: pod_uid.clone(),
+        };
+        let release = |uid: &str, pod_uid: &Uid| PodPatch::Release {
+            owner_uid: uid.into(),
+            pod_uid: pod_uid.clone(),
+        };
+        // No list: the directive is dropped, nothing is written.
+        let before = cluster.resource_version();
+        patch(release("u1", &pod_uid)).unwrap();
+        assert_eq!(cluster.resource_version(), before);
+        assert_eq!(fields(patch(adopt("u1", &Uid::new("x")))), ["metadata.uid"]);
+        assert_eq!(
+            fields(patch(release("u1", &Uid::new("x")))),
+            ["metadata.uid"]
+        );
+        let adopted = patch(adopt("u1", &pod_uid)).unwrap();
+        assert_eq!(adopted.metadata.controller().unwrap().uid, Uid::new("u1"));
+        assert_eq!(
+            fields(patch(adopt("u2", &pod_uid))),
+            ["metadata.ownerReferences"]
+        );
+        patch(adopt("u1", &pod_uid)).unwrap();
+        let released = patch(release("u1", &pod_uid)).unwrap();
+        assert!(released.metadata.owner_references.is_empty());
+        let pods = cluster.write_counts().pods;
+        assert_eq!((pods.adopted, pods.released), (1, 1));
+        let missing = cluster.patch_pod_owner("default", "none", &release("u", &pod_uid), at(0));
+        assert_eq!(refused(missing), "404 NotFound");
+        assert_eq!(Pod::KIND, Kind::Pod);
+    }
+}

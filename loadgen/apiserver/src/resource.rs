@@ -1,0 +1,522 @@
+//! What the server needs to know of each kind: where it is stored, what its writes may change.
+
+use std::sync::Arc;
+
+use podstorm_objects::Cause;
+use podstorm_objects::{
+    Event, Map, Namespace, Node, Pod, PodPhase, PodSpec, PodStatus, ReplicaSet, ReplicaSetStatus,
+    ReplicationController, Resource, Rest,
+};
+use serde_json::Value;
+
+use super::defaulting::{
+    default_pod, default_replica_set, default_replication_controller, qos_class,
+};
+use super::gc::namespace;
+use super::{Cluster, KindStore, Object, ObjectRef, meta, validation};
+
+/// The member of a pod's status that its spec decides, for good.
+const QOS_CLASS: &str = "qosClass";
+
+/// What becomes of the dependents of a deleted object when the request doesn't say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefaultPolicy {
+    /// They are collected later.
+    Background,
+    /// They stay.
+    Orphan,
+}
+
+/// A kind that the cluster stores. The methods are the server's strategy for it; all change or
+/// judge a private copy and take no lock.
+pub trait ClusterResource: Resource + PartialEq {
+    /// What becomes of its dependents by default.
+    const DEFAULT_POLICY: DefaultPolicy = DefaultPolicy::Background;
+
+    /// Whether `metadata.generation` counts its changes.
+    const HAS_GENERATION: bool = false;
+
+    /// Where it is stored.
+    fn store(cluster: &Cluster) -> &KindStore<Self>;
+
+    /// Itself among objects of all kinds.
+    fn as_object(object: &Arc<Self>) -> ObjectRef<'_>;
+
+    /// The object of this kind that `object` is, if it is one.
+    fn from_object(object: &Object) -> Option<&Arc<Self>>;
+
+    /// Fills in defaults. What is shared with the stored object has them already.
+    fn set_defaults(&mut self, _old: Option<&Self>) {}
+
+    /// Puts the status into its first state.
+    fn prepare_for_create(&mut self) {}
+
+    /// Undoes what a write to the object itself may not change: its status.
+    fn prepare_for_update(&mut self, _old: &Self) {}
+
+    /// Undoes what a write to `/status` may not change: everything but status and metadata.
+    fn prepare_for_status_update(&mut self, _old: &Self) {}
+
+    /// Whether the spec differs from the stored one: what generation counts.
+    fn spec_differs(&self, _old: &Self) -> bool {
+        false
+    }
+
+    /// Whether what is written most shows at a glance that the object is not the stored one; no
+    /// says nothing.
+    fn plainly_differs(&self, _old: &Self) -> bool {
+        false
+    }
+
+    /// The rules a new object breaks, its metadata included.
+    fn validate_create(&self) -> Vec<Cause>;
+
+    /// The rules a changed object breaks.
+    fn validate_update(&self, old: &Self) -> Vec<Cause>;
+
+    /// The rules an object with a changed status breaks.
+    fn validate_status_update(&self, old: &Self) -> Vec<Cause>;
+
+    /// The seconds that a first deletion with this request value takes; `None` for kinds that
+    /// know no graceful deletion.
+    fn grace_period_seconds(&self, _requested: Option<i64>) -> Option<i64> {
+        None
+    }
+
+    /// Whether it stays until everything in it is gone.
+    fn is_kept_by_content(&self) -> bool {
+        false
+    }
+
+    /// Puts it into the state of one whose contents are being deleted; false for what holds none.
+    fn begin_termination(&mut self) -> bool {
+        false
+    }
+
+    /// Whether the object is one of those that a [quota](Cluster::set_pod_quota) limits.
+    fn counts_for_quota(&self) -> bool {
+        false
+    }
+
+    /// Takes the stored object's shared parts in the place of equal copies.
+    fn share_with(&mut self, _old: &Self) {}
+
+    /// Whether the object holds a controller's pod that is ready: what a status write makes of it
+    /// is counted.
+    fn is_ready_pod(&self) -> bool {
+        false
+    }
+}
+
+impl ClusterResource for Namespace {
+    fn store(cluster: &Cluster) -> &KindStore<Self> {
+        &cluster.namespaces
+    }
+
+    fn as_object(object: &Arc<Self>) -> ObjectRef<'_> {
+        ObjectRef::Namespace(object)
+    }
+
+    fn from_object(object: &Object) -> Option<&Arc<Self>> {
+        match object {
+            Object::Namespace(object) => Some(object),
+            _ => None,
+        }
+    }
+
+    fn set_defaults(&mut self, old: Option<&Self>) {
+        if old.is_none() {
+            namespace::keep(self);
+        }
+    }
+
+    fn prepare_for_create(&mut self) {
+        self.terminating = false;
+    }
+
+    fn prepare_for_update(&mut self, old: &Self) {
+        self.terminating = old.terminating;
+        for member in ["spec", "status"] {
+            match old.fields.get(member) {
+                Some(stored) => drop(self.fields.insert(member.to_owned(), stored.clone())),
+                None => drop(self.fields.remove(member)),
+            }
+        }
+    }
+
+    fn begin_termination(&mut self) -> bool {
+        self.terminating = true;
+        namespace::is_kept(self)
+    }
+
+    fn is_kept_by_content(&self) -> bool {
+        namespace::is_kept(self)
+    }
+
+    fn validate_create(&self) -> Vec<Cause> {
+        validation::validate_namespace(self)
+    }
+
+    fn validate_update(&self, _old: &Self) -> Vec<Cause> {
+        validation::validate_namespace(self)
+    }
+
+    fn validate_status_update(&self, _old: &Self) -> Vec<Cause> {
+        validation::validate_namespace(self)
+    }
+}
+
+impl ClusterResource for Node {
+    fn store(cluster: &Cluster) -> &KindStore<Self> {
+        &cluster.nodes
+    }
+
+    fn as_object(object: &Arc<Self>) -> ObjectRef<'_> {
+        ObjectRef::Node(object)
+    }
+
+    fn from_object(object: &Object) -> Option<&Arc<Self>> {
+        match object {
+            Object::Node(object) => Some(object),
+            _ => None,
+        }
+    }
+
+    fn prepare_for_update(&mut self, old: &Self) {
+        self.status = old.status.clone();
+        self.pods_allocatable = old.pods_allocatable;
+    }
+
+    fn prepare_for_status_update(&mut self, old: &Self) {
+        self.spec = old.spec.clone();
+        self.unschedulable = old.unschedulable;
+    }
+
+    fn validate_create(&self) -> Vec<Cause> {
+        validation::validate_node(self)
+    }
+
+    fn validate_update(&self, _old: &Self) -> Vec<Cause> {
+        validation::validate_node(self)
+    }
+
+    fn validate_status_update(&self, _old: &Self) -> Vec<Cause> {
+        validation::validate_node(self)
+    }
+}
+
+impl ClusterResource for Event {
+    fn store(cluster: &Cluster) -> &KindStore<Self> {
+        &cluster.events
+    }
+
+    fn as_object(object: &Arc<Self>) -> ObjectRef<'_> {
+        ObjectRef::Event(object)
+    }
+
+    fn from_object(object: &Object) -> Option<&Arc<Self>> {
+        match object {
+            Object::Event(object) => Some(object),
+            _ => None,
+        }
+    }
+
+    fn validate_create(&self) -> Vec<Cause> {
+        validation::validate_event(self)
+    }
+
+    fn share_with(&mut self, old: &Self) {
+        share(&mut self.regarding, &old.regarding);
+        share(&mut self.topic, &old.topic);
+        share(&mut self.rest, &old.rest);
+    }
+
+    fn validate_update(&self, _old: &Self) -> Vec<Cause> {
+        validation::validate_event(self)
+    }
+
+    fn validate_status_update(&self, _old: &Self) -> Vec<Cause> {
+        validation::validate_event(self)
+    }
+}
+
+impl ClusterResource for Pod {
+    const HAS_GENERATION: bool = true;
+
+    fn store(cluster: &Cluster) -> &KindStore<Self> {
+        &cluster.pods
+    }
+
+    fn as_object(object: &Arc<Self>) -> ObjectRef<'_> {
+        ObjectRef::Pod(object)
+    }
+
+    fn from_object(object: &Object) -> Option<&Arc<Self>> {
+        match object {
+            Object::Pod(object) => Some(object),
+            _ => None,
+        }
+    }
+
+    fn prepare_for_create(&mut self) {
+        self.status = first_status(qos_rest(&self.spec));
+    }
+
+    fn prepare_for_update(&mut self, old: &Self) {
+        self.status = old.status.clone();
+    }
+
+    fn prepare_for_status_update(&mut self, old: &Self) {
+        self.spec = old.spec.clone();
+        self.node_name = old.node_name.clone();
+        self.token_volume = old.token_volume;
+        self.metadata.owner_references = old.metadata.owner_references.clone();
+        self.metadata.deletion_timestamp = old.metadata.deletion_timestamp;
+        self.metadata.deletion_grace_period_seconds = old.metadata.deletion_grace_period_seconds;
+        keep_qos(&mut self.status, &old.status);
+    }
+
+    fn spec_differs(&self, old: &Self) -> bool {
+        self.spec != old.spec
+            || self.node_name != old.node_name
+            || self.token_volume != old.token_volume
+    }
+
+    fn plainly_differs(&self, old: &Self) -> bool {
+        self.status.phase != old.status.phase || self.node_name != old.node_name
+    }
+
+    fn grace_period_seconds(&self, requested: Option<i64>) -> Option<i64> {
+        let wanted = requested
+            .or(self.spec.termination_grace_period_seconds)
+            .unwrap_or(0);
+        let now =
+            self.node_name.as_deref().unwrap_or("").is_empty() || self.status.phase.is_terminal();
+        Some(if now {
+            0
+        } else if wanted < 0 {
+            1
+        } else {
+            wanted
+        })
+    }
+
+    fn is_ready_pod(&self) -> bool {
+        self.is_ready()
+    }
+
+    fn counts_for_quota(&self) -> bool {
+        !self.status.phase.is_terminal()
+    }
+
+    fn share_with(&mut self, old: &Self) {
+        share(&mut self.spec, &old.spec);
+        share(&mut self.node_name, &old.node_name);
+        share(&mut self.status, &old.status);
+    }
+
+    fn set_defaults(&mut self, old: Option<&Self>) {
+        if old.is_none_or(|old| !Arc::ptr_eq(&old.spec, &self.spec)) {
+            default_pod(self);
+        }
+    }
+
+    fn validate_create(&self) -> Vec<Cause> {
+        validation::validate_pod(self, false)
+    }
+
+    fn validate_update(&self, old: &Self) -> Vec<Cause> {
+        validation::validate_pod_update(self, old)
+    }
+
+    fn validate_status_update(&self, old: &Self) -> Vec<Cause> {
+        if meta::is_shared(&self.metadata, &old.metadata)
+            && qos_of(&self.status) == qos_of(&old.status)
+        {
+            // What can be judged was judged before.
+            return Vec::new();
+        }
+        validation::validate_pod_status_update(self, old)
+    }
+}
+
+impl ClusterResource for ReplicaSet {
+    const HAS_GENERATION: bool = true;
+
+    fn store(cluster: &Cluster) -> &KindStore<Self> {
+        &cluster.replica_sets
+    }
+
+    fn as_object(object: &Arc<Self>) -> ObjectRef<'_> {
+        ObjectRef::ReplicaSet(object)
+    }
+
+    fn from_object(object: &Object) -> Option<&Arc<Self>> {
+        match object {
+            Object::ReplicaSet(object) => Some(object),
+            _ => None,
+        }
+    }
+
+    fn prepare_for_create(&mut self) {
+        self.status = ReplicaSetStatus::default();
+    }
+
+    fn prepare_for_update(&mut self, old: &Self) {
+        self.status = old.status.clone();
+    }
+
+    fn prepare_for_status_update(&mut self, old: &Self) {
+        self.spec = old.spec.clone();
+    }
+
+    fn spec_differs(&self, old: &Self) -> bool {
+        self.spec != old.spec
+    }
+
+    fn plainly_differs(&self, old: &Self) -> bool {
+        self.status != old.status
+    }
+
+    fn share_with(&mut self, old: &Self) {
+        share(&mut self.spec.selector, &old.spec.selector);
+        share(&mut self.spec.template, &old.spec.template);
+        share(&mut self.status, &old.status);
+    }
+
+    fn set_defaults(&mut self, old: Option<&Self>) {
+        let template = &self.spec.template;
+        let shared = old.is_some_and(|old| Arc::ptr_eq(&old.spec.template, template));
+        if !shared || self.spec.replicas.is_none() {
+            default_replica_set(self);
+        }
+    }
+
+    fn validate_create(&self) -> Vec<Cause> {
+        validation::validate_replica_set(self)
+    }
+
+    fn validate_update(&self, old: &Self) -> Vec<Cause> {
+        validation::validate_replica_set_update(self, old)
+    }
+
+    fn validate_status_update(&self, old: &Self) -> Vec<Cause> {
+        if meta::is_shared(&self.metadata, &old.metadata) {
+            // The metadata was judged before.
+            return validation::validate_status(&self.status);
+        }
+        validation::validate_replica_set_status(self)
+    }
+}
+
+impl ClusterResource for ReplicationController {
+    const DEFAULT_POLICY: DefaultPolicy = DefaultPolicy::Orphan;
+    const HAS_GENERATION: bool = true;
+
+    fn store(cluster: &Cluster) -> &KindStore<Self> {
+        &cluster.replication_controllers
+    }
+
+    fn as_object(object: &Arc<Self>) -> ObjectRef<'_> {
+        ObjectRef::ReplicationController(object)
+    }
+
+    fn from_object(object: &Object) -> Option<&Arc<Self>> {
+        match object {
+            Object::ReplicationController(object) => Some(object),
+            _ => None,
+        }
+    }
+
+    fn prepare_for_create(&mut self) {
+        self.status = ReplicaSetStatus::default();
+    }
+
+    fn prepare_for_update(&mut self, old: &Self) {
+        self.status = old.status.clone();
+    }
+
+    fn prepare_for_status_update(&mut self, old: &Self) {
+        self.replicas = old.replicas;
+        self.min_ready_seconds = old.min_ready_seconds;
+        self.selector = old.selector.clone();
+        self.template = old.template.clone();
+        self.spec_rest = old.spec_rest.clone();
+    }
+
+    fn spec_differs(&self, old: &Self) -> bool {
+        self.replicas != old.replicas
+            || self.min_ready_seconds != old.min_ready_seconds
+            || self.selector != old.selector
+            || self.template != old.template
+            || self.spec_rest != old.spec_rest
+    }
+
+    fn share_with(&mut self, old: &Self) {
+        share(&mut self.selector, &old.selector);
+        share(&mut self.template, &old.template);
+        share(&mut self.status, &old.status);
+    }
+
+    fn set_defaults(&mut self, _old: Option<&Self>) {
+        default_replication_controller(self);
+    }
+
+    fn validate_create(&self) -> Vec<Cause> {
+        validation::validate_replication_controller(self)
+    }
+
+    fn validate_update(&self, old: &Self) -> Vec<Cause> {
+        validation::validate_replication_controller_update(self, old)
+    }
+
+    fn validate_status_update(&self, old: &Self) -> Vec<Cause> {
+        if meta::is_shared(&self.metadata, &old.metadata) {
+            // The metadata was judged before.
+            return validation::validate_status(&self.status);
+        }
+        validation::validate_replication_controller_status(self)
+    }
+}
+
+/// Makes an equal copy the very same.
+pub(super) fn share<T: Clone + PartialEq>(new: &mut T, old: &T) {
+    if new == old {
+        new.clone_from(old);
+    }
+}
+
+/// The status of a new pod.
+pub(super) fn first_status(rest: Rest) -> PodStatus {
+    PodStatus {
+        phase: PodPhase::Pending,
+        rest,
+        ..PodStatus::default()
+    }
+}
+
+/// The quality-of-service class of a spec, as the unread part of a status.
+pub(super) fn qos_rest(spec: &PodSpec) -> Rest {
+    let class = Value::from(qos_class(spec));
+    Some(Arc::new(Map::from_iter([(QOS_CLASS.to_owned(), class)])))
+}
+
+fn qos_of(status: &PodStatus) -> &str {
+    let class = status.rest.as_ref().and_then(|rest| rest.get(QOS_CLASS));
+    class.and_then(Value::as_str).unwrap_or("")
+}
+
+/// Keeps the class that a writer left out.
+fn keep_qos(new: &mut PodStatus, old: &PodStatus) {
+    let Some(old_rest) = &old.rest else { return };
+    let class = old_rest.get(QOS_CLASS);
+    if let (true, Some(class)) = (qos_of(new).is_empty(), class) {
+        match &mut new.rest {
+            None if old_rest.len() == 1 => new.rest = Some(old_rest.clone()),
+            rest => {
+                let members = Arc::make_mut(rest.get_or_insert_default());
+                members.insert(QOS_CLASS.to_owned(), class.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,507 @@
+//! The objects of one kind, by namespace and name.
+//!
+//! A store is divided into shards by the hash of the key; each is a table of shared objects under
+//! its own lock. A write prepares its object without a lock, then [commits](KindStore::replace):
+//! under the shard's lock it makes sure that the stored object is still the one it started from,
+//! appends the event to the kind's log (which assigns the version) and puts the object in place.
+//! Readers of the log may see an event a moment before the object is in place; a `get` then waits
+//! for the shard, so nobody reads the past after having seen the future.
+//!
+//! Lock order: shards in ascending order, then the log, then the owner index.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use compact_str::CompactString;
+use crossbeam_utils::CachePadded;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry as Slot;
+use podstorm_objects::Now;
+use rayon::prelude::*;
+
+use super::counts::{Tally, TallyTotals};
+use super::log::{Change, History, Log, Position};
+use super::observe::Observed;
+use super::owners::OwnerIndex;
+use super::primitives::AtomicU64;
+use super::quota::{PodQuota, Quotas};
+use super::{ClusterResource, Lock, Waker};
+
+/// Shards of a store; more than threads, so that two writers seldom meet.
+const SHARDS: usize = 32;
+
+/// The key of an object with its hash.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Key<'a> {
+    namespace: &'a str,
+    name: &'a str,
+    pub(super) hash: KeyHash,
+}
+
+/// The hash of an object's key: enough to find an object that is at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KeyHash(u64);
+
+struct Stored<R> {
+    hash: u64,
+    object: Arc<R>,
+}
+
+struct Shard<R> {
+    table: HashTable<Stored<R>>,
+    /// Whether the owner index holds the dependents of this shard; then every commit keeps it so.
+    indexed: bool,
+    /// Whether some namespace has a quota; then every commit is booked.
+    counted: bool,
+}
+
+/// The objects of one kind and the log of their events.
+pub struct KindStore<R> {
+    shards: Box<[CachePadded<Lock<Shard<R>>>]>,
+    log: Arc<Log<R>>,
+    owners: Arc<OwnerIndex>,
+    quotas: Arc<Quotas>,
+    hasher: ahash::RandomState,
+}
+
+impl<R> std::fmt::Debug for KindStore<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KindStore")
+            .field("log", &self.log)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a new object was not stored; gives it back.
+pub(super) enum Refused<R> {
+    /// Its name is taken, by the second one.
+    Taken(Arc<R>, Arc<R>),
+    /// Its namespace is full.
+    Quota(Arc<R>, PodQuota),
+}
+
+/// What the stores of all kinds share.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    pub(super) version: Arc<AtomicU64>,
+    pub(super) owners: Arc<OwnerIndex>,
+    pub(super) quotas: Arc<Quotas>,
+    pub(super) observed: Option<Arc<Observed>>,
+}
+
+/// What became of a commit.
+pub(super) enum Commit<R> {
+    /// It is done; the object as stored, or in its last state.
+    Done(Arc<R>),
+    /// The stored object is another one by now: read again.
+    Moved,
+}
+
+/// A committed state of a whole kind, sorted by namespace and name.
+pub(super) struct Snapshot<R> {
+    pub(super) objects: Vec<Arc<R>>,
+    pub(super) version: u64,
+}
+
+impl<R: ClusterResource> KindStore<R> {
+    pub(super) fn new(history: History, shared: &Shared, keeps_past: bool) -> Self {
+        let (version, observed) = (shared.version.clone(), shared.observed.clone());
+        let shard = || {
+            Lock::new(Shard {
+                table: HashTable::new(),
+                indexed: false,
+                counted: false,
+            })
+        };
+        KindStore {
+            shards: (0..SHARDS).map(|_| CachePadded::new(shard())).collect(),
+            log: Arc::new(Log::new(version, history, keeps_past, observed)),
+            owners: shared.owners.clone(),
+            quotas: shared.quotas.clone(),
+            // Fixed: the place in the table must not differ between runs.
+            hasher: ahash::RandomState::with_seeds(0x706f, 0x6473, 0x746f, 0x726d),
+        }
+    }
+
+    pub(super) fn key<'a>(&self, namespace: &'a str, name: &'a str) -> Key<'a> {
+        let hash = KeyHash(self.hasher.hash_one((namespace, name)));
+        Key {
+            namespace,
+            name,
+            hash,
+        }
+    }
+
+    fn shard(&self, KeyHash(hash): KeyHash) -> &Lock<Shard<R>> {
+        // The table uses the low bits for its buckets and the top seven for its tags.
+        &self.shards[(hash >> 48) as usize % SHARDS]
+    }
+
+    /// The stored object. O(1), one lock.
+    pub(super) fn read(&self, key: &Key<'_>) -> Option<Arc<R>> {
+        let shard = self.shard(key.hash).lock();
+        shard
+            .table
+            .find(key.hash.0, is_at(key))
+            .map(|stored| stored.object.clone())
+    }
+
+    /// Whether `probe` holds for the stored object; `None` when there is none.
+    pub(super) fn inspect<T>(&self, key: &Key<'_>, probe: impl FnOnce(&R) -> T) -> Option<T> {
+        let shard = self.shard(key.hash).lock();
+        shard
+            .table
+            .find(key.hash.0, is_at(key))
+            .map(|stored| probe(&stored.object))
+    }
+
+    /// Stores a new object.
+    pub(super) fn insert(
+        &self,
+        object: Arc<R>,
+        tally: &Tally,
+        now: Now,
+    ) -> Result<Arc<R>, Refused<R>> {
+        let metadata = object.metadata();
+        let key = self.key(&metadata.namespace, &metadata.name);
+        let KeyHash(hash) = key.hash;
+        let mut guard = self.shard(key.hash).lock();
+        let shard = &mut *guard;
+        let slot = match shard.table.entry(hash, is_at(&key), |stored| stored.hash) {
+            Slot::Occupied(taken) => {
+                let holder = taken.get().object.clone();
+                if shard.counted
+                    && let Some(quota) = self.quotas.full(&*object)
+                {
+                    return Err(Refused::Quota(object, quota));
+                }
+                return Err(Refused::Taken(object, holder));
+            }
+            Slot::Vacant(slot) => slot,
+        };
+        if shard.counted
+            && let Err(quota) = self.quotas.book(None, Some(&*object))
+        {
+            return Err(Refused::Quota(object, quota));
+        }
+        let mut append = self.log.begin();
+        let object = append.push(Change::Added, None, object, tally, now);
+        let after = append.finish();
+        slot.insert(Stored {
+            hash,
+            object: object.clone(),
+        });
+        if shard.indexed {
+            self.owners.change(None, Some(&*object));
+        }
+        drop(guard);
+        after.run();
+        Ok(object)
+    }
+
+    /// Puts `new` in the place of `current`.
+    pub(super) fn replace(
+        &self,
+        key: KeyHash,
+        current: &Arc<R>,
+        new: Arc<R>,
+        tally: &Tally,
+        now: Now,
+    ) -> Commit<R> {
+        let mut guard = self.shard(key).lock();
+        let shard = &mut *guard;
+        let Some(stored) = shard.table.find_mut(key.0, is_same(current)) else {
+            return Commit::Moved;
+        };
+        let mut append = self.log.begin();
+        let new = append.push(Change::Modified, Some(current), new, tally, now);
+        let after = append.finish();
+        // The caller holds `current`, so nothing is freed here.
+        stored.object = new.clone();
+        if shard.indexed {
+            self.owners.change(Some(&**current), Some(&*new));
+        }
+        if shard.counted {
+            self.book(Some(current), Some(&new));
+        }
+        drop(guard);
+        after.run();
+        Commit::Done(new)
+    }
+
+    /// Removes `current`: first a `Modified` event with `marked`, where given, then a `Deleted`
+    /// one with `last`.
+    pub(super) fn remove(
+        &self,
+        key: KeyHash,
+        current: &Arc<R>,
+        marked: Option<Arc<R>>,
+        last: Arc<R>,
+        tally: &Tally,
+        now: Now,
+    ) -> Commit<R> {
+        let mut shard = self.shard(key).lock();
+        let (indexed, counted) = (shard.indexed, shard.counted);
+        let Ok(stored) = shard.table.find_entry(key.0, is_same(current)) else {
+            return Commit::Moved;
+        };
+        let mut append = self.log.begin();
+        let marked =
+            marked.map(|marked| append.push(Change::Modified, Some(current), marked, tally, now));
+        let before = marked.as_ref().unwrap_or(current);
+        let last = append.push(Change::Deleted, Some(before), last, tally, now);
+        let after = append.finish();
+        let (stored, _) = stored.remove();
+        if indexed {
+            self.owners.change(Some(&**current), None);
+        }
+        if counted {
+            self.book(Some(current), None);
+        }
+        drop(shard);
+        drop(stored);
+        after.run();
+        Commit::Done(last)
+    }
+
+    /// The whole kind (or one namespace) as of one version. O(n log n); holds every shard's lock
+    /// while it collects.
+    pub(super) fn snapshot(&self, namespace: Option<&str>) -> Snapshot<R> {
+        let (objects, version) = self.collect(namespace, || self.log.version());
+        Snapshot {
+            objects: sorted(objects),
+            version,
+        }
+    }
+
+    /// The whole kind, and a watch position behind it.
+    pub(super) fn snapshot_and_watch(&self, waker: Option<Waker>) -> (Snapshot<R>, Position<R>) {
+        let (objects, (position, version)) = self.collect(None, || self.log.open_at_end(waker));
+        (
+            Snapshot {
+                objects: sorted(objects),
+                version,
+            },
+            position,
+        )
+    }
+
+    pub(super) fn collect<T>(
+        &self,
+        namespace: Option<&str>,
+        then: impl FnOnce() -> T,
+    ) -> (Vec<Arc<R>>, T) {
+        let shards: Vec<_> = self.shards.iter().map(|shard| shard.lock()).collect();
+        let count = shards.iter().map(|shard| shard.table.len()).sum();
+        let mut objects = Vec::with_capacity(if namespace.is_none() { count } else { 0 });
+        for shard in &shards {
+            let all = shard.table.iter().map(|stored| &stored.object);
+            match namespace {
+                None => objects.extend(all.cloned()),
+                Some(namespace) => objects.extend(
+                    all.filter(|object| &*object.metadata().namespace == namespace)
+                        .cloned(),
+                ),
+            }
+        }
+        (objects, then())
+    }
+
+    /// Makes the owner index know this kind's dependents, from now on for good. O(n) once.
+    pub(super) fn index_owners(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            if !shard.indexed {
+                for stored in &shard.table {
+                    self.owners.change(None, Some(&*stored.object));
+                }
+                shard.indexed = true;
+            }
+        }
+    }
+
+    fn book(&self, old: Option<&Arc<R>>, new: Option<&Arc<R>>) {
+        self.quotas
+            .book(old.map(|old| &**old), new.map(|new| &**new))
+            .expect("only an object that is new is refused");
+    }
+
+    /// Sets whether commits are booked, as `set` answers, which is given all objects. Every shard
+    /// is locked meanwhile.
+    pub(super) fn set_counted(&self, set: impl FnOnce(&mut dyn Iterator<Item = &R>) -> bool) {
+        let mut shards: Vec<_> = self.shards.iter().map(|shard| shard.lock()).collect();
+        let all = shards.iter().flat_map(|shard| shard.table.iter());
+        let counted = set(&mut all.map(|stored| &*stored.object));
+        for shard in &mut shards {
+            shard.counted = counted;
+        }
+    }
+
+    pub(super) fn log(&self) -> &Arc<Log<R>> {
+        &self.log
+    }
+
+    pub(super) fn totals(&self) -> TallyTotals {
+        self.log.totals()
+    }
+}
+
+fn is_at<R: ClusterResource>(key: &Key<'_>) -> impl Fn(&Stored<R>) -> bool {
+    move |stored| {
+        let metadata = stored.object.metadata();
+        stored.hash == key.hash.0
+            && metadata.name == key.name
+            && &*metadata.namespace == key.namespace
+    }
+}
+
+fn is_same<R>(object: &Arc<R>) -> impl Fn(&Stored<R>) -> bool {
+    move |stored| Arc::ptr_eq(&stored.object, object)
+}
+
+/// Objects from which on sorting is divided among the threads of rayon's pool.
+const PARALLEL_SORT_MIN: usize = 1 << 16;
+
+/// Sorts by namespace and name. The keys are laid side by side first: comparing them in the
+/// objects would miss the cache at every step.
+pub(super) fn sorted<R: ClusterResource>(objects: Vec<Arc<R>>) -> Vec<Arc<R>> {
+    type SortKey<'a> = (&'a str, CompactString, u32);
+    fn key<R: ClusterResource>((index, object): (usize, &Arc<R>)) -> SortKey<'_> {
+        let metadata = object.metadata();
+        let index = u32::try_from(index).expect("objects in memory are fewer than 2^32");
+        (&metadata.namespace, metadata.name.clone(), index)
+    }
+    fn order(a: &SortKey<'_>, b: &SortKey<'_>) -> Ordering {
+        let same = std::ptr::eq(a.0, b.0);
+        let namespaces = if same { Ordering::Equal } else { a.0.cmp(b.0) };
+        namespaces.then_with(|| a.1.cmp(&b.1))
+    }
+    // Keys are unique, so unstable sorts have one outcome.
+    let mut keys: Vec<SortKey<'_>>;
+    if objects.len() < PARALLEL_SORT_MIN {
+        keys = objects.iter().enumerate().map(key).collect();
+        keys.sort_unstable_by(order);
+    } else {
+        keys = objects.par_iter().enumerate().map(key).collect();
+        keys.par_sort_unstable_by(order);
+    }
+    let order: Vec<u32> = keys.into_iter().map(|(_, _, index)| index).collect();
+    let mut objects: Vec<Option<Arc<R>>> = objects.into_iter().map(Some).collect();
+    let take = |index: u32| {
+        objects[index as usize]
+            .take()
+            .expect("an index occurs once")
+    };
+    order.into_iter().map(take).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::mpsc;
+
+    use podstorm_objects::WatchEvent;
+    use podstorm_objects::{Pod, PodPhase};
+    use serde_json::json;
+
+    use super::super::testing::*;
+    use super::super::{Cluster, DeleteOptions, WatchFrom, WatchOptions};
+    use super::*;
+
+    const THREADS: usize = 4;
+    const PODS: usize = 300;
+
+    fn live_and_die(cluster: &Cluster, thread: usize) {
+        for number in 0..PODS {
+            let name = format!("p-{thread}-{number}");
+            let bound = bound_pod(cluster, &name, json!({}));
+            set_phase(cluster, &bound, PodPhase::Succeeded);
+            let options = DeleteOptions::default();
+            assert!(
+                cluster
+                    .delete::<Pod>("default", &name, &options, at(0))
+                    .unwrap()
+                    .removed
+            );
+        }
+    }
+
+    #[test]
+    fn concurrent_writers_make_one_history_and_no_wake_up_is_lost() {
+        let cluster = cluster();
+        let (wake, woken) = mpsc::channel();
+        let waker: Waker = Arc::new(move || {
+            // The watch is gone once everything was seen.
+            let _ = wake.send(());
+        });
+        let options = WatchOptions {
+            waker: Some(waker),
+            ..WatchOptions::default()
+        };
+        let mut watch = cluster.watch::<Pod>(WatchFrom::Initial, options).unwrap();
+        let mut out = Vec::new();
+        // Created, bound, ended, marked, removed.
+        let all = 1 + THREADS * PODS * 5;
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let cluster = &cluster;
+                scope.spawn(move || live_and_die(cluster, thread));
+            }
+            while out.len() < all {
+                if !watch.poll(64, at(0), &mut out).more && out.len() < all {
+                    woken.recv().expect("the watch holds the waker");
+                }
+            }
+        });
+        let mut last = 0;
+        let mut states: BTreeMap<String, u32> = BTreeMap::new();
+        for event in &out[1..] {
+            let (pod, step) = match event {
+                WatchEvent::Added(pod) => (pod, 0),
+                WatchEvent::Modified(pod) => (pod, 1),
+                WatchEvent::Deleted(pod) => (pod, 4),
+                other => panic!("{other:?}"),
+            };
+            let version = pod.metadata.resource_version.number().unwrap();
+            assert!(version > last);
+            last = version;
+            let state = states.entry(pod.metadata.name.to_string()).or_default();
+            assert!(step == *state || (step == 1 && (1..4).contains(state)));
+            *state += 1;
+        }
+        assert!(states.values().all(|&state| state == 5));
+        assert_eq!(cluster.count::<Pod>(), 0);
+        assert_eq!(cluster.resource_version(), last);
+    }
+
+    #[test]
+    fn of_writers_with_one_version_a_single_one_succeeds() {
+        let cluster = cluster();
+        let mut pod = bound_pod(&cluster, "a", json!({}));
+        for round in 0..200 {
+            let write = |thread: usize| {
+                let mut new = Pod::clone(&pod);
+                let value = format!("{round}-{thread}");
+                new.metadata.annotations = new.metadata.annotations.with("k", &value);
+                match cluster.update(new, at(0)) {
+                    Ok(_) => 1,
+                    Err(error) => {
+                        assert_eq!(error.code, 409);
+                        0
+                    }
+                }
+            };
+            let write = &write;
+            let won: usize = std::thread::scope(|scope| {
+                let spawn = |thread| scope.spawn(move || write(thread));
+                let threads: Vec<_> = (0..3).map(spawn).collect();
+                threads
+                    .into_iter()
+                    .map(|thread| thread.join().unwrap())
+                    .sum()
+            });
+            assert_eq!(won, 1);
+            pod = cluster.get("default", "a").unwrap();
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The rules of nodes, namespaces and events.
+
+use podstorm_objects::Cause;
+use podstorm_objects::decode::Path;
+use podstorm_objects::{Event, Namespace, Node};
+use serde_json::Value;
+
+use super::container::{choice, items, text};
+use super::{Causes, metadata, names};
+
+/// What a new or changed node breaks.
+pub fn validate_node(node: &Node) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    let meta = Path::ROOT.member("metadata");
+    metadata::check(
+        &node.metadata,
+        false,
+        names::dns_subdomain,
+        &meta,
+        &mut causes,
+    );
+    let spec = Path::ROOT.member("spec");
+    let list = spec.member("taints");
+    let mut seen: Vec<(&str, &str)> = Vec::new();
+    for (index, taint) in items(&node.spec, "taints") {
+        let path = list.item(index);
+        let (key, value, effect) = (
+            text(taint, "key"),
+            text(taint, "value"),
+            text(taint, "effect"),
+        );
+        causes.text(&path.member("key"), key, names::qualified_name(key));
+        causes.text(&path.member("value"), value, names::label_value(value));
+        if effect.is_empty() {
+            causes.required(&path.member("effect"), "");
+        }
+        let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+        choice(taint, "effect", &effects, &path, &mut causes);
+        if seen.contains(&(key, effect)) {
+            causes.duplicate(&path, Value::Object(taint.clone()));
+        }
+        seen.push((key, effect));
+    }
+    causes.0
+}
+
+/// What a new or changed namespace breaks.
+pub fn validate_namespace(namespace: &Namespace) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    let meta = Path::ROOT.member("metadata");
+    metadata::check(
+        &namespace.metadata,
+        false,
+        names::dns_label,
+        &meta,
+        &mut causes,
+    );
+    let spec = Path::ROOT.member("spec");
+    let list = spec.member("finalizers");
+    let finalizers = namespace
+        .fields
+        .get("spec")
+        .and_then(|spec| spec.get("finalizers"));
+    for (index, name) in finalizers
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
+        let name = name.as_str().unwrap_or("");
+        causes.text(&list.item(index), name, names::qualified_name(name));
+    }
+    causes.0
+}
+
+/// What a new or changed event breaks: it must live in the namespace of what it is about, and in
+/// `default` (or anywhere, if it is about nothing in particular) for cluster-scoped objects.
+pub fn validate_event(event: &Event) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    let meta = Path::ROOT.member("metadata");
+    metadata::check(
+        &event.metadata,
+        true,
+        names::dns_subdomain,
+        &meta,
+        &mut causes,
+    );
+    if let Some(about) = &event.regarding {
+        let (here, there) = (&*event.metadata.namespace, about.namespace());
+        let fits = if there.is_empty() {
+            here == "default"
+        } else {
+            here == there
+        };
+        if !fits {
+            let path = Path::ROOT.member("involvedObject");
+            causes.invalid(
+                &path.member("namespace"),
+                there,
+                "does not match event.namespace",
+            );
+        }
+    }
+    causes.0
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::{read, texts};
+    use super::*;
+
+    fn assert_starts(found: &[Cause], starts: &[&str]) {
+        let found = texts(found);
+        assert_eq!(found.len(), starts.len(), "{found:?}");
+        for (found, start) in found.iter().zip(starts) {
+            assert!(
+                found.starts_with(start),
+                "{found} should start with {start}"
+            );
+        }
+    }
+
+    #[test]
+    fn nodes() {
+        let node = |value: Value| validate_node(&read(value));
+        let taint = json!({"key": "k", "value": "v", "effect": "NoSchedule"});
+        assert_starts(
+            &node(json!({"metadata": {"name": "n.example.com"}, "spec": {"taints": [taint]}})),
+            &[],
+        );
+        assert_starts(
+            &node(
+                json!({"metadata": {"name": "n", "namespace": "x"}, "spec": {"taints":
+                [taint, taint, {"key": "-", "effect": "Never"}, {"key": "a"}]}}),
+            ),
+            &[
+                "metadata.namespace: Forbidden: not allowed on this type",
+                "spec.taints[1]: Duplicate value",
+                "spec.taints[2].key: Invalid",
+                "spec.taints[2].effect: Unsupported",
+                "spec.taints[3].effect: Required",
+            ],
+        );
+    }
+
+    #[test]
+    fn namespaces() {
+        let namespace = |value: Value| validate_namespace(&read(value));
+        assert_starts(&namespace(json!({"metadata": {"name": "shop"}})), &[]);
+        assert_starts(
+            &namespace(json!({"metadata": {"name": "a.b"}, "spec": {"finalizers": ["-"]}})),
+            &[
+                "metadata.name: Invalid value: \"a.b\"",
+                "spec.finalizers[0]: Invalid",
+            ],
+        );
+    }
+
+    #[test]
+    fn events() {
+        let event = |namespace: &str, about: Value| {
+            validate_event(&read(
+                json!({"metadata": {"name": "web.17", "namespace": namespace},
+                "involvedObject": about}),
+            ))
+        };
+        assert_starts(&event("shop", json!({"namespace": "shop"})), &[]);
+        assert_starts(&event("default", json!({"kind": "Node"})), &[]);
+        assert_starts(
+            &event("shop", json!({"namespace": "other"})),
+            &["involvedObject.namespace: Invalid value: \"other\""],
+        );
+    }
+}

@@ -1,0 +1,277 @@
+//! The rules of a container: names, image, ports, environment, mounts, resources, probes.
+
+use podstorm_objects::decode::Path;
+use podstorm_objects::{Map, Quantity};
+use serde_json::Value;
+
+use super::{Causes, names};
+
+/// What a container is for, where rules differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// An entry of `containers`.
+    Main,
+    /// An entry of `initContainers`.
+    Init,
+}
+
+/// What containers are judged against.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Surroundings<'a> {
+    /// Names of the pod's volumes.
+    pub(super) volumes: &'a [&'a str],
+    /// Whether the pod lives in the host's network, where host port and container port are one.
+    pub(super) host_network: bool,
+}
+
+/// The text of a member; empty when absent.
+pub(super) fn text<'a>(map: &'a Map, key: &str) -> &'a str {
+    map.get(key).and_then(Value::as_str).unwrap_or("")
+}
+
+/// The entries of a list of objects; none when absent.
+pub(super) fn items<'a>(map: &'a Map, key: &str) -> impl Iterator<Item = (usize, &'a Map)> {
+    let list = map.get(key).and_then(Value::as_array).into_iter().flatten();
+    list.enumerate()
+        .filter_map(|(index, item)| Some((index, item.as_object()?)))
+}
+
+/// Checks one container, but not that its name is its own.
+pub(super) fn check(
+    container: &Map,
+    role: Role,
+    around: Surroundings<'_>,
+    path: &Path<'_>,
+    causes: &mut Causes,
+) {
+    let name_path = path.member("name");
+    match text(container, "name") {
+        "" => causes.required(&name_path, ""),
+        name => causes.text(&name_path, name, names::dns_label(name)),
+    }
+    let image_path = path.member("image");
+    match text(container, "image") {
+        "" => causes.required(&image_path, ""),
+        image if image.trim() != image => {
+            causes.invalid(
+                &image_path,
+                image,
+                "must not have leading or trailing whitespace",
+            );
+        }
+        _ => {}
+    }
+    choice(
+        container,
+        "imagePullPolicy",
+        &["Always", "IfNotPresent", "Never"],
+        path,
+        causes,
+    );
+    choice(
+        container,
+        "terminationMessagePolicy",
+        &["File", "FallbackToLogsOnError"],
+        path,
+        causes,
+    );
+    check_restart_policy(container, path, causes);
+    check_ports(container, around.host_network, path, causes);
+    check_environment(container, path, causes);
+    check_mounts(container, around.volumes, path, causes);
+    if let Some(Value::Object(resources)) = container.get("resources") {
+        check_resources(resources, &path.member("resources"), causes);
+    }
+    let is_plain_init = role == Role::Init && text(container, "restartPolicy") != "Always";
+    for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        if let Some(Value::Object(members)) = container.get(probe) {
+            let path = path.member(probe);
+            if is_plain_init {
+                causes.forbidden(&path, "may not be set for init containers that end");
+            } else {
+                check_probe(members, probe, &path, causes);
+            }
+        }
+    }
+    if is_plain_init && container.contains_key("lifecycle") {
+        let detail = "may not be set for init containers that end";
+        causes.forbidden(&path.member("lifecycle"), detail);
+    }
+}
+
+/// Checks that a text, where set, is one of a few.
+pub(super) fn choice(
+    map: &Map,
+    key: &str,
+    supported: &[&str],
+    path: &Path<'_>,
+    causes: &mut Causes,
+) {
+    let value = text(map, key);
+    if !value.is_empty() && !supported.contains(&value) {
+        causes.not_supported(&path.member(key), value, supported);
+    }
+}
+
+fn check_restart_policy(container: &Map, path: &Path<'_>, causes: &mut Causes) {
+    choice(
+        container,
+        "restartPolicy",
+        &["Always", "OnFailure", "Never"],
+        path,
+        causes,
+    );
+}
+
+fn check_ports(container: &Map, host_network: bool, path: &Path<'_>, causes: &mut Causes) {
+    let ports = path.member("ports");
+    let mut seen: Vec<&str> = Vec::new();
+    for (index, port) in items(container, "ports") {
+        let path = ports.item(index);
+        let name = text(port, "name");
+        if !name.is_empty() {
+            let name_path = path.member("name");
+            if let Some(problem) = names::port_name(name) {
+                causes.invalid(&name_path, name, problem);
+            } else if seen.contains(&name) {
+                causes.duplicate(&name_path, name);
+            } else {
+                seen.push(name);
+            }
+        }
+        let number = |key: &str| port.get(key).and_then(Value::as_i64).unwrap_or(0);
+        let (inner, outer) = (number("containerPort"), number("hostPort"));
+        let out_of_range = "must be between 1 and 65535, inclusive";
+        if inner == 0 {
+            causes.required(&path.member("containerPort"), "");
+        } else if !(1..=65535).contains(&inner) {
+            causes.invalid(&path.member("containerPort"), inner, out_of_range);
+        }
+        if outer != 0 && !(1..=65535).contains(&outer) {
+            causes.invalid(&path.member("hostPort"), outer, out_of_range);
+        }
+        if host_network && outer != 0 && outer != inner {
+            let detail = "must match containerPort when hostNetwork is true";
+            causes.invalid(&path.member("hostPort"), outer, detail);
+        }
+        choice(port, "protocol", &["SCTP", "TCP", "UDP"], &path, causes);
+    }
+}
+
+fn check_environment(container: &Map, path: &Path<'_>, causes: &mut Causes) {
+    let list = path.member("env");
+    for (index, variable) in items(container, "env") {
+        let path = list.item(index);
+        let name_path = path.member("name");
+        match text(variable, "name") {
+            "" => causes.required(&name_path, ""),
+            name => causes.text(&name_path, name, names::variable(name)),
+        }
+        let Some(Value::Object(source)) = variable.get("valueFrom") else {
+            continue;
+        };
+        let source_path = path.member("valueFrom");
+        if !text(variable, "value").is_empty() {
+            let detail = "may not be specified when value is not empty";
+            causes.invalid(&source_path, "", detail);
+        }
+        match source.values().filter(|value| !value.is_null()).count() {
+            0 => causes.invalid(&source_path, "", "must specify one source"),
+            1 => {}
+            _ => causes.invalid(&source_path, "", "may not have more than one source"),
+        }
+    }
+}
+
+fn check_mounts(container: &Map, volumes: &[&str], path: &Path<'_>, causes: &mut Causes) {
+    let list = path.member("volumeMounts");
+    let mut seen: Vec<&str> = Vec::new();
+    for (index, mount) in items(container, "volumeMounts") {
+        let path = list.item(index);
+        match text(mount, "name") {
+            "" => causes.required(&path.member("name"), ""),
+            name if !volumes.contains(&name) => causes.not_found(&path.member("name"), name),
+            _ => {}
+        }
+        let at = text(mount, "mountPath");
+        if at.is_empty() {
+            causes.required(&path.member("mountPath"), "");
+        } else if seen.contains(&at) {
+            causes.invalid(&path.member("mountPath"), at, "must be unique");
+        }
+        seen.push(at);
+    }
+}
+
+/// Checks requests and limits: readable, not negative, no request above its limit.
+pub(super) fn check_resources(resources: &Map, path: &Path<'_>, causes: &mut Causes) {
+    let list = |key: &str| match resources.get(key) {
+        Some(Value::Object(amounts)) => Some(amounts),
+        _ => None,
+    };
+    let limits = list("limits");
+    for key in ["limits", "requests"] {
+        let list_path = path.member(key);
+        for (name, value) in list(key).into_iter().flatten() {
+            let path = list_path.key(name);
+            causes.text(&path, name, names::qualified_name(name));
+            match Quantity::from_json(value) {
+                Err(problem) => causes.invalid(&path, value.clone(), problem.to_string()),
+                Ok(amount) if amount.is_negative() => {
+                    causes.invalid(&path, value.clone(), super::MUST_NOT_BE_NEGATIVE);
+                }
+                Ok(amount) => {
+                    let limit = limits.and_then(|limits| limits.get(name));
+                    let limit = limit.and_then(|limit| Quantity::from_json(limit).ok());
+                    if key == "requests" && limit.is_some_and(|limit| amount > limit) {
+                        let detail = format!("must be less than or equal to {name} limit");
+                        causes.invalid(&list_path, value.clone(), detail);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn check_probe(probe: &Map, name: &str, path: &Path<'_>, causes: &mut Causes) {
+    let number = |key: &str| probe.get(key).and_then(Value::as_i64).unwrap_or(0);
+    for key in [
+        "initialDelaySeconds",
+        "timeoutSeconds",
+        "periodSeconds",
+        "successThreshold",
+        "failureThreshold",
+    ] {
+        causes.not_negative(&path.member(key), number(key));
+    }
+    if name != "readinessProbe" && number("successThreshold") > 1 {
+        causes.invalid(
+            &path.member("successThreshold"),
+            number("successThreshold"),
+            "must be 1",
+        );
+    }
+    if let Some(seconds) = probe
+        .get("terminationGracePeriodSeconds")
+        .and_then(Value::as_i64)
+    {
+        let member = path.member("terminationGracePeriodSeconds");
+        if name == "readinessProbe" {
+            causes.invalid(&member, seconds, "must not be set for readinessProbes");
+        } else if seconds <= 0 {
+            causes.invalid(&member, seconds, "must be greater than 0");
+        }
+    }
+    let mut handlers = ["exec", "httpGet", "tcpSocket", "grpc"]
+        .into_iter()
+        .filter(|handler| probe.get(*handler).is_some_and(Value::is_object));
+    if handlers.next().is_none() {
+        causes.required(path, "must specify a handler type");
+    }
+    for handler in handlers {
+        causes.forbidden(
+            &path.member(handler),
+            "may not specify more than 1 handler type",
+        );
+    }
+}

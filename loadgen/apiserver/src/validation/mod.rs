@@ -1,0 +1,225 @@
+//! The rules of the API server, as pure functions from objects to what they break.
+//!
+//! Every function returns the causes of a 422 answer; none means valid. Objects are judged after
+//! defaulting. A cause's message has the upstream shape without the field in front, e.g.
+//! `Invalid value: -1: must be greater than or equal to 0`; reasons and fields are upstream's,
+//! the details are ours.
+//!
+//! Not judged here: what the store compares itself, `uid`, versions and the deletion members.
+
+mod cluster_scoped;
+mod container;
+mod metadata;
+mod names;
+mod pod;
+mod pod_spec;
+mod pod_update;
+mod selector;
+mod workload;
+
+use podstorm_objects::Cause;
+use podstorm_objects::decode::Path;
+use serde_json::Value;
+
+pub use cluster_scoped::{validate_event, validate_namespace, validate_node};
+pub use pod::{validate_pod, validate_pod_status_update};
+pub use pod_update::validate_pod_update;
+pub use workload::{
+    validate_replica_set, validate_replica_set_status, validate_replica_set_update,
+    validate_replicas, validate_replication_controller, validate_replication_controller_status,
+    validate_replication_controller_update, validate_status,
+};
+
+/// Whether a text is a DNS subdomain of RFC 1123, as names of pods and nodes are.
+pub fn is_dns_subdomain(text: &str) -> bool {
+    names::dns_subdomain(text).is_none()
+}
+
+const MUST_NOT_BE_NEGATIVE: &str = "must be greater than or equal to 0";
+const IMMUTABLE: &str = "field is immutable";
+
+/// Broken rules, in the order found.
+#[derive(Debug, Default)]
+struct Causes(Vec<Cause>);
+
+impl Causes {
+    fn push(&mut self, path: &Path<'_>, reason: &str, message: String) {
+        self.0.push(Cause {
+            reason: reason.to_owned(),
+            message,
+            field: path.to_string(),
+        });
+    }
+
+    /// A value that the member can't have.
+    fn invalid(&mut self, path: &Path<'_>, value: impl Into<Value>, detail: impl AsRef<str>) {
+        let (value, detail) = (value.into(), detail.as_ref());
+        self.push(
+            path,
+            "FieldValueInvalid",
+            format!("Invalid value: {value}: {detail}"),
+        );
+    }
+
+    /// A member that must be set.
+    fn required(&mut self, path: &Path<'_>, detail: &str) {
+        let colon = if detail.is_empty() { "" } else { ": " };
+        self.push(
+            path,
+            "FieldValueRequired",
+            format!("Required value{colon}{detail}"),
+        );
+    }
+
+    /// A member that may not be set or changed.
+    fn forbidden(&mut self, path: &Path<'_>, detail: impl AsRef<str>) {
+        self.push(
+            path,
+            "FieldValueForbidden",
+            format!("Forbidden: {}", detail.as_ref()),
+        );
+    }
+
+    /// A value that must be given once only.
+    fn duplicate(&mut self, path: &Path<'_>, value: impl Into<Value>) {
+        let value = value.into();
+        self.push(
+            path,
+            "FieldValueDuplicate",
+            format!("Duplicate value: {value}"),
+        );
+    }
+
+    /// A value that refers to nothing.
+    fn not_found(&mut self, path: &Path<'_>, value: impl Into<Value>) {
+        let value = value.into();
+        self.push(path, "FieldValueNotFound", format!("Not found: {value}"));
+    }
+
+    /// A value that is none of the known ones.
+    fn not_supported(&mut self, path: &Path<'_>, value: &str, supported: &[&str]) {
+        let supported: Vec<String> = supported.iter().map(|text| format!("{text:?}")).collect();
+        let message = format!(
+            "Unsupported value: {value:?}: supported values: {}",
+            supported.join(", ")
+        );
+        self.push(path, "FieldValueNotSupported", message);
+    }
+
+    /// A text that is too long.
+    fn too_long(&mut self, path: &Path<'_>, bytes_max: usize) {
+        let message = format!("Too long: may not be more than {bytes_max} bytes");
+        self.push(path, "FieldValueTooLong", message);
+    }
+
+    /// Checks a count or a duration.
+    fn not_negative(&mut self, path: &Path<'_>, value: i64) {
+        if value < 0 {
+            self.invalid(path, value, MUST_NOT_BE_NEGATIVE);
+        }
+    }
+
+    /// Notes the problem of a text, if it has one.
+    fn text(&mut self, path: &Path<'_>, text: &str, problem: Option<String>) {
+        if let Some(problem) = problem {
+            self.invalid(path, text, problem);
+        }
+    }
+}
+
+#[cfg(test)]
+mod testing {
+    //! What the tests of the rules share.
+
+    use podstorm_objects::Cause;
+    use podstorm_objects::Resource;
+    use serde_json::Value;
+
+    /// `value` with `patch` merged in as a JSON merge patch.
+    pub(super) fn merged(mut value: Value, patch: &Value) -> Value {
+        fn merge(value: &mut Value, patch: &Value) {
+            let Value::Object(patch) = patch else {
+                *value = patch.clone();
+                return;
+            };
+            if !value.is_object() {
+                *value = Value::Object(podstorm_objects::Map::new());
+            }
+            let map = value.as_object_mut().expect("made an object");
+            for (key, member) in patch {
+                if member.is_null() {
+                    map.remove(key);
+                } else {
+                    merge(map.entry(key.clone()).or_insert(Value::Null), member);
+                }
+            }
+        }
+        merge(&mut value, patch);
+        value
+    }
+
+    /// Reads an object.
+    pub(super) fn read<T: Resource>(value: Value) -> T {
+        T::from_json(value).expect("a readable object")
+    }
+
+    /// Causes as `field: message` texts.
+    pub(super) fn texts(causes: &[Cause]) -> Vec<String> {
+        causes
+            .iter()
+            .map(|cause| format!("{}: {}", cause.field, cause.message))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_have_the_upstream_shape() {
+        let spec = Path::ROOT.member("spec");
+        let path = spec.member("x");
+        let mut causes = Causes::default();
+        causes.invalid(&path, -1, MUST_NOT_BE_NEGATIVE);
+        causes.invalid(&path, "a", "bad");
+        causes.required(&path, "");
+        causes.required(&path, "why");
+        causes.forbidden(&path, "why");
+        causes.duplicate(&path, "a");
+        causes.not_found(&path, "a");
+        causes.not_supported(&path, "a", &["b", "c"]);
+        causes.too_long(&path, 3);
+        let found: Vec<(&str, &str, &str)> = causes
+            .0
+            .iter()
+            .map(|c| (&*c.reason, &*c.message, &*c.field))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (
+                    "FieldValueInvalid",
+                    "Invalid value: -1: must be greater than or equal to 0",
+                    "spec.x"
+                ),
+                ("FieldValueInvalid", "Invalid value: \"a\": bad", "spec.x"),
+                ("FieldValueRequired", "Required value", "spec.x"),
+                ("FieldValueRequired", "Required value: why", "spec.x"),
+                ("FieldValueForbidden", "Forbidden: why", "spec.x"),
+                ("FieldValueDuplicate", "Duplicate value: \"a\"", "spec.x"),
+                ("FieldValueNotFound", "Not found: \"a\"", "spec.x"),
+                (
+                    "FieldValueNotSupported",
+                    "Unsupported value: \"a\": supported values: \"b\", \"c\"",
+                    "spec.x"
+                ),
+                (
+                    "FieldValueTooLong",
+                    "Too long: may not be more than 3 bytes",
+                    "spec.x"
+                ),
+            ]
+        );
+    }
+}

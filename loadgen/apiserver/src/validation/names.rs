@@ -1,0 +1,167 @@
+//! What names of different sorts may look like. Each function gives the problem of a text, if any.
+
+use podstorm_objects::{check_label_key, check_label_value};
+
+/// Longest DNS-1123 subdomain.
+const SUBDOMAIN_BYTES_MAX: usize = 253;
+/// Longest DNS-1123 label.
+const LABEL_BYTES_MAX: usize = 63;
+/// Longest name of a port.
+const PORT_NAME_BYTES_MAX: usize = 15;
+
+/// How much of `generateName` goes into a name: 63 bytes less 5 random ones.
+const PREFIX_BYTES_KEPT: usize = 58;
+
+/// The problem of a text that should be a name of its sort.
+pub(super) type Rule = fn(&str) -> Option<String>;
+
+/// Dot-separated DNS labels, together at most 253 bytes: names of most objects.
+pub(super) fn dns_subdomain(text: &str) -> Option<String> {
+    if text.len() > SUBDOMAIN_BYTES_MAX {
+        return Some(too_long(SUBDOMAIN_BYTES_MAX));
+    }
+    (!text.split('.').all(is_dns_part)).then(|| {
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' \
+         or '.', and must start and end with an alphanumeric character"
+            .to_owned()
+    })
+}
+
+/// Lower-case letters, digits and inner dashes, at most 63 bytes: names of namespaces and
+/// containers.
+pub(super) fn dns_label(text: &str) -> Option<String> {
+    if text.len() > LABEL_BYTES_MAX {
+        return Some(too_long(LABEL_BYTES_MAX));
+    }
+    (!is_dns_part(text)).then(|| {
+        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', \
+         and must start and end with an alphanumeric character"
+            .to_owned()
+    })
+}
+
+/// A label key: an optional DNS subdomain with a slash, then a name.
+pub(super) fn qualified_name(text: &str) -> Option<String> {
+    check_label_key(text)
+        .err()
+        .map(|problem| problem.to_string())
+}
+
+/// A label value.
+pub(super) fn label_value(text: &str) -> Option<String> {
+    check_label_value(text)
+        .err()
+        .map(|problem| problem.to_string())
+}
+
+/// The name of an environment variable: printable ASCII but the equals sign.
+pub(super) fn variable(text: &str) -> Option<String> {
+    let fits = |byte: u8| (b' '..=b'~').contains(&byte) && byte != b'=';
+    (!text.bytes().all(fits))
+        .then(|| "must consist of printable ASCII characters other than '='".to_owned())
+}
+
+/// The name of a port: an IANA service name.
+pub(super) fn port_name(text: &str) -> Option<String> {
+    if text.len() > PORT_NAME_BYTES_MAX {
+        return Some(too_long(PORT_NAME_BYTES_MAX));
+    }
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if !text.bytes().all(fits) {
+        return Some(
+            "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".into(),
+        );
+    }
+    if !text.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        return Some("must contain at least one letter (a-z)".into());
+    }
+    let bad_dashes = text.contains("--") || text.starts_with('-') || text.ends_with('-');
+    bad_dashes.then(|| "must not begin or end with a hyphen or contain two in a row".to_owned())
+}
+
+/// The problem of a name prefix: of itself, but for a trailing dash, or of the names made from it.
+///
+/// As upstream, the part before a trailing dash is judged one byte short, so that a prefix made
+/// from the longest possible name and a dash passes.
+pub(super) fn prefix(text: &str, rule: Rule) -> Option<String> {
+    if !text.is_ascii() {
+        return rule(text);
+    }
+    let own = match text.len() {
+        2.. if text.ends_with('-') => rule(&format!("{}a", &text[..text.len() - 2])),
+        _ => rule(text),
+    };
+    let kept = &text[..text.len().min(PREFIX_BYTES_KEPT)];
+    own.or_else(|| rule(&format!("{kept}a")))
+}
+
+fn is_dns_part(part: &str) -> bool {
+    let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    match part.as_bytes() {
+        [] => false,
+        bytes => {
+            plain(&bytes[0])
+                && plain(&bytes[bytes.len() - 1])
+                && bytes.iter().all(|byte| plain(byte) || *byte == b'-')
+        }
+    }
+}
+
+fn too_long(bytes_max: usize) -> String {
+    format!("must be no more than {bytes_max} bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(rule: Rule, good: &[&str], bad: &[&str]) {
+        for text in good {
+            assert_eq!(rule(text), None, "{text:?}");
+        }
+        for text in bad {
+            assert!(rule(text).is_some(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn names_of_every_sort() {
+        let (label, long_label) = ("a".repeat(63), "a".repeat(64));
+        let long_name = format!("{}aaa", "a.".repeat(126));
+        check(
+            dns_subdomain,
+            &["a", "web-1", "a.b.c", "1", &long_label],
+            &[
+                "", "A", "a_b", "-a", "a-", "a..b", ".a", "a.", "a/b", "ä", &long_name,
+            ],
+        );
+        check(
+            dns_label,
+            &["a", "web-1", "0", &label],
+            &["", "a.b", "A", "-a", &long_label],
+        );
+        check(
+            variable,
+            &["A", "a-b.c_d", "1 x", "$"],
+            &["a=b", "a\tb", "ä"],
+        );
+        check(
+            port_name,
+            &["http", "a1", "8080-tcp"],
+            &["", "80", "a--b", "-a", "a-", "HTTP", "sixteen-letters-"],
+        );
+    }
+
+    #[test]
+    fn a_prefix_may_end_in_a_dash() {
+        let longest = format!("{}-", "a".repeat(253));
+        for text in ["web-", "web", "a.b-", "a--", &longest] {
+            assert_eq!(prefix(text, dns_subdomain), None, "{text}");
+        }
+        let long = format!("{}-", "a".repeat(254));
+        for text in ["-", "", "web.", "Web-", "A-", "a.-", "ä-", &long] {
+            assert!(prefix(text, dns_subdomain).is_some(), "{text}");
+        }
+        assert_eq!(prefix("web", dns_label), None);
+    }
+}

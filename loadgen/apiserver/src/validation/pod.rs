@@ -1,0 +1,148 @@
+//! The rules of new pods and of pod statuses.
+
+use podstorm_objects::Cause;
+use podstorm_objects::decode::Path;
+use podstorm_objects::{Pod, PodStatus};
+use serde_json::Value;
+
+use super::metadata::{self, check_pod_annotations};
+use super::{Causes, IMMUTABLE, names, pod_spec};
+
+/// What a new pod breaks.
+///
+/// With `spec_checked` the spec (and `nodeName`) is taken for valid and not walked: for pods that
+/// share the spec of one that was judged before. Metadata, the pod's own part, is always judged.
+pub fn validate_pod(pod: &Pod, spec_checked: bool) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    check_meta(pod, &mut causes);
+    if !spec_checked {
+        check_spec(pod, &mut causes);
+        let ephemeral = pod
+            .spec
+            .fields
+            .get("ephemeralContainers")
+            .and_then(Value::as_array);
+        if ephemeral.is_some_and(|list| !list.is_empty()) {
+            let spec = Path::ROOT.member("spec");
+            causes.forbidden(
+                &spec.member("ephemeralContainers"),
+                "cannot be set on create",
+            );
+        }
+    }
+    causes.0
+}
+
+/// What a pod with a changed status (and metadata) breaks. Owner references, deletion members and
+/// spec of such a request are ignored by the server and have been put back; should the node name
+/// still differ, that is forbidden.
+pub fn validate_pod_status_update(new: &Pod, old: &Pod) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    check_meta(new, &mut causes);
+    if new.node_name != old.node_name {
+        let spec = Path::ROOT.member("spec");
+        causes.forbidden(&spec.member("nodeName"), "may not be changed directly");
+    }
+    let class = |status: &PodStatus| {
+        let rest = status.rest.as_ref()?;
+        rest.get("qosClass")?
+            .as_str()
+            .filter(|class| !class.is_empty())
+            .map(str::to_owned)
+    };
+    if let (Some(new), Some(old)) = (class(&new.status), class(&old.status))
+        && new != old
+    {
+        let status = Path::ROOT.member("status");
+        causes.invalid(&status.member("qosClass"), new, IMMUTABLE);
+    }
+    causes.0
+}
+
+/// Checks a pod's metadata, the annotations of pods included.
+pub(super) fn check_meta(pod: &Pod, causes: &mut Causes) {
+    let path = Path::ROOT.member("metadata");
+    metadata::check(&pod.metadata, true, names::dns_subdomain, &path, causes);
+    check_pod_annotations(
+        &pod.metadata.annotations,
+        &path.member("annotations"),
+        causes,
+    );
+}
+
+/// Checks a pod's spec with its node name.
+pub(super) fn check_spec(pod: &Pod, causes: &mut Causes) {
+    let path = Path::ROOT.member("spec");
+    let fields = pod.spec.fields_with(pod.token_volume);
+    pod_spec::check(&fields, pod.node_name.as_deref(), &path, causes);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::super::defaulting::default_pod;
+    use super::super::testing::{merged, read, texts};
+    use super::*;
+
+    fn pod(patch: &Value) -> Pod {
+        let base = json!({"metadata": {"name": "p", "namespace": "n"},
+            "spec": {"containers": [{"name": "c", "image": "img"}]}});
+        let mut pod = read(merged(base, patch));
+        default_pod(&mut pod);
+        pod
+    }
+
+    #[test]
+    fn a_new_pod_is_judged_as_a_whole() {
+        let check = |patch: Value| texts(&validate_pod(&pod(&patch), false));
+        assert_eq!(check(json!({})), [""; 0]);
+        assert_eq!(
+            check(json!({"metadata": {"name": null, "generateName": "p-"}})),
+            [""; 0]
+        );
+        assert_eq!(
+            check(json!({"metadata": {"annotations":
+                {"controller.kubernetes.io/pod-deletion-cost": "a lot"}}})),
+            [
+                "metadata.annotations[controller.kubernetes.io/pod-deletion-cost]: Invalid value: \
+              \"a lot\": must be a 32bit integer"
+            ]
+        );
+        assert_eq!(
+            check(json!({"spec": {"ephemeralContainers": [{"name": "e"}]}})),
+            ["spec.ephemeralContainers: Forbidden: cannot be set on create"]
+        );
+        assert_eq!(
+            check(json!({"metadata": {"name": "-"}, "spec": {"containers": []}})).len(),
+            2
+        );
+    }
+
+    #[test]
+    fn a_spec_that_was_judged_before_is_skipped() {
+        let pod = pod(&json!({"metadata": {"name": "-"}, "spec": {"containers": []}}));
+        let causes = validate_pod(&pod, true);
+        assert_eq!(causes.len(), 1);
+        assert_eq!(causes[0].field, "metadata.name");
+    }
+
+    #[test]
+    fn a_status_keeps_node_and_service_class() {
+        let old = pod(&json!({"spec": {"nodeName": "a"}, "status": {"qosClass": "Burstable"}}));
+        let check = |patch: Value| texts(&validate_pod_status_update(&pod(&patch), &old));
+        let conditions = json!([{"type": "Ready", "status": "True"},
+            {"type": "Ready", "status": "False"}]);
+        assert_eq!(
+            check(json!({"spec": {"nodeName": "a"}, "status": {"conditions": conditions}})),
+            [""; 0]
+        );
+        assert_eq!(
+            check(json!({"spec": {"nodeName": "b"}, "status": {"qosClass": "BestEffort"}})),
+            [
+                "spec.nodeName: Forbidden: may not be changed directly",
+                "status.qosClass: Invalid value: \"BestEffort\": field is immutable",
+            ]
+        );
+    }
+}

@@ -1,0 +1,314 @@
+//! What an update may change of a pod.
+
+use std::sync::Arc;
+
+use podstorm_objects::Cause;
+use podstorm_objects::decode::Path;
+use podstorm_objects::{Map, Pod};
+use serde_json::Value;
+
+use super::Causes;
+use super::container::{items, text};
+use super::pod::{check_meta, check_spec};
+
+/// What a changed pod breaks. Of the spec may change: images, `activeDeadlineSeconds` (set or
+/// lowered), tolerations (added), scheduling gates (removed, and while there are any,
+/// `nodeSelector` extended), `terminationGracePeriodSeconds` (from a negative number to 1).
+///
+/// A pod that shares its old spec costs no walk through it.
+pub fn validate_pod_update(new: &Pod, old: &Pod) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    check_meta(new, &mut causes);
+    let same_own = new.node_name == old.node_name && new.token_volume == old.token_volume;
+    if same_own && (Arc::ptr_eq(&new.spec, &old.spec) || new.spec == old.spec) {
+        return causes.0;
+    }
+    check_spec(new, &mut causes);
+    check_change(new, old, &mut causes);
+    causes.0
+}
+
+fn check_change(new: &Pod, old: &Pod, causes: &mut Causes) {
+    let path = Path::ROOT.member("spec");
+    let before = &*old.spec.fields_with(old.token_volume);
+    let after = &*new.spec.fields_with(new.token_volume);
+    for list in ["containers", "initContainers"] {
+        if items(before, list).count() != items(after, list).count() {
+            causes.forbidden(
+                &path.member(list),
+                "pod updates may not add or remove containers",
+            );
+            return;
+        }
+    }
+    check_deadline(after, before, &path, causes);
+    check_tolerations(after, before, &path, causes);
+    check_gates(after, before, &path, causes);
+    // With everything that may change put back, nothing may be left that differs.
+    let mut rest = after.clone();
+    for list in ["containers", "initContainers"] {
+        put_images_back(&mut rest, before, list);
+    }
+    for key in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
+        put_back(&mut rest, before, key);
+    }
+    let number = |map: &Map, key: &str| map.get(key).and_then(Value::as_i64);
+    let grace = "terminationGracePeriodSeconds";
+    if number(before, grace).is_some_and(|seconds| seconds < 0) && number(after, grace) == Some(1) {
+        put_back(&mut rest, before, grace);
+    }
+    let was_gated = items(before, "schedulingGates").next().is_some();
+    if was_gated && extends(after.get("nodeSelector"), before.get("nodeSelector")) {
+        put_back(&mut rest, before, "nodeSelector");
+    }
+    if rest != *before || new.node_name != old.node_name {
+        let mut differing: Vec<&str> = rest
+            .keys()
+            .chain(before.keys())
+            .filter(|key| rest.get(*key) != before.get(*key))
+            .map(String::as_str)
+            .collect();
+        if new.node_name != old.node_name {
+            differing.push("nodeName");
+        }
+        differing.sort_unstable();
+        differing.dedup();
+        let detail = format!(
+            "pod updates may not change fields other than container images, \
+             activeDeadlineSeconds, tolerations (only additions), schedulingGates (only \
+             removals) and a negative terminationGracePeriodSeconds; changed: {}",
+            differing.join(", ")
+        );
+        causes.forbidden(&path, detail);
+    }
+}
+
+fn put_back(rest: &mut Map, before: &Map, key: &str) {
+    match before.get(key) {
+        Some(value) => rest.insert(key.to_owned(), value.clone()),
+        None => rest.remove(key),
+    };
+}
+
+fn put_images_back(rest: &mut Map, before: &Map, list: &str) {
+    let Some(Value::Array(containers)) = rest.get_mut(list) else {
+        return;
+    };
+    let old = before
+        .get(list)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    for (container, old) in containers.iter_mut().zip(old) {
+        if let (Value::Object(container), Value::Object(old)) = (container, old) {
+            put_back(container, old, "image");
+        }
+    }
+}
+
+/// Whether `new` has all pairs of `old`.
+fn extends(new: Option<&Value>, old: Option<&Value>) -> bool {
+    let pairs = old.and_then(Value::as_object).into_iter().flatten();
+    let has = |key: &String| new.and_then(|new| new.get(key));
+    pairs
+        .into_iter()
+        .all(|(key, value)| has(key) == Some(value))
+}
+
+fn check_deadline(after: &Map, before: &Map, path: &Path<'_>, causes: &mut Causes) {
+    let seconds = |map: &Map| map.get("activeDeadlineSeconds").and_then(Value::as_i64);
+    let path = path.member("activeDeadlineSeconds");
+    match (seconds(after), seconds(before)) {
+        (Some(new), Some(old)) if new > old => {
+            let detail = format!("must be less than or equal to previous value {old}");
+            causes.invalid(&path, new, detail);
+        }
+        (None, Some(old)) => {
+            causes.invalid(
+                &path,
+                old,
+                "must not update from a positive integer to nil value",
+            );
+        }
+        _ => {}
+    }
+}
+
+/// Checks that every toleration is still there, but for `tolerationSeconds`.
+fn check_tolerations(after: &Map, before: &Map, path: &Path<'_>, causes: &mut Causes) {
+    let matches = |new: &Map, old: &Map| {
+        let members = ["key", "operator", "value", "effect"];
+        members
+            .into_iter()
+            .all(|key| text(new, key) == text(old, key))
+    };
+    let is_kept = |old: &Map| items(after, "tolerations").any(|(_, new)| matches(new, old));
+    if !items(before, "tolerations").all(|(_, old)| is_kept(old)) {
+        let detail = "existing toleration can not be modified except its tolerationSeconds";
+        causes.forbidden(&path.member("tolerations"), detail);
+    }
+}
+
+/// Checks that no scheduling gate came in.
+fn check_gates(after: &Map, before: &Map, path: &Path<'_>, causes: &mut Causes) {
+    for (_, gate) in items(after, "schedulingGates") {
+        let name = text(gate, "name");
+        if !items(before, "schedulingGates").any(|(_, old)| text(old, "name") == name) {
+            let detail =
+                format!("only deletion is allowed, but found new scheduling gate '{name}'");
+            causes.forbidden(&path.member("schedulingGates"), detail);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use podstorm_objects::PodSpec;
+    use serde_json::json;
+
+    use super::super::super::defaulting::default_pod;
+    use super::super::testing::{merged, read, texts};
+    use super::*;
+
+    fn pod(patch: &Value) -> Pod {
+        let base = json!({"metadata": {"name": "p", "namespace": "n"},
+            "spec": {"containers": [{"name": "c", "image": "img"}], "nodeName": "n1",
+                "activeDeadlineSeconds": 10, "tolerations": [{"key": "a", "operator": "Exists"}]}});
+        let mut pod = read(merged(base, patch));
+        default_pod(&mut pod);
+        pod
+    }
+
+    fn problems(new: Value) -> Vec<String> {
+        texts(&validate_pod_update(&pod(&new), &pod(&json!({}))))
+    }
+
+    #[test]
+    fn what_may_change_may_change() {
+        for patch in [
+            json!({}),
+            json!({"metadata": {"labels": {"a": "b"}, "finalizers": ["example.com/x"]}}),
+            json!({"spec": {"containers": [{"name": "c", "image": "other",
+                "imagePullPolicy": "Always"}]}}),
+            json!({"spec": {"activeDeadlineSeconds": 9}}),
+            json!({"spec": {"tolerations": [{"key": "b", "operator": "Exists"},
+                {"key": "a", "operator": "Exists"}]}}),
+        ] {
+            assert_eq!(problems(patch.clone()), [""; 0], "{patch}");
+        }
+    }
+
+    #[test]
+    fn what_may_not_change_is_named() {
+        let cases = [
+            (
+                json!({"spec": {"nodeName": "n2"}}),
+                "spec: Forbidden",
+                "changed: nodeName",
+            ),
+            (
+                json!({"spec": {"priority": 3}}),
+                "spec: Forbidden",
+                "changed: priority",
+            ),
+            (
+                json!({"spec": {"containers": [{"name": "d", "image": "img"}]}}),
+                "spec: Forbidden",
+                "changed: containers",
+            ),
+            (
+                json!({"spec": {"containers": [{"name": "c", "image": "img"},
+                    {"name": "d", "image": "img"}]}}),
+                "spec.containers: Forbidden",
+                "may not add or remove containers",
+            ),
+            (
+                json!({"spec": {"containers": [{"name": "c", "image": "",
+                    "imagePullPolicy": "Always"}]}}),
+                "spec.containers[0].image: Required value",
+                "",
+            ),
+            (
+                json!({"spec": {"activeDeadlineSeconds": 11}}),
+                "spec.activeDeadlineSeconds: Invalid value: 11",
+                "previous value 10",
+            ),
+            (
+                json!({"spec": {"activeDeadlineSeconds": null}}),
+                "spec.activeDeadlineSeconds: Invalid value: 10",
+                "to nil value",
+            ),
+            (
+                json!({"spec": {"tolerations": null}}),
+                "spec.tolerations: Forbidden",
+                "except its tolerationSeconds",
+            ),
+            (
+                json!({"spec": {"terminationGracePeriodSeconds": 1}}),
+                "spec: Forbidden",
+                "changed: terminationGracePeriodSeconds",
+            ),
+            (
+                json!({"metadata": {"labels": {"-": ""}}}),
+                "metadata.labels: Invalid",
+                "",
+            ),
+        ];
+        for (patch, start, end) in cases {
+            let found = problems(patch.clone());
+            assert_eq!(found.len(), 1, "{patch}: {found:?}");
+            assert!(found[0].ends_with(end), "{patch}: {found:?}");
+            assert!(found[0].starts_with(start), "{patch}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_pods_own_volume_may_not_change() {
+        let with = |name: &str| {
+            pod(
+                &json!({"spec": {"volumes": [{"name": name}], "containers": [
+                {"name": "c", "image": "img", "volumeMounts": [{"name": name, "mountPath": "/a"}]}]}}),
+            )
+        };
+        let old = with("kube-api-access-aaaaa");
+        let new = with("kube-api-access-bbbbb");
+        assert_eq!(new.spec, old.spec);
+        assert_eq!(validate_pod_update(&old.clone(), &old), []);
+        let found = texts(&validate_pod_update(&new, &old));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].ends_with("changed: containers, volumes"),
+            "{found:?}"
+        );
+        // What may change still may.
+        let mut new = with("kube-api-access-aaaaa");
+        let mut fields = new.spec.fields.clone();
+        fields["containers"][0]["image"] = "other".into();
+        new.spec = Arc::new(PodSpec::from_json(fields).unwrap());
+        assert_eq!(validate_pod_update(&new, &old), []);
+    }
+
+    #[test]
+    fn a_negative_grace_period_may_become_one() {
+        let old = pod(&json!({"spec": {"terminationGracePeriodSeconds": -5}}));
+        let with = |seconds: i64| pod(&json!({"spec": {"terminationGracePeriodSeconds": seconds}}));
+        assert_eq!(validate_pod_update(&with(1), &old), []);
+        assert_eq!(validate_pod_update(&with(2), &old).len(), 1);
+    }
+
+    #[test]
+    fn gates_can_only_go() {
+        let with = |gates: Value, selector: Value| {
+            pod(&json!({"spec": {"nodeName": null, "schedulingGates": gates,
+                "nodeSelector": selector}}))
+        };
+        let old = with(json!([{"name": "a"}, {"name": "b"}]), json!({"x": "1"}));
+        let check = |gates: Value, selector: Value| {
+            texts(&validate_pod_update(&with(gates, selector), &old))
+        };
+        assert_eq!(check(json!([{"name": "b"}]), json!({"x": "1"})), [""; 0]);
+        assert_eq!(check(json!(null), json!({"x": "1", "y": "2"})), [""; 0]);
+        assert_eq!(check(json!([{"name": "c"}]), json!({"x": "1"})).len(), 1);
+        assert_eq!(check(json!([{"name": "a"}]), json!({"x": "2"})).len(), 1);
+    }
+}

@@ -1,0 +1,362 @@
+//! Watches: streams of one kind's events in version order, each with its own delay.
+
+use std::fmt;
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+use podstorm_objects::WatchEvent;
+use podstorm_objects::{Now, ResourceVersion};
+
+use crate::latency::Latency;
+use crate::latency::LatencySampler;
+use crate::log::{Beyond, Change, Entry, Log, Position, SEGMENT_LEN, Segment};
+use crate::{ClusterResource, Waker, errors};
+
+/// Where a watch begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WatchFrom {
+    /// Behind this version: every later event. 410 when the history does not reach back to it.
+    Version(u64),
+    /// The current state as synthetic `Added` events, sorted by namespace and name, then a
+    /// bookmark that says so, then every later event.
+    Initial,
+    /// As `Initial`, with the state as of that version, as a server answers whose cache lags. 410
+    /// when the history does not reach back to it, 504 when the server has not come to it.
+    InitialAsOf(u64),
+}
+
+/// How a watch behaves.
+#[derive(Clone)]
+pub struct WatchOptions {
+    /// From commit to being visible in this watch. The initial state is visible at once.
+    pub latency: Latency,
+    /// Seed of the latency's draws.
+    pub seed: u64,
+    /// Called after a commit when the watch had been read to its end. Called by the writer's
+    /// thread, with no lock of the cluster held.
+    pub waker: Option<Waker>,
+    /// Bookmarks without request, about every so many nanoseconds while the server moves on, of
+    /// whatever kind; they come at polls, at moments that [`Poll::next_visible_ns`] names. When
+    /// nothing at all was written for that long they pause until the watch has an event or is
+    /// polled, so that a run in which nothing happens comes to its end.
+    pub bookmark_every: Option<i64>,
+}
+
+impl Default for WatchOptions {
+    fn default() -> Self {
+        WatchOptions {
+            latency: Latency::ZERO,
+            seed: 0,
+            waker: None,
+            bookmark_every: None,
+        }
+    }
+}
+
+impl fmt::Debug for WatchOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WatchOptions")
+            .field("latency", &self.latency)
+            .field("seed", &self.seed)
+            .field("waker", &self.waker.is_some())
+            .field("bookmark_every", &self.bookmark_every)
+            .finish()
+    }
+}
+
+/// How a [`Watch::poll`] ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Poll {
+    /// `max` events were delivered and there may be more: poll again, no waker will be called.
+    pub more: bool,
+    /// When the next event becomes visible, on the monotonic line, or a bookmark is due: poll
+    /// again then; before, the waker is called only if the watch is drained. Absent with `more`
+    /// false, the watch is drained: its waker will be called.
+    pub next_visible_ns: Option<i64>,
+}
+
+/// An open watch. Dropping it closes it.
+pub struct Watch<R: ClusterResource> {
+    log: Arc<Log<R>>,
+    watcher: u64,
+    segment: Arc<Segment<R>>,
+    /// The next slot of `segment`.
+    index: usize,
+    /// Events up to this version are not for this watch.
+    after: u64,
+    initial: Option<Initial<R>>,
+    sampler: LatencySampler,
+    /// When the event at `index` becomes visible, once drawn.
+    head_visible_ns: Option<i64>,
+    /// When the last delivered event became visible.
+    last_visible_ns: i64,
+    /// Nothing becomes visible before.
+    hold_until_ns: i64,
+    bookmark_wanted: bool,
+    /// Automatic bookmarks, where they are wanted.
+    beat: Option<Beat>,
+    ended: bool,
+}
+
+/// When to send a bookmark without being asked.
+struct Beat {
+    every_ns: i64,
+    /// The next moment; absent while nothing happens.
+    due_ns: Option<i64>,
+    /// The version that the server had come to at the last look.
+    seen: u64,
+    /// Whether it has come further since the last moment.
+    moved: bool,
+    /// The version of the last bookmark.
+    told: u64,
+}
+
+/// The initial state still to be delivered.
+struct Initial<R> {
+    objects: IntoIter<Arc<R>>,
+    version: u64,
+}
+
+impl<R: ClusterResource> fmt::Debug for Watch<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch")
+            .field("kind", &R::KIND)
+            .field("segment", &self.segment.number)
+            .field("index", &self.index)
+            .field("ended", &self.ended)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<R: ClusterResource> Watch<R> {
+    /// A watch at a position; `initial` is the state to deliver first, with its version.
+    pub(crate) fn new(
+        log: Arc<Log<R>>,
+        position: Position<R>,
+        after: u64,
+        initial: Option<Vec<Arc<R>>>,
+        options: &WatchOptions,
+    ) -> Watch<R> {
+        let initial = initial.map(|objects| Initial {
+            objects: objects.into_iter(),
+            version: after,
+        });
+        Watch {
+            log,
+            watcher: position.watcher,
+            segment: position.segment,
+            index: position.index,
+            after,
+            initial,
+            sampler: LatencySampler::new(options.latency, options.seed),
+            head_visible_ns: None,
+            last_visible_ns: i64::MIN,
+            hold_until_ns: i64::MIN,
+            bookmark_wanted: false,
+            beat: options.bookmark_every.map(|every_ns| Beat {
+                every_ns: every_ns.max(1),
+                due_ns: None,
+                seen: after,
+                moved: true,
+                told: after,
+            }),
+            ended: false,
+        }
+    }
+
+    /// Appends up to `max` events that are visible at `now` to `out`, in version order. O(events
+    /// delivered); takes a lock once per 512 events and when there is nothing more.
+    ///
+    /// After an `Error` event the watch has ended and delivers nothing more.
+    pub fn poll(&mut self, max: usize, now: Now, out: &mut Vec<WatchEvent<R>>) -> Poll {
+        if now.mono_ns < self.hold_until_ns && !self.ended {
+            return Poll {
+                more: false,
+                next_visible_ns: Some(self.hold_until_ns).filter(|&ns| ns != i64::MAX),
+            };
+        }
+        let mut left = max;
+        if self.deliver_initial(&mut left, out) || self.ended {
+            return Poll {
+                more: !self.ended,
+                next_visible_ns: None,
+            };
+        }
+        loop {
+            if self.index < SEGMENT_LEN
+                && let Some(entry) = self.segment.entries[self.index].get()
+            {
+                if self.after > 0 && entry.version() <= self.after {
+                    self.index += 1;
+                    continue;
+                }
+                if left == 0 {
+                    return Poll {
+                        more: true,
+                        next_visible_ns: None,
+                    };
+                }
+                if !self.sampler.is_zero() {
+                    let visible_ns = *self.head_visible_ns.get_or_insert_with(|| {
+                        let delayed_ns = entry.commit_ns.saturating_add(self.sampler.draw_ns());
+                        delayed_ns.max(self.last_visible_ns)
+                    });
+                    if visible_ns > now.mono_ns {
+                        let before = entry.version() - 1;
+                        let due_ns = self.deliver_bookmark(before, now, out);
+                        return Poll {
+                            more: false,
+                            next_visible_ns: Some(due_ns.unwrap_or(visible_ns).min(visible_ns)),
+                        };
+                    }
+                    self.last_visible_ns = visible_ns;
+                    self.head_visible_ns = None;
+                }
+                out.push(event(entry));
+                self.index += 1;
+                left -= 1;
+                continue;
+            }
+            match self.log.beyond(self.watcher, &self.segment, self.index) {
+                Beyond::More => {}
+                Beyond::Segment(next) => {
+                    self.segment = next;
+                    self.index = 0;
+                }
+                Beyond::Drained { version } => {
+                    let next_visible_ns = self.deliver_bookmark(version, now, out);
+                    return Poll {
+                        more: false,
+                        next_visible_ns,
+                    };
+                }
+                Beyond::Expired { wanted, oldest } => {
+                    out.push(WatchEvent::Error(errors::expired(
+                        wanted.max(self.after),
+                        oldest,
+                    )));
+                    self.ended = true;
+                    return Poll::default();
+                }
+            }
+        }
+    }
+
+    /// Asks for a bookmark behind the events that are visible at the next [`poll`](Watch::poll).
+    pub fn request_bookmark(&mut self) {
+        self.bookmark_wanted = true;
+    }
+
+    /// Lets nothing of this watch become visible before `ns` of the monotonic line, neither events
+    /// nor bookmarks nor the initial state; afterwards all of it at once. `i64::MAX` holds it until
+    /// it is told otherwise, `i64::MIN` lets go. Nobody is woken by it: whoever lets go early polls.
+    pub fn delay_until(&mut self, ns: i64) {
+        self.hold_until_ns = ns;
+    }
+
+    /// Changes how long events take to become visible, those on their way included; their order
+    /// stays.
+    pub fn set_latency(&mut self, latency: Latency) {
+        self.sampler.set_latency(latency);
+        self.head_visible_ns = None;
+    }
+
+    /// Whether the watch ended with an error.
+    pub fn is_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Delivers initial state; answers whether `left` was used up before its end.
+    fn deliver_initial(&mut self, left: &mut usize, out: &mut Vec<WatchEvent<R>>) -> bool {
+        let Some(initial) = &mut self.initial else {
+            return false;
+        };
+        let before = out.len();
+        out.extend(initial.objects.by_ref().take(*left).map(WatchEvent::Added));
+        *left -= out.len() - before;
+        if *left == 0 {
+            return true;
+        }
+        *left -= 1;
+        let version = ResourceVersion::Number(initial.version);
+        out.push(WatchEvent::Bookmark {
+            version,
+            initial_events_end: true,
+        });
+        self.initial = None;
+        false
+    }
+
+    /// Delivers a bookmark if one was asked for or is due, all events up to `version` having been
+    /// delivered; answers when the next one is due.
+    #[inline]
+    fn deliver_bookmark(
+        &mut self,
+        version: u64,
+        now: Now,
+        out: &mut Vec<WatchEvent<R>>,
+    ) -> Option<i64> {
+        if !self.bookmark_wanted && self.beat.is_none() {
+            return None;
+        }
+        self.deliver_due_bookmark(version, now, out)
+    }
+
+    #[cold]
+    fn deliver_due_bookmark(
+        &mut self,
+        version: u64,
+        now: Now,
+        out: &mut Vec<WatchEvent<R>>,
+    ) -> Option<i64> {
+        let version = version.max(self.after);
+        let mut wanted = std::mem::take(&mut self.bookmark_wanted);
+        if let Some(beat) = &mut self.beat {
+            // Nothing to tell where the last event told it.
+            let last = self.segment.entries[..self.index].last();
+            let told = last.and_then(|last| last.get()).map_or(0, Entry::version);
+            wanted |= beat.is_due(version, now) && version > told.max(beat.told);
+            beat.told = if wanted { version } else { beat.told };
+        }
+        if wanted {
+            out.push(WatchEvent::Bookmark {
+                version: ResourceVersion::Number(version),
+                initial_events_end: false,
+            });
+        }
+        self.beat.as_ref().and_then(|beat| beat.due_ns)
+    }
+}
+
+impl Beat {
+    /// Takes note of how far the server has come; whether a bookmark is due.
+    fn is_due(&mut self, version: u64, now: Now) -> bool {
+        self.moved |= version > self.seen;
+        self.seen = self.seen.max(version);
+        let due = self.due_ns.is_some_and(|due_ns| due_ns <= now.mono_ns);
+        if self.due_ns.is_none() && self.moved || due {
+            // Where nothing has moved for a whole period there is nothing to wait for.
+            let moved = std::mem::take(&mut self.moved);
+            self.due_ns = moved.then(|| now.mono_ns.saturating_add(self.every_ns));
+        }
+        due
+    }
+}
+
+fn event<R>(entry: &Entry<R>) -> WatchEvent<R> {
+    let object = entry.object.clone();
+    match entry.change {
+        Change::Added => WatchEvent::Added(object),
+        Change::Modified => WatchEvent::Modified(object),
+        Change::Deleted => WatchEvent::Deleted(object),
+    }
+}
+
+impl<R: ClusterResource> Drop for Watch<R> {
+    fn drop(&mut self) {
+        self.log.close(self.watcher);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,379 @@
+//! What watches deliver, and when.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use podstorm_objects::Pod;
+use serde_json::json;
+
+use super::*;
+use crate::testing::*;
+use crate::{Cluster, ClusterOptions, DeleteOptions, History};
+
+fn create(cluster: &Cluster, names: std::ops::Range<usize>, seconds: i64) {
+    for name in names {
+        cluster
+            .create(pod(&format!("p{name:05}"), json!({})), at(seconds))
+            .unwrap();
+    }
+}
+
+#[test]
+fn a_watch_from_a_version_gets_every_later_event_in_order() {
+    let cluster = cluster();
+    create(&cluster, 0..3, 0);
+    let from = cluster.resource_version() - 1;
+    let options = WatchOptions::default();
+    let mut watch = cluster
+        .watch::<Pod>(WatchFrom::Version(from), options)
+        .unwrap();
+    cluster
+        .delete::<Pod>("default", "p00000", &DeleteOptions::default(), at(0))
+        .unwrap();
+    let v = from + 1;
+    assert_eq!(
+        drain(&mut watch),
+        [
+            format!("ADDED p00002 {v}"),
+            format!("MODIFIED p00000 {}", v + 1),
+            format!("DELETED p00000 {}", v + 2)
+        ]
+    );
+    assert!(drain(&mut watch).is_empty());
+}
+
+#[test]
+fn a_watch_that_was_overtaken_between_looking_and_locking_loses_nothing() {
+    let cluster = cluster();
+    create(&cluster, 0..5, 0);
+    let mut watch = watch::<Pod>(&cluster);
+    create(&cluster, 5..SEGMENT_LEN + 9, 0);
+    // As if its slot had been empty a moment ago.
+    let beyond = watch.log.beyond(watch.watcher, &watch.segment, watch.index);
+    assert!(matches!(beyond, Beyond::More));
+    assert_eq!(drain(&mut watch).len(), SEGMENT_LEN + 4);
+}
+
+#[test]
+fn an_initial_watch_gets_the_state_a_bookmark_and_what_follows() {
+    let cluster = cluster();
+    create(&cluster, 0..2, 0);
+    let version = cluster.resource_version();
+    let options = WatchOptions::default();
+    let mut watch = cluster.watch::<Pod>(WatchFrom::Initial, options).unwrap();
+    create(&cluster, 2..3, 0);
+    let all = drain(&mut watch);
+    let wanted = [
+        format!("ADDED p00000 {}", version - 1),
+        format!("ADDED p00001 {version}"),
+        format!("SYNCED {version}"),
+        format!("ADDED p00002 {}", version + 1),
+    ];
+    assert_eq!(all, wanted);
+}
+
+#[test]
+fn small_polls_deliver_the_same_as_one_large() {
+    let cluster = cluster();
+    create(&cluster, 0..5, 0);
+    let open = || {
+        cluster
+            .watch::<Pod>(WatchFrom::Initial, WatchOptions::default())
+            .unwrap()
+    };
+    let (mut small, mut large) = (open(), open());
+    create(&cluster, 5..1500, 0);
+    let mut out = Vec::new();
+    let mut polls = 0;
+    while small.poll(7, at(0), &mut out).more {
+        polls += 1;
+        assert_eq!(out.len(), 7 * polls);
+    }
+    let versions = |events: &[WatchEvent<Pod>]| -> Vec<_> {
+        let version = |event: &WatchEvent<Pod>| match event {
+            WatchEvent::Added(pod) => pod.metadata.resource_version.clone(),
+            WatchEvent::Bookmark { version, .. } => version.clone(),
+            other => panic!("{other:?}"),
+        };
+        events.iter().map(version).collect()
+    };
+    let all = events(&mut large);
+    assert_eq!(all.len(), 1501);
+    assert_eq!(versions(&out), versions(&all));
+}
+
+#[test]
+fn a_watch_may_be_drained_at_any_place_of_a_segment() {
+    let cluster = cluster();
+    let mut watch = watch::<Pod>(&cluster);
+    for (begin, end) in [(0, 511), (511, 512), (512, 513), (513, 1024), (1024, 1536)] {
+        create(&cluster, begin..end, 0);
+        assert_eq!(drain(&mut watch).len(), end - begin);
+        assert!(drain(&mut watch).is_empty());
+    }
+}
+
+#[test]
+fn the_waker_is_called_once_per_drained_watch() {
+    let cluster = cluster();
+    let calls = Arc::new(AtomicU32::new(0));
+    let counter = calls.clone();
+    let waker: Waker = Arc::new(move || {
+        counter.fetch_add(1, Ordering::Relaxed);
+    });
+    let options = WatchOptions {
+        waker: Some(waker),
+        ..WatchOptions::default()
+    };
+    let mut watch = cluster.watch::<Pod>(WatchFrom::Initial, options).unwrap();
+    let called = || calls.load(Ordering::Relaxed);
+    create(&cluster, 0..1, 0);
+    assert_eq!(called(), 0, "not polled yet, so not drained");
+    drain(&mut watch);
+    create(&cluster, 1..3, 0);
+    assert_eq!(called(), 1);
+    drain(&mut watch);
+    create(&cluster, 3..4, 0);
+    assert_eq!(called(), 2);
+}
+
+#[test]
+fn events_become_visible_after_their_delay_and_in_order() {
+    let cluster = cluster();
+    let latency = Latency::Uniform(1_000_000_000, 9_000_000_000);
+    let options = WatchOptions {
+        latency,
+        seed: 3,
+        ..WatchOptions::default()
+    };
+    let from = WatchFrom::Version(cluster.resource_version());
+    let mut watch = cluster.watch::<Pod>(from, options).unwrap();
+    create(&cluster, 0..20, 5);
+    let mut out = Vec::new();
+    let mut now = at(5);
+    let (mut delivered, mut steps) = (0, 0);
+    loop {
+        let poll = watch.poll(100, now, &mut out);
+        assert!(!poll.more);
+        assert!(
+            out.len() > delivered || steps == 0,
+            "what was announced is visible"
+        );
+        delivered = out.len();
+        let Some(next) = poll.next_visible_ns else {
+            break;
+        };
+        assert!(next > now.mono_ns);
+        assert!(next <= at(14).mono_ns);
+        now.mono_ns = next;
+        steps += 1;
+    }
+    assert_eq!(out.len(), 20);
+    assert!(steps > 1, "not all at once");
+    let names: Vec<_> = out
+        .iter()
+        .map(|event| match event {
+            WatchEvent::Added(pod) => pod.metadata.name.clone(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert!(names.is_sorted());
+}
+
+#[test]
+fn bookmarks_on_request_say_how_far_the_watch_has_come() {
+    let cluster = cluster();
+    let mut watch = watch::<Pod>(&cluster);
+    create(&cluster, 0..1, 0);
+    cluster.create(replica_set("a", json!({})), at(0)).unwrap();
+    let version = cluster.resource_version();
+    watch.request_bookmark();
+    let wanted = [
+        format!("ADDED p00000 {}", version - 1),
+        format!("BOOKMARK {version}"),
+    ];
+    assert_eq!(drain(&mut watch), wanted);
+
+    let delayed = WatchOptions {
+        latency: Latency::Constant(10),
+        ..WatchOptions::default()
+    };
+    let mut watch = cluster
+        .watch::<Pod>(WatchFrom::Version(version), delayed)
+        .unwrap();
+    create(&cluster, 1..2, 0);
+    watch.request_bookmark();
+    assert_eq!(
+        drain(&mut watch),
+        [format!("BOOKMARK {version}")],
+        "not past what is hidden"
+    );
+}
+
+#[test]
+fn history_reaches_back_to_its_minimum_and_no_further() {
+    let history = History {
+        min_events: 1000,
+        max_events: 1_000_000,
+    };
+    let cluster = cluster_with(ClusterOptions {
+        history,
+        ..ClusterOptions::default()
+    });
+    let start = cluster.resource_version();
+    create(&cluster, 0..3000, 0);
+    let end = cluster.resource_version();
+    let open = |version| cluster.watch::<Pod>(WatchFrom::Version(version), WatchOptions::default());
+    for back in [0, 1, 500, 999] {
+        let mut watch = open(end - back).unwrap();
+        let back = usize::try_from(back).unwrap();
+        assert_eq!(drain(&mut watch).len(), back);
+    }
+    let error = open(start).unwrap_err();
+    assert_eq!(error.code, 410);
+    let (version, oldest) = error.message["too old resource version: ".len()..]
+        .split_once(' ')
+        .expect("two numbers");
+    assert_eq!(version, start.to_string());
+    let oldest: u64 = oldest.trim_matches(['(', ')']).parse().unwrap();
+    assert!(open(oldest - 1).is_ok());
+    assert!(open(oldest - 2).is_err());
+}
+
+#[test]
+fn an_open_watch_keeps_what_it_needs_up_to_the_bound() {
+    let history = History {
+        min_events: 100,
+        max_events: 2000,
+    };
+    let cluster = cluster_with(ClusterOptions {
+        history,
+        ..ClusterOptions::default()
+    });
+    let (mut kept, mut lost) = (watch::<Pod>(&cluster), watch::<Pod>(&cluster));
+    create(&cluster, 0..2000, 0);
+    assert_eq!(drain(&mut kept).len(), 2000);
+    create(&cluster, 2000..5000, 0);
+    let events = drain(&mut lost);
+    assert_eq!(events.last().map(String::as_str), Some("ERROR 410"));
+    assert!(lost.is_ended());
+    assert!(drain(&mut lost).is_empty());
+}
+
+#[test]
+fn compaction_expires_old_versions_and_leaves_open_watches_alone() {
+    let cluster = cluster();
+    let mut open = watch::<Pod>(&cluster);
+    let start = cluster.resource_version();
+    create(&cluster, 0..5, 0);
+    assert_eq!(drain(&mut open).len(), 5);
+    cluster.compact::<Pod>();
+    let from = WatchFrom::Version(start);
+    let result = cluster.watch::<Pod>(from, WatchOptions::default());
+    assert_eq!(refused(result), "410 Expired");
+    create(&cluster, 5..6, 0);
+    assert_eq!(drain(&mut open).len(), 1);
+    let from = WatchFrom::Version(cluster.resource_version() - 1);
+    let mut late = cluster.watch::<Pod>(from, WatchOptions::default()).unwrap();
+    assert_eq!(drain(&mut late).len(), 1);
+}
+
+/// Everything that is visible at that second, and when there will be more.
+fn seen_at(watch: &mut Watch<Pod>, seconds: i64) -> (Vec<String>, Option<i64>) {
+    let mut out = Vec::new();
+    let poll = watch.poll(100, at(seconds), &mut out);
+    assert!(!poll.more);
+    let next = poll.next_visible_ns.map(|ns| ns / 1_000_000_000);
+    (out.iter().map(word).collect(), next)
+}
+
+const SECOND: i64 = 1_000_000_000;
+
+#[test]
+fn bookmarks_come_about_every_so_often_while_the_server_moves_on() {
+    let cluster = cluster();
+    let options = WatchOptions {
+        bookmark_every: Some(60 * SECOND),
+        ..WatchOptions::default()
+    };
+    let start = cluster.resource_version();
+    let from = WatchFrom::Version(start);
+    let mut watch = cluster.watch::<Pod>(from, options).unwrap();
+    let none = Vec::<String>::new();
+    assert_eq!(seen_at(&mut watch, 0), (none.clone(), Some(60)));
+    create(&cluster, 0..1, 10);
+    let added = format!("ADDED p00000 {}", start + 1);
+    assert_eq!(seen_at(&mut watch, 10), (vec![added], Some(60)));
+    // The event has told the version already.
+    assert_eq!(seen_at(&mut watch, 60), (none.clone(), Some(120)));
+    // Another kind moves the server on.
+    cluster.create(replica_set("a", json!({})), at(70)).unwrap();
+    assert_eq!(seen_at(&mut watch, 70), (none.clone(), Some(120)));
+    let bookmark = format!("BOOKMARK {}", start + 2);
+    assert_eq!(seen_at(&mut watch, 120), (vec![bookmark], Some(180)));
+    // Nothing happens any more: no moment to wait for, until something does.
+    assert_eq!(seen_at(&mut watch, 180), (none.clone(), None));
+    assert_eq!(seen_at(&mut watch, 500), (none, None));
+    create(&cluster, 1..2, 600);
+    let added = format!("ADDED p00001 {}", start + 3);
+    assert_eq!(seen_at(&mut watch, 600), (vec![added], Some(660)));
+}
+
+#[test]
+fn automatic_bookmarks_do_not_pass_what_is_hidden() {
+    let cluster = cluster();
+    let options = WatchOptions {
+        latency: Latency::Constant(100 * SECOND),
+        bookmark_every: Some(60 * SECOND),
+        ..WatchOptions::default()
+    };
+    let start = cluster.resource_version();
+    let from = WatchFrom::Version(start);
+    let mut watch = cluster.watch::<Pod>(from, options).unwrap();
+    cluster.create(replica_set("a", json!({})), at(0)).unwrap();
+    create(&cluster, 0..1, 0);
+    assert_eq!(seen_at(&mut watch, 0), (Vec::new(), Some(60)));
+    let bookmark = format!("BOOKMARK {}", start + 1);
+    assert_eq!(seen_at(&mut watch, 60), (vec![bookmark], Some(100)));
+    let added = format!("ADDED p00000 {}", start + 2);
+    assert_eq!(seen_at(&mut watch, 100).0, [added]);
+}
+
+#[test]
+fn a_held_watch_shows_nothing_and_then_everything() {
+    let cluster = cluster();
+    create(&cluster, 0..1, 0);
+    let options = WatchOptions::default();
+    let mut watch = cluster.watch::<Pod>(WatchFrom::Initial, options).unwrap();
+    watch.delay_until(50 * SECOND);
+    watch.request_bookmark();
+    assert_eq!(seen_at(&mut watch, 0), (Vec::new(), Some(50)));
+    create(&cluster, 1..4, 20);
+    assert_eq!(seen_at(&mut watch, 49), (Vec::new(), Some(50)));
+    assert_eq!(seen_at(&mut watch, 50).0.len(), 6, "two and three and one");
+    watch.delay_until(i64::MAX);
+    create(&cluster, 4..5, 60);
+    assert_eq!(seen_at(&mut watch, 1_000_000), (Vec::new(), None));
+    watch.delay_until(i64::MIN);
+    assert_eq!(seen_at(&mut watch, 60).0.len(), 1);
+}
+
+#[test]
+fn the_latency_of_an_open_watch_can_change_and_events_keep_their_order() {
+    let cluster = cluster();
+    let options = WatchOptions {
+        latency: Latency::Constant(30 * SECOND),
+        ..WatchOptions::default()
+    };
+    let from = WatchFrom::Version(cluster.resource_version());
+    let mut watch = cluster.watch::<Pod>(from, options).unwrap();
+    create(&cluster, 0..1, 0);
+    assert_eq!(seen_at(&mut watch, 0), (Vec::new(), Some(30)));
+    watch.set_latency(Latency::Constant(300 * SECOND));
+    create(&cluster, 1..2, 10);
+    assert_eq!(seen_at(&mut watch, 30), (Vec::new(), Some(300)));
+    watch.set_latency(Latency::ZERO);
+    assert_eq!(seen_at(&mut watch, 40).0.len(), 2);
+    watch.set_latency(Latency::Constant(5 * SECOND));
+    create(&cluster, 2..3, 41);
+    assert_eq!(seen_at(&mut watch, 42), (Vec::new(), Some(46)));
+}

@@ -1,0 +1,48 @@
+//! Whether the controllers have heard of all that is so.
+
+use podstorm::replicaset::ParentStore;
+use podstorm_objects::Pod;
+
+use super::super::workloads::WorkloadKind;
+use podstorm_apiserver::Cluster;
+use podstorm_sim::engine::site::Site;
+
+/// The first object of which a live controller's caches have another version than the server, if
+/// any: what is still on its way may bring more to do.
+pub(super) fn behind(site: &Site) -> Option<String> {
+    site.controllers().find_map(|controller| {
+        let kinds = WorkloadKind::ALL.into_iter();
+        let mut own = kinds.filter(|it| it.kind() == controller.options().kind);
+        behind_in(controller.parents(), own.next()?, site.cluster())
+    })
+}
+
+fn behind_in(parents: &ParentStore, kind: WorkloadKind, cluster: &Cluster) -> Option<String> {
+    let sets = kind.list(cluster);
+    let known = parents.all();
+    let unheard = sets.iter().find(|set| {
+        let same = |version| version == &set.metadata.resource_version;
+        let of_name = known.iter().find(|parent| {
+            let known = &parent.object.metadata;
+            known.name == set.metadata.name && known.namespace == set.metadata.namespace
+        });
+        !of_name.is_some_and(|parent| same(&parent.object.metadata.resource_version))
+    });
+    if let Some(set) = unheard {
+        return Some(format!("a cache is behind on {}", set.metadata.name));
+    }
+    if known.len() > sets.len() {
+        return Some(format!("a cache has a {} that is gone", kind.kind().name()));
+    }
+    let (pods, _) = cluster.list::<Pod>(None);
+    let cached = parents.pods();
+    let unheard = pods.iter().find(|pod| {
+        let known = cached.get(&pod.metadata.namespace, &pod.metadata.name);
+        !known.is_some_and(|known| known.metadata.resource_version == pod.metadata.resource_version)
+    });
+    match unheard {
+        Some(pod) => Some(format!("a cache is behind on {}", pod.metadata.name)),
+        None if cached.len() > pods.len() => Some("a cache has a pod that is gone".to_owned()),
+        None => None,
+    }
+}

@@ -1,0 +1,166 @@
+//! What goes wrong between controllers and cluster, with the clock and with the nodes.
+
+use podstorm_objects::{Namespace, Pod, ReplicaSet, ReplicationController};
+
+use super::super::action::Action;
+use super::{Later, MS, NAMESPACE, Player, Stale, node_name};
+use podstorm_apiserver::DeleteOptions;
+use podstorm_sim::faults::{Armed, FaultClass, StreamEnd, StreamKind};
+
+impl Player {
+    pub(super) fn disturb(&mut self, class: Option<FaultClass>, action: &Action) {
+        let now = self.site.now();
+        let alive = self.site.alive();
+        let until = |ms: u32| now.mono_ns.saturating_add(i64::from(ms) * MS);
+        match action {
+            Action::Requests {
+                calls,
+                replica_set,
+                batch,
+                index,
+                effect,
+                times,
+                within_ms,
+            } => self.site.network().arm(Armed {
+                class: class.unwrap_or(FaultClass::ApiError),
+                calls: calls.clone(),
+                parent: replica_set.clone(),
+                batch: *batch,
+                index: *index,
+                effect: effect.clone(),
+                times: *times,
+                until_ns: until(*within_ms),
+            }),
+            Action::Hold { stream, for_ms } => {
+                for line in alive {
+                    line.hold(*stream, until(*for_ms));
+                }
+            }
+            Action::Break { stream } => {
+                for line in alive {
+                    line.break_for_good(*stream);
+                }
+            }
+            Action::Drop {
+                stream,
+                events,
+                list_after_ms,
+            } => {
+                for line in alive {
+                    line.drop_events(*stream, *events);
+                }
+                self.wish_ms(*list_after_ms, Later::List { stream: *stream });
+            }
+            Action::Duplicate { stream, events } => {
+                for line in alive {
+                    line.duplicate_events(*stream, *events);
+                }
+            }
+            Action::Replay { stream, events } => {
+                for line in alive {
+                    line.replay_events(*stream, *events);
+                }
+            }
+            Action::EndWatch { stream, end } => {
+                for line in alive {
+                    line.end(*stream, *end);
+                }
+            }
+            Action::RefuseWatch {
+                stream,
+                fault,
+                times,
+            } => {
+                for line in alive {
+                    line.refuse_open(*stream, *fault, *times);
+                    line.end(*stream, StreamEnd::Closed);
+                }
+            }
+            Action::Compact { stream } => {
+                match stream {
+                    StreamKind::Pods => self.cluster().compact::<Pod>(),
+                    StreamKind::Parents => self.cluster().compact::<ReplicaSet>(),
+                    StreamKind::ReplicationControllers => {
+                        self.cluster().compact::<ReplicationController>();
+                    }
+                }
+                for line in alive {
+                    line.end(*stream, StreamEnd::Closed);
+                }
+            }
+            Action::ServeStale {
+                stream,
+                versions,
+                for_ms,
+            } => {
+                let for_ns = i64::from(*for_ms) * MS;
+                for line in alive {
+                    line.lag_for(*stream, u64::from(*versions), for_ns);
+                }
+                // A new list alone is none of a lagging server's doing.
+                self.site.network().mark_as(None);
+                for line in self.site.alive() {
+                    line.end(*stream, StreamEnd::ClosedAndExpired);
+                }
+            }
+            Action::Crash {
+                point,
+                passes,
+                down_ms,
+                stale_versions,
+                stale_for_ms,
+            } => {
+                let stale = Stale {
+                    versions: *stale_versions,
+                    for_ms: *stale_for_ms,
+                };
+                self.crash = (i64::from(*down_ms) * MS, stale);
+                if let Some(line) = alive.last() {
+                    line.crash_at(*point, *passes);
+                }
+            }
+            Action::Overlap { for_ms } => {
+                self.start(Stale::default());
+                self.wish_ms(*for_ms, Later::KillOldest);
+            }
+            Action::Pause { for_ms } => {
+                for line in alive {
+                    line.pause_until(until(*for_ms));
+                }
+            }
+            Action::WallClock { offset_s, for_ms } => {
+                for line in alive {
+                    line.set_wall_offset(i64::from(*offset_s) * 1_000 * MS);
+                }
+                self.wish_ms(*for_ms, Later::ClockRight);
+            }
+            Action::Quota { pods, for_ms } => {
+                self.cluster()
+                    .set_pod_quota(NAMESPACE, Some(u64::from(*pods)));
+                self.wish_ms(*for_ms, Later::LiftQuota);
+            }
+            Action::LoseNode { node, for_ms } => {
+                let node = node % self.world.nodes;
+                self.site.nodes().lose(&node_name(node));
+                self.wish_ms(*for_ms, Later::RestoreNode { node });
+            }
+            Action::RejectPods { node, for_ms } => {
+                let node = node % self.world.nodes;
+                self.site.nodes().set_rejecting(&node_name(node), true);
+                self.wish_ms(*for_ms, Later::RestoreNode { node });
+            }
+            Action::DeleteNamespace { gap_ms } => {
+                if !self.away {
+                    self.away = true;
+                    let options = DeleteOptions::default();
+                    self.written(
+                        self.cluster()
+                            .delete::<Namespace>("", NAMESPACE, &options, now),
+                    );
+                    self.wish_ms(*gap_ms, Later::CreateNamespace);
+                }
+            }
+            other => unreachable!("{other:?} is carried out elsewhere"),
+        }
+    }
+}

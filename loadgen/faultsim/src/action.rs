@@ -1,0 +1,340 @@
+//! What can be done to a cluster and its controllers at one moment of a run.
+
+use serde::{Deserialize, Serialize};
+
+use super::workloads::WorkloadKind;
+use podstorm_sim::faults::{ApiFault, Call, CrashPoint, Effect, StreamEnd, StreamKind};
+
+/// One action. Names are those of the schedule's ReplicaSets and ReplicationControllers, whatever is
+/// said of a ReplicaSet holds for both; percentages are of its pods, rounded
+/// up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    rename_all = "kebab-case",
+    rename_all_fields = "kebab-case",
+    deny_unknown_fields
+)]
+pub enum Action {
+    /// A user sets the number of replicas.
+    Scale {
+        /// Which.
+        replica_set: String,
+        /// To how many.
+        replicas: i32,
+    },
+    /// A user changes an annotation of a ReplicaSet: an event without a meaning.
+    Touch {
+        /// Which.
+        replica_set: String,
+    },
+    /// A user changes the template's labels (and not the selector).
+    ChangeTemplate {
+        /// Which.
+        replica_set: String,
+    },
+    /// A user creates one more ReplicaSet with the selector of another.
+    CreateOverlapping {
+        /// What the new one is; absent for a ReplicaSet.
+        #[serde(default, skip_serializing_if = "WorkloadKind::is_usual")]
+        kind: WorkloadKind,
+        /// The name of the new one.
+        name: String,
+        /// Whose selector and template it has.
+        like: String,
+        /// How many replicas.
+        replicas: i32,
+    },
+    /// A user deletes a ReplicaSet.
+    DeleteReplicaSet {
+        /// Which.
+        replica_set: String,
+        /// What becomes of its pods.
+        propagation: Dependents,
+    },
+    /// A user deletes a ReplicaSet and creates it again under its name.
+    Recreate {
+        /// Which.
+        replica_set: String,
+        /// What becomes of its pods.
+        propagation: Dependents,
+        /// How long it is away, ms.
+        gap_ms: u32,
+    },
+    /// A user creates pods without an owner that a ReplicaSet's selector matches.
+    CreateOrphans {
+        /// Whose.
+        replica_set: String,
+        /// How many.
+        pods: u32,
+    },
+    /// A user creates one pod under a name, without an owner. Refused while the name is taken.
+    CreatePod {
+        /// Its name.
+        name: String,
+        /// The ReplicaSet whose selector matches it; absent: none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        replica_set: Option<String>,
+        /// Its `controller.kubernetes.io/pod-deletion-cost`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        deletion_cost: Option<i32>,
+    },
+    /// A user removes a pod at once, by its name.
+    RemovePod {
+        /// Its name.
+        name: String,
+    },
+    /// Somebody else writes other counts into a ReplicaSet's status.
+    WriteStatus {
+        /// Whose.
+        replica_set: String,
+    },
+    /// Pods go.
+    Kill {
+        /// Whose.
+        replica_set: String,
+        /// How many of its active pods, 1 to 100.
+        percent: u32,
+        /// How.
+        how: Death,
+    },
+    /// The containers of pods restart: not ready for a moment.
+    Flap {
+        /// Whose.
+        replica_set: String,
+        /// How many of its ready pods, 1 to 100.
+        percent: u32,
+    },
+    /// Labels or owners of a pod are changed by somebody.
+    Tamper {
+        /// Whose pod.
+        replica_set: String,
+        /// The pod, counted in order of names among the active ones.
+        nth: u32,
+        /// What is done.
+        how: Tampering,
+    },
+    /// Pods get a finalizer, and lose it later.
+    Stick {
+        /// Whose.
+        replica_set: String,
+        /// How many of its active pods, 1 to 100.
+        percent: u32,
+        /// For how long, ms.
+        for_ms: u32,
+    },
+    /// A node goes away and comes back.
+    LoseNode {
+        /// Counted from 0.
+        node: u32,
+        /// For how long, ms.
+        for_ms: u32,
+    },
+    /// A node refuses every pod that is bound to it: it fails at once.
+    RejectPods {
+        /// Counted from 0.
+        node: u32,
+        /// For how long, ms.
+        for_ms: u32,
+    },
+    /// A quota on the pods of the namespace.
+    Quota {
+        /// How many pods.
+        pods: u32,
+        /// For how long, ms.
+        for_ms: u32,
+    },
+    /// The namespace is deleted, and created again with its ReplicaSets later.
+    DeleteNamespace {
+        /// How long after it is gone, ms.
+        gap_ms: u32,
+    },
+    /// The next requests that fit meet a fault.
+    Requests {
+        /// Which calls; empty is every pod write and status write.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        calls: Vec<Call>,
+        /// Only those of this ReplicaSet.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        replica_set: Option<String>,
+        /// Only those of this batch of their sync, from 0.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        batch: Option<u32>,
+        /// Only this one of its batch, from 0.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        index: Option<u32>,
+        /// What happens to them.
+        effect: Effect,
+        /// How many.
+        times: u32,
+        /// Within how long, ms.
+        within_ms: u32,
+    },
+    /// A watch is held.
+    Hold {
+        /// Which.
+        stream: StreamKind,
+        /// For how long, ms.
+        for_ms: u32,
+    },
+    /// Events are lost until a new list.
+    Drop {
+        /// Of which watch.
+        stream: StreamKind,
+        /// How many.
+        events: u32,
+        /// When the watch ends and lists anew, ms from now.
+        list_after_ms: u32,
+    },
+    /// Events come twice.
+    Duplicate {
+        /// Of which watch.
+        stream: StreamKind,
+        /// How many.
+        events: u32,
+    },
+    /// The last events come again.
+    Replay {
+        /// Of which watch.
+        stream: StreamKind,
+        /// How many, 8 at most.
+        events: u32,
+    },
+    /// A watch ends.
+    EndWatch {
+        /// Which.
+        stream: StreamKind,
+        /// How.
+        end: StreamEnd,
+    },
+    /// Lists and watches are refused.
+    RefuseWatch {
+        /// Which.
+        stream: StreamKind,
+        /// With what answer.
+        fault: ApiFault,
+        /// How often.
+        times: u32,
+    },
+    /// A watch goes silent for good, whatever is healed later: no seed draws it, it shows that the
+    /// simulator notices.
+    Break {
+        /// Which.
+        stream: StreamKind,
+    },
+    /// The server forgets its past, and the watch ends.
+    Compact {
+        /// Of what.
+        stream: StreamKind,
+    },
+    /// The watch ends, and the next list or initial state is served by a server that lags.
+    ServeStale {
+        /// Which.
+        stream: StreamKind,
+        /// How many versions it lags.
+        versions: u32,
+        /// For how long it shows nothing newer, ms.
+        #[serde(default)]
+        for_ms: u32,
+    },
+    /// The controller dies and is started again.
+    Crash {
+        /// Where.
+        point: CrashPoint,
+        /// How often it passes there before.
+        passes: u32,
+        /// For how long it is away, ms.
+        down_ms: u32,
+        /// What the new one lists first is so many versions old.
+        #[serde(default)]
+        stale_versions: u32,
+        /// For how long the servers of these lists stay behind, ms.
+        #[serde(default)]
+        stale_for_ms: u32,
+    },
+    /// A second controller is started; later the first one is killed.
+    Overlap {
+        /// For how long there are two, ms.
+        for_ms: u32,
+    },
+    /// The controller's process stops for a while, and goes on.
+    Pause {
+        /// For how long, ms.
+        for_ms: u32,
+    },
+    /// The controller's wall clock is off.
+    WallClock {
+        /// By so much, seconds; negative is behind.
+        offset_s: i32,
+        /// For how long, ms.
+        for_ms: u32,
+    },
+}
+
+/// What becomes of the pods of a deleted ReplicaSet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Dependents {
+    /// They stay, without an owner.
+    Orphan,
+    /// They are collected after it is gone.
+    Background,
+    /// They are collected before it goes.
+    Foreground,
+}
+
+/// How a pod goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Death {
+    /// It is deleted, with its grace period.
+    Deleted,
+    /// It is removed at once.
+    Removed,
+    /// It ends with phase `Failed`, and stays.
+    Failed,
+    /// It ends with phase `Succeeded`, and stays.
+    Succeeded,
+}
+
+/// What is done to the labels and owners of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tampering {
+    /// The label that the selector asks for is changed.
+    Relabel,
+    /// The owner references are removed.
+    Orphan,
+    /// The reference no longer says that its owner is the controller.
+    NotController,
+    /// The reference names a UID that does not exist.
+    DanglingUid,
+    /// The reference names another kind.
+    WrongKind,
+    /// Another object is named as the controller.
+    ForeignController,
+}
+
+impl Action {
+    /// The ReplicaSet that it names, if it names one.
+    pub fn replica_set(&self) -> Option<&str> {
+        use Action::*;
+        match self {
+            Scale { replica_set, .. }
+            | Touch { replica_set }
+            | ChangeTemplate { replica_set }
+            | DeleteReplicaSet { replica_set, .. }
+            | Recreate { replica_set, .. }
+            | CreateOrphans { replica_set, .. }
+            | WriteStatus { replica_set }
+            | Kill { replica_set, .. }
+            | Flap { replica_set, .. }
+            | Tamper { replica_set, .. }
+            | Stick { replica_set, .. }
+            | CreateOverlapping {
+                like: replica_set, ..
+            } => Some(replica_set),
+            Requests { replica_set, .. } | CreatePod { replica_set, .. } => replica_set.as_deref(),
+            _ => None,
+        }
+    }
+}

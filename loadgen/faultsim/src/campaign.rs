@@ -1,0 +1,300 @@
+//! Many seeds side by side, and what they add up to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use podstorm::policy::Behaviour;
+
+use super::coverage::Pairs;
+use super::draw::{Wanted, draw};
+use super::play::{How, play};
+use super::schedule::Schedule;
+use super::verdict::{Struck, Verdict, Violation};
+use podstorm_sim::faults::FaultClass;
+
+/// Which seeds to play, and how.
+#[derive(Clone, Debug)]
+pub struct Campaign {
+    /// The first seed.
+    pub first: u64,
+    /// How many; as many as the time allows when absent.
+    pub seeds: Option<u64>,
+    /// One behaviour; when absent, even seeds are played with upstream's and odd ones hardened.
+    pub behaviour: Option<Behaviour>,
+    /// What is drawn.
+    pub wanted: Wanted,
+    /// Threads that play.
+    pub threads: usize,
+    /// Stop after so many failing seeds.
+    pub failures_max: usize,
+}
+
+/// A seed that failed.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The seed.
+    pub seed: u64,
+    /// With which behaviour.
+    pub behaviour: Behaviour,
+    /// What did not hold.
+    pub violation: Violation,
+}
+
+/// What the seeds of one behaviour add up to.
+#[derive(Clone, Debug, Default)]
+pub struct Sum {
+    /// Seeds played.
+    pub seeds: u64,
+    /// Those with ReplicationControllers.
+    pub replication_controllers: u64,
+    /// Those in which a controller died.
+    pub crashed: u64,
+    /// Simulated time, ns.
+    pub simulated_ns: u128,
+    /// Pods created by controllers.
+    pub creates: u64,
+    /// Pods deleted by controllers.
+    pub deletes: u64,
+    /// Syncs.
+    pub syncs: u64,
+    /// Pods created beyond the wanted number, by [`Conditions`](super::verdict::Conditions).
+    pub excess: [u64; 3],
+    /// Writes of unknown outcome, by [`Conditions`](super::verdict::Conditions).
+    pub ambiguous: [u64; 3],
+    /// From healing to convergence, ns, of every seed that converged.
+    pub converged_after_ns: Vec<i64>,
+    /// Faults by class.
+    pub faults: BTreeMap<FaultClass, Struck>,
+    /// Faults and the steps that they met, and in how many seeds.
+    pub pairs: Pairs,
+    /// Situations seen at least once.
+    pub sometimes: BTreeSet<&'static str>,
+}
+
+impl Sum {
+    fn add(&mut self, verdict: &Verdict) {
+        self.seeds += 1;
+        self.crashed += u64::from(verdict.crashed);
+        self.simulated_ns += verdict.simulated_ns.unsigned_abs() as u128;
+        self.creates += verdict.creates;
+        self.deletes += verdict.deletes;
+        self.syncs += verdict.syncs;
+        let kind = verdict.conditions as usize;
+        self.excess[kind] += verdict.excess_pods_created;
+        self.ambiguous[kind] += verdict.ambiguous_writes;
+        self.converged_after_ns.extend(verdict.converged_after_ns);
+        for (class, struck) in &verdict.faults {
+            self.faults.entry(*class).or_default().add(struck);
+        }
+        for pair in &verdict.pairs {
+            *self.pairs.entry(*pair).or_default() += 1;
+        }
+        self.sometimes.extend(&verdict.sometimes);
+    }
+
+    /// A quantile of the times from healing to convergence, ns.
+    pub fn converged_quantile(&self, quantile: f64) -> Option<i64> {
+        let mut times = self.converged_after_ns.clone();
+        times.sort_unstable();
+        let at = (quantile * times.len().saturating_sub(1) as f64).round() as usize;
+        times.get(at).copied()
+    }
+}
+
+/// What came of a campaign.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// By behaviour: upstream's, hardened.
+    pub sums: [Sum; 2],
+    /// The seeds that failed, lowest first.
+    pub failures: Vec<Failure>,
+}
+
+impl Outcome {
+    /// Seeds played, of both behaviours.
+    pub fn seeds(&self) -> u64 {
+        self.sums.iter().map(|sum| sum.seeds).sum()
+    }
+
+    /// How often a class struck, with both behaviours.
+    pub fn struck(&self, class: FaultClass) -> Struck {
+        let mut all = Struck::default();
+        for struck in self.sums.iter().filter_map(|sum| sum.faults.get(&class)) {
+            all.add(struck);
+        }
+        all
+    }
+
+    /// Faults and the steps that they met, with both behaviours.
+    pub fn pairs(&self) -> Pairs {
+        let mut all = Pairs::new();
+        for (pair, seeds) in self.sums.iter().flat_map(|sum| &sum.pairs) {
+            *all.entry(*pair).or_default() += seeds;
+        }
+        all
+    }
+}
+
+/// The behaviour with which a seed is played.
+pub fn behaviour_of(seed: u64, wanted: Option<Behaviour>) -> Behaviour {
+    wanted.unwrap_or(match seed % 2 {
+        0 => Behaviour::Upstream,
+        _ => Behaviour::Hardened,
+    })
+}
+
+/// Plays one seed; a panic of the product is a violation (I10).
+pub fn play_seed(schedule: &Schedule, behaviour: Behaviour) -> Verdict {
+    let how = How {
+        behaviour,
+        told: false,
+    };
+    match catch_unwind(AssertUnwindSafe(|| play(schedule, how).0)) {
+        Ok(verdict) => verdict,
+        Err(panic) => {
+            let text = panic
+                .downcast_ref::<String>()
+                .cloned()
+                .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string))
+                .unwrap_or_default();
+            Verdict {
+                violation: Some(Violation {
+                    invariant: "I10",
+                    text: format!("panicked: {text}"),
+                    at_ns: 0,
+                    version: 0,
+                }),
+                ..Verdict::default()
+            }
+        }
+    }
+}
+
+/// Plays the seeds until there are no more, `stop` is set, or too many have failed. `progress` is
+/// told how many are done and how many have failed.
+pub fn run(
+    campaign: &Campaign,
+    stop: &AtomicBool,
+    progress: &(dyn Fn(u64, usize) + Sync),
+) -> Outcome {
+    let next = AtomicU64::new(0);
+    let outcome = Mutex::new(Outcome::default());
+    let work = || loop {
+        // Relaxed: a counter and a flag that order nothing.
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        if campaign.seeds.is_some_and(|seeds| number >= seeds) || stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let seed = campaign.first.wrapping_add(number);
+        let behaviour = behaviour_of(seed, campaign.behaviour);
+        let schedule = draw(seed, &campaign.wanted);
+        let verdict = play_seed(&schedule, behaviour);
+        let has_controllers = schedule.has_replication_controllers();
+        let mut outcome = outcome
+            .lock()
+            .expect("no thread panics while it holds this lock");
+        let sum = &mut outcome.sums[behaviour as usize];
+        sum.add(&verdict);
+        sum.replication_controllers += u64::from(has_controllers);
+        if let Some(violation) = verdict.violation {
+            outcome.failures.push(Failure {
+                seed,
+                behaviour,
+                violation,
+            });
+            if outcome.failures.len() >= campaign.failures_max {
+                stop.store(true, Ordering::Relaxed);
+            }
+        }
+        let done = outcome.sums.iter().map(|sum| sum.seeds).sum();
+        progress(done, outcome.failures.len());
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..campaign.threads.max(1) {
+            scope.spawn(work);
+        }
+    });
+    let mut outcome = outcome
+        .into_inner()
+        .expect("no thread panics while it holds this lock");
+    outcome.failures.sort_by_key(|failure| failure.seed);
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn campaign(threads: usize, seeds: u64) -> Outcome {
+        let campaign = Campaign {
+            first: 1,
+            seeds: Some(seeds),
+            behaviour: None,
+            wanted: Wanted::default(),
+            threads,
+            failures_max: 100,
+        };
+        run(&campaign, &AtomicBool::new(false), &|_, _| {})
+    }
+
+    #[test]
+    fn no_invariant_is_broken_in_the_first_seeds_of_either_behaviour() {
+        let outcome = campaign(2, 60);
+        let told: Vec<String> = outcome
+            .failures
+            .iter()
+            .map(|failure| format!("seed {}: {}", failure.seed, failure.violation))
+            .collect();
+        assert_eq!(told, Vec::<String>::new());
+        let [upstream, hardened] = &outcome.sums;
+        assert_eq!((upstream.seeds, hardened.seeds), (30, 30));
+        // Faults were there, and they struck while there was something to do.
+        assert!(upstream.faults.values().any(|struck| struck.mattered > 0));
+        for sum in &outcome.sums {
+            assert!(sum.replication_controllers > 0);
+            let faults = sum.faults.values();
+            assert!(
+                faults
+                    .clone()
+                    .all(|struck| struck.noticed <= struck.injected)
+            );
+            assert!(faults.map(|struck| struck.noticed).sum::<u64>() > 0);
+            assert!(sum.pairs.values().all(|seeds| *seeds <= sum.seeds));
+        }
+        assert!(upstream.creates > 0 && hardened.creates > 0 && hardened.deletes > 0);
+        assert_eq!(hardened.excess[0], 0);
+    }
+
+    #[test]
+    fn a_seed_has_one_trace_however_many_are_played_side_by_side() {
+        let trace = |seed: u64| {
+            let behaviour = behaviour_of(seed, None);
+            play_seed(&draw(seed, &Wanted::default()), behaviour).trace
+        };
+        let alone: Vec<u128> = (1..13).map(trace).collect();
+        let together: Vec<u128> = std::thread::scope(|scope| {
+            let plays: Vec<_> = (1..13)
+                .map(|seed| scope.spawn(move || trace(seed)))
+                .collect();
+            plays
+                .into_iter()
+                .map(|play| play.join().expect("a play does not panic"))
+                .collect()
+        });
+        assert_eq!(alone, together);
+        let different: BTreeSet<u128> = alone.iter().copied().collect();
+        assert_eq!(different.len(), alone.len(), "seeds differ");
+    }
+
+    #[test]
+    fn behaviours_take_turns_unless_one_is_asked_for() {
+        assert_eq!(behaviour_of(2, None), Behaviour::Upstream);
+        assert_eq!(behaviour_of(3, None), Behaviour::Hardened);
+        assert_eq!(
+            behaviour_of(2, Some(Behaviour::Hardened)),
+            Behaviour::Hardened
+        );
+    }
+}

@@ -1,0 +1,116 @@
+//! Which faults can meet which steps of a controller's work, and which have.
+
+use std::collections::BTreeMap;
+
+use podstorm_sim::faults::{Call, FaultClass, Place};
+
+/// A step of a controller's work, as it is when a fault strikes.
+pub const STEPS: [&str; 10] = [
+    "idle",
+    "waiting",
+    "creating the first",
+    "creating more",
+    "deleting",
+    "patching",
+    "reading the ReplicaSet",
+    "writing the status",
+    "reading a version",
+    "writing an Event",
+];
+
+/// Faults and the steps that they met, and in how many seeds.
+pub type Pairs = BTreeMap<(FaultClass, &'static str), u64>;
+
+/// The step of a sync that makes such a call there.
+pub fn step_of(call: Call, place: Place) -> &'static str {
+    match call {
+        Call::CreatePod if place.batch == 0 => "creating the first",
+        Call::CreatePod => "creating more",
+        Call::DeletePod => "deleting",
+        Call::PatchPod => "patching",
+        Call::GetParent => "reading the ReplicaSet",
+        Call::PutStatus => "writing the status",
+        Call::ReadVersion => "reading a version",
+        Call::WriteEvent => "writing an Event",
+    }
+}
+
+/// Whether a fault of the class can meet the step. Faults of requests meet the calls that they are
+/// drawn for; all others come from outside, at any step but the writing of Events, which is no
+/// step of a sync.
+pub fn is_reachable(class: FaultClass, step: &str) -> bool {
+    let any_call = STEPS[2..9].contains(&step);
+    match class {
+        FaultClass::ApiError | FaultClass::Overload => any_call,
+        FaultClass::AmbiguousWrite => {
+            any_call && step != "reading the ReplicaSet" && step != "reading a version"
+        }
+        FaultClass::PartialBatch | FaultClass::Admission => step.starts_with("creating"),
+        FaultClass::LowerRetry => {
+            step.starts_with("creating") || step == "deleting" || step == "patching"
+        }
+        FaultClass::EventSink => step == "writing an Event",
+        _ => step != "writing an Event",
+    }
+}
+
+/// A pair that can meet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pair {
+    /// The class of faults.
+    pub class: FaultClass,
+    /// The step of a controller's work.
+    pub step: &'static str,
+    /// In how many seeds they have met.
+    pub seeds: u64,
+    /// The same of a million seeds.
+    pub per_million: f64,
+}
+
+/// Every pair that can meet, those first that have met in the fewest of that many seeds.
+pub fn pairs(met: &Pairs, seeds: u64) -> Vec<Pair> {
+    let mut pairs = Vec::new();
+    for class in FaultClass::ALL {
+        for step in STEPS.into_iter().filter(|step| is_reachable(class, step)) {
+            let met = met.get(&(class, step)).copied().unwrap_or(0);
+            pairs.push(Pair {
+                class,
+                step,
+                seeds: met,
+                per_million: met as f64 * 1e6 / seeds.max(1) as f64,
+            });
+        }
+    }
+    pairs.sort_by_key(|pair| pair.seeds);
+    pairs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_class_can_meet_something_and_the_least_met_pair_comes_first() {
+        let mut met = Pairs::new();
+        let all = pairs(&met, 0);
+        assert!(
+            all.iter()
+                .all(|pair| (pair.seeds, pair.per_million) == (0, 0.0))
+        );
+        for class in FaultClass::ALL {
+            assert!(
+                STEPS.iter().any(|step| is_reachable(class, step)),
+                "{class}"
+            );
+        }
+        met.extend(all.iter().map(|pair| ((pair.class, pair.step), 3)));
+        met.insert((FaultClass::EventSink, "writing an Event"), 1);
+        let pairs = pairs(&met, 4_000_000);
+        assert_eq!(pairs.len(), all.len());
+        assert_eq!(
+            (pairs[0].class, pairs[0].per_million),
+            (FaultClass::EventSink, 0.25)
+        );
+        assert_eq!((pairs[1].seeds, pairs[1].per_million), (3, 0.75));
+    }
+}

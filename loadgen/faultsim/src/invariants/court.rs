@@ -1,0 +1,234 @@
+//! A judge before whom histories are brought by hand.
+
+use std::sync::Arc;
+
+use podstorm::cache::{Delta, PodCache};
+use podstorm::client::{Answer, Request};
+use podstorm::intern::KeyId;
+use podstorm::policy::Behaviour;
+use podstorm::replicaset::{Controller, ControllerOptions, Outcome};
+use podstorm_objects::{Kind, Now, Pod, ReplicaSet, Resource};
+use serde_json::{Value, json};
+
+use super::super::act::NAMESPACE;
+use super::super::draw::{Wanted, draw};
+use super::super::play::How;
+use super::Judge;
+use podstorm_apiserver::{Change, Commit, CommitObserver, ObjectRef};
+use podstorm_sim::engine::probe::{Origin, Probe, SyncId};
+use podstorm_sim::faults::Place;
+
+pub(super) const NOW: Now = Now {
+    mono_ns: 5_000_000_000,
+    wall_ns: 1_700_000_000_000_000_000,
+};
+
+/// A judge, a controller with its caches to be filled by hand, and a server that commits whatever it
+/// is told to.
+pub(super) struct Court {
+    pub(super) judge: Judge,
+    pub(super) controller: Controller,
+    pub(super) version: u64,
+    syncs: u64,
+}
+
+impl Court {
+    pub(super) fn new(behaviour: Behaviour) -> Court {
+        Court::of(Kind::ReplicaSet, behaviour)
+    }
+
+    /// The court of a controller of ReplicaSets with the consistency gate on or off.
+    pub(super) fn gated(behaviour: Behaviour, gate: bool) -> Court {
+        Court::made(Kind::ReplicaSet, behaviour, Some(gate))
+    }
+
+    /// The court of a controller of that kind.
+    pub(super) fn of(kind: Kind, behaviour: Behaviour) -> Court {
+        Court::made(kind, behaviour, None)
+    }
+
+    fn made(kind: Kind, behaviour: Behaviour, gate: Option<bool>) -> Court {
+        let how = How {
+            behaviour,
+            told: false,
+        };
+        let mut schedule = draw(0, &Wanted::default());
+        schedule.world.burst_replicas = 500;
+        let drawn = &mut schedule.world.stale_controller_consistency;
+        *drawn = gate.unwrap_or(*drawn);
+        let options = ControllerOptions {
+            behaviour,
+            ..ControllerOptions::new(kind)
+        };
+        Court {
+            judge: Judge::new(&schedule, how),
+            controller: Controller::new(options, Arc::new(PodCache::new())),
+            version: 0,
+            syncs: 0,
+        }
+    }
+
+    /// The number of the invariant that does not hold.
+    pub(super) fn verdict(&self) -> Option<&'static str> {
+        self.judge.verdict().0.violation.map(|it| it.invariant)
+    }
+
+    pub(super) fn key(&self) -> KeyId {
+        self.controller.parents().intern(NAMESPACE, "web")
+    }
+
+    pub(super) fn next_version(&mut self) -> String {
+        self.version += 1;
+        self.version.to_string()
+    }
+
+    pub(super) fn commit(
+        &self,
+        change: Change,
+        old: Option<ObjectRef<'_>>,
+        new: ObjectRef<'_>,
+        by: Option<Origin>,
+    ) {
+        self.judge.carries_out(by);
+        self.judge.committed(&Commit {
+            version: self.version,
+            change,
+            old,
+            new,
+            now: NOW,
+        });
+        self.judge.carries_out(None);
+    }
+
+    /// The ReplicaSet `web` is written.
+    pub(super) fn set(&mut self, uid: &str, replicas: i32, more: Value) -> Arc<ReplicaSet> {
+        let mut value = json!({
+            "metadata": {
+                "name": "web", "namespace": NAMESPACE, "uid": uid, "generation": 1,
+                "resourceVersion": self.next_version(),
+            },
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": {"app": "web"}},
+                "template": {
+                    "metadata": {"labels": {"app": "web"}},
+                    "spec": {"containers": [{"name": "app", "image": "app:1"}]},
+                },
+            },
+        });
+        merge(&mut value, more);
+        let set = Arc::new(ReplicaSet::from_json(value).unwrap());
+        self.commit(Change::Added, None, ObjectRef::ReplicaSet(&set), None);
+        set
+    }
+
+    /// The same, and the controller sees it.
+    pub(super) fn seen_set(&mut self, replicas: i32) -> Arc<ReplicaSet> {
+        let set = self.set("web-uid", replicas, json!({}));
+        self.see_set(&set);
+        set
+    }
+
+    pub(super) fn see_set(&self, set: &Arc<ReplicaSet>) {
+        self.controller
+            .parent_delta(Delta::Applied(Arc::clone(set)), NOW);
+    }
+
+    pub(super) fn pod(&mut self, name: &str, owner: Option<&str>, more: Value) -> Arc<Pod> {
+        let mut value = json!({
+            "metadata": {
+                "name": name, "namespace": NAMESPACE, "uid": format!("{name}-uid"),
+                "labels": {"app": "web"}, "resourceVersion": self.next_version(),
+            },
+            "spec": {"containers": [{"name": "app", "image": "app:1"}]},
+        });
+        if let Some(uid) = owner {
+            let owner = json!([{
+                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": uid,
+                "controller": true,
+            }]);
+            merge(&mut value, json!({"metadata": {"ownerReferences": owner}}));
+        }
+        merge(&mut value, more);
+        Arc::new(Pod::from_json(value).unwrap())
+    }
+
+    /// A pod is created on the server, by somebody or by a sync.
+    pub(super) fn created(
+        &mut self,
+        name: &str,
+        owner: Option<&str>,
+        by: Option<SyncId>,
+    ) -> Arc<Pod> {
+        let pod = self.pod(name, owner, json!({}));
+        self.commit(Change::Added, None, ObjectRef::Pod(&pod), by.map(origin));
+        pod
+    }
+
+    /// A pod of `web` that the server and the cache have.
+    pub(super) fn known(&mut self, name: &str, more: Value) -> Arc<Pod> {
+        let pod = self.pod(name, Some("web-uid"), more);
+        self.commit(Change::Added, None, ObjectRef::Pod(&pod), None);
+        self.controller
+            .pods()
+            .apply(Delta::Applied(Arc::clone(&pod)));
+        pod
+    }
+
+    pub(super) fn removed(&mut self, pod: &Arc<Pod>, by: Option<SyncId>) {
+        let mut last = Pod::clone(pod);
+        self.version += 1;
+        last.metadata.resource_version = self.version.into();
+        let last = Arc::new(last);
+        let old = Some(ObjectRef::Pod(pod));
+        self.commit(Change::Deleted, old, ObjectRef::Pod(&last), by.map(origin));
+    }
+
+    pub(super) fn changed(&mut self, old: &Arc<Pod>, new: &Arc<Pod>, by: SyncId) {
+        let change = Change::Modified;
+        let before = Some(ObjectRef::Pod(old));
+        self.commit(change, before, ObjectRef::Pod(new), Some(origin(by)));
+    }
+
+    pub(super) fn sync(&mut self) -> SyncId {
+        self.syncs += 1;
+        let sync = SyncId {
+            incarnation: 0,
+            kind: self.controller.options().kind,
+            number: self.syncs,
+        };
+        self.judge
+            .sync_begins(sync, &self.controller, self.key(), NOW);
+        sync
+    }
+
+    pub(super) fn sends(&self, sync: SyncId, request: &Request, batch: u32) {
+        let place = Place { batch, index: 0 };
+        self.judge
+            .sends(sync, &self.controller, request, place, NOW);
+    }
+
+    pub(super) fn answered(&self, sync: SyncId, request: &Request, answer: &Answer) {
+        self.judge.answered(sync, request, answer, NOW);
+    }
+
+    pub(super) fn ended(&self, sync: SyncId) {
+        self.judge
+            .sync_ended(sync, &self.controller, &Outcome::Ok, NOW);
+    }
+}
+
+pub(super) fn merge(value: &mut Value, more: Value) {
+    match (value, more) {
+        (Value::Object(value), Value::Object(more)) => {
+            for (name, member) in more {
+                merge(value.entry(name).or_insert(Value::Null), member);
+            }
+        }
+        (value, more) => *value = more,
+    }
+}
+
+pub(super) fn origin(sync: SyncId) -> Origin {
+    Origin { sync, stray: false }
+}

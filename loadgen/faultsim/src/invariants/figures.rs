@@ -1,0 +1,113 @@
+//! Figures of a run that no invariant bounds: how long a ReplicaSet was left alone, how hot a loop
+//! was, how often a delete met the wrong pod. What a known bug of upstream's behaviour is told by.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use podstorm_objects::{Now, Pod, Uid};
+
+use super::super::verdict::Verdict;
+use super::books::Books;
+use super::checks::begins_deletion;
+use podstorm_apiserver::{Change, Commit, ObjectRef};
+use podstorm_sim::engine::probe::Origin;
+
+const MINUTE: i64 = 60_000_000_000;
+
+/// The figures.
+#[derive(Debug, Default)]
+pub(super) struct Figures {
+    /// Since when each ReplicaSet has other than the wanted number of pods and nobody does anything
+    /// about it, ns.
+    idle_since: BTreeMap<Uid, i64>,
+    longest_idle_ns: i64,
+    /// When pods were created by controllers within the last minute, ns.
+    creates: VecDeque<i64>,
+    most_creates_per_minute: u64,
+    pods: u64,
+    peak_pods: u64,
+    wrong_pods_deleted: u64,
+    deletes_below_wanted: u64,
+}
+
+impl Figures {
+    /// Something was written; the books know it already. O(ReplicaSets).
+    pub(super) fn committed(&mut self, books: &Books, commit: &Commit<'_>, origin: Option<Origin>) {
+        let now_ns = commit.now.mono_ns;
+        let mut worked_for = None;
+        if let ObjectRef::Pod(new) = commit.new {
+            let old = match commit.old {
+                Some(ObjectRef::Pod(old)) => Some(&**old),
+                _ => None,
+            };
+            match commit.change {
+                Change::Added => self.pods += 1,
+                Change::Modified => {}
+                Change::Deleted => self.pods = self.pods.saturating_sub(1),
+            }
+            self.peak_pods = self.peak_pods.max(self.pods);
+            if let Some(origin) = origin {
+                let sync = books.syncs.get(&origin.sync);
+                worked_for = sync
+                    .and_then(|sync| sync.set.as_ref())
+                    .map(|set| &set.metadata.uid);
+                if old.is_none() {
+                    self.created(now_ns);
+                } else if begins_deletion(old, new, commit.change) {
+                    self.deleted(books, old.unwrap_or(new), origin);
+                }
+            }
+        }
+        for (uid, set) in &books.sets {
+            let unmet = !set.gone && set.active != set.demand();
+            if (!unmet || worked_for == Some(uid))
+                && let Some(since_ns) = self.idle_since.remove(uid)
+            {
+                self.longest_idle_ns = self.longest_idle_ns.max(now_ns - since_ns);
+            }
+            if unmet {
+                self.idle_since.entry(uid.clone()).or_insert(now_ns);
+            }
+        }
+    }
+
+    fn created(&mut self, now_ns: i64) {
+        self.creates.push_back(now_ns);
+        while self
+            .creates
+            .front()
+            .is_some_and(|at_ns| now_ns - at_ns >= MINUTE)
+        {
+            self.creates.pop_front();
+        }
+        let creates = self.creates.len() as u64;
+        self.most_creates_per_minute = self.most_creates_per_minute.max(creates);
+    }
+
+    fn deleted(&mut self, books: &Books, pod: &Pod, origin: Origin) {
+        let Some(sync) = books.syncs.get(&origin.sync) else {
+            return;
+        };
+        let seen = sync.seen.get(&*pod.metadata.name);
+        let wrong = seen.is_some_and(|seen| seen.0.metadata.uid != pod.metadata.uid);
+        self.wrong_pods_deleted += u64::from(wrong);
+        let set = books
+            .owner_counting(pod)
+            .and_then(|uid| books.sets.get(&uid));
+        let below =
+            set.is_some_and(|set| !set.gone && set.active < set.least_since(sync.set_version));
+        self.deletes_below_wanted += u64::from(below);
+    }
+
+    /// Writes the figures down.
+    pub(super) fn add_to(&self, verdict: &mut Verdict, now: Now) {
+        let open = self
+            .idle_since
+            .values()
+            .map(|since_ns| now.mono_ns - since_ns);
+        verdict.longest_idle_ns = open.fold(self.longest_idle_ns, i64::max);
+        verdict.most_creates_per_minute = self.most_creates_per_minute;
+        verdict.peak_pods = self.peak_pods;
+        verdict.wrong_pods_deleted = self.wrong_pods_deleted;
+        verdict.deletes_below_wanted = self.deletes_below_wanted;
+    }
+}

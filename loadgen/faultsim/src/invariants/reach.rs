@@ -1,0 +1,301 @@
+//! Which steps of a schedule the code under test has noticed: they changed what a controller saw or
+//! did. A fault that is armed and meets nothing, or happens while nobody looks, is none of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use podstorm::client::{Answer, ApiError};
+use podstorm_objects::{Now, Pod};
+
+use super::super::act::{STUCK, node_name};
+use super::super::action::Action;
+use super::super::schedule::Step;
+use super::super::verdict::Struck;
+use podstorm_apiserver::{Change, Commit, ObjectRef};
+use podstorm_sim::engine::probe::Origin;
+use podstorm_sim::faults::{FaultClass, Mark};
+
+const MS: i64 = 1_000_000;
+
+/// What shows that a step was noticed, where that is known only later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Sign {
+    /// A controller writes something while there are two.
+    Overlap,
+    /// A sync begins while the clock is wrong.
+    Clock,
+    /// A create is refused for the quota.
+    Quota,
+    /// A pod on that node fails, is not ready any more, or has to go.
+    Node(String),
+    /// A pod that is deleted stays.
+    Stuck,
+}
+
+/// A step that is under way.
+#[derive(Clone, Debug)]
+struct Open {
+    mark: Mark,
+    sign: Sign,
+    until_ns: i64,
+}
+
+/// Which steps were noticed.
+#[derive(Debug, Default)]
+pub(super) struct Reach {
+    /// The classes of the steps so far, by their marks.
+    steps: Vec<Option<FaultClass>>,
+    noticed: BTreeSet<Mark>,
+    /// The step that is being carried out, where what it writes is what there is to be noticed.
+    acting: Option<Mark>,
+    open: Vec<Open>,
+}
+
+impl Reach {
+    /// A step is about to be carried out; answers its mark. `is_busy` tells whether a sync is under
+    /// way.
+    pub(super) fn acts(&mut self, step: &Step, is_busy: bool, nodes: u32, now: Now) -> Mark {
+        let mark = Mark::try_from(self.steps.len()).expect("there are few steps");
+        self.steps.push(step.class);
+        let (sign, for_ms) = match &step.action {
+            Action::Overlap { for_ms } => (Sign::Overlap, *for_ms),
+            Action::WallClock { for_ms, .. } => (Sign::Clock, *for_ms),
+            Action::Quota { for_ms, .. } => (Sign::Quota, *for_ms),
+            Action::LoseNode { node, for_ms } | Action::RejectPods { node, for_ms } => {
+                (Sign::Node(node_name(node % nodes)), *for_ms)
+            }
+            Action::Stick { for_ms, .. } => (Sign::Stuck, *for_ms),
+            // Whatever is under way takes longer.
+            Action::Pause { .. } if is_busy => {
+                self.noticed.insert(mark);
+                return mark;
+            }
+            _ => {
+                self.acting = Some(mark);
+                return mark;
+            }
+        };
+        self.open.push(Open {
+            mark,
+            sign,
+            until_ns: now.mono_ns.saturating_add(i64::from(for_ms) * MS),
+        });
+        mark
+    }
+
+    /// It has been carried out.
+    pub(super) fn acted(&mut self) {
+        self.acting = None;
+    }
+
+    /// These were noticed.
+    pub(super) fn notice(&mut self, marks: impl IntoIterator<Item = Mark>) {
+        self.noticed.extend(marks);
+    }
+
+    fn sees(&mut self, now: Now, is_sign: impl Fn(&Sign) -> bool) {
+        let noticed = &mut self.noticed;
+        self.open.retain(|open| {
+            let is_seen = is_sign(&open.sign);
+            if is_seen && open.until_ns >= now.mono_ns {
+                noticed.insert(open.mark);
+            }
+            !is_seen && open.until_ns >= now.mono_ns
+        });
+    }
+
+    pub(super) fn sync_begins(&mut self, now: Now) {
+        if !self.open.is_empty() {
+            self.sees(now, |sign| *sign == Sign::Clock);
+        }
+    }
+
+    pub(super) fn answered(&mut self, answer: &Answer, now: Now) {
+        let is_quota = |error: &ApiError| error.code == 403 && error.message.contains("quota");
+        if let Answer::Failed(error) = answer
+            && is_quota(error)
+        {
+            self.sees(now, |sign| *sign == Sign::Quota);
+        }
+    }
+
+    pub(super) fn committed(&mut self, commit: &Commit<'_>, origin: Option<Origin>) {
+        if let (Some(mark), None) = (self.acting, origin) {
+            let is_theirs = !matches!(commit.new, ObjectRef::Node(_) | ObjectRef::Event(_));
+            self.noticed.extend(is_theirs.then_some(mark));
+        }
+        if self.open.is_empty() {
+            return;
+        }
+        if origin.is_some() {
+            self.sees(commit.now, |sign| *sign == Sign::Overlap);
+        }
+        let ObjectRef::Pod(new) = commit.new else {
+            return;
+        };
+        if commit.change == Change::Modified && new.metadata.is_deleting() {
+            let finalizers = new.metadata.finalizers();
+            if finalizers.iter().any(|name| **name == *STUCK) {
+                self.sees(commit.now, |sign| *sign == Sign::Stuck);
+            }
+        }
+        if let (Some(ObjectRef::Pod(old)), None) = (commit.old, origin)
+            && is_lost(old, new)
+            && let Some(node) = &new.node_name
+        {
+            self.sees(
+                commit.now,
+                |sign| matches!(sign, Sign::Node(lost) if **lost == **node),
+            );
+        }
+    }
+
+    /// Adds the steps of each class, and those of them that were noticed.
+    pub(super) fn add_to(&self, faults: &mut BTreeMap<FaultClass, Struck>) {
+        for (mark, class) in (0..).zip(&self.steps) {
+            let Some(class) = class else { continue };
+            let struck = faults.entry(*class).or_default();
+            struck.injected += 1;
+            struck.noticed += u64::from(self.noticed.contains(&mark));
+        }
+    }
+}
+
+/// Whether a pod has gone wrong: ended, not ready any more, or on its way out.
+fn is_lost(old: &Pod, new: &Pod) -> bool {
+    old.is_active() && !new.is_active() || old.is_ready() && !new.is_ready()
+}
+
+#[cfg(test)]
+mod tests {
+    use podstorm::client::Reason;
+    use podstorm_objects::Kind;
+
+    use super::super::super::action::Death;
+    use super::*;
+    use podstorm_sim::engine::probe::SyncId;
+
+    const NOW: Now = Now {
+        mono_ns: 1_000_000_000,
+        wall_ns: 0,
+    };
+
+    fn later(seconds: i64) -> Now {
+        NOW.plus_ns(seconds * 1_000 * MS)
+    }
+
+    fn step(class: FaultClass, action: Action) -> Step {
+        Step {
+            at_ms: 0,
+            class: Some(class),
+            action,
+        }
+    }
+
+    fn noticed(reach: &Reach, class: FaultClass) -> (u64, u64) {
+        let mut faults = BTreeMap::new();
+        reach.add_to(&mut faults);
+        let struck = faults.get(&class).copied().unwrap_or_default();
+        (struck.injected, struck.noticed)
+    }
+
+    fn commits(reach: &mut Reach, old: Option<&Pod>, new: &Pod, by: Option<Origin>, now: Now) {
+        let (old, new) = (old.cloned().map(Into::into), new.clone().into());
+        let commit = Commit {
+            version: 1,
+            change: Change::Modified,
+            old: old.as_ref().map(ObjectRef::Pod),
+            new: ObjectRef::Pod(&new),
+            now,
+        };
+        reach.committed(&commit, by);
+    }
+
+    #[test]
+    fn what_is_written_at_once_is_noticed_and_nothing_after_that() {
+        let mut reach = Reach::default();
+        let kill = step(
+            FaultClass::PodKill,
+            Action::Kill {
+                replica_set: "web".to_owned(),
+                percent: 100,
+                how: Death::Deleted,
+            },
+        );
+        let pod = Pod::default();
+        reach.acts(&kill, false, 1, NOW);
+        commits(&mut reach, Some(&pod), &pod, None, NOW);
+        reach.acted();
+        assert_eq!(noticed(&reach, FaultClass::PodKill), (1, 1));
+        // There were no pods.
+        reach.acts(&kill, false, 1, NOW);
+        reach.acted();
+        commits(&mut reach, Some(&pod), &pod, None, NOW);
+        assert_eq!(noticed(&reach, FaultClass::PodKill), (2, 1));
+    }
+
+    #[test]
+    fn a_lost_node_is_noticed_when_one_of_its_pods_is_lost_in_its_time() {
+        let on = |node: &str| Pod {
+            node_name: Some(node.into()),
+            ..Pod::default()
+        };
+        let ended = |node: &str| {
+            let mut pod = on(node);
+            pod.status.phase = podstorm_objects::PodPhase::Failed;
+            pod
+        };
+        for (node, after_s, expected) in [("node-1", 5, 1), ("node-0", 5, 0), ("node-1", 11, 0)] {
+            let mut reach = Reach::default();
+            let lose = Action::LoseNode {
+                node: 3,
+                for_ms: 10_000,
+            };
+            reach.acts(&step(FaultClass::NodeFailure, lose), false, 2, NOW);
+            reach.acted();
+            let (old, new, now) = (on(node), ended(node), later(after_s));
+            commits(&mut reach, Some(&old), &old, None, now);
+            commits(&mut reach, Some(&old), &new, None, now);
+            let class = FaultClass::NodeFailure;
+            assert_eq!(noticed(&reach, class), (1, expected), "{node} {after_s}");
+        }
+    }
+
+    #[test]
+    fn clocks_quotas_and_second_controllers_are_noticed_by_what_follows_in_their_time() {
+        let for_ms = 10_000;
+        let offset_s = 60;
+        for (after_s, expected) in [(5, 1), (11, 0)] {
+            let mut reach = Reach::default();
+            for (class, action) in [
+                (FaultClass::Clock, Action::WallClock { offset_s, for_ms }),
+                (FaultClass::Quota, Action::Quota { pods: 1, for_ms }),
+                (FaultClass::SecondController, Action::Overlap { for_ms }),
+            ] {
+                reach.acts(&step(class, action), false, 1, NOW);
+                reach.acted();
+                assert_eq!(noticed(&reach, class), (1, 0));
+            }
+            let now = later(after_s);
+            reach.sync_begins(now);
+            assert_eq!(noticed(&reach, FaultClass::Clock), (1, expected));
+            for message in ["forbidden: not allowed", "exceeded quota: pods"] {
+                assert_eq!(noticed(&reach, FaultClass::Quota), (1, 0));
+                let error = ApiError::status(403, Reason::Forbidden, message);
+                reach.answered(&Answer::Failed(error), now);
+            }
+            assert_eq!(noticed(&reach, FaultClass::Quota), (1, expected));
+            let by = Origin {
+                sync: SyncId {
+                    incarnation: 0,
+                    kind: Kind::ReplicaSet,
+                    number: 1,
+                },
+                stray: false,
+            };
+            commits(&mut reach, None, &Pod::default(), None, now);
+            assert_eq!(noticed(&reach, FaultClass::SecondController), (1, 0));
+            commits(&mut reach, None, &Pod::default(), Some(by), now);
+            assert_eq!(noticed(&reach, FaultClass::SecondController), (1, expected));
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The hash of everything that happens in a run, and its words for a person.
+
+use podstorm::client::Request;
+use podstorm_objects::{ReplicaSet, Uid};
+
+use podstorm_apiserver::{Change, Commit, ObjectRef};
+use podstorm_sim::engine::probe::{Origin, SyncId};
+
+/// FNV-1a over 128 bits: equal on every machine.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trace(u128);
+
+impl Trace {
+    pub(super) fn new() -> Trace {
+        Trace(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
+    }
+
+    fn byte(&mut self, byte: u8) {
+        self.0 =
+            (self.0 ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
+    }
+
+    pub(super) fn add(&mut self, number: u64) {
+        number
+            .to_le_bytes()
+            .into_iter()
+            .for_each(|byte| self.byte(byte));
+    }
+
+    pub(super) fn add_str(&mut self, text: &str) {
+        text.bytes().for_each(|byte| self.byte(byte));
+        self.byte(0xff);
+    }
+
+    pub(super) fn hash(self) -> u128 {
+        self.0
+    }
+}
+
+/// One commit in words.
+pub(super) fn commit_text(commit: &Commit<'_>, origin: Option<Origin>) -> String {
+    let who = match origin {
+        None => String::new(),
+        Some(Origin { sync, stray }) => format!(
+            " by sync {} of controller {}{}",
+            sync.number,
+            sync.incarnation,
+            if stray {
+                ", which no longer waits for it"
+            } else {
+                ""
+            }
+        ),
+    };
+    let what = match commit.change {
+        Change::Added => "created",
+        Change::Modified => "changed",
+        Change::Deleted => "removed",
+    };
+    let detail = match commit.new {
+        ObjectRef::Pod(pod) => {
+            let owner = pod.metadata.controller();
+            let owner = owner.map_or("none".to_owned(), |owner| {
+                format!("{} {}", owner.name, short(&owner.uid))
+            });
+            let deleting = if pod.metadata.is_deleting() {
+                ", deleting"
+            } else {
+                ""
+            };
+            format!(" (owner {owner}, {:?}{deleting})", pod.status.phase)
+        }
+        ObjectRef::ReplicaSet(set) => set_text(set),
+        ObjectRef::ReplicationController(controller) => set_text(&controller.to_replica_set()),
+        _ => String::new(),
+    };
+    format!(
+        "version {}: {:?} {} {what}{who}{detail}",
+        commit.version,
+        commit.new.kind(),
+        commit.new.metadata().name
+    )
+}
+
+fn set_text(set: &ReplicaSet) -> String {
+    format!(
+        " (uid {}, wants {}, status {}/{}/{}, generation {} of {})",
+        short(&set.metadata.uid),
+        set.replicas(),
+        set.status.replicas,
+        set.status.ready_replicas,
+        set.status.available_replicas,
+        set.status.observed_generation,
+        set.metadata.generation
+    )
+}
+
+/// One request in words.
+pub(super) fn request_text(sync: SyncId, request: &Request) -> String {
+    let what = match request {
+        Request::CreatePod { name, .. } => {
+            let name = name.as_deref().unwrap_or("a new name");
+            format!("create a pod as {name}")
+        }
+        Request::DeletePod { name, uid, .. } => {
+            let uid = uid.as_ref().map_or("any uid".to_owned(), short);
+            format!("delete pod {name} ({uid})")
+        }
+        Request::PatchPod { name, patch, .. } => format!("patch pod {name}: {patch:?}"),
+        Request::GetParent { name, .. } => format!("read {name}"),
+        Request::PutStatus { object } => format!(
+            "write the status of {}: {} replicas, generation {}",
+            object.metadata.name, object.status.replicas, object.status.observed_generation
+        ),
+        Request::ReadVersion { resource } => format!("read the version of resource {resource}"),
+    };
+    format!(
+        "  sync {} of controller {} asks: {what}",
+        sync.number, sync.incarnation
+    )
+}
+
+/// Enough of a UID to tell it from others.
+fn short(uid: &Uid) -> String {
+    let mut text = uid.to_string();
+    text.truncate(8);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_depends_on_order_and_on_where_texts_end() {
+        let hash = |texts: &[&str]| {
+            let mut trace = Trace::new();
+            texts.iter().for_each(|text| trace.add_str(text));
+            trace.hash()
+        };
+        assert_eq!(hash(&["a", "b"]), hash(&["a", "b"]));
+        assert_ne!(hash(&["a", "b"]), hash(&["b", "a"]));
+        assert_ne!(hash(&["ab", "c"]), hash(&["a", "bc"]));
+    }
+}

@@ -1,0 +1,366 @@
+//! Schedules: what exists at the beginning of a run, and what is done when.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::action::Action;
+use super::workloads::WorkloadKind;
+use podstorm_sim::faults::FaultClass;
+
+/// The version of the schedule format and of the way seeds are drawn; raised when either changes,
+/// so that an old seed is refused and not replayed as something else.
+pub const SCHEDULE_VERSION: u32 = 2;
+
+/// A run, as data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Schedule {
+    /// [`SCHEDULE_VERSION`].
+    pub version: u32,
+    /// The seed of everything that the cluster draws: UIDs, latencies.
+    pub seed: u64,
+    /// What exists at first.
+    pub world: World,
+    /// The end of the phase in which things go wrong, ms.
+    pub disturb_ms: u32,
+    /// The classes that the seed has switched on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<FaultClass>,
+    /// What is done, in order of time.
+    pub steps: Vec<Step>,
+}
+
+/// The cluster and its controller at the beginning.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct World {
+    /// The ReplicaSets and ReplicationControllers.
+    pub replica_sets: Vec<WorldReplicaSet>,
+    /// How many nodes.
+    pub nodes: u32,
+    /// How many workers each controller has.
+    pub workers: u32,
+    /// Most creates or deletes in one sync.
+    pub burst_replicas: u32,
+    /// The read-your-writes gate of 1.36.
+    #[serde(default = "yes")]
+    pub stale_controller_consistency: bool,
+    /// Whether initial lists come through the watch.
+    #[serde(default = "yes")]
+    pub watch_list_client: bool,
+    /// An API call there and back takes up to so much, ms.
+    pub api_ms: u32,
+    /// A watch event takes up to so much, ms.
+    pub watch_ms: u32,
+    /// A pod takes up to so much to become ready, ms.
+    pub startup_ms: u32,
+    /// A pod takes up to so much to end, ms.
+    pub termination_ms: u32,
+}
+
+/// A ReplicaSet of the world, or a ReplicationController.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct WorldReplicaSet {
+    /// What it is; absent for a ReplicaSet.
+    #[serde(default, skip_serializing_if = "WorkloadKind::is_usual")]
+    pub kind: WorkloadKind,
+    /// Its name.
+    pub name: String,
+    /// How many replicas.
+    pub replicas: i32,
+    /// `minReadySeconds`.
+    #[serde(default)]
+    pub min_ready_seconds: i32,
+}
+
+/// An action with its time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Step {
+    /// When, ms from the beginning of the disturbed phase.
+    pub at_ms: u32,
+    /// The class of faults it belongs to; absent for what users do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<FaultClass>,
+    /// What is done.
+    pub action: Action,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// A schedule that can't be played, with the place and the mend.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ScheduleError(String);
+
+impl Schedule {
+    /// Whether ReplicationControllers are there at any time of the run.
+    pub fn has_replication_controllers(&self) -> bool {
+        let is_one = |kind: WorkloadKind| kind == WorkloadKind::ReplicationController;
+        let mut sets = self.world.replica_sets.iter();
+        sets.any(|set| is_one(set.kind))
+            || self.steps.iter().any(|step| match &step.action {
+                Action::CreateOverlapping { kind, .. } => is_one(*kind),
+                _ => false,
+            })
+    }
+
+    /// Reads a schedule from YAML or JSON and checks it.
+    ///
+    /// # Errors
+    /// What is wrong, by line or by step.
+    pub fn read(text: &str) -> Result<Schedule, ScheduleError> {
+        let schedule: Schedule = serde_saphyr::from_str(text).map_err(|error| {
+            // The first line says what and where; those after it show the text around.
+            let whole = error.to_string();
+            let first = whole.lines().next().unwrap_or_default();
+            ScheduleError(first.trim_start_matches("error: ").to_owned())
+        })?;
+        schedule.check()?;
+        Ok(schedule)
+    }
+
+    /// Whether it can be played.
+    ///
+    /// # Errors
+    /// The first step or setting that can't be, and what would do.
+    pub fn check(&self) -> Result<(), ScheduleError> {
+        let fail = |text: String| Err(ScheduleError(text));
+        if self.version != SCHEDULE_VERSION {
+            return fail(format!(
+                "version: this schedule is of version {}, this program plays version \
+                 {SCHEDULE_VERSION}; replay it with the program that wrote it",
+                self.version
+            ));
+        }
+        let world = &self.world;
+        for (name, value, low, high) in [
+            ("world.nodes", world.nodes, 1, 1_000),
+            ("world.workers", world.workers, 1, 64),
+            ("world.burst-replicas", world.burst_replicas, 1, 500),
+            ("disturb-ms", self.disturb_ms, 0, 24 * 3_600_000),
+        ] {
+            if value < low || value > high {
+                return fail(format!("{name}: {value} is not within {low} to {high}"));
+            }
+        }
+        if world.replica_sets.is_empty() {
+            return fail("world.replica-sets: at least one is needed".to_owned());
+        }
+        let mut names = BTreeSet::new();
+        for set in &world.replica_sets {
+            if !names.insert(set.name.as_str()) {
+                return fail(format!("world.replica-sets: {:?} is there twice", set.name));
+            }
+            if set.replicas < 0 || set.replicas > 5_000 {
+                return fail(format!(
+                    "world.replica-sets: {:?} wants {} replicas, 0 to 5000 will do",
+                    set.name, set.replicas
+                ));
+            }
+        }
+        for step in &self.steps {
+            if let Action::CreateOverlapping { name, .. } = &step.action {
+                names.insert(name);
+            }
+        }
+        let mut last = 0;
+        for (number, step) in self.steps.iter().enumerate() {
+            if let Some(name) = step.action.replica_set()
+                && !names.contains(name)
+            {
+                let known: Vec<&str> = names.iter().copied().collect();
+                return fail(format!(
+                    "steps[{number}]: there is no ReplicaSet {name:?}; there are {}",
+                    known.join(", ")
+                ));
+            }
+            if step.at_ms < last {
+                return fail(format!(
+                    "steps[{number}].at-ms: {} is before the step before it ({last})",
+                    step.at_ms
+                ));
+            }
+            if step.at_ms > self.disturb_ms {
+                return fail(format!(
+                    "steps[{number}].at-ms: {} is after disturb-ms ({})",
+                    step.at_ms, self.disturb_ms
+                ));
+            }
+            check_action(&step.action).or_else(|text| fail(format!("steps[{number}]: {text}")))?;
+            last = step.at_ms;
+        }
+        Ok(())
+    }
+
+    /// The schedule as YAML.
+    pub fn to_yaml(&self) -> String {
+        serde_saphyr::to_string(self).expect("a schedule has no part that YAML can't hold")
+    }
+}
+
+fn check_action(action: &Action) -> Result<(), String> {
+    let within = |name: &str, value: u32, low: u32, high: u32| {
+        if value < low || value > high {
+            return Err(format!("{name}: {value} is not within {low} to {high}"));
+        }
+        Ok(())
+    };
+    match action {
+        Action::Kill { percent, .. }
+        | Action::Flap { percent, .. }
+        | Action::Stick { percent, .. } => within("percent", *percent, 1, 100),
+        Action::Requests { times, .. } => within("times", *times, 1, 1_000_000),
+        Action::Drop { events, .. } | Action::Duplicate { events, .. } => {
+            within("events", *events, 1, 1_000_000)
+        }
+        Action::Replay { events, .. } => within("events", *events, 1, 8),
+        Action::RefuseWatch { times, .. } => within("times", *times, 1, 1_000),
+        Action::Scale { replicas, .. } | Action::CreateOverlapping { replicas, .. } => {
+            if (0..=5_000).contains(replicas) {
+                Ok(())
+            } else {
+                Err(format!("replicas: {replicas} is not within 0 to 5000"))
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use podstorm_sim::faults::{ApiFault, Call, CrashPoint, Effect, StreamKind};
+
+    fn schedule(steps: Vec<Step>) -> Schedule {
+        Schedule {
+            version: SCHEDULE_VERSION,
+            seed: 7,
+            world: World {
+                replica_sets: vec![WorldReplicaSet {
+                    kind: WorkloadKind::ReplicaSet,
+                    name: "web".into(),
+                    replicas: 3,
+                    min_ready_seconds: 0,
+                }],
+                nodes: 3,
+                workers: 2,
+                burst_replicas: 500,
+                stale_controller_consistency: true,
+                watch_list_client: true,
+                api_ms: 5,
+                watch_ms: 5,
+                startup_ms: 100,
+                termination_ms: 100,
+            },
+            disturb_ms: 1_000,
+            classes: Vec::new(),
+            steps,
+        }
+    }
+
+    fn step(at_ms: u32, action: Action) -> Step {
+        Step {
+            at_ms,
+            class: None,
+            action,
+        }
+    }
+
+    #[test]
+    fn a_schedule_survives_being_written_and_read() {
+        let requests = Action::Requests {
+            calls: vec![Call::CreatePod],
+            replica_set: Some("web".into()),
+            batch: Some(1),
+            index: None,
+            effect: Effect::CommitLate {
+                answer: ApiFault::Timeout,
+                after_ms: 20,
+            },
+            times: 2,
+            within_ms: 500,
+        };
+        let crash = Action::Crash {
+            point: CrashPoint::AfterCommit,
+            passes: 1,
+            down_ms: 10,
+            stale_versions: 0,
+            stale_for_ms: 0,
+        };
+        let hold = Action::Hold {
+            stream: StreamKind::Pods,
+            for_ms: 9,
+        };
+        let steps = vec![step(1, requests), step(2, crash), step(2, hold)];
+        let schedule = schedule(steps);
+        let text = schedule.to_yaml();
+        assert_eq!(Schedule::read(&text), Ok(schedule), "{text}");
+    }
+
+    #[test]
+    fn an_object_is_a_replica_set_unless_it_says_otherwise() {
+        let mut known = schedule(Vec::new());
+        let text = known.to_yaml();
+        assert!(!text.contains("kind"), "{text}");
+        assert!(!known.has_replication_controllers());
+        known.world.replica_sets[0].kind = WorkloadKind::ReplicationController;
+        let text = known.to_yaml();
+        assert!(text.contains("kind: replication-controller"), "{text}");
+        assert_eq!(Schedule::read(&text), Ok(known));
+        let beside = |kind| Action::CreateOverlapping {
+            kind,
+            name: "more".into(),
+            like: "web".into(),
+            replicas: 1,
+        };
+        for kind in WorkloadKind::ALL {
+            let schedule = schedule(vec![step(1, beside(kind))]);
+            assert_eq!(Schedule::read(&schedule.to_yaml()), Ok(schedule.clone()));
+            assert_eq!(schedule.has_replication_controllers(), !kind.is_usual());
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_played_is_named_with_its_place() {
+        let touch = |name: &str| Action::Touch {
+            replica_set: name.into(),
+        };
+        let kill = Action::Kill {
+            replica_set: "web".into(),
+            percent: 200,
+            how: super::super::action::Death::Deleted,
+        };
+        let mut old = schedule(Vec::new());
+        old.version = 0;
+        for (schedule, words) in [
+            (old, "version 0"),
+            (
+                schedule(vec![step(1, touch("wob"))]),
+                "steps[0]: there is no ReplicaSet \"wob\"; there are web",
+            ),
+            (
+                schedule(vec![step(2, touch("web")), step(1, touch("web"))]),
+                "steps[1].at-ms",
+            ),
+            (
+                schedule(vec![step(2_000, touch("web"))]),
+                "after disturb-ms",
+            ),
+            (
+                schedule(vec![step(1, kill)]),
+                "percent: 200 is not within 1 to 100",
+            ),
+        ] {
+            let error = schedule.check().unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        let text = schedule(vec![step(1, touch("web"))]).to_yaml();
+        let error = Schedule::read(&text.replace("touch", "tuch")).unwrap_err();
+        assert!(error.to_string().contains("tuch"), "{error}");
+    }
+}

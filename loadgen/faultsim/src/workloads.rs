@@ -1,0 +1,192 @@
+//! The objects that want pods: ReplicaSets and ReplicationControllers, the latter as their
+//! controller sees them.
+
+use std::sync::Arc;
+
+use podstorm::client::ApiError;
+use podstorm_objects::{Kind, Map, Now, ReplicaSet, ReplicationController, Resource};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::act::NAMESPACE;
+use podstorm_apiserver::{Cluster, DeleteOptions, Patch, ScaleUpdate};
+
+/// What an object of a schedule is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WorkloadKind {
+    /// A ReplicaSet.
+    #[default]
+    ReplicaSet,
+    /// A ReplicationController.
+    ReplicationController,
+}
+
+impl WorkloadKind {
+    /// Both.
+    pub const ALL: [WorkloadKind; 2] = [
+        WorkloadKind::ReplicaSet,
+        WorkloadKind::ReplicationController,
+    ];
+
+    /// Whether it is what a schedule does not have to say.
+    pub(super) fn is_usual(&self) -> bool {
+        *self == WorkloadKind::default()
+    }
+
+    /// Its kind as the API has it.
+    pub fn kind(self) -> Kind {
+        match self {
+            WorkloadKind::ReplicaSet => Kind::ReplicaSet,
+            WorkloadKind::ReplicationController => Kind::ReplicationController,
+        }
+    }
+
+    /// Creates one whose pods have the label `app` of that value.
+    pub(super) fn create(
+        self,
+        cluster: &Cluster,
+        name: &str,
+        like: &str,
+        (replicas, min_ready_seconds): (i32, i32),
+        now: Now,
+    ) -> Result<(), ApiError> {
+        let labels = json!({"app": like});
+        let selector = match self {
+            WorkloadKind::ReplicaSet => json!({"matchLabels": labels}),
+            WorkloadKind::ReplicationController => labels.clone(),
+        };
+        let object = json!({
+            "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
+            "spec": {
+                "replicas": replicas,
+                "minReadySeconds": min_ready_seconds,
+                "selector": selector,
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {"containers": [{"name": "app", "image": "app:1"}]},
+                },
+            },
+        });
+        let ours = "an object of our own making";
+        match self {
+            WorkloadKind::ReplicaSet => {
+                let set = ReplicaSet::from_json(object).expect(ours);
+                cluster.create(set, now).map(drop)
+            }
+            WorkloadKind::ReplicationController => {
+                let controller = ReplicationController::from_json(object).expect(ours);
+                cluster.create(controller, now).map(drop)
+            }
+        }
+    }
+
+    /// The one of that name, as its controller sees it.
+    pub(super) fn get(self, cluster: &Cluster, name: &str) -> Result<Arc<ReplicaSet>, ApiError> {
+        match self {
+            WorkloadKind::ReplicaSet => cluster.get::<ReplicaSet>(NAMESPACE, name),
+            WorkloadKind::ReplicationController => cluster
+                .get::<ReplicationController>(NAMESPACE, name)
+                .map(|found| Arc::new(found.to_replica_set())),
+        }
+    }
+
+    /// Every one that there is, as its controller sees it.
+    pub(super) fn list(self, cluster: &Cluster) -> Vec<Arc<ReplicaSet>> {
+        match self {
+            WorkloadKind::ReplicaSet => cluster.list::<ReplicaSet>(Some(NAMESPACE)).0,
+            WorkloadKind::ReplicationController => {
+                let (controllers, _) = cluster.list::<ReplicationController>(Some(NAMESPACE));
+                let seen = controllers.iter().map(|it| Arc::new(it.to_replica_set()));
+                seen.collect()
+            }
+        }
+    }
+
+    pub(super) fn scale(
+        self,
+        cluster: &Cluster,
+        name: &str,
+        replicas: i32,
+        now: Now,
+    ) -> Result<(), ApiError> {
+        let update = ScaleUpdate {
+            replicas,
+            ..ScaleUpdate::default()
+        };
+        match self {
+            WorkloadKind::ReplicaSet => cluster
+                .update_scale::<ReplicaSet>(NAMESPACE, name, &update, now)
+                .map(drop),
+            WorkloadKind::ReplicationController => cluster
+                .update_scale::<ReplicationController>(NAMESPACE, name, &update, now)
+                .map(drop),
+        }
+    }
+
+    pub(super) fn patch(
+        self,
+        cluster: &Cluster,
+        name: &str,
+        patch: Map,
+        now: Now,
+    ) -> Result<(), ApiError> {
+        let patch = Patch::Merge(patch);
+        match self {
+            WorkloadKind::ReplicaSet => cluster
+                .patch::<ReplicaSet>(NAMESPACE, name, &patch, now)
+                .map(drop),
+            WorkloadKind::ReplicationController => cluster
+                .patch::<ReplicationController>(NAMESPACE, name, &patch, now)
+                .map(drop),
+        }
+    }
+
+    /// Writes the status with one replica more than it says.
+    pub(super) fn miscount(self, cluster: &Cluster, name: &str, now: Now) -> Result<(), ApiError> {
+        match self {
+            WorkloadKind::ReplicaSet => {
+                let mut set = ReplicaSet::clone(&*cluster.get(NAMESPACE, name)?);
+                set.status.replicas += 1;
+                cluster.update_status(set, now).map(drop)
+            }
+            WorkloadKind::ReplicationController => {
+                let found = cluster.get::<ReplicationController>(NAMESPACE, name)?;
+                let mut controller = ReplicationController::clone(&found);
+                controller.status.replicas += 1;
+                cluster.update_status(controller, now).map(drop)
+            }
+        }
+    }
+
+    pub(super) fn delete(
+        self,
+        cluster: &Cluster,
+        name: &str,
+        options: &DeleteOptions,
+        now: Now,
+    ) -> Result<(), ApiError> {
+        match self {
+            WorkloadKind::ReplicaSet => cluster
+                .delete::<ReplicaSet>(NAMESPACE, name, options, now)
+                .map(drop),
+            WorkloadKind::ReplicationController => cluster
+                .delete::<ReplicationController>(NAMESPACE, name, options, now)
+                .map(drop),
+        }
+    }
+}
+
+/// Every ReplicaSet and ReplicationController that there is.
+pub(super) fn all(cluster: &Cluster) -> Vec<Arc<ReplicaSet>> {
+    let kinds = WorkloadKind::ALL.into_iter();
+    kinds.flat_map(|kind| kind.list(cluster)).collect()
+}
+
+/// The members of a patch.
+pub(super) fn members(value: Value) -> Map {
+    match value {
+        Value::Object(members) => members,
+        other => panic!("a patch is an object, not {other}"),
+    }
+}

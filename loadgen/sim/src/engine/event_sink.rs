@@ -1,0 +1,271 @@
+//! The way of Kubernetes Events to the API server: workers put down what they want to say, one
+//! part correlates it and writes what is left, one write at a time, through the same limiter as
+//! the syncs.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use podstorm::client::{ApiError, EVENT_QUEUE_MAX, EventIntent, EventPatch, EventSink, SinkStep};
+use podstorm_objects::{Event, Now};
+
+use super::client::{ApiCalls, Client, Trip};
+use crate::executor::{Next, Part, PartId, Switchboard};
+use crate::faults::{Call, Fate, Line, Place, Sent};
+
+/// Most writes in one run.
+const WRITES_PER_RUN: u32 = 64;
+
+/// Where workers put what they want to say. More than [`EVENT_QUEUE_MAX`] waiting are dropped.
+#[derive(Debug)]
+pub struct EventQueue {
+    switchboard: Arc<Switchboard>,
+    sink: PartId,
+    inbox: Mutex<Inbox>,
+}
+
+#[derive(Debug, Default)]
+struct Inbox {
+    waiting: VecDeque<(EventIntent, Now)>,
+    /// Recorded by type and reason.
+    recorded: BTreeMap<(&'static str, &'static str), u64>,
+    dropped: u64,
+}
+
+impl EventQueue {
+    pub(crate) fn new(switchboard: Arc<Switchboard>, sink: PartId) -> EventQueue {
+        EventQueue {
+            switchboard,
+            sink,
+            inbox: Mutex::default(),
+        }
+    }
+
+    /// Takes what a sync wants to say.
+    pub(crate) fn offer(&self, intents: impl Iterator<Item = EventIntent>, now: Now) {
+        let mut inbox = self
+            .inbox
+            .lock()
+            .expect("no thread panics while it holds this lock");
+        for intent in intents {
+            *inbox
+                .recorded
+                .entry((intent.kind.as_str(), intent.reason))
+                .or_default() += 1;
+            if inbox.waiting.len() < EVENT_QUEUE_MAX {
+                inbox.waiting.push_back((intent, now));
+            } else {
+                inbox.dropped += 1;
+            }
+        }
+        drop(inbox);
+        self.switchboard.wake(self.sink);
+    }
+
+    /// Adds what was recorded to a table with keys like `Normal SuccessfulCreate`, and the number
+    /// dropped on the way under `dropped`.
+    pub fn add_to(&self, table: &mut BTreeMap<String, u64>) {
+        let inbox = self
+            .inbox
+            .lock()
+            .expect("no thread panics while it holds this lock");
+        for ((kind, reason), count) in &inbox.recorded {
+            *table.entry(format!("{kind} {reason}")).or_default() += count;
+        }
+        *table.entry("dropped".into()).or_default() += inbox.dropped;
+    }
+}
+
+/// Writes events.
+#[derive(Debug)]
+pub struct EventWriter {
+    queue: Arc<EventQueue>,
+    client: Arc<Client>,
+    sink: EventSink,
+    trip: Trip,
+    random: fastrand::Rng,
+    stage: Stage,
+    /// Its API calls.
+    pub calls: ApiCalls,
+    /// Events written or repeated.
+    pub written: u64,
+    /// In a disturbed run.
+    line: Option<Arc<Line>>,
+}
+
+/// Where the one write under way is.
+#[derive(Debug)]
+enum Stage {
+    /// None is under way.
+    None,
+    /// It will reach the server then.
+    There {
+        write: Write,
+        due_ns: i64,
+        back_ns: i64,
+    },
+    /// It was carried out; the answer will be here then.
+    Back {
+        outcome: Result<(), ApiError>,
+        due_ns: i64,
+    },
+}
+
+#[derive(Debug)]
+enum Write {
+    Create(Event),
+    Patch(EventPatch),
+}
+
+impl EventWriter {
+    pub(crate) fn new(
+        component: &'static str,
+        queue: Arc<EventQueue>,
+        client: Arc<Client>,
+        trip: Trip,
+        seed: u64,
+        line: Option<Arc<Line>>,
+    ) -> EventWriter {
+        EventWriter {
+            queue,
+            client,
+            sink: EventSink::new(component),
+            trip,
+            random: fastrand::Rng::with_seed(seed),
+            stage: Stage::None,
+            calls: ApiCalls::default(),
+            written: 0,
+            line,
+        }
+    }
+
+    /// How many intents found the sink's own queue full.
+    pub fn dropped(&self) -> u64 {
+        self.sink.dropped()
+    }
+
+    fn carry_out(&mut self, write: Write, now: Now) -> Result<(), ApiError> {
+        let cluster = &self.client.cluster;
+        match write {
+            Write::Create(event) => {
+                let created = cluster.create(event, now);
+                self.calls.count("create", "events", 201, &created);
+                created.map(drop)
+            }
+            Write::Patch(patch) => {
+                let patched = cluster.repeat_event(&patch, now);
+                self.calls.count("patch", "events", 200, &patched);
+                patched.map(drop)
+            }
+        }
+    }
+
+    fn answered(&mut self, outcome: &Result<(), ApiError>, now: Now) {
+        self.written += u64::from(outcome.is_ok());
+        let random = self.random.f64();
+        self.sink
+            .answered(outcome.as_ref().map(|_| ()), now, random);
+    }
+
+    /// Moves the write under way; the moment to go on at, or `None` when nothing is under way.
+    fn travel(&mut self, now: Now) -> Option<i64> {
+        loop {
+            match std::mem::replace(&mut self.stage, Stage::None) {
+                Stage::None => return None,
+                Stage::There {
+                    write,
+                    due_ns,
+                    back_ns,
+                } if due_ns <= now.mono_ns => {
+                    let outcome = self.carry_out(write, now);
+                    self.stage = Stage::Back {
+                        outcome,
+                        due_ns: back_ns,
+                    };
+                }
+                Stage::Back { outcome, due_ns } if due_ns <= now.mono_ns => {
+                    self.answered(&outcome, now);
+                }
+                waiting => {
+                    let (Stage::There { due_ns, .. } | Stage::Back { due_ns, .. }) = &waiting
+                    else {
+                        return None;
+                    };
+                    let due_ns = *due_ns;
+                    self.stage = waiting;
+                    return Some(due_ns);
+                }
+            }
+        }
+    }
+
+    /// Sends a write on its way, which in a disturbed run may be a short or a long one.
+    fn depart(&self, write: Write, due_ns: i64, back_ns: i64, now: Now) -> Stage {
+        let fate = self.line.as_ref().map_or(Fate::Pass, |line| {
+            let sent = Sent {
+                call: Call::WriteEvent,
+                request: None,
+                parent: "",
+                place: Place::default(),
+            };
+            line.fate(&sent, now)
+        });
+        let late_ns = match fate {
+            Fate::Refuse(error, after_ns) => {
+                return Stage::Back {
+                    outcome: Err(error),
+                    due_ns: back_ns.saturating_add(after_ns),
+                };
+            }
+            Fate::Slow(by_ns) => by_ns,
+            _ => 0,
+        };
+        Stage::There {
+            write,
+            due_ns: due_ns.saturating_add(late_ns),
+            back_ns: back_ns.saturating_add(late_ns * 2),
+        }
+    }
+
+    fn take_in(&mut self) {
+        let queue = Arc::clone(&self.queue);
+        let mut inbox = queue
+            .inbox
+            .lock()
+            .expect("no thread panics while it holds this lock");
+        for (intent, now) in inbox.waiting.drain(..) {
+            self.sink.push(intent, now);
+        }
+    }
+}
+
+impl Part for EventWriter {
+    fn run(&mut self, now: Now) -> Next {
+        if let Some(line) = &self.line
+            && let Some(until_ns) = line.stopped_until(now)
+        {
+            return Next::not_before(until_ns);
+        }
+        self.take_in();
+        for _ in 0..WRITES_PER_RUN {
+            if let Some(due_ns) = self.travel(now) {
+                return Next::At(due_ns);
+            }
+            let write = match self.sink.next(now) {
+                SinkStep::Idle | SinkStep::InFlight => return Next::Idle,
+                SinkStep::Wait { until_ns } => return Next::At(until_ns),
+                SinkStep::Create(event) => Write::Create(event.clone()),
+                SinkStep::Patch(patch) => Write::Patch(patch.clone()),
+            };
+            let verb = match &write {
+                Write::Create(_) => "create",
+                Write::Patch(_) => "patch",
+            };
+            let sent_ns = now
+                .mono_ns
+                .saturating_add(self.client.reserve_ns(verb, now));
+            let (due_ns, back_ns) = self.trip.times_ns(sent_ns);
+            self.stage = self.depart(write, due_ns, back_ns, now);
+        }
+        Next::Again
+    }
+}

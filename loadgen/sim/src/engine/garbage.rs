@@ -1,0 +1,34 @@
+//! The garbage collector's part: lets the cluster's collector work in small portions.
+
+use std::sync::Arc;
+
+use podstorm_objects::Now;
+
+use crate::executor::{Next, Part};
+use podstorm_apiserver::Cluster;
+
+/// Most objects handled in one run.
+const BATCH: usize = 500;
+
+/// The garbage collector.
+#[derive(Debug)]
+pub(super) struct Garbage {
+    cluster: Arc<Cluster>,
+}
+
+impl Garbage {
+    /// A collector of this cluster, which has been told how to wake it.
+    pub(super) fn new(cluster: Arc<Cluster>) -> Garbage {
+        Garbage { cluster }
+    }
+}
+
+impl Part for Garbage {
+    fn run(&mut self, now: Now) -> Next {
+        if self.cluster.collect_garbage(BATCH, now) == BATCH {
+            Next::Again
+        } else {
+            Next::Idle
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! A cluster with everything running, driven from outside: no scenario, but a caller who writes to
+//! the cluster and waits for what comes of it.
+//!
+//! On the virtual engine nothing happens but inside of [`Lab::until`] and [`Lab::settle`], and the
+//! clock moves only there; on threads everything goes on by itself.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use podstorm_objects::Now;
+
+use super::assemble;
+use super::pool::Pool;
+use crate::clock::RealClock;
+use crate::executor::{Parts, Switchboard};
+use crate::executor::{threads, virtual_time};
+use crate::options::{EngineKind, SimOptions};
+use podstorm_apiserver::Cluster;
+
+/// Between two looks at a cluster that is driven by threads.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// How many looks in a row must find nothing to do for a cluster on threads to count as settled.
+const QUIET_LOOKS: u32 = 25;
+
+/// A running cluster. It runs until it is dropped.
+#[derive(Debug)]
+pub struct Lab {
+    cluster: Arc<Cluster>,
+    switchboard: Arc<Switchboard>,
+    pools: Vec<Arc<Pool>>,
+    runner: Runner,
+}
+
+#[derive(Debug)]
+enum Runner {
+    Virtual {
+        parts: Parts,
+        now: Now,
+    },
+    Threads {
+        clock: RealClock,
+        thread: Option<JoinHandle<()>>,
+    },
+}
+
+impl Lab {
+    /// Starts an empty cluster with both controllers, a scheduler and kubelets, as the settings
+    /// say; their scenario and sizes are left aside.
+    pub fn new(options: &SimOptions) -> Lab {
+        let clock = RealClock::start();
+        let (builder, pools) = assemble(options, clock, true, None, None);
+        let (cluster, switchboard) = (builder.cluster, builder.switchboard);
+        // Release: whoever sees the flag sees the parts as they were built.
+        builder
+            .started
+            .store(true, std::sync::atomic::Ordering::Release);
+        let parts = builder.parts;
+        let runner = match options.engine {
+            EngineKind::Virtual => {
+                let now = Now {
+                    mono_ns: 0,
+                    wall_ns: virtual_time::WALL_START_NS,
+                };
+                parts.wake_all(&switchboard);
+                Runner::Virtual { parts, now }
+            }
+            EngineKind::Threads => {
+                let (board, count) = (Arc::clone(&switchboard), options.threads);
+                let run = move || {
+                    // At rest it waits for what the caller writes.
+                    let goes_on = |_| true;
+                    threads::drive(&parts, &board, count, &clock, i64::MAX, goes_on, goes_on);
+                };
+                let thread = std::thread::Builder::new()
+                    .name("lab".into())
+                    .spawn(run)
+                    .expect("the system has room for one more thread");
+                Runner::Threads {
+                    clock,
+                    thread: Some(thread),
+                }
+            }
+        };
+        Lab {
+            cluster,
+            switchboard,
+            pools,
+            runner,
+        }
+    }
+
+    /// The cluster, to read from and to write to at [`now`](Lab::now).
+    pub fn cluster(&self) -> &Arc<Cluster> {
+        &self.cluster
+    }
+
+    /// The present.
+    pub fn now(&self) -> Now {
+        match &self.runner {
+            Runner::Virtual { now, .. } => *now,
+            Runner::Threads { clock, .. } => clock.now(),
+        }
+    }
+
+    /// Lets the cluster run until `holds`, for at most `limit_ns` of its time; whether it came to
+    /// that. `holds` is asked after every step on the virtual engine, every 2 ms on threads.
+    ///
+    /// # Panics
+    /// When a part has panicked.
+    pub fn until(&mut self, limit_ns: i64, mut holds: impl FnMut(&Cluster) -> bool) -> bool {
+        let end_ns = self.now().mono_ns.saturating_add(limit_ns);
+        loop {
+            if holds(&self.cluster) {
+                return true;
+            }
+            if !self.step(end_ns) {
+                return false;
+            }
+        }
+    }
+
+    /// Lets the cluster run until there is nothing left to do, for at most `limit_ns` of its time;
+    /// whether it came to that. On threads this is found out by watching for a while, so that a
+    /// very slow machine may be taken for a quiet cluster: state what is expected by
+    /// [`until`](Lab::until) first.
+    ///
+    /// # Panics
+    /// When a part has panicked.
+    pub fn settle(&mut self, limit_ns: i64) -> bool {
+        let end_ns = self.now().mono_ns.saturating_add(limit_ns);
+        if let Runner::Virtual { .. } = self.runner {
+            while self.step(end_ns) {}
+            return self.switchboard.next_due().is_none();
+        }
+        let (mut quiet, mut version) = (0, self.cluster.resource_version());
+        while quiet < QUIET_LOOKS {
+            if !self.step(end_ns) {
+                return false;
+            }
+            let seen = std::mem::replace(&mut version, self.cluster.resource_version());
+            let rests = seen == version
+                && self.switchboard.next_due().is_none()
+                && self.pools.iter().all(|pool| pool.rests_after(0));
+            quiet = if rests { quiet + 1 } else { 0 };
+        }
+        true
+    }
+
+    /// Goes on a little; false when there is nothing left to do before `end_ns`.
+    fn step(&mut self, end_ns: i64) -> bool {
+        match &mut self.runner {
+            Runner::Virtual { parts, now } => {
+                if let Some(part) = self.switchboard.try_take() {
+                    parts.run(part, &self.switchboard, *now);
+                    return true;
+                }
+                let due_ns = self
+                    .switchboard
+                    .next_due()
+                    .filter(|due_ns| *due_ns <= end_ns);
+                let Some(due_ns) = due_ns else { return false };
+                *now = now.plus_ns((due_ns - now.mono_ns).max(0));
+                self.switchboard.fire_due(*now);
+                true
+            }
+            Runner::Threads { clock, .. } => {
+                assert!(!self.switchboard.is_stopped(), "a part has panicked");
+                self.switchboard.wait_stopped(LOOK_EVERY);
+                clock.now().mono_ns < end_ns
+            }
+        }
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        self.switchboard.stop();
+        self.cluster.set_gc_waker(None);
+        if let Runner::Threads { thread, .. } = &mut self.runner
+            && let Some(thread) = thread.take()
+        {
+            // A part's panic has been told by its own thread.
+            let _ = thread.join();
+        }
+    }
+}

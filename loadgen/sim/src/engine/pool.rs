@@ -1,0 +1,226 @@
+//! One controller as its workers share it: queue, connection, who is idle, and the timer that adds
+//! its delayed keys.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use podstorm::intern::KeyId;
+use podstorm::replicaset::Controller;
+use podstorm::workqueue::Take;
+use podstorm_objects::Now;
+
+use super::by_phase::{PhaseTimes, Recorded};
+use super::client::Client;
+use super::event_sink::EventQueue;
+use super::probe::Probe;
+use crate::clock::RealClock;
+use crate::executor::{Next, Part, PartId, Switchboard};
+use crate::faults::{CrashPoint, Line};
+
+/// The informers of a controller: its parents' and the pods'.
+const INFORMERS: usize = 2;
+
+/// One controller with its queue, its idle workers and its timer.
+#[derive(Debug)]
+pub struct Pool {
+    /// The controller.
+    pub controller: Arc<Controller>,
+    /// Its connection to the server.
+    pub client: Arc<Client>,
+    /// What it says in Events.
+    pub events: Arc<EventQueue>,
+    switchboard: Arc<Switchboard>,
+    timer: PartId,
+    /// Reads real time, where time is real.
+    clock: Option<RealClock>,
+    /// Informers whose caches are not filled yet: no sync begins before they are.
+    unsynced: AtomicUsize,
+    /// Syncs begun.
+    pub begun: AtomicU64,
+    /// Syncs finished.
+    pub finished: AtomicU64,
+    /// Workers that found no key. A worker lists itself and then looks at the queue once more, so
+    /// no key is left lying between the two.
+    idle: Mutex<Vec<PartId>>,
+    /// In a run that is disturbed or watched over.
+    pub wire: Option<Wire>,
+    /// When the phases began.
+    pub times: Arc<PhaseTimes>,
+    /// What the workers of all controllers have recorded.
+    pub recorded: Arc<Mutex<Recorded>>,
+}
+
+/// What the requests of a disturbed controller pass, and who listens.
+#[derive(Clone, Debug)]
+pub struct Wire {
+    /// What requests and watches pass.
+    pub line: Arc<Line>,
+    /// Who listens.
+    pub probe: Arc<dyn Probe>,
+}
+
+impl Pool {
+    pub(crate) fn new(
+        controller: Arc<Controller>,
+        client: Arc<Client>,
+        events: Arc<EventQueue>,
+        switchboard: Arc<Switchboard>,
+        timer: PartId,
+        clock: Option<RealClock>,
+        wire: Option<Wire>,
+    ) -> Pool {
+        Pool {
+            wire,
+            times: Arc::new(PhaseTimes::new(1)),
+            recorded: Arc::default(),
+            controller,
+            client,
+            events,
+            switchboard,
+            timer,
+            clock,
+            unsynced: AtomicUsize::new(INFORMERS),
+            begun: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
+            idle: Mutex::default(),
+        }
+    }
+
+    /// Has its workers record by these phases, and there.
+    pub(crate) fn recording(self, times: &Arc<PhaseTimes>, to: &Arc<Mutex<Recorded>>) -> Pool {
+        Pool {
+            times: Arc::clone(times),
+            recorded: Arc::clone(to),
+            ..self
+        }
+    }
+
+    /// Until when no part of the controller may run, if it is dead or paused.
+    #[inline]
+    pub(crate) fn stopped_until(&self, now: Now) -> Option<i64> {
+        self.wire.as_ref()?.line.stopped_until(now)
+    }
+
+    /// Whether the controller dies at this point of its work.
+    #[inline]
+    pub(crate) fn dies_at(&self, point: CrashPoint) -> bool {
+        self.wire
+            .as_ref()
+            .is_some_and(|wire| wire.line.passes(point))
+    }
+
+    #[inline]
+    pub(crate) fn is_dead(&self) -> bool {
+        self.wire.as_ref().is_some_and(|wire| wire.line.is_dead())
+    }
+
+    /// The connection, in a run that is disturbed or watched over.
+    pub(crate) fn line(&self) -> Option<&Arc<Line>> {
+        self.wire.as_ref().map(|wire| &wire.line)
+    }
+
+    /// Whether at least `syncs` syncs were finished, none is under way and no key waits.
+    pub fn rests_after(&self, syncs: u64) -> bool {
+        // Acquire, with the releases below: a sync counted as begun has left the queue, so what
+        // is read in this order can't miss one that is between queue and worker for ever; the
+        // caller asks again.
+        let finished = self.finished.load(Ordering::Acquire);
+        let waiting = self.controller.queue().len();
+        let begun = self.begun.load(Ordering::Acquire);
+        finished >= syncs && waiting == 0 && begun == finished
+    }
+
+    /// The present, more exactly than at the beginning of the part's run.
+    #[inline]
+    pub(crate) fn present(&self, now: Now) -> Now {
+        self.clock.as_ref().map_or(now, RealClock::now)
+    }
+
+    /// The present as the controller's own clock has it.
+    #[inline]
+    pub(crate) fn own_clock(&self, now: Now) -> Now {
+        self.wire.as_ref().map_or(now, |wire| wire.line.clock(now))
+    }
+
+    /// To be called after keys may have been added: wakes workers for them, and the timer for
+    /// delayed ones.
+    pub(crate) fn keys_added(&self, now: Now) {
+        if !self.is_synced() {
+            return;
+        }
+        let queue = self.controller.queue();
+        let count = queue.len();
+        if count > 0 {
+            let mut idle = self
+                .idle
+                .lock()
+                .expect("no thread panics while it holds this lock");
+            for _ in 0..count {
+                let Some(worker) = idle.pop() else { break };
+                self.switchboard.wake(worker);
+            }
+        }
+        if let Some(due_ns) = queue.next_due() {
+            self.switchboard.wake_at(self.timer, due_ns, now);
+        }
+    }
+
+    /// The key that has waited longest, and for how long, ns.
+    #[inline]
+    pub(crate) fn take(&self, now: Now) -> Option<(KeyId, u64)> {
+        if !self.is_synced() {
+            return None;
+        }
+        match self.controller.queue().try_take_with_wait(now.mono_ns) {
+            Take::Key(taken) => Some(taken),
+            Take::Empty | Take::ShutDown => None,
+        }
+    }
+
+    /// One of the informers has filled its cache for the first time. The caller says
+    /// [`Pool::keys_added`] afterwards.
+    pub(crate) fn informer_synced(&self) {
+        // Release, with the load below: whoever sees zero sees full caches.
+        self.unsynced.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Whether both informers have filled their caches.
+    pub fn is_synced(&self) -> bool {
+        // Acquire: see `informer_synced`.
+        self.unsynced.load(Ordering::Acquire) == 0
+    }
+
+    #[inline]
+    pub(crate) fn list_idle(&self, worker: PartId) {
+        let mut idle = self
+            .idle
+            .lock()
+            .expect("no thread panics while it holds this lock");
+        if !idle.contains(&worker) {
+            idle.push(worker);
+        }
+    }
+}
+
+/// Adds the delayed keys of a controller when they are due.
+#[derive(Debug)]
+pub struct Timer {
+    pool: Arc<Pool>,
+}
+
+impl Timer {
+    pub(crate) fn new(pool: Arc<Pool>) -> Timer {
+        Timer { pool }
+    }
+}
+
+impl Part for Timer {
+    fn run(&mut self, now: Now) -> Next {
+        if let Some(until_ns) = self.pool.stopped_until(now) {
+            return Next::not_before(until_ns);
+        }
+        self.pool.controller.queue().fire_due(now.mono_ns);
+        self.pool.keys_added(now);
+        Next::Idle
+    }
+}

@@ -1,0 +1,103 @@
+//! List and watch for the parts that are not under test (scheduler, kubelets, the scenario): a
+//! stream of changes that starts over by itself when the server ends it.
+
+use std::sync::Arc;
+
+use podstorm::client::WatchEvent;
+use podstorm_objects::Now;
+
+use super::{Next, Waker};
+use podstorm_apiserver::{Cluster, ClusterResource, Watch, WatchFrom, WatchOptions};
+
+/// Most events taken in one poll.
+pub const BATCH: usize = 4000;
+
+/// What a stream tells.
+#[derive(Clone, Debug)]
+pub enum Item<R> {
+    /// Forget everything: the objects that exist follow as `Added`.
+    Reset,
+    /// The object came to be, or existed when the stream began.
+    Added(Arc<R>),
+    /// The object changed.
+    Modified(Arc<R>),
+    /// The object is gone.
+    Deleted(Arc<R>),
+}
+
+/// A watch of all objects of a kind, opened at the first poll.
+pub struct Stream<R: ClusterResource> {
+    cluster: Arc<Cluster>,
+    waker: Waker,
+    watch: Option<Watch<R>>,
+    events: Vec<WatchEvent<R>>,
+    drained: bool,
+}
+
+impl<R: ClusterResource> std::fmt::Debug for Stream<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream")
+            .field("open", &self.watch.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<R: ClusterResource> Stream<R> {
+    /// A stream without delay; `waker` is called when events come after it was drained.
+    pub fn new(cluster: Arc<Cluster>, waker: Waker) -> Self {
+        Stream {
+            cluster,
+            waker,
+            watch: None,
+            events: Vec::new(),
+            drained: false,
+        }
+    }
+
+    /// Whether the last poll took everything that was there.
+    pub fn is_drained(&self) -> bool {
+        self.drained
+    }
+
+    /// Takes up to [`BATCH`] changes in order and hands them to `see`; says when to poll again.
+    #[inline]
+    pub fn poll(&mut self, now: Now, mut see: impl FnMut(Item<R>)) -> Next {
+        let watch = match &mut self.watch {
+            Some(watch) => watch,
+            closed => {
+                let options = WatchOptions {
+                    waker: Some(Arc::clone(&self.waker)),
+                    ..WatchOptions::default()
+                };
+                // A watch from the present state can't be refused: no version can be too old.
+                let Ok(watch) = self.cluster.watch::<R>(WatchFrom::Initial, options) else {
+                    return Next::At(now.mono_ns + 1_000_000_000);
+                };
+                see(Item::Reset);
+                closed.insert(watch)
+            }
+        };
+        let poll = watch.poll(BATCH, now, &mut self.events);
+        self.drained = !poll.more;
+        let mut ended = false;
+        for event in self.events.drain(..) {
+            match event {
+                WatchEvent::Added(object) => see(Item::Added(object)),
+                WatchEvent::Modified(object) => see(Item::Modified(object)),
+                WatchEvent::Deleted(object) => see(Item::Deleted(object)),
+                WatchEvent::Bookmark { .. } => {}
+                WatchEvent::Error(_) => ended = true,
+            }
+        }
+        if ended {
+            self.watch = None;
+            self.drained = false;
+            return Next::Again;
+        }
+        match poll.next_visible_ns {
+            _ if poll.more => Next::Again,
+            Some(at_ns) => Next::At(at_ns),
+            None => Next::Idle,
+        }
+    }
+}

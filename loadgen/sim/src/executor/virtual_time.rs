@@ -1,0 +1,195 @@
+//! The virtual driver: one thread, a clock that jumps. Parts run in the order in which they were
+//! woken; when none is left, the clock moves to the next moment at which one is due. Nothing else
+//! decides the order, so one seed is one run.
+
+use podstorm_objects::Now;
+
+use super::{Parts, Switchboard};
+
+/// 2026-01-01T00:00:00Z, where the wall clock of a virtual run starts unless its files are younger, in
+/// ns since the epoch.
+pub const WALL_START_NS: i64 = 1_767_225_600_000_000_000;
+
+/// Why the driver returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Somebody stopped the switchboard.
+    Stopped,
+    /// Nothing is queued and nothing will ever be due.
+    Quiet,
+    /// The next thing is due after the time limit.
+    TimeLimit,
+    /// The check said so.
+    Cancelled,
+}
+
+/// Whoever watches a virtual run. It sees all that happens and changes nothing of it.
+pub trait Watch {
+    /// A part has run. Returns false to cancel the run.
+    fn step(&mut self, now: Now) -> bool;
+
+    /// Nothing is left to happen at `now`; the clock is about to jump to `due_ns`, or further.
+    fn jump(&mut self, now: Now, due_ns: i64);
+
+    /// Nothing is left to happen at all. Returns whether that has brought something about; the run
+    /// ends otherwise.
+    fn at_rest(&mut self, _now: Now) -> bool {
+        false
+    }
+}
+
+/// Runs the parts until the run is stopped, until nothing is left to do, or up to `limit_ns` of
+/// virtual time. The wall clock starts at `wall_ns`.
+pub fn drive(
+    parts: &Parts,
+    switchboard: &Switchboard,
+    (limit_ns, wall_ns): (i64, i64),
+    watch: &mut impl Watch,
+) -> (End, Now) {
+    let mut now = Now {
+        mono_ns: 0,
+        wall_ns,
+    };
+    parts.wake_all(switchboard);
+    loop {
+        while let Some(part) = switchboard.try_take() {
+            parts.run(part, switchboard, now);
+            if switchboard.is_stopped() {
+                return (End::Stopped, now);
+            }
+            if !watch.step(now) {
+                return (End::Cancelled, now);
+            }
+        }
+        let Some(due_ns) = switchboard.next_due() else {
+            match watch.at_rest(now) {
+                _ if switchboard.is_stopped() => return (End::Stopped, now),
+                true => continue,
+                false => return (End::Quiet, now),
+            }
+        };
+        watch.jump(now, due_ns);
+        if due_ns > limit_ns {
+            return (
+                End::TimeLimit,
+                now.plus_ns(limit_ns.saturating_sub(now.mono_ns).max(0)),
+            );
+        }
+        now = now.plus_ns((due_ns - now.mono_ns).max(0));
+        switchboard.fire_due(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::super::{Next, Part, PartId};
+    use super::*;
+
+    /// Writes down when it ran, and asks for the next of its wishes.
+    struct Diary {
+        name: char,
+        wishes: Vec<Next>,
+        pages: Arc<Mutex<Vec<(char, i64)>>>,
+        wakes: Option<(Arc<Switchboard>, PartId)>,
+    }
+
+    impl Part for Diary {
+        fn run(&mut self, now: Now) -> Next {
+            self.pages.lock().unwrap().push((self.name, now.mono_ns));
+            if let Some((switchboard, other)) = &self.wakes {
+                switchboard.wake(*other);
+                switchboard.wake(*other);
+            }
+            if self.wishes.is_empty() {
+                Next::Idle
+            } else {
+                self.wishes.remove(0)
+            }
+        }
+    }
+
+    /// Nobody watches.
+    struct Unwatched;
+
+    impl Watch for Unwatched {
+        fn step(&mut self, _now: Now) -> bool {
+            true
+        }
+
+        fn jump(&mut self, now: Now, due_ns: i64) {
+            assert!(now.mono_ns <= due_ns, "the clock never goes back");
+        }
+    }
+
+    type Script = (char, Vec<Next>, Option<usize>);
+
+    fn run_parts(scripts: Vec<Script>, limit_ns: i64) -> (End, Vec<(char, i64)>) {
+        let switchboard = Arc::new(Switchboard::new());
+        let ids: Vec<PartId> = scripts.iter().map(|_| switchboard.reserve()).collect();
+        let pages = Arc::new(Mutex::new(Vec::new()));
+        let mut parts = Parts::default();
+        for (&id, (name, wishes, wakes)) in ids.iter().zip(scripts) {
+            let wakes = wakes.map(|at| (Arc::clone(&switchboard), ids[at]));
+            let diary = Diary {
+                name,
+                wishes,
+                pages: Arc::clone(&pages),
+                wakes,
+            };
+            parts.install(id, Arc::new(Mutex::new(diary)));
+        }
+        let (end, _) = drive(
+            &parts,
+            &switchboard,
+            (limit_ns, WALL_START_NS),
+            &mut Unwatched,
+        );
+        let pages = pages.lock().unwrap().clone();
+        (end, pages)
+    }
+
+    #[test]
+    fn the_clock_jumps_to_what_is_due_next() {
+        let (end, pages) = run_parts(
+            vec![
+                ('a', vec![Next::At(30), Next::At(50)], None),
+                ('b', vec![Next::At(20), Next::Again, Next::Idle], None),
+            ],
+            1_000,
+        );
+        assert_eq!(end, End::Quiet);
+        assert_eq!(
+            pages,
+            [
+                ('a', 0),
+                ('b', 0),
+                ('b', 20),
+                ('b', 20),
+                ('a', 30),
+                ('a', 50)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_part_woken_twice_before_its_turn_runs_once() {
+        let (_, pages) = run_parts(
+            vec![
+                ('a', vec![], Some(1)),
+                ('b', vec![], None),
+                ('c', vec![], Some(1)),
+            ],
+            9,
+        );
+        assert_eq!(pages, [('a', 0), ('b', 0), ('c', 0), ('b', 0)]);
+    }
+
+    #[test]
+    fn the_time_limit_ends_a_run_that_would_go_on() {
+        let (end, pages) = run_parts(vec![('a', vec![Next::At(5), Next::At(500)], None)], 100);
+        assert_eq!(end, End::TimeLimit);
+        assert_eq!(pages, [('a', 0), ('a', 5)]);
+    }
+}

@@ -1,0 +1,202 @@
+//! What becomes of a started pod's status: its containers restart, it ends, it loses touch.
+
+use std::sync::Arc;
+
+use podstorm::client::ApiError;
+use podstorm_objects::{
+    ConditionStatus, ConditionType, ContainerDetails, Now, PackedTime, Pod, PodCondition, PodPhase,
+    PodStatus, Time, Uid,
+};
+
+use podstorm_apiserver::Cluster;
+
+/// Looks at the live pod before a status write is given up: each needs another writer in between.
+const STATUS_ATTEMPTS: usize = 5;
+
+/// Changes the status of the pod with that UID as `change` says, which is given the live pod and
+/// may be called again when another writer was faster; it answers `None` to leave it. Whether it
+/// was written.
+pub(super) fn change_status(
+    cluster: &Cluster,
+    (namespace, name, uid): (&str, &str, &Uid),
+    now: Now,
+    mut change: impl FnMut(&Pod) -> Option<PodStatus>,
+) -> bool {
+    for _ in 0..STATUS_ATTEMPTS {
+        let live: Result<Arc<Pod>, ApiError> = cluster.get(namespace, name);
+        let Some(live) = live.ok().filter(|live| live.metadata.uid == *uid) else {
+            return false;
+        };
+        let Some(status) = change(&live) else {
+            return false;
+        };
+        let mut new = Pod::clone(&live);
+        new.status = status;
+        match cluster.update_status(new, now) {
+            Err(error) if error.code == 409 => {}
+            written => return written.is_ok(),
+        }
+    }
+    false
+}
+
+/// Sets a condition; its transition time moves only if it changes.
+fn set_condition(status: &mut PodStatus, kind: ConditionType, to: ConditionStatus, now: Time) {
+    let new = PodCondition {
+        kind,
+        status: to,
+        last_transition_time: PackedTime::new(now),
+        rest: None,
+    };
+    let conditions = &mut status.conditions;
+    match conditions.iter_mut().find(|found| found.kind == kind) {
+        Some(found) if found.status == to => {}
+        Some(found) => *found = new,
+        None => conditions.push(new),
+    }
+}
+
+/// As its node's kubelet no longer reports: not ready, as far as anybody knows.
+pub(super) fn out_of_touch(status: &PodStatus, now: Time) -> PodStatus {
+    let mut status = status.clone();
+    set_condition(
+        &mut status,
+        ConditionType::Ready,
+        ConditionStatus::False,
+        now,
+    );
+    status
+}
+
+/// With all containers ready.
+pub(super) fn recovered(status: &PodStatus, now: Time) -> PodStatus {
+    let mut status = status.clone();
+    for container in &mut status.container_statuses {
+        container.ready = true;
+    }
+    for kind in [ConditionType::Ready, ConditionType::ContainersReady] {
+        set_condition(&mut status, kind, ConditionStatus::True, now);
+    }
+    status
+}
+
+/// With that container started once more and not ready yet; `None` when there is none.
+pub(super) fn restarted(status: &PodStatus, container: usize, now: Time) -> Option<PodStatus> {
+    let mut status = status.clone();
+    let restarted = status.container_statuses.get_mut(container)?;
+    restarted.restart_count = restarted.restart_count.saturating_add(1);
+    restarted.ready = false;
+    if let Some(details) = &restarted.details {
+        let details = ContainerDetails {
+            running_since: PackedTime::new(now),
+            ..ContainerDetails::clone(details)
+        };
+        restarted.details = Some(Arc::new(details));
+    }
+    for kind in [ConditionType::Ready, ConditionType::ContainersReady] {
+        set_condition(&mut status, kind, ConditionStatus::False, now);
+    }
+    Some(status)
+}
+
+/// Ended in that phase. `why` is reason and message, where there is something to say.
+pub(super) fn ended(
+    status: &PodStatus,
+    phase: PodPhase,
+    why: Option<(&str, &str)>,
+    now: Time,
+) -> PodStatus {
+    let mut status = status.clone();
+    status.phase = phase;
+    for container in &mut status.container_statuses {
+        container.ready = false;
+    }
+    for kind in [ConditionType::Ready, ConditionType::ContainersReady] {
+        // A pod that never came up has neither.
+        if status.conditions.iter().any(|found| found.kind == kind) {
+            set_condition(&mut status, kind, ConditionStatus::False, now);
+        }
+    }
+    if let Some((reason, message)) = why {
+        let members = Arc::make_mut(status.rest.get_or_insert_default());
+        members.insert("reason".into(), reason.into());
+        members.insert("message".into(), message.into());
+    }
+    status
+}
+
+#[cfg(test)]
+mod tests {
+    use podstorm_objects::Resource;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn running() -> PodStatus {
+        let since = "2026-01-01T00:00:00Z";
+        let condition =
+            |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": since});
+        let container = |name: &str| {
+            json!({"name": name, "image": "x", "imageID": "", "ready": true, "restartCount": 2,
+                   "state": {"running": {"startedAt": since}}})
+        };
+        let value: Value = json!({
+            "metadata": {"name": "p", "namespace": "n"},
+            "status": {"phase": "Running", "qosClass": "BestEffort",
+                "conditions": [condition("Ready"), condition("ContainersReady")],
+                "containerStatuses": [container("a"), container("b")]},
+        });
+        Pod::from_json(value).unwrap().status
+    }
+
+    fn ready(status: &PodStatus) -> (ConditionStatus, i64) {
+        let found = status
+            .conditions
+            .iter()
+            .find(|found| found.kind == ConditionType::Ready)
+            .unwrap();
+        let since = found.last_transition_time.get().unix_seconds();
+        (found.status, since.unwrap())
+    }
+
+    const LATER: i64 = 1_800_000_000;
+
+    #[test]
+    fn a_restarted_container_is_not_ready_until_it_recovers() {
+        let now = Time::from_unix_seconds(LATER);
+        let status = restarted(&running(), 1, now).unwrap();
+        let counts = |status: &PodStatus| -> Vec<(i32, bool)> {
+            let all = status.container_statuses.iter();
+            all.map(|one| (one.restart_count, one.ready)).collect()
+        };
+        assert_eq!(counts(&status), [(2, true), (3, false)]);
+        assert_eq!(ready(&status), (ConditionStatus::False, LATER));
+        let details = status.container_statuses[1].details.as_ref().unwrap();
+        assert_eq!(details.running_since, PackedTime::new(now));
+        let status = recovered(&status, Time::from_unix_seconds(LATER + 5));
+        assert_eq!(counts(&status), [(2, true), (3, true)]);
+        assert_eq!(ready(&status), (ConditionStatus::True, LATER + 5));
+        assert_eq!(restarted(&status, 2, now), None);
+    }
+
+    #[test]
+    fn conditions_that_hold_already_keep_their_time() {
+        let status = running();
+        let again = recovered(&status, Time::from_unix_seconds(LATER));
+        assert_eq!(again, status);
+    }
+
+    #[test]
+    fn an_ended_pod_is_not_ready_and_says_why() {
+        let now = Time::from_unix_seconds(LATER);
+        let why = Some(("Evicted", "the node was low on memory"));
+        let status = ended(&running(), PodPhase::Failed, why, now);
+        assert_eq!(status.phase, PodPhase::Failed);
+        assert_eq!(ready(&status), (ConditionStatus::False, LATER));
+        let rest = status.rest.as_ref().unwrap();
+        assert_eq!(rest["reason"], "Evicted");
+        assert_eq!(rest["qosClass"], "BestEffort");
+        let never_up = ended(&PodStatus::default(), PodPhase::Succeeded, None, now);
+        assert!(never_up.conditions.is_empty() && never_up.rest.is_none());
+    }
+}

@@ -1,0 +1,432 @@
+//! The simulated kubelets, one part for many nodes: a bound pod is started after the start-up
+//! latency and reported running and ready in one status write; a pod being deleted ends after the
+//! termination latency, capped by its grace period, and is then removed with grace 0 and its UID.
+//!
+//! A kubelet trusts its watch for the cue and the server for the truth: it writes with the version
+//! it saw, and on a conflict looks again at the live pod. So an event seen twice, or late, does
+//! nothing twice.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use podstorm::intern::FIXED_STATE;
+use podstorm_objects::{Now, Pod, PodPhase, Str, Uid};
+
+use super::change::{change_status, ended, recovered, restarted};
+use super::control::{News, NodeControl, PodOrder};
+use super::controller::{NodeController, pods_on};
+use super::status::RunningStatus;
+use crate::executor::seed::seed_for;
+use crate::executor::stream::{Item, Stream};
+use crate::executor::{Next, Part, Waker};
+use crate::options::LatencySettings;
+use podstorm_apiserver::latency::LatencySampler;
+use podstorm_apiserver::{Cluster, DeleteOptions};
+
+/// Looks at the live pod before a status write is given up: each needs another writer in between.
+const STATUS_ATTEMPTS: usize = 5;
+
+/// What a kubelet does to a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    Start,
+    End,
+    /// Report the containers ready that were started once more.
+    Recover,
+}
+
+/// Something to do later.
+#[derive(Debug)]
+struct Later {
+    due_ns: i64,
+    number: u64,
+    act: Act,
+    pod: Arc<Pod>,
+}
+
+impl PartialEq for Later {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Later {}
+
+impl PartialOrd for Later {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Later {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        // By time, then in order of arrival.
+        (self.due_ns, self.number).cmp(&(other.due_ns, other.number))
+    }
+}
+
+/// The kubelets of every node whose name falls into one of `shards` equal parts.
+#[derive(Debug)]
+pub struct Kubelets {
+    shard: u64,
+    shards: u64,
+    pods: Stream<Pod>,
+    hands: Hands,
+    faults: Option<Faults>,
+}
+
+/// What there is where nodes may fail.
+#[derive(Debug)]
+struct Faults {
+    control: Arc<NodeControl>,
+    inbox: usize,
+    /// News told when the inbox was last found empty.
+    seen: u64,
+    /// One for all nodes, with the first part of the kubelets.
+    controller: Option<NodeController>,
+}
+
+/// Everything of the kubelets but their ears.
+#[derive(Debug)]
+struct Hands {
+    cluster: Arc<Cluster>,
+    startup: LatencySampler,
+    termination: LatencySampler,
+    statuses: RunningStatus,
+    later: BinaryHeap<Reverse<Later>>,
+    arrivals: u64,
+    /// Where nodes may fail.
+    control: Option<Arc<NodeControl>>,
+}
+
+impl Kubelets {
+    /// The kubelets of part `shard` of `shards`; `waker` wakes the part that holds them.
+    pub fn new(
+        cluster: Arc<Cluster>,
+        latency: &LatencySettings,
+        seed: u64,
+        (shard, shards): (usize, usize),
+        waker: Waker,
+    ) -> Kubelets {
+        let (shard, shards) = (shard as u64, shards as u64);
+        Kubelets {
+            shard,
+            shards,
+            pods: Stream::new(Arc::clone(&cluster), waker),
+            hands: Hands {
+                cluster,
+                startup: LatencySampler::new(
+                    latency.pod_startup,
+                    seed_for(seed, "pod startup", shard),
+                ),
+                termination: LatencySampler::new(
+                    latency.pod_termination,
+                    seed_for(seed, "pod termination", shard),
+                ),
+                statuses: RunningStatus::new(),
+                later: BinaryHeap::new(),
+                arrivals: 0,
+                control: None,
+            },
+            faults: None,
+        }
+    }
+
+    /// Lets the nodes fail as `control` says; the first part of the kubelets acts as node
+    /// controller too. `waker` wakes the part that holds them.
+    #[must_use]
+    pub fn controlled_by(mut self, control: &Arc<NodeControl>, waker: Waker) -> Kubelets {
+        let cluster = Arc::clone(&self.hands.cluster);
+        self.hands.control = Some(Arc::clone(control));
+        self.faults = Some(Faults {
+            control: Arc::clone(control),
+            inbox: control.open_inbox(Arc::clone(&waker)),
+            seen: 0,
+            controller: (self.shard == 0)
+                .then(|| NodeController::new(cluster, control.times(), waker)),
+        });
+        self
+    }
+}
+
+impl Part for Kubelets {
+    fn run(&mut self, now: Now) -> Next {
+        let Kubelets {
+            shard,
+            shards,
+            pods,
+            hands,
+            faults,
+        } = self;
+        let mine = |node: &str| *shards == 1 || FIXED_STATE.hash_one(node) % *shards == *shard;
+        let mut controller = faults.as_mut().and_then(|it| it.controller.as_mut());
+        let nodes = controller.as_mut().map(|it| it.see_nodes(now));
+        let next = pods.poll(now, |item| {
+            let (Item::Added(pod) | Item::Modified(pod)) = item else {
+                return;
+            };
+            if let Some(controller) = &mut controller {
+                controller.see_pod(&pod, now);
+            }
+            if let Some(act) = cue(&pod)
+                && pod.node_name.as_deref().is_some_and(mine)
+            {
+                hands.take_up(act, pod, now);
+            }
+        });
+        let next = next.or(nodes.unwrap_or(Next::Idle));
+        let next = match faults {
+            Some(faults) => next.or(faults.run(hands, mine, now)),
+            None => next,
+        };
+        next.or(hands.do_due(now))
+    }
+}
+
+impl Faults {
+    /// Hears the news and lets the node controller do what is due.
+    fn run(&mut self, hands: &mut Hands, mine: impl Fn(&str) -> bool, now: Now) -> Next {
+        while let Some(news) = self.control.next_news(self.inbox, &mut self.seen) {
+            match (news, &mut self.controller) {
+                (News::Lost(node), Some(controller)) => controller.lost(node, now),
+                (News::Lost(_), None) => {}
+                (News::Back(node), controller) => {
+                    if let Some(controller) = controller {
+                        controller.back(&node, now);
+                    }
+                    if mine(&node) {
+                        hands.resume(&node, now);
+                    }
+                }
+                (
+                    News::Order {
+                        namespace,
+                        name,
+                        order,
+                    },
+                    _,
+                ) => {
+                    if let Ok(pod) = hands.cluster.get::<Pod>(&namespace, &name)
+                        && pod.node_name.as_deref().is_some_and(&mine)
+                    {
+                        hands.obey(order, &pod, now);
+                    }
+                }
+            }
+        }
+        match &mut self.controller {
+            Some(controller) => controller.run(now),
+            None => Next::Idle,
+        }
+    }
+}
+
+/// What a kubelet says of a pod that it refuses.
+const REJECTED: Option<(&str, &str)> = Some((
+    "OutOfpods",
+    "Pod was rejected: Node didn't have enough resource: pods",
+));
+
+fn identity(pod: &Pod) -> (&str, &str, &Uid) {
+    let meta = &pod.metadata;
+    (&meta.namespace, &meta.name, &meta.uid)
+}
+
+/// What a pod in this state is waiting for from its kubelet.
+fn cue(pod: &Pod) -> Option<Act> {
+    let meta = &pod.metadata;
+    if meta.is_deleting() {
+        // Grace 0 is the kubelet's own final delete (or a forced one) on its way.
+        return (meta.deletion_grace_period_seconds.get() != Some(0)).then_some(Act::End);
+    }
+    matches!(pod.status.phase, PodPhase::Pending | PodPhase::Unset).then_some(Act::Start)
+}
+
+impl Hands {
+    /// Does what the pod waits for, now or after the time it takes.
+    fn take_up(&mut self, act: Act, pod: Arc<Pod>, now: Now) {
+        if self.is_lost(&pod) {
+            return;
+        }
+        let delay_ns = match act {
+            Act::Start if self.rejects(&pod) => 0,
+            Act::Start | Act::Recover => self.startup.draw_ns(),
+            Act::End => {
+                let grace = pod
+                    .metadata
+                    .deletion_grace_period_seconds
+                    .get()
+                    .unwrap_or(0)
+                    .max(0);
+                self.termination
+                    .draw_ns()
+                    .min(grace.saturating_mul(1_000_000_000))
+            }
+        };
+        if delay_ns == 0 {
+            return self.act(act, pod, now);
+        }
+        self.arrivals += 1;
+        let due_ns = now.mono_ns.saturating_add(delay_ns);
+        self.later.push(Reverse(Later {
+            due_ns,
+            number: self.arrivals,
+            act,
+            pod,
+        }));
+    }
+
+    /// Does everything whose time has come.
+    fn do_due(&mut self, now: Now) -> Next {
+        while let Some(Reverse(first)) = self.later.peek() {
+            if first.due_ns > now.mono_ns {
+                return Next::At(first.due_ns);
+            }
+            let Some(Reverse(Later { act, pod, .. })) = self.later.pop() else {
+                break;
+            };
+            self.act(act, pod, now);
+        }
+        Next::Idle
+    }
+
+    fn act(&mut self, act: Act, pod: Arc<Pod>, now: Now) {
+        if self.is_lost(&pod) {
+            return;
+        }
+        match act {
+            Act::Start if self.rejects(&pod) => self.finish(&pod, PodPhase::Failed, REJECTED, now),
+            Act::Start => self.start(pod, now),
+            Act::End => self.end(&pod, now),
+            Act::Recover => self.recover(&pod, now),
+        }
+    }
+
+    /// Whether the pod's kubelet is silent. What it misses is found when it is back.
+    fn is_lost(&self, pod: &Pod) -> bool {
+        let Some(control) = &self.control else {
+            return false;
+        };
+        pod.node_name
+            .as_deref()
+            .is_some_and(|node| control.is_lost(node))
+    }
+
+    fn rejects(&self, pod: &Pod) -> bool {
+        let Some(control) = &self.control else {
+            return false;
+        };
+        pod.node_name
+            .as_deref()
+            .is_some_and(|node| control.is_rejecting(node))
+    }
+
+    /// Takes up everything on a node whose kubelet is back.
+    fn resume(&mut self, node: &str, now: Now) {
+        for pod in pods_on(&self.cluster, node) {
+            match cue(&pod) {
+                Some(act) => self.take_up(act, pod, now),
+                None => self.recover(&pod, now),
+            }
+        }
+    }
+
+    /// Does to a pod what was ordered.
+    fn obey(&mut self, order: PodOrder, pod: &Arc<Pod>, now: Now) {
+        if self.is_lost(pod) {
+            return;
+        }
+        let container = match order {
+            PodOrder::Fail => return self.finish(pod, PodPhase::Failed, None, now),
+            PodOrder::Succeed => return self.finish(pod, PodPhase::Succeeded, None, now),
+            PodOrder::Restart(container) => container,
+        };
+        let written = change_status(&self.cluster, identity(pod), now, |live| {
+            let runs = live.status.phase == PodPhase::Running && !live.metadata.is_deleting();
+            runs.then(|| restarted(&live.status, container, now.wall()))?
+        });
+        if written {
+            self.take_up(Act::Recover, Arc::clone(pod), now);
+        }
+    }
+
+    /// Reports the pod ready again, if it runs.
+    fn recover(&self, pod: &Pod, now: Now) {
+        change_status(&self.cluster, identity(pod), now, |live| {
+            let runs = live.status.phase == PodPhase::Running && !live.metadata.is_deleting();
+            (runs && !live.is_ready()).then(|| recovered(&live.status, now.wall()))
+        });
+    }
+
+    /// Reports the pod ended in that phase, if it has not and is not being deleted.
+    fn finish(&self, pod: &Pod, phase: PodPhase, why: Option<(&str, &str)>, now: Now) {
+        change_status(&self.cluster, identity(pod), now, |live| {
+            live.is_active()
+                .then(|| ended(&live.status, phase, why, now.wall()))
+        });
+    }
+
+    /// Reports the pod running and ready.
+    fn start(&mut self, mut pod: Arc<Pod>, now: Now) {
+        for _ in 0..STATUS_ATTEMPTS {
+            let Some(node) = pod.node_name.as_ref().map(Str::clone) else {
+                return;
+            };
+            let status = self.statuses.of(&pod, &node, now.wall());
+            let written = Pod {
+                metadata: pod.metadata.clone(),
+                spec: Arc::clone(&pod.spec),
+                node_name: Some(node),
+                token_volume: pod.token_volume,
+                status,
+            };
+            match self.cluster.update_status(written, now) {
+                Err(error) if error.code == 409 => {}
+                // Written, or the pod is gone, or the server refuses it for good.
+                _ => return,
+            }
+            let meta = &pod.metadata;
+            match self.cluster.get::<Pod>(&meta.namespace, &meta.name) {
+                Ok(live) if live.metadata.uid == meta.uid && cue(&live) == Some(Act::Start) => {
+                    pod = live;
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Removes the pod for good.
+    fn end(&mut self, pod: &Pod, now: Now) {
+        let meta = &pod.metadata;
+        let options = DeleteOptions {
+            grace_period_seconds: Some(0),
+            precondition_uid: Some(meta.uid.clone()),
+            ..DeleteOptions::default()
+        };
+        // A refusal means that the pod is gone already, or is another one by now.
+        let _gone = self
+            .cluster
+            .delete::<Pod>(&meta.namespace, &meta.name, &options, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use podstorm_objects::Time;
+
+    use super::*;
+
+    #[test]
+    fn kubelets_act_on_pending_pods_and_on_graceful_deletions_only() {
+        let mut pod = Pod::default();
+        assert_eq!(cue(&pod), Some(Act::Start));
+        pod.status.phase = PodPhase::Running;
+        assert_eq!(cue(&pod), None);
+        pod.metadata.deletion_timestamp = Time::from_unix_seconds(1);
+        pod.metadata.deletion_grace_period_seconds = Some(30).into();
+        assert_eq!(cue(&pod), Some(Act::End));
+        pod.metadata.deletion_grace_period_seconds = Some(0).into();
+        assert_eq!(cue(&pod), None);
+    }
+}

@@ -1,0 +1,226 @@
+//! The simulated scheduler: binds every pod that has no node to the node with the most room.
+//!
+//! It looks at nothing but the number of pods a node takes (`status.allocatable.pods`, 110 when it
+//! doesn't say) and at `spec.unschedulable`. A pod that fits nowhere waits until a pod ends or a
+//! node comes. Pods that name another scheduler are left alone.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::sync::Arc;
+
+use compact_str::CompactString;
+use podstorm_objects::{Node, Now, Pod, SharedText, Uid};
+
+use super::controller::is_unreachable;
+use super::room::Room;
+use crate::executor::seed::seed_for;
+use crate::executor::stream::{Item, Stream};
+use crate::executor::{Next, Part, Waker};
+use podstorm_apiserver::Cluster;
+use podstorm_apiserver::latency::Latency;
+use podstorm_apiserver::latency::LatencySampler;
+
+/// What a node takes that doesn't say: the kubelet's own default.
+const DEFAULT_PODS_PER_NODE: u32 = 110;
+
+/// The name of the scheduler that pods get by default.
+const SCHEDULER_NAME: &str = "default-scheduler";
+
+/// Most pods bound in one run.
+const BATCH: usize = 4000;
+
+/// A pod to be bound, in order of time, then of arrival.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Waiting {
+    due_ns: i64,
+    number: u64,
+    name: CompactString,
+    namespace: SharedText,
+}
+
+/// The scheduler.
+#[derive(Debug)]
+pub struct Scheduler {
+    cluster: Arc<Cluster>,
+    pods: Stream<Pod>,
+    nodes: Stream<Node>,
+    room: Room,
+    latency: LatencySampler,
+    /// Pods whose scheduling takes time.
+    delayed: BinaryHeap<Reverse<Waiting>>,
+    /// Pods to bind now.
+    ready: VecDeque<Waiting>,
+    /// Pods that fitted nowhere.
+    unfit: VecDeque<Waiting>,
+    arrivals: u64,
+    /// Pods that have ended and hold no room any more; absent where none ends but by deletion.
+    ended: Option<BTreeSet<Uid>>,
+}
+
+impl Scheduler {
+    /// A scheduler of this cluster; `waker` wakes the part that holds it.
+    pub fn new(cluster: Arc<Cluster>, latency: Latency, seed: u64, waker: Waker) -> Scheduler {
+        Scheduler {
+            pods: Stream::new(Arc::clone(&cluster), Arc::clone(&waker)),
+            nodes: Stream::new(Arc::clone(&cluster), waker),
+            cluster,
+            room: Room::new(seed_for(seed, "scheduler ties", 0)),
+            latency: LatencySampler::new(latency, seed_for(seed, "scheduler", 0)),
+            delayed: BinaryHeap::new(),
+            ready: VecDeque::new(),
+            unfit: VecDeque::new(),
+            arrivals: 0,
+            ended: None,
+        }
+    }
+
+    /// Heeds what happens where nodes fail: pods that end make room, and nodes that the node
+    /// controller has given up on get no pods.
+    #[must_use]
+    pub fn with_node_faults(mut self) -> Scheduler {
+        self.ended = Some(BTreeSet::new());
+        self
+    }
+
+    fn see_nodes(&mut self, now: Now) -> Next {
+        let (room, unfit, ready) = (&mut self.room, &mut self.unfit, &mut self.ready);
+        let heeds_faults = self.ended.is_some();
+        self.nodes.poll(now, |item| match item {
+            Item::Reset => room.clear_nodes(),
+            Item::Added(node) | Item::Modified(node) => {
+                let allocatable = node.pods_allocatable.unwrap_or(DEFAULT_PODS_PER_NODE);
+                let given_up = heeds_faults && is_unreachable(&node);
+                let open = !node.unschedulable && !node.metadata.is_deleting() && !given_up;
+                room.set_node(&node.metadata.name, allocatable, open);
+                // Any of the waiting may fit now.
+                ready.append(unfit);
+            }
+            Item::Deleted(node) => room.set_node(&node.metadata.name, 0, false),
+        })
+    }
+
+    fn see_pods(&mut self, now: Now) -> Next {
+        let (room, unfit, ready) = (&mut self.room, &mut self.unfit, &mut self.ready);
+        let (latency, delayed, arrivals) =
+            (&mut self.latency, &mut self.delayed, &mut self.arrivals);
+        let ended = &mut self.ended;
+        self.pods.poll(now, |item| match item {
+            Item::Reset => {
+                room.clear_pods();
+                ended.iter_mut().for_each(BTreeSet::clear);
+            }
+            Item::Added(pod) => match &pod.node_name {
+                // A pod that has ended holds no room.
+                Some(node) if !pod.status.phase.is_terminal() => room.add_pod(node),
+                Some(_) => {
+                    if let Some(ended) = ended {
+                        ended.insert(pod.metadata.uid.clone());
+                    }
+                }
+                None if wants_scheduling(&pod) => {
+                    *arrivals += 1;
+                    let due_ns = now.mono_ns.saturating_add(latency.draw_ns());
+                    let waiting = Waiting {
+                        due_ns,
+                        number: *arrivals,
+                        name: pod.metadata.name.clone(),
+                        namespace: pod.metadata.namespace.clone(),
+                    };
+                    if due_ns > now.mono_ns {
+                        delayed.push(Reverse(waiting));
+                    } else {
+                        ready.push_back(waiting);
+                    }
+                }
+                None => {}
+            },
+            // Only this scheduler binds, and it has booked the room when it did.
+            Item::Modified(pod) => {
+                if let Some(ended) = ended
+                    && pod.status.phase.is_terminal()
+                    && let Some(node) = &pod.node_name
+                    && ended.insert(pod.metadata.uid.clone())
+                    && room.remove_pod(node)
+                    && let Some(first) = unfit.pop_front()
+                {
+                    ready.push_back(first);
+                }
+            }
+            Item::Deleted(pod) => {
+                let had_ended = match ended {
+                    Some(ended) => ended.remove(&pod.metadata.uid),
+                    None => pod.status.phase.is_terminal(),
+                };
+                if let Some(node) = &pod.node_name
+                    && !had_ended
+                    && room.remove_pod(node)
+                    && let Some(first) = unfit.pop_front()
+                {
+                    ready.push_back(first);
+                }
+            }
+        })
+    }
+
+    /// Binds what can be bound now.
+    fn bind(&mut self, now: Now) -> Next {
+        while let Some(Reverse(first)) = self.delayed.peek()
+            && first.due_ns <= now.mono_ns
+        {
+            let Some(Reverse(waiting)) = self.delayed.pop() else {
+                break;
+            };
+            self.ready.push_back(waiting);
+        }
+        for _ in 0..BATCH {
+            let Some(waiting) = self.ready.pop_front() else {
+                break;
+            };
+            let Some(node) = self.room.take() else {
+                self.unfit.push_back(waiting);
+                continue;
+            };
+            let bound = self
+                .cluster
+                .bind(&waiting.namespace, &waiting.name, &node, now);
+            if bound.is_err() {
+                // Gone or on its way out in the meantime: its room is another's.
+                if self.room.remove_pod(&node)
+                    && let Some(first) = self.unfit.pop_front()
+                {
+                    self.ready.push_back(first);
+                }
+            }
+        }
+        if !self.ready.is_empty() {
+            return Next::Again;
+        }
+        self.delayed
+            .peek()
+            .map_or(Next::Idle, |Reverse(first)| Next::At(first.due_ns))
+    }
+}
+
+/// Whether the pod waits for this scheduler.
+fn wants_scheduling(pod: &Pod) -> bool {
+    let scheduler = pod
+        .spec
+        .fields
+        .get("schedulerName")
+        .and_then(|name| name.as_str());
+    let gated = pod
+        .spec
+        .fields
+        .get("schedulingGates")
+        .and_then(|gates| gates.as_array())
+        .is_some_and(|gates| !gates.is_empty());
+    pod.is_active() && !gated && scheduler.is_none_or(|name| name == SCHEDULER_NAME)
+}
+
+impl Part for Scheduler {
+    fn run(&mut self, now: Now) -> Next {
+        let nodes = self.see_nodes(now);
+        let pods = self.see_pods(now);
+        nodes.or(pods).or(self.bind(now))
+    }
+}

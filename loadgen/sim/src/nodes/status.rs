@@ -1,0 +1,208 @@
+//! What a kubelet writes when a pod's containers have come up, with as much shared between pods as
+//! is equal: at 100,000 pods the unread members of a status would outweigh everything else.
+
+use std::sync::Arc;
+
+use ahash::RandomState;
+use hashbrown::HashMap;
+use podstorm::intern::FIXED_STATE;
+use podstorm_objects::{
+    Address, ConditionStatus, ConditionType, ContainerDetails, ContainerStatus, ContainerStatuses,
+    Map, PackedTime, Pod, PodCondition, PodPhase, PodStart, PodStatus, Rest, Str, Time,
+};
+use serde_json::{Value, json};
+use smallvec::SmallVec;
+
+/// Makes the statuses of running pods. Memory: one entry per node and per image.
+#[derive(Debug)]
+pub(super) struct RunningStatus {
+    /// What the pods share that a node started last.
+    by_node: HashMap<Str, Arc<PodStart>, RandomState>,
+    /// What the containers of an image share that started last.
+    by_image: HashMap<String, Arc<ContainerDetails>, RandomState>,
+}
+
+impl RunningStatus {
+    pub(super) fn new() -> RunningStatus {
+        RunningStatus {
+            by_node: HashMap::with_hasher(FIXED_STATE),
+            by_image: HashMap::with_hasher(FIXED_STATE),
+        }
+    }
+
+    /// The status of a bound pod that came up now.
+    pub(super) fn of(&mut self, pod: &Pod, node: &Str, now: Time) -> PodStatus {
+        let holds = |kind, since| PodCondition {
+            kind,
+            status: ConditionStatus::True,
+            last_transition_time: PackedTime::new(since),
+            rest: None,
+        };
+        let scheduled = pod
+            .status
+            .conditions
+            .iter()
+            .find(|condition| condition.kind == ConditionType::PodScheduled)
+            .filter(|condition| condition.status == ConditionStatus::True)
+            .map_or(now, |condition| condition.last_transition_time.get());
+        let containers = pod.spec.fields.get("containers");
+        let init_containers = pod.spec.fields.get("initContainers");
+        let init: ContainerStatuses = self.containers(init_containers, &[], now).collect();
+        let mut conditions = SmallVec::with_capacity(5);
+        conditions.push(holds(ConditionType::PodReadyToStartContainers, now));
+        conditions.push(holds(ConditionType::Initialized, now));
+        conditions.push(holds(ConditionType::Ready, now));
+        conditions.push(holds(ConditionType::ContainersReady, now));
+        conditions.push(holds(ConditionType::PodScheduled, scheduled));
+        let others = pod.status.conditions.iter();
+        conditions.extend(
+            others
+                .filter(|condition| condition.kind == ConditionType::Other)
+                .cloned(),
+        );
+        PodStatus {
+            phase: PodPhase::Running,
+            conditions,
+            container_statuses: self
+                .containers(containers, &pod.spec.containers, now)
+                .collect(),
+            init_container_statuses: (!init.is_empty()).then(|| init.into()),
+            started: Some(self.start(node, now)),
+            rest: pod.status.rest.clone(),
+        }
+    }
+
+    /// Pods use their node's address, as pods on the host's network do.
+    fn start(&mut self, node: &Str, now: Time) -> Arc<PodStart> {
+        let host_ip = match self.by_node.get(node) {
+            Some(known) if known.time == now => return Arc::clone(known),
+            Some(known) => Address::clone(&known.host_ip),
+            None => node_address(node).as_str().into(),
+        };
+        let start = PodStart {
+            pod_ip: Address::clone(&host_ip),
+            host_ip,
+            time: now,
+        };
+        let start = Arc::new(start);
+        self.by_node.insert(Str::clone(node), Arc::clone(&start));
+        start
+    }
+
+    /// One running and ready container for each of the spec; takes the names from `names` as far
+    /// as they are there, to share them.
+    fn containers<'a>(
+        &'a mut self,
+        spec: Option<&'a Value>,
+        names: &'a [Str],
+        now: Time,
+    ) -> impl Iterator<Item = ContainerStatus> + 'a {
+        let spec = spec
+            .and_then(Value::as_array)
+            .map_or(&[][..], Vec::as_slice);
+        spec.iter().enumerate().map(move |(index, container)| {
+            let text = |member| container.get(member).and_then(Value::as_str).unwrap_or("");
+            ContainerStatus {
+                name: names
+                    .get(index)
+                    .map_or_else(|| text("name").into(), Str::clone),
+                restart_count: 0,
+                ready: true,
+                details: Some(self.container_details(text("image"), now)),
+            }
+        })
+    }
+
+    fn container_details(&mut self, image: &str, now: Time) -> Arc<ContainerDetails> {
+        let now = PackedTime::new(now);
+        let rest = match self.by_image.get(image) {
+            Some(known) if known.running_since == now => return Arc::clone(known),
+            Some(known) => Rest::clone(&known.rest),
+            None => Some(container_rest(image).into()),
+        };
+        let details = ContainerDetails {
+            id: None,
+            running_since: now,
+            rest,
+        };
+        let details = Arc::new(details);
+        self.by_image.insert(image.to_owned(), Arc::clone(&details));
+        details
+    }
+}
+
+/// What a kubelet says of every container of an image.
+fn container_rest(image: &str) -> Map {
+    let mut members = Map::new();
+    members.insert("image".into(), json!(image));
+    members.insert("imageID".into(), json!(""));
+    members.insert("lastState".into(), json!({}));
+    members.insert("started".into(), json!(true));
+    members
+}
+
+/// An address in 10.0.0.0/8 from the number at the end of the node's name, or from its hash.
+fn node_address(node: &str) -> String {
+    let digits = node.len() - node.bytes().rev().take_while(u8::is_ascii_digit).count();
+    let number = node[digits..]
+        .parse()
+        .unwrap_or_else(|_| FIXED_STATE.hash_one(node));
+    // The network's own address and the broadcast address of the last octet are left out.
+    let (last, rest) = (number % 254 + 1, number / 254);
+    format!("10.{}.{}.{last}", (rest >> 8) & 0xff, rest & 0xff)
+}
+
+#[cfg(test)]
+mod tests {
+    use podstorm_objects::PodSpec;
+
+    use super::*;
+
+    fn pod() -> Pod {
+        let fields = json!({ "containers": [{ "name": "app", "image": "shop/app:1" }] });
+        let Value::Object(fields) = fields else {
+            unreachable!()
+        };
+        Pod {
+            spec: Arc::new(PodSpec {
+                fields,
+                ..PodSpec::default()
+            }),
+            ..Pod::default()
+        }
+    }
+
+    #[test]
+    fn a_started_pod_is_running_and_ready_now() {
+        let now = Time::from_unix_seconds(1_000);
+        let mut pod = pod();
+        pod.status = RunningStatus::new().of(&pod, &"node-00300".into(), now);
+        assert!(pod.is_ready());
+        assert_eq!(pod.ready_time(), now);
+        assert_eq!(pod.status.phase, PodPhase::Running);
+        assert_eq!(pod.status.conditions.len(), 5);
+        assert_eq!(&*pod.status.container_statuses[0].name, "app");
+        let started = pod.status.started.as_ref().expect("it was started");
+        assert_eq!(started.host_ip.to_string(), "10.0.1.47");
+        assert_eq!(started.time, now);
+    }
+
+    #[test]
+    fn pods_of_one_node_share_what_is_equal() {
+        let mut statuses = RunningStatus::new();
+        let node: Str = "node-1".into();
+        let mut at = |seconds| statuses.of(&pod(), &node, Time::from_unix_seconds(seconds));
+        let (a, b, later) = (at(5), at(5), at(6));
+        let details = |status: &PodStatus| status.container_statuses[0].details.clone().unwrap();
+        let start = |status: &PodStatus| status.started.clone().unwrap();
+        assert!(Arc::ptr_eq(&start(&a), &start(&b)));
+        assert_eq!(start(&a).host_ip, start(&later).host_ip);
+        assert!(Arc::ptr_eq(&details(&a), &details(&b)));
+        assert!(Arc::ptr_eq(
+            details(&a).rest.as_ref().unwrap(),
+            details(&later).rest.as_ref().unwrap()
+        ));
+        assert_ne!(start(&a), start(&later));
+        assert_ne!(details(&a), details(&later));
+    }
+}

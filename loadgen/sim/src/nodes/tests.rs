@@ -1,0 +1,370 @@
+//! What becomes of pods when their nodes fail.
+
+use std::sync::Arc;
+
+use podstorm_objects::{Namespace, Node, Now, Pod, PodPhase, Resource};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::executor::{Next, Part, Waker};
+use crate::options::LatencySettings;
+use podstorm_apiserver::latency::Latency;
+use podstorm_apiserver::{Cluster, ClusterOptions, DeleteOptions};
+
+const SECOND: i64 = 1_000_000_000;
+
+/// A cluster with scheduler and kubelets, and a clock that jumps.
+struct World {
+    cluster: Arc<Cluster>,
+    control: Arc<NodeControl>,
+    parts: Vec<Box<dyn Part>>,
+    now: Now,
+}
+
+impl World {
+    /// Two nodes with room for four pods each; pods take two seconds to start and one to end.
+    fn new() -> World {
+        World::with_kubelets(1)
+    }
+
+    fn with_kubelets(shards: usize) -> World {
+        let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
+        let control = Arc::new(NodeControl::default());
+        let latency = LatencySettings {
+            pod_startup: Latency::Constant(2 * SECOND),
+            pod_termination: Latency::Constant(SECOND),
+            api: Latency::ZERO,
+            watch: Latency::ZERO,
+            scheduling: Latency::ZERO,
+        };
+        let waker: Waker = Arc::new(|| {});
+        let scheduler = Scheduler::new(cluster.clone(), Latency::ZERO, 1, waker.clone());
+        let mut parts: Vec<Box<dyn Part>> = vec![Box::new(scheduler.with_node_faults())];
+        for shard in 0..shards {
+            let place = (shard, shards);
+            let kubelets = Kubelets::new(cluster.clone(), &latency, 1, place, waker.clone());
+            parts.push(Box::new(kubelets.controlled_by(&control, waker.clone())));
+        }
+        let now = Now {
+            mono_ns: 0,
+            wall_ns: 1_800_000_000 * SECOND,
+        };
+        let mut namespace = Namespace::default();
+        namespace.metadata.name = "n".into();
+        cluster.create(namespace, now).unwrap();
+        for name in ["a", "b"] {
+            let node =
+                json!({"metadata": {"name": name}, "status": {"allocatable": {"pods": "4"}}});
+            cluster.import(Node::from_json(node).unwrap(), now).unwrap();
+        }
+        World {
+            cluster,
+            control,
+            parts,
+            now,
+        }
+    }
+
+    /// Lets `seconds` go by.
+    fn pass(&mut self, seconds: i64) {
+        let end_ns = self.now.mono_ns + seconds * SECOND;
+        loop {
+            let before = self.cluster.resource_version();
+            let next = self
+                .parts
+                .iter_mut()
+                .fold(Next::Idle, |next, part| next.or(part.run(self.now)));
+            if self.cluster.resource_version() != before || next == Next::Again {
+                continue;
+            }
+            let to_ns = match next {
+                Next::At(at_ns) if at_ns <= end_ns => at_ns,
+                _ => break,
+            };
+            self.now = self.now.plus_ns((to_ns - self.now.mono_ns).max(0));
+        }
+        self.now = self.now.plus_ns(end_ns - self.now.mono_ns);
+    }
+
+    /// Whether nothing is left to wait for.
+    fn is_quiet(&mut self) -> bool {
+        let parts = self.parts.iter_mut();
+        parts.fold(Next::Idle, |next, part| next.or(part.run(self.now))) == Next::Idle
+    }
+
+    fn create(&self, name: &str) {
+        let value = json!({"metadata": {"name": name, "namespace": "n"},
+            "spec": {"containers": [{"name": "c", "image": "x:1"}]}});
+        let pod = Pod::from_json(value).unwrap();
+        self.cluster.create(pod, self.now).unwrap();
+    }
+
+    fn pod(&self, name: &str) -> Arc<Pod> {
+        self.cluster.get("n", name).unwrap()
+    }
+
+    fn node(&self, name: &str) -> Value {
+        self.cluster.get::<Node>("", name).unwrap().to_json()
+    }
+
+    /// Name and node of every pod with a letter for its state: `P`ending, `R`unning, running but
+    /// `n`ot ready, `F`ailed, `S`ucceeded; `x` after it when it is being deleted.
+    fn states(&self) -> Vec<String> {
+        let (pods, _) = self.cluster.list::<Pod>(None);
+        let state = |pod: &Arc<Pod>| {
+            let letter = match pod.status.phase {
+                PodPhase::Running if pod.is_ready() => 'R',
+                PodPhase::Running => 'n',
+                PodPhase::Failed => 'F',
+                PodPhase::Succeeded => 'S',
+                _ => 'P',
+            };
+            let mark = if pod.metadata.is_deleting() { "x" } else { "" };
+            let node = pod.node_name.as_deref().unwrap_or("-");
+            format!("{} {node} {letter}{mark}", pod.metadata.name)
+        };
+        pods.iter().map(state).collect()
+    }
+
+    /// States with the node left out, and how many there are of each.
+    fn count(&self, state: &str) -> usize {
+        let ends = |one: &String| one.ends_with(&format!(" {state}"));
+        self.states().into_iter().filter(ends).count()
+    }
+
+    fn delete(&self, name: &str) {
+        let options = DeleteOptions::default();
+        self.cluster
+            .delete::<Pod>("n", name, &options, self.now)
+            .unwrap();
+    }
+
+    /// Fills both nodes.
+    fn fill(&mut self) {
+        for name in ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7"] {
+            self.create(name);
+        }
+        self.pass(5);
+        assert_eq!(self.count("R"), 8);
+    }
+
+    fn on(&self, node: &str) -> Vec<String> {
+        let (pods, _) = self.cluster.list::<Pod>(None);
+        pods.iter()
+            .filter(|pod| pod.node_name.as_deref() == Some(node))
+            .map(|pod| pod.metadata.name.to_string())
+            .collect()
+    }
+}
+
+#[test]
+fn without_faults_a_controlled_cluster_does_as_any_other() {
+    let mut world = World::new();
+    world.create("p");
+    world.pass(1);
+    assert_eq!(world.count("P"), 1);
+    world.pass(5);
+    assert_eq!(world.count("R"), 1);
+    world.delete("p");
+    world.pass(2);
+    assert!(world.states().is_empty());
+    assert!(world.is_quiet());
+}
+
+#[test]
+fn the_pods_of_a_lost_node_become_unready_then_terminating_and_end_when_it_is_back() {
+    let mut world = World::new();
+    world.fill();
+    let lost = world.on("a");
+    assert_eq!(lost.len(), 4);
+    world.control.lose("a");
+    world.pass(49);
+    assert_eq!(world.count("R"), 8, "nobody knows yet");
+    world.pass(2);
+    assert_eq!((world.count("R"), world.count("n")), (4, 4));
+    let node = world.node("a");
+    assert_eq!(node["status"]["conditions"][0]["status"], "Unknown");
+    assert_eq!(
+        node["spec"]["taints"][0]["key"],
+        "node.kubernetes.io/unreachable"
+    );
+    world.pass(290);
+    assert_eq!(world.count("n"), 4, "tolerated so far");
+    world.pass(20);
+    assert_eq!((world.count("R"), world.count("nx")), (4, 4));
+    assert!(world.is_quiet());
+    world.pass(3600);
+    assert_eq!(world.count("nx"), 4, "nobody ends them");
+    world.control.restore("a");
+    world.pass(2);
+    assert_eq!(world.states().len(), 4);
+    let node = world.node("a");
+    assert_eq!(node["status"]["conditions"][0]["status"], "True");
+    assert_eq!(node["spec"].get("taints"), None);
+    assert!(world.is_quiet());
+}
+
+#[test]
+fn a_node_that_is_back_in_time_keeps_its_pods() {
+    for (seconds, unready) in [(20, 0), (100, 4)] {
+        let mut world = World::new();
+        world.fill();
+        world.control.lose("a");
+        world.pass(seconds);
+        assert_eq!(world.count("n"), unready);
+        world.control.restore("a");
+        world.pass(0);
+        assert_eq!(world.count("R"), 8);
+        assert!(world.is_quiet());
+    }
+}
+
+#[test]
+fn what_a_silent_kubelet_misses_is_done_when_it_is_back() {
+    let mut world = World::new();
+    world.fill();
+    let (gone, node) = (world.on("a")[0].clone(), "a");
+    world.control.lose(node);
+    world.delete(&gone);
+    world.pass(10);
+    assert_eq!(world.count("Rx"), 1);
+    // In flight when its kubelet fell silent.
+    world.delete(&world.on("b")[0]);
+    world.create("late");
+    world.pass(1);
+    world.control.lose("b");
+    world.pass(10);
+    assert_eq!(world.states()[0], "late b P");
+    world.control.heal();
+    world.pass(5);
+    assert_eq!((world.count("R"), world.states().len()), (7, 7));
+}
+
+#[test]
+fn pods_that_came_to_a_lost_node_are_evicted_in_their_turn() {
+    let mut world = World::new();
+    world.control.lose("a");
+    world.control.lose("b");
+    world.create("early");
+    // Given up on after 50 seconds, evicted after 350.
+    world.pass(400);
+    assert_eq!(world.count("Px"), 1);
+    let value = json!({"metadata": {"name": "late", "namespace": "n"},
+        "spec": {"nodeName": "a", "containers": [{"name": "c", "image": "x:1"}]}});
+    let pod = Pod::from_json(value).unwrap();
+    world.cluster.create(pod, world.now).unwrap();
+    // No node takes it.
+    world.create("waits");
+    world.pass(290);
+    assert_eq!(world.count("Px"), 1);
+    world.pass(20);
+    assert_eq!(world.count("Px"), 2);
+    world.control.restore("b");
+    world.pass(5);
+    let states = world.states();
+    assert_eq!(states.last().map(String::as_str), Some("waits b R"));
+}
+
+#[test]
+fn the_pods_of_a_node_that_is_no_more_are_removed_by_force() {
+    let mut world = World::new();
+    world.fill();
+    world.control.lose("a");
+    world.pass(400);
+    assert_eq!(world.count("nx"), 4);
+    let options = DeleteOptions::default();
+    world
+        .cluster
+        .delete::<Node>("", "a", &options, world.now)
+        .unwrap();
+    world.pass(55);
+    assert_eq!(world.count("nx"), 4);
+    world.pass(10);
+    assert_eq!((world.count("R"), world.states().len()), (4, 4));
+    // One more look, as pods were seen there meanwhile.
+    world.pass(60);
+    assert!(world.is_quiet());
+}
+
+#[test]
+fn a_rejecting_node_fails_every_new_pod_at_once() {
+    let mut world = World::new();
+    world.control.set_rejecting("a", true);
+    world.control.set_rejecting("b", true);
+    for name in ["p", "q"] {
+        world.create(name);
+    }
+    world.pass(0);
+    assert_eq!(world.count("F"), 2);
+    let value = world.pod("p").to_json();
+    assert_eq!(value["status"]["reason"], "OutOfpods");
+    assert_eq!(value["status"]["qosClass"], "BestEffort");
+    // Failed pods hold no room: all eight places are free.
+    world.control.heal();
+    for number in 0..9 {
+        world.create(&format!("r{number}"));
+    }
+    world.pass(5);
+    assert_eq!((world.count("R"), world.count("P")), (8, 1));
+    // Nor do they give any back a second time.
+    world.delete("p");
+    world.delete("q");
+    world.pass(5);
+    assert_eq!((world.count("R"), world.count("P")), (8, 1));
+}
+
+#[test]
+fn a_restarted_container_is_ready_again_after_the_start_up_latency() {
+    let mut world = World::new();
+    world.fill();
+    world.control.order("n", "p3", PodOrder::Restart(0));
+    world.control.order("n", "none", PodOrder::Restart(0));
+    world.pass(1);
+    assert_eq!((world.count("R"), world.count("n")), (7, 1));
+    world.pass(2);
+    let pod = world.pod("p3");
+    assert!(pod.is_ready());
+    assert_eq!(pod.status.container_statuses[0].restart_count, 1);
+    // A node lost in between: ready when it is back.
+    let node = pod.node_name.clone().unwrap();
+    world.control.order("n", "p3", PodOrder::Restart(0));
+    world.pass(1);
+    world.control.lose(&node);
+    world.pass(10);
+    assert!(!world.pod("p3").is_ready());
+    world.control.restore(&node);
+    world.pass(0);
+    assert!(world.pod("p3").is_ready());
+}
+
+#[test]
+fn pods_end_on_order_and_make_room() {
+    let mut world = World::new();
+    world.fill();
+    world.create("waits");
+    world.control.order("n", "p0", PodOrder::Fail);
+    world.control.order("n", "p1", PodOrder::Succeed);
+    world.pass(5);
+    let counts = ["R", "F", "S"].map(|state| world.count(state));
+    assert_eq!(counts, [7, 1, 1]);
+    assert!(world.pod("waits").is_ready());
+    // What has ended stays as it is.
+    world.control.order("n", "p1", PodOrder::Fail);
+    world.pass(5);
+    assert_eq!(world.count("S"), 1);
+}
+
+#[test]
+fn it_makes_no_difference_how_many_parts_play_the_kubelets() {
+    let run = |shards: usize| {
+        let mut world = World::with_kubelets(shards);
+        world.fill();
+        world.control.lose("a");
+        world.pass(400);
+        world.control.order("n", "p3", PodOrder::Restart(0));
+        world.control.restore("a");
+        world.pass(100);
+        world.states()
+    };
+    assert_eq!(run(1), run(3));
+}

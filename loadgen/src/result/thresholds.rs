@@ -1,0 +1,55 @@
+//! Results held against thresholds, and thresholds against what a run will have.
+
+use super::RunResult;
+use crate::figures::{Figures, Threshold, ThresholdError, ThresholdOutcome, name, values};
+use crate::settings::Settings;
+
+/// Holds the result against every threshold: the outcomes become part of it, and one that is not met
+/// makes a run that was well otherwise exit with 1.
+pub fn judge(result: &mut RunResult, thresholds: &[Threshold]) {
+    if thresholds.is_empty() {
+        return;
+    }
+    let figures = Figures::of(result);
+    let outcomes = thresholds.iter().map(|threshold| threshold.judge(&figures));
+    result.thresholds = outcomes.collect();
+    let failed = result.thresholds.iter().filter(|outcome| !outcome.met);
+    let reasons: Vec<String> = failed.map(ThresholdOutcome::reason).collect();
+    for reason in reasons {
+        result.outcome.fail(&reason);
+    }
+}
+
+/// Refuses a threshold on a phase that a run of these settings won't have: it could not be met.
+///
+/// # Errors
+/// The first such threshold, with the phases that there are.
+pub fn refuse_absent_phases(
+    thresholds: &[Threshold],
+    settings: &Settings,
+) -> Result<(), ThresholdError> {
+    let scenario = &settings.scenario;
+    let names = scenario.phases.iter();
+    let names: Vec<String> = names
+        .map(|phase| phase.shown_name(settings.burst_pods))
+        .collect();
+    let names = values::told_apart(names.iter().map(String::as_str));
+    let absent = |threshold: &&Threshold| {
+        let phase = threshold.figure().phase();
+        phase.is_some_and(|phase| !names.iter().any(|name| name == phase))
+    };
+    let Some(threshold) = thresholds.iter().find(absent) else {
+        return Ok(());
+    };
+    let phase = threshold.figure().phase().unwrap_or_default();
+    let place = match scenario.bounds().contains(threshold) {
+        true => "threshold",
+        false => "--threshold",
+    };
+    Err(ThresholdError(format!(
+        "{place} '{threshold}': the scenario {} has no phase {phase:?}{}; there are {}",
+        scenario.name,
+        name::proposal(phase, names.iter().map(String::as_str)),
+        names.join(", ")
+    )))
+}

@@ -1,0 +1,287 @@
+//! Turns what the parts have counted into the result of a run.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use hdrhistogram::Histogram;
+use podstorm_objects::Now;
+
+use super::buckets;
+use super::host;
+use super::phases::Report;
+use crate::input::InputObject;
+use crate::manifest::size::pods_as_they_came;
+use crate::result::{
+    Build, Histograms, InputCounts, InputPods, Outcome, Phase, PodCounts, Quantiles, RunResult,
+    SCHEMA_VERSION, Series, WastedWork,
+};
+use crate::scenario::answer;
+use crate::settings::Settings;
+use podstorm_apiserver::Cluster;
+use podstorm_sim::engine::by_phase::{ByPhase, Recorded};
+use podstorm_sim::engine::client::ApiCalls;
+use podstorm_sim::engine::event_sink::EventWriter;
+use podstorm_sim::engine::pool::Pool;
+use podstorm_sim::engine::worker::{OUTCOMES, Worker};
+use podstorm_sim::executor::virtual_time::End;
+
+/// Everything a result is made from.
+pub(super) struct Harvest<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) end: End,
+    pub(super) now: Now,
+    pub(super) wall_seconds: f64,
+    pub(super) input: InputCounts,
+    pub(super) cluster: &'a Cluster,
+    pub(super) pools: &'a [Arc<Pool>],
+    pub(super) workers: &'a [Arc<Mutex<Worker>>],
+    pub(super) writers: &'a [Arc<Mutex<EventWriter>>],
+    pub(super) recorded: &'a Mutex<Recorded>,
+    pub(super) watch_events: u64,
+    pub(super) load_before: Option<[f64; 3]>,
+    pub(super) series: Series,
+}
+
+/// Counts the objects that came from files.
+pub(super) fn count_input(objects: &[InputObject]) -> InputCounts {
+    let mut counts = InputCounts::default();
+    for object in objects {
+        *counts
+            .taken
+            .entry(object.kind().name().to_owned())
+            .or_default() += 1;
+    }
+    counts.pods = pods_as_they_came(objects);
+    counts
+}
+
+impl Harvest<'_> {
+    pub(super) fn result(self, report: Report) -> RunResult {
+        let settings = self.settings;
+        let writes = self.cluster.write_counts();
+        let pods = PodCounts {
+            created: writes.pods.created,
+            bound: writes.pods.bound,
+            ready: writes.pods.ready,
+            deleted: writes.pods.deleted,
+            adopted: writes.pods.adopted,
+            released: writes.pods.released,
+            peak: writes.pods.peak,
+        };
+        let work = self.work();
+        let recorded = self.recorded();
+        let phases = by_phase(
+            report.phases.clone(),
+            &report.convergence,
+            &report.pod_ready,
+            &recorded,
+        );
+        let measured = |durations: &ByPhase| {
+            let counts = |phase: usize| phases.get(phase).is_some_and(|phase| !phase.set_up);
+            durations.merged(counts)
+        };
+        let convergence = measured(&report.convergence);
+        let pod_ready = measured(&report.pod_ready);
+        let queued = measured(&recorded.queued);
+        let worked = measured(&recorded.worked);
+        let events = self.events();
+        let wasted_work = self.wasted_work(&work, report.surplus);
+        let mut result = RunResult {
+            schema_version: SCHEMA_VERSION,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            build: Build::this(),
+            scenario: settings.scenario.name.clone(),
+            question: settings.scenario.question.clone(),
+            answer: None,
+            engine: word(&settings.engine),
+            behaviour: settings.behaviour.as_str().to_owned(),
+            feature_gates: settings.controller.feature_gates.clone(),
+            seed: settings.seed,
+            outcome: self.outcome(&report),
+            host: Some(host::of_run(self.wall_seconds, &pods, self.load_before)),
+            pods,
+            excess_pods_created: report.excess,
+            wasted_work,
+            api_calls: work.calls,
+            writes: writes.writes,
+            syncs: work.syncs,
+            convergence_seconds: seconds(&convergence),
+            pod_ready_seconds: seconds(&pod_ready),
+            queue_duration_seconds: seconds(&queued),
+            work_duration_seconds: seconds(&worked),
+            histograms: Histograms {
+                convergence_seconds: buckets::of_histogram(&convergence),
+                pod_ready_seconds: buckets::of_histogram(&pod_ready),
+                queue_duration_seconds: buckets::of_histogram(&queued),
+                work_duration_seconds: buckets::of_histogram(&worked),
+            },
+            slowest_replicasets: report.slowest,
+            events,
+            watch_events: self.watch_events,
+            resource_version: self.cluster.resource_version(),
+            elapsed_seconds: self.now.mono_ns as f64 / 1e9,
+            phases,
+            thresholds: Vec::new(),
+            series: self.series,
+            input: InputCounts {
+                pods: InputPods {
+                    still_not_ready: report.still_not_ready,
+                    ..self.input.pods
+                },
+                ..self.input
+            },
+            settings: settings.clone(),
+        };
+        // A run that did not come to its condition answers nothing: what it has measured is of
+        // something else.
+        let template = settings.scenario.answer.as_ref();
+        result.answer = template
+            .filter(|_| result.outcome.converged)
+            .map(|template| {
+                answer::fill(template, &result)
+                    .unwrap_or_else(|problem| format!("the answer's template fails: {problem}"))
+            });
+        result
+    }
+
+    fn outcome(&self, report: &Report) -> Outcome {
+        let limit = self.settings.time_limit_ns as f64 / 1e9;
+        let ended = match self.end {
+            End::Stopped => None,
+            End::Cancelled => Some("interrupted".to_owned()),
+            End::TimeLimit => Some(format!("the time limit of {limit} s was reached")),
+            End::Quiet => Some("nothing was left to happen".to_owned()),
+        };
+        let exit_code = match self.end {
+            End::Cancelled => 130,
+            _ if !report.violations.is_empty() => 3,
+            End::Stopped if report.converged => 0,
+            _ => 1,
+        };
+        let reasons: Vec<String> = ended
+            .into_iter()
+            .chain(report.failures.iter().cloned())
+            .collect();
+        Outcome {
+            converged: report.converged && self.end == End::Stopped,
+            exit_code,
+            reason: reasons.join("; "),
+            violations: report.violations.clone(),
+        }
+    }
+
+    fn work(&self) -> Work {
+        let mut work = Work {
+            calls: BTreeMap::new(),
+            syncs: BTreeMap::new(),
+            syncs_without_requests: 0,
+        };
+        for worker in self.workers {
+            let worker = worker.lock().expect("a part that panicked ends the run");
+            let tally = &worker.tally;
+            tally.calls.add_to(&mut work.calls);
+            for (outcome, &count) in OUTCOMES.iter().zip(&tally.syncs) {
+                if count > 0 {
+                    *work.syncs.entry((*outcome).to_owned()).or_default() += count;
+                }
+            }
+            work.syncs_without_requests += tally.syncs_without_requests;
+        }
+        for writer in self.writers {
+            let writer = writer.lock().expect("a part that panicked ends the run");
+            ApiCalls::add_to(&writer.calls, &mut work.calls);
+        }
+        work
+    }
+
+    /// What the workers have recorded of each phase.
+    fn recorded(&self) -> Recorded {
+        for worker in self.workers {
+            let mut worker = worker.lock().expect("a part that panicked ends the run");
+            worker.recorder.hand_over();
+        }
+        let recorded = self
+            .recorded
+            .lock()
+            .expect("a part that panicked ends the run");
+        recorded.clone()
+    }
+
+    fn events(&self) -> BTreeMap<String, u64> {
+        let mut table = BTreeMap::new();
+        for pool in self.pools {
+            pool.events.add_to(&mut table);
+        }
+        for writer in self.writers {
+            let writer = writer.lock().expect("a part that panicked ends the run");
+            *table.entry("written".to_owned()).or_default() += writer.written;
+            *table.entry("dropped".to_owned()).or_default() += writer.dropped();
+        }
+        table
+    }
+
+    fn wasted_work(&self, work: &Work, pods_never_ready: u64) -> WastedWork {
+        let calls = |key: &str| work.calls.get(key).copied().unwrap_or(0);
+        WastedWork {
+            syncs_without_requests: work.syncs_without_requests,
+            stale_sync_skips: work.syncs.get(OUTCOMES[1]).copied().unwrap_or(0),
+            deletes_not_found: calls("delete pods 404"),
+            status_conflicts: calls("update replicasets/status 409")
+                + calls("update replicationcontrollers/status 409"),
+            pods_never_ready,
+        }
+    }
+}
+
+struct Work {
+    calls: BTreeMap<String, u64>,
+    syncs: BTreeMap<String, u64>,
+    syncs_without_requests: u64,
+}
+
+/// The phases with what began in each.
+fn by_phase(
+    mut phases: Vec<Phase>,
+    convergence: &ByPhase,
+    pod_ready: &ByPhase,
+    recorded: &Recorded,
+) -> Vec<Phase> {
+    for (number, phase) in phases.iter_mut().enumerate() {
+        let of = |durations: &ByPhase| {
+            durations
+                .of(number)
+                .map_or_else(Quantiles::default, seconds)
+        };
+        phase.convergence_seconds = of(convergence);
+        phase.pod_ready_seconds = of(pod_ready);
+        phase.queue_duration_seconds = of(&recorded.queued);
+        phase.work_duration_seconds = of(&recorded.worked);
+        phase.syncs_without_requests = recorded.idle_syncs.get(number).copied().unwrap_or(0);
+    }
+    phases
+}
+
+/// The word that a unit variant is written as.
+fn word(value: &impl serde::Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => String::new(),
+    }
+}
+
+/// Quantiles in seconds of a histogram in nanoseconds.
+pub(crate) fn seconds(histogram: &Histogram<u64>) -> Quantiles {
+    if histogram.is_empty() {
+        return Quantiles::default();
+    }
+    let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e9;
+    Quantiles {
+        count: histogram.len(),
+        mean: histogram.mean() / 1e9,
+        p50: at(0.5),
+        p90: at(0.9),
+        p99: at(0.99),
+        p999: at(0.999),
+        max: histogram.max() as f64 / 1e9,
+    }
+}

@@ -1,0 +1,223 @@
+//! The metrics of a run under their Kubernetes names, for whoever asks while it goes on.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use podstorm::metrics::{Family, HistogramSnapshot, Kind as MetricKind, Series, Value};
+use podstorm_objects::{Kind, Str};
+
+use super::sampler::Figures;
+use podstorm_sim::engine::client::{ApiCalls, Client, method_of};
+use podstorm_sim::engine::event_sink::EventWriter;
+use podstorm_sim::engine::worker::Worker;
+
+/// What is asked of the embedded server goes to a host of this name.
+const HOST: &str = "embedded";
+
+/// Read access to the figures of a run, from any thread. Reading changes nothing of the run.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    pub(super) figures: Figures,
+    pub(super) workers: Vec<Arc<Mutex<Worker>>>,
+    pub(super) writers: Vec<Arc<Mutex<EventWriter>>>,
+    /// Engine time when the run was last looked at, ns.
+    pub(super) now_ns: Arc<AtomicI64>,
+}
+
+impl Metrics {
+    /// All metrics as they are now, by name. O(keys of the queues); locks each worker for a moment.
+    pub fn families(&self) -> Vec<Family> {
+        // Relaxed: a figure to look at, which orders nothing.
+        let now_ns = self.now_ns.load(Ordering::Relaxed);
+        let mut all = BTreeMap::new();
+        for pool in &self.figures.pools {
+            let controller = &pool.controller;
+            let name = match controller.options().kind {
+                Kind::ReplicationController => "replicationmanager",
+                _ => "replicaset",
+            };
+            let queue = controller.queue().families(&Str::from(name), now_ns);
+            let own = queue.into_iter().chain(controller.metrics().families());
+            for family in own.chain(limiter_waits(&pool.client)) {
+                add(&mut all, family);
+            }
+        }
+        add(&mut all, self.requests());
+        add(&mut all, self.store_versions());
+        for family in self.own(now_ns) {
+            add(&mut all, family);
+        }
+        all.into_values().collect()
+    }
+
+    /// `rest_client_requests_total`.
+    fn requests(&self) -> Family {
+        let mut counts: BTreeMap<(String, &'static str), u64> = BTreeMap::new();
+        let mut count = |calls: &ApiCalls| {
+            calls.for_each(|verb, code, number| {
+                let method = method_of(verb);
+                let code = match code {
+                    // There was no answer.
+                    0 => "<error>".to_owned(),
+                    code => code.to_string(),
+                };
+                *counts.entry((code, method)).or_default() += number;
+            });
+        };
+        // A part that panicked ends the run, not the looking.
+        for worker in &self.workers {
+            count(
+                &worker
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .tally
+                    .calls,
+            );
+        }
+        for writer in &self.writers {
+            count(&writer.lock().unwrap_or_else(PoisonError::into_inner).calls);
+        }
+        let series = counts.iter().map(|((code, method), number)| Series {
+            labels: vec![
+                ("code", Str::from(code.as_str())),
+                ("host", Str::from(HOST)),
+                ("method", Str::from(*method)),
+            ],
+            value: Value::Number(*number as f64),
+        });
+        Family {
+            name: "rest_client_requests_total",
+            help: "Requests to the API server by status code, method and host.",
+            kind: MetricKind::Counter,
+            series: series.collect(),
+        }
+    }
+
+    /// `store_resource_version`.
+    fn store_versions(&self) -> Family {
+        let mut series = Vec::new();
+        let mut push = |group: &str, resource: &str, version: Option<u64>| {
+            let labels = [("group", group), ("resource", resource), ("version", "v1")];
+            series.push(Series {
+                labels: labels.map(|(name, value)| (name, Str::from(value))).into(),
+                value: Value::Number(version.unwrap_or(0) as f64),
+            });
+        };
+        for (number, pool) in self.figures.pools.iter().enumerate() {
+            let controller = &pool.controller;
+            let (group, resource) = match controller.options().kind {
+                Kind::ReplicationController => ("", "replicationcontrollers"),
+                _ => ("apps", "replicasets"),
+            };
+            push(
+                group,
+                resource,
+                controller.parents().version().get().number(),
+            );
+            if number == 0 {
+                // The controllers share one cache of pods.
+                push("", "pods", controller.pods().version().get().number());
+            }
+        }
+        Family {
+            name: "store_resource_version",
+            help: "The resource version that a cache of the controller has come to.",
+            kind: MetricKind::Gauge,
+            series,
+        }
+    }
+
+    /// What upstream has no name for.
+    fn own(&self, now_ns: i64) -> Vec<Family> {
+        let (position, pods) = (&self.figures.position, self.figures.cluster.pod_totals());
+        let read = |figure: &std::sync::atomic::AtomicU64| figure.load(Ordering::Relaxed) as f64;
+        let states = [
+            ("desired", read(&position.desired)),
+            ("existing", pods.existing as f64),
+            ("ready", read(&position.ready)),
+        ];
+        let state = |(state, number): (&str, f64)| Series {
+            labels: vec![("state", Str::from(state))],
+            value: Value::Number(number),
+        };
+        let single = |name, help, kind, number| {
+            Family::single(name, help, kind, Vec::new(), Value::Number(number))
+        };
+        vec![
+            Family {
+                name: "loadgen_pods",
+                help: "Pods that are asked for, that exist, and that are ready.",
+                kind: MetricKind::Gauge,
+                series: states.map(state).into(),
+            },
+            single(
+                "loadgen_pods_created_total",
+                "Pods created, by whomever.",
+                MetricKind::Counter,
+                pods.created as f64,
+            ),
+            single(
+                "loadgen_pods_deleted_total",
+                "Pods finally removed.",
+                MetricKind::Counter,
+                pods.deleted as f64,
+            ),
+            single(
+                "loadgen_engine_seconds",
+                "Engine time since the start: simulated on the virtual engine.",
+                MetricKind::Gauge,
+                now_ns as f64 / 1e9,
+            ),
+        ]
+    }
+}
+
+/// `rest_client_rate_limiter_duration_seconds` of a client with a limit, of the methods that it has used.
+fn limiter_waits(client: &Client) -> Option<Family> {
+    let used = client.waits().filter(|(_, waits)| waits.count() > 0);
+    let series = used.map(|(method, waits)| Series {
+        labels: vec![("host", Str::from(HOST)), ("verb", Str::from(method))],
+        value: Value::Histogram(waits),
+    });
+    let series: Vec<Series> = series.collect();
+    (!series.is_empty()).then_some(Family {
+        name: "rest_client_rate_limiter_duration_seconds",
+        help: "Time that requests waited for the client's own limit, by verb and host.",
+        kind: MetricKind::Histogram,
+        series,
+    })
+}
+
+/// Adds a family to those of its name; series with equal labels become one.
+fn add(all: &mut BTreeMap<&'static str, Family>, family: Family) {
+    let Some(known) = all.get_mut(family.name) else {
+        all.insert(family.name, family);
+        return;
+    };
+    for series in family.series {
+        match known
+            .series
+            .iter_mut()
+            .find(|one| one.labels == series.labels)
+        {
+            None => known.series.push(series),
+            Some(one) => sum(&mut one.value, &series.value),
+        }
+    }
+}
+
+fn sum(total: &mut Value, more: &Value) {
+    match (total, more) {
+        (Value::Number(total), Value::Number(more)) => *total += more,
+        (Value::Histogram(total), Value::Histogram(more)) => sum_histograms(total, more),
+        _ => {}
+    }
+}
+
+/// Adds the counts of a histogram with the same bounds.
+fn sum_histograms(total: &mut HistogramSnapshot, more: &HistogramSnapshot) {
+    total.sum += more.sum;
+    let counts = total.counts.iter_mut().zip(&more.counts);
+    counts.for_each(|(sum, more)| *sum += more);
+}

@@ -1,0 +1,326 @@
+//! Runs one scenario on one simulated cluster: puts the parts together, lets a driver run them,
+//! and gathers the result.
+//!
+//! ```text
+//!  scenario ─writes─▶ cluster ◀─writes─ scheduler, kubelets, garbage collector
+//!                     │    ▲
+//!               watches    requests
+//!                     ▼    │
+//!               informers ─keys─▶ workers ─events─▶ event writer
+//! ```
+//!
+//! Both engines run the same parts: [`podstorm_sim::executor::virtual_time`] on one thread and a clock that jumps,
+//! [`podstorm_sim::executor::threads`] on several and a real one.
+
+mod buckets;
+mod gather;
+mod host;
+mod metrics;
+mod observer;
+pub mod phases;
+mod sampler;
+#[cfg(test)]
+mod tests;
+mod watcher;
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use podstorm_apiserver::Cluster;
+use podstorm_objects::{Kind, Now, Time};
+use podstorm_sim::clock::RealClock;
+use podstorm_sim::engine::by_phase::Recorded;
+use podstorm_sim::engine::event_sink::EventWriter;
+use podstorm_sim::engine::pool::{Pool, Wire};
+use podstorm_sim::engine::probe::Unheard;
+use podstorm_sim::engine::worker::Worker;
+use podstorm_sim::engine::{Builder, assemble};
+use podstorm_sim::executor::virtual_time::{self, End};
+use podstorm_sim::executor::{Parts, Switchboard, Waker, threads};
+use podstorm_sim::faults::Line;
+use podstorm_sim::nodes::NodeControl;
+
+use gather::Harvest;
+use phases::{Controllers, Driver, Position};
+use sampler::Figures;
+use watcher::Watcher;
+
+pub use metrics::Metrics;
+pub use observer::{Observer, Progress};
+
+use crate::input::InputObject;
+use crate::result::{InputCounts, RunResult, Series};
+use crate::settings::{EngineKind, Settings};
+use crate::units::NS_PER_SECOND;
+
+/// A run that could not be started.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// The settings can't be run, and why.
+    #[error("{0}")]
+    Settings(String),
+}
+
+/// Runs a scenario to its end, to the time limit, or until `cancel` is set, and reports on what
+/// ran. The result's `host` is always filled in; whoever writes the result of a virtual run down
+/// leaves it out unless it was asked for, since all else depends on settings and input alone.
+///
+/// # Errors
+/// When the settings can't be run. A run that does not reach its condition is a result, not an
+/// error.
+pub fn run(
+    settings: &Settings,
+    objects: Vec<InputObject>,
+    observer: &dyn Observer,
+    cancel: &AtomicBool,
+) -> Result<RunResult, RunError> {
+    if settings.controller.concurrent_replicaset_syncs == 0 {
+        return Err(RunError::Settings(
+            "at least one concurrent sync is needed".into(),
+        ));
+    }
+    let clock = RealClock::start();
+    let input = gather::count_input(&objects);
+    let wall_start_ns = wall_start_ns(&objects);
+    let engine = Engine::build(settings, objects, clock);
+    let metrics = engine.metrics();
+    observer.begins(&metrics);
+    let watcher = Watcher::new(observer, cancel, clock, engine.phases.clone(), metrics);
+    engine
+        .driver
+        .lock()
+        .expect("nothing runs yet")
+        .tell_phases(Box::new(watcher.phase_begins()));
+    let mut watcher = Watched {
+        watcher,
+        engine: &engine,
+    };
+    let limit_ns = settings.time_limit_ns;
+    let (end, now) = match settings.engine {
+        EngineKind::Virtual => {
+            let times = (limit_ns, wall_start_ns);
+            virtual_time::drive(&engine.parts, &engine.switchboard, times, &mut watcher)
+        }
+        EngineKind::Threads => threads::drive(
+            &engine.parts,
+            &engine.switchboard,
+            settings.threads,
+            &clock,
+            limit_ns,
+            |now| watcher.watcher.look(now),
+            |now| engine.at_rest(now),
+        ),
+    };
+    let series = watcher.watcher.finish(now);
+    Ok(engine.harvest(settings, end, now, &clock, input, series))
+}
+
+/// 2200-01-01T00:00:00Z: what is later is no time at which anything has happened, and the clock of a run
+/// that began there would not last.
+const LATEST_SECONDS: i64 = 7_258_118_400;
+
+/// Where the wall clock of a virtual run over these objects starts: not before anything in them happened,
+/// or pods would have become ready in the future.
+fn wall_start_ns(objects: &[InputObject]) -> i64 {
+    let times = objects.iter().flat_map(|object| {
+        let meta = object.metadata();
+        let ready = match object {
+            InputObject::Pod(pod) => pod.ready_time(),
+            _ => Time::UNSET,
+        };
+        [meta.creation_timestamp, meta.deletion_timestamp, ready]
+    });
+    let known = times.filter_map(|time| time.unix_seconds());
+    let newest = known.filter(|seconds| *seconds < LATEST_SECONDS).max();
+    newest
+        .map_or(0, |seconds| seconds * NS_PER_SECOND)
+        .max(virtual_time::WALL_START_NS)
+}
+
+/// Everything of a run.
+struct Engine {
+    switchboard: Arc<Switchboard>,
+    parts: Parts,
+    cluster: Arc<Cluster>,
+    pools: Vec<Arc<Pool>>,
+    workers: Vec<Arc<Mutex<Worker>>>,
+    writers: Vec<Arc<Mutex<EventWriter>>>,
+    recorded: Arc<Mutex<Recorded>>,
+    driver: Arc<Mutex<Driver>>,
+    wake_driver: Option<Waker>,
+    delivered: Arc<AtomicU64>,
+    phases: Vec<String>,
+    position: Arc<Position>,
+    /// Of the machine, before the run.
+    load_before: Option<[f64; 3]>,
+}
+
+/// A virtual run that is watched, and whose scenario hears that nothing is left to happen.
+struct Watched<'a> {
+    watcher: Watcher<'a>,
+    engine: &'a Engine,
+}
+
+impl virtual_time::Watch for Watched<'_> {
+    #[inline]
+    fn step(&mut self, now: Now) -> bool {
+        self.watcher.step(now)
+    }
+
+    #[inline]
+    fn jump(&mut self, now: Now, due_ns: i64) {
+        self.watcher.jump(now, due_ns);
+    }
+
+    fn at_rest(&mut self, now: Now) -> bool {
+        self.engine.at_rest(now)
+    }
+}
+
+impl Engine {
+    fn build(settings: &Settings, objects: Vec<InputObject>, clock: RealClock) -> Engine {
+        let is_rc = |object: &InputObject| object.kind() == Kind::ReplicationController;
+        // Nobody has to be told: no scenario kills its controller.
+        let scenario = &settings.scenario;
+        let nodes = scenario
+            .has_node_faults()
+            .then(|| Arc::new(NodeControl::default()));
+        let line = scenario
+            .is_disturbed()
+            .then(|| Arc::new(Line::new(Arc::default(), 0, Arc::new(|| {}))));
+        let wire = line.as_ref().map(|line| Wire {
+            line: Arc::clone(line),
+            probe: Arc::new(Unheard),
+        });
+        let with_rcs = objects.iter().any(is_rc);
+        let (mut builder, pools) = assemble(
+            &settings.sim_options(),
+            clock,
+            with_rcs,
+            wire.as_ref(),
+            nodes.clone(),
+        );
+        let cluster = Arc::clone(&builder.cluster);
+        let quiet = pools.clone();
+        let controllers = Controllers {
+            started: Arc::clone(&builder.started),
+            wake: builder.informer_wakers.clone(),
+            line,
+            nodes,
+            times: Arc::clone(&builder.times),
+            rests_after: Box::new(move |parents| {
+                // The parents of all kinds together: with two controllers neither has them all.
+                let parents = if quiet.len() == 1 { parents } else { 0 };
+                // What was listed is queued before the caches count as filled.
+                quiet
+                    .iter()
+                    .all(|pool| pool.is_synced() && pool.rests_after(parents))
+            }),
+            phase_begins: None,
+        };
+        let switchboard = Arc::clone(&builder.switchboard);
+        let mut wake_driver = None;
+        let driver = builder.add(|_, waker| {
+            wake_driver = Some(Arc::clone(&waker));
+            let (cluster, switchboard) = (Arc::clone(&cluster), Arc::clone(&switchboard));
+            Driver::new(settings, objects, cluster, switchboard, controllers, waker)
+        });
+        let (phases, position) = {
+            let driver = driver.lock().expect("nobody else has it yet");
+            (driver.phase_names(), driver.position())
+        };
+        let Builder {
+            switchboard,
+            parts,
+            cluster,
+            delivered,
+            workers,
+            writers,
+            recorded,
+            ..
+        } = builder;
+        Engine {
+            switchboard,
+            parts,
+            cluster,
+            pools,
+            workers,
+            writers,
+            recorded,
+            driver,
+            wake_driver,
+            delivered,
+            phases,
+            position,
+            load_before: host::load_average(),
+        }
+    }
+
+    /// Nothing is left to happen by itself: whether the scenario goes on.
+    fn at_rest(&self, now: Now) -> bool {
+        let driver = self.driver.lock();
+        let mut driver = driver.expect("a part that panicked ends the run");
+        let goes_on = driver.nothing_left(now);
+        drop(driver);
+        self.wake_driver.iter().for_each(|wake| wake());
+        goes_on
+    }
+
+    /// What is read of the run while it goes on.
+    fn metrics(&self) -> Metrics {
+        let of_worker = |worker: &Arc<Mutex<Worker>>| {
+            let worker = worker.lock().expect("nothing runs yet");
+            worker.tally.calls.total()
+        };
+        let of_writer = |writer: &Arc<Mutex<EventWriter>>| {
+            let writer = writer.lock().expect("nothing runs yet");
+            writer.calls.total()
+        };
+        let workers = self.workers.iter().map(of_worker);
+        let figures = Figures {
+            cluster: Arc::clone(&self.cluster),
+            pools: self.pools.clone(),
+            position: Arc::clone(&self.position),
+            calls: workers.chain(self.writers.iter().map(of_writer)).collect(),
+        };
+        Metrics {
+            figures,
+            workers: self.workers.clone(),
+            writers: self.writers.clone(),
+            now_ns: Arc::new(AtomicI64::new(0)),
+        }
+    }
+
+    fn harvest(
+        self,
+        settings: &Settings,
+        end: End,
+        now: Now,
+        clock: &RealClock,
+        input: InputCounts,
+        series: Series,
+    ) -> RunResult {
+        self.cluster.set_gc_waker(None);
+        let harvest = Harvest {
+            settings,
+            end,
+            now,
+            wall_seconds: clock.seconds(),
+            load_before: self.load_before,
+            series,
+            input,
+            cluster: &self.cluster,
+            pools: &self.pools,
+            workers: &self.workers,
+            writers: &self.writers,
+            recorded: &self.recorded,
+            // Relaxed: the threads that counted have ended.
+            watch_events: self.delivered.load(Ordering::Relaxed),
+        };
+        let mut driver = self
+            .driver
+            .lock()
+            .expect("a part that panicked ends the run");
+        harvest.result(driver.report(now))
+    }
+}

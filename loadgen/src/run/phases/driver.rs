@@ -1,0 +1,626 @@
+//! The part that plays a scenario: does a phase's tasks in small portions, waits for its
+//! condition, checks the store, writes down what the phase took, and goes on to the next.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use podstorm_objects::{Namespace, Now, Pod, ReplicaSet, ReplicationController, Str};
+
+use super::aborts::Aborts;
+use super::audit::audit;
+use super::load::Loader;
+use super::objects::Objects;
+use super::roll_out::Pair;
+use super::tasks::{Action, WRITES_PER_RUN};
+use super::tracker::Tracker;
+use crate::input::InputObject;
+use crate::result::{Phase, SlowReplicaSet};
+use crate::scenario::load_shape::{Schedule, SharedBudgets};
+use crate::scenario::{Phase as PhasePlan, Scenario, Step, Until};
+use crate::settings::Settings;
+use podstorm_apiserver::{Cluster, PodTotals};
+use podstorm_sim::engine::by_phase::{ByPhase, PhaseTimes};
+use podstorm_sim::executor::seed::seed_for;
+use podstorm_sim::executor::stream::Stream;
+use podstorm_sim::executor::{Next, Part, Switchboard, Waker};
+use podstorm_sim::faults::Line;
+use podstorm_sim::nodes::NodeControl;
+
+/// Between two looks at whether the controllers have come to rest, ns.
+const REST_CHECK_NS: i64 = 1_000_000;
+
+/// The scenario's hold on the controllers.
+pub struct Controllers {
+    /// Set to let the informers begin; see `wake`.
+    pub started: Arc<AtomicBool>,
+    /// Wakes the informers after `started` was set.
+    pub wake: Vec<Waker>,
+    /// The controller's connection, where the scenario disturbs it.
+    pub line: Option<Arc<Line>>,
+    /// The nodes, where the scenario lets them fail.
+    pub nodes: Option<Arc<NodeControl>>,
+    /// Where to write down when each phase begins.
+    pub times: Arc<PhaseTimes>,
+    /// Whether at least that many syncs have been finished, none is under way, and no key waits.
+    pub rests_after: Box<dyn Fn(u64) -> bool + Send>,
+    /// Who is told that a phase begins.
+    pub phase_begins: Option<Box<dyn Fn(Now) + Send>>,
+}
+
+impl std::fmt::Debug for Controllers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Controllers")
+            .field("started", &self.started)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How far the scenario is, for whoever shows it. Written by the driver, read at any time.
+#[derive(Debug, Default)]
+pub struct Position {
+    /// The current phase.
+    pub phase: AtomicUsize,
+    /// Pods of the phase's target that are there (or gone, or were deleted where that is the target).
+    pub done: AtomicU64,
+    /// Pods of the phase's target.
+    pub total: AtomicU64,
+    /// Pods that exist.
+    pub pods: AtomicU64,
+    /// Pods that are active and ready.
+    pub ready: AtomicU64,
+    /// Pods that all parents together are to have.
+    pub desired: AtomicU64,
+}
+
+/// What the scenario found out.
+#[derive(Debug)]
+pub struct Report {
+    /// The phases, the last of them perhaps cut short.
+    pub phases: Vec<Phase>,
+    /// Whether all phases are done and their conditions were met.
+    pub converged: bool,
+    /// What did not go as it should, in words.
+    pub failures: Vec<String>,
+    /// What can't be: the store contradicts what it told its watchers.
+    pub violations: Vec<String>,
+    /// See `Tracker::excess`.
+    pub excess: u64,
+    /// Owned pods that went before they were ever ready.
+    pub surplus: u64,
+    /// Pods of files that came active and not ready, and still are.
+    pub still_not_ready: u64,
+    /// From the moment a parent's spec was written (or its pods were touched from outside) to the
+    /// moment it had its pods and an exact status, ns; by the phase in which that began.
+    pub convergence: ByPhase,
+    /// From a pod's creation to its being ready, ns; the same.
+    pub pod_ready: ByPhase,
+    /// The slowest convergences, and those that were not over; the slowest first.
+    pub slowest: Vec<SlowReplicaSet>,
+}
+
+/// The driver.
+#[derive(Debug)]
+pub struct Driver {
+    pub(super) settings: Settings,
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) switchboard: Arc<Switchboard>,
+    pub(super) controllers: Controllers,
+    pub(super) pods: Stream<Pod>,
+    pub(super) replica_sets: Stream<ReplicaSet>,
+    pub(super) replication_controllers: Option<Stream<ReplicationController>>,
+    pub(super) tracker: Tracker,
+    pub(super) objects: Objects,
+    pub(super) loader: Loader,
+    /// Numbers in the tracker of the scenario's ReplicaSets: those that were generated, or those that
+    /// files brought.
+    pub(super) generated: Vec<usize>,
+    /// How many successors each has had.
+    pub(super) revisions: Vec<u32>,
+    /// What the ReplicaSets of files have at 100 %.
+    pub(super) shares: Option<Vec<i32>>,
+    /// Names of the nodes there are, those that are silent, and those that reject pods.
+    pub(super) nodes: Vec<Str>,
+    pub(super) silent: Vec<Str>,
+    pub(super) rejecting: Vec<Str>,
+    pub(super) budgets: SharedBudgets,
+    pub(super) aborts: Aborts,
+    pub(super) plan: Arc<[PhasePlan]>,
+    pub(super) at: Place,
+    pub(super) position: Arc<Position>,
+    pub(super) random: fastrand::Rng,
+    pub(super) done: Vec<Phase>,
+    pub(super) failures: Vec<String>,
+    pub(super) violations: Vec<String>,
+    pub(super) finished: bool,
+}
+
+/// Where in the plan, and what was true when the phase began.
+#[derive(Debug, Default)]
+pub(super) struct Place {
+    pub(super) phase: usize,
+    pub(super) task: usize,
+    /// How much of the task is done.
+    pub(super) cursor: u64,
+    /// Within a number of the cursor.
+    pub(super) inner: i32,
+    pub(super) started_ns: i64,
+    /// When the task began; set at its first run.
+    pub(super) task_started_ns: Option<i64>,
+    /// When the task's actions are due, and when the next is, ns.
+    pub(super) schedule: Option<Schedule>,
+    pub(super) due_ns: Option<i64>,
+    /// How many pods the task deletes or takes away, where that is known as it begins.
+    pub(super) count: Option<u64>,
+    /// Of the last such task of the phase.
+    pub(super) counted: Option<u64>,
+    /// ReplicaSets and their successors under way, and when to look at them next, ns.
+    pub(super) pairs: Vec<Pair>,
+    pub(super) look_ns: i64,
+    /// Names that the task has still to deal with, the next one last.
+    pub(super) names: Option<Vec<Str>>,
+    pub(super) pods: PodTotals,
+    pub(super) existing: u64,
+    pub(super) ready: u64,
+    /// Active pods that weren't ready.
+    pub(super) unready: u64,
+    /// Pods that its parents were short of, and pods they had too many.
+    pub(super) missing_and_spare: (u64, u64),
+    /// Whether files are loaded in it; and whether everything they held was written, and heard of.
+    pub(super) loads: bool,
+    pub(super) all_written: bool,
+    /// Parents' desired pods, once the tasks are done.
+    pub(super) goal: Option<u64>,
+    /// Pods in excess before the phase.
+    pub(super) excess: u64,
+    /// Pods created when that last changed, and when that was, ns.
+    pub(super) last_create: Option<(u64, i64)>,
+    /// An audit failed, and nothing has been heard since.
+    pub(super) doubted: bool,
+}
+
+/// A scenario's phases with their names and repeated steps written out.
+fn plan(scenario: &Scenario, burst: u32) -> Arc<[PhasePlan]> {
+    fn write_out(steps: &[Step], all: &mut Vec<Step>) {
+        for step in steps {
+            match step {
+                Step::Repeat(repeat) => {
+                    for _ in 0..repeat.times.0 {
+                        write_out(&repeat.steps, all);
+                    }
+                }
+                step => all.push(step.clone()),
+            }
+        }
+    }
+    let phases = scenario.phases.iter().map(|phase| {
+        let mut steps = Vec::new();
+        write_out(&phase.steps, &mut steps);
+        PhasePlan {
+            name: phase.shown_name(burst),
+            steps,
+            ..phase.clone()
+        }
+    });
+    phases.collect()
+}
+
+impl Driver {
+    /// The driver of the scenario in the settings; `waker` wakes the part that holds it.
+    pub fn new(
+        settings: &Settings,
+        objects: Vec<InputObject>,
+        cluster: Arc<Cluster>,
+        switchboard: Arc<Switchboard>,
+        controllers: Controllers,
+        waker: Waker,
+    ) -> Driver {
+        let with_rcs = Loader::has_replication_controllers(&objects);
+        let scenario = &settings.scenario;
+        let set_up = scenario.phases.iter().map(|phase| phase.set_up).collect();
+        let times = Arc::clone(&controllers.times);
+        let mut tracker = Tracker::new(scenario.picks_pods(), set_up, times);
+        let has_files = !objects.is_empty();
+        if has_files {
+            tracker.expect_files();
+        }
+        // Files hold a cluster as it is: its controllers begin when all of it is there. Otherwise they
+        // run from the start.
+        tracker.controller_runs = !has_files && !scenario.starts_controllers();
+        controllers
+            .started
+            .store(tracker.controller_runs, Ordering::Release);
+        Driver {
+            pods: Stream::new(Arc::clone(&cluster), Arc::clone(&waker)),
+            replica_sets: Stream::new(Arc::clone(&cluster), Arc::clone(&waker)),
+            replication_controllers: with_rcs.then(|| Stream::new(Arc::clone(&cluster), waker)),
+            cluster,
+            switchboard,
+            controllers,
+            tracker,
+            objects: Objects::new(settings),
+            shares: has_files.then(Vec::new),
+            loader: Loader::new(objects),
+            generated: Vec::new(),
+            revisions: Vec::new(),
+            nodes: Vec::new(),
+            silent: Vec::new(),
+            rejecting: Vec::new(),
+            budgets: SharedBudgets::default(),
+            aborts: Aborts::new(scenario),
+            plan: plan(scenario, settings.burst_pods),
+            at: Place::default(),
+            position: Arc::default(),
+            random: fastrand::Rng::with_seed(seed_for(settings.seed, "scenario", 0)),
+            done: Vec::new(),
+            failures: Vec::new(),
+            violations: Vec::new(),
+            finished: false,
+            settings: settings.clone(),
+        }
+    }
+
+    /// The names of the phases.
+    pub fn phase_names(&self) -> Vec<String> {
+        self.plan.iter().map(|phase| phase.name.clone()).collect()
+    }
+
+    /// Has somebody told when a phase behind the first begins.
+    pub(crate) fn tell_phases(&mut self, told: Box<dyn Fn(Now) + Send>) {
+        self.controllers.phase_begins = Some(told);
+    }
+
+    /// Where to read how far it is.
+    pub fn position(&self) -> Arc<Position> {
+        Arc::clone(&self.position)
+    }
+
+    /// What was found out up to `now`; a phase that is not over is written down as it stands.
+    pub fn report(&mut self, now: Now) -> Report {
+        if !self.finished && self.at.phase < self.plan.len() {
+            let reason = self.what_is_missing();
+            self.failures.push(reason);
+            self.write_down(false, now);
+        }
+        if self.loader.refused_count > 0 {
+            self.failures.push(format!(
+                "the server refused {} objects: {}",
+                self.loader.refused_count,
+                self.loader.refused.join("; ")
+            ));
+        }
+        let phases = std::mem::take(&mut self.done);
+        Report {
+            converged: self.finished && self.failures.is_empty() && self.violations.is_empty(),
+            failures: std::mem::take(&mut self.failures),
+            violations: std::mem::take(&mut self.violations),
+            excess: self.tracker.excess(),
+            surplus: self.tracker.surplus(),
+            still_not_ready: self.tracker.never_ready(),
+            convergence: self.tracker.convergence.clone(),
+            pod_ready: self.tracker.pod_ready.clone(),
+            slowest: self.tracker.slowest(&phases, now),
+            phases,
+        }
+    }
+
+    fn what_is_missing(&self) -> String {
+        let name = &self.plan[self.at.phase].name;
+        let mut text = format!("phase \"{name}\" was not over");
+        if let Some(parent) = self.tracker.first_unconverged() {
+            text += &format!(
+                ": {} of {} ReplicaSets and ReplicationControllers have not converged, among them \
+                 {}/{} with {} of {} pods",
+                self.tracker.unconverged(),
+                self.tracker.parents.len(),
+                parent.namespace,
+                parent.name,
+                parent.active,
+                parent.desired,
+            );
+            if parent.unready() > 0 {
+                text += &format!(", {} of them not ready", parent.unready());
+            }
+        } else if self.tracker.deleting() > 0 {
+            text += &format!(": {} pods are still being deleted", self.tracker.deleting());
+        }
+        text
+    }
+
+    /// Hears what has happened; whether anything had, and when to listen again.
+    fn listen(&mut self, now: Now) -> Next {
+        let (tracker, doubted) = (&mut self.tracker, &mut self.at.doubted);
+        // Parents first: then no pod event before theirs can be missing when the pods' are read.
+        let mut next = self.replica_sets.poll(now, |item| {
+            *doubted = false;
+            tracker.parent_item(item, |parent: &ReplicaSet| {
+                (parent.replicas(), &parent.status)
+            });
+        });
+        if let Some(stream) = &mut self.replication_controllers {
+            next = next.or(stream.poll(now, |item| {
+                tracker.parent_item(item, |parent: &ReplicationController| {
+                    (parent.replicas.unwrap_or(1), &parent.status)
+                });
+            }));
+        }
+        next = next.or(self.pods.poll(now, |item| {
+            *doubted = false;
+            tracker.pod_item(item, now);
+        }));
+        if self.pods.is_drained() {
+            tracker.all_seen(now);
+        }
+        next
+    }
+
+    /// Whether the last look at each stream took everything that was there.
+    pub(super) fn has_heard_all(&self) -> bool {
+        let rcs = self.replication_controllers.as_ref();
+        self.pods.is_drained()
+            && self.replica_sets.is_drained()
+            && rcs.is_none_or(Stream::is_drained)
+    }
+
+    /// Does up to [`WRITES_PER_RUN`] writes of the phase's tasks.
+    fn work(&mut self, now: Now) -> Next {
+        let plan = Arc::clone(&self.plan);
+        let mut left = WRITES_PER_RUN;
+        while left > 0 {
+            let Some(step) = plan[self.at.phase].steps.get(self.at.task) else {
+                break;
+            };
+            let begun_ns = *self.at.task_started_ns.get_or_insert(now.mono_ns);
+            match self.act(step, begun_ns, now) {
+                Action::Done => {
+                    self.at.task += 1;
+                    self.at.cursor = 0;
+                    self.at.inner = 0;
+                    self.at.task_started_ns = None;
+                    self.at.schedule = None;
+                    self.at.due_ns = None;
+                    self.at.count = None;
+                    self.at.look_ns = 0;
+                }
+                Action::Wait(at_ns) => return Next::At(at_ns),
+                Action::Skipped => {}
+                Action::Wrote => left -= 1,
+            }
+        }
+        Next::Again
+    }
+
+    /// Looks whether the phase is over, its tasks being done; `at_rest` says that nothing is left to
+    /// happen by itself.
+    fn settle(&mut self, at_rest: bool, now: Now) -> Next {
+        let until = self.plan[self.at.phase].until;
+        let met = match until {
+            _ if at_rest && self.is_as_good_as_it_gets(until) => true,
+            Until::Converged => self.tracker.is_converged(),
+            Until::Replaced => self.tracker.is_replaced(),
+            Until::Done => true,
+            Until::PodsReady => self.tracker.are_ready(self.settings.size.pods),
+            Until::Synced => self.tracker.is_converged(),
+            Until::Quiet => match self.quiet_from(now) {
+                Some(at_ns) if at_ns > now.mono_ns => return Next::At(at_ns),
+                _ => true,
+            },
+        };
+        // What files brought may look right before the controllers have looked at it.
+        let syncs = match until {
+            Until::Synced => Some(self.tracker.parents.len() as u64),
+            Until::Converged if self.at.loads && self.tracker.controller_runs => Some(0),
+            _ => None,
+        };
+        if met && !at_rest && syncs.is_some_and(|syncs| !(self.controllers.rests_after)(syncs)) {
+            return Next::At(now.mono_ns.saturating_add(REST_CHECK_NS));
+        }
+        let (plan, tracker) = (&self.plan[self.at.phase], &self.tracker);
+        if !met || !self.pods.is_drained() || !self.replica_sets.is_drained() {
+            return Next::Idle;
+        }
+        if matches!(plan.until, Until::Converged | Until::Synced)
+            && (self.shares.is_none() || tracker.controller_runs)
+            && let Err(problem) = audit(&self.cluster, |meta| {
+                match at_rest && self.is_closing(&meta.namespace) {
+                    true => None,
+                    false => Some(tracker.may_be_unready(&meta.uid, at_rest)),
+                }
+            })
+        {
+            // Either something has just changed, and the watches will say so, or the store and
+            // the watches contradict each other.
+            if !self.at.doubted {
+                self.at.doubted = true;
+                return Next::Again;
+            }
+            self.violations
+                .push(format!("phase \"{}\": {problem}", plan.name));
+            self.write_down(false, now);
+            self.finished = true;
+            self.switchboard.stop();
+            return Next::Idle;
+        }
+        self.write_down(true, now);
+        self.begin_phase(self.at.phase + 1, now);
+        if self.at.phase == self.plan.len() {
+            self.finished = true;
+            self.switchboard.stop();
+            return Next::Idle;
+        }
+        Next::Again
+    }
+
+    /// Nothing moves any more: whether the phase can't come nearer to its condition, and what keeps it
+    /// from being met is how the pods of files came.
+    fn is_as_good_as_it_gets(&self, until: Until) -> bool {
+        if self.shares.is_none() {
+            return false;
+        }
+        let tracker = &self.tracker;
+        if !tracker.controller_runs {
+            return true;
+        }
+        let no_worse = tracker.unready() <= self.at.unready.min(tracker.came_unready());
+        no_worse
+            && match until {
+                Until::Converged | Until::Synced | Until::Replaced => {
+                    let lingering = until == Until::Replaced;
+                    tracker.is_exact_but_for_readiness(lingering, |name| self.is_closing(name))
+                }
+                Until::PodsReady => tracker.ready() + tracker.unready() >= self.settings.size.pods,
+                Until::Quiet | Until::Done => false,
+            }
+    }
+
+    /// Whether a namespace is being deleted: where something holds one of its pods, it stays so.
+    fn is_closing(&self, namespace: &str) -> bool {
+        let found = self.cluster.get::<Namespace>("", namespace);
+        found.is_ok_and(|found| found.terminating)
+    }
+
+    /// Nothing is left to happen by itself: whether the phase is over with that, so that the scenario
+    /// goes on: its part is to be woken then.
+    pub fn nothing_left(&mut self, now: Now) -> bool {
+        if self.finished || !self.tasks_done() {
+            return false;
+        }
+        let phase = self.at.phase;
+        self.settle(true, now);
+        self.show();
+        self.finished || self.at.phase != phase
+    }
+
+    fn begin_phase(&mut self, phase: usize, now: Now) {
+        // As the phase before it has left it.
+        self.show();
+        self.at = Place {
+            phase,
+            pods: self.cluster.write_counts().pods,
+            excess: self.tracker.excess(),
+            ..Place::default()
+        };
+        self.note_beginning(now);
+        if phase < self.plan.len() {
+            self.controllers.times.begin(phase, now.mono_ns);
+        }
+        // Relaxed, here and below: figures to look at, which order nothing.
+        self.position.phase.store(phase, Ordering::Relaxed);
+        self.position.total.store(0, Ordering::Relaxed);
+        self.position.done.store(0, Ordering::Relaxed);
+        if phase < self.plan.len()
+            && let Some(told) = &self.controllers.phase_begins
+        {
+            told(now);
+        }
+    }
+
+    /// Notes what there is as the phase begins.
+    pub(super) fn note_beginning(&mut self, now: Now) {
+        let (at, tracker) = (&mut self.at, &self.tracker);
+        at.started_ns = now.mono_ns;
+        at.existing = tracker.existing();
+        at.ready = tracker.ready();
+        at.unready = tracker.unready();
+        at.missing_and_spare = tracker.missing_and_spare();
+    }
+
+    /// Writes down what the phase took.
+    fn write_down(&mut self, converged: bool, now: Now) {
+        let plan = &self.plan[self.at.phase];
+        let (before, pods) = (self.at.pods, self.cluster.write_counts().pods);
+        let (created, deleted) = (pods.created - before.created, pods.deleted - before.deleted);
+        let (missing, spare) = match self.shares {
+            Some(_) => self.at.missing_and_spare,
+            None => (0, 0),
+        };
+        let kept = !plan.no_pod_written || created <= missing && deleted <= spare;
+        if !kept {
+            let allowed = match (missing, spare) {
+                (0, 0) => "none was to be".to_owned(),
+                _ => format!("{missing} were missing and {spare} too many"),
+            };
+            self.failures.push(format!(
+                "phase \"{}\": {created} pods were created and {deleted} removed, {allowed}",
+                plan.name
+            ));
+        }
+        self.done.push(Phase {
+            name: plan.name.clone(),
+            seconds: (now.mono_ns - self.at.started_ns) as f64 / 1e9,
+            pods_created: created,
+            pods_deleted: deleted,
+            excess_pods_created: self.tracker.excess() - self.at.excess,
+            converged: converged && kept,
+            set_up: plan.set_up,
+            began_seconds: self.at.started_ns as f64 / 1e9,
+            // The distributions are known when the run is over.
+            ..Phase::default()
+        });
+    }
+
+    fn tasks_done(&self) -> bool {
+        self.at.task >= self.plan[self.at.phase].steps.len()
+    }
+
+    fn show(&mut self) {
+        let tracker = &self.tracker;
+        let position = &self.position;
+        position.pods.store(tracker.existing(), Ordering::Relaxed);
+        position.ready.store(tracker.ready(), Ordering::Relaxed);
+        position.desired.store(tracker.desired(), Ordering::Relaxed);
+        if let Some(count) = self.at.count {
+            self.at.counted = Some(count);
+            position.total.store(count, Ordering::Relaxed);
+            let done = self.at.cursor.min(count);
+            return position.done.store(done, Ordering::Relaxed);
+        }
+        if !self.finished && self.tasks_done() && self.at.goal.is_none() {
+            let goal = tracker.desired();
+            self.at.goal = Some(goal);
+            self.position
+                .total
+                .store(goal.abs_diff(self.at.existing), Ordering::Relaxed);
+        }
+        // As many are wanted as there were: what was deleted is all that there is to tell.
+        if let Some(count) = self.at.counted
+            && self.at.goal.is_none_or(|goal| goal == self.at.existing)
+        {
+            self.position.total.store(count, Ordering::Relaxed);
+            return self.position.done.store(count, Ordering::Relaxed);
+        }
+        let done = match self.at.goal {
+            Some(goal) if goal < self.at.existing => {
+                self.at.existing - tracker.existing().min(self.at.existing)
+            }
+            _ => tracker.ready().saturating_sub(self.at.ready),
+        };
+        self.position.done.store(done, Ordering::Relaxed);
+    }
+}
+
+impl Part for Driver {
+    fn run(&mut self, now: Now) -> Next {
+        if self.finished {
+            return Next::Idle;
+        }
+        // What the scenario has written itself it must have heard of before it can be judged: so
+        // a phase is never over in the run that did its last write.
+        let tasks_done = self.tasks_done();
+        let heard = self.listen(now);
+        if let Some(reason) = self.broken_threshold(now) {
+            self.failures.push(reason);
+            self.write_down(false, now);
+            self.finished = true;
+            self.switchboard.stop();
+            return Next::Idle;
+        }
+        let done = if tasks_done {
+            self.settle(false, now)
+        } else {
+            self.work(now)
+        };
+        // The last time too, for whoever looks afterwards.
+        self.show();
+        heard.or(done)
+    }
+}

@@ -1,0 +1,330 @@
+//! Runs over dumps of clusters, as `kubectl get rs,pods,nodes -A -o json` writes them: what is as wanted
+//! stays as it is, and pods that aren't well fail no run.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+use crate::manifest::{self, Loaded};
+use crate::result::RunResult;
+use crate::run;
+use crate::scenario::Scenario;
+use crate::settings::EngineKind;
+use crate::settings::resolve::{Machine, SettingsRequest, resolve};
+use crate::units::NS_PER_SECOND;
+
+/// How a pod of a dump is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Pod {
+    Ready,
+    CrashLoops,
+    PullsNoImage,
+    FitsNowhere,
+    Evicted,
+    Terminating,
+    HeldByFinalizer,
+}
+
+const STARTED: &str = "2026-11-01T08:00:00Z";
+
+fn pod_json(set: usize, number: usize, pod: Pod) -> String {
+    let (ready, phase) = match pod {
+        Pod::Ready | Pod::Terminating | Pod::HeldByFinalizer => (true, "Running"),
+        Pod::CrashLoops => (false, "Running"),
+        Pod::PullsNoImage | Pod::FitsNowhere => (false, "Pending"),
+        Pod::Evicted => (false, "Failed"),
+    };
+    let node = match pod {
+        Pod::FitsNowhere => String::new(),
+        // 100 of them on each node, with room for 10 more.
+        _ => format!(r#""nodeName":"node-{}","#, (set * 50 + number) / 100),
+    };
+    let word = if ready { "True" } else { "False" };
+    let mut meta = format!(
+        r#""name":"web-{set}-{number:05}","namespace":"team-{}","uid":"00000000-0000-4000-8000-{:012x}",
+        "creationTimestamp":"{STARTED}","labels":{{"app":"web-{set}"}},"ownerReferences":[{{
+        "apiVersion":"apps/v1","kind":"ReplicaSet","name":"web-{set}","controller":true,
+        "blockOwnerDeletion":true,"uid":"00000000-0000-4000-9000-{set:012x}"}}]"#,
+        set % 20,
+        set * 1_000 + number,
+    );
+    if matches!(pod, Pod::Terminating | Pod::HeldByFinalizer) {
+        let _infallible = write!(
+            meta,
+            r#","deletionTimestamp":"{STARTED}","deletionGracePeriodSeconds":30"#
+        );
+    }
+    if pod == Pod::HeldByFinalizer {
+        meta.push_str(r#","finalizers":["example.com/in-use"]"#);
+    }
+    let condition = |kind: &str, status: &str| {
+        format!(r#"{{"type":"{kind}","status":"{status}","lastTransitionTime":"{STARTED}"}}"#)
+    };
+    let gated = match pod {
+        Pod::FitsNowhere => r#""schedulingGates":[{"name":"example.com/wait"}],"#,
+        _ => "",
+    };
+    format!(
+        r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{{meta}}},"spec":{{{node}{gated}"containers":[
+        {{"name":"c","image":"i"}}]}},"status":{{"phase":"{phase}","startTime":"{STARTED}",
+        "conditions":[{},{}],"containerStatuses":[{{"name":"c","image":"i","imageID":"","ready":{ready},
+        "restartCount":0}}]}}}}"#,
+        condition("Ready", word),
+        condition("ContainersReady", word),
+    )
+}
+
+/// A dump of so many ReplicaSets of 50 active pods and exact statuses; of pods that are not active
+/// there are more besides.
+fn dump(sets: usize, pod_of: impl Fn(usize, usize) -> Pod) -> String {
+    const EACH: usize = 50;
+    let mut text = String::from(r#"{"apiVersion":"v1","kind":"List","items":["#);
+    for set in 0..sets {
+        let (mut unready, mut besides) = (0, 0);
+        for number in 0..EACH {
+            let pod = pod_of(set, number);
+            if matches!(pod, Pod::Evicted | Pod::Terminating | Pod::HeldByFinalizer) {
+                // Replaced long ago.
+                text.push_str(&pod_json(set, EACH + besides, pod));
+                text.push(',');
+                besides += 1;
+            }
+            let active = match pod {
+                Pod::Evicted | Pod::Terminating | Pod::HeldByFinalizer => Pod::Ready,
+                pod => pod,
+            };
+            unready += usize::from(active != Pod::Ready);
+            text.push_str(&pod_json(set, number, active));
+            text.push(',');
+        }
+        let ready = EACH - unready;
+        // A ReplicaSet that still lets its last pods go says so.
+        let terminating = (0..EACH).filter(|number| {
+            matches!(
+                pod_of(set, *number),
+                Pod::Terminating | Pod::HeldByFinalizer
+            )
+        });
+        let _infallible = write!(
+            text,
+            r#"{{"apiVersion":"apps/v1","kind":"ReplicaSet","metadata":{{"name":"web-{set}",
+            "namespace":"team-{}","uid":"00000000-0000-4000-9000-{set:012x}","generation":3,
+            "creationTimestamp":"{STARTED}"}},"spec":{{"replicas":{EACH},"selector":{{"matchLabels":{{
+            "app":"web-{set}"}}}},"template":{{"metadata":{{"labels":{{"app":"web-{set}"}}}},"spec":{{
+            "containers":[{{"name":"c","image":"i"}}]}}}}}},"status":{{"replicas":{EACH},
+            "readyReplicas":{ready},"availableReplicas":{ready},"fullyLabeledReplicas":{EACH},
+            "terminatingReplicas":{},"observedGeneration":3}}}},"#,
+            set % 20,
+            terminating.count(),
+        );
+    }
+    for node in 0..=sets * EACH / 100 {
+        let _infallible = write!(
+            text,
+            r#"{{"apiVersion":"v1","kind":"Node","metadata":{{"name":"node-{node}"}},
+            "status":{{"allocatable":{{"pods":"110"}}}}}},"#
+        );
+    }
+    text.pop();
+    text.push_str("]}");
+    text
+}
+
+fn steady(sets: usize) -> Loaded {
+    load(&dump(sets, |_, _| Pod::Ready))
+}
+
+fn load(text: &str) -> Loaded {
+    manifest::load(&[PathBuf::from("-")], text.as_bytes()).expect("a dump that can be read")
+}
+
+fn run(scenario: &str, engine: EngineKind, loaded: Loaded) -> RunResult {
+    let scenario_of = Scenario::built_in(scenario).expect("it is built in");
+    let request = SettingsRequest {
+        duration_ns: scenario_of.uses_duration().then_some(NS_PER_SECOND),
+        scenario: Some(scenario_of),
+        engine: Some(engine),
+        threads: (engine == EngineKind::Threads).then_some(2),
+        time_limit_ns: (engine == EngineKind::Threads).then_some(60 * NS_PER_SECOND),
+        input: Some(loaded.size),
+        ..SettingsRequest::default()
+    };
+    let machine = Machine {
+        cpus: 2,
+        memory_bytes: None,
+    };
+    let settings = resolve(&request, machine).unwrap_or_else(|error| panic!("{scenario}: {error}"));
+    let result = run::run(&settings, loaded.objects, &(), &AtomicBool::new(false));
+    result.unwrap_or_else(|error| panic!("{scenario}: {error}"))
+}
+
+#[track_caller]
+fn assert_green(result: &RunResult) {
+    let name = format!("{} on {}", result.scenario, result.engine);
+    assert_eq!(result.outcome.exit_code, 0, "{name}: {:?}", result.outcome);
+    assert!(result.outcome.converged, "{name}: {:?}", result.outcome);
+}
+
+#[track_caller]
+fn assert_untouched(result: &RunResult, sets: u64) {
+    assert_green(result);
+    let pods = &result.pods;
+    let counts = [pods.created, pods.deleted, pods.bound, pods.ready];
+    assert_eq!(counts, [0; 4], "{}: {pods:?}", result.engine);
+    assert_eq!(pods.peak, sets * 50);
+    assert_eq!(result.excess_pods_created, 0);
+    // Neither pods nor statuses were written, and nothing else was asked for.
+    assert!(result.api_calls.is_empty(), "{:?}", result.api_calls);
+    assert_eq!(result.writes["import pods"], sets * 50);
+    let others = result.writes.keys().find(|key| !key.starts_with("import "));
+    let others = others.filter(|key| !key.contains("namespaces"));
+    assert_eq!(others, None, "{:?}", result.writes);
+    // The controller has looked at all of them.
+    let syncs: u64 = result.syncs.values().sum();
+    assert!(syncs >= sets, "{syncs}");
+    assert_eq!(result.convergence_seconds.count, 0);
+    let input = result.input.pods;
+    let came = [input.ready, input.not_ready, input.terminating, input.ended];
+    assert_eq!(came, [sets * 50, 0, 0, 0]);
+}
+
+#[test]
+fn a_dump_that_is_as_wanted_stays_as_it_is() {
+    for engine in [EngineKind::Threads, EngineKind::Virtual] {
+        assert_untouched(&run("manifests", engine, steady(100)), 100);
+    }
+}
+
+#[test]
+fn a_dump_of_100_000_pods_that_is_as_wanted_stays_as_it_is() {
+    let result = run("manifests", EngineKind::Threads, steady(2_000));
+    assert_untouched(&result, 2_000);
+}
+
+#[test]
+fn a_controller_that_starts_over_a_dump_as_wanted_writes_nothing() {
+    for engine in [EngineKind::Threads, EngineKind::Virtual] {
+        let result = run("cold-start", engine, steady(20));
+        assert_untouched(&result, 20);
+        assert_eq!(result.phases.len(), 3);
+    }
+}
+
+#[test]
+fn pods_of_a_dump_became_ready_before_the_run() {
+    // Younger than the day on which virtual time begins otherwise.
+    let text = dump(4, |_, _| Pod::Ready);
+    let text = text.replace(
+        r#""replicas":50,"sel"#,
+        r#""minReadySeconds":60,"replicas":50,"sel"#,
+    );
+    let result = run("manifests", EngineKind::Virtual, load(&text));
+    assert_green(&result);
+    assert!(result.elapsed_seconds <= 60.0, "{}", result.elapsed_seconds);
+    assert_eq!(result.pods.created, 0);
+}
+
+#[test]
+fn churn_over_a_dump_creates_what_it_deletes() {
+    for engine in [EngineKind::Threads, EngineKind::Virtual] {
+        let result = run("churn", engine, steady(100));
+        assert_green(&result);
+        assert_eq!(result.phases[0].pods_created, 0);
+        assert_eq!(result.pods.created, 100, "100/s for a second");
+        assert_eq!(result.pods.deleted, 100);
+        assert_eq!(result.excess_pods_created, 0);
+    }
+}
+
+/// One pod in 25 isn't well, each in another way.
+fn sick(sets: usize) -> Loaded {
+    load(&dump(sets, |set, number| match (set * 50 + number) % 150 {
+        0 | 13 => Pod::CrashLoops,
+        25 => Pod::PullsNoImage,
+        50 => Pod::FitsNowhere,
+        75 => Pod::Evicted,
+        100 => Pod::Terminating,
+        125 => Pod::HeldByFinalizer,
+        _ => Pod::Ready,
+    }))
+}
+
+fn takes_files() -> impl Iterator<Item = &'static str> {
+    Scenario::names().filter(|name| Scenario::built_in(name).is_some_and(|it| it.loads_input()))
+}
+
+#[test]
+fn pods_that_came_sick_fail_no_scenario_on_virtual_time() {
+    assert!(takes_files().count() >= 20);
+    for name in takes_files() {
+        let result = run(name, EngineKind::Virtual, sick(40));
+        assert_green(&result);
+        assert_eq!(result.phases[0].pods_created, 0, "{name}");
+        // Of 2,000 every 150th each, from the first, the 14th, the 26th and so on.
+        let input = result.input.pods;
+        let came = [input.not_ready, input.terminating, input.ended];
+        assert_eq!(came, [14 + 14 + 14 + 13, 26, 13], "{name}");
+        if name == "manifests" {
+            // The kubelet starts what only waited for its image.
+            assert_eq!(input.still_not_ready, 14 + 14 + 13);
+        }
+    }
+}
+
+#[test]
+fn pods_that_came_sick_fail_no_scenario_on_threads() {
+    for name in takes_files() {
+        let scenario = Scenario::built_in(name).expect("it is built in");
+        let waits = ["quota-exhausted", "flapping", "slow-api"].contains(&name);
+        if waits || scenario.is_disturbed() || scenario.has_node_faults() {
+            // They wait for minutes, which are real ones here.
+            continue;
+        }
+        let result = run(name, EngineKind::Threads, sick(20));
+        assert_green(&result);
+        assert_eq!(result.phases[0].pods_created, 0, "{name}");
+    }
+}
+
+#[test]
+fn every_example_runs_on_every_engine() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let mut examples = 0;
+    for entry in std::fs::read_dir(folder).expect("the examples are there") {
+        let path = entry.expect("an entry").path();
+        examples += 1;
+        for engine in [EngineKind::Threads, EngineKind::Virtual] {
+            let loaded = manifest::load(std::slice::from_ref(&path), &b""[..]);
+            let loaded = loaded.expect("an example can be read");
+            let result = run("manifests", engine, loaded);
+            assert_green(&result);
+            assert!(result.elapsed_seconds < 30.0, "{}", path.display());
+        }
+    }
+    assert!(examples >= 3);
+}
+
+#[test]
+fn a_run_that_can_not_go_on_ends_with_the_reason_on_threads_too() {
+    // They are to have a pod more each, and no node has room for it.
+    let text = dump(2, |_, _| Pod::Ready).replace(r#""pods":"110""#, r#""pods":"0""#);
+    let mut loaded = load(&text.replace(r#""replicas":50,"sel"#, r#""replicas":51,"sel"#));
+    loaded.size.places = 1_000;
+    for engine in [EngineKind::Threads, EngineKind::Virtual] {
+        let loaded = Loaded {
+            objects: loaded.objects.clone(),
+            counts: loaded.counts.clone(),
+            size: loaded.size,
+            warnings: Vec::new(),
+        };
+        let result = run("manifests", engine, loaded);
+        assert_eq!(result.outcome.exit_code, 1);
+        let reason = &result.outcome.reason;
+        assert!(reason.starts_with("nothing was left to happen"), "{reason}");
+        assert!(
+            reason.contains("with 51 of 51 pods, 1 of them not ready"),
+            "{reason}"
+        );
+        assert!(result.elapsed_seconds < 30.0, "{}", result.elapsed_seconds);
+    }
+}

@@ -1,0 +1,171 @@
+//! Loads objects from files into the cluster as they are, status and UIDs included, as a backup is
+//! restored: owners before what they own, so that the garbage collector finds them.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use podstorm::client::ApiError;
+use podstorm_objects::{
+    Kind, Namespace, Node, Now, ObjectMeta, ReplicaSet, ReplicationController, Str,
+};
+
+use super::tracker::Tracker;
+use crate::input::InputObject;
+use crate::scenario::Scenario;
+use crate::size::InputSize;
+use podstorm_apiserver::Cluster;
+
+/// Objects on their way into the cluster, owners before what they own.
+#[derive(Debug)]
+pub(super) struct Loader {
+    objects: VecDeque<InputObject>,
+    pub(super) has_nodes: bool,
+    /// Names of the nodes that were loaded.
+    pub(super) nodes: Vec<Str>,
+    /// Numbers in the tracker of the ReplicaSets and ReplicationControllers that were loaded, and the
+    /// pods they ask for.
+    pub(super) parents: Vec<(usize, i32)>,
+    /// Objects the server refused: the first few reasons, and how many in all.
+    pub(super) refused: Vec<String>,
+    pub(super) refused_count: u64,
+}
+
+/// How many refusals are kept in words.
+const REFUSED_MAX: usize = 10;
+
+impl Scenario {
+    /// Whether it can be played over such files.
+    ///
+    /// # Errors
+    /// What it would need, and the mend.
+    pub(crate) fn check_input(&self, input: &InputSize) -> Result<(), String> {
+        let name = &self.name;
+        if !self.loads_input() {
+            return Err(format!(
+                "--scenario {name} generates its own cluster and can't be used with -f; leave \
+                 --scenario out to run the objects of the files"
+            ));
+        }
+        if self.rolls_out() && input.owners > 0 && input.owners == input.replication_controllers {
+            return Err(format!(
+                "the scenario {name} rolls out ReplicaSets, as their Deployments do, and the files \
+                 have ReplicationControllers only, which no Deployment rolls out: give files with \
+                 ReplicaSets, or a scenario without rollOut (recreateReplicaSets and relabelPods are \
+                 about both kinds)"
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Loader {
+    /// Sorts the objects so that each is preceded by what it needs, and ReplicaSets by no
+    /// ReplicationController; namespaces that are named but not among the objects are added.
+    pub(super) fn new(objects: Vec<InputObject>) -> Loader {
+        let mut namespaces: BTreeSet<String> = BTreeSet::new();
+        let mut ranked: [Vec<InputObject>; 5] = Default::default();
+        for object in objects {
+            let meta = object.metadata();
+            if object.kind().is_namespaced() {
+                namespaces.insert(meta.namespace.to_string());
+            }
+            let rank = match object.kind() {
+                Kind::Namespace => 0,
+                Kind::Node => 1,
+                Kind::Pod => 4,
+                Kind::ReplicationController => 3,
+                _ => 2,
+            };
+            ranked[rank].push(object);
+        }
+        for known in &ranked[0] {
+            namespaces.remove(known.metadata().name.as_str());
+        }
+        let missing = namespaces.into_iter().map(|name| {
+            let metadata = ObjectMeta {
+                name: name.into(),
+                ..ObjectMeta::default()
+            };
+            InputObject::Namespace(Box::new(Namespace {
+                metadata,
+                ..Namespace::default()
+            }))
+        });
+        let has_nodes = !ranked[1].is_empty();
+        Loader {
+            objects: missing
+                .collect::<Vec<_>>()
+                .into_iter()
+                .chain(ranked.into_iter().flatten())
+                .collect(),
+            has_nodes,
+            nodes: Vec::new(),
+            parents: Vec::new(),
+            refused: Vec::new(),
+            refused_count: 0,
+        }
+    }
+
+    /// Whether there is a ReplicationController among the objects.
+    pub(super) fn has_replication_controllers(objects: &[InputObject]) -> bool {
+        objects
+            .iter()
+            .any(|object| object.kind() == Kind::ReplicationController)
+    }
+
+    /// Loads the next object; false when there is none left.
+    pub(super) fn step(&mut self, cluster: &Cluster, tracker: &mut Tracker, now: Now) -> bool {
+        let Some(object) = self.objects.pop_front() else {
+            return false;
+        };
+        let described = format!(
+            "{} {}/{}",
+            object.kind().name(),
+            object.metadata().namespace,
+            object.metadata().name
+        );
+        if let Err(error) = self.load(object, cluster, tracker, now) {
+            self.refused_count += 1;
+            if self.refused.len() < REFUSED_MAX {
+                self.refused.push(format!("{described}: {error}"));
+            }
+        }
+        true
+    }
+
+    fn load(
+        &mut self,
+        object: InputObject,
+        cluster: &Cluster,
+        tracker: &mut Tracker,
+        now: Now,
+    ) -> Result<(), ApiError> {
+        match object {
+            InputObject::Namespace(object) => match cluster.import(*object, now) {
+                // Named twice, or there from the start.
+                Err(error) if error.code == 409 => Ok(()),
+                other => other.map(drop),
+            },
+            InputObject::Node(object) => {
+                let stored: Arc<Node> = cluster.import(*object, now)?;
+                self.nodes.push(stored.metadata.name.as_str().into());
+                Ok(())
+            }
+            InputObject::Pod(object) => cluster.import(*object, now).map(drop),
+            InputObject::ReplicaSet(object) => {
+                let stored: Arc<ReplicaSet> = cluster.import(*object, now)?;
+                let at = tracker.asked(&stored.metadata, stored.replicas(), now);
+                self.parents.push((at, stored.replicas()));
+                Ok(())
+            }
+            InputObject::ReplicationController(object) => {
+                let stored: Arc<ReplicationController> = cluster.import(*object, now)?;
+                let replicas = stored.replicas.unwrap_or(1);
+                let at = tracker.asked(&stored.metadata, replicas, now);
+                tracker.parents[at].is_rc = true;
+                self.parents.push((at, replicas));
+                Ok(())
+            }
+        }
+    }
+}

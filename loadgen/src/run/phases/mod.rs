@@ -1,0 +1,23 @@
+//! The part that plays a scenario: it (`driver`) does what a phase says (`tasks` and what it calls),
+//! through the API like any client, and waits for the phase's condition, which it knows from
+//! watches of its own (`tracker`). At the end of a phase the cluster's store is listed and checked
+//! against what the watches said.
+
+mod aborts;
+mod audit;
+mod disturb;
+mod driver;
+#[cfg(test)]
+mod dump_tests;
+mod generate;
+mod load;
+mod objects;
+mod pods_by_lot;
+mod roll_out;
+mod slowest;
+mod tasks;
+#[cfg(test)]
+mod tests;
+mod tracker;
+
+pub use driver::{Controllers, Driver, Position, Report};

@@ -1,0 +1,111 @@
+//! Steps that do something to ready pods chosen by lot: deletions at a steady rate, deletions of a
+//! share at once, pods taken out of their ReplicaSets.
+
+use std::sync::Arc;
+
+use podstorm_objects::{
+    Kind, Labels, Map, Now, ObjectMeta, Pod, ReplicaSet, ReplicationController, Str,
+};
+use serde_json::Value;
+
+use super::driver::Driver;
+use super::tasks::Action;
+use crate::scenario::{Churn, SomePods};
+use podstorm_apiserver::{DeleteOptions, Patch};
+
+/// The value that a relabelled pod's selected labels get.
+const ISOLATED: &str = "isolated";
+
+impl Driver {
+    /// Deletes a ready pod when one is due: the n-th at n times the interval from the start, late
+    /// or not, so that a slow run is not a gentle one.
+    pub(super) fn churn(&mut self, churn: Churn, begun_ns: i64, now: Now) -> Action {
+        let rate = churn
+            .rate
+            .map_or(self.settings.churn_pods_per_second, |rate| rate.0);
+        let length_ns = churn.time.map_or(self.settings.duration_ns, |time| time.0);
+        let offset_ns = self.at.cursor as f64 * 1e9 / rate;
+        self.at.count = Some((length_ns as f64 / 1e9 * rate).ceil().max(0.0) as u64);
+        if rate <= 0.0 || offset_ns >= length_ns as f64 {
+            return Action::Done;
+        }
+        let due_ns = begun_ns.saturating_add(offset_ns as i64);
+        if due_ns > now.mono_ns {
+            return Action::Wait(due_ns);
+        }
+        self.at.cursor += 1;
+        if let Some(pod) = self.tracker.pick(&mut self.random) {
+            self.delete_one(&pod, now);
+        }
+        Action::Wrote
+    }
+
+    /// One of so many ready pods, chosen by lot among those that are left.
+    pub(super) fn by_lot(
+        &mut self,
+        some: SomePods,
+        begun_ns: i64,
+        now: Now,
+        one: fn(&mut Driver, &Arc<Pod>, Now),
+    ) -> Action {
+        // Of those that are ready as the step begins.
+        let count = match self.at.count {
+            Some(count) => count,
+            None => some.pods.of(self.tracker.pickable()),
+        };
+        self.at.count = Some(count);
+        self.each_due(count, some.load, begun_ns, now, |driver, _| {
+            if let Some(pod) = driver.tracker.pick(&mut driver.random) {
+                one(driver, &pod, now);
+            }
+            Action::Wrote
+        })
+    }
+
+    pub(super) fn delete_one(&mut self, pod: &Arc<Pod>, now: Now) {
+        let meta = &pod.metadata;
+        // Refused only when somebody else has deleted the pod since: gone all the same.
+        let _deleted =
+            self.cluster
+                .delete::<Pod>(&meta.namespace, &meta.name, &DeleteOptions::default(), now);
+    }
+
+    /// Changes the labels by which the pod's ReplicaSet or ReplicationController selects it, as people
+    /// do who want to look at a pod in peace.
+    pub(super) fn relabel_one(&mut self, pod: &Arc<Pod>, now: Now) {
+        let meta = &pod.metadata;
+        let Some(selected) = self.selected_labels(meta) else {
+            return;
+        };
+        let isolated = |(key, _): &(Str, Str)| (key.to_string(), Value::from(ISOLATED));
+        let labels: Map = selected.pairs().iter().map(isolated).collect();
+        let metadata = Map::from_iter([("labels".to_owned(), Value::Object(labels))]);
+        let patch = Map::from_iter([("metadata".to_owned(), Value::Object(metadata))]);
+        let patch = Patch::Merge(patch);
+        let patched = self
+            .cluster
+            .patch::<Pod>(&meta.namespace, &meta.name, &patch, now);
+        match patched {
+            // Gone meanwhile: it is out of its ReplicaSet all the same.
+            Err(error) if error.code == 404 => {}
+            patched => {
+                if self.note("relabelling a pod", patched).is_some() {
+                    self.tracker.isolate(&meta.uid, now);
+                }
+            }
+        }
+    }
+
+    /// The label pairs by which a pod's controller selects it; nothing where that is gone.
+    fn selected_labels(&self, pod: &ObjectMeta) -> Option<Labels> {
+        let owner = pod.controller()?;
+        let (namespace, name) = (&pod.namespace, &owner.name);
+        if &*owner.kind == Kind::ReplicationController.name() {
+            let found = self.cluster.get::<ReplicationController>(namespace, name);
+            return found.ok().map(|found| found.selector.clone());
+        }
+        let found = self.cluster.get::<ReplicaSet>(namespace, name).ok()?;
+        let selector = found.spec.selector.as_ref();
+        Some(selector.map_or_else(Labels::default, |selector| selector.match_labels.clone()))
+    }
+}

@@ -1,0 +1,228 @@
+//! The steps of a phase, one write at a time: which code does which step, and when each of its
+//! actions is due.
+
+use podstorm_objects::{Now, ReplicaSet, ReplicationController};
+
+use super::driver::Driver;
+use crate::scenario::load_shape::{LoadShape, Schedule};
+use crate::scenario::{Amount, Which};
+use crate::scenario::{Scale, Step};
+use podstorm_apiserver::ScaleUpdate;
+
+/// Most writes in one run.
+pub(super) const WRITES_PER_RUN: u32 = 100;
+
+/// What one action of a step did.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Action {
+    Wrote,
+    Skipped,
+    /// Nothing is due before that moment, ns of the monotonic line.
+    Wait(i64),
+    /// The step is over.
+    Done,
+}
+
+impl Driver {
+    /// Does one action of a step.
+    pub(super) fn act(&mut self, step: &Step, begun_ns: i64, now: Now) -> Action {
+        let size = &self.settings.size;
+        if self.shares.is_some()
+            && matches!(
+                step,
+                Step::CreateNamespaces
+                    | Step::CreateReplicaSets(_)
+                    | Step::CreateOwnedPods
+                    | Step::WriteStatuses
+            )
+        {
+            // The files have brought them.
+            return Action::Done;
+        }
+        match step {
+            Step::CreateNamespaces => {
+                let count = size.namespaces;
+                self.each(count, |driver, number| driver.create_namespace(number, now))
+            }
+            Step::CreateNodes => {
+                let count = size.nodes;
+                self.each(count, |driver, number| driver.create_node(number, now))
+            }
+            Step::LoadInput => self.load_input(now),
+            Step::CreateReplicaSets(create) => {
+                let create = *create;
+                let count = create.of.of(size.replicasets);
+                self.each_due(count, create.load, begun_ns, now, |driver, number| {
+                    driver.create_replica_set(number, count, &create, now)
+                })
+            }
+            Step::CreateOwnedPods => self.create_pods(true, now),
+            Step::CreateBarePods => self.create_pods(false, now),
+            Step::WriteStatuses => {
+                let count = self.generated.len() as u64;
+                self.each(count, |driver, number| driver.write_status(number, now))
+            }
+            Step::StartController => self.start_controllers(now),
+            Step::Scale(scale) => {
+                let scale = *scale;
+                let count = self.how_many(scale.of);
+                self.each_due(count, scale.load, begun_ns, now, |driver, number| {
+                    driver.scale(number, count, &scale, now)
+                })
+            }
+            Step::Touch(some) => {
+                let count = self.how_many(some.of);
+                self.each_due(count, some.load, begun_ns, now, |driver, number| {
+                    driver.touch(number, now)
+                })
+            }
+            Step::RecreateReplicaSets(some) => {
+                let count = self.how_many(some.of);
+                self.each_due(count, some.load, begun_ns, now, |driver, number| {
+                    driver.recreate(number, now)
+                })
+            }
+            Step::RollOut(roll_out) => self.roll_out(*roll_out, begun_ns, now),
+            Step::Churn(churn) => self.churn(*churn, begun_ns, now),
+            Step::DeletePods(pods) => self.by_lot(*pods, begun_ns, now, Driver::delete_one),
+            Step::RelabelPods(pods) => self.by_lot(*pods, begun_ns, now, Driver::relabel_one),
+            Step::StopNodes(some) => self.stop_nodes(some.nodes),
+            Step::RestoreNodes => self.restore_nodes(),
+            Step::DeleteNodes(some) => self.delete_nodes(some.nodes, now),
+            Step::RejectPods(some) => self.reject_pods(some.nodes),
+            Step::AcceptPods => self.accept_pods(),
+            Step::SetPodQuota(quota) => self.set_pod_quota(Some(quota.per_namespace)),
+            Step::RemovePodQuota => self.set_pod_quota(None),
+            Step::DeleteNamespaces(some) => self.delete_namespaces(some.namespaces, now),
+            Step::Wait(time) => {
+                let end_ns = begun_ns.saturating_add(time.0);
+                if now.mono_ns < end_ns {
+                    Action::Wait(end_ns)
+                } else {
+                    Action::Done
+                }
+            }
+            Step::StallWatch(stream) => self.stall_watch(*stream),
+            Step::ReleaseWatch(stream) => self.release_watch(*stream),
+            Step::RelistWatch(stream) => self.relist_watch(*stream),
+            Step::LosePodEvents(some) => {
+                let events = some.events.of_any(size.pods);
+                self.lose_pod_events(events)
+            }
+            Step::LoseAnswers(lose) => self.lose_answers(*lose),
+            Step::Repeat(_) => unreachable!("a plan has its repeated steps written out"),
+        }
+    }
+
+    /// How many of the scenario's ReplicaSets.
+    fn how_many(&self, of: Which) -> u64 {
+        of.of(self.generated.len() as u64)
+    }
+
+    /// One more of `count`, or the end.
+    fn each(&mut self, count: u64, one: impl FnOnce(&mut Driver, u64) -> Action) -> Action {
+        if self.at.cursor >= count {
+            return Action::Done;
+        }
+        let number = self.at.cursor;
+        self.at.cursor += 1;
+        one(self, number)
+    }
+
+    /// One more of `count` when it is due, or the end.
+    pub(super) fn each_due(
+        &mut self,
+        count: u64,
+        load: Option<LoadShape>,
+        begun_ns: i64,
+        now: Now,
+        one: impl FnOnce(&mut Driver, u64) -> Action,
+    ) -> Action {
+        if self.at.cursor >= count {
+            return Action::Done;
+        }
+        if let Some(shape) = load {
+            let due_ns = self.due_ns(shape, count, begun_ns, now);
+            if due_ns > now.mono_ns {
+                return Action::Wait(due_ns);
+            }
+            self.at.due_ns = None;
+        }
+        self.each(count, one)
+    }
+
+    /// When the next action is due.
+    fn due_ns(&mut self, shape: LoadShape, count: u64, begun_ns: i64, now: Now) -> i64 {
+        if let Some(due_ns) = self.at.due_ns {
+            return due_ns;
+        }
+        let pods = self.settings.size.pods;
+        let schedule = &mut self.at.schedule;
+        let schedule = schedule.get_or_insert_with(|| Schedule::new(shape, begun_ns, count, pods));
+        let due_ns = schedule.next_ns(now.mono_ns, &mut self.budgets, &mut self.random);
+        self.at.due_ns = Some(due_ns);
+        due_ns
+    }
+
+    /// What was done or not, for the report.
+    pub(super) fn note<T, E: std::fmt::Display>(
+        &mut self,
+        what: &str,
+        outcome: Result<T, E>,
+    ) -> Option<T> {
+        outcome
+            .map_err(|error| {
+                // The first few say enough.
+                if self.failures.len() < 10 {
+                    self.failures.push(format!("{what}: {error}"));
+                }
+            })
+            .ok()
+    }
+
+    /// How many pods a ReplicaSet of a step is to have.
+    pub(super) fn amount(&mut self, amount: Amount, place: (u64, u64)) -> i32 {
+        let share = self.share(place.0);
+        amount.of(place, share, self.settings.burst_pods, &mut self.random)
+    }
+
+    fn scale(&mut self, number: u64, count: u64, scale: &Scale, now: Now) -> Action {
+        let replicas = self.amount(scale.replicas, (number, count));
+        self.scale_to(number, replicas, now)
+    }
+
+    /// Sets the number of pods of a ReplicaSet, if that changes anything.
+    pub(super) fn scale_to(&mut self, number: u64, replicas: i32, now: Now) -> Action {
+        let Some(&at) = self.generated.get(number as usize) else {
+            return Action::Skipped;
+        };
+        self.scale_parent(at, replicas, now)
+    }
+
+    /// The same of any that the tracker knows, by its number there.
+    pub(super) fn scale_parent(&mut self, at: usize, replicas: i32, now: Now) -> Action {
+        let parent = &self.tracker.parents[at];
+        if parent.desired == replicas || parent.is_gone() {
+            return Action::Skipped;
+        }
+        let update = ScaleUpdate {
+            replicas,
+            ..ScaleUpdate::default()
+        };
+        let (namespace, name) = (&parent.namespace, &parent.name);
+        let cluster = &self.cluster;
+        let scaled = if parent.is_rc {
+            cluster
+                .update_scale::<ReplicationController>(namespace, name, &update, now)
+                .map(|scaled| scaled.metadata.clone())
+        } else {
+            cluster
+                .update_scale::<ReplicaSet>(namespace, name, &update, now)
+                .map(|scaled| scaled.metadata.clone())
+        };
+        if let Some(scaled) = self.note("scaling a ReplicaSet", scaled) {
+            self.tracker.asked(&scaled, replicas, now);
+        }
+        Action::Wrote
+    }
+}

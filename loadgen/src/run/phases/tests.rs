@@ -1,0 +1,234 @@
+//! Every built-in scenario is run small, on virtual time, and its figures are what its question is about.
+
+use std::sync::atomic::AtomicBool;
+
+use crate::result::RunResult;
+use crate::run;
+use crate::scenario::Scenario;
+use crate::settings::EngineKind;
+use crate::settings::resolve::{Machine, SettingsRequest, resolve};
+use crate::size::SizeRequest;
+
+const PODS: u64 = 400;
+
+fn run_with(name: &str, request: SettingsRequest) -> RunResult {
+    let request = SettingsRequest {
+        scenario: Scenario::built_in(name),
+        engine: Some(EngineKind::Virtual),
+        size: SizeRequest {
+            pods: Some(PODS),
+            namespaces: Some(4),
+            ..request.size
+        },
+        ..request
+    };
+    let machine = Machine {
+        cpus: 1,
+        memory_bytes: None,
+    };
+    let settings = resolve(&request, machine).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let result = run::run(&settings, Vec::new(), &(), &AtomicBool::new(false));
+    let result = result.unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!(result.outcome.exit_code, 0, "{name}: {:?}", result.outcome);
+    let answer = result.answer.as_deref().unwrap_or("none");
+    assert!(
+        !answer.contains("template") && answer != "none" && !answer.contains("{{"),
+        "{name}: {answer}"
+    );
+    result
+}
+
+fn run(name: &str) -> RunResult {
+    run_with(name, SettingsRequest::default())
+}
+
+fn calls(result: &RunResult, call: &str) -> u64 {
+    result.api_calls.get(call).copied().unwrap_or(0)
+}
+
+#[test]
+fn a_pod_kill_storm_is_made_good_exactly() {
+    let result = run("pod-kill-storm");
+    assert_eq!(result.phases[1].pods_deleted, 120);
+    assert_eq!(result.phases[1].pods_created, 120);
+}
+
+#[test]
+fn lost_nodes_are_waited_for_and_their_pods_replaced_while_they_linger() {
+    let result = run("node-failure");
+    let [_, silent, evicted, back] = &result.phases[..] else {
+        panic!("{:?}", result.phases);
+    };
+    // 50 s until the pods are not ready, 300 s more until they are evicted, then a start.
+    let seconds = silent.seconds + evicted.seconds;
+    assert!((350.0..390.0).contains(&seconds), "{seconds}");
+    assert!(evicted.pods_created > 0 && evicted.pods_deleted == 0);
+    assert_eq!(back.pods_deleted, evicted.pods_created);
+}
+
+#[test]
+fn a_roll_out_keeps_its_surge_and_replaces_every_pod() {
+    let result = run("rollout-storm");
+    assert_eq!(result.phases[1].pods_created, PODS);
+    assert_eq!(result.phases[1].pods_deleted, PODS);
+    // 8 ReplicaSets of 50: 13 more each.
+    assert!(result.pods.peak <= PODS + 8 * 13, "{}", result.pods.peak);
+    assert_eq!(result.excess_pods_created, 0);
+}
+
+#[test]
+fn relabelled_pods_are_let_go_and_live_on() {
+    let result = run("relabel");
+    assert_eq!(result.pods.released, 40);
+    assert_eq!(result.phases[1].pods_created, 40);
+    assert_eq!(result.pods.deleted, 0);
+}
+
+#[test]
+fn a_quota_holds_until_it_is_lifted_and_is_asked_in_vain() {
+    for behaviour in podstorm::policy::Behaviour::ALL {
+        let request = SettingsRequest {
+            behaviour: Some(behaviour),
+            ..SettingsRequest::default()
+        };
+        let result = run_with("quota-exhausted", request);
+        assert_eq!(result.phases[1].pods_created, PODS * 4 / 5);
+        assert_eq!(result.phases[2].pods_created, PODS / 5);
+        assert!(calls(&result, "create pods 403") >= 8);
+        let hardened = behaviour == podstorm::policy::Behaviour::Hardened;
+        let longest = if hardened { 31.0 } else { 1_000.0 };
+        let seconds = result.phases[2].seconds;
+        assert!(seconds <= longest, "{seconds}");
+    }
+}
+
+#[test]
+fn deleted_namespaces_are_emptied_and_others_are_not_held_up() {
+    let result = run("namespace-termination");
+    let phase = &result.phases[1];
+    // A quarter of the ReplicaSets, as one of four namespaces is deleted, loses all it has.
+    assert!(phase.pods_deleted >= PODS / 8, "{phase:?}");
+    assert_eq!(
+        result.pods.created - result.pods.deleted,
+        PODS * 3 / 4,
+        "{phase:?}"
+    );
+}
+
+#[test]
+fn flapping_wastes_work_and_ends_where_it_began() {
+    let result = run("flapping");
+    assert_eq!(result.pods.created - result.pods.deleted, PODS / 2);
+    assert_eq!(result.phases[1].pods_created, 10 * PODS / 2);
+    assert!(result.wasted_work.pods_never_ready > 0);
+}
+
+#[test]
+fn what_is_made_anew_adopts_nothing() {
+    let result = run("recreate");
+    assert_eq!(result.pods.adopted, 0);
+    assert_eq!(result.phases[1].pods_created, PODS);
+    assert_eq!(result.phases[1].pods_deleted, PODS);
+}
+
+#[test]
+fn a_slow_server_is_slow_and_refuses_its_share() {
+    let result = run("slow-api");
+    let all: u64 = result.api_calls.values().sum();
+    let refused: u64 = result
+        .api_calls
+        .iter()
+        .filter(|(call, _)| call.ends_with(" 500"))
+        .map(|(_, count)| count)
+        .sum();
+    let share = refused as f64 / all as f64;
+    assert!((0.005..0.05).contains(&share), "{refused} of {all}");
+    assert!(result.phases[1].seconds > 1.0);
+}
+
+#[test]
+fn lost_events_are_made_up_for_by_a_new_list_only() {
+    let result = run("lossy-watch");
+    let [_, lost, touched, listed] = &result.phases[..] else {
+        panic!("{:?}", result.phases);
+    };
+    assert_eq!((lost.pods_deleted, lost.pods_created), (80, 0));
+    assert_eq!(touched.pods_created, 0);
+    assert_eq!(listed.pods_created, 80);
+}
+
+#[test]
+fn a_resync_writes_nothing_and_looks_at_everything() {
+    let result = run("resync");
+    assert_eq!((result.pods.created, result.pods.deleted), (PODS, 0));
+    assert!(result.wasted_work.syncs_without_requests >= 8);
+}
+
+#[test]
+fn rejected_pods_are_replaced_in_a_loop_that_ends_with_the_rejecting() {
+    let result = run("kubelet-reject");
+    let [_, rejecting, after] = &result.phases[..] else {
+        panic!("{:?}", result.phases);
+    };
+    assert_eq!(rejecting.pods_deleted, 120);
+    assert!(rejecting.pods_created > 300, "{rejecting:?}");
+    assert!(after.pods_created < 150, "{after:?}");
+    // Without a start-up time the loop would turn for ever within one moment.
+    let request = SettingsRequest {
+        scenario: Scenario::built_in("kubelet-reject"),
+        pod_startup_latency: Some(crate::settings::Latency::ZERO),
+        ..SettingsRequest::default()
+    };
+    let machine = Machine {
+        cpus: 1,
+        memory_bytes: None,
+    };
+    let problem = resolve(&request, machine).unwrap_err().to_string();
+    assert!(problem.contains("--pod-startup-latency"), "{problem}");
+}
+
+#[test]
+fn the_upstream_load_has_its_groups_and_its_rate() {
+    let result = run("cl2-load");
+    // 100 pods in ReplicaSets of 250 are one at least; 100 in threes of 30; 200 in fives.
+    let size = &result.settings.size;
+    assert_eq!((size.replicasets, size.pods), (1 + 3 + 40, 250 + 90 + 200));
+    let create = &result.phases[1];
+    assert_eq!(create.pods_created, size.pods);
+    let seconds = size.pods as f64 / 10.0;
+    assert!(
+        (seconds * 0.7..seconds + 10.0).contains(&create.seconds),
+        "{create:?}"
+    );
+    assert_eq!(result.pods.created, result.pods.deleted);
+}
+
+#[test]
+fn a_whole_day_stays_right() {
+    for behaviour in podstorm::policy::Behaviour::ALL {
+        let request = SettingsRequest {
+            behaviour: Some(behaviour),
+            ..SettingsRequest::default()
+        };
+        let result = run_with("mixed-day", request);
+        assert!((23.0 * 3_600.0..24.0 * 3_600.0).contains(&result.elapsed_seconds));
+        assert_eq!(result.excess_pods_created, 0);
+        assert!(result.phases.iter().all(|phase| phase.converged));
+    }
+}
+
+#[test]
+fn the_older_scenarios_answer_too() {
+    for name in [
+        "up-down",
+        "scale-up",
+        "scale-down",
+        "burst",
+        "churn",
+        "adoption",
+        "cold-start",
+        "stale-watch",
+    ] {
+        run(name);
+    }
+}

@@ -1,0 +1,56 @@
+//! Pods that are ready and owned, for scenarios that delete some of them at random.
+
+use std::sync::Arc;
+
+use podstorm_objects::Pod;
+
+use super::{NONE, PodState, Tracker};
+
+impl Tracker {
+    /// How many pods can be picked.
+    pub(in crate::run::phases) fn pickable(&self) -> u64 {
+        self.pickable.as_ref().map_or(0, Vec::len) as u64
+    }
+
+    /// One of the pods that are ready and owned, by lot, no longer to be picked.
+    pub(in crate::run::phases) fn pick(&mut self, rng: &mut fastrand::Rng) -> Option<Arc<Pod>> {
+        let pickable = self.pickable.as_mut()?;
+        if pickable.is_empty() {
+            return None;
+        }
+        let at = rng.usize(..pickable.len());
+        let pod = Arc::clone(&pickable[at]);
+        self.unlist(at);
+        if let Some(state) = self.pods.get_mut(&pod.metadata.uid) {
+            state.pick = NONE;
+        }
+        Some(pod)
+    }
+
+    /// Puts a pod among those that can be picked, if it may be.
+    pub(super) fn list(&mut self, pod: &Arc<Pod>, state: PodState) {
+        let Some(pickable) = &mut self.pickable else {
+            return;
+        };
+        if state.ready && state.active && state.parent != NONE && state.pick == NONE {
+            let at = u32::try_from(pickable.len()).expect("32 bits of pods");
+            pickable.push(Arc::clone(pod));
+            if let Some(state) = self.pods.get_mut(&pod.metadata.uid) {
+                state.pick = at;
+            }
+        }
+    }
+
+    /// Takes a place out of the list; the last pod moves into it.
+    pub(super) fn unlist(&mut self, at: usize) {
+        let Some(pickable) = &mut self.pickable else {
+            return;
+        };
+        pickable.swap_remove(at);
+        if let Some(moved) = pickable.get(at)
+            && let Some(state) = self.pods.get_mut(&moved.metadata.uid)
+        {
+            state.pick = u32::try_from(at).expect("places come from 32 bits");
+        }
+    }
+}

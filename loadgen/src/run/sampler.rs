@@ -1,0 +1,375 @@
+//! Takes the samples of a run's time series: figures that the parts keep anyway, read now and then.
+//!
+//! A sample is taken when the run crosses a line of one of two grids, of engine time and of work
+//! done. A grid that has too many samples becomes twice as wide, and of those that are then between the
+//! same two lines all but the first are forgotten: their number stays within bounds however long the run
+//! is, and where much happened in little time they stay as close as they were taken. Besides there is one
+//! for the beginning of each phase, told by the scenario's driver and never forgotten, so that a phase is
+//! as long here as it was; and each phase has a small grid of its own work, so that hours of churn take
+//! nothing from the ramp before them. Reading changes nothing: a virtual run is the same with and without.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::phases::Position;
+use crate::result::Series;
+use podstorm_apiserver::Cluster;
+use podstorm_sim::engine::client::CallTotal;
+use podstorm_sim::engine::pool::Pool;
+
+/// Most samples of one grid; a power of two, so that halving keeps the lines even.
+const PER_GRID: usize = 256;
+
+/// Most samples of a phase's own grid; a power of two.
+const PER_PHASE: usize = 16;
+
+/// So many phases have one: the first.
+const GRIDS_OF_PHASES: usize = 16;
+
+/// Most samples of phases that began.
+const OF_PHASES: usize = 128;
+
+/// The narrowest grid of time, ns.
+const FIRST_TIME_NS: u64 = 500_000;
+
+/// The narrowest grid of work, runs of parts.
+const FIRST_STEPS: u64 = 2;
+
+/// What the samples are read from.
+#[derive(Clone, Debug)]
+pub(super) struct Figures {
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) pools: Vec<Arc<Pool>>,
+    pub(super) position: Arc<Position>,
+    pub(super) calls: Vec<Arc<CallTotal>>,
+}
+
+/// One moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sample {
+    at_ns: i64,
+    phase: usize,
+    desired: u64,
+    existing: u64,
+    created: u64,
+    deleted: u64,
+    ready: u64,
+    queued: u64,
+    delayed: u64,
+    calls: u64,
+    version: u64,
+    /// Where it lies on the grid of time, on that of work, and on that of its phase's work, and whether
+    /// it was taken for it.
+    places: [u64; 3],
+    of: [bool; 3],
+    /// How many phases had begun behind the first.
+    begun: usize,
+    /// Whether it was taken as a phase began.
+    begins: bool,
+}
+
+/// Lines at every multiple of a distance.
+#[derive(Debug)]
+struct Grid {
+    every: u64,
+    /// The line that was not crossed yet.
+    next: u64,
+    samples: usize,
+    /// At so many samples it becomes wider.
+    full: usize,
+}
+
+impl Grid {
+    fn new(every: u64, full: usize) -> Grid {
+        Grid {
+            every,
+            next: every,
+            samples: 0,
+            full,
+        }
+    }
+
+    /// Whether a line lies between the last sample and `at`; then the next is looked for.
+    fn crosses(&mut self, at: u64) -> bool {
+        let crossed = at >= self.next;
+        if crossed {
+            self.next = (at / self.every + 1).saturating_mul(self.every);
+            self.samples += 1;
+        }
+        crossed
+    }
+}
+
+/// The samples so far.
+#[derive(Debug)]
+pub(super) struct Sampler {
+    figures: Figures,
+    samples: Vec<Sample>,
+    /// Of time, of work, and of the work of the present phase.
+    grids: [Grid; 3],
+    /// The work at the first look of the present phase.
+    phase_from: Option<u64>,
+    /// How many were taken as phases began.
+    begun: usize,
+}
+
+impl Sampler {
+    /// Begins with a sample of the start.
+    pub(super) fn new(figures: Figures) -> Sampler {
+        let mut sampler = Sampler {
+            figures,
+            samples: Vec::with_capacity(2 * PER_GRID + 2),
+            grids: [
+                Grid::new(FIRST_TIME_NS, PER_GRID),
+                Grid::new(FIRST_STEPS, PER_GRID),
+                Grid::new(FIRST_STEPS, PER_PHASE),
+            ],
+            phase_from: Some(0),
+            begun: 0,
+        };
+        sampler.take(0, [0; 3], [true, true, false], false);
+        sampler
+    }
+
+    /// The moment from which the present state is to be written down before it changes, ns.
+    #[inline]
+    pub(super) fn due_ns(&self) -> u64 {
+        self.grids[0].next
+    }
+
+    /// The amount of work after which a sample is due.
+    #[inline]
+    pub(super) fn due_steps(&self) -> u64 {
+        let from = self.phase_from.unwrap_or(0);
+        let of_phase = from.saturating_add(self.grids[2].next);
+        self.grids[1].next.min(of_phase)
+    }
+
+    /// Takes a sample if one is due: at `at_ns`, after so many `steps` of work, the state being what
+    /// it is until `until_ns`.
+    pub(super) fn look(&mut self, at_ns: i64, until_ns: i64, steps: u64) {
+        let until_ns = u64::try_from(until_ns).unwrap_or(0);
+        let from = *self.phase_from.get_or_insert(steps);
+        let of_phase = steps.saturating_sub(from);
+        let of = [
+            self.grids[0].crosses(until_ns),
+            self.grids[1].crosses(steps),
+            self.grids[2].crosses(of_phase),
+        ];
+        if of != [false; 3] {
+            self.take(at_ns, [until_ns, steps, of_phase], of, false);
+            self.thin_out();
+        }
+    }
+
+    /// A phase begins.
+    pub(super) fn phase_begins(&mut self, at_ns: i64) {
+        self.begun += 1;
+        self.phase_from = None;
+        self.grids[2] = Grid::new(FIRST_STEPS, PER_PHASE);
+        if self.begun >= GRIDS_OF_PHASES {
+            self.grids[2].next = u64::MAX;
+        }
+        if self.begun <= OF_PHASES {
+            self.take(at_ns, [0; 3], [false; 3], true);
+        }
+    }
+
+    /// Ends with a sample of the end.
+    pub(super) fn finish(&mut self, now_ns: i64, phases: usize) -> Series {
+        self.take(now_ns, [u64::MAX; 3], [true; 3], false);
+        let mut series = Series::default();
+        for sample in &self.samples {
+            series.seconds.push(sample.at_ns as f64 / 1e9);
+            // After the last phase nothing happens that would be of another.
+            let phase = sample.phase.min(phases.saturating_sub(1));
+            series.phase.push(phase);
+            series.pods_desired.push(sample.desired);
+            series.pods_existing.push(sample.existing);
+            series.pods_ready.push(sample.ready);
+            series.pods_created.push(sample.created);
+            series.pods_deleted.push(sample.deleted);
+            series.queue_depth.push(sample.queued);
+            series.queue_delayed.push(sample.delayed);
+            series.api_calls.push(sample.calls);
+            series.resource_version.push(sample.version);
+        }
+        series
+    }
+
+    #[inline(never)]
+    fn take(&mut self, at_ns: i64, places: [u64; 3], of: [bool; 3], begins: bool) {
+        // On several threads one that reads the clock earlier may come later.
+        let at_ns = self
+            .samples
+            .last()
+            .map_or(at_ns, |last| at_ns.max(last.at_ns));
+        let Figures {
+            cluster,
+            pools,
+            position,
+            calls,
+        } = &self.figures;
+        let pods = cluster.pod_totals();
+        let queues = || pools.iter().map(|pool| pool.controller.queue());
+        // Relaxed, all: figures to look at, which order nothing.
+        self.samples.push(Sample {
+            at_ns,
+            phase: position.phase.load(Ordering::Relaxed),
+            desired: position.desired.load(Ordering::Relaxed),
+            existing: pods.existing,
+            created: pods.created,
+            deleted: pods.deleted,
+            ready: position.ready.load(Ordering::Relaxed),
+            queued: queues().map(|queue| queue.len() as u64).sum(),
+            delayed: queues().map(|queue| queue.delayed() as u64).sum(),
+            calls: calls.iter().map(|total| total.value()).sum(),
+            version: cluster.resource_version(),
+            places,
+            begun: self.begun,
+            of,
+            begins,
+        });
+    }
+
+    /// Makes a full grid twice as wide until it is not full, and forgets what neither wants any more.
+    fn thin_out(&mut self) {
+        if self.grids.iter().all(|grid| grid.samples < grid.full) {
+            return;
+        }
+        for (index, grid) in self.grids.iter_mut().enumerate() {
+            // The grid of a phase has nothing to do with those before it.
+            let begun = (index == 2).then_some(self.begun);
+            let counts = |sample: &&mut Sample| {
+                sample.of[index] && begun.is_none_or(|begun| sample.begun == begun)
+            };
+            while grid.samples >= grid.full {
+                grid.every *= 2;
+                grid.next = grid.next.next_multiple_of(grid.every);
+                grid.samples = 0;
+                let mut last = None;
+                for sample in self.samples.iter_mut().filter(counts) {
+                    let stretch = Some(sample.places[index] / grid.every);
+                    sample.of[index] = stretch != last;
+                    grid.samples += usize::from(sample.of[index]);
+                    last = stretch;
+                }
+            }
+        }
+        self.samples
+            .retain(|sample| sample.begins || sample.of != [false; 3]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use podstorm_apiserver::ClusterOptions;
+
+    fn sampler() -> Sampler {
+        Sampler::new(Figures {
+            cluster: Arc::new(Cluster::new(ClusterOptions::default())),
+            pools: Vec::new(),
+            position: Arc::default(),
+            calls: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn a_long_run_has_no_more_samples_than_a_short_one_and_they_lie_evenly() {
+        for (count, every_ns) in [(100, 1_000_000), (100_000, 1_000_000), (3_000_000, 40_000)] {
+            let mut sampler = sampler();
+            for step in 1..=count {
+                sampler.look((step - 1) * every_ns, step * every_ns, step as u64);
+            }
+            let series = sampler.finish(count * every_ns, 1);
+            assert!(
+                series.len() <= 2 * PER_GRID + PER_PHASE + 2,
+                "{}",
+                series.len()
+            );
+            assert!(series.len() >= 100.min(PER_GRID / 2), "{}", series.len());
+            assert!(series.seconds.is_sorted());
+            let last = *series.seconds.last().expect("there is an end");
+            let widest = series
+                .seconds
+                .windows(2)
+                .map(|two| two[1] - two[0])
+                .fold(0.0, f64::max);
+            assert!(widest <= last / 50.0, "{count}: {widest} of {last}");
+        }
+    }
+
+    #[test]
+    fn a_short_ramp_before_a_long_phase_is_kept_and_so_is_where_that_begins() {
+        let mut sampler = sampler();
+        let (mut at_ns, mut work) = (0, 0);
+        // 42 ms in which half of all is done, and ten minutes for the other half.
+        for _ in 0..42 {
+            at_ns += 1_000_000;
+            work += 12_000;
+            sampler.look(at_ns, at_ns, work);
+        }
+        at_ns += 300_000;
+        sampler.phase_begins(at_ns);
+        let began = at_ns as f64 / 1e9;
+        for _ in 0..60_000 {
+            at_ns += 10_000_000;
+            work += 8;
+            sampler.look(at_ns, at_ns, work);
+        }
+        let series = sampler.finish(at_ns, 2);
+        assert!(series.len() <= 2 * PER_GRID + 2, "{}", series.len());
+        assert!(
+            series.seconds.contains(&began),
+            "{:?}",
+            &series.seconds[..60]
+        );
+        let ramp = series.seconds.iter().filter(|at| **at < began).count();
+        assert!(ramp >= 20, "{ramp}");
+        assert!(series.seconds.is_sorted());
+    }
+
+    #[test]
+    fn hours_of_work_take_nothing_from_the_ramp_before_them() {
+        let mut sampler = sampler();
+        for step in 1..=200_u64 {
+            sampler.look(step as i64 * 10_000, step as i64 * 10_000, step);
+        }
+        sampler.phase_begins(2_000_000);
+        for step in 201..=3_000_000_u64 {
+            let at_ns = (step - 200) as i64 * 3_000_000;
+            sampler.look(at_ns, at_ns, step);
+        }
+        let series = sampler.finish(9_000_000_000_000, 2);
+        let ramp = series.seconds.iter().filter(|at| **at < 0.002).count();
+        assert!((PER_PHASE / 2..=PER_PHASE + 1).contains(&ramp), "{ramp}");
+        let begins = series.seconds.iter().position(|at| *at == 0.002);
+        assert_eq!(begins, Some(ramp), "where the next phase begins is there");
+    }
+
+    #[test]
+    fn thousands_of_phases_are_not_thousands_of_samples() {
+        let mut sampler = sampler();
+        for phase in 0..10_000 {
+            sampler.phase_begins(phase * 1_000);
+        }
+        assert!(sampler.finish(10_000_000, 10_000).len() <= OF_PHASES + 2);
+    }
+
+    #[test]
+    fn work_without_time_and_time_without_work_are_both_seen() {
+        let mut sampler = sampler();
+        for step in 1..=10_000 {
+            sampler.look(0, 0, step);
+        }
+        for second in 1..=10_000 {
+            let at_ns = second * 1_000_000_000;
+            sampler.look(at_ns - 1_000_000_000, at_ns, 10_000);
+        }
+        let series = sampler.finish(10_000_000_000_000, 1);
+        let early = series.seconds.iter().filter(|at| **at == 0.0).count();
+        assert!(early >= PER_GRID / 2, "{early}");
+        assert!(series.len() - early >= PER_GRID / 2, "{}", series.len());
+    }
+}

@@ -1,0 +1,187 @@
+//! Watches a run from outside: shows progress, takes samples, looks for a cancellation.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use podstorm_objects::Now;
+
+use super::sampler::{Figures, Sampler};
+use super::{Metrics, Observer, Progress};
+use crate::result::Series;
+use podstorm_sim::clock::RealClock;
+use podstorm_sim::executor::virtual_time::Watch;
+
+/// Between two calls of the observer, seconds of real time.
+const PROGRESS_EVERY_SECONDS: f64 = 0.2;
+
+/// How many parts of a virtual run are run between two looks at the outside world.
+const STEPS_PER_LOOK: u64 = 1024;
+
+/// The watcher of one run.
+pub(super) struct Watcher<'a> {
+    observer: &'a dyn Observer,
+    cancel: &'a AtomicBool,
+    clock: RealClock,
+    phases: Vec<String>,
+    figures: Figures,
+    /// Told to whoever reads metrics.
+    now_ns: Arc<AtomicI64>,
+    /// Shared with the scenario's driver, which tells it when phases begin; what is due of it is kept
+    /// below, so that it is locked for samples alone.
+    sampler: Arc<Mutex<Sampler>>,
+    /// A phase has begun, and other samples are due.
+    phase_began: Arc<AtomicBool>,
+    due_ns: u64,
+    shown_at: f64,
+    /// Of a virtual run: how many parts were run, at which number something is to be done, and at
+    /// which the outside world is to be looked at.
+    steps: u64,
+    next_step: u64,
+    next_look: u64,
+}
+
+impl<'a> Watcher<'a> {
+    /// Begins to watch.
+    pub(super) fn new(
+        observer: &'a dyn Observer,
+        cancel: &'a AtomicBool,
+        clock: RealClock,
+        phases: Vec<String>,
+        metrics: Metrics,
+    ) -> Watcher<'a> {
+        let Metrics {
+            figures, now_ns, ..
+        } = metrics;
+        let sampler = Sampler::new(figures.clone());
+        Watcher {
+            observer,
+            cancel,
+            clock,
+            phases,
+            figures,
+            now_ns,
+            next_step: sampler.due_steps(),
+            due_ns: sampler.due_ns(),
+            sampler: Arc::new(Mutex::new(sampler)),
+            phase_began: Arc::default(),
+            shown_at: f64::NEG_INFINITY,
+            steps: 0,
+            next_look: STEPS_PER_LOOK,
+        }
+    }
+
+    /// To be called now and then by whoever drives a run in real time; false when the run is to be
+    /// cancelled.
+    pub(super) fn look(&mut self, now: Now) -> bool {
+        // The work of several threads is what they have written: a ramp that takes little time does
+        // not get lost among hours in which little happens.
+        let work = self.figures.cluster.resource_version();
+        self.sampler().look(now.mono_ns, now.mono_ns, work);
+        self.look_outside(now)
+    }
+
+    /// To be called as a phase begins, by whoever lets it.
+    pub(super) fn phase_begins(&self) -> impl Fn(Now) + Send + use<> {
+        let (sampler, flag) = (Arc::clone(&self.sampler), Arc::clone(&self.phase_began));
+        move |now| {
+            locked(&sampler).phase_begins(now.mono_ns);
+            // Relaxed: read on the same thread where time is virtual, and not at all elsewhere.
+            flag.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn sampler(&self) -> MutexGuard<'_, Sampler> {
+        locked(&self.sampler)
+    }
+
+    /// Lets the sampler look whether a sample is due.
+    fn sample(&mut self, at_ns: i64, until_ns: i64) {
+        let mut sampler = locked(&self.sampler);
+        sampler.look(at_ns, until_ns, self.steps);
+        self.due_ns = sampler.due_ns();
+        self.next_step = sampler.due_steps().min(self.next_look);
+    }
+
+    /// Shows the end, and gives the samples.
+    pub(super) fn finish(self, now: Now) -> Series {
+        self.show(now);
+        self.sampler().finish(now.mono_ns, self.phases.len())
+    }
+
+    /// Shows progress when it is time to; false when the run is to be cancelled.
+    fn look_outside(&mut self, now: Now) -> bool {
+        // Relaxed: a figure to look at, which orders nothing.
+        self.now_ns.store(now.mono_ns, Ordering::Relaxed);
+        let seconds = self.clock.seconds();
+        if seconds - self.shown_at >= PROGRESS_EVERY_SECONDS {
+            self.shown_at = seconds;
+            self.show(now);
+        }
+        // Relaxed: a flag that orders nothing.
+        !self.cancel.load(Ordering::Relaxed)
+    }
+
+    #[cold]
+    fn due_at_step(&mut self, now: Now) -> bool {
+        // Relaxed: as where it is set.
+        self.phase_began.store(false, Ordering::Relaxed);
+        let looks = self.steps >= self.next_look;
+        if looks {
+            self.next_look = self.steps + STEPS_PER_LOOK;
+        }
+        self.sample(now.mono_ns, now.mono_ns);
+        !looks || self.look_outside(now)
+    }
+
+    fn show(&self, now: Now) {
+        let position = &self.figures.position;
+        // Relaxed: figures to look at, which order nothing.
+        let phase_index = position
+            .phase
+            .load(Ordering::Relaxed)
+            .min(self.phases.len().saturating_sub(1));
+        let pools = self.figures.pools.iter();
+        let calls = self.figures.calls.iter();
+        let totals = self.figures.cluster.pod_totals();
+        self.observer.progress(&Progress {
+            phase: self.phases.get(phase_index).map_or("", String::as_str),
+            phase_index,
+            phase_count: self.phases.len(),
+            done: position.done.load(Ordering::Relaxed),
+            total: position.total.load(Ordering::Relaxed),
+            pods: position.pods.load(Ordering::Relaxed),
+            ready: position.ready.load(Ordering::Relaxed),
+            desired: position.desired.load(Ordering::Relaxed),
+            created: totals.created,
+            deleted: totals.deleted,
+            api_calls: calls.map(|total| total.value()).sum(),
+            queue_depth: pools.map(|pool| pool.controller.queue().len()).sum(),
+            engine_seconds: now.mono_ns as f64 / 1e9,
+        });
+    }
+}
+
+fn locked(sampler: &Mutex<Sampler>) -> MutexGuard<'_, Sampler> {
+    sampler
+        .lock()
+        .expect("no thread panics while it holds this lock")
+}
+
+impl Watch for Watcher<'_> {
+    #[inline]
+    fn step(&mut self, now: Now) -> bool {
+        self.steps += 1;
+        // Relaxed: as where it is set.
+        let is_due = self.steps >= self.next_step || self.phase_began.load(Ordering::Relaxed);
+        !is_due || self.due_at_step(now)
+    }
+
+    #[inline]
+    fn jump(&mut self, now: Now, due_ns: i64) {
+        if u64::try_from(due_ns).is_ok_and(|due_ns| due_ns >= self.due_ns) {
+            // Relaxed: as above.
+            self.now_ns.store(due_ns, Ordering::Relaxed);
+            self.sample(now.mono_ns, due_ns);
+        }
+    }
+}

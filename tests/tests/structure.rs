@@ -1,0 +1,361 @@
+//! The layers: crates point one way, and so do the modules within each. Both are read from the code's
+//! own paths (`podstorm_objects::…`, `crate::…`, `super::…`), tests left out.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a file that can't be read is a failed test"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// The crates, each with those it may name: a crate that is not in the list before it is above it.
+const LAYERS: [(&str, &str, &[&str]); 7] = [
+    ("podstorm_objects", "core/objects", &[]),
+    ("podstorm_runtime", "core/runtime", &["podstorm_objects"]),
+    (
+        "podstorm",
+        "core",
+        &["podstorm_objects", "podstorm_runtime"],
+    ),
+    (
+        "podstorm_apiserver",
+        "loadgen/apiserver",
+        // The runtime for its model-checked locks alone.
+        &["podstorm_objects", "podstorm_runtime"],
+    ),
+    (
+        "podstorm_sim",
+        "loadgen/sim",
+        &[
+            "podstorm_objects",
+            "podstorm_runtime",
+            "podstorm",
+            "podstorm_apiserver",
+        ],
+    ),
+    (
+        "podstorm_faultsim",
+        "loadgen/faultsim",
+        &[
+            "podstorm_objects",
+            "podstorm_runtime",
+            "podstorm",
+            "podstorm_apiserver",
+            "podstorm_sim",
+        ],
+    ),
+    (
+        "podstorm_loadgen",
+        "loadgen",
+        &[
+            "podstorm_objects",
+            "podstorm_runtime",
+            "podstorm",
+            "podstorm_apiserver",
+            "podstorm_sim",
+            "podstorm_faultsim",
+        ],
+    ),
+];
+
+/// A source file of a crate: its module path, root first, and its text without comments, literals
+/// and tests.
+struct Source {
+    module: Vec<String>,
+    text: String,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn sources(folder: &str) -> Vec<Source> {
+    let mut found = Vec::new();
+    collect(&root().join(folder).join("src"), &[], &mut found);
+    assert!(found.len() > 2, "{folder}: no sources");
+    found
+}
+
+fn collect(folder: &Path, module: &[String], found: &mut Vec<Source>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let stem = name.trim_end_matches(".rs").to_owned();
+        let inner = |stem: &str| -> Vec<String> {
+            let roots = ["lib", "main", "mod"];
+            let own = (!roots.contains(&stem)).then(|| stem.to_owned());
+            module.iter().cloned().chain(own).collect()
+        };
+        if entry.file_type().unwrap().is_dir() {
+            collect(&entry.path(), &inner(&stem), found);
+        } else if name.ends_with(".rs") {
+            let text = bare(&std::fs::read_to_string(entry.path()).unwrap());
+            found.push(Source {
+                module: inner(&stem),
+                text,
+            });
+        }
+    }
+    // What a `#[cfg(test)] mod x;` names is a test as well.
+    let tests: Vec<Vec<String>> = found
+        .iter()
+        .flat_map(|source| {
+            let names = source.text.split(TEST_MODULE).skip(1);
+            names.map(|rest| {
+                let name = identifier(rest).to_owned();
+                source.module.iter().cloned().chain([name]).collect()
+            })
+        })
+        .collect();
+    found.retain(|source| !tests.iter().any(|test| source.module.starts_with(test)));
+}
+
+/// Stands for `#[cfg(test)] mod` in a bare text.
+const TEST_MODULE: &str = "\u{1}";
+
+/// The text without comments and literals, and without the bodies of what is compiled for tests.
+fn bare(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        if rest.starts_with("//") {
+            rest = &rest[rest.find('\n').unwrap_or(rest.len())..];
+        } else if rest.starts_with("r#\"") {
+            rest = &rest[rest.find("\"#").unwrap() + 2..];
+        } else if c == '"' {
+            rest = after_literal(rest);
+        } else if rest.starts_with("'\"'") || rest.starts_with("'{'") || rest.starts_with("'}'") {
+            rest = &rest[3..];
+        } else {
+            out.push(c);
+            rest = &rest[c.len_utf8()..];
+        }
+    }
+    without_tests(&out)
+}
+
+fn after_literal(text: &str) -> &str {
+    let mut escaped = false;
+    for (at, c) in text.char_indices().skip(1) {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '"' => return &text[at + 1..],
+            _ => {}
+        }
+    }
+    ""
+}
+
+fn without_tests(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = ["#[cfg(test)]", "#[cfg(all(test"]
+        .iter()
+        .filter_map(|mark| rest.find(mark))
+        .min()
+    {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let end = rest.find(['{', ';']).unwrap();
+        if rest[end..].starts_with(';') {
+            if let Some((_, name)) = rest[..end].rsplit_once("mod ") {
+                out.push_str(TEST_MODULE);
+                out.push_str(name);
+                out.push(' ');
+            }
+            rest = &rest[end + 1..];
+        } else {
+            let mut depth = 0;
+            let close = rest.char_indices().find(|(_, c)| {
+                depth += i32::from(*c == '{') - i32::from(*c == '}');
+                *c == '}' && depth == 0
+            });
+            rest = &rest[close.unwrap().0 + 1..];
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+fn identifier(text: &str) -> &str {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    &text[..text.find(|c| !is_part(c)).unwrap_or(text.len())]
+}
+
+/// Every occurrence of `word::` that is not the end of another word, with what follows it.
+fn after<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
+    let mark = format!("{word}::");
+    text.match_indices(word).filter_map(move |(at, _)| {
+        let before = text[..at].chars().next_back();
+        let is_own = before.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != ':');
+        (is_own && text[at..].starts_with(&mark)).then(|| &text[at + mark.len()..])
+    })
+}
+
+/// The first names of a path or of each branch of a `{…}` group.
+fn heads(text: &str) -> Vec<&str> {
+    let Some(group) = text.strip_prefix('{') else {
+        return vec![identifier(text)];
+    };
+    let mut names = Vec::new();
+    let mut depth = 0;
+    let mut fresh = true;
+    for (at, c) in group.char_indices() {
+        match c {
+            '}' if depth == 0 => break,
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => fresh = true,
+            c if c.is_whitespace() => {}
+            _ if fresh => {
+                names.push(identifier(&group[at..]));
+                fresh = false;
+            }
+            _ => {}
+        }
+    }
+    names
+}
+
+/// Names that a crate's root exports, with the module that each is of.
+fn exported(sources: &[Source]) -> BTreeMap<String, String> {
+    let mut names = BTreeMap::new();
+    for source in sources.iter().filter(|source| source.module.is_empty()) {
+        for line in source.text.split("use ").skip(1) {
+            let path = line.split(';').next().unwrap();
+            let Some((module, items)) = path.split_once("::") else {
+                continue;
+            };
+            let items = items.replace(['{', '}', '\n'], " ");
+            for item in items.split(',') {
+                let name = item.rsplit(['/', ' ', ':']).find(|word| !word.is_empty());
+                if let Some(name) = name {
+                    names.insert(name.to_owned(), module.trim().to_owned());
+                }
+            }
+        }
+    }
+    names
+}
+
+/// Which top-level module of a crate names which others.
+fn arrows(folder: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let sources = sources(folder);
+    let top: BTreeSet<&str> = sources
+        .iter()
+        .filter_map(|source| source.module.first().map(String::as_str))
+        .collect();
+    let exported = exported(&sources);
+    let mut arrows: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for source in &sources {
+        let Some(own) = source.module.first() else {
+            continue;
+        };
+        let up = vec!["super"; source.module.len()].join("::");
+        let rooted = after(&source.text, "crate").chain(after(&source.text, &up));
+        for name in rooted.flat_map(heads) {
+            let module = exported.get(name).map_or(name, String::as_str);
+            if top.contains(module) && module != own {
+                arrows
+                    .entry(own.clone())
+                    .or_default()
+                    .insert(module.to_owned());
+            }
+        }
+    }
+    arrows
+}
+
+/// A cycle, if there is one: its modules in order.
+fn cycle(arrows: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
+    fn walk(
+        at: &str,
+        arrows: &BTreeMap<String, BTreeSet<String>>,
+        path: &mut Vec<String>,
+        done: &mut BTreeSet<String>,
+    ) -> Option<Vec<String>> {
+        if let Some(start) = path.iter().position(|known| known == at) {
+            return Some(path[start..].to_vec());
+        }
+        if !done.insert(at.to_owned()) {
+            return None;
+        }
+        path.push(at.to_owned());
+        for next in arrows.get(at).into_iter().flatten() {
+            if let Some(found) = walk(next, arrows, path, done) {
+                return Some(found);
+            }
+        }
+        path.pop();
+        None
+    }
+    let mut done = BTreeSet::new();
+    arrows
+        .keys()
+        .find_map(|start| walk(start, arrows, &mut Vec::new(), &mut done))
+}
+
+#[test]
+fn crates_point_one_way() {
+    for (place, (name, folder, below)) in LAYERS.iter().enumerate() {
+        let lower: Vec<&str> = LAYERS[..place].iter().map(|(name, ..)| *name).collect();
+        assert!(below.iter().all(|other| lower.contains(other)), "{name}");
+        for source in sources(folder) {
+            for (other, ..) in LAYERS {
+                let named = after(&source.text, other).next().is_some();
+                assert!(
+                    !named || below.contains(&other) || other == *name,
+                    "{folder}, module {}: names {other}, which is not below it",
+                    source.module.join("::")
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn no_cycle_joins_the_modules_of_a_crate() {
+    let mut found = Vec::new();
+    for (name, folder, _) in LAYERS {
+        let arrows = arrows(folder);
+        if std::env::var("SHOW").is_ok() {
+            println!("{name}: {arrows:#?}");
+        }
+        if let Some(cycle) = cycle(&arrows) {
+            found.push(format!("{name}: {}", cycle.join(" -> ")));
+        }
+    }
+    assert_eq!(found, [""; 0]);
+}
+
+/// The library does no I/O: whoever drives it brings the runtime and the client.
+#[test]
+fn the_core_depends_on_no_runtime_and_no_client() {
+    for (_, folder, _) in &LAYERS[..3] {
+        let manifest = std::fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
+        for other in ["tokio", "kube", "hyper", "podstorm-loadgen", "podstorm-sim"] {
+            assert!(!manifest.contains(other), "{folder} depends on {other}");
+        }
+    }
+}
+
+#[test]
+fn a_planted_cycle_is_found() {
+    let arrow = |from: &str, to: &str| (from.to_owned(), BTreeSet::from([to.to_owned()]));
+    let straight = BTreeMap::from([arrow("a", "b"), arrow("b", "c")]);
+    assert_eq!(cycle(&straight), None);
+    let round = BTreeMap::from([arrow("a", "b"), arrow("b", "c"), arrow("c", "b")]);
+    assert_eq!(cycle(&round), Some(vec!["b".to_owned(), "c".to_owned()]));
+}
+
+#[test]
+fn paths_are_read_as_the_compiler_does() {
+    let text = bare(
+        "use crate::{a::{b, c}, d};\n// crate::comment\nlet x = \"crate::text\"; crate::e::f();\n\
+         #[cfg(test)]\nmod tests { use crate::g; }\nuse mycrate::h; use super::super::i;",
+    );
+    let names: Vec<&str> = after(&text, "crate").flat_map(heads).collect();
+    assert_eq!(names, ["a", "d", "e"]);
+    assert_eq!(after(&text, "super::super").flat_map(heads).count(), 1);
+}
