@@ -319,9 +319,6 @@ fn no_cycle_joins_the_modules_of_a_crate() {
     let mut found = Vec::new();
     for (name, folder, _) in LAYERS {
         let arrows = arrows(folder);
-        if std::env::var("SHOW").is_ok() {
-            println!("{name}: {arrows:#?}");
-        }
         if let Some(cycle) = cycle(&arrows) {
             found.push(format!("{name}: {}", cycle.join(" -> ")));
         }

@@ -17,7 +17,7 @@ const LONGER: [(&str, usize, &str); 3] = [
         "one state machine, read from top to bottom",
     ),
     (
-        "loadgen/src/scenario/driver.rs",
+        "loadgen/src/run/phases/driver.rs",
         650,
         "one state machine, read from top to bottom",
     ),

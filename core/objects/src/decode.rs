@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::{Labels, Map, Rest, Str, Time};
+use super::{Map, Rest, Str, Time};
 
 /// A place in an object, e.g. `spec.template.spec.containers[0].image`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -237,17 +237,6 @@ impl<'p> Members<'p> {
             return Ok(Time::UNSET);
         };
         read_time(&value, &self.path.member(key))
-    }
-
-    /// Takes a map of strings.
-    ///
-    /// # Errors
-    /// When it is something else.
-    pub fn labels(&mut self, key: &str) -> Result<Labels, DecodeError> {
-        let Some(value) = self.take(key) else {
-            return Ok(Labels::ABSENT);
-        };
-        Labels::read(value, &self.path.member(key))
     }
 
     /// Takes a member and reads it with `read`.

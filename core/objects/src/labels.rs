@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use smallvec::SmallVec;
 
-use super::decode::{DecodeError, Path};
+use super::decode::{DecodeError, Members, Path};
 use super::{Map, Str};
 
 /// Pairs that lie beside the reference count; more get an allocation of their own.
@@ -19,6 +19,17 @@ type Pairs = SmallVec<[(Str, Str); INLINE_PAIRS]>;
 /// from an empty one. Cloning shares; equality looks at the pointer first.
 #[derive(Clone, Default)]
 pub struct Labels(Option<Arc<Pairs>>);
+
+impl Members<'_> {
+    /// Takes a map of strings.
+    ///
+    /// # Errors
+    /// When it is something else.
+    pub fn labels(&mut self, key: &str) -> Result<Labels, DecodeError> {
+        let labels = self.child(key, Labels::read)?;
+        Ok(labels.unwrap_or(Labels::ABSENT))
+    }
+}
 
 impl Labels {
     /// The absent map.

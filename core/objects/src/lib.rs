@@ -36,9 +36,9 @@ pub use error::{ApiError, Cause, Reason};
 pub use event::{Event, EventTopic, ObjectReference, Regarding};
 pub use kind::{Kind, Resource};
 pub use labels::Labels;
-pub use meta::{ObjectMeta, OptionalSeconds, OwnerReference, SharedText};
+pub use meta::{ObjectMeta, OptionalSeconds, SharedText};
 pub use node::Node;
-pub use owners::OwnerReferences;
+pub use owners::{OwnerReference, OwnerReferences};
 pub use patch::{EventPatch, EventSource, EventWrite, PodPatch};
 pub use pod::{
     ConditionStatus, ConditionType, Pod, PodCondition, PodPhase, PodSpec, PodStart, PodStatus,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use compact_str::CompactString;
 
-use super::{Labels, OwnerReferences, ResourceVersion, Rest, Str, Time, Uid};
+use super::{Labels, OwnerReference, OwnerReferences, ResourceVersion, Rest, Str, Time, Uid};
 
 /// `metadata` of any object.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -122,23 +122,6 @@ impl From<Str> for SharedText {
     fn from(text: Str) -> Self {
         SharedText((!text.is_empty()).then_some(text))
     }
-}
-
-/// An entry of `metadata.ownerReferences`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct OwnerReference {
-    /// Group and version of the owner, e.g. `apps/v1`.
-    pub api_version: Str,
-    /// Kind of the owner, e.g. `ReplicaSet`.
-    pub kind: Str,
-    /// Name of the owner, in the same namespace.
-    pub name: Str,
-    /// UID of the owner.
-    pub uid: Uid,
-    /// Whether this owner is the managing controller.
-    pub controller: Option<bool>,
-    /// Whether foreground deletion of the owner waits for this object.
-    pub block_owner_deletion: Option<bool>,
 }
 
 impl ObjectMeta {

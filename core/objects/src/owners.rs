@@ -3,7 +3,24 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use super::OwnerReference;
+use super::{Str, Uid};
+
+/// An entry of `metadata.ownerReferences`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OwnerReference {
+    /// Group and version of the owner, e.g. `apps/v1`.
+    pub api_version: Str,
+    /// Kind of the owner, e.g. `ReplicaSet`.
+    pub kind: Str,
+    /// Name of the owner, in the same namespace.
+    pub name: Str,
+    /// UID of the owner.
+    pub uid: Uid,
+    /// Whether this owner is the managing controller.
+    pub controller: Option<bool>,
+    /// Whether foreground deletion of the owner waits for this object.
+    pub block_owner_deletion: Option<bool>,
+}
 
 /// `metadata.ownerReferences`: a list, read as a slice. Ordinary objects have at most one owner,
 /// which takes no allocation; changing a longer list copies it.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use podstorm_objects::ApiError;
 use podstorm_objects::{Kind, Now, ObjectMeta, OptionalSeconds, ResourceVersion, Time};
 
-use super::counts::{Tally, Verb};
 use super::name::{Draw, NAME_ATTEMPTS};
 use super::store::Refused;
-use super::{AdmissionRequest, Cluster, ClusterResource, errors, meta, quota};
+use super::store::counts::{Tally, Verb};
+use super::store::quota;
+use super::{AdmissionRequest, Cluster, ClusterResource, errors, meta};
 
 impl Cluster {
     /// Creates an object, in the namespace that it names. The server sets UID, time stamps,

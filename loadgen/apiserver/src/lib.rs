@@ -11,26 +11,18 @@
 //! Equal seeds and equal sequences of calls give equal objects, versions and events.
 
 pub mod checkers;
-mod counts;
 mod create;
 pub mod defaulting;
 mod delete;
 pub mod errors;
 mod gc;
+mod kinds;
 pub mod latency;
 mod list;
-mod lock;
-mod log;
 mod meta;
 mod name;
-mod observe;
-mod owners;
-mod past;
 mod patch;
 mod pods;
-mod primitives;
-mod quota;
-mod resource;
 mod scale;
 mod store;
 mod strategic;
@@ -48,28 +40,28 @@ use podstorm_objects::{
     ApiError, Event, Kind, Namespace, Node, Pod, ReplicaSet, ReplicationController,
 };
 
-pub use counts::{PodTotals, WriteCounts};
 pub use delete::{DeleteOptions, Deletion, Propagation};
 pub use list::{ListOptions, ListPage};
-pub use log::{Change, History};
-pub use observe::{Commit, CommitObserver, Object, ObjectRef};
 pub use patch::Patch;
-pub use quota::PodQuota;
-pub use resource::{ClusterResource, DefaultPolicy};
 pub use scale::{Scalable, Scale, ScaleUpdate};
 pub use store::KindStore;
+pub use store::counts::{PodTotals, WriteCounts};
+pub use store::log::{Change, History};
+pub use store::observe::{Commit, CommitObserver, Object, ObjectRef};
+pub use store::quota::PodQuota;
+pub use store::{ClusterResource, DefaultPolicy};
 pub use strategic::{PatchProblem, json_merge, strategic_merge};
 pub use watch::{Poll, Watch, WatchFrom, WatchOptions};
 
 use gc::GarbageCollector;
-use lock::Lock;
 use name::Names;
-use observe::Observed;
-use owners::OwnerIndex;
 use pods::BodyCache;
-use primitives::AtomicU64;
-use quota::Quotas;
 use store::Shared;
+use store::lock::Lock;
+use store::observe::Observed;
+use store::owners::OwnerIndex;
+use store::primitives::AtomicU64;
+use store::quota::Quotas;
 
 /// Wakes whoever waits for something to happen.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;

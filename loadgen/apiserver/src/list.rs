@@ -6,7 +6,8 @@ use std::sync::Arc;
 use podstorm_objects::ApiError;
 use podstorm_objects::{Kind, ResourceVersion};
 
-use super::{Cluster, ClusterResource, Lock, errors};
+use super::store::lock::Lock;
+use super::{Cluster, ClusterResource, errors};
 
 /// Unfinished paged lists that are kept; the oldest is given up for a new one.
 const CONTINUED_MAX: usize = 16;

@@ -7,7 +7,7 @@ use podstorm_objects::{ObjectMeta, OptionalSeconds, OwnerReferences, ResourceVer
 use serde_json::Value;
 
 use super::errors;
-use super::owners::same_owners;
+use super::store::owners::same_owners;
 
 /// The finalizer that keeps an object until its dependents have lost their reference to it.
 pub(super) const ORPHAN: &str = "orphan";

@@ -6,8 +6,8 @@ use podstorm_objects::{ApiError, EventPatch, Reason};
 use podstorm_objects::{Event, Map, Now, ObjectMeta};
 use serde_json::Value;
 
-use super::counts::{Tally, Verb};
-use super::resource::share;
+use super::kinds::share;
+use super::store::counts::{Tally, Verb};
 use super::strategic::{json_merge, strategic_merge};
 use super::update::{Update, check_put, prepare_and_validate};
 use super::{Cluster, ClusterResource, errors};

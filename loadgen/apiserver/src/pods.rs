@@ -12,12 +12,13 @@ use podstorm_objects::{
     Time, Uid,
 };
 
-use super::counts::{Tally, Verb};
 use super::create::{prepare_metadata, refuse_invalid};
-use super::resource::first_status;
+use super::kinds::first_status;
+use super::store::counts::{Tally, Verb};
+use super::store::lock::Lock;
 use super::update::{Update, prepare_and_validate};
 use super::validation::validate_pod;
-use super::{Cluster, ClusterResource, Lock, errors};
+use super::{Cluster, ClusterResource, errors};
 
 /// Bodies that are remembered; two that fall into one place displace each other.
 const BODIES: usize = 256;

@@ -8,7 +8,7 @@ use podstorm_objects::{
     LabelSelector, Labels, Now, ReplicaSet, ReplicationController, ResourceVersion, Uid,
 };
 
-use super::counts::{Tally, Verb};
+use super::store::counts::{Tally, Verb};
 use super::update::Update;
 use super::validation::validate_replicas;
 use super::{Cluster, ClusterResource, errors};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use podstorm_objects::ApiError;
 use podstorm_objects::{Now, ObjectMeta};
 
-use super::counts::{Tally, Verb};
 use super::create::refuse_invalid;
+use super::store::counts::{Tally, Verb};
 use super::store::{Commit, KeyHash};
 use super::{Cluster, ClusterResource, errors, meta};
 
@@ -203,7 +203,7 @@ pub(super) fn prepare_and_validate<R: ClusterResource>(
 
 /// Counts a controller gained or lost.
 fn count_ownership(tally: &mut Tally, before: &ObjectMeta, after: &ObjectMeta) {
-    if super::owners::same_owners(&before.owner_references, &after.owner_references) {
+    if super::store::owners::same_owners(&before.owner_references, &after.owner_references) {
         return;
     }
     let uid = |metadata: &ObjectMeta| metadata.controller().map(|owner| owner.uid.clone());

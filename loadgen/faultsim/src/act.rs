@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::action::Action;
 use super::invariants::Judge;
 use super::model;
+use super::names::{NAMESPACE, STUCK, node_name};
 use super::schedule::{Schedule, Step, World, WorldReplicaSet};
 use super::workloads::WorkloadKind;
 use podstorm_apiserver::Cluster;
@@ -23,9 +24,6 @@ use podstorm_apiserver::latency::Latency;
 use podstorm_sim::engine::site::{Site, Stopped};
 use podstorm_sim::faults::{StreamEnd, StreamKind};
 use podstorm_sim::options::{ControllerSettings, EngineKind, LatencySettings, SimOptions};
-
-/// The namespace of every object of a simulation.
-pub(super) const NAMESPACE: &str = "sim";
 
 const MS: i64 = 1_000_000;
 
@@ -475,13 +473,6 @@ impl Player {
         self.missing()
             .unwrap_or_else(|| "a controller has not come to rest".to_owned())
     }
-}
-
-/// The finalizer that keeps a pod.
-pub(super) const STUCK: &str = "podstorm.example/stuck";
-
-pub(super) fn node_name(number: u32) -> String {
-    format!("node-{number}")
 }
 
 fn named(name: &str) -> ObjectMeta {

@@ -159,7 +159,8 @@ impl Bug {
 mod tests {
     use podstorm::policy::Behaviour;
 
-    use super::super::play::{How, play};
+    use super::super::play::play;
+    use super::super::schedule::How;
     use super::super::verdict::Verdict;
     use super::*;
 

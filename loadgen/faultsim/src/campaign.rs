@@ -9,7 +9,8 @@ use podstorm::policy::Behaviour;
 
 use super::coverage::Pairs;
 use super::draw::{Wanted, draw};
-use super::play::{How, play};
+use super::play::play;
+use super::schedule::How;
 use super::schedule::Schedule;
 use super::verdict::{Struck, Verdict, Violation};
 use podstorm_sim::faults::FaultClass;

@@ -28,8 +28,8 @@ use podstorm_objects::{Kind, Now};
 
 use super::action::Action;
 use super::coverage;
-use super::play::How;
 use super::reference::{Lockstep, Scene};
+use super::schedule::How;
 use super::schedule::{Schedule, Step};
 use super::verdict::{Conditions, Verdict, Violation};
 use books::Books;

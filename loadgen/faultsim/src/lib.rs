@@ -22,6 +22,7 @@ pub mod draw;
 pub mod invariants;
 pub mod minimise;
 pub mod model;
+mod names;
 pub mod play;
 #[cfg(test)]
 mod progress_tests;

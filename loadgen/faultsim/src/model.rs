@@ -7,7 +7,7 @@ use podstorm_objects::{
     ConditionStatus, ConditionType, LabelSelector, Now, Pod, PodPhase, ReplicaSet, ReplicaSetStatus,
 };
 
-use super::act::NAMESPACE;
+use super::names::NAMESPACE;
 use super::workloads;
 use podstorm_apiserver::Cluster;
 

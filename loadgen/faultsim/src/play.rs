@@ -10,11 +10,10 @@
 use std::sync::Arc;
 
 use podstorm::policy::Behaviour;
-use podstorm_objects::{Pod, ReplicaSet};
 
 use super::act::Player;
 use super::invariants::Judge;
-use super::schedule::Schedule;
+use super::schedule::{How, Schedule};
 use super::verdict::{Verdict, Violation};
 use podstorm_apiserver::ClusterOptions;
 use podstorm_sim::engine::site::Site;
@@ -43,15 +42,6 @@ const QUIET: i64 = 600 * SECOND;
 /// By then every retry has come: the longest delay of upstream's is 1,000 s, and more where the
 /// bucket was empty.
 const LAST_RETRY: i64 = 2_000 * SECOND;
-
-/// How a schedule is played.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct How {
-    /// Whose behaviour.
-    pub behaviour: Behaviour,
-    /// Whether to write down every commit and every sync, for a person.
-    pub told: bool,
-}
 
 /// Plays a schedule.
 ///
@@ -241,20 +231,6 @@ impl Run {
         verdict.simulated_ns = simulated_ns;
         (verdict, told)
     }
-}
-
-/// The pods of a ReplicaSet as the server has them: owned, and matched by its selector.
-pub(super) fn owned_by<'a>(
-    set: &'a ReplicaSet,
-    pods: &'a [Arc<Pod>],
-) -> impl Iterator<Item = &'a Arc<Pod>> {
-    pods.iter().filter(|pod| {
-        pod.metadata.namespace == set.metadata.namespace
-            && pod
-                .metadata
-                .controller()
-                .is_some_and(|owner| owner.uid == set.metadata.uid)
-    })
 }
 
 #[cfg(test)]

@@ -12,8 +12,9 @@ use podstorm::replicaset::{Controller, Outcome};
 use podstorm_objects::{Namespace, Node, Now, ObjectMeta, Pod, ReplicaSet, Resource};
 use serde_json::json;
 
-use super::act::{NAMESPACE, sim_options};
+use super::act::sim_options;
 use super::draw::{Wanted, draw};
+use super::names::NAMESPACE;
 use super::schedule::World;
 use podstorm_apiserver::{ClusterOptions, ScaleUpdate};
 use podstorm_sim::engine::probe::{Origin, Probe, SyncId};

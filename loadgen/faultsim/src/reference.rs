@@ -38,7 +38,7 @@ impl Scene {
     pub fn of(cluster: &Cluster) -> Scene {
         Scene {
             sets: workloads::all(cluster),
-            pods: cluster.list(Some(super::act::NAMESPACE)).0,
+            pods: cluster.list(Some(super::names::NAMESPACE)).0,
         }
     }
 

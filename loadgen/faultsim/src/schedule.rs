@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::action::Action;
 use super::workloads::WorkloadKind;
+use podstorm::policy::Behaviour;
 use podstorm_sim::faults::FaultClass;
 
 /// The version of the schedule format and of the way seeds are drawn; raised when either changes,
@@ -229,6 +230,15 @@ fn check_action(action: &Action) -> Result<(), String> {
         }
         _ => Ok(()),
     }
+}
+
+/// How a schedule is played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct How {
+    /// Whose behaviour.
+    pub behaviour: Behaviour,
+    /// Whether to write down every commit and every sync, for a person.
+    pub told: bool,
 }
 
 #[cfg(test)]

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use podstorm::client::ApiError;
-use podstorm_objects::{Kind, Map, Now, ReplicaSet, ReplicationController, Resource};
+use podstorm_objects::{Kind, Map, Now, Pod, ReplicaSet, ReplicationController, Resource};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::act::NAMESPACE;
+use super::names::NAMESPACE;
 use podstorm_apiserver::{Cluster, DeleteOptions, Patch, ScaleUpdate};
 
 /// What an object of a schedule is.
@@ -189,4 +189,18 @@ pub(super) fn members(value: Value) -> Map {
         Value::Object(members) => members,
         other => panic!("a patch is an object, not {other}"),
     }
+}
+
+/// The pods of a ReplicaSet as the server has them: owned, and matched by its selector.
+pub(super) fn owned_by<'a>(
+    set: &'a ReplicaSet,
+    pods: &'a [Arc<Pod>],
+) -> impl Iterator<Item = &'a Arc<Pod>> {
+    pods.iter().filter(|pod| {
+        pod.metadata.namespace == set.metadata.namespace
+            && pod
+                .metadata
+                .controller()
+                .is_some_and(|owner| owner.uid == set.metadata.uid)
+    })
 }

@@ -7,7 +7,8 @@ use podstorm::policy::Behaviour;
 use super::print;
 use crate::units::wrapped;
 use podstorm_faultsim::bugs::{BUGS, Bug};
-use podstorm_faultsim::play::{How, play};
+use podstorm_faultsim::play::play;
+use podstorm_faultsim::schedule::How;
 use podstorm_faultsim::verdict::Verdict;
 
 /// What `loadgen bugs` is asked for.

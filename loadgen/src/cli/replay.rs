@@ -14,7 +14,8 @@ use super::print;
 use podstorm_faultsim::bugs::Bug;
 use podstorm_faultsim::campaign::{behaviour_of, play_seed};
 use podstorm_faultsim::draw::{Wanted, draw};
-use podstorm_faultsim::play::{How, play};
+use podstorm_faultsim::play::play;
+use podstorm_faultsim::schedule::How;
 use podstorm_faultsim::schedule::Schedule;
 use podstorm_sim::faults::FaultClass;
 

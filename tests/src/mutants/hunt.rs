@@ -25,10 +25,13 @@ const COPIED: [&str; 6] = [
 ];
 
 /// The packages whose tests are built, in one build so that all agree on features.
-const PACKAGES: [&str; 5] = [
+const PACKAGES: [&str; 8] = [
     "podstorm-objects",
     "podstorm-runtime",
     "podstorm",
+    "podstorm-apiserver",
+    "podstorm-sim",
+    "podstorm-faultsim",
     "podstorm-loadgen",
     "podstorm-tests",
 ];

@@ -104,10 +104,9 @@ fn place(text: &str, mutant: &Mutant) -> Result<(usize, usize), String> {
 
 /// Statements and blocks become a statement, anything else an expression.
 fn choice(file: &str, part: &str, numbers: &[usize], mutants: &[Mutant]) -> String {
-    let switch = match file {
-        file if file.starts_with(SWITCH_CRATE) => "crate::mutation::is",
-        file if file.starts_with("core/") => "podstorm_objects::mutation::is",
-        _ => "podstorm::object::mutation::is",
+    let switch = match file.starts_with(SWITCH_CRATE) {
+        true => "crate::mutation::is",
+        false => "podstorm_objects::mutation::is",
     };
     let mut text = String::new();
     for number in numbers {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use podstorm_objects::{ApiError, Cause, Reason};
 use podstorm_objects::{Kind, Now, ObjectMeta, OptionalSeconds, ResourceVersion, Str, Time, Uid};
 
-use crate::counts::{Tally, Verb};
 use crate::store::Commit;
+use crate::store::counts::{Tally, Verb};
 use crate::{Cluster, ClusterResource, DefaultPolicy, errors, meta};
 
 /// What becomes of the dependents.

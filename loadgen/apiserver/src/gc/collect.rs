@@ -9,8 +9,8 @@ use podstorm_objects::{
 };
 
 use super::{OwnerState, Work};
-use crate::counts::{Tally, Verb};
-use crate::owners::ObjectKey;
+use crate::store::counts::{Tally, Verb};
+use crate::store::owners::ObjectKey;
 use crate::update::{Update, prepare_and_validate};
 use crate::{Cluster, ClusterResource, DeleteOptions, Propagation, meta};
 

@@ -22,8 +22,9 @@ use podstorm_objects::{
 
 use namespace::Emptying;
 
-use crate::owners::{ObjectKey, same_owners};
-use crate::{Cluster, ClusterResource, Lock, Waker, meta};
+use crate::store::lock::Lock;
+use crate::store::owners::{ObjectKey, same_owners};
+use crate::{Cluster, ClusterResource, Waker, meta};
 
 /// Something to look at.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

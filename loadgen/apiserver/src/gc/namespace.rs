@@ -13,10 +13,11 @@ use podstorm_objects::{
 use serde_json::{Value, json};
 
 use super::Work;
-use crate::counts::{Tally, Verb};
-use crate::owners::ObjectKey;
+use crate::store::counts::{Tally, Verb};
+use crate::store::lock::Lock;
+use crate::store::owners::ObjectKey;
 use crate::update::Update;
-use crate::{Cluster, ClusterResource, DeleteOptions, Lock, Propagation};
+use crate::{Cluster, ClusterResource, DeleteOptions, Propagation};
 
 /// What keeps a namespace until it is empty; in its `spec.finalizers`.
 const KUBERNETES: &str = "kubernetes";

@@ -9,7 +9,7 @@ use podstorm_objects::{Now, ResourceVersion};
 
 use crate::latency::Latency;
 use crate::latency::LatencySampler;
-use crate::log::{Beyond, Change, Entry, Log, Position, SEGMENT_LEN, Segment};
+use crate::store::log::{Beyond, Change, Entry, Log, Position, SEGMENT_LEN, Segment};
 use crate::{ClusterResource, Waker, errors};
 
 /// Where a watch begins.

@@ -106,7 +106,7 @@ impl Player {
             return Vec::new();
         };
         let (pods, _) = self.cluster().list::<Pod>(Some(NAMESPACE));
-        let mut own: Vec<Arc<Pod>> = super::super::play::owned_by(&set, &pods)
+        let mut own: Vec<Arc<Pod>> = super::super::workloads::owned_by(&set, &pods)
             .filter(|pod| pass(pod))
             .cloned()
             .collect();

@@ -11,9 +11,9 @@ use podstorm::policy::Behaviour;
 use podstorm::replicaset::Controller;
 use podstorm_objects::{Kind, Now, Pod, PodPhase, ReplicaSet, ReplicaSetStatus, Uid};
 
-use super::super::act::NAMESPACE;
 use super::super::action::Action;
 use super::super::model::is_active;
+use super::super::names::NAMESPACE;
 use super::super::schedule::Schedule;
 use super::sets::SetBook;
 use podstorm_sim::engine::probe::SyncId;

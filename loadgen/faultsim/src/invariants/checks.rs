@@ -7,9 +7,9 @@ use podstorm::intern::KeyId;
 use podstorm::replicaset::{Controller, Outcome};
 use podstorm_objects::{Kind, Now, Pod, ReplicaSet};
 
-use super::super::act::NAMESPACE;
 use super::super::coverage::step_of;
 use super::super::model::{is_active, selects};
+use super::super::names::NAMESPACE;
 use super::books::{Books, Seen};
 use super::order::{batch_is_in_order, rough_order};
 use super::statuses;

@@ -10,9 +10,9 @@ use podstorm::replicaset::{Controller, ControllerOptions, Outcome};
 use podstorm_objects::{Kind, Now, Pod, ReplicaSet, Resource};
 use serde_json::{Value, json};
 
-use super::super::act::NAMESPACE;
 use super::super::draw::{Wanted, draw};
-use super::super::play::How;
+use super::super::names::NAMESPACE;
+use super::super::schedule::How;
 use super::Judge;
 use podstorm_apiserver::{Change, Commit, CommitObserver, ObjectRef};
 use podstorm_sim::engine::probe::{Origin, Probe, SyncId};

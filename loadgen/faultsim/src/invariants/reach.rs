@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use podstorm::client::{Answer, ApiError};
 use podstorm_objects::{Now, Pod};
 
-use super::super::act::{STUCK, node_name};
 use super::super::action::Action;
+use super::super::names::{STUCK, node_name};
 use super::super::schedule::Step;
 use super::super::verdict::Struck;
 use podstorm_apiserver::{Change, Commit, ObjectRef};

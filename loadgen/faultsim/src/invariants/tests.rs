@@ -8,8 +8,8 @@ use podstorm::policy::Behaviour;
 use podstorm_objects::{Kind, Now, Pod, ReplicaSet, Resource, Uid};
 use serde_json::{Value, json};
 
-use super::super::act::NAMESPACE;
 use super::super::draw::{Wanted, draw};
+use super::super::names::NAMESPACE;
 use super::super::verdict::Conditions;
 use super::court::{Court, NOW, merge, origin};
 use podstorm_apiserver::{Change, Commit, ObjectRef};

@@ -7,14 +7,14 @@ use super::primitives::{Mutex, MutexGuard};
 /// A mutex. A thread that panics with the lock held is a bug that ends the run anyway, so the
 /// others do not stop over it.
 #[derive(Debug, Default)]
-pub(super) struct Lock<T>(Mutex<T>);
+pub(crate) struct Lock<T>(Mutex<T>);
 
 impl<T> Lock<T> {
-    pub(super) fn new(value: T) -> Lock<T> {
+    pub(crate) fn new(value: T) -> Lock<T> {
         Lock(Mutex::new(value))
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, T> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

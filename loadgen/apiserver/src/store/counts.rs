@@ -8,7 +8,7 @@ use super::log::Change;
 
 /// What a committed revision was written by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Verb {
+pub(crate) enum Verb {
     Create,
     /// The object was there before the run: it is loaded, and nobody creates it.
     Import,
@@ -52,20 +52,20 @@ impl Verb {
 
 /// What one revision counts as.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tally {
-    pub(super) verb: Verb,
+pub(crate) struct Tally {
+    pub(crate) verb: Verb,
     /// The pod was bound by it.
-    pub(super) bound: bool,
+    pub(crate) bound: bool,
     /// The pod became ready by it.
-    pub(super) ready: bool,
+    pub(crate) ready: bool,
     /// The object got a controller.
-    pub(super) adopted: bool,
+    pub(crate) adopted: bool,
     /// The object lost its controller.
-    pub(super) released: bool,
+    pub(crate) released: bool,
 }
 
 impl Tally {
-    pub(super) const fn of(verb: Verb) -> Tally {
+    pub(crate) const fn of(verb: Verb) -> Tally {
         Tally {
             verb,
             bound: false,
@@ -78,7 +78,7 @@ impl Tally {
 
 /// The running totals of one kind; part of its log, under its lock.
 #[derive(Clone, Debug, Default)]
-pub(super) struct TallyTotals {
+pub(crate) struct TallyTotals {
     writes: [u64; Verb::ALL.len()],
     imported: u64,
     created: u64,
@@ -91,7 +91,7 @@ pub(super) struct TallyTotals {
 }
 
 impl TallyTotals {
-    pub(super) fn count(&mut self, change: Change, tally: &Tally) {
+    pub(crate) fn count(&mut self, change: Change, tally: &Tally) {
         self.writes[tally.verb as usize] += 1;
         match change {
             Change::Added => {
@@ -111,7 +111,7 @@ impl TallyTotals {
     }
 
     /// How many objects there are.
-    pub(super) fn live(&self) -> u64 {
+    pub(crate) fn live(&self) -> u64 {
         self.imported + self.created - self.deleted
     }
 }
@@ -149,7 +149,7 @@ pub struct PodTotals {
 }
 
 impl WriteCounts {
-    pub(super) fn add(&mut self, kind: Kind, totals: &TallyTotals) {
+    pub(crate) fn add(&mut self, kind: Kind, totals: &TallyTotals) {
         for verb in Verb::ALL {
             let count = totals.writes[verb as usize];
             if count > 0 {
@@ -165,7 +165,7 @@ impl WriteCounts {
 }
 
 impl PodTotals {
-    pub(super) fn of(totals: &TallyTotals) -> PodTotals {
+    pub(crate) fn of(totals: &TallyTotals) -> PodTotals {
         PodTotals {
             existing: totals.live(),
             created: totals.created,

@@ -3,6 +3,6 @@
 //! interleavings.
 
 #[cfg(any(feature = "loom", feature = "shuttle"))]
-pub(super) use podstorm_runtime::primitives::{AtomicU64, Mutex, MutexGuard, OnceLock};
+pub(crate) use podstorm_runtime::primitives::{AtomicU64, Mutex, MutexGuard, OnceLock};
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
-pub(super) use std::sync::{Mutex, MutexGuard, OnceLock, atomic::AtomicU64};
+pub(crate) use std::sync::{Mutex, MutexGuard, OnceLock, atomic::AtomicU64};

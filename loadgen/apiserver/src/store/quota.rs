@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use podstorm_objects::ApiError;
 use podstorm_objects::{Kind, Pod};
 
-use super::{Cluster, ClusterResource, Lock, errors};
+use super::{ClusterResource, Lock};
+use crate::{Cluster, errors};
 
 /// The name that quotas go by in refusals.
 const QUOTA_NAME: &str = "pods";
@@ -27,7 +28,7 @@ pub struct PodQuota {
 
 /// The quotas by namespace.
 #[derive(Debug, Default)]
-pub(super) struct Quotas {
+pub(crate) struct Quotas {
     by_namespace: Lock<BTreeMap<String, PodQuota>>,
 }
 
@@ -37,7 +38,7 @@ impl Quotas {
     /// # Errors
     /// The quota in force when `new` is one more than its namespace may hold; then nothing is
     /// booked. Writes of objects that count already are never refused.
-    pub(super) fn book<R: ClusterResource>(
+    pub(crate) fn book<R: ClusterResource>(
         &self,
         old: Option<&R>,
         new: Option<&R>,
@@ -65,7 +66,7 @@ impl Quotas {
     }
 
     /// The quota that leaves no room for this new object, if there is one.
-    pub(super) fn full<R: ClusterResource>(&self, new: &R) -> Option<PodQuota> {
+    pub(crate) fn full<R: ClusterResource>(&self, new: &R) -> Option<PodQuota> {
         let quotas = self.by_namespace.lock();
         let quota = quotas.get(&*new.metadata().namespace)?;
         (new.counts_for_quota() && quota.used >= quota.limit).then_some(*quota)
@@ -102,7 +103,7 @@ impl Cluster {
 }
 
 /// 403: the namespace holds as many pods as it may.
-pub(super) fn exceeded(kind: Kind, name: &str, quota: PodQuota) -> ApiError {
+pub(crate) fn exceeded(kind: Kind, name: &str, quota: PodQuota) -> ApiError {
     let PodQuota { limit, used } = quota;
     let why = format!(
         "exceeded quota: {QUOTA_NAME}, requested: pods=1, used: pods={used}, limited: pods={limit}"
@@ -117,9 +118,9 @@ mod tests {
     use podstorm_objects::PodPhase;
     use serde_json::json;
 
-    use super::super::testing::*;
-    use super::super::{ClusterOptions, CommitObserver, DeleteOptions};
     use super::*;
+    use crate::testing::*;
+    use crate::{ClusterOptions, CommitObserver, DeleteOptions};
 
     fn used(cluster: &Cluster) -> u64 {
         cluster.pod_quota("default").unwrap().used
@@ -225,8 +226,8 @@ mod tests {
     }
 
     impl CommitObserver for Most {
-        fn committed(&self, commit: &super::super::Commit<'_>) {
-            use super::super::Change;
+        fn committed(&self, commit: &crate::Commit<'_>) {
+            use crate::Change;
             if commit.new.kind() != Kind::Pod {
                 return;
             }

@@ -21,10 +21,11 @@ use smallvec::SmallVec;
 use super::counts::{Tally, TallyTotals};
 use super::observe::{Commit, Observed};
 use super::primitives::{AtomicU64, MutexGuard, OnceLock};
-use super::{ClusterResource, Lock, Waker};
+use super::{ClusterResource, Lock};
+use crate::Waker;
 
 /// Events in a segment: 16 KiB of slots. A segment is what is forgotten at once.
-pub(super) const SEGMENT_LEN: usize = if MODELLED { 2 } else { 512 };
+pub(crate) const SEGMENT_LEN: usize = if MODELLED { 2 } else { 512 };
 
 /// Whether a checker runs through the interleavings.
 const MODELLED: bool = cfg!(any(feature = "loom", feature = "shuttle"));
@@ -50,7 +51,7 @@ impl Default for History {
 
 impl History {
     /// What is kept of Events, which hardly anybody watches: less.
-    pub(super) fn for_events(self) -> History {
+    pub(crate) fn for_events(self) -> History {
         History {
             min_events: self.min_events.min(SEGMENT_LEN),
             ..self
@@ -71,21 +72,21 @@ pub enum Change {
 
 /// One event.
 #[derive(Debug)]
-pub(super) struct Entry<R> {
-    pub(super) change: Change,
-    pub(super) object: Arc<R>,
+pub(crate) struct Entry<R> {
+    pub(crate) change: Change,
+    pub(crate) object: Arc<R>,
     /// When it was committed, on the monotonic line.
-    pub(super) commit_ns: i64,
+    pub(crate) commit_ns: i64,
 }
 
 impl<R: ClusterResource> Entry<R> {
-    pub(super) fn version(&self) -> u64 {
+    pub(crate) fn version(&self) -> u64 {
         version_of(&*self.object)
     }
 }
 
 /// The version of a stored object.
-pub(super) fn version_of<R: ClusterResource>(object: &R) -> u64 {
+pub(crate) fn version_of<R: ClusterResource>(object: &R) -> u64 {
     object
         .metadata()
         .resource_version
@@ -94,10 +95,10 @@ pub(super) fn version_of<R: ClusterResource>(object: &R) -> u64 {
 }
 
 /// A run of events. Slots are filled in order, each once, under the log's lock.
-pub(super) struct Segment<R> {
+pub(crate) struct Segment<R> {
     /// Counts segments from the first one of the log.
-    pub(super) number: u64,
-    pub(super) entries: Box<[OnceLock<Entry<R>>]>,
+    pub(crate) number: u64,
+    pub(crate) entries: Box<[OnceLock<Entry<R>>]>,
     /// Of each event the object before, where there was one; empty unless the past is kept.
     before: Box<[OnceLock<Arc<R>>]>,
 }
@@ -142,7 +143,7 @@ struct State<R> {
 }
 
 /// The event log of one kind.
-pub(super) struct Log<R> {
+pub(crate) struct Log<R> {
     /// The server's one version counter; advanced under this log's lock, so that whoever holds
     /// the lock and reads `v` knows that every event of this kind up to `v` is in the log.
     version: Arc<AtomicU64>,
@@ -160,30 +161,30 @@ impl<R> fmt::Debug for Log<R> {
 }
 
 /// Where a watch begins to read.
-pub(super) struct Position<R> {
-    pub(super) watcher: u64,
-    pub(super) segment: Arc<Segment<R>>,
-    pub(super) index: usize,
+pub(crate) struct Position<R> {
+    pub(crate) watcher: u64,
+    pub(crate) segment: Arc<Segment<R>>,
+    pub(crate) index: usize,
 }
 
 /// The way back to an older state.
-pub(super) struct Past<R> {
+pub(crate) struct Past<R> {
     /// The events since, in order.
-    pub(super) undo: Vec<Undo<R>>,
+    pub(crate) undo: Vec<Undo<R>>,
     /// Behind that state, for a watch.
-    pub(super) position: Option<Position<R>>,
+    pub(crate) position: Option<Position<R>>,
 }
 
 /// One event, to be undone.
-pub(super) struct Undo<R> {
-    pub(super) after: Arc<R>,
+pub(crate) struct Undo<R> {
+    pub(crate) after: Arc<R>,
     /// Absent when the event made the object.
-    pub(super) before: Option<Arc<R>>,
+    pub(crate) before: Option<Arc<R>>,
 }
 
 /// Why a state is not at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unreachable {
+pub(crate) enum Unreachable {
     /// It is to come.
     NotYet { current: u64 },
     /// What led from it to the present was forgotten.
@@ -191,7 +192,7 @@ pub(super) enum Unreachable {
 }
 
 /// What a watch finds at the end of what it could read without the lock.
-pub(super) enum Beyond<R> {
+pub(crate) enum Beyond<R> {
     /// The next segment.
     Segment(Arc<Segment<R>>),
     /// More in the same segment.
@@ -203,7 +204,7 @@ pub(super) enum Beyond<R> {
 }
 
 impl<R: ClusterResource> Log<R> {
-    pub(super) fn new(
+    pub(crate) fn new(
         version: Arc<AtomicU64>,
         history: History,
         keeps_past: bool,
@@ -228,7 +229,7 @@ impl<R: ClusterResource> Log<R> {
     }
 
     /// Begins to append. The caller holds the lock of the shard that the events concern.
-    pub(super) fn begin(&self) -> Append<'_, R> {
+    pub(crate) fn begin(&self) -> Append<'_, R> {
         Append {
             log: self,
             state: self.state.lock(),
@@ -237,23 +238,23 @@ impl<R: ClusterResource> Log<R> {
     }
 
     /// What was committed so far.
-    pub(super) fn totals(&self) -> TallyTotals {
+    pub(crate) fn totals(&self) -> TallyTotals {
         self.state.lock().totals.clone()
     }
 
     /// The server's version, with every event of this kind up to it in the log.
-    pub(super) fn version(&self) -> u64 {
+    pub(crate) fn version(&self) -> u64 {
         let _state = self.state.lock();
         self.version.load(Ordering::Relaxed)
     }
 
     /// The version of this kind's last event, 0 before the first.
-    pub(super) fn last_version(&self) -> u64 {
+    pub(crate) fn last_version(&self) -> u64 {
         self.state.lock().last_version
     }
 
     /// Opens a watch at the end; answers the version it starts behind.
-    pub(super) fn open_at_end(&self, waker: Option<Waker>) -> (Position<R>, u64) {
+    pub(crate) fn open_at_end(&self, waker: Option<Waker>) -> (Position<R>, u64) {
         let mut state = self.state.lock();
         let version = self.version.load(Ordering::Relaxed);
         let index = state.tail_len;
@@ -262,7 +263,7 @@ impl<R: ClusterResource> Log<R> {
     }
 
     /// Opens a watch behind `version`. `Err` holds the oldest version still kept.
-    pub(super) fn open_behind(
+    pub(crate) fn open_behind(
         &self,
         version: u64,
         waker: Option<Waker>,
@@ -278,7 +279,7 @@ impl<R: ClusterResource> Log<R> {
 
     /// What to undo of the present state to have that of `version`. The caller holds the locks
     /// of all shards. `watch` opens one behind the version too, with that waker.
-    pub(super) fn undo(
+    pub(crate) fn undo(
         &self,
         version: u64,
         watch: Option<Option<Waker>>,
@@ -316,7 +317,7 @@ impl<R: ClusterResource> Log<R> {
     }
 
     /// Goes on from the end of what a watch has read of `segment`.
-    pub(super) fn beyond(&self, watcher: u64, segment: &Segment<R>, index: usize) -> Beyond<R> {
+    pub(crate) fn beyond(&self, watcher: u64, segment: &Segment<R>, index: usize) -> Beyond<R> {
         let mut state = self.state.lock();
         // Filled since the watch looked, perhaps together with all the rest of the segment.
         let slot = segment.entries.get(index);
@@ -351,7 +352,7 @@ impl<R: ClusterResource> Log<R> {
     }
 
     /// Closes a watch.
-    pub(super) fn close(&self, watcher: u64) {
+    pub(crate) fn close(&self, watcher: u64) {
         let mut garbage = SmallVec::new();
         let mut state = self.state.lock();
         state.watchers.retain(|probe| probe.id != watcher);
@@ -362,7 +363,7 @@ impl<R: ClusterResource> Log<R> {
 
     /// Forgets every event there is, as a compaction does: watches that have not read them and
     /// watches opened behind an older version are answered 410.
-    pub(super) fn compact(&self) {
+    pub(crate) fn compact(&self) {
         let mut state = self.state.lock();
         if state.tail_len > 0 {
             state.extend();
@@ -479,7 +480,7 @@ impl<R: ClusterResource> State<R> {
 }
 
 /// A commit under way: holds the log's lock.
-pub(super) struct Append<'a, R> {
+pub(crate) struct Append<'a, R> {
     log: &'a Log<R>,
     state: MutexGuard<'a, State<R>>,
     garbage: Garbage<R>,
@@ -490,7 +491,7 @@ impl<R: ClusterResource> Append<'_, R> {
     ///
     /// # Panics
     /// When the object is shared already.
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         change: Change,
         old: Option<&Arc<R>>,
@@ -540,7 +541,7 @@ impl<R: ClusterResource> Append<'_, R> {
     }
 
     /// Ends the commit; the answer is to be [run](After::run) when no lock is held.
-    pub(super) fn finish(mut self) -> After<R> {
+    pub(crate) fn finish(mut self) -> After<R> {
         After {
             wakers: self.state.take_wakers(),
             garbage: self.garbage,
@@ -550,14 +551,14 @@ impl<R: ClusterResource> Append<'_, R> {
 
 /// What a commit leaves to do when no lock is held any more.
 #[must_use]
-pub(super) struct After<R> {
+pub(crate) struct After<R> {
     wakers: Wakers,
     garbage: Garbage<R>,
 }
 
 impl<R> After<R> {
     /// Frees what was forgotten and wakes the watches that had read everything.
-    pub(super) fn run(self) {
+    pub(crate) fn run(self) {
         drop(self.garbage);
         for waker in self.wakers {
             waker();

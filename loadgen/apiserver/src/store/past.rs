@@ -7,9 +7,10 @@ use hashbrown::HashSet;
 use podstorm_objects::ApiError;
 use podstorm_objects::{ResourceVersion, SharedText};
 
+use super::ClusterResource;
 use super::log::{Position, Undo, Unreachable};
-use super::store::{KindStore, Snapshot, sorted};
-use super::{Cluster, ClusterResource, Waker, errors};
+use super::{KindStore, Snapshot, sorted};
+use crate::{Cluster, Waker, errors};
 
 /// Fixed seeds: what iterates is sorted, and runs stay repeatable down to the allocations.
 const HASHER: ahash::RandomState = ahash::RandomState::with_seeds(1, 2, 3, 4);
@@ -37,7 +38,7 @@ impl<R: ClusterResource> KindStore<R> {
     ///
     /// # Errors
     /// 410 and 504 as [`Cluster::list_as_of`].
-    pub(super) fn as_of(
+    pub(crate) fn as_of(
         &self,
         namespace: Option<&str>,
         version: u64,
@@ -88,9 +89,9 @@ mod tests {
     use podstorm_objects::Pod;
     use serde_json::json;
 
-    use super::super::testing::*;
-    use super::super::{ClusterOptions, DeleteOptions, History, WatchFrom, WatchOptions};
     use super::*;
+    use crate::testing::*;
+    use crate::{ClusterOptions, DeleteOptions, History, WatchFrom, WatchOptions};
 
     fn remembering(history: History) -> Cluster {
         cluster_with(ClusterOptions {

@@ -9,6 +9,16 @@
 //!
 //! Lock order: shards in ascending order, then the log, then the owner index.
 
+pub(crate) mod counts;
+pub(crate) mod lock;
+pub(crate) mod log;
+pub(crate) mod observe;
+pub(crate) mod owners;
+mod past;
+pub(crate) mod primitives;
+pub(crate) mod quota;
+mod resource;
+
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -19,28 +29,30 @@ use hashbrown::hash_table::Entry as Slot;
 use podstorm_objects::Now;
 use rayon::prelude::*;
 
-use super::counts::{Tally, TallyTotals};
-use super::log::{Change, History, Log, Position};
-use super::observe::Observed;
-use super::owners::OwnerIndex;
-use super::primitives::AtomicU64;
-use super::quota::{PodQuota, Quotas};
-use super::{ClusterResource, Lock, Waker};
+use self::counts::{Tally, TallyTotals};
+use self::lock::Lock;
+use self::log::{Change, History, Log, Position};
+use self::observe::Observed;
+use self::owners::OwnerIndex;
+use self::primitives::AtomicU64;
+use self::quota::{PodQuota, Quotas};
+pub use self::resource::{ClusterResource, DefaultPolicy};
+use super::Waker;
 
 /// Shards of a store; more than threads, so that two writers seldom meet.
 const SHARDS: usize = 32;
 
 /// The key of an object with its hash.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Key<'a> {
+pub(crate) struct Key<'a> {
     namespace: &'a str,
     name: &'a str,
-    pub(super) hash: KeyHash,
+    pub(crate) hash: KeyHash,
 }
 
 /// The hash of an object's key: enough to find an object that is at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct KeyHash(u64);
+pub(crate) struct KeyHash(u64);
 
 struct Stored<R> {
     hash: u64,
@@ -73,7 +85,7 @@ impl<R> std::fmt::Debug for KindStore<R> {
 }
 
 /// Why a new object was not stored; gives it back.
-pub(super) enum Refused<R> {
+pub(crate) enum Refused<R> {
     /// Its name is taken, by the second one.
     Taken(Arc<R>, Arc<R>),
     /// Its namespace is full.
@@ -82,15 +94,15 @@ pub(super) enum Refused<R> {
 
 /// What the stores of all kinds share.
 #[derive(Clone, Debug)]
-pub(super) struct Shared {
-    pub(super) version: Arc<AtomicU64>,
-    pub(super) owners: Arc<OwnerIndex>,
-    pub(super) quotas: Arc<Quotas>,
-    pub(super) observed: Option<Arc<Observed>>,
+pub(crate) struct Shared {
+    pub(crate) version: Arc<AtomicU64>,
+    pub(crate) owners: Arc<OwnerIndex>,
+    pub(crate) quotas: Arc<Quotas>,
+    pub(crate) observed: Option<Arc<Observed>>,
 }
 
 /// What became of a commit.
-pub(super) enum Commit<R> {
+pub(crate) enum Commit<R> {
     /// It is done; the object as stored, or in its last state.
     Done(Arc<R>),
     /// The stored object is another one by now: read again.
@@ -98,13 +110,13 @@ pub(super) enum Commit<R> {
 }
 
 /// A committed state of a whole kind, sorted by namespace and name.
-pub(super) struct Snapshot<R> {
-    pub(super) objects: Vec<Arc<R>>,
-    pub(super) version: u64,
+pub(crate) struct Snapshot<R> {
+    pub(crate) objects: Vec<Arc<R>>,
+    pub(crate) version: u64,
 }
 
 impl<R: ClusterResource> KindStore<R> {
-    pub(super) fn new(history: History, shared: &Shared, keeps_past: bool) -> Self {
+    pub(crate) fn new(history: History, shared: &Shared, keeps_past: bool) -> Self {
         let (version, observed) = (shared.version.clone(), shared.observed.clone());
         let shard = || {
             Lock::new(Shard {
@@ -123,7 +135,7 @@ impl<R: ClusterResource> KindStore<R> {
         }
     }
 
-    pub(super) fn key<'a>(&self, namespace: &'a str, name: &'a str) -> Key<'a> {
+    pub(crate) fn key<'a>(&self, namespace: &'a str, name: &'a str) -> Key<'a> {
         let hash = KeyHash(self.hasher.hash_one((namespace, name)));
         Key {
             namespace,
@@ -138,7 +150,7 @@ impl<R: ClusterResource> KindStore<R> {
     }
 
     /// The stored object. O(1), one lock.
-    pub(super) fn read(&self, key: &Key<'_>) -> Option<Arc<R>> {
+    pub(crate) fn read(&self, key: &Key<'_>) -> Option<Arc<R>> {
         let shard = self.shard(key.hash).lock();
         shard
             .table
@@ -147,7 +159,7 @@ impl<R: ClusterResource> KindStore<R> {
     }
 
     /// Whether `probe` holds for the stored object; `None` when there is none.
-    pub(super) fn inspect<T>(&self, key: &Key<'_>, probe: impl FnOnce(&R) -> T) -> Option<T> {
+    pub(crate) fn inspect<T>(&self, key: &Key<'_>, probe: impl FnOnce(&R) -> T) -> Option<T> {
         let shard = self.shard(key.hash).lock();
         shard
             .table
@@ -156,7 +168,7 @@ impl<R: ClusterResource> KindStore<R> {
     }
 
     /// Stores a new object.
-    pub(super) fn insert(
+    pub(crate) fn insert(
         &self,
         object: Arc<R>,
         tally: &Tally,
@@ -200,7 +212,7 @@ impl<R: ClusterResource> KindStore<R> {
     }
 
     /// Puts `new` in the place of `current`.
-    pub(super) fn replace(
+    pub(crate) fn replace(
         &self,
         key: KeyHash,
         current: &Arc<R>,
@@ -231,7 +243,7 @@ impl<R: ClusterResource> KindStore<R> {
 
     /// Removes `current`: first a `Modified` event with `marked`, where given, then a `Deleted`
     /// one with `last`.
-    pub(super) fn remove(
+    pub(crate) fn remove(
         &self,
         key: KeyHash,
         current: &Arc<R>,
@@ -266,7 +278,7 @@ impl<R: ClusterResource> KindStore<R> {
 
     /// The whole kind (or one namespace) as of one version. O(n log n); holds every shard's lock
     /// while it collects.
-    pub(super) fn snapshot(&self, namespace: Option<&str>) -> Snapshot<R> {
+    pub(crate) fn snapshot(&self, namespace: Option<&str>) -> Snapshot<R> {
         let (objects, version) = self.collect(namespace, || self.log.version());
         Snapshot {
             objects: sorted(objects),
@@ -275,7 +287,7 @@ impl<R: ClusterResource> KindStore<R> {
     }
 
     /// The whole kind, and a watch position behind it.
-    pub(super) fn snapshot_and_watch(&self, waker: Option<Waker>) -> (Snapshot<R>, Position<R>) {
+    pub(crate) fn snapshot_and_watch(&self, waker: Option<Waker>) -> (Snapshot<R>, Position<R>) {
         let (objects, (position, version)) = self.collect(None, || self.log.open_at_end(waker));
         (
             Snapshot {
@@ -286,7 +298,7 @@ impl<R: ClusterResource> KindStore<R> {
         )
     }
 
-    pub(super) fn collect<T>(
+    pub(crate) fn collect<T>(
         &self,
         namespace: Option<&str>,
         then: impl FnOnce() -> T,
@@ -308,7 +320,7 @@ impl<R: ClusterResource> KindStore<R> {
     }
 
     /// Makes the owner index know this kind's dependents, from now on for good. O(n) once.
-    pub(super) fn index_owners(&self) {
+    pub(crate) fn index_owners(&self) {
         for shard in &self.shards {
             let mut shard = shard.lock();
             if !shard.indexed {
@@ -328,7 +340,7 @@ impl<R: ClusterResource> KindStore<R> {
 
     /// Sets whether commits are booked, as `set` answers, which is given all objects. Every shard
     /// is locked meanwhile.
-    pub(super) fn set_counted(&self, set: impl FnOnce(&mut dyn Iterator<Item = &R>) -> bool) {
+    pub(crate) fn set_counted(&self, set: impl FnOnce(&mut dyn Iterator<Item = &R>) -> bool) {
         let mut shards: Vec<_> = self.shards.iter().map(|shard| shard.lock()).collect();
         let all = shards.iter().flat_map(|shard| shard.table.iter());
         let counted = set(&mut all.map(|stored| &*stored.object));
@@ -337,11 +349,11 @@ impl<R: ClusterResource> KindStore<R> {
         }
     }
 
-    pub(super) fn log(&self) -> &Arc<Log<R>> {
+    pub(crate) fn log(&self) -> &Arc<Log<R>> {
         &self.log
     }
 
-    pub(super) fn totals(&self) -> TallyTotals {
+    pub(crate) fn totals(&self) -> TallyTotals {
         self.log.totals()
     }
 }
@@ -364,7 +376,7 @@ const PARALLEL_SORT_MIN: usize = 1 << 16;
 
 /// Sorts by namespace and name. The keys are laid side by side first: comparing them in the
 /// objects would miss the cache at every step.
-pub(super) fn sorted<R: ClusterResource>(objects: Vec<Arc<R>>) -> Vec<Arc<R>> {
+pub(crate) fn sorted<R: ClusterResource>(objects: Vec<Arc<R>>) -> Vec<Arc<R>> {
     type SortKey<'a> = (&'a str, CompactString, u32);
     fn key<R: ClusterResource>((index, object): (usize, &Arc<R>)) -> SortKey<'_> {
         let metadata = object.metadata();

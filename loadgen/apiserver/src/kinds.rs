@@ -1,112 +1,24 @@
-//! What the server needs to know of each kind: where it is stored, what its writes may change.
+//! The strategy of each kind that the server stores: defaults, rules, what a write may change.
 
 use std::sync::Arc;
 
 use podstorm_objects::Cause;
 use podstorm_objects::{
     Event, Map, Namespace, Node, Pod, PodPhase, PodSpec, PodStatus, ReplicaSet, ReplicaSetStatus,
-    ReplicationController, Resource, Rest,
+    ReplicationController, Rest,
 };
 use serde_json::Value;
 
-use super::defaulting::{
+use super::store::KindStore;
+use super::{ClusterResource, DefaultPolicy, Object, ObjectRef};
+use crate::defaulting::{
     default_pod, default_replica_set, default_replication_controller, qos_class,
 };
-use super::gc::namespace;
-use super::{Cluster, KindStore, Object, ObjectRef, meta, validation};
+use crate::gc::namespace;
+use crate::{Cluster, meta, validation};
 
 /// The member of a pod's status that its spec decides, for good.
 const QOS_CLASS: &str = "qosClass";
-
-/// What becomes of the dependents of a deleted object when the request doesn't say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DefaultPolicy {
-    /// They are collected later.
-    Background,
-    /// They stay.
-    Orphan,
-}
-
-/// A kind that the cluster stores. The methods are the server's strategy for it; all change or
-/// judge a private copy and take no lock.
-pub trait ClusterResource: Resource + PartialEq {
-    /// What becomes of its dependents by default.
-    const DEFAULT_POLICY: DefaultPolicy = DefaultPolicy::Background;
-
-    /// Whether `metadata.generation` counts its changes.
-    const HAS_GENERATION: bool = false;
-
-    /// Where it is stored.
-    fn store(cluster: &Cluster) -> &KindStore<Self>;
-
-    /// Itself among objects of all kinds.
-    fn as_object(object: &Arc<Self>) -> ObjectRef<'_>;
-
-    /// The object of this kind that `object` is, if it is one.
-    fn from_object(object: &Object) -> Option<&Arc<Self>>;
-
-    /// Fills in defaults. What is shared with the stored object has them already.
-    fn set_defaults(&mut self, _old: Option<&Self>) {}
-
-    /// Puts the status into its first state.
-    fn prepare_for_create(&mut self) {}
-
-    /// Undoes what a write to the object itself may not change: its status.
-    fn prepare_for_update(&mut self, _old: &Self) {}
-
-    /// Undoes what a write to `/status` may not change: everything but status and metadata.
-    fn prepare_for_status_update(&mut self, _old: &Self) {}
-
-    /// Whether the spec differs from the stored one: what generation counts.
-    fn spec_differs(&self, _old: &Self) -> bool {
-        false
-    }
-
-    /// Whether what is written most shows at a glance that the object is not the stored one; no
-    /// says nothing.
-    fn plainly_differs(&self, _old: &Self) -> bool {
-        false
-    }
-
-    /// The rules a new object breaks, its metadata included.
-    fn validate_create(&self) -> Vec<Cause>;
-
-    /// The rules a changed object breaks.
-    fn validate_update(&self, old: &Self) -> Vec<Cause>;
-
-    /// The rules an object with a changed status breaks.
-    fn validate_status_update(&self, old: &Self) -> Vec<Cause>;
-
-    /// The seconds that a first deletion with this request value takes; `None` for kinds that
-    /// know no graceful deletion.
-    fn grace_period_seconds(&self, _requested: Option<i64>) -> Option<i64> {
-        None
-    }
-
-    /// Whether it stays until everything in it is gone.
-    fn is_kept_by_content(&self) -> bool {
-        false
-    }
-
-    /// Puts it into the state of one whose contents are being deleted; false for what holds none.
-    fn begin_termination(&mut self) -> bool {
-        false
-    }
-
-    /// Whether the object is one of those that a [quota](Cluster::set_pod_quota) limits.
-    fn counts_for_quota(&self) -> bool {
-        false
-    }
-
-    /// Takes the stored object's shared parts in the place of equal copies.
-    fn share_with(&mut self, _old: &Self) {}
-
-    /// Whether the object holds a controller's pod that is ready: what a status write makes of it
-    /// is counted.
-    fn is_ready_pod(&self) -> bool {
-        false
-    }
-}
 
 impl ClusterResource for Namespace {
     fn store(cluster: &Cluster) -> &KindStore<Self> {
@@ -480,14 +392,14 @@ impl ClusterResource for ReplicationController {
 }
 
 /// Makes an equal copy the very same.
-pub(super) fn share<T: Clone + PartialEq>(new: &mut T, old: &T) {
+pub(crate) fn share<T: Clone + PartialEq>(new: &mut T, old: &T) {
     if new == old {
         new.clone_from(old);
     }
 }
 
 /// The status of a new pod.
-pub(super) fn first_status(rest: Rest) -> PodStatus {
+pub(crate) fn first_status(rest: Rest) -> PodStatus {
     PodStatus {
         phase: PodPhase::Pending,
         rest,
@@ -496,7 +408,7 @@ pub(super) fn first_status(rest: Rest) -> PodStatus {
 }
 
 /// The quality-of-service class of a spec, as the unread part of a status.
-pub(super) fn qos_rest(spec: &PodSpec) -> Rest {
+pub(crate) fn qos_rest(spec: &PodSpec) -> Rest {
     let class = Value::from(qos_class(spec));
     Some(Arc::new(Map::from_iter([(QOS_CLASS.to_owned(), class)])))
 }

@@ -1,7 +1,7 @@
 //! Models of the event log: a watch gets every event in order or is told 410, and whoever has read
 //! everything is woken.
 //!
-//! `cargo test -p podstorm-loadgen --features loom --lib log::models` runs through all interleavings of a
+//! `cargo test -p podstorm-apiserver --features loom --lib log::models` runs through all interleavings of a
 //! few threads, with `--features shuttle` through random ones of more; `SCHEDULES` sets how many.
 //! Segments hold two events here.
 

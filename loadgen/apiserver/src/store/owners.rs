@@ -13,14 +13,14 @@ use super::{ClusterResource, Lock};
 
 /// An object by kind and key; sorts by kind, namespace, name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct ObjectKey {
-    pub(super) kind: Kind,
-    pub(super) namespace: SharedText,
-    pub(super) name: CompactString,
+pub(crate) struct ObjectKey {
+    pub(crate) kind: Kind,
+    pub(crate) namespace: SharedText,
+    pub(crate) name: CompactString,
 }
 
 impl ObjectKey {
-    pub(super) fn of<R: ClusterResource>(object: &R) -> ObjectKey {
+    pub(crate) fn of<R: ClusterResource>(object: &R) -> ObjectKey {
         let metadata = object.metadata();
         ObjectKey {
             kind: R::KIND,
@@ -34,7 +34,7 @@ type Dependents = HashSet<ObjectKey, RandomState>;
 
 /// The dependents of every owner.
 #[derive(Debug)]
-pub(super) struct OwnerIndex {
+pub(crate) struct OwnerIndex {
     /// By the owner's UID; no entry is empty. Only looked up, never walked.
     dependents: Lock<HashMap<Uid, Dependents, RandomState>>,
 }
@@ -44,14 +44,14 @@ fn hasher() -> RandomState {
 }
 
 impl OwnerIndex {
-    pub(super) fn new() -> OwnerIndex {
+    pub(crate) fn new() -> OwnerIndex {
         OwnerIndex {
             dependents: Lock::new(HashMap::with_hasher(hasher())),
         }
     }
 
     /// Enters that an object changed from `old` to `new`. The caller holds its shard's lock.
-    pub(super) fn change<R: ClusterResource>(&self, old: Option<&R>, new: Option<&R>) {
+    pub(crate) fn change<R: ClusterResource>(&self, old: Option<&R>, new: Option<&R>) {
         let none = OwnerReferences::new();
         let before = old.map_or(&none, |object| &object.metadata().owner_references);
         let after = new.map_or(&none, |object| &object.metadata().owner_references);
@@ -79,7 +79,7 @@ impl OwnerIndex {
     }
 
     /// The dependents of an owner, sorted. Complete only once every store has been indexed.
-    pub(super) fn of(&self, owner: &Uid) -> Vec<ObjectKey> {
+    pub(crate) fn of(&self, owner: &Uid) -> Vec<ObjectKey> {
         let dependents = self.dependents.lock();
         let mut keys: Vec<ObjectKey> = dependents
             .get(owner)
@@ -93,7 +93,7 @@ impl OwnerIndex {
 
 /// Whether both lists are made of the very same references.
 #[inline]
-pub(super) fn same_owners(a: &OwnerReferences, b: &OwnerReferences) -> bool {
+pub(crate) fn same_owners(a: &OwnerReferences, b: &OwnerReferences) -> bool {
     a.len() == b.len()
         && a.iter()
             .zip(b)

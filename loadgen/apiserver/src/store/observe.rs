@@ -152,11 +152,11 @@ impl From<ObjectRef<'_>> for Object {
 }
 
 /// The observer of a cluster, shared by the logs of all kinds.
-pub(super) struct Observed {
+pub(crate) struct Observed {
     /// Held from taking a version to the end of the call: each log has a lock of its own, and
     /// the observer hears of all kinds in one order.
-    pub(super) turn: Lock<()>,
-    pub(super) observer: Arc<dyn CommitObserver>,
+    pub(crate) turn: Lock<()>,
+    pub(crate) observer: Arc<dyn CommitObserver>,
 }
 
 impl fmt::Debug for Observed {
@@ -171,9 +171,9 @@ mod tests {
 
     use serde_json::json;
 
-    use super::super::testing::*;
-    use super::super::{Cluster, ClusterOptions, DeleteOptions};
     use super::*;
+    use crate::testing::*;
+    use crate::{Cluster, ClusterOptions, DeleteOptions};
 
     /// Writes down what it sees.
     #[derive(Default)]
