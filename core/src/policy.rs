@@ -102,7 +102,7 @@ pub struct Policy {
     /// was seen, or five minutes are over and something else wakes the key; then it acts on a cache
     /// that may still be old (kubernetes#129795). Hardened: past barrier and fence the cache shows
     /// all that was done, so what is still expected is cleared; and a key whose sync left something
-    /// expected, adopted a pod or released one is woken after
+    /// expected, adopted a pod or released one (or was refused to, as invalid) is woken after
     /// [`RETRY_MAX`](HARDENED_RETRY_MAX_NS) by itself. Expectations decide
     /// only where versions can't be compared. Costs one sync without a request for a burst.
     pub settle_expectations: bool,

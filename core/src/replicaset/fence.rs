@@ -158,8 +158,15 @@ impl Controller {
         // No expectation waits for its event. Should that never come, and the pod change again before a
         // list shows it, nothing else wakes the key.
         if self.policy.settle_expectations {
-            effects.add_after(key, HARDENED_RETRY_MAX_NS);
+            self.look_again_later(key, effects);
         }
+    }
+
+    /// Nothing else may wake the key. A release that is refused as invalid counts as done by somebody
+    /// else; should it have been refused for another reason, no event comes.
+    #[inline(never)]
+    pub(super) fn look_again_later(&self, key: KeyId, effects: &impl Effects) {
+        effects.add_after(key, HARDENED_RETRY_MAX_NS);
     }
 
     /// The versions that were asked for at the end are there: the next sync waits for them. What

@@ -3,7 +3,7 @@
 use super::rig::{Fault, LOST, Rig};
 use super::{Outcome, Step, SyncErrorClass};
 use crate::policy::Behaviour::{Hardened, Upstream};
-use podstorm_objects::{Kind, Pod, Time, Uid};
+use podstorm_objects::{Kind, Labels, Pod, Time, Uid};
 use podstorm_runtime::client::{ApiError, Cause, Reason, Request};
 use podstorm_runtime::consistency::PODS;
 use podstorm_runtime::limits::{BACKOFF_BASE_NS, HARDENED_RETRY_MAX_NS};
@@ -301,6 +301,30 @@ fn a_fence_that_can_be_read_again_ends_the_failures_before_it() {
 
 /// Seed 300009169 of the fault simulator: the event of an adoption was lost, and the pod was an orphan
 /// again when the next list came, so no change showed.
+#[test]
+fn a_release_that_is_refused_as_invalid_is_tried_again() {
+    for behaviour in [Upstream, Hardened] {
+        let mut rig = settled(behaviour, 1);
+        let mut other = Pod::clone(rig.pods.values().next().unwrap());
+        other.metadata.labels = Labels::from_pairs([("app", "another")]);
+        rig.put_pod(other);
+        rig.deliver();
+        let policy = ApiError::status(422, Reason::Invalid, "refused by a policy");
+        rig.fault("patch", 0, Fault::Refuse(policy.clone()));
+        rig.fault("patch", 1, Fault::Refuse(policy));
+        finish_all(&mut rig);
+        let tried = rig.calls("patch");
+        assert!((1..=2).contains(&tried), "{behaviour:?}: {tried}");
+        rig.pass(HARDENED_RETRY_MAX_NS);
+        assert_eq!(rig.take(), behaviour == Hardened);
+        if behaviour == Hardened {
+            // Past the pod that was made in the meantime.
+            rig.catch_up();
+            assert_eq!(rig.calls("patch"), tried + 1);
+        }
+    }
+}
+
 #[test]
 fn an_adoption_whose_event_is_lost_is_looked_at_again() {
     for behaviour in [Upstream, Hardened] {

@@ -213,6 +213,9 @@ impl Controller {
                             let quiet = || (SyncErrorClass::Claim, error.message.clone());
                             sync.quiet_error.get_or_insert_with(quiet);
                         }
+                        if error.is_invalid() && self.policy.settle_expectations {
+                            self.look_again_later(sync.key, effects);
+                        }
                         self.note_failure(error, PODS, sync);
                     }
                     _ => {}
