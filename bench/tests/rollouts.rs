@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use podstorm::cache::{Delta, PodCache};
 use podstorm::client::{Answer, Request};
+use podstorm::driver::{Driver, sync_all};
 use podstorm::object::{Kind, LabelSelector, Labels, Now, OwnerReference, Pod, ReplicaSet, Uid};
 use podstorm::policy::Behaviour;
-use podstorm::replicaset::{Controller, ControllerOptions, Step, Sync};
-use podstorm::workqueue::Take;
+use podstorm::replicaset::{Controller, ControllerOptions, Sync};
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
@@ -35,7 +35,7 @@ const ROLLOUTS: usize = 2_000;
 struct World {
     cache: Arc<PodCache>,
     controller: Controller,
-    sync: Sync,
+    driver: Driver<Sync>,
     now: Now,
     version: u64,
 }
@@ -68,47 +68,46 @@ impl World {
     /// Syncs whatever waits; the pods that were asked for, and the names of those to be deleted.
     fn work(&mut self) -> (Vec<Pod>, Vec<String>) {
         let (mut made, mut deleted) = (Vec::new(), Vec::new());
-        let controller = &self.controller;
-        controller.queue().fire_due(self.now.mono_ns);
-        while let Take::Key(key) = controller.queue().try_take(self.now.mono_ns) {
-            let mut step = controller.begin(key, &mut self.sync, self.now);
-            while step == Step::Requests {
-                for (index, request) in self.sync.requests().to_vec().iter().enumerate() {
-                    self.version += 1;
-                    let answer = match request {
-                        Request::CreatePod {
-                            namespace,
-                            body,
-                            name,
-                        } => {
-                            let mut pod = Pod::clone(body);
-                            let chosen = name.as_deref().map(str::to_owned);
-                            let name = chosen.unwrap_or_else(|| format!("pod-{}", self.version));
-                            pod.metadata.name = name.as_str().into();
-                            pod.metadata.namespace = (&**namespace).into();
-                            pod.metadata.uid = Uid::from_u128(u128::from(self.version));
-                            made.push(pod.clone());
-                            pod.metadata.resource_version = self.version.into();
-                            Answer::Pod(Arc::new(pod))
-                        }
-                        Request::DeletePod { name, .. } => {
-                            deleted.push(name.to_string());
-                            Answer::Deleted(Some(self.version.into()))
-                        }
-                        Request::ReadVersion { .. } => Answer::Version(1.into()),
-                        Request::PutStatus { object, .. } => {
-                            let mut set = ReplicaSet::clone(object);
-                            set.metadata.resource_version = self.version.into();
-                            Answer::Parent(Arc::new(set))
-                        }
-                        other => panic!("{other:?} is not expected here"),
-                    };
-                    self.sync.answer(index, answer);
+        let World {
+            controller,
+            driver,
+            now,
+            version,
+            ..
+        } = self;
+        let mut server = |request: &Request, _: Now| {
+            *version += 1;
+            let version = *version;
+            match request {
+                Request::CreatePod {
+                    namespace,
+                    body,
+                    name,
+                } => {
+                    let mut pod = Pod::clone(body);
+                    let chosen = name.as_deref().map(str::to_owned);
+                    let name = chosen.unwrap_or_else(|| format!("pod-{version}"));
+                    pod.metadata.name = name.as_str().into();
+                    pod.metadata.namespace = (&**namespace).into();
+                    pod.metadata.uid = Uid::from_u128(u128::from(version));
+                    made.push(pod.clone());
+                    pod.metadata.resource_version = version.into();
+                    Answer::Pod(Arc::new(pod))
                 }
-                step = controller.resume(&mut self.sync, self.now);
+                Request::DeletePod { name, .. } => {
+                    deleted.push(name.to_string());
+                    Answer::Deleted(Some(version.into()))
+                }
+                Request::ReadVersion { .. } => Answer::Version(1.into()),
+                Request::PutStatus { object, .. } => {
+                    let mut set = ReplicaSet::clone(object);
+                    set.metadata.resource_version = version.into();
+                    Answer::Parent(Arc::new(set))
+                }
+                other => panic!("{other:?} is not expected here"),
             }
-            controller.finish(&mut self.sync, self.now);
-        }
+        };
+        sync_all(controller, driver, &mut server, *now, |_| {});
         (made, deleted)
     }
 }
@@ -185,7 +184,7 @@ fn nothing_is_kept_for_replica_sets_that_are_gone() {
         let mut world = World {
             controller: Controller::new(options, cache.clone()),
             cache,
-            sync: Sync::new(),
+            driver: Driver::default(),
             now: Now::default(),
             version: 1,
         };

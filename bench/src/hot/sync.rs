@@ -4,8 +4,9 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use podstorm::client::Answer;
-use podstorm::object::Pod;
+use podstorm::client::{Answer, Request};
+use podstorm::driver::{Driver, Progress};
+use podstorm::object::{Now, Pod};
 use podstorm::replicaset::{Step, Sync};
 
 use super::HotPath;
@@ -113,20 +114,17 @@ pub fn idle_in_turn(plan: Plan) -> impl FnMut() -> u64 {
 pub fn create(count: usize) -> impl FnMut() -> u64 {
     let cluster = creating(count).build();
     let pods = created_by_the_server(count, &cluster);
-    let mut sync = Sync::new();
+    let mut driver = Driver::<Sync>::default();
     move || {
         let key = black_box(cluster.keys[0]);
-        let mut step = cluster.controller.begin(key, &mut sync, NOW);
         let mut created = 0;
-        while step == Step::Requests {
-            for index in 0..sync.requests().len() {
-                sync.answer(index, Answer::Pod(pods[created].clone()));
-                created += 1;
-            }
-            step = cluster.controller.resume(&mut sync, NOW);
-        }
-        assert_eq!(created, pods.len());
-        forget(&cluster, &mut sync)
+        let mut server = |_: &Request, _: Now| {
+            created += 1;
+            Answer::Pod(pods[created - 1].clone())
+        };
+        let progress = driver.begin(&cluster.controller, key, &mut server, NOW);
+        assert_eq!((progress, created), (Progress::Finished, pods.len()));
+        forget(&cluster, &mut driver.sync)
     }
 }
 
@@ -159,18 +157,17 @@ pub fn deleting_among_siblings(namespace_pods: usize) -> Plan {
 
 /// A sync that deletes 500 of 1,000 pods.
 pub fn scale_down(plan: Plan) -> impl FnMut() -> u64 {
-    let (cluster, mut sync) = (plan.build(), Sync::new());
+    let (cluster, mut driver) = (plan.build(), Driver::<Sync>::default());
     move || {
         let key = black_box(cluster.keys[0]);
-        let mut step = cluster.controller.begin(key, &mut sync, NOW);
-        assert_eq!(sync.requests().len(), VICTIMS);
-        while step == Step::Requests {
-            for index in 0..sync.requests().len() {
-                sync.answer(index, Answer::Deleted(None));
-            }
-            step = cluster.controller.resume(&mut sync, NOW);
-        }
-        forget(&cluster, &mut sync)
+        let mut deleted = 0;
+        let mut server = |_: &Request, _: Now| {
+            deleted += 1;
+            Answer::Deleted(None)
+        };
+        let progress = driver.begin(&cluster.controller, key, &mut server, NOW);
+        assert_eq!((progress, deleted), (Progress::Finished, VICTIMS));
+        forget(&cluster, &mut driver.sync)
     }
 }
 

@@ -7,6 +7,7 @@ pub mod cache;
 pub mod claim;
 pub mod client;
 pub mod consistency;
+pub mod driver;
 pub mod expectations;
 pub mod intern;
 pub mod limits;

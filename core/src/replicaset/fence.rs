@@ -8,7 +8,8 @@
 //!                                                            yes: ReadVersion, at its end
 //! ```
 
-use super::sync::{Outcome, State, Step, Sync, SyncErrorClass};
+use super::Step;
+use super::sync::{Outcome, State, Sync, SyncErrorClass};
 use super::{Controller, Effects};
 use podstorm_objects::{Now, ResourceVersion, Uid};
 use podstorm_runtime::client::{Answer, ApiError, Request};

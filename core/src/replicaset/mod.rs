@@ -45,6 +45,7 @@ use crate::cache::{Delta, PodCache, PodChange};
 use crate::policy::{Behaviour, Policy};
 use podstorm_objects::{Kind, Now, ReplicaSet, ResourceVersion};
 use podstorm_runtime::consistency::{ConsistencyStore, Fences};
+use podstorm_runtime::driver::Workload;
 use podstorm_runtime::expectations::Expectations;
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::limits::{BURST_REPLICAS, HARDENED_STALE_RETRY_MAX_NS};
@@ -58,7 +59,8 @@ pub use effects::Effects;
 pub use key::{KeyError, parse_key};
 pub use metrics::ControllerMetrics;
 pub use parents::{Parent, ParentChange, ParentStore};
-pub use sync::{Outcome, Step, Sync, SyncError, SyncErrorClass};
+pub use podstorm_runtime::driver::Step;
+pub use sync::{Outcome, Sync, SyncError, SyncErrorClass};
 
 /// What a controller is told at its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -274,6 +276,30 @@ impl Controller {
             controller: self,
             now,
         }
+    }
+}
+
+impl Workload for Controller {
+    type Sync = Sync;
+
+    #[inline]
+    fn queue(&self) -> &RateLimitingQueue<KeyId> {
+        Controller::queue(self)
+    }
+
+    #[inline]
+    fn begin(&self, key: KeyId, sync: &mut Sync, now: Now) -> Step {
+        Controller::begin(self, key, sync, now)
+    }
+
+    #[inline]
+    fn resume(&self, sync: &mut Sync, now: Now) -> Step {
+        Controller::resume(self, sync, now)
+    }
+
+    #[inline]
+    fn finish(&self, sync: &mut Sync, now: Now) {
+        Controller::finish(self, sync, now);
     }
 }
 

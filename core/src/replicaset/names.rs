@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use compact_str::CompactString;
 
+use super::Step;
 use super::open_names::Holder;
 use super::parents::Parent;
-use super::sync::{State, Step, Sync};
+use super::sync::{State, Sync};
 use super::{Controller, Effects};
 use podstorm_objects::{Now, Pod, Selector, Uid};
 use podstorm_runtime::client::{Answer, Reason, Request};

@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use super::Controller;
+use super::Step;
 use super::effects::Effects;
 use super::parents::Parent;
 use super::reconcile::{
     StatusCounts, availability_cutoff, compute_status, is_available, next_check_of_times,
     status_is_unchanged,
 };
-use super::sync::{State, Step, Sync, SyncErrorClass};
+use super::sync::{State, Sync, SyncErrorClass};
 use podstorm_objects::{Kind, Now, ReplicaSet};
 use podstorm_runtime::client::{Answer, ApiError, Request};
 use podstorm_runtime::consistency::PARENTS;

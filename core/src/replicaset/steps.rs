@@ -6,9 +6,10 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use super::Controller;
+use super::Step;
 use super::effects::Effects;
 use super::parents::Parent;
-use super::sync::{Outcome, State, Step, Sync, SyncError, SyncErrorClass};
+use super::sync::{Outcome, State, Sync, SyncError, SyncErrorClass};
 use podstorm_objects::{Kind, Now, ObjectMeta};
 use podstorm_runtime::claim::{Claim, ClaimStep};
 use podstorm_runtime::client::{Answer, ApiError, EventIntent, Reason, Request};

@@ -11,6 +11,7 @@ use podstorm_objects::{ReplicaSetStatus, Time};
 use podstorm_runtime::claim::Claim;
 use podstorm_runtime::client::{Answer, EventIntent, Request};
 use podstorm_runtime::consistency::Resources;
+use podstorm_runtime::driver::{Step, SyncState};
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::slow_start::SlowStart;
 
@@ -79,17 +80,6 @@ pub(super) enum State {
     ReadingLastFence,
 }
 
-/// What a sync wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Step {
-    /// Carry out [`Sync::requests`], all at once, give each its [`Sync::answer`], then
-    /// [`Controller::resume`](super::Controller::resume).
-    Requests,
-    /// The sync is over; [`Sync::outcome`] says how.
-    Finished,
-}
-
 /// How a sync ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -129,6 +119,18 @@ pub enum SyncErrorClass {
     Delete,
     /// The status could not be written.
     Status,
+}
+
+impl SyncState for Sync {
+    #[inline]
+    fn requests(&self) -> &[Request] {
+        Sync::requests(self)
+    }
+
+    #[inline]
+    fn answer(&mut self, index: usize, answer: Answer) {
+        Sync::answer(self, index, answer);
+    }
 }
 
 impl Default for Sync {

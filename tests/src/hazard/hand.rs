@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use podstorm::cache::{Listed, PodCache};
 use podstorm::client::{Answer, ApiError, EventIntent, Request};
+use podstorm::driver::{Driver, Progress};
 use podstorm::object::{Kind, Namespace, Now, ObjectMeta, Pod, ReplicaSet, Resource};
-use podstorm::replicaset::{Controller, ControllerOptions, Outcome, Step, Sync};
+use podstorm::replicaset::{Controller, ControllerOptions, Outcome, Sync};
 use podstorm::workqueue::Take;
 use podstorm_apiserver::{Cluster, ClusterOptions, DeleteOptions};
 use podstorm_sim::faults::Call;
@@ -135,24 +136,21 @@ impl Hand {
             Take::Key(key) => key,
             Take::Empty | Take::ShutDown => return None,
         };
-        let mut sync = Sync::new();
+        let mut driver = Driver::<Sync>::default();
         let mut calls = Vec::new();
-        let mut step = self.controller.begin(key, &mut sync, self.now);
-        while step == Step::Requests {
-            let requests = sync.requests().to_vec();
-            for (index, request) in requests.iter().enumerate() {
-                calls.push(Call::of(request));
-                let answer = intercept(request).unwrap_or_else(|| self.carry_out(request));
-                sync.answer(index, answer);
-            }
-            step = self.controller.resume(&mut sync, self.now);
-        }
+        let mut server = |request: &Request, _: Now| {
+            calls.push(Call::of(request));
+            intercept(request).unwrap_or_else(|| self.carry_out(request))
+        };
+        let progress = driver.begin(&self.controller, key, &mut server, self.now);
+        assert_eq!(progress, Progress::Finished, "the server answers at once");
+        let sync = &mut driver.sync;
         let done = Done {
             calls,
             outcome: sync.outcome().clone(),
             events: sync.take_events().collect(),
         };
-        self.controller.finish(&mut sync, self.now);
+        self.controller.finish(sync, self.now);
         Some(done)
     }
 

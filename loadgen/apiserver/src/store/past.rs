@@ -21,7 +21,7 @@ impl Cluster {
     ///
     /// # Errors
     /// 410 when the history does not reach back so far, as when the cluster
-    /// [keeps no past](super::ClusterOptions::keeps_past); 504 for a version that the server has
+    /// [keeps no past](crate::ClusterOptions::keeps_past); 504 for a version that the server has
     /// not come to.
     pub fn list_as_of<R: ClusterResource>(
         &self,

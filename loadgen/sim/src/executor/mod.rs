@@ -4,7 +4,7 @@
 //! *part* with a number. The switchboard's turns (`turns.rs`) are a de-duplicating queue of part
 //! numbers: to wake a part is to add its number, so a part that is woken ten times runs once, a
 //! part that is woken while it runs runs again, and no part ever runs twice at once. Drivers
-//! ([`super::virtual_time`], [`super::threads`]) take numbers from it and run the parts.
+//! ([`virtual_time`], [`threads`]) take numbers from it and run the parts.
 //!
 //! Some parts run only when no other is queued: the controllers' workers make work for all others,
 //! and those who make work wait until what they made is done. This bounds how far watches fall
