@@ -194,7 +194,7 @@ impl Engine {
         });
         let with_rcs = objects.iter().any(is_rc);
         let (mut builder, pools) = assemble(
-            &settings.sim_options(),
+            settings.sim_options(),
             clock,
             with_rcs,
             wire.as_ref(),

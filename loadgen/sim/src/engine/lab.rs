@@ -50,7 +50,7 @@ impl Lab {
     /// say; their scenario and sizes are left aside.
     pub fn new(options: &SimOptions) -> Lab {
         let clock = RealClock::start();
-        let (builder, pools) = assemble(options, clock, true, None, None);
+        let (builder, pools) = assemble(options.clone(), clock, true, None, None);
         let (cluster, switchboard) = (builder.cluster, builder.switchboard);
         // Release: whoever sees the flag sees the parts as they were built.
         builder

@@ -83,9 +83,8 @@ impl std::fmt::Debug for Builder {
 
 impl Builder {
     /// An empty cluster in which nothing acts yet.
-    fn new(options: &SimOptions, clock: RealClock, server: ClusterOptions) -> Builder {
+    fn new(options: SimOptions, clock: RealClock, server: ClusterOptions) -> Builder {
         Builder {
-            options: options.clone(),
             nodes: None,
             clock: (options.engine == EngineKind::Threads).then_some(clock),
             switchboard: Arc::default(),
@@ -97,6 +96,7 @@ impl Builder {
             workers: Vec::new(),
             writers: Vec::new(),
             times: Arc::new(PhaseTimes::new(options.phases)),
+            options,
             recorded: Arc::default(),
             installed: Vec::new(),
         }
@@ -291,7 +291,7 @@ impl Builder {
 
 /// All parts of a run but the one that drives its scenario. Informers wait for `started`.
 pub fn assemble(
-    options: &SimOptions,
+    options: SimOptions,
     clock: RealClock,
     with_replication_controllers: bool,
     wire: Option<&Wire>,

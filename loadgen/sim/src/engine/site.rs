@@ -94,7 +94,7 @@ impl Site {
         );
         // Servers that lag are a fault that any of its watches may meet.
         server.keeps_past = true;
-        let mut builder = Builder::new(options, RealClock::start(), server);
+        let mut builder = Builder::new(options.clone(), RealClock::start(), server);
         builder.nodes = Some(Arc::new(NodeControl::new(NODE_TIMES)));
         // Release: parts see the site as it was built.
         builder.started.store(true, Ordering::Release);
