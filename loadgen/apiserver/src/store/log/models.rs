@@ -9,7 +9,7 @@ use podstorm_objects::Namespace;
 use podstorm_objects::WatchEvent;
 
 use super::*;
-use crate::counts::Verb;
+use crate::store::counts::Verb;
 use crate::{Watch, WatchOptions};
 
 #[cfg(feature = "loom")]
