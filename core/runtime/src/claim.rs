@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
-use crate::client::{ApiError, PodPatch};
 use podstorm_objects::{ObjectMeta, OwnerReference, Pod, SharedText};
+
+use crate::client::{ApiError, PodPatch};
 
 /// What to do with one pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,9 +14,9 @@ use std::hash::Hash;
 pub use fences::{Fences, Resources};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
+use podstorm_objects::{ResourceVersion, Uid};
 
 use crate::primitives::{CachePadded, Mutex, MutexGuard, lock};
-use podstorm_objects::{ResourceVersion, Uid};
 
 /// Index of the pods in the versions of a record.
 pub const PODS: usize = 0;

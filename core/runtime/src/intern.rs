@@ -18,9 +18,10 @@ use hashbrown::HashTable;
 
 pub use keys::KeyTable;
 
+use podstorm_objects::Str;
+
 use crate::limits::{TABLE_CHUNKS, TABLE_FIRST_CHUNK};
 use crate::primitives::{AtomicU32, CachePadded, OnceLock, Ordering, RwLock};
-use podstorm_objects::Str;
 
 /// The hasher of every look-up table here: fast, and with fixed seeds so that two runs are alike.
 /// It does not resist chosen collisions.

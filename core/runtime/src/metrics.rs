@@ -6,8 +6,9 @@
 
 use std::fmt::Write as _;
 
-use crate::primitives::{AtomicU64, Ordering};
 use podstorm_objects::Str;
+
+use crate::primitives::{AtomicU64, Ordering};
 
 /// A number that only grows.
 #[derive(Debug, Default)]

@@ -8,8 +8,9 @@
 use std::mem;
 use std::sync::Arc;
 
-use crate::client::{ApiError, Reason, WatchEvent};
 use podstorm_objects::{Now, Resource, ResourceVersion};
+
+use crate::client::{ApiError, Reason, WatchEvent};
 
 /// First delay, ns.
 const BACKOFF_FIRST_NS: i64 = 800_000_000;

@@ -1,11 +1,11 @@
 //! The ranker against the rules, on drawn pods.
 
-use proptest::prelude::*;
-
-use super::*;
 use podstorm_objects::{
     ConditionStatus, ConditionType, ContainerStatus, Labels, Pod, PodCondition, PodPhase, Time, Uid,
 };
+use proptest::prelude::*;
+
+use super::*;
 
 const NOW_SECONDS: i64 = 1_772_921_233;
 const NOW_NS: i64 = NOW_SECONDS * 1_000_000_000 + 123;

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use podstorm_objects::{Now, Pod, SelectorError};
+
 use super::parents::Parent;
 use super::scale::matching_sets;
 use super::{Controller, Sync};
 use crate::ranking::{Candidate, RankFields, RankOptions, Ranker, shares_group, stretches};
-use podstorm_objects::{Now, Pod, SelectorError};
 
 /// A pod as it was ranked.
 #[derive(Clone, Debug)]

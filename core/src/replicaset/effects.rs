@@ -1,8 +1,9 @@
 //! What handlers and syncs do besides API calls, behind a trait so that tests can record it.
 
-use super::Controller;
 use podstorm_objects::{Now, ResourceVersion, Uid};
 use podstorm_runtime::intern::KeyId;
+
+use super::Controller;
 
 /// Where keys and read-your-writes records go. The controller's own implementation puts them
 /// into its queue and store.

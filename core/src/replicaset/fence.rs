@@ -8,15 +8,16 @@
 //!                                                            yes: ReadVersion, at its end
 //! ```
 
-use super::Step;
-use super::sync::{Outcome, State, Sync, SyncErrorClass};
-use super::{Controller, Effects};
 use podstorm_objects::{Now, ResourceVersion, Uid};
 use podstorm_runtime::client::{Answer, ApiError, Request};
 use podstorm_runtime::consistency::{PODS, Resources};
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::limits::{EXPECTATIONS_TIMEOUT_NS, HARDENED_RETRY_MAX_NS};
 use podstorm_runtime::slow_start::SlowStart;
+
+use super::Step;
+use super::sync::{Outcome, State, Sync, SyncErrorClass};
+use super::{Controller, Effects};
 
 impl Controller {
     /// Stops a sync that begins before barrier and fence, unless the caches have passed both.

@@ -1,14 +1,15 @@
 //! The barrier, the fence and what comes of them, each beside what upstream does.
 
-use super::rig::{Fault, LOST, Rig};
-use super::{Outcome, Step, SyncErrorClass};
-use crate::policy::Behaviour::{Hardened, Upstream};
 use podstorm_objects::Kind;
 use podstorm_runtime::client::{ApiError, Reason};
 use podstorm_runtime::consistency::{PARENTS, PODS};
 use podstorm_runtime::limits::{
     EXPECTATIONS_TIMEOUT_NS, HARDENED_RETRY_MAX_NS, HARDENED_STALE_RETRY_MAX_NS,
 };
+
+use super::rig::{Fault, LOST, Rig};
+use super::{Outcome, Step, SyncErrorClass};
+use crate::policy::Behaviour::{Hardened, Upstream};
 
 fn class(outcome: &Outcome) -> Option<SyncErrorClass> {
     match outcome {

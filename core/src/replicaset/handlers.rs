@@ -1,11 +1,12 @@
 //! Event handlers: a change of the cache becomes observations (expectations) and keys (queue).
 //! Nothing else happens here, and nothing is called.
 
+use podstorm_objects::{Pod, Uid};
+use podstorm_runtime::intern::KeyId;
+
 use super::parents::ParentChange;
 use super::{Controller, Effects};
 use crate::cache::{Group, PodChange};
-use podstorm_objects::{Pod, Uid};
-use podstorm_runtime::intern::KeyId;
 
 const NS_PER_SECOND: i64 = 1_000_000_000;
 

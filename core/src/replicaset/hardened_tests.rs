@@ -1,12 +1,13 @@
 //! The smaller rows of the hardened behaviour, each beside what upstream does.
 
-use super::rig::{Fault, LOST, Rig};
-use super::{Outcome, Step, SyncErrorClass};
-use crate::policy::Behaviour::{Hardened, Upstream};
 use podstorm_objects::{Kind, Labels, Pod, Time, Uid};
 use podstorm_runtime::client::{ApiError, Cause, Reason, Request};
 use podstorm_runtime::consistency::PODS;
 use podstorm_runtime::limits::{BACKOFF_BASE_NS, HARDENED_RETRY_MAX_NS};
+
+use super::rig::{Fault, LOST, Rig};
+use super::{Outcome, Step, SyncErrorClass};
+use crate::policy::Behaviour::{Hardened, Upstream};
 
 /// A rig whose parent has so many pods, all known to the caches.
 fn settled(behaviour: crate::policy::Behaviour, pods: i32) -> Rig {

@@ -1,8 +1,9 @@
 //! A list of pods, handled in runs: what a start hears of a million pods is a few thousand keys.
 
+use podstorm_objects::Now;
+
 use super::{Controller, Effects};
 use crate::cache::{Listed, PodRun};
-use podstorm_objects::Now;
 
 impl Controller {
     /// Handles what a list did to the pod cache, which the caller has filled by

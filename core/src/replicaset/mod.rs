@@ -40,9 +40,6 @@ mod sync;
 use std::sync::Arc;
 
 use compact_str::CompactString;
-
-use crate::cache::{Delta, PodCache, PodChange};
-use crate::policy::{Behaviour, Policy};
 use podstorm_objects::{Kind, Now, ReplicaSet, ResourceVersion};
 use podstorm_runtime::consistency::{ConsistencyStore, Fences};
 use podstorm_runtime::driver::Workload;
@@ -51,6 +48,8 @@ use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::limits::{BURST_REPLICAS, HARDENED_STALE_RETRY_MAX_NS};
 use podstorm_runtime::workqueue::RateLimitingQueue;
 
+use crate::cache::{Delta, PodCache, PodChange};
+use crate::policy::{Behaviour, Policy};
 use open_names::OpenNames;
 use retired::Retired;
 

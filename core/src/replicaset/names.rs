@@ -4,15 +4,15 @@
 use std::sync::Arc;
 
 use compact_str::CompactString;
+use podstorm_objects::{Now, Pod, Selector, Uid};
+use podstorm_runtime::client::{Answer, Reason, Request};
+use podstorm_runtime::intern::KeyId;
 
 use super::Step;
 use super::open_names::Holder;
 use super::parents::Parent;
 use super::sync::{State, Sync};
 use super::{Controller, Effects};
-use podstorm_objects::{Now, Pod, Selector, Uid};
-use podstorm_runtime::client::{Answer, Reason, Request};
-use podstorm_runtime::intern::KeyId;
 
 /// The characters that the API server puts at the end of generated names.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";

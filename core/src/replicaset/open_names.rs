@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 
 use compact_str::CompactString;
-
 use podstorm_objects::Uid;
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::limits::REQUEST_DEADLINE_NS;

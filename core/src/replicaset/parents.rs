@@ -5,10 +5,6 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 use hashbrown::HashMap;
-use smallvec::SmallVec;
-
-use super::reconcile::pod_body;
-use crate::cache::{Delta, Group, PodCache, StoreVersion};
 use podstorm_objects::{
     Kind, Labels, ObjectReference, OwnerReference, Pod, ReplicaSet, ResourceVersion, Selector,
     SelectorError, SharedText, Str, Uid,
@@ -16,6 +12,10 @@ use podstorm_objects::{
 use podstorm_runtime::cache::{NamespacedSelector, SelectorIndex};
 use podstorm_runtime::intern::{AppendTable, DenseKey, FIXED_STATE, KeyId, KeyTable, ObjectKey};
 use podstorm_runtime::primitives::{Mutex, MutexGuard, OnceLock, lock};
+use smallvec::SmallVec;
+
+use super::reconcile::pod_body;
+use crate::cache::{Delta, Group, PodCache, StoreVersion};
 
 /// The cached parents of one kind. One informer applies deltas; handlers and workers read.
 #[derive(Debug)]

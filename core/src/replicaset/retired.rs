@@ -9,11 +9,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Controller;
 use podstorm_objects::{Now, ObjectMeta};
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::limits::EXPECTATIONS_TIMEOUT_NS;
 use podstorm_runtime::primitives::{Mutex, lock};
+
+use super::Controller;
 
 /// So long a key rests, ns: five minutes.
 pub(super) const KEY_REST_NS: i64 = EXPECTATIONS_TIMEOUT_NS;

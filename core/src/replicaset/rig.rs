@@ -4,15 +4,16 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::{Controller, ControllerOptions, Outcome, Step, Sync};
-use crate::cache::{Delta, PodCache};
-use crate::policy::Behaviour;
 use podstorm_objects::{
     Kind, LabelSelector, Labels, Now, Pod, PodTemplate, ReplicaSet, ResourceVersion, Time, Uid,
 };
 use podstorm_runtime::client::{Answer, ApiError, PodPatch, Reason, Request};
 use podstorm_runtime::consistency::{PARENTS, PODS};
 use podstorm_runtime::intern::KeyId;
+
+use super::{Controller, ControllerOptions, Outcome, Step, Sync};
+use crate::cache::{Delta, PodCache};
+use crate::policy::Behaviour;
 
 pub(super) const LOST: Fault = Fault::Lose;
 

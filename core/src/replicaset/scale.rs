@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use compact_str::CompactString;
+use podstorm_objects::{Labels, Now, Pod, Selector, Time, Uid};
+use podstorm_runtime::cache::NamespacedSelector;
 use smallvec::SmallVec;
 
 use super::parents::Parent;
@@ -12,8 +14,6 @@ use super::sync::Census;
 use super::{Controller, Sync};
 use crate::cache::{Group, Member, Members, Totals};
 use crate::ranking::{NodeCounts, RankFields, RankOptions, Ranker};
-use podstorm_objects::{Labels, Now, Pod, Selector, Time, Uid};
-use podstorm_runtime::cache::NamespacedSelector;
 
 /// The pods to delete in this sync, with the scratch memory for choosing them.
 #[derive(Debug, Default)]

@@ -3,6 +3,10 @@
 
 use std::sync::Arc;
 
+use podstorm_objects::{Kind, Now, ReplicaSet};
+use podstorm_runtime::client::{Answer, ApiError, Request};
+use podstorm_runtime::consistency::PARENTS;
+
 use super::Controller;
 use super::Step;
 use super::effects::Effects;
@@ -12,9 +16,6 @@ use super::reconcile::{
     status_is_unchanged,
 };
 use super::sync::{State, Sync, SyncErrorClass};
-use podstorm_objects::{Kind, Now, ReplicaSet};
-use podstorm_runtime::client::{Answer, ApiError, Request};
-use podstorm_runtime::consistency::PARENTS;
 
 impl Controller {
     pub(super) fn update_status(

@@ -1,10 +1,11 @@
 //! Where a status may be written when the first attempt has failed.
 
+use podstorm_objects::Uid;
+use podstorm_runtime::client::{ApiError, Reason};
+
 use super::rig::{Fault, LOST, Rig};
 use super::{Outcome, Step};
 use crate::policy::Behaviour::{Hardened, Upstream};
-use podstorm_objects::Uid;
-use podstorm_runtime::client::{ApiError, Reason};
 
 /// A sync whose status is about to be written, while the object becomes another.
 fn overtaken(rig: &mut Rig, change: impl FnOnce(&mut podstorm_objects::ReplicaSet)) -> Outcome {

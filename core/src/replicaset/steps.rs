@@ -5,17 +5,18 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use super::Controller;
-use super::Step;
-use super::effects::Effects;
-use super::parents::Parent;
-use super::sync::{Outcome, State, Sync, SyncError, SyncErrorClass};
 use podstorm_objects::{Kind, Now, ObjectMeta};
 use podstorm_runtime::claim::{Claim, ClaimStep};
 use podstorm_runtime::client::{Answer, ApiError, EventIntent, Reason, Request};
 use podstorm_runtime::consistency::{PODS, Stale};
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::slow_start::SlowStart;
+
+use super::Controller;
+use super::Step;
+use super::effects::Effects;
+use super::parents::Parent;
+use super::sync::{Outcome, State, Sync, SyncError, SyncErrorClass};
 
 impl Controller {
     /// Begins the sync of a key taken from the queue. End it with [`Controller::finish`].

@@ -3,10 +3,6 @@
 
 use std::sync::Arc;
 
-use super::open_names::Open;
-use super::parents::Parent;
-use super::reconcile::StatusCounts;
-use super::scale::Victims;
 use podstorm_objects::{ReplicaSetStatus, Time};
 use podstorm_runtime::claim::Claim;
 use podstorm_runtime::client::{Answer, EventIntent, Request};
@@ -14,6 +10,11 @@ use podstorm_runtime::consistency::Resources;
 use podstorm_runtime::driver::{Step, SyncState};
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::slow_start::SlowStart;
+
+use super::open_names::Open;
+use super::parents::Parent;
+use super::reconcile::StatusCounts;
+use super::scale::Victims;
 
 /// A sync in progress. Made once per worker and reused, with its scratch memory, for every key.
 #[derive(Debug)]

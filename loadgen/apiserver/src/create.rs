@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::ApiError;
-use podstorm_objects::{Kind, Now, ObjectMeta, OptionalSeconds, ResourceVersion, Time};
+use podstorm_objects::{ApiError, Kind, Now, ObjectMeta, OptionalSeconds, ResourceVersion, Time};
 
 use super::name::{Draw, NAME_ATTEMPTS};
 use super::store::Refused;

@@ -2,8 +2,7 @@
 //!
 //! Clients compare code, reason and causes; the messages end up in events and conditions.
 
-use podstorm_objects::{ApiError, Cause, Reason};
-use podstorm_objects::{Kind, Uid};
+use podstorm_objects::{ApiError, Cause, Kind, Reason, Uid};
 
 /// Seconds a client is asked to wait where the server asks at all.
 const RETRY_AFTER_SECONDS: u32 = 1;

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::Cause;
 use podstorm_objects::{
-    Event, Map, Namespace, Node, Pod, PodPhase, PodSpec, PodStatus, ReplicaSet, ReplicaSetStatus,
-    ReplicationController, Rest,
+    Cause, Event, Map, Namespace, Node, Pod, PodPhase, PodSpec, PodStatus, ReplicaSet,
+    ReplicaSetStatus, ReplicationController, Rest,
 };
 use serde_json::Value;
 

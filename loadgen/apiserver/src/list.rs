@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use podstorm_objects::ApiError;
-use podstorm_objects::{Kind, ResourceVersion};
+use podstorm_objects::{ApiError, Kind, ResourceVersion};
 
 use super::store::lock::Lock;
 use super::{Cluster, ClusterResource, errors};

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::Cause;
-use podstorm_objects::{ObjectMeta, OptionalSeconds, OwnerReferences, ResourceVersion, Time};
+use podstorm_objects::{
+    Cause, ObjectMeta, OptionalSeconds, OwnerReferences, ResourceVersion, Time,
+};
 use serde_json::Value;
 
 use super::errors;

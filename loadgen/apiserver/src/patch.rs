@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::{ApiError, EventPatch, Reason};
-use podstorm_objects::{Event, Map, Now, ObjectMeta};
+use podstorm_objects::{ApiError, Event, EventPatch, Map, Now, ObjectMeta, Reason};
 use serde_json::Value;
 
 use super::kinds::share;

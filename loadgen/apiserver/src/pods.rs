@@ -6,10 +6,9 @@ use std::sync::{Arc, Weak};
 use ahash::RandomState;
 use compact_str::CompactString;
 use hashbrown::HashMap;
-use podstorm_objects::{ApiError, PodPatch};
 use podstorm_objects::{
-    ConditionStatus, ConditionType, Kind, Now, Pod, PodCondition, PodSpec, PodStatus, Rest, Str,
-    Time, Uid,
+    ApiError, ConditionStatus, ConditionType, Kind, Now, Pod, PodCondition, PodPatch, PodSpec,
+    PodStatus, Rest, Str, Time, Uid,
 };
 
 use super::create::{prepare_metadata, refuse_invalid};

@@ -3,9 +3,8 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use podstorm_objects::ApiError;
 use podstorm_objects::{
-    LabelSelector, Labels, Now, ReplicaSet, ReplicationController, ResourceVersion, Uid,
+    ApiError, LabelSelector, Labels, Now, ReplicaSet, ReplicationController, ResourceVersion, Uid,
 };
 
 use super::store::counts::{Tally, Verb};

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::{ApiError, WatchEvent};
-use podstorm_objects::{Namespace, Now, Pod, PodPhase, ReplicaSet, Resource, Str};
+use podstorm_objects::{
+    ApiError, Namespace, Now, Pod, PodPhase, ReplicaSet, Resource, Str, WatchEvent,
+};
 use serde_json::{Value, json};
 
 use super::{Cluster, ClusterOptions, ClusterResource, Watch, WatchFrom, WatchOptions};

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::ApiError;
-use podstorm_objects::{Now, ObjectMeta};
+use podstorm_objects::{ApiError, Now, ObjectMeta};
 
 use super::create::refuse_invalid;
 use super::store::counts::{Tally, Verb};

@@ -10,7 +10,12 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
 use podstorm::policy::Behaviour;
+use podstorm_apiserver::Cluster;
+use podstorm_apiserver::latency::Latency;
 use podstorm_objects::{Namespace, Node, ObjectMeta, Pod, Uid};
+use podstorm_sim::engine::site::{Site, Stopped};
+use podstorm_sim::faults::{StreamEnd, StreamKind};
+use podstorm_sim::options::{ControllerSettings, EngineKind, LatencySettings, SimOptions};
 use serde_json::{Value, json};
 
 use super::action::Action;
@@ -19,11 +24,6 @@ use super::model;
 use super::names::{NAMESPACE, STUCK, node_name};
 use super::schedule::{Schedule, Step, World, WorldReplicaSet};
 use super::workloads::WorkloadKind;
-use podstorm_apiserver::Cluster;
-use podstorm_apiserver::latency::Latency;
-use podstorm_sim::engine::site::{Site, Stopped};
-use podstorm_sim::faults::{StreamEnd, StreamKind};
-use podstorm_sim::options::{ControllerSettings, EngineKind, LatencySettings, SimOptions};
 
 const MS: i64 = 1_000_000;
 

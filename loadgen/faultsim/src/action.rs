@@ -1,9 +1,9 @@
 //! What can be done to a cluster and its controllers at one moment of a run.
 
+use podstorm_sim::faults::{ApiFault, Call, CrashPoint, Effect, StreamEnd, StreamKind};
 use serde::{Deserialize, Serialize};
 
 use super::workloads::WorkloadKind;
-use podstorm_sim::faults::{ApiFault, Call, CrashPoint, Effect, StreamEnd, StreamKind};
 
 /// One action. Names are those of the schedule's ReplicaSets and ReplicationControllers, whatever is
 /// said of a ReplicaSet holds for both; percentages are of its pods, rounded

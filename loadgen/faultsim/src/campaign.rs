@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use podstorm::policy::Behaviour;
+use podstorm_sim::faults::FaultClass;
 
 use super::coverage::Pairs;
 use super::draw::{Wanted, draw};
@@ -13,7 +14,6 @@ use super::play::play;
 use super::schedule::How;
 use super::schedule::Schedule;
 use super::verdict::{Struck, Verdict, Violation};
-use podstorm_sim::faults::FaultClass;
 
 /// Which seeds to play, and how.
 #[derive(Clone, Debug)]

@@ -3,12 +3,12 @@
 //! alone at a high rate, some none at all.
 
 use fastrand::Rng;
+use podstorm_sim::executor::seed::seed_for;
+use podstorm_sim::faults::{ApiFault, Call, CrashPoint, Effect, FaultClass, StreamEnd, StreamKind};
 
 use super::action::{Action, Death, Dependents, Tampering};
 use super::schedule::{SCHEDULE_VERSION, Schedule, Step, World, WorldReplicaSet};
 use super::workloads::WorkloadKind;
-use podstorm_sim::executor::seed::seed_for;
-use podstorm_sim::faults::{ApiFault, Call, CrashPoint, Effect, FaultClass, StreamEnd, StreamKind};
 
 /// Of a hundred seeds so many have no faults at all, and so many more a single class.
 const SEEDS_WITHOUT_FAULTS: u32 = 10;

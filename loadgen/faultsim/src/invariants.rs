@@ -24,7 +24,11 @@ use std::sync::{Mutex, MutexGuard};
 use podstorm::client::{Answer, Request};
 use podstorm::intern::KeyId;
 use podstorm::replicaset::{Controller, Outcome};
+use podstorm_apiserver::{Commit, CommitObserver, ObjectRef};
 use podstorm_objects::{Kind, Now};
+use podstorm_sim::engine::probe::{Origin, Probe, SyncId};
+use podstorm_sim::engine::site::Site;
+use podstorm_sim::faults::{Call, FaultClass, Place};
 
 use super::action::Action;
 use super::coverage;
@@ -34,10 +38,6 @@ use super::schedule::{Schedule, Step};
 use super::verdict::{Conditions, Verdict, Violation};
 use books::Books;
 use figures::Figures;
-use podstorm_apiserver::{Commit, CommitObserver, ObjectRef};
-use podstorm_sim::engine::probe::{Origin, Probe, SyncId};
-use podstorm_sim::engine::site::Site;
-use podstorm_sim::faults::{Call, FaultClass, Place};
 use reach::Reach;
 use trace::Trace;
 

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
+use podstorm_apiserver::Cluster;
 use podstorm_objects::{
     ConditionStatus, ConditionType, LabelSelector, Now, Pod, PodPhase, ReplicaSet, ReplicaSetStatus,
 };
 
 use super::names::NAMESPACE;
 use super::workloads;
-use podstorm_apiserver::Cluster;
 
 /// The first thing that is not as it must be at rest; nothing when all is well.
 ///

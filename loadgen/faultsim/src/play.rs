@@ -10,14 +10,14 @@
 use std::sync::Arc;
 
 use podstorm::policy::Behaviour;
+use podstorm_apiserver::ClusterOptions;
+use podstorm_sim::engine::site::Site;
+use podstorm_sim::executor::seed::seed_for;
 
 use super::act::Player;
 use super::invariants::Judge;
 use super::schedule::{How, Schedule};
 use super::verdict::{Verdict, Violation};
-use podstorm_apiserver::ClusterOptions;
-use podstorm_sim::engine::site::Site;
-use podstorm_sim::executor::seed::seed_for;
 
 const MS: i64 = 1_000_000;
 const SECOND: i64 = 1_000 * MS;

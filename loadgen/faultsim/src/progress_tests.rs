@@ -9,18 +9,18 @@ use podstorm::client::{Answer, Request};
 use podstorm::intern::KeyId;
 use podstorm::policy::Behaviour;
 use podstorm::replicaset::{Controller, Outcome};
+use podstorm_apiserver::{ClusterOptions, ScaleUpdate};
 use podstorm_objects::{Namespace, Node, Now, ObjectMeta, Pod, ReplicaSet, Resource};
+use podstorm_sim::engine::probe::{Origin, Probe, SyncId};
+use podstorm_sim::engine::site::{Site, Stopped};
+use podstorm_sim::executor::seed::seed_for;
+use podstorm_sim::faults::{ApiFault, Armed, Call, Effect, FaultClass, Network, Place};
 use serde_json::json;
 
 use super::act::sim_options;
 use super::draw::{Wanted, draw};
 use super::names::NAMESPACE;
 use super::schedule::World;
-use podstorm_apiserver::{ClusterOptions, ScaleUpdate};
-use podstorm_sim::engine::probe::{Origin, Probe, SyncId};
-use podstorm_sim::engine::site::{Site, Stopped};
-use podstorm_sim::executor::seed::seed_for;
-use podstorm_sim::faults::{ApiFault, Armed, Call, Effect, FaultClass, Network, Place};
 
 const MS: i64 = 1_000_000;
 const SECOND: i64 = 1_000 * MS;

@@ -16,13 +16,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use podstorm::policy::Behaviour;
+use podstorm_apiserver::{Change, Cluster, Commit, ObjectRef};
 use podstorm_objects::{Pod, ReplicaSet, Uid};
 
 use super::action::{Action, Death};
 use super::model::{is_active, selects};
 use super::schedule::Schedule;
 use super::workloads;
-use podstorm_apiserver::{Change, Cluster, Commit, ObjectRef};
 
 /// Everything on the server at one moment.
 #[derive(Clone, Debug, Default)]

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use podstorm::policy::Behaviour;
+use podstorm_sim::faults::FaultClass;
 use serde::{Deserialize, Serialize};
 
 use super::action::Action;
 use super::workloads::WorkloadKind;
-use podstorm::policy::Behaviour;
-use podstorm_sim::faults::FaultClass;
 
 /// The version of the schedule format and of the way seeds are drawn; raised when either changes,
 /// so that an old seed is refused and not replayed as something else.

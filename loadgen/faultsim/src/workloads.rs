@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use podstorm::client::ApiError;
+use podstorm_apiserver::{Cluster, DeleteOptions, Patch, ScaleUpdate};
 use podstorm_objects::{Kind, Map, Now, Pod, ReplicaSet, ReplicationController, Resource};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::names::NAMESPACE;
-use podstorm_apiserver::{Cluster, DeleteOptions, Patch, ScaleUpdate};
 
 /// What an object of a schedule is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

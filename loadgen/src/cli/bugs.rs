@@ -3,13 +3,13 @@
 use anyhow::Result;
 use clap::Args;
 use podstorm::policy::Behaviour;
-
-use super::print;
-use crate::units::wrapped;
 use podstorm_faultsim::bugs::{BUGS, Bug};
 use podstorm_faultsim::play::play;
 use podstorm_faultsim::schedule::How;
 use podstorm_faultsim::verdict::Verdict;
+
+use super::print;
+use crate::units::wrapped;
 
 /// What `loadgen bugs` is asked for.
 #[derive(Args, Debug)]

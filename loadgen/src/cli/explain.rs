@@ -9,6 +9,7 @@ use podstorm::limits::BURST_REPLICAS;
 use podstorm::policy::Behaviour;
 use podstorm::replicaset::{ControllerOptions, Gates};
 use podstorm_objects::{Kind, Now, Selector, Time};
+use podstorm_sim::clock::RealClock;
 
 use super::flags::behaviour;
 use crate::explain::order::Question;
@@ -18,7 +19,6 @@ use crate::explain::{Objects, answer, find, json};
 use crate::gates;
 use crate::manifest;
 use crate::units::parse_size;
-use podstorm_sim::clock::RealClock;
 
 /// What `loadgen explain` is asked for.
 #[derive(Args, Debug)]

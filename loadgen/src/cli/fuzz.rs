@@ -9,12 +9,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use podstorm::policy::Behaviour;
-use serde_json::{Value, json};
-
-use super::interrupt::EXIT_INTERRUPTED;
-use super::print;
-use crate::report::output::{Inputs, Output};
-use crate::units::{parse_duration_ns, parse_size, shell_path};
 use podstorm_faultsim::campaign::{self, Campaign, Failure, Outcome, Sum};
 use podstorm_faultsim::coverage;
 use podstorm_faultsim::draw::{Wanted, draw};
@@ -22,6 +16,12 @@ use podstorm_faultsim::minimise::minimise;
 use podstorm_faultsim::verdict::Conditions;
 use podstorm_sim::clock::RealClock;
 use podstorm_sim::faults::FaultClass;
+use serde_json::{Value, json};
+
+use super::interrupt::EXIT_INTERRUPTED;
+use super::print;
+use crate::report::output::{Inputs, Output};
+use crate::units::{parse_duration_ns, parse_size, shell_path};
 
 /// Of so many failing seeds the schedules are cut down.
 const MINIMISED: usize = 3;

@@ -29,7 +29,6 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
-
 use podstorm_sim::faults::FaultClass;
 
 /// Most warnings about the files of `-f` that are told.

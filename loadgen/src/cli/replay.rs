@@ -7,17 +7,16 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use podstorm::policy::Behaviour;
-
-use super::bugs::{self, bug};
-use super::fuzz::{Wish, behaviour, class};
-use super::print;
 use podstorm_faultsim::bugs::Bug;
 use podstorm_faultsim::campaign::{behaviour_of, play_seed};
 use podstorm_faultsim::draw::{Wanted, draw};
 use podstorm_faultsim::play::play;
-use podstorm_faultsim::schedule::How;
-use podstorm_faultsim::schedule::Schedule;
+use podstorm_faultsim::schedule::{How, Schedule};
 use podstorm_sim::faults::FaultClass;
+
+use super::bugs::{self, bug};
+use super::fuzz::{Wish, behaviour, class};
+use super::print;
 
 /// Most bytes of a schedule.
 const MAX_BYTES: u64 = 16 << 20;

@@ -11,14 +11,14 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, Command, CommandFactory, ValueHint};
 use clap_complete::Shell;
 use podstorm::policy::Behaviour;
+use podstorm_faultsim::bugs::{BUGS, Bug};
+use podstorm_sim::faults::FaultClass;
 
 use super::fuzz::Wish;
 use super::{Cli, print};
 use crate::figures::{FigureName, METRICS};
 use crate::gates;
 use crate::scenario::Scenario;
-use podstorm_faultsim::bugs::{BUGS, Bug};
-use podstorm_sim::faults::FaultClass;
 
 /// What `loadgen completions` is asked for.
 #[derive(Args, Debug)]

@@ -1,10 +1,10 @@
 //! The values of a result by name: of a run that has just ended, or of a file that one wrote.
 
+use serde::Serialize;
 use serde_json::Value;
 
 use super::catalogue::{METRICS, Metric, Shape, Statistic};
 use super::name::{FigureName, proposal};
-use serde::Serialize;
 
 /// Most names of entries or phases that a note lists.
 const NAMES_LISTED: usize = 8;

@@ -1,9 +1,6 @@
 //! What the API server would refuse, said before the run instead of during it.
 
 use podstorm::client::Cause;
-use podstorm_objects::{DecodeError, FieldPath, ObjectMeta, Uid};
-
-use crate::input::InputObject;
 use podstorm_apiserver::defaulting::{
     default_pod, default_replica_set, default_replication_controller,
 };
@@ -11,6 +8,9 @@ use podstorm_apiserver::validation::{
     validate_namespace, validate_node, validate_pod, validate_replica_set,
     validate_replication_controller,
 };
+use podstorm_objects::{DecodeError, FieldPath, ObjectMeta, Uid};
+
+use crate::input::InputObject;
 
 /// Sets what the server sets where nothing is said, and tells the first rule that is broken.
 pub(super) fn default_and_check(object: &mut InputObject) -> Result<(), DecodeError> {

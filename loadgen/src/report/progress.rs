@@ -8,10 +8,11 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 #[cfg(feature = "tui")]
+use podstorm_sim::clock::RealClock;
+
 use crate::report::live::{self, LiveView};
 use crate::run::{Observer, Progress};
 use crate::units::{count_for_people, counted, number_for_people, seconds_for_people};
-use podstorm_sim::clock::RealClock;
 
 /// Seconds of real time between plain lines of one phase.
 const SECONDS_PER_LINE: f64 = 2.0;

@@ -4,7 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use hdrhistogram::Histogram;
+use podstorm_apiserver::Cluster;
 use podstorm_objects::Now;
+use podstorm_sim::engine::by_phase::{ByPhase, Recorded};
+use podstorm_sim::engine::client::ApiCalls;
+use podstorm_sim::engine::event_sink::EventWriter;
+use podstorm_sim::engine::pool::Pool;
+use podstorm_sim::engine::worker::{OUTCOMES, Worker};
+use podstorm_sim::executor::virtual_time::End;
 
 use super::buckets;
 use super::host;
@@ -17,13 +24,6 @@ use crate::result::{
 };
 use crate::scenario::answer;
 use crate::settings::Settings;
-use podstorm_apiserver::Cluster;
-use podstorm_sim::engine::by_phase::{ByPhase, Recorded};
-use podstorm_sim::engine::client::ApiCalls;
-use podstorm_sim::engine::event_sink::EventWriter;
-use podstorm_sim::engine::pool::Pool;
-use podstorm_sim::engine::worker::{OUTCOMES, Worker};
-use podstorm_sim::executor::virtual_time::End;
 
 /// Everything a result is made from.
 pub(super) struct Harvest<'a> {

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use podstorm::metrics::{Family, HistogramSnapshot, Kind as MetricKind, Series, Value};
 use podstorm_objects::{Kind, Str};
-
-use super::sampler::Figures;
 use podstorm_sim::engine::client::{ApiCalls, Client, method_of};
 use podstorm_sim::engine::event_sink::EventWriter;
 use podstorm_sim::engine::worker::Worker;
+
+use super::sampler::Figures;
 
 /// What is asked of the embedded server goes to a host of this name.
 const HOST: &str = "embedded";

@@ -11,11 +11,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::phases::Position;
-use crate::result::Series;
 use podstorm_apiserver::Cluster;
 use podstorm_sim::engine::client::CallTotal;
 use podstorm_sim::engine::pool::Pool;
+
+use super::phases::Position;
+use crate::result::Series;
 
 /// Most samples of one grid; a power of two, so that halving keeps the lines even.
 const PER_GRID: usize = 256;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use podstorm::policy::Behaviour;
 use podstorm_objects::{Now, Pod};
+use podstorm_sim::clock::RealClock;
 
 use super::{Engine, Observer, Progress, run, virtual_time};
 use crate::result::RunResult;
@@ -12,7 +13,6 @@ use crate::scenario::Scenario;
 use crate::settings::{
     ClusterSize, ControllerSettings, EngineKind, Latency, LatencySettings, Settings,
 };
-use podstorm_sim::clock::RealClock;
 
 const SECOND_NS: i64 = 1_000_000_000;
 

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use podstorm_objects::Now;
+use podstorm_sim::clock::RealClock;
+use podstorm_sim::executor::virtual_time::Watch;
 
 use super::sampler::{Figures, Sampler};
 use super::{Metrics, Observer, Progress};
 use crate::result::Series;
-use podstorm_sim::clock::RealClock;
-use podstorm_sim::executor::virtual_time::Watch;
 
 /// Between two calls of the observer, seconds of real time.
 const PROGRESS_EVERY_SECONDS: f64 = 0.2;

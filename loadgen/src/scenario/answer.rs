@@ -2,7 +2,6 @@
 
 use minijinja::value::Serde;
 use minijinja::{Environment, ErrorKind, UndefinedBehavior};
-
 use serde::Serialize;
 
 use crate::units::{count_for_people, counted, number_for_people, seconds_for_people};

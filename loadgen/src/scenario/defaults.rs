@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use podstorm_sim::options::{UPSTREAM_BURST, UPSTREAM_QPS};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::load_shape::Positive;
 use super::text::{BehaviourName, EngineName, LatencyText, Percent, Rate, Size, Time};
-use podstorm_sim::options::{UPSTREAM_BURST, UPSTREAM_QPS};
 
 /// Settings by the long names of their flags; absent where the scenario says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -4,6 +4,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use podstorm::policy::Behaviour;
+use podstorm_apiserver::latency::Latency;
+use podstorm_sim::options::EngineKind;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
@@ -12,9 +15,6 @@ use crate::units::{
     duration_text, latency_text, parse_duration_ns, parse_latency, parse_rate_per_second,
     parse_size,
 };
-use podstorm::policy::Behaviour;
-use podstorm_apiserver::latency::Latency;
-use podstorm_sim::options::EngineKind;
 
 /// A value that is written as one word; a number without a unit counts as its digits.
 pub(crate) trait Written: Sized {

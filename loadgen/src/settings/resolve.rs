@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use podstorm::policy::Behaviour;
+use podstorm_sim::options::{UPSTREAM_BURST, UPSTREAM_QPS, UPSTREAM_SYNCS};
 
 use super::{
     ClusterSize, ControllerSettings, EngineKind, Latency, LatencySettings, Settings, memory,
@@ -12,7 +13,6 @@ use crate::gates;
 use crate::scenario::{Scenario, group_sizes};
 use crate::size::{self, InputSize, SizeError, SizeRequest};
 use crate::units::{NS_PER_SECOND, duration_text, number_for_people};
-use podstorm_sim::options::{UPSTREAM_BURST, UPSTREAM_QPS, UPSTREAM_SYNCS};
 
 /// Requests per second that a client limit may be. Below, one request takes longer than a run lasts
 /// by default on the threads engine; above, the limit is finer than the moments it is counted in.

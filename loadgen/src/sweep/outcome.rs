@@ -1,11 +1,10 @@
 //! What a sweep found: of each cell the medians of its figures and whether it keeps the thresholds,
 //! and the cheapest cell that does.
 
+use super::grid::Grid;
 use crate::compare::significance::median;
 use crate::figures::{FigureName, Figures, Threshold};
 use crate::result::RunResult;
-
-use super::grid::Grid;
 
 /// One cell that has run.
 #[derive(Clone, Debug)]

@@ -2,8 +2,7 @@
 //! API has as text: quantities and times.
 
 use podstorm::object::{Quantity, Time};
-use podstorm_loadgen::gates;
-use podstorm_loadgen::units;
+use podstorm_loadgen::{gates, units};
 
 use super::{Outcome, Target, outcome};
 

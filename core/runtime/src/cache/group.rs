@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 use hashbrown::HashMap;
+use podstorm_objects::{Labels, OwnerReference, Pod, SharedText, Str, Time, Uid};
 use smallvec::SmallVec;
 
 use super::PodFields;
@@ -12,7 +13,6 @@ use super::label_set::{LabelSet, LabelSetChange, PodState, Totals, ready_since};
 use super::maturing::Maturing;
 use crate::intern::{DenseKey, FIXED_STATE, KeyId};
 use crate::primitives::{AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
-use podstorm_objects::{Labels, OwnerReference, Pod, SharedText, Str, Time, Uid};
 
 /// The pods of one controller reference, or the orphans of one namespace.
 #[derive(Debug)]

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 use hashbrown::{HashMap, HashTable};
+use podstorm_objects::{ObjectMeta, OwnerReference, SharedText};
 
 use super::PodFields;
 use super::group::{Group, GroupOwner};
 use crate::intern::{FIXED_STATE, KeyId};
 use crate::primitives::{CachePadded, Mutex, MutexGuard, lock};
-use podstorm_objects::{ObjectMeta, OwnerReference, SharedText};
 
 const SHARDS: usize = 64;
 /// The tables take their tags from the seven highest bits and their buckets from the lowest ones;

@@ -8,12 +8,12 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
 use hashbrown::HashTable;
+use podstorm_objects::Pod;
 
 use super::PodFields;
 use super::group::Group;
 use crate::intern::FIXED_STATE;
 use crate::primitives::{CachePadded, Mutex, MutexGuard, lock};
-use podstorm_objects::Pod;
 
 /// Shards; four times the threads of a large controller, so that two seldom want the same one.
 pub(super) const SHARDS: usize = 64;

@@ -1,7 +1,8 @@
 //! The pods of a group that carry the same labels: their running totals, and what changes them.
 
-use super::maturing::Maturing;
 use podstorm_objects::{Labels, Pod, Time};
+
+use super::maturing::Maturing;
 
 /// Where a pod counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

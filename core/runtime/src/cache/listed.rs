@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
+use podstorm_objects::{Pod, ResourceVersion};
 #[cfg(feature = "rayon")]
 use rayon::prelude::*;
 use smallvec::{SmallVec, smallvec};
@@ -21,7 +22,6 @@ use super::{PodCache, PodChange, PodFields};
 use crate::intern::FIXED_STATE;
 use crate::limits::PARALLEL_LIST_MIN;
 use crate::primitives::{AtomicU32, Mutex, Ordering, lock};
-use podstorm_objects::{Pod, ResourceVersion};
 
 /// What a list changed, to be handled in this order: first the changes, then the runs. One of the
 /// two is empty.

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use proptest::prelude::*;
-
-use super::{Delta, NamespacedSelector, PodCache};
 use podstorm_objects::{
     ConditionStatus, ConditionType, Labels, OwnerReference, Pod, PodCondition, PodPhase, Selector,
     SharedText, Time, Uid,
 };
+use proptest::prelude::*;
+
+use super::{Delta, NamespacedSelector, PodCache};
 
 /// What a step does to one pod: its owner, labels, whether it has ended, whether it is on its way
 /// out; or nothing, for its removal.

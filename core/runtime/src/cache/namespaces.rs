@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 use hashbrown::{HashMap, HashSet};
+use podstorm_objects::{Labels, Selector, SharedText, Str};
 
 use super::PodFields;
 use super::group::Group;
 use super::label_set::LabelSetChange;
 use crate::intern::FIXED_STATE;
-use podstorm_objects::{Labels, Selector, SharedText, Str};
 
 /// Per namespace, the groups by label set.
 #[derive(Debug)]

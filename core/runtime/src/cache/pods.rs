@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use podstorm_objects::{Labels, ObjectMeta, OwnerReference, Pod, ResourceVersion, SharedText};
+
 use super::group::{Group, GroupOwner, Members};
 use super::groups::Groups;
 use super::index::{Index, Place, Slot};
@@ -10,7 +12,6 @@ use super::namespaces::{NamespacedSelector, Namespaces};
 use super::{Delta, PodFields, StoreVersion};
 use crate::intern::{KeyId, StrTable};
 use crate::primitives::{CachePadded, Mutex, lock};
-use podstorm_objects::{Labels, ObjectMeta, OwnerReference, Pod, ResourceVersion, SharedText};
 
 /// The cached pods of all namespaces. One informer or several apply deltas, those of one pod in
 /// their order; workers read groups.

@@ -3,9 +3,9 @@
 
 use ahash::RandomState;
 use hashbrown::HashMap;
+use podstorm_objects::{Labels, Selector, SharedText, Str};
 
 use crate::intern::{FIXED_STATE, KeyId};
-use podstorm_objects::{Labels, Selector, SharedText, Str};
 
 /// The parents of every namespace by one pair that their selector requires.
 #[derive(Debug)]

@@ -1,7 +1,8 @@
 //! How far a store has come: the resource version of the last thing it applied.
 
-use crate::primitives::{AtomicU64, Mutex, Ordering, lock};
 use podstorm_objects::ResourceVersion;
+
+use crate::primitives::{AtomicU64, Mutex, Ordering, lock};
 
 /// The version a store has reached; read by every sync, written by the informer.
 #[derive(Debug, Default)]

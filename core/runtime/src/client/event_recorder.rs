@@ -7,10 +7,10 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
+use podstorm_objects::{EventSource, EventTopic, Now, Str, Time, Uid};
+
 use super::lru::Lru;
 use super::{EventIntent, EventPatch, EventType, EventWrite, ObjectReference};
-use podstorm_objects::EventSource;
-use podstorm_objects::{EventTopic, Now, Str, Time, Uid};
 
 /// How many entries each of the three memories holds.
 const MEMORY_ENTRIES: usize = 4096;

@@ -3,8 +3,9 @@
 
 use std::collections::VecDeque;
 
-use super::{ApiError, EventIntent, EventPatch, EventRecorder, EventWrite};
 use podstorm_objects::{Event, Now};
+
+use super::{ApiError, EventIntent, EventPatch, EventRecorder, EventWrite};
 
 /// Intents that wait; more are dropped.
 pub const EVENT_QUEUE_MAX: usize = 1000;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use compact_str::CompactString;
+use podstorm_objects::{Pod, PodPatch, ReplicaSet, ResourceVersion, Str, Uid};
 
 use super::ApiError;
-use podstorm_objects::{Pod, PodPatch, ReplicaSet, ResourceVersion, Str, Uid};
 
 /// An API call that a sync asks its driver to make.
 #[derive(Clone, Debug)]

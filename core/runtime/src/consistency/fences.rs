@@ -6,9 +6,10 @@
 use std::cmp::Ordering::Greater;
 use std::collections::BTreeMap;
 
+use podstorm_objects::ResourceVersion;
+
 use super::{PARENTS, PODS, Stale};
 use crate::primitives::{AtomicU64, AtomicUsize, CachePadded, Mutex, Ordering, lock};
-use podstorm_objects::ResourceVersion;
 
 /// A set of resources, by their index ([`PODS`], [`PARENTS`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,11 +2,10 @@
 
 use std::borrow::Borrow;
 
-use crate::limits::EXPECTATIONS_TIMEOUT_NS;
-use crate::primitives::{AtomicI64, AtomicU64, OnceLock, Ordering};
-
 use super::mark::PodKey;
 use super::pod_set::{Live, PodSet};
+use crate::limits::EXPECTATIONS_TIMEOUT_NS;
+use crate::primitives::{AtomicI64, AtomicU64, OnceLock, Ordering};
 
 /// The time stamp of an entry without counters.
 const ABSENT: i64 = i64::MIN;

@@ -3,13 +3,13 @@
 use std::fmt;
 
 use hashbrown::HashMap;
+use podstorm_objects::Str;
 
 use super::entry::Entry;
 use super::{Entries, sealed};
 use crate::intern::FIXED_STATE;
 use crate::limits::EXPECTATIONS_SHARDS;
 use crate::primitives::{Arc, CachePadded, RwLock};
-use podstorm_objects::Str;
 
 type Shard<P> = RwLock<HashMap<Str, Arc<Entry<P>>, ahash::RandomState>>;
 

@@ -19,11 +19,10 @@
 //! rewritten finds the words closed after that, or `live` changed: and it looks at one or the other
 //! before it believes what it read.
 
+use super::mark::{Mark, PodKey};
 use crate::primitives::{
     AtomicU64, Mutex, OnceLock, Ordering, fence, load_to_exchange, lock, store_among_exchanges,
 };
-
-use super::mark::{Mark, PodKey};
 
 /// Places of the smallest table; every further size is twice that. (A model goes through all of them.)
 const FIRST_PLACES: usize = if cfg!(any(feature = "loom", feature = "shuttle")) {

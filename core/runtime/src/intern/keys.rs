@@ -2,10 +2,10 @@
 //! alive at a time, however many there ever were.
 
 use hashbrown::HashTable;
+use podstorm_objects::Str;
 
 use super::{AppendTable, DenseKey, FIXED_STATE, KeyId, ObjectKey};
 use crate::primitives::{Mutex, RwLock, lock};
-use podstorm_objects::Str;
 
 /// Ids for namespace and name, given in the order of first use.
 #[derive(Debug, Default)]

@@ -1,8 +1,9 @@
 //! Tests of the reflector: one for each outcome of the initial sync and of the watch loop.
 
+use podstorm_objects::Pod;
+
 use super::*;
 use crate::client::Cause;
-use podstorm_objects::Pod;
 
 const SECOND: i64 = 1_000_000_000;
 

@@ -1,5 +1,7 @@
 //! The base queue with delays and a rate limiter around it.
 
+use podstorm_objects::Str;
+
 use super::base::{Take, WorkQueue};
 use super::delay::DelayHeap;
 use super::rate_limit::ControllerLimiter;
@@ -7,7 +9,6 @@ use super::stats::QueueStats;
 use crate::intern::DenseKey;
 use crate::metrics::Family;
 use crate::primitives::{AtomicI64, CachePadded, Mutex, MutexGuard, Ordering, lock};
-use podstorm_objects::Str;
 
 /// `next_due_ns` when nothing waits.
 const NEVER: i64 = i64::MAX;

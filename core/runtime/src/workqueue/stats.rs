@@ -1,10 +1,11 @@
 //! The queue's metrics, gathered from what is kept per key.
 
+use podstorm_objects::Str;
+
 use super::slot::{BUCKETS, Buckets, Carried, Slot, State};
 use crate::limits::QUEUE_DURATION_BOUNDS_NS;
 use crate::metrics::{Family, HistogramSnapshot, Kind, Value};
 use crate::primitives::{AtomicU64, Ordering, fence};
-use podstorm_objects::Str;
 
 /// What a queue has counted, at one moment.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,8 +1,9 @@
 //! The status of a parent: what its pods add up to, when it must be written, and its one
 //! condition.
 
-use super::availability::is_available;
 use podstorm_objects::{Labels, Pod, ReplicaSet, ReplicaSetCondition, ReplicaSetStatus, Str, Time};
+
+use super::availability::is_available;
 
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 

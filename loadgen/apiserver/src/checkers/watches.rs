@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use podstorm_objects::Kind;
-use podstorm_objects::{ApiError, WatchEvent};
+use podstorm_objects::{ApiError, Kind, WatchEvent};
 
 use super::history::{Record, same, shown};
 use super::{History as Committed, Violation, Violations};

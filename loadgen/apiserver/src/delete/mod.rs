@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::{ApiError, Cause, Reason};
-use podstorm_objects::{Kind, Now, ObjectMeta, OptionalSeconds, ResourceVersion, Str, Time, Uid};
+use podstorm_objects::{
+    ApiError, Cause, Kind, Now, ObjectMeta, OptionalSeconds, Reason, ResourceVersion, Str, Time,
+    Uid,
+};
 
 use crate::store::Commit;
 use crate::store::counts::{Tally, Verb};

@@ -2,9 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use podstorm_objects::ApiError;
 use podstorm_objects::{
-    Event, Kind, Namespace, Node, Now, ObjectMeta, OwnerReference, Pod, ReplicaSet,
+    ApiError, Event, Kind, Namespace, Node, Now, ObjectMeta, OwnerReference, Pod, ReplicaSet,
     ReplicationController, Str, Uid,
 };
 

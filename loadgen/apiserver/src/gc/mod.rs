@@ -20,11 +20,10 @@ use podstorm_objects::{
     ReplicationController, Uid,
 };
 
-use namespace::Emptying;
-
 use crate::store::lock::Lock;
 use crate::store::owners::{ObjectKey, same_owners};
 use crate::{Cluster, ClusterResource, Waker, meta};
+use namespace::Emptying;
 
 /// Something to look at.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use compact_str::CompactString;
 use hashbrown::HashSet;
-use podstorm_objects::ApiError;
-use podstorm_objects::{ResourceVersion, SharedText};
+use podstorm_objects::{ApiError, ResourceVersion, SharedText};
 
 use super::ClusterResource;
 use super::log::{Position, Undo, Unreachable};

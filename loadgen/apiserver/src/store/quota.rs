@@ -8,8 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use podstorm_objects::ApiError;
-use podstorm_objects::{Kind, Pod};
+use podstorm_objects::{ApiError, Kind, Pod};
 
 use super::{ClusterResource, Lock};
 use crate::{Cluster, errors};

@@ -1,8 +1,7 @@
 //! The rules of nodes, namespaces and events.
 
-use podstorm_objects::Cause;
 use podstorm_objects::decode::Path;
-use podstorm_objects::{Event, Namespace, Node};
+use podstorm_objects::{Cause, Event, Namespace, Node};
 use serde_json::Value;
 
 use super::container::{choice, items, text};

@@ -1,8 +1,7 @@
 //! The rules of new pods and of pod statuses.
 
-use podstorm_objects::Cause;
 use podstorm_objects::decode::Path;
-use podstorm_objects::{Pod, PodStatus};
+use podstorm_objects::{Cause, Pod, PodStatus};
 use serde_json::Value;
 
 use super::metadata::{self, check_pod_annotations};

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::Cause;
 use podstorm_objects::decode::Path;
-use podstorm_objects::{Map, Pod};
+use podstorm_objects::{Cause, Map, Pod};
 use serde_json::Value;
 
 use super::Causes;

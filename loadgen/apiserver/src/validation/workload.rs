@@ -1,9 +1,8 @@
 //! The rules of ReplicaSets and ReplicationControllers.
 
-use podstorm_objects::Cause;
 use podstorm_objects::decode::Path;
 use podstorm_objects::{
-    LabelSelector, Labels, PodTemplate, ReplicaSet, ReplicaSetSpec, ReplicaSetStatus,
+    Cause, LabelSelector, Labels, PodTemplate, ReplicaSet, ReplicaSetSpec, ReplicaSetStatus,
     ReplicationController, Selector,
 };
 use serde_json::Value;

@@ -4,8 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
-use podstorm_objects::WatchEvent;
-use podstorm_objects::{Now, ResourceVersion};
+use podstorm_objects::{Now, ResourceVersion, WatchEvent};
 
 use crate::latency::Latency;
 use crate::latency::LatencySampler;

@@ -1,11 +1,11 @@
 //! Whether the controllers have heard of all that is so.
 
 use podstorm::replicaset::ParentStore;
+use podstorm_apiserver::Cluster;
 use podstorm_objects::Pod;
+use podstorm_sim::engine::site::Site;
 
 use super::super::workloads::WorkloadKind;
-use podstorm_apiserver::Cluster;
-use podstorm_sim::engine::site::Site;
 
 /// The first object of which a live controller's caches have another version than the server, if
 /// any: what is still on its way may bring more to do.

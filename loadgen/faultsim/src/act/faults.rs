@@ -1,11 +1,11 @@
 //! What goes wrong between controllers and cluster, with the clock and with the nodes.
 
+use podstorm_apiserver::DeleteOptions;
 use podstorm_objects::{Namespace, Pod, ReplicaSet, ReplicationController};
+use podstorm_sim::faults::{Armed, FaultClass, StreamEnd, StreamKind};
 
 use super::super::action::Action;
 use super::{Later, MS, NAMESPACE, Player, Stale, node_name};
-use podstorm_apiserver::DeleteOptions;
-use podstorm_sim::faults::{Armed, FaultClass, StreamEnd, StreamKind};
 
 impl Player {
     pub(super) fn disturb(&mut self, class: Option<FaultClass>, action: &Action) {

@@ -1,10 +1,10 @@
 //! Pods that users create and remove under a name.
 
+use podstorm_apiserver::DeleteOptions;
 use podstorm_objects::{Pod, Resource};
 use serde_json::json;
 
 use super::{NAMESPACE, Player};
-use podstorm_apiserver::DeleteOptions;
 
 impl Player {
     /// Creates a pod without an owner, matched by that ReplicaSet's selector or by none.

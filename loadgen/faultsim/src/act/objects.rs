@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use podstorm::client::ApiError;
+use podstorm_apiserver::{DeleteOptions, Patch, Propagation};
 use podstorm_objects::{OwnerReference, Pod, Resource, Uid};
 use serde_json::{Value, json};
 
 use super::super::action::{Death, Dependents, Tampering};
 use super::super::workloads::members;
 use super::{Later, NAMESPACE, Player, STUCK, ready};
-use podstorm_apiserver::{DeleteOptions, Patch, Propagation};
 
 impl Player {
     pub(super) fn scale(&mut self, name: &str, replicas: i32) {

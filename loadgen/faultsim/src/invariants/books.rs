@@ -10,14 +10,14 @@ use podstorm::intern::KeyId;
 use podstorm::policy::Behaviour;
 use podstorm::replicaset::Controller;
 use podstorm_objects::{Kind, Now, Pod, PodPhase, ReplicaSet, ReplicaSetStatus, Uid};
+use podstorm_sim::engine::probe::SyncId;
+use podstorm_sim::engine::site::Site;
 
 use super::super::action::Action;
 use super::super::model::is_active;
 use super::super::names::NAMESPACE;
 use super::super::schedule::Schedule;
 use super::sets::SetBook;
-use podstorm_sim::engine::probe::SyncId;
-use podstorm_sim::engine::site::Site;
 
 /// A pod as a controller's cache had it when a sync began.
 #[derive(Clone, Debug)]

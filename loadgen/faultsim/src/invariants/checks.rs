@@ -5,7 +5,10 @@ use std::sync::Arc;
 use podstorm::client::{Answer, PodPatch, Request};
 use podstorm::intern::KeyId;
 use podstorm::replicaset::{Controller, Outcome};
+use podstorm_apiserver::{Change, Commit};
 use podstorm_objects::{Kind, Now, Pod, ReplicaSet};
+use podstorm_sim::engine::probe::{Origin, SyncId};
+use podstorm_sim::faults::{Call, Place};
 
 use super::super::coverage::step_of;
 use super::super::model::{is_active, selects};
@@ -13,9 +16,6 @@ use super::super::names::NAMESPACE;
 use super::books::{Books, Seen};
 use super::order::{batch_is_in_order, rough_order};
 use super::statuses;
-use podstorm_apiserver::{Change, Commit};
-use podstorm_sim::engine::probe::{Origin, SyncId};
-use podstorm_sim::faults::{Call, Place};
 
 pub(super) type Checked = Result<(), (&'static str, String)>;
 

@@ -7,16 +7,16 @@ use podstorm::client::{Answer, Request};
 use podstorm::intern::KeyId;
 use podstorm::policy::Behaviour;
 use podstorm::replicaset::{Controller, ControllerOptions, Outcome};
+use podstorm_apiserver::{Change, Commit, CommitObserver, ObjectRef};
 use podstorm_objects::{Kind, Now, Pod, ReplicaSet, Resource};
+use podstorm_sim::engine::probe::{Origin, Probe, SyncId};
+use podstorm_sim::faults::Place;
 use serde_json::{Value, json};
 
 use super::super::draw::{Wanted, draw};
 use super::super::names::NAMESPACE;
 use super::super::schedule::How;
 use super::Judge;
-use podstorm_apiserver::{Change, Commit, CommitObserver, ObjectRef};
-use podstorm_sim::engine::probe::{Origin, Probe, SyncId};
-use podstorm_sim::faults::Place;
 
 pub(super) const NOW: Now = Now {
     mono_ns: 5_000_000_000,

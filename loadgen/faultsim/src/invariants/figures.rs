@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use podstorm_apiserver::{Change, Commit, ObjectRef};
 use podstorm_objects::{Now, Pod, Uid};
+use podstorm_sim::engine::probe::Origin;
 
 use super::super::verdict::Verdict;
 use super::books::Books;
 use super::checks::begins_deletion;
-use podstorm_apiserver::{Change, Commit, ObjectRef};
-use podstorm_sim::engine::probe::Origin;
 
 const MINUTE: i64 = 60_000_000_000;
 

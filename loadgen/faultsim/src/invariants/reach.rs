@@ -4,15 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use podstorm::client::{Answer, ApiError};
+use podstorm_apiserver::{Change, Commit, ObjectRef};
 use podstorm_objects::{Now, Pod};
+use podstorm_sim::engine::probe::Origin;
+use podstorm_sim::faults::{FaultClass, Mark};
 
 use super::super::action::Action;
 use super::super::names::{STUCK, node_name};
 use super::super::schedule::Step;
 use super::super::verdict::Struck;
-use podstorm_apiserver::{Change, Commit, ObjectRef};
-use podstorm_sim::engine::probe::Origin;
-use podstorm_sim::faults::{FaultClass, Mark};
 
 const MS: i64 = 1_000_000;
 

@@ -1,13 +1,14 @@
 //! S7: every status that a controller asks for is that of the pods which its cache had when the sync
 //! counted them, to the last count.
 
+use std::collections::BTreeSet;
+
 use podstorm::client::{ApiError, Reason, Request};
 use podstorm_objects::{Now, Pod, PodPhase, ReplicaSet};
 
 use super::super::model::{is_active, selects};
 use super::books::SyncBook;
 use super::checks::Checked;
-use std::collections::BTreeSet;
 
 /// What a status says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

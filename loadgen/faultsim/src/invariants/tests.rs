@@ -5,15 +5,15 @@ use std::sync::Arc;
 use podstorm::client::{Answer, ApiError, Reason, Request};
 use podstorm::limits::EXPECTATIONS_TIMEOUT_NS;
 use podstorm::policy::Behaviour;
+use podstorm_apiserver::{Change, Commit, ObjectRef};
 use podstorm_objects::{Kind, Now, Pod, ReplicaSet, Resource, Uid};
+use podstorm_sim::engine::probe::SyncId;
 use serde_json::{Value, json};
 
 use super::super::draw::{Wanted, draw};
 use super::super::names::NAMESPACE;
 use super::super::verdict::Conditions;
 use super::court::{Court, NOW, merge, origin};
-use podstorm_apiserver::{Change, Commit, ObjectRef};
-use podstorm_sim::engine::probe::SyncId;
 
 fn create() -> Request {
     Request::CreatePod {

@@ -1,9 +1,8 @@
 //! The hash of everything that happens in a run, and its words for a person.
 
 use podstorm::client::Request;
-use podstorm_objects::{ReplicaSet, Uid};
-
 use podstorm_apiserver::{Change, Commit, ObjectRef};
+use podstorm_objects::{ReplicaSet, Uid};
 use podstorm_sim::engine::probe::{Origin, SyncId};
 
 /// FNV-1a over 128 bits: equal on every machine.

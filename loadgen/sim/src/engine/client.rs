@@ -12,11 +12,11 @@ use crossbeam_utils::CachePadded;
 use podstorm::client::{Answer, ApiError, QpsLimiter, Reason, Request};
 use podstorm::consistency::PODS;
 use podstorm::metrics::{Histogram, HistogramSnapshot};
+use podstorm_apiserver::latency::LatencySampler;
+use podstorm_apiserver::{Cluster, DeleteOptions, Deletion};
 use podstorm_objects::{Kind, Now, Pod, ReplicaSet, ReplicationController};
 
 use crate::faults::Call;
-use podstorm_apiserver::latency::LatencySampler;
-use podstorm_apiserver::{Cluster, DeleteOptions, Deletion};
 
 /// How often one call is sent again when the server asks for it.
 pub const RETRIES_MAX: u32 = 10;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use podstorm_apiserver::Cluster;
 use podstorm_objects::Now;
 
 use crate::executor::{Next, Part};
-use podstorm_apiserver::Cluster;
 
 /// Most objects handled in one run.
 const BATCH: usize = 500;

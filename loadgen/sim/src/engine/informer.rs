@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use podstorm::cache::{Delta, PodCache};
 use podstorm::client::{ApiError, WatchEvent};
 use podstorm::reflector::{Action, Delivery, Reflector, ReflectorOptions};
+use podstorm_apiserver::latency::Latency;
+use podstorm_apiserver::{Cluster, ClusterResource, Poll, Watch, WatchFrom, WatchOptions, errors};
 use podstorm_objects::{Now, Pod, ReplicaSet, ReplicationController, ResourceVersion};
 
 use super::pool::Pool;
 use crate::executor::{Next, Part, Waker};
 use crate::faults::watching::Listen;
 use crate::faults::{ApiFault, CrashPoint, Line, StreamEnd, StreamKind};
-use podstorm_apiserver::latency::Latency;
-use podstorm_apiserver::{Cluster, ClusterResource, Poll, Watch, WatchFrom, WatchOptions, errors};
 
 /// Most events applied in one run.
 const BATCH: usize = 4000;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use podstorm_apiserver::Cluster;
 use podstorm_objects::Now;
 
 use super::assemble;
@@ -16,7 +17,6 @@ use crate::clock::RealClock;
 use crate::executor::{Parts, Switchboard};
 use crate::executor::{threads, virtual_time};
 use crate::options::{EngineKind, SimOptions};
-use podstorm_apiserver::Cluster;
 
 /// Between two looks at a cluster that is driven by threads.
 const LOOK_EVERY: Duration = Duration::from_millis(2);

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use podstorm::replicaset::Controller;
+use podstorm_apiserver::{Cluster, ClusterOptions};
 use podstorm_objects::Now;
 
 use super::Builder;
@@ -21,7 +22,6 @@ use crate::executor::{PartId, Waker};
 use crate::faults::{Line, Network};
 use crate::nodes::{NodeControl, NodeTimes};
 use crate::options::{EngineKind, SimOptions};
-use podstorm_apiserver::{Cluster, ClusterOptions};
 
 /// Shorter than upstream's, so that a run of some minutes sees all of it.
 const NODE_TIMES: NodeTimes = NodeTimes {

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::{Arc, Mutex};
 
+use podstorm_apiserver::Cluster;
 use podstorm_objects::{Kind, Now};
 
 use super::client::{ApiCalls, Client};
@@ -12,7 +13,6 @@ use super::probe::{Origin, Probe, SyncId};
 use crate::executor::{Next, Part};
 use crate::faults::Line;
 use crate::faults::line::Stray;
-use podstorm_apiserver::Cluster;
 
 /// The controllers' lines of a run; grows when a controller is started.
 pub(super) type Lines = Arc<Mutex<Vec<Arc<Line>>>>;

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use podstorm::client::WatchEvent;
+use podstorm_apiserver::{Cluster, ClusterResource, Watch, WatchFrom, WatchOptions};
 use podstorm_objects::Now;
 
 use super::{Next, Waker};
-use podstorm_apiserver::{Cluster, ClusterResource, Watch, WatchFrom, WatchOptions};
 
 /// Most events taken in one poll.
 pub const BATCH: usize = 4000;

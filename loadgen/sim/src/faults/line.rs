@@ -8,13 +8,13 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use podstorm::client::{Request, WatchEvent};
+use podstorm_apiserver::Waker;
 use podstorm_objects::{Kind, Now};
 use serde::{Deserialize, Serialize};
 
 use super::answer::ApiFault;
 use super::network::{Fate, Mark, Network, Sent};
 use super::watching::{Disturbed, Listen, StreamEnd, StreamFaults, StreamKind};
-use podstorm_apiserver::Waker;
 
 /// Where a controller dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use podstorm::client::ApiError;
+use podstorm_apiserver::Cluster;
 use podstorm_objects::{
     ConditionStatus, ConditionType, ContainerDetails, Now, PackedTime, Pod, PodCondition, PodPhase,
     PodStatus, Time, Uid,
 };
-
-use podstorm_apiserver::Cluster;
 
 /// Looks at the live pod before a status write is given up: each needs another writer in between.
 const STATUS_ATTEMPTS: usize = 5;

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use podstorm_apiserver::{Cluster, DeleteOptions};
 use podstorm_objects::{Map, Node, Now, Pod, PodPhase, Str, Time};
 use serde_json::{Value, json};
 
@@ -12,7 +13,6 @@ use super::change::{change_status, ended, out_of_touch};
 use super::control::NodeTimes;
 use crate::executor::stream::{Item, Stream};
 use crate::executor::{Next, Waker};
-use podstorm_apiserver::{Cluster, DeleteOptions};
 
 /// The taint of a node that is given up on.
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";

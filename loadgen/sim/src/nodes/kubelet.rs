@@ -11,6 +11,8 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use podstorm::intern::FIXED_STATE;
+use podstorm_apiserver::latency::LatencySampler;
+use podstorm_apiserver::{Cluster, DeleteOptions};
 use podstorm_objects::{Now, Pod, PodPhase, Str, Uid};
 
 use super::change::{change_status, ended, recovered, restarted};
@@ -21,8 +23,6 @@ use crate::executor::seed::seed_for;
 use crate::executor::stream::{Item, Stream};
 use crate::executor::{Next, Part, Waker};
 use crate::options::LatencySettings;
-use podstorm_apiserver::latency::LatencySampler;
-use podstorm_apiserver::{Cluster, DeleteOptions};
 
 /// Looks at the live pod before a status write is given up: each needs another writer in between.
 const STATUS_ATTEMPTS: usize = 5;

@@ -9,6 +9,8 @@ use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use compact_str::CompactString;
+use podstorm_apiserver::Cluster;
+use podstorm_apiserver::latency::{Latency, LatencySampler};
 use podstorm_objects::{Node, Now, Pod, SharedText, Uid};
 
 use super::controller::is_unreachable;
@@ -16,9 +18,6 @@ use super::room::Room;
 use crate::executor::seed::seed_for;
 use crate::executor::stream::{Item, Stream};
 use crate::executor::{Next, Part, Waker};
-use podstorm_apiserver::Cluster;
-use podstorm_apiserver::latency::Latency;
-use podstorm_apiserver::latency::LatencySampler;
 
 /// What a node takes that doesn't say: the kubelet's own default.
 const DEFAULT_PODS_PER_NODE: u32 = 110;

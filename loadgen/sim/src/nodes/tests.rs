@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use podstorm_apiserver::latency::Latency;
+use podstorm_apiserver::{Cluster, ClusterOptions, DeleteOptions};
 use podstorm_objects::{Namespace, Node, Now, Pod, PodPhase, Resource};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::executor::{Next, Part, Waker};
 use crate::options::LatencySettings;
-use podstorm_apiserver::latency::Latency;
-use podstorm_apiserver::{Cluster, ClusterOptions, DeleteOptions};
 
 const SECOND: i64 = 1_000_000_000;
 

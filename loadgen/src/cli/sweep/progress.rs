@@ -5,7 +5,6 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-
 use podstorm_sim::clock::RealClock;
 
 /// Seconds of real time between plain lines.

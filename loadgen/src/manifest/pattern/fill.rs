@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use podstorm_apiserver::validation::is_dns_subdomain;
 use podstorm_objects::{
     Address, ContainerDetails, ContainerId, ContainerStatus, Labels, Pod, PodStart,
     ResourceVersion, Str, Time, TokenVolume, Uid,
@@ -13,7 +14,6 @@ use serde_json::Value;
 
 use super::Language;
 use super::place::{Container, Ended, OWN_ANNOTATIONS, Slot, State};
-use podstorm_apiserver::validation::is_dns_subdomain;
 
 /// The pod that is `first` with these values. O(values).
 pub(super) fn fill<'a>(

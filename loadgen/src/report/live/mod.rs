@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use podstorm_sim::clock::RealClock;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::{Terminal, TerminalOptions, Viewport};
@@ -27,8 +28,6 @@ use crate::report::colour;
 use crate::run::{Observer, Progress};
 use crate::settings::{EngineKind, Settings};
 use crate::units::{counted, duration_text, number_for_people};
-use podstorm_sim::clock::RealClock;
-
 use history::History;
 use screen::Screen;
 pub(crate) use screen::give_back;

@@ -1,6 +1,7 @@
 //! Thresholds of a scenario: read from its file, and those with `abortOnFail` watched while it runs.
 
 use podstorm_objects::Now;
+use podstorm_sim::engine::by_phase::ByPhase;
 use serde_json::json;
 
 use super::driver::Driver;
@@ -8,7 +9,6 @@ use crate::figures::{Figures, Threshold};
 use crate::run::gather::seconds as quantiles_in_seconds;
 use crate::scenario::Scenario;
 use crate::units::NS_PER_SECOND;
-use podstorm_sim::engine::by_phase::ByPhase;
 
 /// What is known while a run goes on, under the names of the result.
 const KNOWN: [&str; 14] = [

@@ -8,9 +8,8 @@ use std::fmt::Write;
 use ahash::RandomState;
 use hashbrown::HashMap;
 use podstorm::intern::FIXED_STATE;
-use podstorm_objects::{ObjectMeta, Pod, ReplicaSet, ReplicaSetStatus, ReplicationController, Uid};
-
 use podstorm_apiserver::Cluster;
+use podstorm_objects::{ObjectMeta, Pod, ReplicaSet, ReplicaSetStatus, ReplicationController, Uid};
 
 /// Compares every parent with its pods, of which so many may be unready; parents of which nothing is
 /// said are left alone. O(pods + parents).

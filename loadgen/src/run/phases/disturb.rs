@@ -3,9 +3,14 @@
 
 use std::sync::Arc;
 
+use podstorm_apiserver::{ClusterResource, DeleteOptions, Patch, Propagation};
 use podstorm_objects::{
     Map, Namespace, Node, Now, ObjectMeta, ReplicaSet, ReplicaSetStatus, ReplicationController,
 };
+use podstorm_sim::faults::{
+    ApiFault, Armed, Call, Effect, FaultClass, Line, StreamEnd, StreamKind,
+};
+use podstorm_sim::nodes::NodeControl;
 use serde_json::Value;
 
 use super::driver::Driver;
@@ -14,11 +19,6 @@ use super::tasks::Action;
 use crate::scenario::Percent;
 use crate::scenario::Which;
 use crate::scenario::{LoseAnswers, Stream};
-use podstorm_apiserver::{ClusterResource, DeleteOptions, Patch, Propagation};
-use podstorm_sim::faults::{
-    ApiFault, Armed, Call, Effect, FaultClass, Line, StreamEnd, StreamKind,
-};
-use podstorm_sim::nodes::NodeControl;
 
 /// No pod may be created for so long before a phase counts as quiet, ns.
 const QUIET_NS: i64 = 30_000_000_000;

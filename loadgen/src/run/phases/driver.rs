@@ -2,101 +2,30 @@
 //! condition, checks the store, writes down what the phase took, and goes on to the next.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
+use podstorm_apiserver::{Cluster, PodTotals};
 use podstorm_objects::{Namespace, Now, Pod, ReplicaSet, ReplicationController, Str};
+use podstorm_sim::executor::seed::seed_for;
+use podstorm_sim::executor::stream::Stream;
+use podstorm_sim::executor::{Next, Part, Switchboard, Waker};
 
 use super::aborts::Aborts;
 use super::audit::audit;
+use super::exchange::{Controllers, Position, Report};
 use super::load::Loader;
 use super::objects::Objects;
 use super::roll_out::Pair;
 use super::tasks::{Action, WRITES_PER_RUN};
 use super::tracker::Tracker;
 use crate::input::InputObject;
-use crate::result::{Phase, SlowReplicaSet};
+use crate::result::Phase;
 use crate::scenario::load_shape::{Schedule, SharedBudgets};
 use crate::scenario::{Phase as PhasePlan, Scenario, Step, Until};
 use crate::settings::Settings;
-use podstorm_apiserver::{Cluster, PodTotals};
-use podstorm_sim::engine::by_phase::{ByPhase, PhaseTimes};
-use podstorm_sim::executor::seed::seed_for;
-use podstorm_sim::executor::stream::Stream;
-use podstorm_sim::executor::{Next, Part, Switchboard, Waker};
-use podstorm_sim::faults::Line;
-use podstorm_sim::nodes::NodeControl;
 
 /// Between two looks at whether the controllers have come to rest, ns.
 const REST_CHECK_NS: i64 = 1_000_000;
-
-/// The scenario's hold on the controllers.
-pub struct Controllers {
-    /// Set to let the informers begin; see `wake`.
-    pub started: Arc<AtomicBool>,
-    /// Wakes the informers after `started` was set.
-    pub wake: Vec<Waker>,
-    /// The controller's connection, where the scenario disturbs it.
-    pub line: Option<Arc<Line>>,
-    /// The nodes, where the scenario lets them fail.
-    pub nodes: Option<Arc<NodeControl>>,
-    /// Where to write down when each phase begins.
-    pub times: Arc<PhaseTimes>,
-    /// Whether at least that many syncs have been finished, none is under way, and no key waits.
-    pub rests_after: Box<dyn Fn(u64) -> bool + Send>,
-    /// Who is told that a phase begins.
-    pub phase_begins: Option<Box<dyn Fn(Now) + Send>>,
-}
-
-impl std::fmt::Debug for Controllers {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Controllers")
-            .field("started", &self.started)
-            .finish_non_exhaustive()
-    }
-}
-
-/// How far the scenario is, for whoever shows it. Written by the driver, read at any time.
-#[derive(Debug, Default)]
-pub struct Position {
-    /// The current phase.
-    pub phase: AtomicUsize,
-    /// Pods of the phase's target that are there (or gone, or were deleted where that is the target).
-    pub done: AtomicU64,
-    /// Pods of the phase's target.
-    pub total: AtomicU64,
-    /// Pods that exist.
-    pub pods: AtomicU64,
-    /// Pods that are active and ready.
-    pub ready: AtomicU64,
-    /// Pods that all parents together are to have.
-    pub desired: AtomicU64,
-}
-
-/// What the scenario found out.
-#[derive(Debug)]
-pub struct Report {
-    /// The phases, the last of them perhaps cut short.
-    pub phases: Vec<Phase>,
-    /// Whether all phases are done and their conditions were met.
-    pub converged: bool,
-    /// What did not go as it should, in words.
-    pub failures: Vec<String>,
-    /// What can't be: the store contradicts what it told its watchers.
-    pub violations: Vec<String>,
-    /// See `Tracker::excess`.
-    pub excess: u64,
-    /// Owned pods that went before they were ever ready.
-    pub surplus: u64,
-    /// Pods of files that came active and not ready, and still are.
-    pub still_not_ready: u64,
-    /// From the moment a parent's spec was written (or its pods were touched from outside) to the
-    /// moment it had its pods and an exact status, ns; by the phase in which that began.
-    pub convergence: ByPhase,
-    /// From a pod's creation to its being ready, ns; the same.
-    pub pod_ready: ByPhase,
-    /// The slowest convergences, and those that were not over; the slowest first.
-    pub slowest: Vec<SlowReplicaSet>,
-}
 
 /// The driver.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use podstorm::client::ApiError;
+use podstorm_apiserver::Cluster;
 use podstorm_objects::{
     Kind, Namespace, Node, Now, ObjectMeta, ReplicaSet, ReplicationController, Str,
 };
@@ -13,7 +14,6 @@ use super::tracker::Tracker;
 use crate::input::InputObject;
 use crate::scenario::Scenario;
 use crate::size::InputSize;
-use podstorm_apiserver::Cluster;
 
 /// Objects on their way into the cluster, owners before what they own.
 #[derive(Debug)]

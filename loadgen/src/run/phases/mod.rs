@@ -9,6 +9,7 @@ mod disturb;
 mod driver;
 #[cfg(test)]
 mod dump_tests;
+mod exchange;
 mod generate;
 mod load;
 mod objects;
@@ -20,4 +21,5 @@ mod tasks;
 mod tests;
 mod tracker;
 
-pub use driver::{Controllers, Driver, Position, Report};
+pub use driver::Driver;
+pub use exchange::{Controllers, Position, Report};

@@ -1,6 +1,5 @@
 //! The generated cluster: namespaces, nodes, and ReplicaSets whose pods share one spec.
 
-use crate::scenario::pod_template;
 use std::sync::Arc;
 
 use compact_str::format_compact;
@@ -10,6 +9,7 @@ use podstorm_objects::{
 };
 use serde_json::{Value, json};
 
+use crate::scenario::pod_template;
 use crate::settings::{ClusterSize, Settings};
 
 /// Makes the objects of a generated cluster.

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use podstorm_apiserver::{DeleteOptions, Patch};
 use podstorm_objects::{
     Kind, Labels, Map, Now, ObjectMeta, Pod, ReplicaSet, ReplicationController, Str,
 };
@@ -11,7 +12,6 @@ use serde_json::Value;
 use super::driver::Driver;
 use super::tasks::Action;
 use crate::scenario::{Churn, SomePods};
-use podstorm_apiserver::{DeleteOptions, Patch};
 
 /// The value that a relabelled pod's selected labels get.
 const ISOLATED: &str = "isolated";

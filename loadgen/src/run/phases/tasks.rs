@@ -1,13 +1,13 @@
 //! The steps of a phase, one write at a time: which code does which step, and when each of its
 //! actions is due.
 
+use podstorm_apiserver::ScaleUpdate;
 use podstorm_objects::{Now, ReplicaSet, ReplicationController};
 
 use super::driver::Driver;
 use crate::scenario::load_shape::{LoadShape, Schedule};
 use crate::scenario::{Amount, Which};
 use crate::scenario::{Scale, Step};
-use podstorm_apiserver::ScaleUpdate;
 
 /// Most writes in one run.
 pub(super) const WRITES_PER_RUN: u32 = 100;

@@ -18,11 +18,12 @@ use smallvec::SmallVec;
 mod pick;
 mod state;
 
+use podstorm_sim::engine::by_phase::{ByPhase, PhaseTimes};
+use podstorm_sim::executor::stream::Item;
+
 use self::state::{Counts, PodState, is_held, pods};
 use super::slowest::{Convergence, Slowest};
 use crate::result::{Phase, SlowReplicaSet};
-use podstorm_sim::engine::by_phase::{ByPhase, PhaseTimes};
-use podstorm_sim::executor::stream::Item;
 
 pub(super) use self::state::Parent;
 

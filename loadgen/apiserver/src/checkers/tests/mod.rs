@@ -4,9 +4,9 @@ mod wrong;
 
 use std::sync::Arc;
 
-use podstorm_objects::WatchEvent;
 use podstorm_objects::{
     Kind, Namespace, Now, Pod, PodPhase, ReplicaSet, Resource, ResourceVersion, Str, Time,
+    WatchEvent,
 };
 use serde_json::json;
 

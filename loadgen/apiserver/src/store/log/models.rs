@@ -5,20 +5,18 @@
 //! few threads, with `--features shuttle` through random ones of more; `SCHEDULES` sets how many.
 //! Segments hold two events here.
 
-use podstorm_objects::Namespace;
-use podstorm_objects::WatchEvent;
+use podstorm_objects::{Namespace, WatchEvent};
 
 use super::*;
 use crate::store::counts::Verb;
 use crate::{Watch, WatchOptions};
 
+use checker::sync::Condvar;
+use checker::thread;
 #[cfg(feature = "loom")]
 use loom as checker;
 #[cfg(not(feature = "loom"))]
 use shuttle as checker;
-
-use checker::sync::Condvar;
-use checker::thread;
 
 /// Runs a model: through all schedules with so many preemptions at most.
 #[cfg(feature = "loom")]
