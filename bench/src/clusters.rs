@@ -117,7 +117,7 @@ impl Plan {
     pub fn build(&self) -> Cluster {
         let drawn = self.draw();
         let cache = Arc::new(PodCache::new());
-        let controller = Controller::new(ControllerOptions::new(Kind::ReplicaSet), cache.clone());
+        let controller = Controller::new(ControllerOptions::new(Kind::REPLICA_SET), cache.clone());
         let (mut keys, mut parents, mut pods) = (Vec::new(), Vec::new(), Vec::new());
         for (parent, owned) in drawn {
             controller.parent_delta(Delta::Applied(parent.clone()), NOW);
@@ -250,8 +250,8 @@ pub(crate) fn replica_set_uid(index: usize) -> Uid {
 /// What the pods of a ReplicaSet say of it.
 pub(crate) fn owner_of(parent: &ReplicaSet) -> Arc<OwnerReference> {
     Arc::new(OwnerReference {
-        api_version: Kind::ReplicaSet.api_version().into(),
-        kind: Kind::ReplicaSet.name().into(),
+        api_version: Kind::REPLICA_SET.api_version().into(),
+        kind: Kind::REPLICA_SET.name().into(),
         name: parent.metadata.name.as_str().into(),
         uid: parent.metadata.uid.clone(),
         controller: Some(true),
@@ -397,7 +397,7 @@ impl Mold {
 mod tests {
     use std::collections::BTreeSet;
 
-    use podstorm::object::Resource as _;
+    use podstorm::object::Object as _;
     use serde_json::Value;
 
     use super::*;

@@ -175,7 +175,7 @@ pub fn start(cluster: &Cluster) -> Start {
     let now = || Duration::from_secs_f64(clock.seconds());
     let mut start = Start::default();
     let cache = Arc::new(PodCache::new());
-    let controller = Controller::new(ControllerOptions::new(Kind::ReplicaSet), cache.clone());
+    let controller = Controller::new(ControllerOptions::new(Kind::REPLICA_SET), cache.clone());
     initial::<ReplicaSet>(cluster, &now, &mut start, |objects, version| {
         controller.parent_replace(objects, version, NOW);
     });

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use podstorm::cache::{Delta, PodCache};
-use podstorm::object::{Pod, Resource as _};
+use podstorm::object::{Object, Pod, Resource as _};
 use serde_json::Value;
 
 use crate::clusters::{Plan, Sharing};

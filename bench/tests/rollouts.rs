@@ -179,7 +179,7 @@ fn nothing_is_kept_for_replica_sets_that_are_gone() {
         cache.bookmark(&1.into());
         let options = ControllerOptions {
             behaviour,
-            ..ControllerOptions::new(Kind::ReplicaSet)
+            ..ControllerOptions::new(Kind::REPLICA_SET)
         };
         let mut world = World {
             controller: Controller::new(options, cache.clone()),

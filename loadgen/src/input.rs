@@ -1,7 +1,7 @@
 //! Objects that came from files: what a run starts from instead of a generated cluster.
 
 use podstorm_objects::{
-    Kind, Namespace, Node, ObjectMeta, Pod, ReplicaSet, ReplicationController, Resource,
+    Kind, Namespace, Node, Object, ObjectMeta, Pod, ReplicaSet, ReplicationController,
 };
 
 /// An object of a simulated kind, as a file had it, checked but not yet stored. Large kinds are
@@ -23,23 +23,21 @@ pub enum InputObject {
 impl InputObject {
     /// The kind of the object.
     pub fn kind(&self) -> Kind {
-        match self {
-            InputObject::Namespace(_) => Kind::Namespace,
-            InputObject::Node(_) => Kind::Node,
-            InputObject::Pod(_) => Kind::Pod,
-            InputObject::ReplicaSet(_) => Kind::ReplicaSet,
-            InputObject::ReplicationController(_) => Kind::ReplicationController,
-        }
+        self.as_object().kind()
     }
 
     /// The object's metadata.
     pub fn metadata(&self) -> &ObjectMeta {
+        self.as_object().metadata()
+    }
+
+    fn as_object(&self) -> &dyn Object {
         match self {
-            InputObject::Namespace(object) => object.metadata(),
-            InputObject::Node(object) => object.metadata(),
-            InputObject::Pod(object) => object.metadata(),
-            InputObject::ReplicaSet(object) => object.metadata(),
-            InputObject::ReplicationController(object) => object.metadata(),
+            InputObject::Namespace(object) => &**object,
+            InputObject::Node(object) => &**object,
+            InputObject::Pod(object) => &**object,
+            InputObject::ReplicaSet(object) => &**object,
+            InputObject::ReplicationController(object) => &**object,
         }
     }
 }

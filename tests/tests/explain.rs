@@ -234,8 +234,8 @@ fn what_explain_says_goes_is_what_a_controller_deletes() {
         let mut random = fastrand::Rng::with_seed(seed);
         let (kind, name) = OWNERS[random.usize(..OWNERS.len())];
         let kind = match kind {
-            "ReplicaSet" => Kind::ReplicaSet,
-            _ => Kind::ReplicationController,
+            "ReplicaSet" => Kind::REPLICA_SET,
+            _ => Kind::REPLICATION_CONTROLLER,
         };
         let mut options = ControllerOptions::new(kind);
         options.burst_replicas = if random.bool() { 4 } else { 500 };
@@ -297,10 +297,10 @@ fn annotations_that_are_advised_make_the_wished_pods_go() {
         let objects = Objects::new(input.clone()).expect("there are pods");
         let mut random = fastrand::Rng::with_seed(seed);
         let question = Question {
-            object: find::find(&objects, Kind::ReplicaSet, OWNERS[random.usize(..3)].1)
+            object: find::find(&objects, Kind::REPLICA_SET, OWNERS[random.usize(..3)].1)
                 .expect("it was drawn"),
             replicas: Some(random.i32(4..12)),
-            options: ControllerOptions::new(Kind::ReplicaSet),
+            options: ControllerOptions::new(Kind::REPLICA_SET),
             now,
         };
         let told = outcome(&objects, &question, &[]).expect("the selector is valid");
@@ -363,9 +363,9 @@ fn the_order_of_the_files_changes_nothing() {
     let ask = |input: Vec<InputObject>| {
         let objects = Objects::new(input).expect("there are pods");
         let question = Question {
-            object: find::find(&objects, Kind::ReplicaSet, "web-new").expect("it was drawn"),
+            object: find::find(&objects, Kind::REPLICA_SET, "web-new").expect("it was drawn"),
             replicas: Some(3),
-            options: ControllerOptions::new(Kind::ReplicaSet),
+            options: ControllerOptions::new(Kind::REPLICA_SET),
             now,
         };
         let told = outcome(&objects, &question, &[]).expect("the selector is valid");

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use podstorm::client::Reason;
 use podstorm::object::{
-    Kind, Namespace, Pod, Regarding, ReplicaSet, ReplicationController, Resource as _,
+    Kind, Namespace, Object, Pod, Regarding, ReplicaSet, ReplicationController,
 };
 use podstorm_apiserver::{Cluster, DeleteOptions, Propagation};
 use podstorm_loadgen::settings::{EngineKind, Latency};
@@ -428,7 +428,7 @@ fn a_replication_controller_does_the_same(engine: EngineKind) {
     assert_eq!(owned(&pods, &controller.metadata.uid).len(), 3);
     for pod in &pods {
         let owner = pod.metadata.controller().unwrap();
-        let kind = Kind::ReplicationController;
+        let kind = Kind::REPLICATION_CONTROLLER;
         assert_eq!((&*owner.api_version, &*owner.kind), ("v1", kind.name()));
         assert!(pod.metadata.name.starts_with("nginx-"));
     }
@@ -437,7 +437,7 @@ fn a_replication_controller_does_the_same(engine: EngineKind) {
         let Some(Regarding::Object(about)) = &event.regarding else {
             panic!("{event:?}")
         };
-        assert_eq!(about.kind, Kind::ReplicationController);
+        assert_eq!(about.kind, Kind::REPLICATION_CONTROLLER);
     }
     assert_eq!(lab.events().len(), 3);
 }

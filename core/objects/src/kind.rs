@@ -1,107 +1,289 @@
-//! The kinds of object the project knows, and what every one of them offers.
+//! Kinds of object, each described by one row.
 
-use super::{DecodeError, ObjectMeta};
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
 
-/// A kind of Kubernetes object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// `v1` `Namespace`, cluster-scoped.
-    Namespace,
-    /// `v1` `Node`, cluster-scoped.
-    Node,
-    /// `v1` `Pod`.
-    Pod,
-    /// `apps/v1` `ReplicaSet`.
-    ReplicaSet,
-    /// `v1` `ReplicationController`.
-    ReplicationController,
-    /// `v1` `Event`.
-    Event,
+use super::{Cause, DynamicObject};
+
+/// What the API needs to know of a kind of object besides the object's own members: a row of a table.
+/// Nothing else lists kinds.
+///
+/// Source: `APIResource` of Kubernetes' discovery, and the strategies in its `pkg/registry`.
+#[derive(Clone, Copy, Debug)]
+pub struct ResourceType {
+    /// The API group; empty for the core group.
+    pub group: &'static str,
+    /// The `apiVersion` of an object's JSON: that group and a version, e.g. `apps/v1`, or `v1`.
+    pub api_version: &'static str,
+    /// The `kind` of an object's JSON, e.g. `ReplicaSet`.
+    pub kind: &'static str,
+    /// The resource in URLs and messages: plural and lower case, e.g. `replicasets`.
+    pub resource: &'static str,
+    /// Whether objects live in a namespace.
+    pub namespaced: bool,
+    /// Whether `status` is written through `/status` alone.
+    pub has_status: bool,
+    /// Whether `metadata.generation` counts the changes of all that is neither metadata nor status.
+    pub has_generation: bool,
+    /// Whether the dependents of a deleted object stay when the request doesn't say; else they are
+    /// collected.
+    pub orphans_dependents: bool,
+    /// What a written object must be. Only for kinds without a type of their own, whose
+    /// objects are [`DynamicObject`]s.
+    pub rules: Rules,
 }
 
+/// Defaults and validation of a kind without a type of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Fills in what the writer left out.
+    pub default: fn(&mut DynamicObject),
+    /// The rules that an object breaks, beside those of metadata; of an update with the stored
+    /// object.
+    pub validate: fn(&DynamicObject, Option<&DynamicObject>) -> Vec<Cause>,
+}
+
+impl Rules {
+    /// Anything goes.
+    pub const NONE: Rules = Rules {
+        default: |_| {},
+        validate: |_, _| Vec::new(),
+    };
+}
+
+impl ResourceType {
+    /// A kind in a namespace, with neither status nor generation, to be changed by `..`.
+    pub const DEFAULT: ResourceType = ResourceType {
+        group: "",
+        api_version: "v1",
+        kind: "",
+        resource: "",
+        namespaced: true,
+        has_status: false,
+        has_generation: false,
+        orphans_dependents: false,
+        rules: Rules::NONE,
+    };
+}
+
+/// A kind of Kubernetes object: a reference to its row. Kinds are the same when their group and
+/// resource are; they sort by these.
+#[derive(Clone, Copy)]
+pub struct Kind(&'static ResourceType);
+
+static NAMESPACE: ResourceType = ResourceType {
+    kind: "Namespace",
+    resource: "namespaces",
+    namespaced: false,
+    has_status: true,
+    ..ResourceType::DEFAULT
+};
+
+static NODE: ResourceType = ResourceType {
+    kind: "Node",
+    resource: "nodes",
+    namespaced: false,
+    has_status: true,
+    ..ResourceType::DEFAULT
+};
+
+static POD: ResourceType = ResourceType {
+    kind: "Pod",
+    resource: "pods",
+    has_status: true,
+    has_generation: true,
+    ..ResourceType::DEFAULT
+};
+
+static REPLICA_SET: ResourceType = ResourceType {
+    group: "apps",
+    api_version: "apps/v1",
+    kind: "ReplicaSet",
+    resource: "replicasets",
+    has_status: true,
+    has_generation: true,
+    ..ResourceType::DEFAULT
+};
+
+static REPLICATION_CONTROLLER: ResourceType = ResourceType {
+    kind: "ReplicationController",
+    resource: "replicationcontrollers",
+    has_status: true,
+    has_generation: true,
+    orphans_dependents: true,
+    ..ResourceType::DEFAULT
+};
+
+static EVENT: ResourceType = ResourceType {
+    kind: "Event",
+    resource: "events",
+    ..ResourceType::DEFAULT
+};
+
 impl Kind {
-    /// Every kind, in a fixed order.
-    pub const ALL: [Kind; 6] = [
-        Kind::Namespace,
-        Kind::Node,
-        Kind::Pod,
-        Kind::ReplicaSet,
-        Kind::ReplicationController,
-        Kind::Event,
+    /// `v1` `Namespace`, cluster-scoped.
+    pub const NAMESPACE: Kind = Kind(&NAMESPACE);
+    /// `v1` `Node`, cluster-scoped.
+    pub const NODE: Kind = Kind(&NODE);
+    /// `v1` `Pod`.
+    pub const POD: Kind = Kind(&POD);
+    /// `apps/v1` `ReplicaSet`.
+    pub const REPLICA_SET: Kind = Kind(&REPLICA_SET);
+    /// `v1` `ReplicationController`.
+    pub const REPLICATION_CONTROLLER: Kind = Kind(&REPLICATION_CONTROLLER);
+    /// `v1` `Event`.
+    pub const EVENT: Kind = Kind(&EVENT);
+
+    /// The kinds that have a type of their own, in a fixed order.
+    pub const TYPED: [Kind; 6] = [
+        Kind::NAMESPACE,
+        Kind::NODE,
+        Kind::POD,
+        Kind::REPLICA_SET,
+        Kind::REPLICATION_CONTROLLER,
+        Kind::EVENT,
     ];
+
+    /// The kind that a row of a table describes.
+    pub const fn of(row: &'static ResourceType) -> Kind {
+        Kind(row)
+    }
+
+    /// A kind that is defined while the program runs, as by a CustomResourceDefinition. Its row lives
+    /// as long as the process.
+    ///
+    /// # Panics
+    /// When `api_version` is not of that group.
+    pub fn define(row: ResourceType) -> Kind {
+        let version = row.api_version.strip_prefix(row.group);
+        let fits = match version {
+            Some(version) if row.group.is_empty() => !version.contains('/'),
+            Some(version) => version.starts_with('/'),
+            None => false,
+        };
+        assert!(fits, "{} is of the group {:?}", row.api_version, row.group);
+        Kind(Box::leak(Box::new(row)))
+    }
+
+    /// Its row.
+    pub const fn row(self) -> &'static ResourceType {
+        self.0
+    }
 
     /// The `kind` of an object's JSON, e.g. `ReplicaSet`.
     pub const fn name(self) -> &'static str {
-        match self {
-            Kind::Namespace => "Namespace",
-            Kind::Node => "Node",
-            Kind::Pod => "Pod",
-            Kind::ReplicaSet => "ReplicaSet",
-            Kind::ReplicationController => "ReplicationController",
-            Kind::Event => "Event",
-        }
+        self.0.kind
     }
 
     /// The API group; empty for the core group.
     pub const fn group(self) -> &'static str {
-        match self {
-            Kind::ReplicaSet => "apps",
-            _ => "",
-        }
+        self.0.group
     }
 
     /// The `apiVersion` of an object's JSON: `apps/v1` or `v1`.
     pub const fn api_version(self) -> &'static str {
-        match self {
-            Kind::ReplicaSet => "apps/v1",
-            _ => "v1",
+        self.0.api_version
+    }
+
+    /// Whether an `apiVersion` is of this kind's group, whatever its version.
+    pub fn is_of_group(self, api_version: &str) -> bool {
+        // What stands before the slash; searching for it would cost every create some.
+        match api_version.strip_prefix(self.0.group) {
+            Some(rest) if self.0.group.is_empty() => rest.starts_with('/') || !rest.contains('/'),
+            Some(rest) => rest.starts_with('/'),
+            None => false,
         }
     }
 
     /// The resource name in URLs and messages, e.g. `replicasets`.
     pub const fn resource(self) -> &'static str {
-        match self {
-            Kind::Namespace => "namespaces",
-            Kind::Node => "nodes",
-            Kind::Pod => "pods",
-            Kind::ReplicaSet => "replicasets",
-            Kind::ReplicationController => "replicationcontrollers",
-            Kind::Event => "events",
-        }
+        self.0.resource
     }
 
     /// The resource with its group as error messages spell it, e.g. `replicasets.apps`, `pods`.
-    pub const fn group_resource(self) -> &'static str {
-        match self {
-            Kind::ReplicaSet => "replicasets.apps",
-            other => other.resource(),
+    pub fn group_resource(self) -> Cow<'static, str> {
+        match self.0.group {
+            "" => self.0.resource.into(),
+            group => format!("{}.{group}", self.0.resource).into(),
         }
     }
 
     /// Whether objects of this kind live in a namespace.
     pub const fn is_namespaced(self) -> bool {
-        !matches!(self, Kind::Namespace | Kind::Node)
+        self.0.namespaced
     }
 }
 
-/// What every kind of object offers: identity, and JSON both ways.
-pub trait Resource: Clone + Send + Sync + std::fmt::Debug + 'static {
-    /// The kind of this type.
-    const KIND: Kind;
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.kind)
+    }
+}
 
-    /// The object's metadata.
-    fn metadata(&self) -> &ObjectMeta;
+impl PartialEq for Kind {
+    #[inline]
+    fn eq(&self, other: &Kind) -> bool {
+        std::ptr::eq(self.0, other.0)
+            || (self.0.resource == other.0.resource && self.0.group == other.0.group)
+    }
+}
 
-    /// The object's metadata, to change before it is published.
-    fn metadata_mut(&mut self) -> &mut ObjectMeta;
+impl Eq for Kind {}
 
-    /// Reads an object from its JSON form. `apiVersion` and `kind` may be absent; fields without
-    /// a typed place are carried in `rest`.
-    ///
-    /// # Errors
-    /// A field of a wrong type or an unreadable value, with its path.
-    fn from_json(value: serde_json::Value) -> Result<Self, DecodeError>;
+impl PartialOrd for Kind {
+    fn partial_cmp(&self, other: &Kind) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
 
-    /// The object's JSON form, `apiVersion` and `kind` included. Unset members are left out.
-    fn to_json(&self) -> serde_json::Value;
+impl Ord for Kind {
+    fn cmp(&self, other: &Kind) -> Ordering {
+        (self.0.group, self.0.resource).cmp(&(other.0.group, other.0.resource))
+    }
+}
+
+impl Hash for Kind {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.resource.hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_the_same_by_group_and_resource_and_sort_by_them() {
+        let row = ResourceType {
+            group: "example.com",
+            api_version: "example.com/v1",
+            kind: "Pod",
+            resource: "pods",
+            ..ResourceType::DEFAULT
+        };
+        let defined = Kind::define(row);
+        assert_ne!(defined, Kind::POD);
+        assert_eq!(defined, Kind::define(row));
+        let mut kinds = vec![defined, Kind::REPLICA_SET, Kind::POD, Kind::NODE];
+        kinds.sort();
+        assert_eq!(kinds, [Kind::NODE, Kind::POD, Kind::REPLICA_SET, defined]);
+        let names = [Kind::POD, Kind::REPLICA_SET, defined].map(Kind::group_resource);
+        assert_eq!(names, ["pods", "replicasets.apps", "pods.example.com"]);
+    }
+
+    #[test]
+    fn a_group_is_what_stands_before_the_slash() {
+        for version in ["v1", "v1beta1", "/v1"] {
+            assert!(Kind::POD.is_of_group(version), "{version}");
+            assert!(!Kind::REPLICA_SET.is_of_group(version), "{version}");
+        }
+        for version in ["apps/v1", "apps/v1beta2"] {
+            assert!(Kind::REPLICA_SET.is_of_group(version), "{version}");
+            assert!(!Kind::POD.is_of_group(version), "{version}");
+        }
+        assert!(!Kind::REPLICA_SET.is_of_group("appsx/v1"));
+        assert!(!Kind::REPLICA_SET.is_of_group("apps"));
+    }
 }

@@ -132,7 +132,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::Resource;
+    use crate::{Object, Resource};
 
     fn read(spec: Value) -> ReplicationController {
         let value = json!({"metadata": {"name": "web"}, "spec": spec,

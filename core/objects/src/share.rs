@@ -238,7 +238,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::Resource;
+    use crate::{Object, Resource};
 
     fn pod(name: &str, image: &str) -> Pod {
         Pod::from_json(json!({

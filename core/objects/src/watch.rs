@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use super::ApiError;
-use crate::ResourceVersion;
+use crate::{ApiError, Object, ResourceVersion};
 
 /// One event of a watch.
-#[derive(Clone, Debug)]
-pub enum WatchEvent<T> {
+#[derive(Debug)]
+pub enum WatchEvent<T: ?Sized> {
     /// The object came to be (or into view).
     Added(Arc<T>),
     /// The object changed.
@@ -23,4 +22,41 @@ pub enum WatchEvent<T> {
     },
     /// The stream ends with this error, e.g. 410 Expired.
     Error(ApiError),
+}
+
+impl<T: ?Sized> Clone for WatchEvent<T> {
+    fn clone(&self) -> Self {
+        match self {
+            WatchEvent::Added(object) => WatchEvent::Added(object.clone()),
+            WatchEvent::Modified(object) => WatchEvent::Modified(object.clone()),
+            WatchEvent::Deleted(object) => WatchEvent::Deleted(object.clone()),
+            WatchEvent::Bookmark {
+                version,
+                initial_events_end,
+            } => WatchEvent::Bookmark {
+                version: version.clone(),
+                initial_events_end: *initial_events_end,
+            },
+            WatchEvent::Error(error) => WatchEvent::Error(error.clone()),
+        }
+    }
+}
+
+impl<T: Object> WatchEvent<T> {
+    /// The event with its object's type forgotten.
+    pub fn erased(self) -> WatchEvent<dyn Object> {
+        match self {
+            WatchEvent::Added(object) => WatchEvent::Added(object),
+            WatchEvent::Modified(object) => WatchEvent::Modified(object),
+            WatchEvent::Deleted(object) => WatchEvent::Deleted(object),
+            WatchEvent::Bookmark {
+                version,
+                initial_events_end,
+            } => WatchEvent::Bookmark {
+                version,
+                initial_events_end,
+            },
+            WatchEvent::Error(error) => WatchEvent::Error(error),
+        }
+    }
 }

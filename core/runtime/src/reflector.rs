@@ -8,7 +8,7 @@
 use std::mem;
 use std::sync::Arc;
 
-use podstorm_objects::{Now, Resource, ResourceVersion};
+use podstorm_objects::{Now, Object, ResourceVersion};
 
 use crate::client::{ApiError, Reason, WatchEvent};
 
@@ -83,7 +83,7 @@ pub enum Action {
 
 /// What the store is to do, in the order given.
 #[derive(Clone, Debug)]
-pub enum Delivery<T> {
+pub enum Delivery<T: ?Sized> {
     /// The object is new or changed.
     Applied(Arc<T>),
     /// The object is gone; this is its last state.
@@ -96,7 +96,7 @@ pub enum Delivery<T> {
 
 /// Keeps a store in step with the server for one kind of object.
 #[derive(Debug)]
-pub struct Reflector<T> {
+pub struct Reflector<T: ?Sized> {
     options: ReflectorOptions,
     phase: Phase<T>,
     /// The version last seen; unset before the first state is complete.
@@ -109,7 +109,7 @@ pub struct Reflector<T> {
 }
 
 #[derive(Debug)]
-enum Phase<T> {
+enum Phase<T: ?Sized> {
     /// To do this now.
     Ready(Step),
     /// To do this after a delay that is to be drawn, counting from that time.
@@ -138,9 +138,9 @@ enum Phase<T> {
 /// once, so objects are put one behind the other; whether that was right is looked at when an
 /// object changes meanwhile, and at the end.
 #[derive(Debug)]
-struct Objects<T>(Vec<Arc<T>>);
+struct Objects<T: ?Sized>(Vec<Arc<T>>);
 
-impl<T: Resource> Objects<T> {
+impl<T: Object + ?Sized> Objects<T> {
     fn add(&mut self, object: Arc<T>) {
         self.0.push(object);
     }
@@ -182,7 +182,7 @@ enum Step {
     Watch,
 }
 
-impl<T: Resource> Reflector<T> {
+impl<T: Object + ?Sized> Reflector<T> {
     /// A reflector that has seen nothing.
     pub fn new(options: ReflectorOptions) -> Self {
         Reflector {
@@ -479,7 +479,7 @@ impl<T: Resource> Reflector<T> {
     }
 }
 
-fn key<T: Resource>(object: &T) -> (&str, &str) {
+fn key<T: Object + ?Sized>(object: &T) -> (&str, &str) {
     let metadata = object.metadata();
     (&metadata.namespace, &metadata.name)
 }

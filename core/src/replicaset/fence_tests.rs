@@ -148,7 +148,7 @@ fn a_lost_delete_and_one_that_finds_nothing_ask_for_a_fence() {
 #[test]
 fn replication_controllers_have_a_barrier_too() {
     for behaviour in [Upstream, Hardened] {
-        let mut rig = Rig::unstarted(Kind::ReplicationController, behaviour, 1);
+        let mut rig = Rig::unstarted(Kind::REPLICATION_CONTROLLER, behaviour, 1);
         assert_eq!(rig.sync(), Outcome::Ok);
         let record = rig.controller.consistency().record(&rig.key);
         assert_eq!(record.is_some(), behaviour == Hardened);
@@ -158,7 +158,7 @@ fn replication_controllers_have_a_barrier_too() {
 #[test]
 fn nothing_is_counted_before_the_caches_have_come_to_the_versions_of_the_start() {
     for behaviour in [Upstream, Hardened] {
-        let mut rig = Rig::unstarted(Kind::ReplicaSet, behaviour, 1);
+        let mut rig = Rig::unstarted(Kind::REPLICA_SET, behaviour, 1);
         // The incarnation before has made the pod; the first list did not show it.
         rig.put_pod(rig.own_pod("web-old"));
         let outcome = rig.sync();
@@ -173,7 +173,7 @@ fn nothing_is_counted_before_the_caches_have_come_to_the_versions_of_the_start()
 
 #[test]
 fn two_workers_may_ask_for_the_start_at_once() {
-    let mut rig = Rig::unstarted(Kind::ReplicaSet, Hardened, 0);
+    let mut rig = Rig::unstarted(Kind::REPLICA_SET, Hardened, 0);
     let other = rig.controller.parents().intern("ns", "other");
     let mut second = super::Sync::new();
     assert_eq!(rig.begin(), Step::Requests);
@@ -196,7 +196,7 @@ fn two_workers_may_ask_for_the_start_at_once() {
 
 #[test]
 fn a_start_whose_versions_cannot_be_read_counts_nothing() {
-    let mut rig = Rig::unstarted(Kind::ReplicaSet, Hardened, 1);
+    let mut rig = Rig::unstarted(Kind::REPLICA_SET, Hardened, 1);
     let error = ApiError::status(503, Reason::Other("ServiceUnavailable".into()), "down");
     rig.fault("read", 1, Fault::Refuse(error));
     assert_eq!(class(&rig.sync()), Some(SyncErrorClass::Fence));

@@ -162,7 +162,7 @@ fn a_burst_ends_with_its_object() {
 
 #[test]
 fn own_pods_on_a_node_count_without_an_owner() {
-    for kind in [Kind::ReplicaSet, Kind::ReplicationController] {
+    for kind in [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER] {
         for behaviour in [Upstream, Hardened] {
             let mut rig = Rig::unstarted(kind, behaviour, 0);
             // Two share a node; the third, alone on its own, would go first by its UID.
@@ -223,7 +223,7 @@ fn a_pod_of_the_other_kind_s_owner_wakes_nobody_here() {
     use serde_json::json;
 
     let pods = std::sync::Arc::new(PodCache::new());
-    let controllers = [Kind::ReplicationController, Kind::ReplicaSet]
+    let controllers = [Kind::REPLICATION_CONTROLLER, Kind::REPLICA_SET]
         .map(|kind| Controller::new(ControllerOptions::new(kind), pods.clone()));
     let now = Now::default();
     let owner = json!({"metadata": {"name": "web", "namespace": "ns", "uid": "u"}});

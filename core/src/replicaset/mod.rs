@@ -135,12 +135,12 @@ impl Controller {
     /// When the kind is neither ReplicaSet nor ReplicationController.
     pub fn new(options: ControllerOptions, pods: Arc<PodCache>) -> Controller {
         assert!(
-            matches!(options.kind, Kind::ReplicaSet | Kind::ReplicationController),
+            [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER].contains(&options.kind),
             "only ReplicaSets and ReplicationControllers are controlled"
         );
         let policy = options.behaviour.policy();
         let of_upstream =
-            options.gates.stale_controller_consistency && options.kind == Kind::ReplicaSet;
+            options.gates.stale_controller_consistency && options.kind == Kind::REPLICA_SET;
         Controller {
             parents: ParentStore::new(options.kind, pods),
             keeps_records: policy.record_every_write || of_upstream,
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn a_resync_adds_every_parent_and_no_key_for_pods() {
         let pods = Arc::new(PodCache::new());
-        let controller = Controller::new(ControllerOptions::new(Kind::ReplicaSet), pods.clone());
+        let controller = Controller::new(ControllerOptions::new(Kind::REPLICA_SET), pods.clone());
         let now = Now::default();
         for name in ["a", "b"] {
             let mut parent = ReplicaSet::default();

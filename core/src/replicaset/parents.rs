@@ -277,7 +277,7 @@ impl ParentStore {
         let Some(controller) = parent.object.metadata.controller() else {
             return;
         };
-        if self.kind != Kind::ReplicaSet {
+        if self.kind != Kind::REPLICA_SET {
             return;
         }
         let mut keys: SmallVec<[KeyId; 32]> = SmallVec::new();

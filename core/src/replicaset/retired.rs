@@ -134,7 +134,7 @@ mod tests {
     fn controller(behaviour: Behaviour) -> Controller {
         let options = ControllerOptions {
             behaviour,
-            ..ControllerOptions::new(Kind::ReplicaSet)
+            ..ControllerOptions::new(Kind::REPLICA_SET)
         };
         Controller::new(options, Arc::new(PodCache::new()))
     }

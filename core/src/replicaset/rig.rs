@@ -51,7 +51,7 @@ impl Rig {
     /// A parent `web` that wants so many pods and has none; the caches know it, and the versions
     /// that the hardened behaviour wants at its start have been read.
     pub(super) fn new(behaviour: Behaviour, replicas: i32) -> Rig {
-        let mut rig = Rig::unstarted(Kind::ReplicaSet, behaviour, replicas);
+        let mut rig = Rig::unstarted(Kind::REPLICA_SET, behaviour, replicas);
         if behaviour == Behaviour::Hardened {
             rig.set_replicas(0);
             rig.deliver();

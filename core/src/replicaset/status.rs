@@ -39,7 +39,7 @@ impl Controller {
             i32::try_from(available).expect("a ReplicaSet's pods fit 31 bits")
         };
         let terminating = (self.options.gates.terminating_replicas
-            && self.options.kind == Kind::ReplicaSet)
+            && self.options.kind == Kind::REPLICA_SET)
             .then_some(sync.census.terminating);
         let status = if is_same_status(object, counts, terminating)
             && sync.manage_error.is_none()

@@ -58,7 +58,7 @@ impl Controller {
     #[cold]
     pub(super) fn put_off(&self, stale: &Stale, sync: &mut Sync) -> Step {
         let (skips, resource) = if stale.resource == PODS {
-            (&self.metrics.stale_sync_skips_pods, Kind::Pod)
+            (&self.metrics.stale_sync_skips_pods, Kind::POD)
         } else {
             (
                 &self.metrics.stale_sync_skips_replicasets,
@@ -66,7 +66,7 @@ impl Controller {
             )
         };
         skips.increment();
-        let message = stale.message(resource.group_resource());
+        let message = stale.message(&resource.group_resource());
         sync.fail(SyncErrorClass::Consistency(stale.resource), message)
     }
 

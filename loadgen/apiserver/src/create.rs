@@ -5,10 +5,10 @@ use std::sync::Arc;
 use podstorm_objects::{ApiError, Kind, Now, ObjectMeta, OptionalSeconds, ResourceVersion, Time};
 
 use super::name::{Draw, NAME_ATTEMPTS};
-use super::store::Refused;
 use super::store::counts::{Tally, Verb};
 use super::store::quota;
-use super::{AdmissionRequest, Cluster, ClusterResource, errors, meta};
+use super::store::{KindStore, Refused};
+use super::{AdmissionRequest, Cluster, ClusterResource, Strategy, errors, meta};
 
 impl Cluster {
     /// Creates an object, in the namespace that it names. The server sets UID, time stamps,
@@ -18,13 +18,23 @@ impl Cluster {
     /// # Errors
     /// 404 and 403 for a namespace that is missing or terminating, what admission answers, 422
     /// for a broken rule, 409 for a taken name.
-    pub fn create<R: ClusterResource>(&self, mut object: R, now: Now) -> Result<Arc<R>, ApiError> {
-        self.admit_create(R::KIND, object.metadata())?;
+    pub fn create<R: ClusterResource>(&self, object: R, now: Now) -> Result<Arc<R>, ApiError> {
+        self.create_in(R::store(self), object, now)
+    }
+
+    pub(crate) fn create_in<R: Strategy>(
+        &self,
+        store: &KindStore<R>,
+        mut object: R,
+        now: Now,
+    ) -> Result<Arc<R>, ApiError> {
+        let kind = object.kind();
+        self.admit_create(kind, object.metadata())?;
         object.set_defaults(None);
         object.prepare_for_create();
-        prepare_metadata::<R>(object.metadata_mut());
+        prepare_metadata(kind, object.metadata_mut());
         validate_create(&object)?;
-        self.store_new(object, now)
+        self.store_new(store, object, now)
     }
 
     /// Stores an object as it is, status, UID and time stamps included, as if it had been there
@@ -33,13 +43,25 @@ impl Cluster {
     ///
     /// # Errors
     /// As [`create`](Cluster::create).
-    pub fn import<R: ClusterResource>(&self, mut object: R, now: Now) -> Result<Arc<R>, ApiError> {
-        self.admit_create(R::KIND, object.metadata())?;
+    pub fn import<R: ClusterResource>(&self, object: R, now: Now) -> Result<Arc<R>, ApiError> {
+        self.import_in(R::store(self), object, now)
+    }
+
+    pub(crate) fn import_in<R: Strategy>(
+        &self,
+        store: &KindStore<R>,
+        mut object: R,
+        now: Now,
+    ) -> Result<Arc<R>, ApiError> {
+        let kind = object.kind();
+        self.admit_create(kind, object.metadata())?;
         object.set_defaults(None);
         let metadata = object.metadata_mut();
         tidy_metadata(metadata);
         metadata.resource_version = ResourceVersion::Unset;
-        metadata.generation = metadata.generation.max(i64::from(R::HAS_GENERATION));
+        metadata.generation = metadata
+            .generation
+            .max(i64::from(kind.row().has_generation));
         validate_create(&object)?;
         let draw = self.names.draw();
         let metadata = object.metadata_mut();
@@ -49,7 +71,7 @@ impl Cluster {
         if metadata.creation_timestamp.is_unset() {
             metadata.creation_timestamp = now.wall();
         }
-        self.insert(object, Verb::Import, draw, now)
+        self.insert(store, object, Verb::Import, draw, now)
     }
 
     /// Admission of a create: its namespace, then the hook.
@@ -80,13 +102,14 @@ impl Cluster {
         match self.namespaces.inspect(&key, |found| found.terminating) {
             Some(false) => Ok(()),
             Some(true) => Err(errors::namespace_terminating(kind, name, namespace)),
-            None => Err(errors::not_found(Kind::Namespace, namespace)),
+            None => Err(errors::not_found(Kind::NAMESPACE, namespace)),
         }
     }
 
     /// Stores a new object that has been prepared and validated.
-    pub(super) fn store_new<R: ClusterResource>(
+    pub(super) fn store_new<R: Strategy>(
         &self,
+        store: &KindStore<R>,
         mut object: R,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
@@ -94,17 +117,18 @@ impl Cluster {
         let metadata = object.metadata_mut();
         metadata.uid = draw.uid();
         metadata.creation_timestamp = now.wall();
-        self.insert(object, Verb::Create, draw, now)
+        self.insert(store, object, Verb::Create, draw, now)
     }
 
-    fn insert<R: ClusterResource>(
+    fn insert<R: Strategy>(
         &self,
+        store: &KindStore<R>,
         object: R,
         verb: Verb,
         draw: Draw,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
-        let store = R::store(self);
+        let kind = object.kind();
         let tally = Tally::of(verb);
         let generated = object.metadata().name.is_empty();
         let mut object = Arc::new(object);
@@ -119,22 +143,22 @@ impl Cluster {
             }
             match store.insert(object, &tally, now) {
                 Ok(stored) => {
-                    self.note(None, Some(&*stored));
+                    self.note(store, None, Some(&*stored));
                     return Ok(stored);
                 }
                 Err(Refused::Quota(refused, quota)) => {
                     let name = &refused.metadata().name;
-                    return Err(quota::exceeded(R::KIND, name, quota));
+                    return Err(quota::exceeded(kind, name, quota));
                 }
                 Err(Refused::Taken(refused, holder)) => {
                     attempt += 1;
                     let holder = holder.metadata();
                     if !generated {
                         let terminating = holder.is_deleting();
-                        return Err(errors::already_exists(R::KIND, &holder.name, terminating));
+                        return Err(errors::already_exists(kind, &holder.name, terminating));
                     }
                     if attempt == NAME_ATTEMPTS {
-                        return Err(errors::name_not_generated(R::KIND, &holder.name));
+                        return Err(errors::name_not_generated(kind, &holder.name));
                     }
                     object = refused;
                 }
@@ -144,9 +168,9 @@ impl Cluster {
 }
 
 /// Puts metadata into the form that a new object has, whatever the client sent.
-pub(super) fn prepare_metadata<R: ClusterResource>(metadata: &mut ObjectMeta) {
+pub(super) fn prepare_metadata(kind: Kind, metadata: &mut ObjectMeta) {
     metadata.resource_version = ResourceVersion::Unset;
-    metadata.generation = i64::from(R::HAS_GENERATION);
+    metadata.generation = i64::from(kind.row().has_generation);
     metadata.deletion_timestamp = Time::UNSET;
     metadata.deletion_grace_period_seconds = OptionalSeconds::NONE;
     tidy_metadata(metadata);
@@ -161,20 +185,24 @@ fn tidy_metadata(metadata: &mut ObjectMeta) {
 
 /// # Errors
 /// 422 with every rule that the new object breaks.
-fn validate_create<R: ClusterResource>(object: &R) -> Result<(), ApiError> {
+fn validate_create<R: Strategy>(object: &R) -> Result<(), ApiError> {
     refuse_invalid(object, object.validate_create())
 }
 
 /// # Errors
 /// 422 with these causes, if there are any.
-pub(super) fn refuse_invalid<R: ClusterResource>(
+pub(super) fn refuse_invalid<R: Strategy>(
     object: &R,
     causes: Vec<podstorm_objects::Cause>,
 ) -> Result<(), ApiError> {
     if causes.is_empty() {
         return Ok(());
     }
-    Err(errors::invalid(R::KIND, &object.metadata().name, causes))
+    Err(errors::invalid(
+        object.kind(),
+        &object.metadata().name,
+        causes,
+    ))
 }
 
 #[cfg(test)]
@@ -273,10 +301,10 @@ mod tests {
             admission: Some(Arc::new(move |request: &AdmissionRequest<'_>| {
                 counter.fetch_add(1, Ordering::Relaxed);
                 let why = "exceeded quota: pods";
-                match request.kind {
-                    Kind::Pod => Err(errors::forbidden(Kind::Pod, request.name, why)),
-                    _ => Ok(()),
+                if request.kind == Kind::POD {
+                    return Err(errors::forbidden(Kind::POD, request.name, why));
                 }
+                Ok(())
             })),
             ..ClusterOptions::default()
         };

@@ -316,7 +316,7 @@ fn tag(image: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use podstorm_objects::Resource;
+    use podstorm_objects::{Object, Resource};
 
     use super::*;
 

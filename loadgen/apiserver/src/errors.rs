@@ -18,6 +18,12 @@ pub fn not_found(kind: Kind, name: &str) -> ApiError {
     ApiError::status(404, Reason::NotFound, message)
 }
 
+/// 404: the server serves no such kind, or the kind has no such subresource.
+pub fn unknown_resource() -> ApiError {
+    let message = "the server could not find the requested resource";
+    ApiError::status(404, Reason::NotFound, message)
+}
+
 /// 409: the name is taken; `terminating` tells whether its holder is being deleted.
 pub fn already_exists(kind: Kind, name: &str, terminating: bool) -> ApiError {
     let prefix = if terminating {
@@ -54,7 +60,7 @@ pub fn conflict(resource: &str, name: &str, why: &str) -> ApiError {
 pub fn stale(kind: Kind, name: &str) -> ApiError {
     let why = "the object has been modified; please apply your changes to the latest version and \
                try again";
-    conflict(kind.group_resource(), name, why)
+    conflict(&kind.group_resource(), name, why)
 }
 
 /// 409: the object has another UID than the one asked for.
@@ -184,36 +190,36 @@ mod tests {
     #[test]
     fn errors_carry_code_reason_and_upstream_text() {
         let table = [
-            (not_found(Kind::Pod, "a"), 404, "pods \"a\" not found"),
+            (not_found(Kind::POD, "a"), 404, "pods \"a\" not found"),
             (
-                not_found(Kind::ReplicaSet, "a"),
+                not_found(Kind::REPLICA_SET, "a"),
                 404,
                 "replicasets.apps \"a\" not found",
             ),
             (
-                already_exists(Kind::Pod, "a", false),
+                already_exists(Kind::POD, "a", false),
                 409,
                 "pods \"a\" already exists",
             ),
             (
-                already_exists(Kind::Pod, "a", true),
+                already_exists(Kind::POD, "a", true),
                 409,
                 "object is being deleted: pods \"a\" already exists",
             ),
             (
-                name_not_generated(Kind::Pod, "a"),
+                name_not_generated(Kind::POD, "a"),
                 409,
                 "pods \"a\" already exists, the server was not able to generate a unique name \
                  for the object",
             ),
             (
-                stale(Kind::ReplicaSet, "a"),
+                stale(Kind::REPLICA_SET, "a"),
                 409,
                 "Operation cannot be fulfilled on replicasets.apps \"a\": the object has been \
                  modified; please apply your changes to the latest version and try again",
             ),
             (
-                namespace_terminating(Kind::Pod, "a", "n"),
+                namespace_terminating(Kind::POD, "a", "n"),
                 403,
                 "pods \"a\" is forbidden: unable to create new content in namespace n because it \
                  is being terminated",
@@ -229,9 +235,9 @@ mod tests {
             assert_eq!(error.code, code, "{message}");
             assert_eq!(error.message, message);
         }
-        assert!(namespace_terminating(Kind::Pod, "a", "n").has_cause("NamespaceTerminating"));
+        assert!(namespace_terminating(Kind::POD, "a", "n").has_cause("NamespaceTerminating"));
         assert_eq!(
-            name_not_generated(Kind::Pod, "a").retry_after_seconds,
+            name_not_generated(Kind::POD, "a").retry_after_seconds,
             Some(1)
         );
     }
@@ -240,13 +246,13 @@ mod tests {
     fn invalid_lists_its_causes() {
         let one = required("metadata.name", "name or generateName is required");
         let two = invalid_value("spec.replicas", &(-1).into(), "must be non-negative");
-        let error = invalid(Kind::ReplicaSet, "a", vec![one.clone()]);
+        let error = invalid(Kind::REPLICA_SET, "a", vec![one.clone()]);
         assert_eq!(
             error.message,
             "ReplicaSet.apps \"a\" is invalid: metadata.name: Required value: name or \
              generateName is required"
         );
-        let error = invalid(Kind::Pod, "a", vec![one, two]);
+        let error = invalid(Kind::POD, "a", vec![one, two]);
         assert!(
             error
                 .message

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use podstorm_objects::{
-    Cause, Event, Map, Namespace, Node, Pod, PodPhase, PodSpec, PodStatus, ReplicaSet,
-    ReplicaSetStatus, ReplicationController, Rest,
+    Cause, DecodeError, Event, Kind, Map, Namespace, Node, Pod, PodPhase, PodSpec, PodStatus,
+    ReplicaSet, ReplicaSetStatus, ReplicationController, Resource, Rest,
 };
 use serde_json::Value;
 
 use super::store::KindStore;
-use super::{ClusterResource, DefaultPolicy, Object, ObjectRef};
+use super::{ClusterResource, Strategy};
 use crate::defaulting::{
     default_pod, default_replica_set, default_replication_controller, qos_class,
 };
@@ -19,20 +19,9 @@ use crate::{Cluster, meta, validation};
 /// The member of a pod's status that its spec decides, for good.
 const QOS_CLASS: &str = "qosClass";
 
-impl ClusterResource for Namespace {
-    fn store(cluster: &Cluster) -> &KindStore<Self> {
-        &cluster.namespaces
-    }
-
-    fn as_object(object: &Arc<Self>) -> ObjectRef<'_> {
-        ObjectRef::Namespace(object)
-    }
-
-    fn from_object(object: &Object) -> Option<&Arc<Self>> {
-        match object {
-            Object::Namespace(object) => Some(object),
-            _ => None,
-        }
+impl Strategy for Namespace {
+    fn read(_: Kind, value: Value) -> Result<Self, DecodeError> {
+        Self::from_json(value)
     }
 
     fn set_defaults(&mut self, old: Option<&Self>) {
@@ -77,20 +66,9 @@ impl ClusterResource for Namespace {
     }
 }
 
-impl ClusterResource for Node {
-    fn store(cluster: &Cluster) -> &KindStore<Self> {
-        &cluster.nodes
-    }
-
-    fn as_object(object: &Arc<Self>) -> ObjectRef<'_> {
-        ObjectRef::Node(object)
-    }
-
-    fn from_object(object: &Object) -> Option<&Arc<Self>> {
-        match object {
-            Object::Node(object) => Some(object),
-            _ => None,
-        }
+impl Strategy for Node {
+    fn read(_: Kind, value: Value) -> Result<Self, DecodeError> {
+        Self::from_json(value)
     }
 
     fn prepare_for_update(&mut self, old: &Self) {
@@ -116,20 +94,9 @@ impl ClusterResource for Node {
     }
 }
 
-impl ClusterResource for Event {
-    fn store(cluster: &Cluster) -> &KindStore<Self> {
-        &cluster.events
-    }
-
-    fn as_object(object: &Arc<Self>) -> ObjectRef<'_> {
-        ObjectRef::Event(object)
-    }
-
-    fn from_object(object: &Object) -> Option<&Arc<Self>> {
-        match object {
-            Object::Event(object) => Some(object),
-            _ => None,
-        }
+impl Strategy for Event {
+    fn read(_: Kind, value: Value) -> Result<Self, DecodeError> {
+        Self::from_json(value)
     }
 
     fn validate_create(&self) -> Vec<Cause> {
@@ -151,22 +118,9 @@ impl ClusterResource for Event {
     }
 }
 
-impl ClusterResource for Pod {
-    const HAS_GENERATION: bool = true;
-
-    fn store(cluster: &Cluster) -> &KindStore<Self> {
-        &cluster.pods
-    }
-
-    fn as_object(object: &Arc<Self>) -> ObjectRef<'_> {
-        ObjectRef::Pod(object)
-    }
-
-    fn from_object(object: &Object) -> Option<&Arc<Self>> {
-        match object {
-            Object::Pod(object) => Some(object),
-            _ => None,
-        }
+impl Strategy for Pod {
+    fn read(_: Kind, value: Value) -> Result<Self, DecodeError> {
+        Self::from_json(value)
     }
 
     fn prepare_for_create(&mut self) {
@@ -251,22 +205,9 @@ impl ClusterResource for Pod {
     }
 }
 
-impl ClusterResource for ReplicaSet {
-    const HAS_GENERATION: bool = true;
-
-    fn store(cluster: &Cluster) -> &KindStore<Self> {
-        &cluster.replica_sets
-    }
-
-    fn as_object(object: &Arc<Self>) -> ObjectRef<'_> {
-        ObjectRef::ReplicaSet(object)
-    }
-
-    fn from_object(object: &Object) -> Option<&Arc<Self>> {
-        match object {
-            Object::ReplicaSet(object) => Some(object),
-            _ => None,
-        }
+impl Strategy for ReplicaSet {
+    fn read(_: Kind, value: Value) -> Result<Self, DecodeError> {
+        Self::from_json(value)
     }
 
     fn prepare_for_create(&mut self) {
@@ -320,23 +261,9 @@ impl ClusterResource for ReplicaSet {
     }
 }
 
-impl ClusterResource for ReplicationController {
-    const DEFAULT_POLICY: DefaultPolicy = DefaultPolicy::Orphan;
-    const HAS_GENERATION: bool = true;
-
-    fn store(cluster: &Cluster) -> &KindStore<Self> {
-        &cluster.replication_controllers
-    }
-
-    fn as_object(object: &Arc<Self>) -> ObjectRef<'_> {
-        ObjectRef::ReplicationController(object)
-    }
-
-    fn from_object(object: &Object) -> Option<&Arc<Self>> {
-        match object {
-            Object::ReplicationController(object) => Some(object),
-            _ => None,
-        }
+impl Strategy for ReplicationController {
+    fn read(_: Kind, value: Value) -> Result<Self, DecodeError> {
+        Self::from_json(value)
     }
 
     fn prepare_for_create(&mut self) {
@@ -387,6 +314,42 @@ impl ClusterResource for ReplicationController {
             return validation::validate_status(&self.status);
         }
         validation::validate_replication_controller_status(self)
+    }
+}
+
+impl ClusterResource for Namespace {
+    fn store(cluster: &Cluster) -> &KindStore<Self> {
+        &cluster.namespaces
+    }
+}
+
+impl ClusterResource for Node {
+    fn store(cluster: &Cluster) -> &KindStore<Self> {
+        &cluster.nodes
+    }
+}
+
+impl ClusterResource for Event {
+    fn store(cluster: &Cluster) -> &KindStore<Self> {
+        &cluster.events
+    }
+}
+
+impl ClusterResource for Pod {
+    fn store(cluster: &Cluster) -> &KindStore<Self> {
+        &cluster.pods
+    }
+}
+
+impl ClusterResource for ReplicaSet {
+    fn store(cluster: &Cluster) -> &KindStore<Self> {
+        &cluster.replica_sets
+    }
+}
+
+impl ClusterResource for ReplicationController {
+    fn store(cluster: &Cluster) -> &KindStore<Self> {
+        &cluster.replication_controllers
     }
 }
 

@@ -10,10 +10,14 @@
 //!
 //! Equal seeds and equal sequences of calls give equal objects, versions and events.
 
+mod any;
+mod api;
+mod builtin;
 pub mod checkers;
 mod create;
 pub mod defaulting;
 mod delete;
+mod dynamic;
 pub mod errors;
 mod gc;
 mod kinds;
@@ -40,6 +44,8 @@ use podstorm_objects::{
     ApiError, Event, Kind, Namespace, Node, Pod, ReplicaSet, ReplicationController,
 };
 
+pub use any::AnyWatch;
+pub use api::Api;
 pub use delete::{DeleteOptions, Deletion, Propagation};
 pub use list::{ListOptions, ListPage};
 pub use patch::Patch;
@@ -47,12 +53,13 @@ pub use scale::{Scalable, Scale, ScaleUpdate};
 pub use store::KindStore;
 pub use store::counts::{PodTotals, WriteCounts};
 pub use store::log::{Change, History};
-pub use store::observe::{Commit, CommitObserver, Object, ObjectRef};
-pub use store::quota::PodQuota;
-pub use store::{ClusterResource, DefaultPolicy};
+pub use store::observe::{Commit, CommitObserver};
+pub use store::quota::Quota;
+pub use store::{ClusterResource, Strategy};
 pub use strategic::{PatchProblem, json_merge, strategic_merge};
 pub use watch::{Poll, Watch, WatchFrom, WatchOptions};
 
+use any::DynamicStores;
 use gc::GarbageCollector;
 use name::Names;
 use pods::BodyCache;
@@ -61,7 +68,6 @@ use store::lock::Lock;
 use store::observe::Observed;
 use store::owners::OwnerIndex;
 use store::primitives::AtomicU64;
-use store::quota::Quotas;
 
 /// Wakes whoever waits for something to happen.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
@@ -118,7 +124,6 @@ pub struct Cluster {
     version: Arc<AtomicU64>,
     names: Names,
     owners: Arc<OwnerIndex>,
-    quotas: Arc<Quotas>,
     garbage: GarbageCollector,
     bodies: BodyCache,
     lists: list::Continued,
@@ -128,12 +133,13 @@ pub struct Cluster {
     pub(crate) replica_sets: KindStore<ReplicaSet>,
     pub(crate) replication_controllers: KindStore<ReplicationController>,
     pub(crate) events: KindStore<Event>,
+    /// The kinds without a type of their own.
+    dynamic: DynamicStores,
 }
 
 impl Cluster {
     /// An empty cluster: no namespace either.
     pub fn new(options: ClusterOptions) -> Cluster {
-        let history = options.history;
         let observed = options.observer.clone().map(|observer| {
             Arc::new(Observed {
                 turn: Lock::default(),
@@ -141,28 +147,33 @@ impl Cluster {
             })
         });
         let shared = Shared {
+            history: options.history,
+            keeps_past: options.keeps_past,
             version: Arc::default(),
             owners: Arc::new(OwnerIndex::new()),
-            quotas: Arc::default(),
             observed,
         };
-        let past = options.keeps_past;
-        Cluster {
+        let cluster = Cluster {
             names: Names::new(options.seed),
             garbage: GarbageCollector::new(),
             bodies: BodyCache::new(),
             lists: list::Continued::new(),
-            namespaces: KindStore::new(history, &shared, past),
-            nodes: KindStore::new(history, &shared, past),
-            pods: KindStore::new(history, &shared, past),
-            replica_sets: KindStore::new(history, &shared, past),
-            replication_controllers: KindStore::new(history, &shared, past),
-            events: KindStore::new(history.for_events(), &shared, past),
+            namespaces: KindStore::new(Kind::NAMESPACE, &shared),
+            nodes: KindStore::new(Kind::NODE, &shared),
+            pods: KindStore::new(Kind::POD, &shared),
+            replica_sets: KindStore::new(Kind::REPLICA_SET, &shared),
+            replication_controllers: KindStore::new(Kind::REPLICATION_CONTROLLER, &shared),
+            events: KindStore::new(Kind::EVENT, &shared),
             options,
-            version: shared.version,
-            owners: shared.owners,
-            quotas: shared.quotas,
+            version: shared.version.clone(),
+            owners: shared.owners.clone(),
+            dynamic: DynamicStores::new(shared),
+        };
+        for kind in builtin::kinds() {
+            let served = cluster.serve_kind(kind);
+            served.expect("no two rows are of the same kind");
         }
+        cluster
     }
 
     /// The last version the server has assigned, 0 before the first write.
@@ -185,15 +196,7 @@ impl Cluster {
     /// What was written so far.
     pub fn write_counts(&self) -> WriteCounts {
         let mut counts = WriteCounts::default();
-        counts.add(Kind::Namespace, &self.namespaces.totals());
-        counts.add(Kind::Node, &self.nodes.totals());
-        counts.add(Kind::Pod, &self.pods.totals());
-        counts.add(Kind::ReplicaSet, &self.replica_sets.totals());
-        counts.add(
-            Kind::ReplicationController,
-            &self.replication_controllers.totals(),
-        );
-        counts.add(Kind::Event, &self.events.totals());
+        self.each_store(|store| counts.add(store.kind(), &store.totals()));
         counts
     }
 
@@ -212,7 +215,15 @@ impl Cluster {
         from: WatchFrom,
         options: WatchOptions,
     ) -> Result<Watch<R>, ApiError> {
-        let store = R::store(self);
+        self.watch_in(R::store(self), from, options)
+    }
+
+    pub(crate) fn watch_in<R: Strategy>(
+        &self,
+        store: &KindStore<R>,
+        from: WatchFrom,
+        options: WatchOptions,
+    ) -> Result<Watch<R>, ApiError> {
         let log = store.log().clone();
         let waker = options.waker.clone();
         match from {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use podstorm_objects::{ApiError, Kind, ResourceVersion};
 
 use super::store::lock::Lock;
-use super::{Cluster, ClusterResource, errors};
+use super::{Cluster, ClusterResource, KindStore, Strategy, errors};
 
 /// Unfinished paged lists that are kept; the oldest is given up for a new one.
 const CONTINUED_MAX: usize = 16;
@@ -26,7 +26,7 @@ pub struct ListOptions<'a> {
 
 /// A page of a list.
 #[derive(Clone, Debug)]
-pub struct ListPage<R> {
+pub struct ListPage<R: ?Sized> {
     /// Sorted by namespace and name.
     pub items: Vec<Arc<R>>,
     /// The version that the whole list shows, the same on every page.
@@ -70,7 +70,7 @@ impl Continued {
         }
     }
 
-    fn put<R: ClusterResource>(&self, version: u64, rest: Vec<Arc<R>>) -> String {
+    fn put<R: Strategy>(&self, kind: Kind, version: u64, rest: Vec<Arc<R>>) -> String {
         let mut state = self.state.lock();
         let id = state.next_id;
         state.next_id += 1;
@@ -79,25 +79,25 @@ impl Continued {
         }
         state.lists.push_back(Unfinished {
             id,
-            kind: R::KIND,
+            kind,
             version,
             rest: Box::new(rest),
         });
-        format!("{}-{id}", R::KIND.resource())
+        format!("{}-{id}", kind.resource())
     }
 
-    fn take<R: ClusterResource>(&self, token: &str) -> Result<(u64, Vec<Arc<R>>), ApiError> {
+    fn take<R: Strategy>(&self, kind: Kind, token: &str) -> Result<(u64, Vec<Arc<R>>), ApiError> {
         let malformed = || errors::bad_request("continue key is not valid");
         let (resource, id) = token.split_once('-').ok_or_else(malformed)?;
         let id: u64 = id.parse().map_err(|_| malformed())?;
-        if resource != R::KIND.resource() {
+        if resource != kind.resource() {
             return Err(malformed());
         }
         let mut state = self.state.lock();
         let found = state
             .lists
             .iter()
-            .position(|list| list.id == id && list.kind == R::KIND);
+            .position(|list| list.id == id && list.kind == kind);
         let at = found.ok_or_else(errors::continue_expired)?;
         let list = state
             .lists
@@ -129,21 +129,29 @@ impl Cluster {
         &self,
         options: &ListOptions<'_>,
     ) -> Result<ListPage<R>, ApiError> {
+        self.list_page_in(R::store(self), options)
+    }
+
+    pub(crate) fn list_page_in<R: Strategy>(
+        &self,
+        store: &KindStore<R>,
+        options: &ListOptions<'_>,
+    ) -> Result<ListPage<R>, ApiError> {
         let (version, mut items) = if options.continue_token.is_empty() {
-            let snapshot = R::store(self).snapshot(options.namespace);
+            let snapshot = store.snapshot(options.namespace);
             let wanted = options.resource_version.number().unwrap_or(0);
             if wanted > snapshot.version {
                 return Err(errors::version_too_large(wanted, snapshot.version));
             }
             (snapshot.version, snapshot.objects)
         } else {
-            self.lists.take(options.continue_token)?
+            self.lists.take(store.kind(), options.continue_token)?
         };
         let (mut continue_token, mut remaining) = (String::new(), 0);
         if options.limit > 0 && items.len() > options.limit {
             let rest = items.split_off(options.limit);
             remaining = rest.len();
-            continue_token = self.lists.put(version, rest);
+            continue_token = self.lists.put(store.kind(), version, rest);
         }
         let resource_version = ResourceVersion::Number(version);
         Ok(ListPage {

@@ -9,7 +9,7 @@ use super::kinds::share;
 use super::store::counts::{Tally, Verb};
 use super::strategic::{json_merge, strategic_merge};
 use super::update::{Update, check_put, prepare_and_validate};
-use super::{Cluster, ClusterResource, errors};
+use super::{Cluster, ClusterResource, KindStore, Strategy, errors};
 
 /// A patch document with its meaning.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,7 +34,7 @@ impl Cluster {
         patch: &Patch,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
-        self.apply_patch(namespace, name, patch, Verb::Patch, now)
+        self.apply_patch(R::store(self), (namespace, name), patch, Verb::Patch, now)
     }
 
     /// Counts a repetition: what [`patch`](Cluster::patch) makes of the repetition's
@@ -43,14 +43,20 @@ impl Cluster {
     /// # Errors
     /// 404 when the event is gone; 422 for a broken rule.
     pub fn repeat_event(&self, repeated: &EventPatch, now: Now) -> Result<Arc<Event>, ApiError> {
-        self.modify::<Event>(&repeated.namespace, &repeated.name, now, |old| {
-            let mut new = Event::clone(old);
-            new.count = repeated.count;
-            new.last_timestamp = repeated.last_timestamp;
-            new.message = repeated.message.as_str().into();
-            prepare_and_validate(&mut new, &**old, Verb::Patch)?;
-            Ok(Update::Write(new, Tally::of(Verb::Patch)))
-        })
+        self.modify(
+            &self.events,
+            &repeated.namespace,
+            &repeated.name,
+            now,
+            |old| {
+                let mut new = Event::clone(old);
+                new.count = repeated.count;
+                new.last_timestamp = repeated.last_timestamp;
+                new.message = repeated.message.as_str().into();
+                prepare_and_validate(&mut new, &**old, Verb::Patch)?;
+                Ok(Update::Write(new, Tally::of(Verb::Patch)))
+            },
+        )
     }
 
     /// Patches an object's status (and metadata); its spec stays.
@@ -64,18 +70,24 @@ impl Cluster {
         patch: &Patch,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
-        self.apply_patch(namespace, name, patch, Verb::PatchStatus, now)
+        self.apply_patch(
+            R::store(self),
+            (namespace, name),
+            patch,
+            Verb::PatchStatus,
+            now,
+        )
     }
 
-    fn apply_patch<R: ClusterResource>(
+    pub(crate) fn apply_patch<R: Strategy>(
         &self,
-        namespace: &str,
-        name: &str,
+        store: &KindStore<R>,
+        (namespace, name): (&str, &str),
         patch: &Patch,
         verb: Verb,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
-        self.modify::<R>(namespace, name, now, |old| {
+        self.modify(store, namespace, name, now, |old| {
             let mut new = patched(&**old, patch)?;
             let (metadata, stored) = (new.metadata(), old.metadata());
             if metadata.name != stored.name || metadata.namespace != stored.namespace {
@@ -97,7 +109,7 @@ impl Cluster {
 }
 
 /// The stored object with the patch applied.
-fn patched<R: ClusterResource>(old: &R, patch: &Patch) -> Result<R, ApiError> {
+fn patched<R: Strategy>(old: &R, patch: &Patch) -> Result<R, ApiError> {
     let Value::Object(mut document) = old.to_json() else {
         unreachable!("an object's JSON form is a map");
     };
@@ -106,8 +118,8 @@ fn patched<R: ClusterResource>(old: &R, patch: &Patch) -> Result<R, ApiError> {
             .map_err(|problem| errors::bad_request(problem.0))?,
         Patch::Merge(patch) => json_merge(&mut document, patch),
     }
-    R::from_json(Value::Object(document)).map_err(|problem| {
-        let kind = R::KIND;
+    let kind = old.kind();
+    R::read(kind, Value::Object(document)).map_err(|problem| {
         let name = &old.metadata().name;
         let message = format!("{} \"{name}\" is invalid: patch: {problem}", kind.name());
         ApiError::status(422, Reason::Invalid, message)
@@ -135,7 +147,7 @@ mod tests {
     use podstorm::replicaset::reconcile::pod_body;
     use podstorm_objects::{EventWrite, ObjectReference, WatchEvent};
     use podstorm_objects::{
-        Kind, OwnerReference, Pod, PodPhase, ReplicaSet, Resource, TokenVolume, Uid,
+        Kind, Object, OwnerReference, Pod, PodPhase, ReplicaSet, TokenVolume, Uid,
     };
     use serde_json::json;
 
@@ -321,7 +333,7 @@ mod tests {
     #[test]
     fn a_repeated_event_is_what_its_patch_makes_of_it() {
         let about = ObjectReference {
-            kind: Kind::ReplicaSet,
+            kind: Kind::REPLICA_SET,
             namespace: "default".into(),
             name: "web".into(),
             uid: "u".into(),

@@ -17,7 +17,7 @@ use super::store::counts::{Tally, Verb};
 use super::store::lock::Lock;
 use super::update::{Update, prepare_and_validate};
 use super::validation::validate_pod;
-use super::{Cluster, ClusterResource, errors};
+use super::{Cluster, Strategy, errors};
 
 /// Bodies that are remembered; two that fall into one place displace each other.
 const BODIES: usize = 256;
@@ -139,11 +139,11 @@ impl Cluster {
             if let Some(name) = name {
                 pod.metadata.name = name.clone();
             }
-            self.admit_create(Kind::Pod, &pod.metadata)?;
+            self.admit_create(Kind::POD, &pod.metadata)?;
             if name.is_some() {
                 refuse_invalid(&pod, validate_pod(&pod, true))?;
             }
-            return self.store_new(pod, now);
+            return self.store_new(&self.pods, pod, now);
         }
         let prepared = self.prepare_body(namespace, body)?;
         let mut pod = prepared.pod.clone();
@@ -156,7 +156,7 @@ impl Cluster {
             let displaced = place.lock().replace(Arc::new(prepared));
             drop(displaced);
         }
-        self.store_new(pod, now)
+        self.store_new(&self.pods, pod, now)
     }
 
     fn prepare_body(&self, namespace: &Str, body: &Arc<Pod>) -> Result<Prepared, ApiError> {
@@ -169,8 +169,8 @@ impl Cluster {
                  request",
             ));
         }
-        self.admit_create(Kind::Pod, &pod.metadata)?;
-        prepare_metadata::<Pod>(&mut pod.metadata);
+        self.admit_create(Kind::POD, &pod.metadata)?;
+        prepare_metadata(Kind::POD, &mut pod.metadata);
         // A preset node belongs to what is judged with the spec.
         let known = self
             .bodies
@@ -210,7 +210,7 @@ impl Cluster {
             bound: true,
             ..Tally::of(Verb::Bind)
         };
-        self.modify::<Pod>(namespace, name, now, |old| {
+        self.modify(&self.pods, namespace, name, now, |old| {
             let refuse = |why: String| Err(errors::conflict("pods/binding", name, &why));
             if old.metadata.is_deleting() {
                 return refuse(format!(
@@ -249,7 +249,7 @@ impl Cluster {
         now: Now,
     ) -> Result<Arc<Pod>, ApiError> {
         let tally = Tally::of(Verb::PatchStatus);
-        self.modify::<Pod>(namespace, name, now, |old| {
+        self.modify(&self.pods, namespace, name, now, |old| {
             if old.metadata.uid != *uid {
                 return Err(errors::uid_mismatch("pods", name, uid, &old.metadata.uid));
             }
@@ -273,7 +273,7 @@ impl Cluster {
         now: Now,
     ) -> Result<Arc<Pod>, ApiError> {
         let tally = Tally::of(Verb::Patch);
-        self.modify::<Pod>(namespace, name, now, |old| {
+        self.modify(&self.pods, namespace, name, now, |old| {
             let mut new = Pod::clone(old);
             let owners = &mut new.metadata.owner_references;
             match patch {
@@ -535,6 +535,6 @@ mod tests {
         assert_eq!((pods.adopted, pods.released), (1, 1));
         let missing = cluster.patch_pod_owner("default", "none", &release("u", &pod_uid), at(0));
         assert_eq!(refused(missing), "404 NotFound");
-        assert_eq!(Pod::KIND, Kind::Pod);
+        assert_eq!(Pod::KIND, Kind::POD);
     }
 }

@@ -116,7 +116,7 @@ impl Cluster {
         if let Some(cause) = validate_replicas(update.replicas).pop() {
             return Err(scale_invalid(name, cause));
         }
-        self.modify::<R>(namespace, name, now, |old| {
+        self.modify(R::store(self), namespace, name, now, |old| {
             let metadata = old.metadata();
             let resource = format!("{}/scale", R::KIND.group_resource());
             if let Some(uid) = update.uid.as_ref().filter(|uid| **uid != metadata.uid) {

@@ -6,8 +6,8 @@ use podstorm_objects::{ApiError, Now, ObjectMeta};
 
 use super::create::refuse_invalid;
 use super::store::counts::{Tally, Verb};
-use super::store::{Commit, KeyHash};
-use super::{Cluster, ClusterResource, errors, meta};
+use super::store::{Commit, KeyHash, KindStore};
+use super::{Cluster, ClusterResource, Strategy, errors, meta};
 
 /// What an update makes of the stored object.
 pub(super) enum Update<R> {
@@ -23,10 +23,7 @@ impl Cluster {
     /// # Errors
     /// 404 when there is none.
     pub fn get<R: ClusterResource>(&self, namespace: &str, name: &str) -> Result<Arc<R>, ApiError> {
-        let store = R::store(self);
-        store
-            .read(&store.key(namespace, name))
-            .ok_or_else(|| errors::not_found(R::KIND, name))
+        R::store(self).get(namespace, name)
     }
 
     /// Replaces an object. Status is kept; a version that the object carries must be the stored
@@ -35,7 +32,7 @@ impl Cluster {
     /// # Errors
     /// 404; 409 for another UID or version; 422 for a broken rule.
     pub fn update<R: ClusterResource>(&self, object: R, now: Now) -> Result<Arc<R>, ApiError> {
-        self.put(object, Verb::Update, now)
+        self.put(R::store(self), object, Verb::Update, now)
     }
 
     /// Replaces an object's status (and metadata); its spec is kept. A version that the object
@@ -48,11 +45,16 @@ impl Cluster {
         object: R,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
-        self.put(object, Verb::UpdateStatus, now)
+        self.put(R::store(self), object, Verb::UpdateStatus, now)
     }
 
-    fn put<R: ClusterResource>(&self, object: R, verb: Verb, now: Now) -> Result<Arc<R>, ApiError> {
-        let store = R::store(self);
+    pub(crate) fn put<R: Strategy>(
+        &self,
+        store: &KindStore<R>,
+        object: R,
+        verb: Verb,
+        now: Now,
+    ) -> Result<Arc<R>, ApiError> {
         let unconditional = is_unconditional(&object);
         let mut new = object;
         loop {
@@ -60,18 +62,20 @@ impl Cluster {
             let key = store.key(&metadata.namespace, &metadata.name);
             let hash = key.hash;
             let Some(old) = store.read(&key) else {
-                return Err(errors::not_found(R::KIND, &metadata.name));
+                return Err(errors::not_found(store.kind(), &metadata.name));
             };
             check_put(&new, &*old)?;
             let unprepared = unconditional.then(|| new.clone());
             prepare_and_validate(&mut new, &*old, verb)?;
             match (
-                self.commit(hash, &old, new, Tally::of(verb), now),
+                self.commit(store, hash, &old, new, Tally::of(verb), now),
                 unprepared,
             ) {
                 (Commit::Done(stored), _) => return Ok(stored),
                 (Commit::Moved, Some(unprepared)) => new = unprepared,
-                (Commit::Moved, None) => return Err(errors::stale(R::KIND, &old.metadata().name)),
+                (Commit::Moved, None) => {
+                    return Err(errors::stale(store.kind(), &old.metadata().name));
+                }
             }
         }
     }
@@ -81,23 +85,23 @@ impl Cluster {
     ///
     /// # Errors
     /// 404 and what `change` answers.
-    pub(super) fn modify<R: ClusterResource>(
+    pub(super) fn modify<R: Strategy>(
         &self,
+        store: &KindStore<R>,
         namespace: &str,
         name: &str,
         now: Now,
         mut change: impl FnMut(&Arc<R>) -> Result<Update<R>, ApiError>,
     ) -> Result<Arc<R>, ApiError> {
-        let store = R::store(self);
         let key = store.key(namespace, name);
         loop {
             let Some(old) = store.read(&key) else {
-                return Err(errors::not_found(R::KIND, name));
+                return Err(errors::not_found(store.kind(), name));
             };
             let Update::Write(new, tally) = change(&old)? else {
                 return Ok(old);
             };
-            if let Commit::Done(stored) = self.commit(key.hash, &old, new, tally, now) {
+            if let Commit::Done(stored) = self.commit(store, key.hash, &old, new, tally, now) {
                 return Ok(stored);
             }
         }
@@ -105,15 +109,15 @@ impl Cluster {
 
     /// Puts a changed and prepared object in the place of the stored one, unless it changes
     /// nothing. Where it takes the last finalizer off a deleted object, that is removed.
-    fn commit<R: ClusterResource>(
+    fn commit<R: Strategy>(
         &self,
+        store: &KindStore<R>,
         key: KeyHash,
         old: &Arc<R>,
         mut new: R,
         mut tally: Tally,
         now: Now,
     ) -> Commit<R> {
-        let store = R::store(self);
         new.metadata_mut().resource_version = old.metadata().resource_version.clone();
         if !new.plainly_differs(old) && new == **old {
             return Commit::Done(old.clone());
@@ -132,14 +136,25 @@ impl Cluster {
             store.replace(key, old, Arc::new(new), &tally, now)
         };
         if let Commit::Done(stored) = &done {
-            self.note(Some(&**old), (!removed).then_some(&**stored));
+            self.note(store, Some(&**old), (!removed).then_some(&**stored));
         }
         done
     }
 }
 
+impl<R: Strategy> KindStore<R> {
+    /// The stored object.
+    ///
+    /// # Errors
+    /// 404 when there is none.
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Result<Arc<R>, ApiError> {
+        self.read(&self.key(namespace, name))
+            .ok_or_else(|| errors::not_found(self.kind(), name))
+    }
+}
+
 /// Whether the writer named no version, so that its write applies to whatever is stored.
-fn is_unconditional<R: ClusterResource>(object: &R) -> bool {
+fn is_unconditional<R: Strategy>(object: &R) -> bool {
     matches!(
         meta::named_version(&object.metadata().resource_version),
         Ok(None)
@@ -147,25 +162,26 @@ fn is_unconditional<R: ClusterResource>(object: &R) -> bool {
 }
 
 /// The preconditions that a `PUT` carries in its object: first its UID, then its version.
-pub(super) fn check_put<R: ClusterResource>(new: &R, old: &R) -> Result<(), ApiError> {
+pub(super) fn check_put<R: Strategy>(new: &R, old: &R) -> Result<(), ApiError> {
+    let kind = old.kind();
     let (new, old) = (new.metadata(), old.metadata());
     if !new.uid.is_empty() && new.uid != old.uid {
-        let resource = R::KIND.group_resource();
+        let resource = kind.group_resource();
         return Err(errors::uid_mismatch(
-            resource, &old.name, &new.uid, &old.uid,
+            &resource, &old.name, &new.uid, &old.uid,
         ));
     }
     match meta::named_version(&new.resource_version) {
         Ok(None) => Ok(()),
         Ok(Some(version)) if old.resource_version.number() == Some(version) => Ok(()),
-        Ok(Some(_)) => Err(errors::stale(R::KIND, &old.name)),
+        Ok(Some(_)) => Err(errors::stale(kind, &old.name)),
         Err(text) => {
             let causes = vec![errors::invalid_value(
                 "metadata.resourceVersion",
                 &text.to_string().into(),
                 "must be an unsigned integer",
             )];
-            Err(errors::invalid(R::KIND, &old.name, causes))
+            Err(errors::invalid(kind, &old.name, causes))
         }
     }
 }
@@ -174,7 +190,7 @@ pub(super) fn check_put<R: ClusterResource>(new: &R, old: &R) -> Result<(), ApiE
 ///
 /// # Errors
 /// 422 with every rule that it breaks.
-pub(super) fn prepare_and_validate<R: ClusterResource>(
+pub(super) fn prepare_and_validate<R: Strategy>(
     new: &mut R,
     old: &R,
     verb: Verb,
@@ -187,7 +203,7 @@ pub(super) fn prepare_and_validate<R: ClusterResource>(
         new.prepare_for_update(old);
     }
     meta::prepare_for_update(new.metadata_mut(), old.metadata());
-    if R::HAS_GENERATION && !status && new.spec_differs(old) {
+    if new.kind().row().has_generation && !status && new.spec_differs(old) {
         new.metadata_mut().generation += 1;
     }
     let mut causes = Vec::new();
@@ -477,7 +493,7 @@ mod tests {
     fn a_changed_image_moves_a_pods_generation() {
         let cluster = cluster();
         let pod = bound_pod(&cluster, "p", json!({}));
-        let mut value = podstorm_objects::Resource::to_json(&*pod);
+        let mut value = podstorm_objects::Object::to_json(&*pod);
         value["spec"]["containers"][0]["image"] = "x:2".into();
         let updated = cluster.update(read::<Pod>(value), at(0)).unwrap();
         assert_eq!(updated.metadata.generation, 2);

@@ -10,6 +10,8 @@ mod checks;
 mod court;
 mod figures;
 mod order;
+#[cfg(test)]
+mod patch_tests;
 mod reach;
 mod sets;
 mod statuses;
@@ -24,8 +26,8 @@ use std::sync::{Mutex, MutexGuard};
 use podstorm::client::{Answer, Request};
 use podstorm::intern::KeyId;
 use podstorm::replicaset::{Controller, Outcome};
-use podstorm_apiserver::{Commit, CommitObserver, ObjectRef};
-use podstorm_objects::{Kind, Now};
+use podstorm_apiserver::{Commit, CommitObserver};
+use podstorm_objects::{Kind, Now, Pod, ReplicaSet, ReplicationController};
 use podstorm_sim::engine::probe::{Origin, Probe, SyncId};
 use podstorm_sim::engine::site::Site;
 use podstorm_sim::faults::{Call, FaultClass, Place};
@@ -350,7 +352,7 @@ impl State {
 }
 
 impl CommitObserver for Judge {
-    fn committed(&self, commit: &Commit<'_>) {
+    fn committed(&self, commit: &Commit) {
         self.check(commit.now, |state| {
             state.books.version = commit.version;
             let metadata = commit.new.metadata();
@@ -358,55 +360,38 @@ impl CommitObserver for Judge {
             state.trace.add(commit.change as u64);
             state.trace.add_str(&metadata.name);
             state.trace.add(commit.now.mono_ns as u64);
-            if !matches!(commit.new, ObjectRef::Event(_)) {
+            if commit.new.kind() != Kind::EVENT {
                 state.last_write_ns = commit.now.mono_ns;
                 let origin = state.origin;
                 state.tell(|| trace::commit_text(commit, origin));
             }
-            let checked = match commit.new {
-                ObjectRef::Pod(new) => {
-                    let old = match commit.old {
-                        Some(ObjectRef::Pod(old)) => Some(&**old),
-                        _ => None,
-                    };
-                    if state.origin.is_some() {
-                        match commit.old {
-                            None => state.verdict.creates += 1,
-                            Some(_) if checks::begins_deletion(old, new, commit.change) => {
-                                state.verdict.deletes += 1;
-                            }
-                            Some(_) => {}
+            let checked = if let Some((old, new)) = commit.of::<Pod>() {
+                if state.origin.is_some() {
+                    match old {
+                        None => state.verdict.creates += 1,
+                        Some(_) if checks::begins_deletion(old, new, commit.change) => {
+                            state.verdict.deletes += 1;
                         }
+                        Some(_) => {}
                     }
-                    state
-                        .books
-                        .pod_committed(commit.change, old, new, state.origin, commit)
                 }
-                ObjectRef::ReplicaSet(new) => {
-                    let old = match commit.old {
-                        Some(ObjectRef::ReplicaSet(old)) => Some(&**old),
-                        _ => None,
-                    };
-                    state.books.set_committed(
-                        Kind::ReplicaSet,
-                        commit.change,
-                        old,
-                        new,
-                        state.origin,
-                    )
-                }
-                ObjectRef::ReplicationController(new) => {
-                    let old = match commit.old {
-                        Some(ObjectRef::ReplicationController(old)) => Some(old.to_replica_set()),
-                        _ => None,
-                    };
-                    let (old, new, origin) = (old.as_ref(), new.to_replica_set(), state.origin);
-                    let kind = Kind::ReplicationController;
-                    state
-                        .books
-                        .set_committed(kind, commit.change, old, &new, origin)
-                }
-                _ => Ok(()),
+                state
+                    .books
+                    .pod_committed(commit.change, old, new, state.origin, commit)
+            } else if let Some((old, new)) = commit.of::<ReplicaSet>() {
+                let (kind, origin) = (Kind::REPLICA_SET, state.origin);
+                state
+                    .books
+                    .set_committed(kind, commit.change, old, new, origin)
+            } else if let Some((old, new)) = commit.of::<ReplicationController>() {
+                let old = old.map(ReplicationController::to_replica_set);
+                let (old, new, origin) = (old.as_ref(), new.to_replica_set(), state.origin);
+                let kind = Kind::REPLICATION_CONTROLLER;
+                state
+                    .books
+                    .set_committed(kind, commit.change, old, &new, origin)
+            } else {
+                Ok(())
             };
             if let (Some(lockstep), Some(_)) = (&mut state.lockstep, state.origin) {
                 lockstep.committed(commit);
@@ -424,7 +409,7 @@ impl Probe for Judge {
             state.verdict.syncs += 1;
             state.trace.add_str("sync");
             state.trace.add(sync.number);
-            if sync.kind != Kind::ReplicaSet {
+            if sync.kind != Kind::REPLICA_SET {
                 state.trace.add_str(sync.kind.name());
             }
             if now.mono_ns - state.phase_began_ns > QUIET_SETTLES_NS {

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use podstorm::policy::Behaviour;
-use podstorm_apiserver::{Change, Cluster, Commit, ObjectRef};
+use podstorm_apiserver::{Change, Cluster, Commit};
 use podstorm_objects::{Pod, ReplicaSet, Uid};
 
 use super::action::{Action, Death};
@@ -202,13 +202,9 @@ impl Lockstep {
     }
 
     /// A controller has written something.
-    pub fn committed(&mut self, commit: &Commit<'_>) {
-        let ObjectRef::Pod(new) = commit.new else {
+    pub fn committed(&mut self, commit: &Commit) {
+        let Some((old, new)) = commit.of::<Pod>() else {
             return;
-        };
-        let old = match commit.old {
-            Some(ObjectRef::Pod(old)) => Some(old),
-            _ => None,
         };
         let owner = |pod: &Pod| pod.metadata.controller().map(|owner| owner.uid.clone());
         let name = new.metadata.name.to_string();

@@ -1,6 +1,6 @@
 //! Wrong histories that the reference model must notice, and seeds with which it must agree.
 
-use podstorm_objects::Resource;
+use podstorm_objects::{AnyObject, Resource};
 use serde_json::{Value, json};
 
 use super::super::campaign::play_seed;
@@ -59,8 +59,8 @@ fn write(model: &mut Lockstep, change: Change, old: Option<&Arc<Pod>>, new: &Arc
     model.committed(&Commit {
         version: 1,
         change,
-        old: old.map(ObjectRef::Pod),
-        new: ObjectRef::Pod(new),
+        old: old.cloned().map(|old| -> AnyObject { old }),
+        new: new.clone(),
         now: podstorm_objects::Now::default(),
     });
 }

@@ -37,8 +37,8 @@ impl WorkloadKind {
     /// Its kind as the API has it.
     pub fn kind(self) -> Kind {
         match self {
-            WorkloadKind::ReplicaSet => Kind::ReplicaSet,
-            WorkloadKind::ReplicationController => Kind::ReplicationController,
+            WorkloadKind::ReplicaSet => Kind::REPLICA_SET,
+            WorkloadKind::ReplicationController => Kind::REPLICATION_CONTROLLER,
         }
     }
 

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use ahash::RandomState;
 use hashbrown::HashMap;
 use podstorm::intern::FIXED_STATE;
-use podstorm_objects::{ObjectMeta, Pod, PodPhase, ReplicaSetStatus, Resource, Uid};
+use podstorm_objects::{Object, ObjectMeta, Pod, PodPhase, ReplicaSetStatus, Uid};
 use serde_json::Value;
 
 use crate::input::InputObject;

@@ -168,8 +168,8 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
         );
     }
     let kind = match flags.replicationcontroller {
-        Some(_) => Kind::ReplicationController,
-        None => Kind::ReplicaSet,
+        Some(_) => Kind::REPLICATION_CONTROLLER,
+        None => Kind::REPLICA_SET,
     };
     let burst = flags
         .burst_replicas

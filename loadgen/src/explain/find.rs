@@ -75,7 +75,7 @@ pub fn find_deployment(
     wanted: &str,
 ) -> Result<(Arc<ReplicaSet>, Option<String>), ExplainError> {
     let mut owned: BTreeMap<(&str, &str), Vec<&Arc<ReplicaSet>>> = BTreeMap::new();
-    for object in objects.parents(Kind::ReplicaSet) {
+    for object in objects.parents(Kind::REPLICA_SET) {
         let meta = &object.metadata;
         if let Some(owner) = meta
             .controller()
@@ -205,9 +205,10 @@ pub(super) fn some_of(names: &[String]) -> String {
 
 /// A hint at the kind that was perhaps meant.
 fn other_kind(objects: &Objects, kind: Kind) -> String {
-    let (other, flag) = match kind {
-        Kind::ReplicationController => (Kind::ReplicaSet, "--replicaset"),
-        _ => (Kind::ReplicationController, "--replicationcontroller"),
+    let (other, flag) = if kind == Kind::REPLICATION_CONTROLLER {
+        (Kind::REPLICA_SET, "--replicaset")
+    } else {
+        (Kind::REPLICATION_CONTROLLER, "--replicationcontroller")
     };
     match objects.parents(other).len() {
         0 => String::new(),

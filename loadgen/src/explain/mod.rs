@@ -148,9 +148,10 @@ impl Objects {
 
     /// The objects of a kind that owns pods.
     pub fn parents(&self, kind: Kind) -> &[Arc<ReplicaSet>] {
-        match kind {
-            Kind::ReplicationController => &self.replication_controllers,
-            _ => &self.replica_sets,
+        if kind == Kind::REPLICATION_CONTROLLER {
+            &self.replication_controllers
+        } else {
+            &self.replica_sets
         }
     }
 

@@ -1,9 +1,7 @@
 //! From one JSON value to one checked object: its kind told, its namespace defaulted, decoded and
 //! validated. Nothing here depends on other objects, so that many are decoded at once.
 
-use podstorm_objects::{
-    DecodeError, FieldPath, Kind, Namespace, Node, Pod, ReplicaSet, ReplicationController, Resource,
-};
+use podstorm_objects::{DecodeError, FieldPath, Kind, Resource};
 use serde_json::{Map, Value};
 
 use super::check;
@@ -70,20 +68,15 @@ pub(super) fn object(mut members: Map<String, Value>) -> Decoded {
         Ok(Classified::Other(kind)) => return Decoded::Other(kind),
         Err(error) => return wrong(error),
     };
-    if kind == Kind::Pod {
+    if kind == Kind::POD {
         drop_ephemeral_containers(&mut members);
     }
     let value = Value::Object(members);
-    let object = match kind {
-        Kind::Namespace => decode::<Namespace>(value).map(InputObject::Namespace),
-        Kind::Node => decode::<Node>(value).map(InputObject::Node),
-        Kind::Pod => decode::<Pod>(value).map(InputObject::Pod),
-        Kind::ReplicaSet => decode::<ReplicaSet>(value).map(InputObject::ReplicaSet),
-        Kind::ReplicationController => {
-            decode::<ReplicationController>(value).map(InputObject::ReplicationController)
-        }
-        Kind::Event => unreachable!("events are not among the simulated kinds"),
-    };
+    let (_, read) = SIMULATED
+        .into_iter()
+        .find(|(known, _)| *known == kind)
+        .expect("only simulated kinds are classified so");
+    let object = read(value);
     let object =
         object.and_then(|mut object| check::default_and_check(&mut object).map(|()| object));
     match object {
@@ -138,18 +131,31 @@ enum Classified {
     Other(String),
 }
 
-const SIMULATED: [Kind; 5] = [
-    Kind::Namespace,
-    Kind::Node,
-    Kind::Pod,
-    Kind::ReplicaSet,
-    Kind::ReplicationController,
+type Read = fn(Value) -> Result<InputObject, DecodeError>;
+
+/// The kinds that are simulated, and how each is read.
+const SIMULATED: [(Kind, Read); 5] = [
+    (Kind::NAMESPACE, |value| {
+        decode(value).map(InputObject::Namespace)
+    }),
+    (Kind::NODE, |value| decode(value).map(InputObject::Node)),
+    (Kind::POD, |value| decode(value).map(InputObject::Pod)),
+    (Kind::REPLICA_SET, |value| {
+        decode(value).map(InputObject::ReplicaSet)
+    }),
+    (Kind::REPLICATION_CONTROLLER, |value| {
+        decode(value).map(InputObject::ReplicationController)
+    }),
 ];
 
 fn classify(members: &Map<String, Value>) -> Result<Classified, DecodeError> {
     let kind = required_text(members, "kind", "such as ReplicaSet")?;
     let api_version = required_text(members, "apiVersion", "such as apps/v1")?;
-    let Some(known) = SIMULATED.into_iter().find(|known| known.name() == kind) else {
+    let Some(known) = SIMULATED
+        .into_iter()
+        .map(|(known, _)| known)
+        .find(|known| known.name() == kind)
+    else {
         return Ok(Classified::Other(cut(kind)));
     };
     if api_version == known.api_version() {

@@ -33,9 +33,10 @@ impl Metrics {
         let mut all = BTreeMap::new();
         for pool in &self.figures.pools {
             let controller = &pool.controller;
-            let name = match controller.options().kind {
-                Kind::ReplicationController => "replicationmanager",
-                _ => "replicaset",
+            let name = if controller.options().kind == Kind::REPLICATION_CONTROLLER {
+                "replicationmanager"
+            } else {
+                "replicaset"
             };
             let queue = controller.queue().families(&Str::from(name), now_ns);
             let own = queue.into_iter().chain(controller.metrics().families());
@@ -106,13 +107,10 @@ impl Metrics {
         };
         for (number, pool) in self.figures.pools.iter().enumerate() {
             let controller = &pool.controller;
-            let (group, resource) = match controller.options().kind {
-                Kind::ReplicationController => ("", "replicationcontrollers"),
-                _ => ("apps", "replicasets"),
-            };
+            let kind = controller.options().kind;
             push(
-                group,
-                resource,
+                kind.group(),
+                kind.resource(),
                 controller.parents().version().get().number(),
             );
             if number == 0 {

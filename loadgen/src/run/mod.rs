@@ -179,7 +179,7 @@ impl virtual_time::Watch for Watched<'_> {
 
 impl Engine {
     fn build(settings: &Settings, objects: Vec<InputObject>, clock: RealClock) -> Engine {
-        let is_rc = |object: &InputObject| object.kind() == Kind::ReplicationController;
+        let is_rc = |object: &InputObject| object.kind() == Kind::REPLICATION_CONTROLLER;
         // Nobody has to be told: no scenario kills its controller.
         let scenario = &settings.scenario;
         let nodes = scenario

@@ -13,7 +13,7 @@ use super::{Fields, expect_eq};
 /// Runs one case.
 pub(super) fn run(case: Value) -> Result<(), String> {
     let mut case = Fields::new(case, "case")?;
-    let parent = parent(Kind::ReplicaSet, case.value("replicaSet"))?;
+    let parent = parent(Kind::REPLICA_SET, case.value("replicaSet"))?;
     let pods = case
         .list("pods")?
         .into_iter()

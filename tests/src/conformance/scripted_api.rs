@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use podstorm::client::{Answer, ApiError, Cause, PodPatch, Reason, Request};
-use podstorm::object::{Kind, Map, Pod, ReplicaSet, Resource};
+use podstorm::object::{Kind, Map, Object, Pod, ReplicaSet};
 use podstorm::replicaset::Sync;
 use serde_json::{Value, json};
 

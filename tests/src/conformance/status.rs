@@ -22,7 +22,7 @@ pub(super) fn run(case: Value) -> Result<(), String> {
     let gate = gates.flag("DeploymentReplicaSetTerminatingReplicas")?;
     gates.finish()?;
     let enabled = case.flag("enableStatusTerminatingReplicas")?;
-    let parent = parent(Kind::ReplicaSet, case.value("replicaSet"))?;
+    let parent = parent(Kind::REPLICA_SET, case.value("replicaSet"))?;
     let pods = case
         .list("activePods")?
         .into_iter()

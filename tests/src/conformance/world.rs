@@ -14,8 +14,8 @@ use serde_json::Value;
 /// The kind of a case's parents.
 pub(super) fn parent_kind(text: &str) -> Result<Kind, String> {
     match text {
-        "ReplicaSet" => Ok(Kind::ReplicaSet),
-        "ReplicationController" => Ok(Kind::ReplicationController),
+        "ReplicaSet" => Ok(Kind::REPLICA_SET),
+        "ReplicationController" => Ok(Kind::REPLICATION_CONTROLLER),
         other => Err(format!("unknown kind {other:?}")),
     }
 }
@@ -29,11 +29,10 @@ pub(super) fn pod(value: Value) -> Result<Arc<Pod>, String> {
 
 /// A parent from the JSON of its kind, as the controller sees it.
 pub(super) fn parent(kind: Kind, value: Value) -> Result<Arc<ReplicaSet>, String> {
-    let parent = match kind {
-        Kind::ReplicationController => {
-            ReplicationController::from_json(value).map(|rc| rc.to_replica_set())
-        }
-        _ => ReplicaSet::from_json(value),
+    let parent = if kind == Kind::REPLICATION_CONTROLLER {
+        ReplicationController::from_json(value).map(|rc| rc.to_replica_set())
+    } else {
+        ReplicaSet::from_json(value)
     };
     parent
         .map(Arc::new)

@@ -1,7 +1,7 @@
 //! Merge patches against a merge that is plain to see, strategic merge patches against the same where they
 //! say no more, and both through the server.
 
-use podstorm::object::{Map, Now, Pod, Resource};
+use podstorm::object::{Map, Now, Object, Pod, Resource};
 use podstorm_apiserver::{Cluster, ClusterOptions, Patch, json_merge, strategic_merge};
 use serde_json::{Value, json};
 

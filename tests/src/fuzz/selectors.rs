@@ -79,8 +79,8 @@ fn json_form(data: &[u8]) -> Outcome {
         return 0;
     };
     let document = json!({
-        "apiVersion": Kind::ReplicaSet.api_version(),
-        "kind": Kind::ReplicaSet.name(),
+        "apiVersion": Kind::REPLICA_SET.api_version(),
+        "kind": Kind::REPLICA_SET.name(),
         "metadata": {"name": "a"},
         "spec": {"selector": value},
     });

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use podstorm::object::{Namespace, Now, Resource, ResourceVersion};
+use podstorm::object::{Namespace, Now, Object, ResourceVersion};
 use podstorm_apiserver::{Cluster, ClusterOptions, ListOptions};
 
 use super::{Outcome, Target, outcome};

@@ -6,9 +6,9 @@ use std::sync::{Mutex, MutexGuard};
 
 use podstorm::client::{Answer, PodPatch, Request};
 use podstorm::intern::KeyId;
-use podstorm::object::{Now, Pod, ReplicaSet};
+use podstorm::object::{Kind, Now, Pod, ReplicaSet};
 use podstorm::replicaset::{Controller, Outcome, SyncErrorClass};
-use podstorm_apiserver::{Change, Commit, CommitObserver, ObjectRef};
+use podstorm_apiserver::{Change, Commit, CommitObserver};
 use podstorm_sim::engine::probe::{Origin, Probe, SyncId};
 use podstorm_sim::faults::{Call, Place};
 
@@ -312,33 +312,27 @@ impl Probe for Diary {
 }
 
 impl CommitObserver for Diary {
-    fn committed(&self, commit: &Commit<'_>) {
+    fn committed(&self, commit: &Commit) {
         let mut state = self.state();
-        let (did, object) = match (commit.new, commit.old) {
-            (ObjectRef::Pod(new), old) => {
-                let old = match old {
-                    Some(ObjectRef::Pod(old)) => Some(&**old),
-                    _ => None,
-                };
-                let meta = &new.metadata;
-                let place = (meta.namespace.to_string(), meta.name.to_string());
-                state.pods.insert(place);
-                let owners = meta.owner_references.iter();
-                if owners
-                    .filter(|owner| owner.controller == Some(true))
-                    .count()
-                    > 1
-                {
-                    let name = &meta.name;
-                    state.broken.push(format!("I5: {name} has two controllers"));
-                }
-                state.recount(commit.change, old, new);
-                (did_to_pod(commit.change, old, new), None)
+        let (did, object) = if let Some((old, new)) = commit.of::<Pod>() {
+            let meta = &new.metadata;
+            let place = (meta.namespace.to_string(), meta.name.to_string());
+            state.pods.insert(place);
+            let owners = meta.owner_references.iter();
+            if owners
+                .filter(|owner| owner.controller == Some(true))
+                .count()
+                > 1
+            {
+                let name = &meta.name;
+                state.broken.push(format!("I5: {name} has two controllers"));
             }
-            (ObjectRef::ReplicaSet(new), Some(ObjectRef::ReplicaSet(_))) => {
-                (Some(Did::Status), Some(new.clone()))
-            }
-            _ => (None, None),
+            state.recount(commit.change, old, new);
+            (did_to_pod(commit.change, old, new), None)
+        } else if commit.old.is_some() && commit.new.kind() == Kind::REPLICA_SET {
+            (Some(Did::Status), commit.new.clone().downcast())
+        } else {
+            (None, None)
         };
         if let (Some(did), Some(origin)) = (did, state.origin) {
             state.written.push(Written {

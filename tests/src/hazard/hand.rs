@@ -75,7 +75,7 @@ impl Hand {
 
     /// A controller of that cluster that has heard of nothing.
     pub fn of(cluster: Arc<Cluster>, now: Now) -> Hand {
-        let options = ControllerOptions::new(Kind::ReplicaSet);
+        let options = ControllerOptions::new(Kind::REPLICA_SET);
         Hand {
             controller: Controller::new(options, Arc::new(PodCache::new())),
             cluster,

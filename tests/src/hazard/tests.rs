@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use podstorm::object::{Kind, Now, Pod, Resource};
 use podstorm::replicaset::{Controller, ControllerOptions, Outcome};
-use podstorm_apiserver::{Change, Commit, CommitObserver, ObjectRef};
+use podstorm_apiserver::{Change, Commit, CommitObserver};
 use podstorm_sim::engine::probe::{Probe, SyncId};
 use podstorm_sim::faults::{Call, Place};
 use serde_json::json;
@@ -16,7 +16,7 @@ fn page(own: &[&str], replicas: i64) -> SyncPage {
     SyncPage {
         id: SyncId {
             incarnation: 0,
-            kind: Kind::ReplicaSet,
+            kind: Kind::REPLICA_SET,
             number: 1,
         },
         parent: "web".into(),
@@ -110,13 +110,13 @@ fn every_broken_bound_is_named() {
 #[test]
 fn two_syncs_of_one_key_and_two_controllers_of_one_pod_are_noticed() {
     let diary = Diary::default();
-    let options = ControllerOptions::new(Kind::ReplicaSet);
+    let options = ControllerOptions::new(Kind::REPLICA_SET);
     let controller = Controller::new(options, Arc::default());
     let key = controller.parents().intern("default", "web");
     for number in 1..=2 {
         let sync = SyncId {
             incarnation: 0,
-            kind: Kind::ReplicaSet,
+            kind: Kind::REPLICA_SET,
             number,
         };
         diary.sync_begins(sync, &controller, key, Now::default());
@@ -132,7 +132,7 @@ fn two_syncs_of_one_key_and_two_controllers_of_one_pod_are_noticed() {
         version: 1,
         change: Change::Added,
         old: None,
-        new: ObjectRef::Pod(&Arc::new(torn)),
+        new: Arc::new(torn),
         now: Now::default(),
     });
     let broken = diary.state().broken.clone();

@@ -232,7 +232,7 @@ fn hazard_49_colocation_counts_are_not_updated() {
 fn hazard_50_no_colocation_without_an_owner() {
     assert_eq!(scaled_down_on_two_nodes(false), (2, 0));
 
-    for (kind, related) in [(Kind::ReplicaSet, 1), (Kind::ReplicationController, 0)] {
+    for (kind, related) in [(Kind::REPLICA_SET, 1), (Kind::REPLICATION_CONTROLLER, 0)] {
         let controller = Controller::new(ControllerOptions::new(kind), Default::default());
         let owner = json!({"metadata": {"uid": "u-1", "ownerReferences": [{
             "apiVersion": "v1", "kind": "Owner", "name": "o", "uid": "o-1", "controller": true,

@@ -179,7 +179,7 @@ fn hazard_77_event_sink_is_down() {
 
     let mut sink = EventSink::new("replicaset-controller");
     let object = ReplicaSet::from_json(idle_set("web", 1)).unwrap();
-    let about = std::sync::Arc::new(ObjectReference::new(Kind::ReplicaSet, &object.metadata));
+    let about = std::sync::Arc::new(ObjectReference::new(Kind::REPLICA_SET, &object.metadata));
     let (mut now, mut tries) = (Now::default(), 0);
     let intent = |number: usize| EventIntent::created_pod(&about, &format!("p-{number}").into());
     sink.push(intent(0), now);

@@ -6,7 +6,7 @@ use super::shape::{Shape, check};
 use super::{Writer, open};
 use crate::decode::{DecodeError, Members, Path};
 use crate::{
-    Event, EventTopic, Kind, Map, ObjectMeta, ObjectReference, Regarding, Resource,
+    Event, EventTopic, Kind, Map, Object, ObjectMeta, ObjectReference, Regarding, Resource,
     ResourceVersion, Uid,
 };
 
@@ -41,8 +41,10 @@ const REFERENCE_MEMBERS: [&str; 6] = [
     "uid",
 ];
 
-impl Resource for Event {
-    const KIND: Kind = Kind::Event;
+impl Object for Event {
+    fn kind(&self) -> Kind {
+        Self::KIND
+    }
 
     fn metadata(&self) -> &ObjectMeta {
         &self.metadata
@@ -52,8 +54,38 @@ impl Resource for Event {
         &mut self.metadata
     }
 
+    fn to_json(&self) -> Value {
+        let topic = &*self.topic;
+        let mut out = Writer::with_rest(&self.rest);
+        out.put("apiVersion", Kind::EVENT.api_version());
+        out.put("kind", Kind::EVENT.name());
+        out.put("metadata", self.metadata.to_json());
+        out.put_some(
+            "involvedObject",
+            self.regarding.as_ref().map(Regarding::to_json),
+        );
+        out.put_text("type", &topic.kind);
+        out.put_text("reason", &topic.reason);
+        out.put_text("message", &self.message);
+        out.put_number("count", self.count.into());
+        out.put_time("firstTimestamp", self.first_timestamp);
+        out.put_time("lastTimestamp", self.last_timestamp);
+        let mut source = Writer::new();
+        source.put_text("component", &topic.component);
+        source.put_text("host", &topic.host);
+        out.put_map("source", source.0);
+        // The two that an API server writes even when they are empty.
+        out.put("reportingComponent", &*topic.reporting_component);
+        out.put("reportingInstance", &*topic.reporting_instance);
+        out.into_value()
+    }
+}
+
+impl Resource for Event {
+    const KIND: Kind = Kind::EVENT;
+
     fn from_json(value: Value) -> Result<Self, DecodeError> {
-        let mut members = open(value, Kind::Event)?;
+        let mut members = open(value, Kind::EVENT)?;
         let metadata = members
             .child("metadata", ObjectMeta::read)?
             .unwrap_or_default();
@@ -81,32 +113,6 @@ impl Resource for Event {
             check(rest, &REST, &Path::ROOT)?;
         }
         Ok(event)
-    }
-
-    fn to_json(&self) -> Value {
-        let topic = &*self.topic;
-        let mut out = Writer::with_rest(&self.rest);
-        out.put("apiVersion", Kind::Event.api_version());
-        out.put("kind", Kind::Event.name());
-        out.put("metadata", self.metadata.to_json());
-        out.put_some(
-            "involvedObject",
-            self.regarding.as_ref().map(Regarding::to_json),
-        );
-        out.put_text("type", &topic.kind);
-        out.put_text("reason", &topic.reason);
-        out.put_text("message", &self.message);
-        out.put_number("count", self.count.into());
-        out.put_time("firstTimestamp", self.first_timestamp);
-        out.put_time("lastTimestamp", self.last_timestamp);
-        let mut source = Writer::new();
-        source.put_text("component", &topic.component);
-        source.put_text("host", &topic.host);
-        out.put_map("source", source.0);
-        // The two that an API server writes even when they are empty.
-        out.put("reportingComponent", &*topic.reporting_component);
-        out.put("reportingInstance", &*topic.reporting_instance);
-        out.into_value()
     }
 }
 
@@ -141,7 +147,7 @@ impl ObjectReference {
             return None;
         }
         let text = |member: &str| members[member].as_str();
-        let kind = Kind::ALL
+        let kind = Kind::TYPED
             .into_iter()
             .find(|kind| text("kind") == Some(kind.name()))?;
         if text("apiVersion") != Some(kind.api_version()) {
@@ -194,7 +200,7 @@ mod tests {
             "eventTime": "2026-01-02T03:04:05.000001Z", "series": {"count": 2}, "future": [1]}));
         assert_eq!((&*event.topic.reason, event.count), ("SuccessfulCreate", 3));
         assert!(matches!(&event.regarding, Some(Regarding::Object(object))
-            if object.kind == Kind::ReplicaSet && object.name == "web"));
+            if object.kind == Kind::REPLICA_SET && object.name == "web"));
         let bare: Event = round_trip(&json!({"metadata": {"name": "e"}}));
         assert_eq!(bare.regarding, None);
     }

@@ -5,6 +5,7 @@
 //! `metadata`, `spec`, `status` (and in owner references and selectors, whose members are all
 //! typed) are pruned, as an API server does. Writing leaves out unset members.
 
+mod dynamic;
 mod event;
 mod meta;
 mod node;

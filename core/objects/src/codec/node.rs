@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::shape::{Shape, check};
 use super::{Writer, open};
 use crate::decode::{DecodeError, Members, Path, describe};
-use crate::{Kind, Map, Node, ObjectMeta, Quantity, Resource};
+use crate::{Kind, Map, Node, Object, ObjectMeta, Quantity, Resource};
 
 const SPEC: Shape = Shape::Object(&[
     ("podCIDR", Shape::Text),
@@ -42,8 +42,10 @@ const STATUS: Shape = Shape::Object(&[
     ("phase", Shape::Text),
 ]);
 
-impl Resource for Node {
-    const KIND: Kind = Kind::Node;
+impl Object for Node {
+    fn kind(&self) -> Kind {
+        Self::KIND
+    }
 
     fn metadata(&self) -> &ObjectMeta {
         &self.metadata
@@ -53,8 +55,30 @@ impl Resource for Node {
         &mut self.metadata
     }
 
+    fn to_json(&self) -> Value {
+        let mut out = Writer::of_kind(Kind::NODE);
+        out.put("metadata", self.metadata.to_json());
+        let (mut spec, mut status) = (self.spec.clone(), self.status.clone());
+        // The typed members win where they were changed after reading.
+        if self.unschedulable {
+            spec.insert("unschedulable".into(), true.into());
+        } else if spec.get("unschedulable").is_some_and(|flag| *flag == true) {
+            spec.remove("unschedulable");
+        }
+        if pods_allocatable(&status).ok().flatten() != self.pods_allocatable {
+            set_allocatable(&mut status, self.pods_allocatable);
+        }
+        out.put_map("spec", spec);
+        out.put_map("status", status);
+        out.into_value()
+    }
+}
+
+impl Resource for Node {
+    const KIND: Kind = Kind::NODE;
+
     fn from_json(value: Value) -> Result<Self, DecodeError> {
-        let mut members = open(value, Kind::Node)?;
+        let mut members = open(value, Kind::NODE)?;
         let metadata = members
             .child("metadata", ObjectMeta::read)?
             .unwrap_or_default();
@@ -75,24 +99,6 @@ impl Resource for Node {
             spec,
             status,
         })
-    }
-
-    fn to_json(&self) -> Value {
-        let mut out = Writer::of_kind(Kind::Node);
-        out.put("metadata", self.metadata.to_json());
-        let (mut spec, mut status) = (self.spec.clone(), self.status.clone());
-        // The typed members win where they were changed after reading.
-        if self.unschedulable {
-            spec.insert("unschedulable".into(), true.into());
-        } else if spec.get("unschedulable").is_some_and(|flag| *flag == true) {
-            spec.remove("unschedulable");
-        }
-        if pods_allocatable(&status).ok().flatten() != self.pods_allocatable {
-            set_allocatable(&mut status, self.pods_allocatable);
-        }
-        out.put_map("spec", spec);
-        out.put_map("status", status);
-        out.into_value()
     }
 }
 

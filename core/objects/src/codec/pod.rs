@@ -9,10 +9,12 @@ use smallvec::SmallVec;
 use super::shape::check;
 use super::{Writer, open, pod_shape};
 use crate::decode::{DecodeError, Members, Path};
-use crate::{Kind, Map, ObjectMeta, Pod, PodSpec, PodStatus, Resource, Str, TokenVolume};
+use crate::{Kind, Map, Object, ObjectMeta, Pod, PodSpec, PodStatus, Resource, Str, TokenVolume};
 
-impl Resource for Pod {
-    const KIND: Kind = Kind::Pod;
+impl Object for Pod {
+    fn kind(&self) -> Kind {
+        Self::KIND
+    }
 
     fn metadata(&self) -> &ObjectMeta {
         &self.metadata
@@ -22,8 +24,21 @@ impl Resource for Pod {
         &mut self.metadata
     }
 
+    fn to_json(&self) -> Value {
+        let mut out = Writer::of_kind(Kind::POD);
+        out.put("metadata", self.metadata.to_json());
+        let spec = write_spec(&self.spec, self.node_name.as_ref(), self.token_volume);
+        out.put_map("spec", spec);
+        out.put_map("status", self.status.to_map());
+        out.into_value()
+    }
+}
+
+impl Resource for Pod {
+    const KIND: Kind = Kind::POD;
+
     fn from_json(value: Value) -> Result<Self, DecodeError> {
-        let mut members = open(value, Kind::Pod)?;
+        let mut members = open(value, Kind::POD)?;
         let metadata = members
             .child("metadata", ObjectMeta::read)?
             .unwrap_or_default();
@@ -38,15 +53,6 @@ impl Resource for Pod {
             token_volume: read.token_volume,
             status,
         })
-    }
-
-    fn to_json(&self) -> Value {
-        let mut out = Writer::of_kind(Kind::Pod);
-        out.put("metadata", self.metadata.to_json());
-        let spec = write_spec(&self.spec, self.node_name.as_ref(), self.token_volume);
-        out.put_map("spec", spec);
-        out.put_map("status", self.status.to_map());
-        out.into_value()
     }
 }
 

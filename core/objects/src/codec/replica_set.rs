@@ -8,12 +8,14 @@ use super::pod::{ReadSpec, write_spec};
 use super::{Writer, open};
 use crate::decode::{DecodeError, Members, Path};
 use crate::{
-    Kind, LabelSelector, Map, ObjectMeta, PodTemplate, ReplicaSet, ReplicaSetCondition,
+    Kind, LabelSelector, Map, Object, ObjectMeta, PodTemplate, ReplicaSet, ReplicaSetCondition,
     ReplicaSetSpec, ReplicaSetStatus, Resource,
 };
 
-impl Resource for ReplicaSet {
-    const KIND: Kind = Kind::ReplicaSet;
+impl Object for ReplicaSet {
+    fn kind(&self) -> Kind {
+        Self::KIND
+    }
 
     fn metadata(&self) -> &ObjectMeta {
         &self.metadata
@@ -23,8 +25,20 @@ impl Resource for ReplicaSet {
         &mut self.metadata
     }
 
+    fn to_json(&self) -> Value {
+        let mut out = Writer::of_kind(Kind::REPLICA_SET);
+        out.put("metadata", self.metadata.to_json());
+        out.put_map("spec", self.spec.to_map());
+        out.put("status", self.status.to_json());
+        out.into_value()
+    }
+}
+
+impl Resource for ReplicaSet {
+    const KIND: Kind = Kind::REPLICA_SET;
+
     fn from_json(value: Value) -> Result<Self, DecodeError> {
-        let mut members = open(value, Kind::ReplicaSet)?;
+        let mut members = open(value, Kind::REPLICA_SET)?;
         Ok(ReplicaSet {
             metadata: members
                 .child("metadata", ObjectMeta::read)?
@@ -36,14 +50,6 @@ impl Resource for ReplicaSet {
                 .child("status", ReplicaSetStatus::read)?
                 .unwrap_or_default(),
         })
-    }
-
-    fn to_json(&self) -> Value {
-        let mut out = Writer::of_kind(Kind::ReplicaSet);
-        out.put("metadata", self.metadata.to_json());
-        out.put_map("spec", self.spec.to_map());
-        out.put("status", self.status.to_json());
-        out.into_value()
     }
 }
 

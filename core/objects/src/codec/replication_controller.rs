@@ -7,11 +7,14 @@ use serde_json::Value;
 use super::{Writer, open};
 use crate::decode::{DecodeError, Members, Path};
 use crate::{
-    Kind, Labels, Map, ObjectMeta, PodTemplate, ReplicaSetStatus, ReplicationController, Resource,
+    Kind, Labels, Map, Object, ObjectMeta, PodTemplate, ReplicaSetStatus, ReplicationController,
+    Resource,
 };
 
-impl Resource for ReplicationController {
-    const KIND: Kind = Kind::ReplicationController;
+impl Object for ReplicationController {
+    fn kind(&self) -> Kind {
+        Self::KIND
+    }
 
     fn metadata(&self) -> &ObjectMeta {
         &self.metadata
@@ -21,8 +24,20 @@ impl Resource for ReplicationController {
         &mut self.metadata
     }
 
+    fn to_json(&self) -> Value {
+        let mut out = Writer::of_kind(Kind::REPLICATION_CONTROLLER);
+        out.put("metadata", self.metadata.to_json());
+        out.put_map("spec", spec_map(self));
+        out.put("status", self.status.to_json());
+        out.into_value()
+    }
+}
+
+impl Resource for ReplicationController {
+    const KIND: Kind = Kind::REPLICATION_CONTROLLER;
+
     fn from_json(value: Value) -> Result<Self, DecodeError> {
-        let mut members = open(value, Kind::ReplicationController)?;
+        let mut members = open(value, Kind::REPLICATION_CONTROLLER)?;
         let metadata = members
             .child("metadata", ObjectMeta::read)?
             .unwrap_or_default();
@@ -36,14 +51,6 @@ impl Resource for ReplicationController {
             ..status
         };
         Ok(controller)
-    }
-
-    fn to_json(&self) -> Value {
-        let mut out = Writer::of_kind(Kind::ReplicationController);
-        out.put("metadata", self.metadata.to_json());
-        out.put_map("spec", spec_map(self));
-        out.put("status", self.status.to_json());
-        out.into_value()
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::shape::{Shape, check};
 use super::{Writer, open};
 use crate::decode::{DecodeError, Path};
-use crate::{Kind, Map, Namespace, ObjectMeta, Resource};
+use crate::{Kind, Map, Namespace, Object, ObjectMeta, Resource};
 
 const NAMESPACE: Shape = Shape::Object(&[
     (
@@ -21,8 +21,10 @@ const NAMESPACE: Shape = Shape::Object(&[
     ),
 ]);
 
-impl Resource for Namespace {
-    const KIND: Kind = Kind::Namespace;
+impl Object for Namespace {
+    fn kind(&self) -> Kind {
+        Self::KIND
+    }
 
     fn metadata(&self) -> &ObjectMeta {
         &self.metadata
@@ -32,23 +34,8 @@ impl Resource for Namespace {
         &mut self.metadata
     }
 
-    fn from_json(value: Value) -> Result<Self, DecodeError> {
-        let mut members = open(value, Kind::Namespace)?;
-        let metadata = members
-            .child("metadata", ObjectMeta::read)?
-            .unwrap_or_default();
-        let fields = members.into_map();
-        check(&fields, &NAMESPACE, &Path::ROOT)?;
-        let phase = fields.get("status").and_then(|status| status.get("phase"));
-        Ok(Namespace {
-            terminating: phase.is_some_and(|phase| phase == "Terminating"),
-            metadata,
-            fields,
-        })
-    }
-
     fn to_json(&self) -> Value {
-        let mut out = Writer::of_kind(Kind::Namespace);
+        let mut out = Writer::of_kind(Kind::NAMESPACE);
         out.put("metadata", self.metadata.to_json());
         out.0.extend(self.fields.clone());
         let phase = self
@@ -68,6 +55,25 @@ impl Resource for Namespace {
             }
         }
         out.into_value()
+    }
+}
+
+impl Resource for Namespace {
+    const KIND: Kind = Kind::NAMESPACE;
+
+    fn from_json(value: Value) -> Result<Self, DecodeError> {
+        let mut members = open(value, Kind::NAMESPACE)?;
+        let metadata = members
+            .child("metadata", ObjectMeta::read)?
+            .unwrap_or_default();
+        let fields = members.into_map();
+        check(&fields, &NAMESPACE, &Path::ROOT)?;
+        let phase = fields.get("status").and_then(|status| status.get("phase"));
+        Ok(Namespace {
+            terminating: phase.is_some_and(|phase| phase == "Terminating"),
+            metadata,
+            fields,
+        })
     }
 }
 

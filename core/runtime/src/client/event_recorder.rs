@@ -330,7 +330,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use podstorm_objects::{Kind, Resource};
+    use podstorm_objects::{Kind, Object};
 
     fn now(seconds: i64) -> Now {
         Now {
@@ -341,7 +341,7 @@ mod tests {
 
     fn web(version: u64) -> Arc<ObjectReference> {
         Arc::new(ObjectReference {
-            kind: Kind::ReplicaSet,
+            kind: Kind::REPLICA_SET,
             namespace: "shop".into(),
             name: "web".into(),
             uid: Uid::new("7f420cbd-206a-47ea-a64a-f37288a6840d"),

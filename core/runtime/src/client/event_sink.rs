@@ -182,7 +182,7 @@ mod tests {
 
     fn intent(pod: &str) -> EventIntent {
         let regarding = ObjectReference {
-            kind: Kind::ReplicaSet,
+            kind: Kind::REPLICA_SET,
             namespace: "shop".into(),
             name: "web".into(),
             uid: "u".into(),

@@ -61,7 +61,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use podstorm_objects::Resource;
+    use podstorm_objects::{Object, Resource};
 
     #[test]
     fn a_body_has_the_volumes_of_the_template() {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::Kind;
+use podstorm_objects::{AnyObject, Kind, Object};
 
 use super::history::{key_of, same, shown};
 use super::{History, Violation, Violations};
-use crate::{Change, ClusterResource, Object};
+use crate::{Change, ClusterResource};
 
 impl History {
     /// What is wrong with a list of a kind (or of one namespace) that was answered with `version`
@@ -45,18 +45,18 @@ impl History {
     pub fn check_get(
         &self,
         (kind, namespace, name): (Kind, &str, &str),
-        found: Option<&Object>,
+        found: Option<&AnyObject>,
         (before, after): (u64, u64),
     ) -> Vec<Violation> {
         let key = (kind, namespace.to_owned(), name.to_owned());
-        let mut stored: Option<&Object> = None;
+        let mut stored: Option<&AnyObject> = None;
         let mut states = Vec::new();
         for record in self.records().iter().take_while(|it| it.version <= after) {
             // The state before the first write of the time in question counts too.
             if record.version > before && states.is_empty() {
                 states.push(stored);
             }
-            if key_of(record.new.as_ref()) == key {
+            if key_of(&*record.new) == key {
                 stored = (record.change != Change::Deleted).then_some(&record.new);
                 if record.version > before {
                     states.push(stored);
@@ -68,12 +68,12 @@ impl History {
         }
         let fits = states.iter().any(|state| match (state, found) {
             (None, None) => true,
-            (Some(state), Some(found)) => same(state.as_ref(), found.as_ref()),
+            (Some(state), Some(found)) => same(&***state, &**found),
             _ => false,
         });
         let mut broken = Violations::default();
         broken.unless(fits, "read", || {
-            let found = found.map_or("nothing".into(), |found| shown(found.as_ref()));
+            let found = found.map_or("nothing".into(), |found| shown(&**found));
             format!("{name}: {found} was read between {before} and {after}")
         });
         broken.0
@@ -88,13 +88,13 @@ impl History {
     ) {
         let mut wanted = self.state_at(R::KIND, version);
         if let Some(namespace) = namespace {
-            wanted.retain(|object| &*object.as_ref().metadata().namespace == namespace);
+            wanted.retain(|object| &*object.metadata().namespace == namespace);
         }
         for (position, wanted) in wanted.iter().enumerate() {
-            let found = items.get(position).map(R::as_object);
-            if !found.is_some_and(|found| same(found, wanted.as_ref())) {
+            let found = items.get(position).map(|item| -> &dyn Object { &**item });
+            if !found.is_some_and(|found| same(found, &***wanted)) {
                 let found = found.map_or("nothing".into(), shown);
-                let wanted = shown(wanted.as_ref());
+                let wanted = shown(&***wanted);
                 broken.add(
                     "state",
                     format!("as of {version}, {found} is in the place of {wanted}"),
@@ -103,7 +103,7 @@ impl History {
             }
         }
         if let Some(more) = items.get(wanted.len()) {
-            let more = shown(R::as_object(more));
+            let more = shown(&**more);
             broken.add("state", format!("as of {version} there was no {more}"));
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use podstorm_objects::{ApiError, Kind, WatchEvent};
+use podstorm_objects::{ApiError, Kind, Object, WatchEvent};
 
 use super::history::{Record, same, shown};
 use super::{History as Committed, Violation, Violations};
@@ -126,12 +126,12 @@ impl Committed {
                 }
             };
             let Some(wanted) = expected.next() else {
-                let found = shown(R::as_object(delivered.1));
+                let found = shown(&**delivered.1);
                 broken.add("events", format!("{found} is no event behind {last}"));
                 return broken.0;
             };
             if !wanted.is(delivered.0, delivered.1) {
-                let (change, found) = (delivered.0, shown(R::as_object(delivered.1)));
+                let (change, found) = (delivered.0, shown(&**delivered.1));
                 let what = format!("behind {last} came {change:?} {found} instead of {wanted}");
                 broken.add("events", what);
                 return broken.0;
@@ -229,20 +229,20 @@ impl Committed {
         let wanted = self.state_at(R::KIND, version);
         let wanted = wanted
             .into_iter()
-            .filter(|object| R::from_object(object).is_some_and(|object| selects(object)));
+            .filter(|object| object.downcast_ref::<R>().is_some_and(selects));
         let mut found = items.iter();
         for wanted in wanted {
-            let found = found.next().map(R::as_object);
-            if !found.is_some_and(|found| same(found, wanted.as_ref())) {
+            let found = found.next().map(|item| -> &dyn Object { &**item });
+            if !found.is_some_and(|found| same(found, &**wanted)) {
                 let found = found.map_or("nothing".into(), shown);
-                let wanted = shown(wanted.as_ref());
+                let wanted = shown(&**wanted);
                 let what = format!("as of {version}, {found} is in the place of {wanted}");
                 broken.add("initial state", what);
                 return;
             }
         }
         if let Some(more) = found.next() {
-            let more = shown(R::as_object(more));
+            let more = shown(&**more);
             broken.add(
                 "initial state",
                 format!("as of {version} there was no {more}"),
@@ -304,14 +304,14 @@ impl Committed {
 struct Expected<'a, R> {
     version: u64,
     change: Change,
-    object: &'a Arc<R>,
+    object: &'a R,
     /// Whether the object is in the state before, with the version of this event.
     left: bool,
 }
 
 impl<R: ClusterResource> std::fmt::Display for Expected<'_, R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let object = shown(R::as_object(self.object));
+        let object = shown(self.object);
         write!(
             f,
             "{:?} {object}, the event at {}",
@@ -322,9 +322,9 @@ impl<R: ClusterResource> std::fmt::Display for Expected<'_, R> {
 
 impl<'a, R: ClusterResource> Expected<'a, R> {
     fn of(record: &'a Record, selects: &impl Fn(&R) -> bool) -> Option<Expected<'a, R>> {
-        let new = R::from_object(&record.new)?;
-        let old = record.old.as_ref().and_then(R::from_object);
-        let was_in = old.is_some_and(|old| selects(old));
+        let new = record.new.downcast_ref::<R>()?;
+        let old = record.old.as_ref().and_then(|old| old.downcast_ref::<R>());
+        let was_in = old.is_some_and(selects);
         let is_in = record.change != Change::Deleted && selects(new);
         let gone = record.change == Change::Deleted;
         let (change, object) = match (was_in, is_in) {
@@ -348,9 +348,9 @@ impl<'a, R: ClusterResource> Expected<'a, R> {
             return false;
         }
         if !self.left {
-            return same(R::as_object(object), R::as_object(self.object));
+            return same(&**object, self.object);
         }
-        let mut before = R::clone(self.object);
+        let mut before = self.object.clone();
         before.metadata_mut().resource_version = object.metadata().resource_version.clone();
         before == **object
     }

@@ -7,9 +7,9 @@ use podstorm_objects::{
     Uid,
 };
 
-use crate::store::Commit;
 use crate::store::counts::{Tally, Verb};
-use crate::{Cluster, ClusterResource, DefaultPolicy, errors, meta};
+use crate::store::{Commit, KindStore};
+use crate::{Cluster, ClusterResource, Strategy, errors, meta};
 
 /// What becomes of the dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub struct DeleteOptions {
 
 /// What became of a deletion.
 #[derive(Clone, Debug)]
-pub struct Deletion<R> {
+pub struct Deletion<R: ?Sized> {
     /// The object as stored, or as it was last.
     pub object: Arc<R>,
     /// Whether it is gone; if not, its deletion has begun.
@@ -79,15 +79,24 @@ impl Cluster {
         options: &DeleteOptions,
         now: Now,
     ) -> Result<Deletion<R>, ApiError> {
+        self.delete_in(R::store(self), (namespace, name), options, now)
+    }
+
+    pub(crate) fn delete_in<R: Strategy>(
+        &self,
+        store: &KindStore<R>,
+        (namespace, name): (&str, &str),
+        options: &DeleteOptions,
+        now: Now,
+    ) -> Result<Deletion<R>, ApiError> {
         check_options(options)?;
-        let store = R::store(self);
         let key = store.key(namespace, name);
         let tally = Tally::of(Verb::Delete);
         loop {
             let Some(old) = store.read(&key) else {
-                return Err(errors::not_found(R::KIND, name));
+                return Err(errors::not_found(store.kind(), name));
             };
-            check_preconditions(R::KIND, old.metadata(), options)?;
+            check_preconditions(store.kind(), old.metadata(), options)?;
             match plan(&*old, options, now) {
                 Step::Pending => {
                     return Ok(Deletion {
@@ -99,7 +108,7 @@ impl Cluster {
                     if let Commit::Done(new) =
                         store.replace(key.hash, &old, Arc::new(new), &tally, now)
                     {
-                        self.note(Some(&*old), Some(&*new));
+                        self.note(store, Some(&*old), Some(&*new));
                         return Ok(Deletion {
                             object: new,
                             removed: false,
@@ -112,7 +121,7 @@ impl Cluster {
                     if let Commit::Done(last) =
                         store.remove(key.hash, &old, marked, last, &tally, now)
                     {
-                        self.note(Some(&*old), None);
+                        self.note(store, Some(&*old), None);
                         return Ok(Deletion {
                             object: last,
                             removed: true,
@@ -152,7 +161,7 @@ fn check_preconditions(
         .filter(|uid| **uid != metadata.uid)
     {
         return Err(errors::uid_mismatch(
-            resource,
+            &resource,
             &metadata.name,
             uid,
             &metadata.uid,
@@ -165,7 +174,7 @@ fn check_preconditions(
         .filter(|wanted| *wanted != version)
     {
         return Err(errors::version_mismatch(
-            resource,
+            &resource,
             &metadata.name,
             wanted,
             version,
@@ -175,7 +184,7 @@ fn check_preconditions(
 }
 
 /// Decides what the deletion does now.
-fn plan<R: ClusterResource>(old: &R, options: &DeleteOptions, now: Now) -> Step<R> {
+fn plan<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> Step<R> {
     let metadata = old.metadata();
     if old.is_kept_by_content() {
         return terminate(old, now);
@@ -185,7 +194,7 @@ fn plan<R: ClusterResource>(old: &R, options: &DeleteOptions, now: Now) -> Step<
         Grace::None => None,
         Grace::Until { deadline, seconds } => Some((deadline, seconds)),
     };
-    let finalizers = wanted_finalizers::<R>(metadata, options);
+    let finalizers = wanted_finalizers(old.kind(), metadata, options);
     let held = !finalizers
         .as_deref()
         .unwrap_or(metadata.finalizers())
@@ -226,7 +235,7 @@ fn plan<R: ClusterResource>(old: &R, options: &DeleteOptions, now: Now) -> Step<
 }
 
 /// Begins the deletion of what is kept by its contents.
-fn terminate<R: ClusterResource>(old: &R, now: Now) -> Step<R> {
+fn terminate<R: Strategy>(old: &R, now: Now) -> Step<R> {
     let mut new = old.clone();
     if old.metadata().is_deleting() || !new.begin_termination() {
         return Step::Pending;
@@ -245,7 +254,7 @@ enum Grace {
     Until { deadline: Time, seconds: i64 },
 }
 
-fn grace<R: ClusterResource>(old: &R, options: &DeleteOptions, now: Now) -> Grace {
+fn grace<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> Grace {
     let requested = options
         .grace_period_seconds
         .map(|seconds| if seconds < 0 { 1 } else { seconds });
@@ -277,11 +286,12 @@ fn grace<R: ClusterResource>(old: &R, options: &DeleteOptions, now: Now) -> Grac
 }
 
 /// The finalizers that the object gets for its dependents' sake; `None` when it has them already.
-fn wanted_finalizers<R: ClusterResource>(
+fn wanted_finalizers(
+    kind: Kind,
     metadata: &ObjectMeta,
     options: &DeleteOptions,
 ) -> Option<Vec<Str>> {
-    let wanted = match policy::<R>(metadata, options) {
+    let wanted = match policy(kind, metadata, options) {
         Propagation::Orphan => Some(meta::ORPHAN),
         Propagation::Foreground => Some(meta::FOREGROUND),
         Propagation::Background => None,
@@ -305,18 +315,18 @@ fn wanted_finalizers<R: ClusterResource>(
 }
 
 /// The policy in force: the request's, else what the object's finalizers say, else the kind's.
-fn policy<R: ClusterResource>(metadata: &ObjectMeta, options: &DeleteOptions) -> Propagation {
+fn policy(kind: Kind, metadata: &ObjectMeta, options: &DeleteOptions) -> Propagation {
     match (options.orphan_dependents, options.propagation) {
         (Some(true), _) => Propagation::Orphan,
         (Some(false), _) => Propagation::Background,
         (None, Some(policy)) => policy,
         (None, None) => {
             let held = |finalizer| meta::has_finalizer(metadata, finalizer);
-            match R::DEFAULT_POLICY {
+            match kind.row().orphans_dependents {
                 _ if held(meta::ORPHAN) => Propagation::Orphan,
                 _ if held(meta::FOREGROUND) => Propagation::Foreground,
-                DefaultPolicy::Orphan => Propagation::Orphan,
-                DefaultPolicy::Background => Propagation::Background,
+                true => Propagation::Orphan,
+                false => Propagation::Background,
             }
         }
     }

@@ -338,5 +338,5 @@ fn the_deleted_event_carries_the_last_state_and_the_version_of_the_deletion() {
     );
     let version = answer.object.metadata.resource_version.number();
     assert_eq!(version, Some(cluster.resource_version()));
-    assert_eq!(ReplicaSet::KIND, Kind::ReplicaSet);
+    assert_eq!(ReplicaSet::KIND, Kind::REPLICA_SET);
 }

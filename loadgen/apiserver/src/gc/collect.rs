@@ -2,16 +2,15 @@
 
 use std::sync::atomic::Ordering;
 
-use podstorm_objects::{
-    ApiError, Event, Kind, Namespace, Node, Now, ObjectMeta, OwnerReference, Pod, ReplicaSet,
-    ReplicationController, Str, Uid,
-};
+use podstorm_objects::{ApiError, Now, ObjectMeta, OwnerReference, Str, Uid};
 
 use super::{OwnerState, Work};
+use crate::any::AnyStore;
 use crate::store::counts::{Tally, Verb};
 use crate::store::owners::ObjectKey;
+use crate::store::{KindStore, Strategy};
 use crate::update::{Update, prepare_and_validate};
-use crate::{Cluster, ClusterResource, DeleteOptions, Propagation, meta};
+use crate::{Cluster, DeleteOptions, Propagation, meta};
 
 impl Cluster {
     /// Works off up to `max` entries of the collector's queue and answers how many there were.
@@ -22,13 +21,17 @@ impl Cluster {
                 return done;
             };
             match work {
-                Work::Check(key) => self.check(&key, now),
+                Work::Check(key) => {
+                    self.on_kind(&key, |store| store.check(self, &key, now));
+                }
                 Work::Dependents(uid) => {
                     for dependent in self.dependents(&uid) {
                         self.garbage.push(Work::Check(dependent));
                     }
                 }
-                Work::Orphan(key) => self.orphan(&key, now),
+                Work::Orphan(key) => {
+                    self.on_kind(&key, |store| store.orphan_dependents(self, &key, now));
+                }
                 Work::Empty(key) => self.empty_namespace(&key, now),
             }
         }
@@ -38,37 +41,27 @@ impl Cluster {
     /// The dependents of an owner, sorted.
     fn dependents(&self, owner: &Uid) -> Vec<ObjectKey> {
         if !self.garbage.indexed.load(Ordering::Acquire) {
-            self.namespaces.index_owners();
-            self.nodes.index_owners();
-            self.pods.index_owners();
-            self.replica_sets.index_owners();
-            self.replication_controllers.index_owners();
-            self.events.index_owners();
+            self.each_store(|store| store.index_owners());
             // Pairs with the load above: whoever sees it set finds the index complete.
             self.garbage.indexed.store(true, Ordering::Release);
         }
         self.owners.of(owner)
     }
 
-    fn check(&self, key: &ObjectKey, now: Now) {
-        match key.kind {
-            Kind::Namespace => self.check_object::<Namespace>(key, now),
-            Kind::Node => self.check_object::<Node>(key, now),
-            Kind::Pod => self.check_object::<Pod>(key, now),
-            Kind::ReplicaSet => self.check_object::<ReplicaSet>(key, now),
-            Kind::ReplicationController => self.check_object::<ReplicationController>(key, now),
-            Kind::Event => self.check_object::<Event>(key, now),
-        }
+    /// Lets `act` have the store of an object; a kind that is not served any more has none.
+    fn on_kind(&self, key: &ObjectKey, act: impl FnOnce(&dyn AnyStore)) {
+        let _ = self.on_store(key.kind, act);
     }
 
-    fn check_object<R: ClusterResource>(&self, key: &ObjectKey, now: Now) {
-        let Ok(object) = self.get::<R>(&key.namespace, &key.name) else {
+    /// Deletes an object that has lost its owners, or lets go of one that waits for its dependents.
+    pub(crate) fn check<R: Strategy>(&self, store: &KindStore<R>, key: &ObjectKey, now: Now) {
+        let Ok(object) = store.get(&key.namespace, &key.name) else {
             return;
         };
         let metadata = object.metadata();
         if metadata.is_deleting() {
             if meta::has_finalizer(metadata, meta::FOREGROUND) {
-                self.finish_foreground::<R>(key, metadata, now);
+                self.finish_foreground(store, key, metadata, now);
             }
             return;
         }
@@ -76,7 +69,7 @@ impl Cluster {
         let mut waiting: Vec<&Uid> = Vec::new();
         let mut solid = false;
         for owner in &metadata.owner_references {
-            match self.owner_state(owner, &metadata.namespace, R::KIND) {
+            match self.owner_state(owner, &metadata.namespace, object.kind()) {
                 OwnerState::Absent => dangling.push(&owner.uid),
                 OwnerState::Waiting => waiting.push(&owner.uid),
                 OwnerState::Solid => solid = true,
@@ -87,14 +80,15 @@ impl Cluster {
         }
         if solid {
             dangling.append(&mut waiting);
-            let stripped =
-                self.strip_owners::<R>(key, &metadata.uid, now, |uid| dangling.contains(&uid));
+            let stripped = self.strip_owners(store, key, &metadata.uid, now, |uid| {
+                dangling.contains(&uid)
+            });
             self.retry_on_conflict(key, stripped);
             return;
         }
         let propagation = if !waiting.is_empty() && !self.dependents(&metadata.uid).is_empty() {
             // Its own dependents go before it.
-            self.unblock_circle::<R>(key, metadata, now);
+            self.unblock_circle(store, key, metadata, now);
             Propagation::Foreground
         } else if meta::has_finalizer(metadata, meta::ORPHAN) {
             Propagation::Orphan
@@ -109,7 +103,7 @@ impl Cluster {
             precondition_rv: Some(metadata.resource_version.clone()),
             ..DeleteOptions::default()
         };
-        let deleted = self.delete::<R>(&key.namespace, &key.name, &options, now);
+        let deleted = self.delete_in(store, (&key.namespace, &key.name), &options, now);
         self.retry_on_conflict(key, deleted.map(drop));
     }
 
@@ -122,7 +116,13 @@ impl Cluster {
 
     /// An object waits for its dependents and so does one of them: the object's own references
     /// stop blocking, or both would wait for ever.
-    fn unblock_circle<R: ClusterResource>(&self, key: &ObjectKey, metadata: &ObjectMeta, now: Now) {
+    fn unblock_circle<R: Strategy>(
+        &self,
+        store: &KindStore<R>,
+        key: &ObjectKey,
+        metadata: &ObjectMeta,
+        now: Now,
+    ) {
         let waits = |key: &ObjectKey| {
             self.metadata_of(key, |metadata| {
                 metadata.is_deleting() && meta::has_finalizer(metadata, meta::FOREGROUND)
@@ -137,7 +137,7 @@ impl Cluster {
         }
         let tally = Tally::of(Verb::Patch);
         // Failures are met again: the object is deleted next, with its version as precondition.
-        let _ = self.modify::<R>(&key.namespace, &key.name, now, |old| {
+        let _ = self.modify(store, &key.namespace, &key.name, now, |old| {
             let mut new = R::clone(old);
             for owner in &mut new.metadata_mut().owner_references {
                 if owner.block_owner_deletion == Some(true) {
@@ -154,8 +154,9 @@ impl Cluster {
     }
 
     /// An object waits for its dependents: let it go, or see that those that block it are deleted.
-    fn finish_foreground<R: ClusterResource>(
+    fn finish_foreground<R: Strategy>(
         &self,
+        store: &KindStore<R>,
         key: &ObjectKey,
         metadata: &ObjectMeta,
         now: Now,
@@ -176,25 +177,18 @@ impl Cluster {
             }
         }
         if !blocked {
-            self.remove_finalizer::<R>(key, &metadata.uid, meta::FOREGROUND, now);
+            self.remove_finalizer(store, key, &metadata.uid, meta::FOREGROUND, now);
         }
     }
 
-    fn orphan(&self, key: &ObjectKey, now: Now) {
-        match key.kind {
-            Kind::Namespace => self.orphan_dependents::<Namespace>(key, now),
-            Kind::Node => self.orphan_dependents::<Node>(key, now),
-            Kind::Pod => self.orphan_dependents::<Pod>(key, now),
-            Kind::ReplicaSet => self.orphan_dependents::<ReplicaSet>(key, now),
-            Kind::ReplicationController => {
-                self.orphan_dependents::<ReplicationController>(key, now);
-            }
-            Kind::Event => self.orphan_dependents::<Event>(key, now),
-        }
-    }
-
-    fn orphan_dependents<R: ClusterResource>(&self, key: &ObjectKey, now: Now) {
-        let Ok(owner) = self.get::<R>(&key.namespace, &key.name) else {
+    /// Takes the references of an object's dependents to it away, then lets it go.
+    pub(crate) fn orphan_dependents<R: Strategy>(
+        &self,
+        store: &KindStore<R>,
+        key: &ObjectKey,
+        now: Now,
+    ) {
+        let Ok(owner) = store.get(&key.namespace, &key.name) else {
             return;
         };
         let metadata = owner.metadata();
@@ -203,48 +197,40 @@ impl Cluster {
         }
         let uid = &metadata.uid;
         for dependent in self.dependents(uid) {
-            let key = &dependent;
-            let gone = |probe: &Uid| probe == uid;
-            // A missing dependent has no reference; no other failure is possible for a patch
-            // that only takes a reference away.
-            let _ = match dependent.kind {
-                Kind::Namespace => self.strip_owner::<Namespace>(key, now, gone),
-                Kind::Node => self.strip_owner::<Node>(key, now, gone),
-                Kind::Pod => self.strip_owner::<Pod>(key, now, gone),
-                Kind::ReplicaSet => self.strip_owner::<ReplicaSet>(key, now, gone),
-                Kind::ReplicationController => {
-                    self.strip_owner::<ReplicationController>(key, now, gone)
-                }
-                Kind::Event => self.strip_owner::<Event>(key, now, gone),
-            };
+            self.on_kind(&dependent, |store| {
+                store.strip_owner(self, &dependent, uid, now)
+            });
         }
-        self.remove_finalizer::<R>(key, uid, meta::ORPHAN, now);
+        self.remove_finalizer(store, key, uid, meta::ORPHAN, now);
     }
 
-    fn strip_owner<R: ClusterResource>(
+    /// Takes the references to that owner away from an object.
+    pub(crate) fn strip_owner<R: Strategy>(
         &self,
+        store: &KindStore<R>,
         key: &ObjectKey,
+        owner: &Uid,
         now: Now,
-        gone: impl Fn(&Uid) -> bool,
-    ) -> Result<(), ApiError> {
-        let uid = self
-            .get::<R>(&key.namespace, &key.name)?
-            .metadata()
-            .uid
-            .clone();
-        self.strip_owners::<R>(key, &uid, now, gone)
+    ) {
+        let Ok(object) = store.get(&key.namespace, &key.name) else {
+            return;
+        };
+        let uid = &object.metadata().uid;
+        // No other failure is possible for a patch that only takes a reference away.
+        let _ = self.strip_owners(store, key, uid, now, |probe| probe == owner);
     }
 
     /// Takes references away from the object with that UID.
-    fn strip_owners<R: ClusterResource>(
+    fn strip_owners<R: Strategy>(
         &self,
+        store: &KindStore<R>,
         key: &ObjectKey,
         uid: &Uid,
         now: Now,
         gone: impl Fn(&Uid) -> bool,
     ) -> Result<(), ApiError> {
         let tally = Tally::of(Verb::Patch);
-        let stripped = self.modify::<R>(&key.namespace, &key.name, now, |old| {
+        let stripped = self.modify(store, &key.namespace, &key.name, now, |old| {
             let mut new = R::clone(old);
             let metadata = new.metadata_mut();
             metadata.uid = uid.clone();
@@ -255,15 +241,16 @@ impl Cluster {
         stripped.map(drop)
     }
 
-    fn remove_finalizer<R: ClusterResource>(
+    fn remove_finalizer<R: Strategy>(
         &self,
+        store: &KindStore<R>,
         key: &ObjectKey,
         uid: &Uid,
         finalizer: &str,
         now: Now,
     ) {
         // The object may be gone or another one by now: then there is nothing to do.
-        let _ = self.modify::<R>(&key.namespace, &key.name, now, |old| {
+        let _ = self.modify(store, &key.namespace, &key.name, now, |old| {
             let metadata = old.metadata();
             if metadata.uid != *uid {
                 return Ok(Update::Keep);

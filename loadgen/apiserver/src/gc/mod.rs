@@ -11,18 +11,16 @@ mod collect;
 pub(crate) mod namespace;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ahash::RandomState;
 use hashbrown::HashSet;
-use podstorm_objects::{
-    Event, Kind, Namespace, Node, ObjectMeta, OwnerReference, OwnerReferences, Pod, ReplicaSet,
-    ReplicationController, Uid,
-};
+use podstorm_objects::{Kind, ObjectMeta, OwnerReference, OwnerReferences, Uid};
 
 use crate::store::lock::Lock;
 use crate::store::owners::{ObjectKey, same_owners};
-use crate::{Cluster, ClusterResource, Waker, meta};
+use crate::store::{KindStore, Strategy};
+use crate::{Cluster, Waker, meta};
 use namespace::Emptying;
 
 /// Something to look at.
@@ -52,8 +50,6 @@ pub(super) struct GarbageCollector {
     waker: Lock<Option<Waker>>,
     /// Whether the owner index is complete.
     indexed: AtomicBool,
-    /// Bits of the kinds that were ever named as owners: others are deleted without a look.
-    owner_kinds: AtomicU32,
     /// Whether any object was ever deleted in the foreground.
     foreground_seen: AtomicBool,
     emptying: Emptying,
@@ -89,7 +85,6 @@ impl GarbageCollector {
             queue: Lock::new(queue),
             waker: Lock::new(None),
             indexed: AtomicBool::new(false),
-            owner_kinds: AtomicU32::new(0),
             foreground_seen: AtomicBool::new(false),
             emptying: Emptying::default(),
         }
@@ -115,10 +110,6 @@ impl GarbageCollector {
     }
 }
 
-const fn bit(kind: Kind) -> u32 {
-    1 << kind as u32
-}
-
 impl Cluster {
     /// Sets what is called when the collector's queue is no longer empty.
     pub fn set_gc_waker(&self, waker: Option<Waker>) {
@@ -131,7 +122,7 @@ impl Cluster {
     }
 
     /// Takes note of a committed write. The caller holds no lock.
-    pub(super) fn note<R: ClusterResource>(&self, old: Option<&R>, new: Option<&R>) {
+    pub(super) fn note<R: Strategy>(&self, store: &KindStore<R>, old: Option<&R>, new: Option<&R>) {
         let none = OwnerReferences::new();
         let before = old.map_or(&none, |object| &object.metadata().owner_references);
         let after = new.map_or(&none, |object| &object.metadata().owner_references);
@@ -144,7 +135,7 @@ impl Cluster {
             self.note_content(made.metadata(), false);
         }
         match (old, new) {
-            (Some(old), None) => self.note_removed(old),
+            (Some(old), None) => self.note_removed(store, old),
             (_, Some(new)) if new.metadata().is_deleting() => {
                 self.note_deleting(old.map(|old| old.metadata()), new);
             }
@@ -152,7 +143,7 @@ impl Cluster {
         }
     }
 
-    fn note_owners<R: ClusterResource>(
+    fn note_owners<R: Strategy>(
         &self,
         new: Option<&R>,
         before: &OwnerReferences,
@@ -162,15 +153,7 @@ impl Cluster {
             let namespace = &*new.metadata().namespace;
             let mut check = false;
             for owner in after {
-                let Some(kind) = kind_of(owner) else { continue };
-                // Before the look-up: an owner deleted after it must find the bit set. The
-                // store's locks order the two.
-                if self.garbage.owner_kinds.load(Ordering::Relaxed) & bit(kind) == 0 {
-                    self.garbage
-                        .owner_kinds
-                        .fetch_or(bit(kind), Ordering::Relaxed);
-                }
-                check |= self.owner_state(owner, namespace, R::KIND) != OwnerState::Solid;
+                check |= self.owner_state(owner, namespace, new.kind()) != OwnerState::Solid;
             }
             if check {
                 self.garbage.push(Work::Check(ObjectKey::of(new)));
@@ -186,10 +169,10 @@ impl Cluster {
         }
     }
 
-    fn note_removed<R: ClusterResource>(&self, old: &R) {
+    fn note_removed<R: Strategy>(&self, store: &KindStore<R>, old: &R) {
         let metadata = old.metadata();
         self.note_content(metadata, true);
-        if self.garbage.owner_kinds.load(Ordering::Relaxed) & bit(R::KIND) != 0 {
+        if store.has_owners() {
             self.garbage.push(Work::Dependents(metadata.uid.clone()));
         }
         if self.garbage.foreground_seen.load(Ordering::Relaxed) {
@@ -199,9 +182,9 @@ impl Cluster {
         }
     }
 
-    fn note_deleting<R: ClusterResource>(&self, old: Option<&ObjectMeta>, new: &R) {
+    fn note_deleting<R: Strategy>(&self, old: Option<&ObjectMeta>, new: &R) {
         let metadata = new.metadata();
-        if R::KIND == Kind::Namespace && !old.is_some_and(ObjectMeta::is_deleting) {
+        if new.kind() == Kind::NAMESPACE && !old.is_some_and(ObjectMeta::is_deleting) {
             self.note_terminating(metadata);
         }
         let begins = |finalizer| {
@@ -222,7 +205,7 @@ impl Cluster {
 
     /// Queues the owner of an object for another look.
     fn check_owner(&self, owner: &OwnerReference, dependent: &ObjectMeta) {
-        if let Some(kind) = kind_of(owner) {
+        if let Some(kind) = self.kind_of(owner) {
             let namespace = if kind.is_namespaced() {
                 dependent.namespace.clone()
             } else {
@@ -239,7 +222,7 @@ impl Cluster {
 
     /// What is known of the owner that a dependent in `namespace` names.
     fn owner_state(&self, owner: &OwnerReference, namespace: &str, dependent: Kind) -> OwnerState {
-        let Some(kind) = kind_of(owner) else {
+        let Some(kind) = self.kind_of(owner) else {
             return OwnerState::Solid;
         };
         if kind.is_namespaced() && !dependent.is_namespaced() {
@@ -256,55 +239,26 @@ impl Cluster {
                 OwnerState::Solid
             }
         };
-        self.inspect_metadata(kind, namespace, &owner.name, state)
-            .unwrap_or(OwnerState::Absent)
+        let mut found = OwnerState::Absent;
+        let looked = self.on_store(kind, |store| {
+            // Before the look-up: an owner deleted after it must find it set.
+            store.set_has_owners();
+            store.inspect_metadata(namespace, &owner.name, &mut |metadata| {
+                found = state(metadata);
+            });
+        });
+        looked.map_or(OwnerState::Solid, |()| found)
     }
 
-    fn metadata_of<T>(&self, key: &ObjectKey, read: impl FnOnce(&ObjectMeta) -> T) -> Option<T> {
-        self.inspect_metadata(key.kind, &key.namespace, &key.name, read)
+    fn metadata_of<T>(&self, key: &ObjectKey, read: impl Fn(&ObjectMeta) -> T) -> Option<T> {
+        let mut found = None;
+        let looked = self.on_store(key.kind, |store| {
+            store.inspect_metadata(&key.namespace, &key.name, &mut |metadata| {
+                found = Some(read(metadata));
+            });
+        });
+        looked.ok().and(found)
     }
-
-    fn inspect_metadata<T>(
-        &self,
-        kind: Kind,
-        namespace: &str,
-        name: &str,
-        read: impl FnOnce(&ObjectMeta) -> T,
-    ) -> Option<T> {
-        fn inspect<R: ClusterResource, T>(
-            cluster: &Cluster,
-            (namespace, name): (&str, &str),
-            read: impl FnOnce(&ObjectMeta) -> T,
-        ) -> Option<T> {
-            let store = R::store(cluster);
-            store.inspect(&store.key(namespace, name), |object| {
-                read(object.metadata())
-            })
-        }
-        let at = (namespace, name);
-        match kind {
-            Kind::Namespace => inspect::<Namespace, T>(self, at, read),
-            Kind::Node => inspect::<Node, T>(self, at, read),
-            Kind::Pod => inspect::<Pod, T>(self, at, read),
-            Kind::ReplicaSet => inspect::<ReplicaSet, T>(self, at, read),
-            Kind::ReplicationController => inspect::<ReplicationController, T>(self, at, read),
-            Kind::Event => inspect::<Event, T>(self, at, read),
-        }
-    }
-}
-
-/// The simulated kind that an owner reference names; `None` for others.
-fn kind_of(owner: &OwnerReference) -> Option<Kind> {
-    // The group is what stands before the first slash. Each kind's is compared in place, as a search for
-    // the slash would cost every create some.
-    let is_of_group = |group: &str| match owner.api_version.strip_prefix(group) {
-        Some(rest) if group.is_empty() => rest.starts_with('/') || !rest.contains('/'),
-        Some(rest) => rest.starts_with('/'),
-        None => false,
-    };
-    Kind::ALL
-        .into_iter()
-        .find(|kind| kind.name() == &*owner.kind && is_of_group(kind.group()))
 }
 
 #[cfg(test)]

@@ -7,17 +7,16 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use podstorm_objects::{
-    Event, Kind, Namespace, Now, ObjectMeta, Pod, ReplicaSet, ReplicationController, SharedText,
-};
+use podstorm_objects::{Kind, Namespace, Now, ObjectMeta, SharedText};
 use serde_json::{Value, json};
 
 use super::Work;
 use crate::store::counts::{Tally, Verb};
 use crate::store::lock::Lock;
 use crate::store::owners::ObjectKey;
+use crate::store::{KindStore, Strategy};
 use crate::update::Update;
-use crate::{Cluster, ClusterResource, DeleteOptions, Propagation};
+use crate::{Cluster, DeleteOptions, Propagation};
 
 /// What keeps a namespace until it is empty; in its `spec.finalizers`.
 const KUBERNETES: &str = "kubernetes";
@@ -82,7 +81,7 @@ fn release(namespace: &mut Namespace) {
 
 fn empty(name: &SharedText) -> Work {
     Work::Empty(ObjectKey {
-        kind: Kind::Namespace,
+        kind: Kind::NAMESPACE,
         namespace: SharedText::default(),
         name: (&**name).into(),
     })
@@ -131,21 +130,16 @@ impl Cluster {
         let fresh = Progress::default();
         let emptying = &self.garbage.emptying;
         emptying.progress.lock().insert(name.clone(), fresh);
-        let steps = [
-            Cluster::delete_all::<Pod>,
-            Cluster::delete_all::<ReplicaSet>,
-            Cluster::delete_all::<ReplicationController>,
-            Cluster::delete_all::<Event>,
-        ];
-        let (mut left, mut more) = (0, false);
-        for (step, delete_all) in steps.into_iter().enumerate() {
-            let (kept, unfinished) = delete_all(self, &name, now);
-            left += kept;
-            more |= unfinished;
-            // While a pod is left nothing else is touched.
-            if step == 0 && (left > 0 || more) {
-                break;
-            }
+        let (mut left, mut more) = self.delete_all(&self.pods, &name, now);
+        // While a pod is left nothing else is touched.
+        if left == 0 && !more {
+            self.each_store(|store| {
+                if store.kind().is_namespaced() && store.kind() != Kind::POD {
+                    let (kept, unfinished) = store.delete_all(self, &name, now);
+                    left += kept;
+                    more |= unfinished;
+                }
+            });
         }
         let mut progress = emptying.progress.lock();
         if left == 0 && !more {
@@ -168,8 +162,13 @@ impl Cluster {
 
     /// Begins to delete the objects of a kind, a portion of them: how many are left that this
     /// cannot remove at once, and whether there are more to begin with.
-    fn delete_all<R: ClusterResource>(&self, namespace: &str, now: Now) -> (u64, bool) {
-        let (objects, _) = self.list::<R>(Some(namespace));
+    pub(crate) fn delete_all<R: Strategy>(
+        &self,
+        store: &KindStore<R>,
+        namespace: &str,
+        now: Now,
+    ) -> (u64, bool) {
+        let objects = store.snapshot(Some(namespace)).objects;
         let (mut left, mut begun) = (0, 0);
         for object in objects {
             let metadata = object.metadata();
@@ -186,7 +185,7 @@ impl Cluster {
                 precondition_uid: Some(metadata.uid.clone()),
                 ..DeleteOptions::default()
             };
-            let deleted = self.delete::<R>(namespace, &metadata.name, &options, now);
+            let deleted = self.delete_in(store, (namespace, &metadata.name), &options, now);
             // A refusal means that it is gone already.
             left += u64::from(deleted.is_ok_and(|deleted| !deleted.removed));
         }
@@ -198,7 +197,7 @@ impl Cluster {
         let metadata = &namespace.metadata;
         let tally = Tally::of(Verb::Update);
         // Gone already, or another one by now: then there is nothing to do.
-        let _ = self.modify::<Namespace>("", &metadata.name, now, |old| {
+        let _ = self.modify(&self.namespaces, "", &metadata.name, now, |old| {
             if old.metadata.uid != metadata.uid {
                 return Ok(Update::Keep);
             }
@@ -211,7 +210,7 @@ impl Cluster {
 
 #[cfg(test)]
 mod tests {
-    use podstorm_objects::Resource;
+    use podstorm_objects::{Object, Pod, ReplicaSet};
 
     use super::*;
     use crate::testing::*;
@@ -325,7 +324,7 @@ mod tests {
             let mut pod = pod(name, json!({}));
             pod.set_defaults(None);
             pod.prepare_for_create();
-            cluster.store_new(pod, at(2)).unwrap();
+            cluster.store_new(&cluster.pods, pod, at(2)).unwrap();
         };
         bound_pod(&cluster, "slow", json!({}));
         delete_namespace(&cluster, "default");

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use podstorm_objects::{Pod, ReplicaSet, ReplicationController};
 use serde_json::json;
 
 use super::*;

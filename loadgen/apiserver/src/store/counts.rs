@@ -158,7 +158,7 @@ impl WriteCounts {
                 *self.writes.entry(key).or_default() += count;
             }
         }
-        if kind == Kind::Pod {
+        if kind == Kind::POD {
             self.pods = PodTotals::of(totals);
         }
     }

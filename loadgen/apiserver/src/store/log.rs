@@ -15,13 +15,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use podstorm_objects::{Now, ResourceVersion};
+use podstorm_objects::{AnyObject, Now, ResourceVersion};
 use smallvec::SmallVec;
 
 use super::counts::{Tally, TallyTotals};
 use super::observe::{Commit, Observed};
 use super::primitives::{AtomicU64, MutexGuard, OnceLock};
-use super::{ClusterResource, Lock};
+use super::{Lock, Strategy};
 use crate::Waker;
 
 /// Events in a segment: 16 KiB of slots. A segment is what is forgotten at once.
@@ -79,14 +79,14 @@ pub(crate) struct Entry<R> {
     pub(crate) commit_ns: i64,
 }
 
-impl<R: ClusterResource> Entry<R> {
+impl<R: Strategy> Entry<R> {
     pub(crate) fn version(&self) -> u64 {
         version_of(&*self.object)
     }
 }
 
 /// The version of a stored object.
-pub(crate) fn version_of<R: ClusterResource>(object: &R) -> u64 {
+pub(crate) fn version_of<R: Strategy>(object: &R) -> u64 {
     object
         .metadata()
         .resource_version
@@ -203,7 +203,7 @@ pub(crate) enum Beyond<R> {
     Expired { wanted: u64, oldest: u64 },
 }
 
-impl<R: ClusterResource> Log<R> {
+impl<R: Strategy> Log<R> {
     pub(crate) fn new(
         version: Arc<AtomicU64>,
         history: History,
@@ -386,7 +386,7 @@ type Garbage<R> = SmallVec<[Arc<Segment<R>>; 1]>;
 /// Pods have the most watches: the controllers' informer, scheduler, kubelets and scenario.
 type Wakers = SmallVec<[Waker; 4]>;
 
-impl<R: ClusterResource> State<R> {
+impl<R: Strategy> State<R> {
     fn tail(&self) -> &Arc<Segment<R>> {
         self.segments.back().expect("a log has a segment")
     }
@@ -486,7 +486,7 @@ pub(crate) struct Append<'a, R> {
     garbage: Garbage<R>,
 }
 
-impl<R: ClusterResource> Append<'_, R> {
+impl<R: Strategy> Append<'_, R> {
     /// Gives the object the next version and appends its event. `old` is the object before.
     ///
     /// # Panics
@@ -532,8 +532,8 @@ impl<R: ClusterResource> Append<'_, R> {
             observed.observer.committed(&Commit {
                 version,
                 change,
-                old: old.map(R::as_object),
-                new: R::as_object(&object),
+                old: old.cloned().map(|old| -> AnyObject { old }),
+                new: object.clone(),
                 now,
             });
         }

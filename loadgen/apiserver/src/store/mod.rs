@@ -21,12 +21,14 @@ mod resource;
 
 use std::cmp::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use compact_str::CompactString;
 use crossbeam_utils::CachePadded;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
-use podstorm_objects::Now;
+use podstorm_objects::{Kind, Now};
 use rayon::prelude::*;
 
 use self::counts::{Tally, TallyTotals};
@@ -35,8 +37,8 @@ use self::log::{Change, History, Log, Position};
 use self::observe::Observed;
 use self::owners::OwnerIndex;
 use self::primitives::AtomicU64;
-use self::quota::{PodQuota, Quotas};
-pub use self::resource::{ClusterResource, DefaultPolicy};
+use self::quota::{Quota, Quotas};
+pub use self::resource::{ClusterResource, Strategy};
 use super::Waker;
 
 /// Shards of a store; more than threads, so that two writers seldom meet.
@@ -69,10 +71,13 @@ struct Shard<R> {
 
 /// The objects of one kind and the log of their events.
 pub struct KindStore<R> {
+    kind: Kind,
     shards: Box<[CachePadded<Lock<Shard<R>>>]>,
     log: Arc<Log<R>>,
     owners: Arc<OwnerIndex>,
-    quotas: Arc<Quotas>,
+    /// Whether an object of this kind was ever named as an owner; others are deleted without a look.
+    has_owners: AtomicBool,
+    quotas: Quotas,
     hasher: ahash::RandomState,
 }
 
@@ -89,15 +94,16 @@ pub(crate) enum Refused<R> {
     /// Its name is taken, by the second one.
     Taken(Arc<R>, Arc<R>),
     /// Its namespace is full.
-    Quota(Arc<R>, PodQuota),
+    Quota(Arc<R>, Quota),
 }
 
 /// What the stores of all kinds share.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
+    pub(crate) history: History,
+    pub(crate) keeps_past: bool,
     pub(crate) version: Arc<AtomicU64>,
     pub(crate) owners: Arc<OwnerIndex>,
-    pub(crate) quotas: Arc<Quotas>,
     pub(crate) observed: Option<Arc<Observed>>,
 }
 
@@ -115,8 +121,13 @@ pub(crate) struct Snapshot<R> {
     pub(crate) version: u64,
 }
 
-impl<R: ClusterResource> KindStore<R> {
-    pub(crate) fn new(history: History, shared: &Shared, keeps_past: bool) -> Self {
+impl<R: Strategy> KindStore<R> {
+    pub(crate) fn new(kind: Kind, shared: &Shared) -> Self {
+        let history = if kind == Kind::EVENT {
+            shared.history.for_events()
+        } else {
+            shared.history
+        };
         let (version, observed) = (shared.version.clone(), shared.observed.clone());
         let shard = || {
             Lock::new(Shard {
@@ -126,10 +137,12 @@ impl<R: ClusterResource> KindStore<R> {
             })
         };
         KindStore {
+            kind,
             shards: (0..SHARDS).map(|_| CachePadded::new(shard())).collect(),
-            log: Arc::new(Log::new(version, history, keeps_past, observed)),
+            log: Arc::new(Log::new(version, history, shared.keeps_past, observed)),
             owners: shared.owners.clone(),
-            quotas: shared.quotas.clone(),
+            has_owners: AtomicBool::new(false),
+            quotas: Quotas::default(),
             // Fixed: the place in the table must not differ between runs.
             hasher: ahash::RandomState::with_seeds(0x706f, 0x6473, 0x746f, 0x726d),
         }
@@ -349,6 +362,30 @@ impl<R: ClusterResource> KindStore<R> {
         }
     }
 
+    /// The kind of its objects.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Its quotas by namespace.
+    pub(crate) fn quotas(&self) -> &Quotas {
+        &self.quotas
+    }
+
+    /// Takes note that an object of this kind was named as an owner.
+    pub(crate) fn set_has_owners(&self) {
+        // Relaxed: the locks of the store order it against look-ups and deletions.
+        if !self.has_owners.load(Relaxed) {
+            self.has_owners.store(true, Relaxed);
+        }
+    }
+
+    /// Whether an object of this kind was ever named as an owner.
+    pub(crate) fn has_owners(&self) -> bool {
+        // Relaxed: as above.
+        self.has_owners.load(Relaxed)
+    }
+
     pub(crate) fn log(&self) -> &Arc<Log<R>> {
         &self.log
     }
@@ -358,7 +395,7 @@ impl<R: ClusterResource> KindStore<R> {
     }
 }
 
-fn is_at<R: ClusterResource>(key: &Key<'_>) -> impl Fn(&Stored<R>) -> bool {
+fn is_at<R: Strategy>(key: &Key<'_>) -> impl Fn(&Stored<R>) -> bool {
     move |stored| {
         let metadata = stored.object.metadata();
         stored.hash == key.hash.0
@@ -376,9 +413,9 @@ const PARALLEL_SORT_MIN: usize = 1 << 16;
 
 /// Sorts by namespace and name. The keys are laid side by side first: comparing them in the
 /// objects would miss the cache at every step.
-pub(crate) fn sorted<R: ClusterResource>(objects: Vec<Arc<R>>) -> Vec<Arc<R>> {
+pub(crate) fn sorted<R: Strategy>(objects: Vec<Arc<R>>) -> Vec<Arc<R>> {
     type SortKey<'a> = (&'a str, CompactString, u32);
-    fn key<R: ClusterResource>((index, object): (usize, &Arc<R>)) -> SortKey<'_> {
+    fn key<R: Strategy>((index, object): (usize, &Arc<R>)) -> SortKey<'_> {
         let metadata = object.metadata();
         let index = u32::try_from(index).expect("objects in memory are fewer than 2^32");
         (&metadata.namespace, metadata.name.clone(), index)

@@ -3,10 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use podstorm_objects::{
-    Event, Kind, Namespace, Node, Now, ObjectMeta, Pod, ReplicaSet, ReplicationController,
-    Resource, ResourceVersion,
-};
+use podstorm_objects::{AnyObject, Now, Object};
 
 use super::Lock;
 use super::log::Change;
@@ -18,136 +15,31 @@ pub trait CommitObserver: Send + Sync {
     ///
     /// Locks of the cluster are held: the observer must not call the cluster, which would never
     /// return. Writers wait for each other here, on as many threads as there may be.
-    fn committed(&self, commit: &Commit<'_>);
+    fn committed(&self, commit: &Commit);
 }
 
 /// One committed write, which is one event. A deletion that is marked and carried out in one
 /// request is two: `Modified`, then `Deleted`.
-#[derive(Clone, Copy, Debug)]
-pub struct Commit<'a> {
+#[derive(Clone, Debug)]
+pub struct Commit {
     /// The version it was given.
     pub version: u64,
     /// What happened to the object.
     pub change: Change,
     /// The object before; absent when it is new.
-    pub old: Option<ObjectRef<'a>>,
+    pub old: Option<AnyObject>,
     /// The object after; of a deletion its last state, which carries the version of the deletion.
-    pub new: ObjectRef<'a>,
+    pub new: AnyObject,
     /// When.
     pub now: Now,
 }
 
-/// A stored object of any kind, as it is shared by everybody.
-#[derive(Clone, Copy, Debug)]
-pub enum ObjectRef<'a> {
-    /// A pod.
-    Pod(&'a Arc<Pod>),
-    /// A ReplicaSet.
-    ReplicaSet(&'a Arc<ReplicaSet>),
-    /// A ReplicationController.
-    ReplicationController(&'a Arc<ReplicationController>),
-    /// A namespace.
-    Namespace(&'a Arc<Namespace>),
-    /// A node.
-    Node(&'a Arc<Node>),
-    /// An Event.
-    Event(&'a Arc<Event>),
-}
-
-impl<'a> ObjectRef<'a> {
-    /// Which kind it is.
-    pub fn kind(self) -> Kind {
-        match self {
-            ObjectRef::Pod(_) => Kind::Pod,
-            ObjectRef::ReplicaSet(_) => Kind::ReplicaSet,
-            ObjectRef::ReplicationController(_) => Kind::ReplicationController,
-            ObjectRef::Namespace(_) => Kind::Namespace,
-            ObjectRef::Node(_) => Kind::Node,
-            ObjectRef::Event(_) => Kind::Event,
-        }
-    }
-
-    /// Its metadata.
-    pub fn metadata(self) -> &'a ObjectMeta {
-        match self {
-            ObjectRef::Pod(object) => object.metadata(),
-            ObjectRef::ReplicaSet(object) => object.metadata(),
-            ObjectRef::ReplicationController(object) => object.metadata(),
-            ObjectRef::Namespace(object) => object.metadata(),
-            ObjectRef::Node(object) => object.metadata(),
-            ObjectRef::Event(object) => object.metadata(),
-        }
-    }
-
-    /// Its address, which tells whether two references are to the very same object.
-    pub fn address(self) -> usize {
-        match self {
-            ObjectRef::Pod(object) => Arc::as_ptr(object).addr(),
-            ObjectRef::ReplicaSet(object) => Arc::as_ptr(object).addr(),
-            ObjectRef::ReplicationController(object) => Arc::as_ptr(object).addr(),
-            ObjectRef::Namespace(object) => Arc::as_ptr(object).addr(),
-            ObjectRef::Node(object) => Arc::as_ptr(object).addr(),
-            ObjectRef::Event(object) => Arc::as_ptr(object).addr(),
-        }
-    }
-}
-
-/// A stored object of any kind, kept.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Object {
-    /// A pod.
-    Pod(Arc<Pod>),
-    /// A ReplicaSet.
-    ReplicaSet(Arc<ReplicaSet>),
-    /// A ReplicationController.
-    ReplicationController(Arc<ReplicationController>),
-    /// A namespace.
-    Namespace(Arc<Namespace>),
-    /// A node.
-    Node(Arc<Node>),
-    /// An Event.
-    Event(Arc<Event>),
-}
-
-impl Object {
-    /// A reference to it.
-    pub fn as_ref(&self) -> ObjectRef<'_> {
-        match self {
-            Object::Pod(object) => ObjectRef::Pod(object),
-            Object::ReplicaSet(object) => ObjectRef::ReplicaSet(object),
-            Object::ReplicationController(object) => ObjectRef::ReplicationController(object),
-            Object::Namespace(object) => ObjectRef::Namespace(object),
-            Object::Node(object) => ObjectRef::Node(object),
-            Object::Event(object) => ObjectRef::Event(object),
-        }
-    }
-
-    /// Gives it another version, in a copy where it is shared.
-    pub fn set_version(&mut self, version: ResourceVersion) {
-        let metadata = match self {
-            Object::Pod(object) => Arc::make_mut(object).metadata_mut(),
-            Object::ReplicaSet(object) => Arc::make_mut(object).metadata_mut(),
-            Object::ReplicationController(object) => Arc::make_mut(object).metadata_mut(),
-            Object::Namespace(object) => Arc::make_mut(object).metadata_mut(),
-            Object::Node(object) => Arc::make_mut(object).metadata_mut(),
-            Object::Event(object) => Arc::make_mut(object).metadata_mut(),
-        };
-        metadata.resource_version = version;
-    }
-}
-
-impl From<ObjectRef<'_>> for Object {
-    fn from(object: ObjectRef<'_>) -> Object {
-        match object {
-            ObjectRef::Pod(object) => Object::Pod(object.clone()),
-            ObjectRef::ReplicaSet(object) => Object::ReplicaSet(object.clone()),
-            ObjectRef::ReplicationController(object) => {
-                Object::ReplicationController(object.clone())
-            }
-            ObjectRef::Namespace(object) => Object::Namespace(object.clone()),
-            ObjectRef::Node(object) => Object::Node(object.clone()),
-            ObjectRef::Event(object) => Object::Event(object.clone()),
-        }
+impl Commit {
+    /// The object before and after, if it is of that type.
+    pub fn of<T: Object>(&self) -> Option<(Option<&T>, &T)> {
+        let new = self.new.downcast_ref()?;
+        let old = self.old.as_ref().and_then(|old| old.downcast_ref());
+        Some((old, new))
     }
 }
 
@@ -169,6 +61,7 @@ impl fmt::Debug for Observed {
 mod tests {
     use std::sync::Mutex;
 
+    use podstorm_objects::{Pod, ReplicaSet};
     use serde_json::json;
 
     use super::*;
@@ -183,14 +76,17 @@ mod tests {
     }
 
     impl CommitObserver for Diary {
-        fn committed(&self, commit: &Commit<'_>) {
-            let (new, old) = (commit.new.metadata(), commit.old.map(ObjectRef::metadata));
+        fn committed(&self, commit: &Commit) {
+            let (new, old) = (
+                commit.new.metadata(),
+                commit.old.as_deref().map(Object::metadata),
+            );
             assert_eq!(new.resource_version.number(), Some(commit.version));
             assert_eq!(commit.old.is_none(), commit.change == Change::Added);
-            if let (Some(before), Some(old)) = (commit.old, old) {
+            if let (Some(before), Some(old)) = (&commit.old, old) {
                 assert_eq!(before.kind(), commit.new.kind());
                 assert_eq!(old.uid, new.uid);
-                assert_ne!(before.address(), commit.new.address());
+                assert!(!Arc::ptr_eq(before, &commit.new));
             }
             let old = old.map_or_else(|| "-".into(), |old| old.resource_version.to_string());
             self.lines.lock().unwrap().push(format!(

@@ -9,7 +9,7 @@ use compact_str::CompactString;
 use hashbrown::{HashMap, HashSet};
 use podstorm_objects::{Kind, OwnerReferences, SharedText, Uid};
 
-use super::{ClusterResource, Lock};
+use super::{Lock, Strategy};
 
 /// An object by kind and key; sorts by kind, namespace, name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,10 +20,10 @@ pub(crate) struct ObjectKey {
 }
 
 impl ObjectKey {
-    pub(crate) fn of<R: ClusterResource>(object: &R) -> ObjectKey {
+    pub(crate) fn of<R: Strategy>(object: &R) -> ObjectKey {
         let metadata = object.metadata();
         ObjectKey {
-            kind: R::KIND,
+            kind: object.kind(),
             namespace: metadata.namespace.clone(),
             name: metadata.name.clone(),
         }
@@ -51,7 +51,7 @@ impl OwnerIndex {
     }
 
     /// Enters that an object changed from `old` to `new`. The caller holds its shard's lock.
-    pub(crate) fn change<R: ClusterResource>(&self, old: Option<&R>, new: Option<&R>) {
+    pub(crate) fn change<R: Strategy>(&self, old: Option<&R>, new: Option<&R>) {
         let none = OwnerReferences::new();
         let before = old.map_or(&none, |object| &object.metadata().owner_references);
         let after = new.map_or(&none, |object| &object.metadata().owner_references);

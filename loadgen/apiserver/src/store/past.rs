@@ -6,8 +6,8 @@ use compact_str::CompactString;
 use hashbrown::HashSet;
 use podstorm_objects::{ApiError, ResourceVersion, SharedText};
 
-use super::ClusterResource;
 use super::log::{Position, Undo, Unreachable};
+use super::{ClusterResource, Strategy};
 use super::{KindStore, Snapshot, sorted};
 use crate::{Cluster, Waker, errors};
 
@@ -32,7 +32,7 @@ impl Cluster {
     }
 }
 
-impl<R: ClusterResource> KindStore<R> {
+impl<R: Strategy> KindStore<R> {
     /// The state as of `version`, and a position behind it for a watch where one is asked for.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl<R: ClusterResource> KindStore<R> {
 }
 
 /// The present objects with the events since taken back.
-fn undone<R: ClusterResource>(
+fn undone<R: Strategy>(
     mut objects: Vec<Arc<R>>,
     undo: Vec<Undo<R>>,
     namespace: Option<&str>,

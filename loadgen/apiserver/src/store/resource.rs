@@ -1,39 +1,21 @@
-//! What the server needs to know of each kind: where it is stored, what its writes may change.
+//! What the server needs to know of each kind besides its row: how it is read, what its writes may change.
 
-use std::sync::Arc;
-
-use podstorm_objects::{Cause, Resource};
+use podstorm_objects::{Cause, DecodeError, Kind, Object, Resource};
+use serde_json::Value;
 
 use super::KindStore;
-use super::observe::{Object, ObjectRef};
 use crate::Cluster;
 
-/// What becomes of the dependents of a deleted object when the request doesn't say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DefaultPolicy {
-    /// They are collected later.
-    Background,
-    /// They stay.
-    Orphan,
-}
-
-/// A kind that the cluster stores. The methods are the server's strategy for it; all change or
-/// judge a private copy and take no lock.
-pub trait ClusterResource: Resource + PartialEq {
-    /// What becomes of its dependents by default.
-    const DEFAULT_POLICY: DefaultPolicy = DefaultPolicy::Background;
-
-    /// Whether `metadata.generation` counts its changes.
-    const HAS_GENERATION: bool = false;
-
-    /// Where it is stored.
-    fn store(cluster: &Cluster) -> &KindStore<Self>;
-
-    /// Itself among objects of all kinds.
-    fn as_object(object: &Arc<Self>) -> ObjectRef<'_>;
-
-    /// The object of this kind that `object` is, if it is one.
-    fn from_object(object: &Object) -> Option<&Arc<Self>>;
+/// The server's strategy for a kind: how objects are read, what their writes may change, what they must be.
+/// The methods change or judge a private copy and take no lock.
+///
+/// Source: the strategies in Kubernetes' `pkg/registry`.
+pub trait Strategy: Object + Clone + PartialEq {
+    /// Reads an object of that kind, which is the type's own where it has one.
+    ///
+    /// # Errors
+    /// A field of a wrong type or an unreadable value, with its path.
+    fn read(kind: Kind, value: Value) -> Result<Self, DecodeError>;
 
     /// Fills in defaults. What is shared with the stored object has them already.
     fn set_defaults(&mut self, _old: Option<&Self>) {}
@@ -83,9 +65,9 @@ pub trait ClusterResource: Resource + PartialEq {
         false
     }
 
-    /// Whether the object is one of those that a [quota](Cluster::set_pod_quota) limits.
+    /// Whether the object is one of those that a [quota](Cluster::set_quota) of its kind limits.
     fn counts_for_quota(&self) -> bool {
-        false
+        true
     }
 
     /// Takes the stored object's shared parts in the place of equal copies.
@@ -96,4 +78,10 @@ pub trait ClusterResource: Resource + PartialEq {
     fn is_ready_pod(&self) -> bool {
         false
     }
+}
+
+/// A kind with a type of its own that every cluster stores.
+pub trait ClusterResource: Strategy + Resource {
+    /// Where it is stored.
+    fn store(cluster: &Cluster) -> &KindStore<Self>;
 }

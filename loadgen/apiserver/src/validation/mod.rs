@@ -17,8 +17,8 @@ mod pod_update;
 mod selector;
 mod workload;
 
-use podstorm_objects::Cause;
 use podstorm_objects::decode::Path;
+use podstorm_objects::{Cause, ObjectMeta};
 use serde_json::Value;
 
 pub use cluster_scoped::{validate_event, validate_namespace, validate_node};
@@ -33,6 +33,15 @@ pub use workload::{
 /// Whether a text is a DNS subdomain of RFC 1123, as names of pods and nodes are.
 pub fn is_dns_subdomain(text: &str) -> bool {
     names::dns_subdomain(text).is_none()
+}
+
+/// What metadata of a kind without further rules breaks: its name is a DNS subdomain.
+pub fn validate_metadata(metadata: &ObjectMeta, namespaced: bool) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    let path = Path::ROOT.member("metadata");
+    let name = names::dns_subdomain;
+    metadata::check(metadata, namespaced, name, &path, &mut causes);
+    causes.0
 }
 
 const MUST_NOT_BE_NEGATIVE: &str = "must be greater than or equal to 0";

@@ -9,7 +9,7 @@ use podstorm_objects::{Now, ResourceVersion, WatchEvent};
 use crate::latency::Latency;
 use crate::latency::LatencySampler;
 use crate::store::log::{Beyond, Change, Entry, Log, Position, SEGMENT_LEN, Segment};
-use crate::{ClusterResource, Waker, errors};
+use crate::{Strategy, Waker, errors};
 
 /// Where a watch begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub struct Poll {
 }
 
 /// An open watch. Dropping it closes it.
-pub struct Watch<R: ClusterResource> {
+pub struct Watch<R: Strategy> {
     log: Arc<Log<R>>,
     watcher: u64,
     segment: Arc<Segment<R>>,
@@ -116,10 +116,9 @@ struct Initial<R> {
     version: u64,
 }
 
-impl<R: ClusterResource> fmt::Debug for Watch<R> {
+impl<R: Strategy> fmt::Debug for Watch<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watch")
-            .field("kind", &R::KIND)
             .field("segment", &self.segment.number)
             .field("index", &self.index)
             .field("ended", &self.ended)
@@ -127,7 +126,7 @@ impl<R: ClusterResource> fmt::Debug for Watch<R> {
     }
 }
 
-impl<R: ClusterResource> Watch<R> {
+impl<R: Strategy> Watch<R> {
     /// A watch at a position; `initial` is the state to deliver first, with its version.
     pub(crate) fn new(
         log: Arc<Log<R>>,
@@ -351,7 +350,7 @@ fn event<R>(entry: &Entry<R>) -> WatchEvent<R> {
     }
 }
 
-impl<R: ClusterResource> Drop for Watch<R> {
+impl<R: Strategy> Drop for Watch<R> {
     fn drop(&mut self) {
         self.log.close(self.watcher);
     }

@@ -167,7 +167,7 @@ impl Books {
 
     /// Whether the objects of that kind wait for the cache to show what was written.
     pub(super) fn is_gated(&self, kind: Kind) -> bool {
-        self.gate && kind == Kind::ReplicaSet
+        self.gate && kind == Kind::REPLICA_SET
     }
 
     /// Whether that controller is dead.
@@ -357,7 +357,7 @@ impl Books {
         let set = parent.map(|parent| Arc::clone(&parent.object));
         let version = |version: &podstorm_objects::ResourceVersion| version.number().unwrap_or(0);
         let book = SyncBook {
-            of_replication_controller: controller.options().kind == Kind::ReplicationController,
+            of_replication_controller: controller.options().kind == Kind::REPLICATION_CONTROLLER,
             key: name.name.to_string(),
             key_id: key,
             set_version: set

@@ -13,7 +13,7 @@ use podstorm_sim::faults::{Call, Place};
 use super::super::coverage::step_of;
 use super::super::model::{is_active, selects};
 use super::super::names::NAMESPACE;
-use super::books::{Books, Seen};
+use super::books::{Books, Seen, SyncBook};
 use super::order::{batch_is_in_order, rough_order};
 use super::statuses;
 
@@ -33,7 +33,7 @@ impl Books {
         old: Option<&Pod>,
         new: &Pod,
         origin: Option<Origin>,
-        _commit: &Commit<'_>,
+        _commit: &Commit,
     ) -> Checked {
         if let Some(origin) = origin {
             match old {
@@ -115,6 +115,9 @@ impl Books {
         if over <= 0 {
             return Ok(());
         }
+        set.excess += 1;
+        // Pods that a larger demand has left were no mistake.
+        let over = over.min(set.excess);
         let (name, active, own) = (set.name.clone(), set.active, set.allowed);
         self.excess += 1;
         self.sometimes.insert("a pod is created in excess");
@@ -202,11 +205,6 @@ impl Books {
             owner.is_some_and(|owner| owner.uid == set.metadata.uid)
         };
         let name = &new.metadata.name;
-        // Those that have ended are not among the pods seen.
-        let cached = || sync.cache.as_ref()?.get(NAMESPACE, name);
-        let seen = sync.seen.get(&**name).map(|seen| Arc::clone(&seen.0));
-        let seen = seen.or_else(cached);
-        let seen = seen.as_deref();
         match (own(old), own(new)) {
             (false, true) => {
                 if old.metadata.controller().is_some() {
@@ -219,16 +217,9 @@ impl Books {
                     let text = format!("{name} was adopted without looking at {} anew", sync.key);
                     return Err(("S9", text));
                 }
-                let fits = seen.is_none_or(|pod| is_active(pod) && selects(set, pod));
-                if !fits {
-                    return Err(("S9", format!("{name} was adopted and should not have been")));
-                }
                 self.sometimes.insert("a pod is adopted");
             }
             (true, false) => {
-                if seen.is_some_and(|pod| selects(set, pod)) {
-                    return Err(("S9", format!("{name} was released, and it matches")));
-                }
                 self.sometimes.insert("a pod is released");
             }
             _ => {}
@@ -351,8 +342,8 @@ impl Books {
                 format!("{name} is being deleted, and a pod is written for it"),
             ));
         }
-        if call == Call::PatchPod {
-            return Ok(());
+        if let Request::PatchPod { name, patch, .. } = request {
+            return fits_patch(sync, &set, name, patch);
         }
         if upstream && !sync.satisfied {
             return Err((
@@ -570,5 +561,24 @@ impl Books {
             return Err(("S12", text));
         }
         Ok(())
+    }
+}
+
+/// S9 of what a sync asks for, by the pods that it has seen.
+fn fits_patch(sync: &SyncBook, set: &ReplicaSet, name: &str, patch: &PodPatch) -> Checked {
+    // Those that have ended are not among the pods seen.
+    let cached = || sync.cache.as_ref()?.get(NAMESPACE, name);
+    let seen = sync.seen.get(name).map(|seen| Arc::clone(&seen.0));
+    let Some(pod) = seen.or_else(cached) else {
+        return Ok(());
+    };
+    match patch {
+        PodPatch::Adopt { .. } if !(is_active(&pod) && selects(set, &pod)) => {
+            Err(("S9", format!("{name} is to be adopted and should not be")))
+        }
+        PodPatch::Release { .. } if selects(set, &pod) => {
+            Err(("S9", format!("{name} is to be released, and it matches")))
+        }
+        _ => Ok(()),
     }
 }

@@ -7,8 +7,8 @@ use podstorm::client::{Answer, Request};
 use podstorm::intern::KeyId;
 use podstorm::policy::Behaviour;
 use podstorm::replicaset::{Controller, ControllerOptions, Outcome};
-use podstorm_apiserver::{Change, Commit, CommitObserver, ObjectRef};
-use podstorm_objects::{Kind, Now, Pod, ReplicaSet, Resource};
+use podstorm_apiserver::{Change, Commit, CommitObserver};
+use podstorm_objects::{AnyObject, Kind, Now, Pod, ReplicaSet, Resource};
 use podstorm_sim::engine::probe::{Origin, Probe, SyncId};
 use podstorm_sim::faults::Place;
 use serde_json::{Value, json};
@@ -34,12 +34,12 @@ pub(super) struct Court {
 
 impl Court {
     pub(super) fn new(behaviour: Behaviour) -> Court {
-        Court::of(Kind::ReplicaSet, behaviour)
+        Court::of(Kind::REPLICA_SET, behaviour)
     }
 
     /// The court of a controller of ReplicaSets with the consistency gate on or off.
     pub(super) fn gated(behaviour: Behaviour, gate: bool) -> Court {
-        Court::made(Kind::ReplicaSet, behaviour, Some(gate))
+        Court::made(Kind::REPLICA_SET, behaviour, Some(gate))
     }
 
     /// The court of a controller of that kind.
@@ -85,8 +85,8 @@ impl Court {
     pub(super) fn commit(
         &self,
         change: Change,
-        old: Option<ObjectRef<'_>>,
-        new: ObjectRef<'_>,
+        old: Option<AnyObject>,
+        new: AnyObject,
         by: Option<Origin>,
     ) {
         self.judge.carries_out(by);
@@ -118,7 +118,7 @@ impl Court {
         });
         merge(&mut value, more);
         let set = Arc::new(ReplicaSet::from_json(value).unwrap());
-        self.commit(Change::Added, None, ObjectRef::ReplicaSet(&set), None);
+        self.commit(Change::Added, None, set.clone(), None);
         set
     }
 
@@ -161,14 +161,14 @@ impl Court {
         by: Option<SyncId>,
     ) -> Arc<Pod> {
         let pod = self.pod(name, owner, json!({}));
-        self.commit(Change::Added, None, ObjectRef::Pod(&pod), by.map(origin));
+        self.commit(Change::Added, None, pod.clone(), by.map(origin));
         pod
     }
 
     /// A pod of `web` that the server and the cache have.
     pub(super) fn known(&mut self, name: &str, more: Value) -> Arc<Pod> {
         let pod = self.pod(name, Some("web-uid"), more);
-        self.commit(Change::Added, None, ObjectRef::Pod(&pod), None);
+        self.commit(Change::Added, None, pod.clone(), None);
         self.controller
             .pods()
             .apply(Delta::Applied(Arc::clone(&pod)));
@@ -180,14 +180,14 @@ impl Court {
         self.version += 1;
         last.metadata.resource_version = self.version.into();
         let last = Arc::new(last);
-        let old = Some(ObjectRef::Pod(pod));
-        self.commit(Change::Deleted, old, ObjectRef::Pod(&last), by.map(origin));
+        let old = Some(pod.clone() as AnyObject);
+        self.commit(Change::Deleted, old, last, by.map(origin));
     }
 
     pub(super) fn changed(&mut self, old: &Arc<Pod>, new: &Arc<Pod>, by: SyncId) {
         let change = Change::Modified;
-        let before = Some(ObjectRef::Pod(old));
-        self.commit(change, before, ObjectRef::Pod(new), Some(origin(by)));
+        let before = Some(old.clone() as AnyObject);
+        self.commit(change, before, new.clone(), Some(origin(by)));
     }
 
     pub(super) fn sync(&mut self) -> SyncId {

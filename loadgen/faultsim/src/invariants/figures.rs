@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use podstorm_apiserver::{Change, Commit, ObjectRef};
+use podstorm_apiserver::{Change, Commit};
 use podstorm_objects::{Now, Pod, Uid};
 use podstorm_sim::engine::probe::Origin;
 
@@ -31,14 +31,10 @@ pub(super) struct Figures {
 
 impl Figures {
     /// Something was written; the books know it already. O(ReplicaSets).
-    pub(super) fn committed(&mut self, books: &Books, commit: &Commit<'_>, origin: Option<Origin>) {
+    pub(super) fn committed(&mut self, books: &Books, commit: &Commit, origin: Option<Origin>) {
         let now_ns = commit.now.mono_ns;
         let mut worked_for = None;
-        if let ObjectRef::Pod(new) = commit.new {
-            let old = match commit.old {
-                Some(ObjectRef::Pod(old)) => Some(&**old),
-                _ => None,
-            };
+        if let Some((old, new)) = commit.of::<Pod>() {
             match commit.change {
                 Change::Added => self.pods += 1,
                 Change::Modified => {}

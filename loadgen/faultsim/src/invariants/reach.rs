@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use podstorm::client::{Answer, ApiError};
-use podstorm_apiserver::{Change, Commit, ObjectRef};
-use podstorm_objects::{Now, Pod};
+use podstorm_apiserver::{Change, Commit};
+use podstorm_objects::{Kind, Now, Pod};
 use podstorm_sim::engine::probe::Origin;
 use podstorm_sim::faults::{FaultClass, Mark};
 
@@ -118,9 +118,9 @@ impl Reach {
         }
     }
 
-    pub(super) fn committed(&mut self, commit: &Commit<'_>, origin: Option<Origin>) {
+    pub(super) fn committed(&mut self, commit: &Commit, origin: Option<Origin>) {
         if let (Some(mark), None) = (self.acting, origin) {
-            let is_theirs = !matches!(commit.new, ObjectRef::Node(_) | ObjectRef::Event(_));
+            let is_theirs = ![Kind::NODE, Kind::EVENT].contains(&commit.new.kind());
             self.noticed.extend(is_theirs.then_some(mark));
         }
         if self.open.is_empty() {
@@ -129,7 +129,7 @@ impl Reach {
         if origin.is_some() {
             self.sees(commit.now, |sign| *sign == Sign::Overlap);
         }
-        let ObjectRef::Pod(new) = commit.new else {
+        let Some((old, new)) = commit.of::<Pod>() else {
             return;
         };
         if commit.change == Change::Modified && new.metadata.is_deleting() {
@@ -138,7 +138,7 @@ impl Reach {
                 self.sees(commit.now, |sign| *sign == Sign::Stuck);
             }
         }
-        if let (Some(ObjectRef::Pod(old)), None) = (commit.old, origin)
+        if let (Some(old), None) = (old, origin)
             && is_lost(old, new)
             && let Some(node) = &new.node_name
         {
@@ -167,7 +167,10 @@ fn is_lost(old: &Pod, new: &Pod) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use podstorm::client::Reason;
+    use podstorm_objects::AnyObject;
     use podstorm_objects::Kind;
 
     use super::super::super::action::Death;
@@ -199,12 +202,12 @@ mod tests {
     }
 
     fn commits(reach: &mut Reach, old: Option<&Pod>, new: &Pod, by: Option<Origin>, now: Now) {
-        let (old, new) = (old.cloned().map(Into::into), new.clone().into());
+        let (old, new) = (old.cloned().map(Arc::new), Arc::new(new.clone()));
         let commit = Commit {
             version: 1,
             change: Change::Modified,
-            old: old.as_ref().map(ObjectRef::Pod),
-            new: ObjectRef::Pod(&new),
+            old: old.clone().map(|old| -> AnyObject { old }),
+            new: new.clone(),
             now,
         };
         reach.committed(&commit, by);
@@ -287,7 +290,7 @@ mod tests {
             let by = Origin {
                 sync: SyncId {
                     incarnation: 0,
-                    kind: Kind::ReplicaSet,
+                    kind: Kind::REPLICA_SET,
                     number: 1,
                 },
                 stray: false,

@@ -16,6 +16,8 @@ pub(super) struct SetBook {
     pub(super) gone: bool,
     /// Creates beyond the demand that the disturbances so far explain.
     pub(super) allowed: i64,
+    /// Pods that controllers have created beyond the demand.
+    pub(super) excess: i64,
     /// Deletes below the demand that the disturbances so far explain.
     pub(super) allowed_deletes: i64,
     /// Versions at which an active pod was lost, and by whose doing.
@@ -38,6 +40,7 @@ impl SetBook {
             active: 0,
             gone: false,
             allowed: 0,
+            excess: 0,
             allowed_deletes: 0,
             losses: Vec::new(),
             gains: Vec::new(),

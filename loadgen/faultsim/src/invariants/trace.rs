@@ -1,8 +1,8 @@
 //! The hash of everything that happens in a run, and its words for a person.
 
 use podstorm::client::Request;
-use podstorm_apiserver::{Change, Commit, ObjectRef};
-use podstorm_objects::{ReplicaSet, Uid};
+use podstorm_apiserver::{Change, Commit};
+use podstorm_objects::{Pod, ReplicaSet, ReplicationController, Uid};
 use podstorm_sim::engine::probe::{Origin, SyncId};
 
 /// FNV-1a over 128 bits: equal on every machine.
@@ -37,7 +37,7 @@ impl Trace {
 }
 
 /// One commit in words.
-pub(super) fn commit_text(commit: &Commit<'_>, origin: Option<Origin>) -> String {
+pub(super) fn commit_text(commit: &Commit, origin: Option<Origin>) -> String {
     let who = match origin {
         None => String::new(),
         Some(Origin { sync, stray }) => format!(
@@ -56,22 +56,23 @@ pub(super) fn commit_text(commit: &Commit<'_>, origin: Option<Origin>) -> String
         Change::Modified => "changed",
         Change::Deleted => "removed",
     };
-    let detail = match commit.new {
-        ObjectRef::Pod(pod) => {
-            let owner = pod.metadata.controller();
-            let owner = owner.map_or("none".to_owned(), |owner| {
-                format!("{} {}", owner.name, short(&owner.uid))
-            });
-            let deleting = if pod.metadata.is_deleting() {
-                ", deleting"
-            } else {
-                ""
-            };
-            format!(" (owner {owner}, {:?}{deleting})", pod.status.phase)
-        }
-        ObjectRef::ReplicaSet(set) => set_text(set),
-        ObjectRef::ReplicationController(controller) => set_text(&controller.to_replica_set()),
-        _ => String::new(),
+    let detail = if let Some((_, pod)) = commit.of::<Pod>() {
+        let owner = pod.metadata.controller();
+        let owner = owner.map_or("none".to_owned(), |owner| {
+            format!("{} {}", owner.name, short(&owner.uid))
+        });
+        let deleting = if pod.metadata.is_deleting() {
+            ", deleting"
+        } else {
+            ""
+        };
+        format!(" (owner {owner}, {:?}{deleting})", pod.status.phase)
+    } else if let Some((_, set)) = commit.of::<ReplicaSet>() {
+        set_text(set)
+    } else if let Some((_, controller)) = commit.of::<ReplicationController>() {
+        set_text(&controller.to_replica_set())
+    } else {
+        String::new()
     };
     format!(
         "version {}: {:?} {} {what}{who}{detail}",

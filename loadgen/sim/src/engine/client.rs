@@ -59,7 +59,7 @@ pub fn method_of(verb: &str) -> &'static str {
 
 impl Client {
     pub(crate) fn new(cluster: Arc<Cluster>, kind: Kind, limiter: Option<QpsLimiter>) -> Client {
-        let of_rcs = kind == Kind::ReplicationController;
+        let of_rcs = kind == Kind::REPLICATION_CONTROLLER;
         Client {
             cluster,
             of_rcs,

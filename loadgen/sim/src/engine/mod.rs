@@ -179,7 +179,7 @@ impl Builder {
     ) -> Vec<Arc<Pool>> {
         let cache: Arc<PodCache> = Arc::default();
         let workers = self.options.controller.concurrent_replicaset_syncs;
-        let kind = Kind::ReplicaSet;
+        let kind = Kind::REPLICA_SET;
         let rs = self.controller(kind, "replicaset-controller", workers, &cache, wire);
         self.informer(ReplicaSets(Arc::clone(&rs)), 0, wire);
         let mut pools = vec![rs];
@@ -187,7 +187,7 @@ impl Builder {
         // are none of its business.
         if with_replication_controllers {
             let workers = self.options.controller.concurrent_rc_syncs;
-            let kind = Kind::ReplicationController;
+            let kind = Kind::REPLICATION_CONTROLLER;
             let rc = self.controller(kind, "replication-controller", workers, &cache, wire);
             self.informer(ReplicationControllers(Arc::clone(&rc)), 1, wire);
             pools.push(rc);

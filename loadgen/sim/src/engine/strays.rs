@@ -34,7 +34,7 @@ impl Strays {
     pub(super) fn new(cluster: &Arc<Cluster>, lines: Lines, probe: Arc<dyn Probe>) -> Strays {
         let client = |kind| Client::new(Arc::clone(cluster), kind, None);
         Strays {
-            clients: [Kind::ReplicaSet, Kind::ReplicationController].map(client),
+            clients: [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER].map(client),
             lines,
             probe,
             waiting: BinaryHeap::new(),
@@ -80,7 +80,7 @@ impl Part for Strays {
             };
             self.probe.carries_out(Some(Origin { sync, stray: true }));
             // Nobody waits for the answer.
-            let of_rcs = usize::from(stray.kind == Kind::ReplicationController);
+            let of_rcs = usize::from(stray.kind == Kind::REPLICATION_CONTROLLER);
             let _ = self.clients[of_rcs].carry_out(&stray.request, &mut self.calls, now);
             self.probe.carries_out(None);
         }

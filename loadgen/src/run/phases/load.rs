@@ -69,12 +69,12 @@ impl Loader {
             if object.kind().is_namespaced() {
                 namespaces.insert(meta.namespace.to_string());
             }
-            let rank = match object.kind() {
-                Kind::Namespace => 0,
-                Kind::Node => 1,
-                Kind::Pod => 4,
-                Kind::ReplicationController => 3,
-                _ => 2,
+            let rank = match object {
+                InputObject::Namespace(_) => 0,
+                InputObject::Node(_) => 1,
+                InputObject::ReplicaSet(_) => 2,
+                InputObject::ReplicationController(_) => 3,
+                InputObject::Pod(_) => 4,
             };
             ranked[rank].push(object);
         }
@@ -110,7 +110,7 @@ impl Loader {
     pub(super) fn has_replication_controllers(objects: &[InputObject]) -> bool {
         objects
             .iter()
-            .any(|object| object.kind() == Kind::ReplicationController)
+            .any(|object| object.kind() == Kind::REPLICATION_CONTROLLER)
     }
 
     /// Loads the next object; false when there is none left.

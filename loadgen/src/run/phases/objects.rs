@@ -180,8 +180,8 @@ impl Objects {
         let name = format_compact!("rs-{number:05}");
         let owner = owner.map(|owner| {
             Arc::new(OwnerReference {
-                api_version: Kind::ReplicaSet.api_version().into(),
-                kind: Kind::ReplicaSet.name().into(),
+                api_version: Kind::REPLICA_SET.api_version().into(),
+                kind: Kind::REPLICA_SET.name().into(),
                 name: owner.metadata.name.as_str().into(),
                 uid: owner.metadata.uid.clone(),
                 controller: Some(true),

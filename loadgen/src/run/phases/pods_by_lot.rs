@@ -100,7 +100,7 @@ impl Driver {
     fn selected_labels(&self, pod: &ObjectMeta) -> Option<Labels> {
         let owner = pod.controller()?;
         let (namespace, name) = (&pod.namespace, &owner.name);
-        if &*owner.kind == Kind::ReplicationController.name() {
+        if &*owner.kind == Kind::REPLICATION_CONTROLLER.name() {
             let found = self.cluster.get::<ReplicationController>(namespace, name);
             return found.ok().map(|found| found.selector.clone());
         }

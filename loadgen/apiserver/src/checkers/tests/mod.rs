@@ -5,16 +5,16 @@ mod wrong;
 use std::sync::Arc;
 
 use podstorm_objects::{
-    Kind, Namespace, Now, Pod, PodPhase, ReplicaSet, Resource, ResourceVersion, Str, Time,
-    WatchEvent,
+    AnyObject, Kind, Namespace, Now, Pod, PodPhase, ReplicaSet, Resource, ResourceVersion, Str,
+    Time, WatchEvent,
 };
 use serde_json::json;
 
 use super::*;
 use crate::latency::Latency;
 use crate::{
-    Change, Cluster, ClusterOptions, ClusterResource, DeleteOptions, History as Kept, Object,
-    Watch, WatchFrom, WatchOptions,
+    Change, Cluster, ClusterOptions, ClusterResource, DeleteOptions, History as Kept, Watch,
+    WatchFrom, WatchOptions,
 };
 
 const SECOND: i64 = 1_000_000_000;
@@ -213,7 +213,7 @@ struct Reads {
     lists: Vec<List>,
     past: Vec<(Vec<Arc<Pod>>, u64)>,
     refusals: Vec<Refusal>,
-    gets: Vec<(String, Option<Object>, (u64, u64))>,
+    gets: Vec<(String, Option<AnyObject>, (u64, u64))>,
 }
 
 impl Reads {
@@ -234,13 +234,13 @@ impl Reads {
                         assert_eq!(answered.number(), Some(version));
                         self.past.push((items, version));
                     }
-                    Err(error) => self.refusals.push((Kind::Pod, version, before, error)),
+                    Err(error) => self.refusals.push((Kind::POD, version, before, error)),
                 }
             }
             _ => {
                 let name = format!("o{}", random.u32(..8));
                 let found = cluster.get::<Pod>("a", &name).ok();
-                let found = found.map(|pod| Object::from(Pod::as_object(&pod)));
+                let found = found.map(|pod| -> AnyObject { pod });
                 let during = (before, cluster.resource_version());
                 self.gets.push((name, found, during));
             }
@@ -257,13 +257,14 @@ impl Reads {
             expect_sound(found, "a list as of the past");
         }
         for (name, object, during) in &self.gets {
-            let key = (Kind::Pod, "a", name.as_str());
+            let key = (Kind::POD, "a", name.as_str());
             expect_sound(history.check_get(key, object.as_ref(), *during), "a read");
         }
         for (kind, version, server, error) in &self.refusals {
-            let found = match kind {
-                Kind::Pod => history.check_refusal::<Pod>(*version, *server, error, window),
-                _ => history.check_refusal::<ReplicaSet>(*version, *server, error, window),
+            let found = if *kind == Kind::POD {
+                history.check_refusal::<Pod>(*version, *server, error, window)
+            } else {
+                history.check_refusal::<ReplicaSet>(*version, *server, error, window)
             };
             expect_sound(found, "a refusal");
         }
@@ -291,7 +292,7 @@ fn live(seed: u64, steps: u32) -> (usize, usize, usize) {
         match random.u32(..400) {
             0..=1 => {
                 cluster.compact::<Pod>();
-                window.compacted(Kind::Pod, cluster.resource_version());
+                window.compacted(Kind::POD, cluster.resource_version());
             }
             2..=9 => {
                 let refusals = &mut reads.refusals;

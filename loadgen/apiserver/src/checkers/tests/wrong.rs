@@ -1,5 +1,7 @@
 //! Made-up lives that the checker must find fault with.
 
+use podstorm_objects::ObjectMeta;
+
 use super::*;
 
 /// The rules that a check finds broken, each once.
@@ -29,11 +31,10 @@ fn histories_that_cannot_be_are_rejected() {
     // Two namespaces, then x, y, x changed, y marked, y removed.
     assert_eq!(history.last_version(), 7);
     expect_sound(history.check(), "as it was");
-    fn pod_of(record: &mut Record) -> &mut Pod {
-        match &mut record.new {
-            Object::Pod(pod) => Arc::make_mut(pod),
-            other => panic!("{other:?}"),
-        }
+    fn change(record: &mut Record, how: impl FnOnce(&mut ObjectMeta)) {
+        let mut pod = record.new.downcast_ref::<Pod>().expect("a pod").clone();
+        how(&mut pod.metadata);
+        record.new = Arc::new(pod);
     }
     let table: [(&str, Spoil, &[&str]); 10] = [
         (
@@ -44,7 +45,11 @@ fn histories_that_cannot_be_are_rejected() {
         ("two are swapped", |all| all.swap(2, 3), &["dense versions"]),
         (
             "an object carries another version",
-            |all| pod_of(&mut all[6]).metadata.resource_version = ResourceVersion::Number(2),
+            |all| {
+                change(&mut all[6], |meta| {
+                    meta.resource_version = ResourceVersion::Number(2)
+                })
+            },
             &["own version"],
         ),
         (
@@ -67,25 +72,25 @@ fn histories_that_cannot_be_are_rejected() {
         ),
         (
             "another object takes the place",
-            |all| pod_of(&mut all[4]).metadata.uid = "other".into(),
+            |all| change(&mut all[4], |meta| meta.uid = "other".into()),
             &["same UID"],
         ),
         (
             "a deletion is taken back",
-            |all| pod_of(&mut all[6]).metadata.deletion_timestamp = Time::UNSET,
+            |all| change(&mut all[6], |meta| meta.deletion_timestamp = Time::UNSET),
             &["deletion stays"],
         ),
         (
             "the generation falls",
-            |all| pod_of(&mut all[4]).metadata.generation = 0,
+            |all| change(&mut all[4], |meta| meta.generation = 0),
             &["generation"],
         ),
         (
             "nothing is changed",
             |all| {
-                let mut again = all[2].new.clone();
-                again.set_version(ResourceVersion::Number(5));
-                all[4].new = again;
+                all[4].new = all[2].new.clone();
+                let version = ResourceVersion::Number(5);
+                change(&mut all[4], |meta| meta.resource_version = version);
             },
             &["no empty write"],
         ),
@@ -123,9 +128,9 @@ fn lists_and_reads_that_do_not_fit_are_rejected() {
     let found = history.check_list_as_of(None, &unsorted, 4);
     assert_eq!(rules(&found), ["state"]);
 
-    let seen = Object::from(Pod::as_object(&items[0]));
-    let read = |found: Option<&Object>, during| {
-        rules(&history.check_get((Kind::Pod, "a", "x"), found, during))
+    let seen = items[0].clone() as AnyObject;
+    let read = |found: Option<&AnyObject>, during| {
+        rules(&history.check_get((Kind::POD, "a", "x"), found, during))
     };
     assert!(read(Some(&seen), (5, 5)).is_empty());
     assert!(read(Some(&seen), (4, 6)).is_empty());
@@ -249,7 +254,7 @@ fn streams_that_do_not_fit_are_rejected() {
         |watch: &RecordedWatch<Pod>, window: &Window| rules(&history.check_watch(watch, window));
     assert_eq!(check(&watch, &window), ["expired"], "nothing was forgotten");
     let mut compacted = Window::default();
-    compacted.compacted(Kind::Pod, 5);
+    compacted.compacted(Kind::POD, 5);
     assert!(check(&watch, &compacted).is_empty());
     watch.events.push(bookmark(7, false));
     assert_eq!(check(&watch, &compacted), ["error ends the watch"]);
@@ -291,10 +296,8 @@ fn a_watch_of_some_objects_sees_them_come_into_view_and_go() {
     let not_front = |pod: &Pod| !front(pod);
     let pod_at = |version: u64| -> Arc<Pod> {
         let index = usize::try_from(version - 1).unwrap();
-        match &history.records()[index].new {
-            Object::Pod(pod) => pod.clone(),
-            other => panic!("{other:?}"),
-        }
+        let object = history.records()[index].new.clone();
+        object.downcast().expect("a pod")
     };
     let watch = |events: Vec<WatchEvent<Pod>>| RecordedWatch {
         events,

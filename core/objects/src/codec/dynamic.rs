@@ -1,0 +1,77 @@
+//! Objects without a type of their own.
+
+use serde_json::Value;
+
+use super::{Writer, open};
+use crate::decode::DecodeError;
+use crate::{DynamicObject, Kind, Object, ObjectMeta};
+
+impl DynamicObject {
+    /// Reads an object of that kind from its JSON form. `apiVersion` and `kind` may be absent.
+    ///
+    /// # Errors
+    /// When it is not an object, or of another kind, or its metadata has a field of a wrong type.
+    pub fn from_json(kind: Kind, value: Value) -> Result<DynamicObject, DecodeError> {
+        let mut members = open(value, kind)?;
+        let mut object = DynamicObject::new(kind);
+        object.metadata = members
+            .child("metadata", ObjectMeta::read)?
+            .unwrap_or_default();
+        object.fields = members.into_map();
+        Ok(object)
+    }
+}
+
+impl Object for DynamicObject {
+    fn kind(&self) -> Kind {
+        DynamicObject::kind(self)
+    }
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+
+    fn to_json(&self) -> Value {
+        let mut out = Writer::of_kind(self.kind());
+        out.put("metadata", self.metadata.to_json());
+        out.0.extend(self.fields.clone());
+        out.into_value()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::ResourceType;
+
+    #[test]
+    fn what_has_no_type_is_carried_whole() {
+        let kind = Kind::define(ResourceType {
+            group: "example.com",
+            api_version: "example.com/v1",
+            kind: "Widget",
+            resource: "widgets",
+            ..ResourceType::DEFAULT
+        });
+        let value = json!({
+            "apiVersion": "example.com/v1", "kind": "Widget",
+            "metadata": {"name": "w", "labels": {"a": "b"}},
+            "spec": {"size": 3, "parts": [{"name": "x"}, null]}, "data": {"k": ""},
+        });
+        let read = DynamicObject::from_json(kind, value.clone()).unwrap();
+        assert_eq!(read.metadata.name, "w");
+        assert_eq!(read.to_json(), value);
+        let other = json!({"apiVersion": "v1", "kind": "Widget"});
+        let refused = DynamicObject::from_json(kind, other).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "the object: expected example.com/v1 Widget, found v1 Widget"
+        );
+    }
+}

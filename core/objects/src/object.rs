@@ -1,0 +1,91 @@
+//! What every object offers, whatever its kind, and an object of any kind.
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{DecodeError, Kind, ObjectMeta};
+
+/// What every object offers, whatever its type.
+pub trait Object: Any + Debug + Send + Sync {
+    /// Its kind.
+    fn kind(&self) -> Kind;
+
+    /// Its metadata.
+    fn metadata(&self) -> &ObjectMeta;
+
+    /// Its metadata, to change before it is published.
+    fn metadata_mut(&mut self) -> &mut ObjectMeta;
+
+    /// Its JSON form, `apiVersion` and `kind` included. Unset members are left out.
+    fn to_json(&self) -> Value;
+}
+
+/// An object whose kind has a type of its own.
+pub trait Resource: Object + Clone {
+    /// The kind of this type.
+    const KIND: Kind;
+
+    /// Reads an object from its JSON form. `apiVersion` and `kind` may be absent; fields without
+    /// a typed place are carried in `rest`.
+    ///
+    /// # Errors
+    /// A field of a wrong type or an unreadable value, with its path.
+    fn from_json(value: Value) -> Result<Self, DecodeError>;
+}
+
+/// An object of any kind, shared. An `Arc` of a type is one by itself.
+pub type AnyObject = Arc<dyn Object>;
+
+impl dyn Object {
+    /// The object itself, if it is of that type.
+    pub fn downcast<T: Object>(self: Arc<Self>) -> Option<Arc<T>> {
+        let any: Arc<dyn Any + Send + Sync> = self;
+        any.downcast().ok()
+    }
+
+    /// A reference to the object itself, if it is of that type.
+    pub fn downcast_ref<T: Object>(&self) -> Option<&T> {
+        let any: &dyn Any = self;
+        any.downcast_ref()
+    }
+}
+
+impl PartialEq for dyn Object {
+    /// Compares the JSON forms, unless both are the very same object.
+    fn eq(&self, other: &dyn Object) -> bool {
+        std::ptr::addr_eq(self, other)
+            || (self.kind() == other.kind() && self.to_json() == other.to_json())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Namespace, Pod};
+
+    #[test]
+    fn an_object_of_any_kind_is_given_back_as_what_it_is() {
+        let pod = Arc::new(Pod::default());
+        let any: AnyObject = pod.clone();
+        assert_eq!(any.kind(), Kind::POD);
+        assert!(Arc::ptr_eq(&any.clone().downcast::<Pod>().unwrap(), &pod));
+        assert!(std::ptr::eq(any.downcast_ref::<Pod>().unwrap(), &*pod));
+        assert!(any.downcast::<Namespace>().is_none());
+    }
+
+    #[test]
+    fn objects_are_equal_when_all_their_members_are() {
+        let named = |name: &str| -> AnyObject {
+            let mut pod = Pod::default();
+            pod.metadata.name = name.into();
+            Arc::new(pod)
+        };
+        assert!(*named("a") == *named("a"));
+        assert!(*named("a") != *named("b"));
+        let other: AnyObject = Arc::new(Namespace::default());
+        assert!(*named("") != *other);
+    }
+}

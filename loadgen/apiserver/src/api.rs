@@ -1,0 +1,169 @@
+//! Requests for objects of any kind, known or not when the program was compiled.
+
+use podstorm_objects::{AnyObject, ApiError, DecodeError, Kind, Now, Object};
+use serde_json::Value;
+
+use crate::any::{AnyStore, AnyWatch};
+use crate::store::counts::Verb;
+use crate::{
+    Cluster, DeleteOptions, Deletion, ListOptions, ListPage, Patch, WatchFrom, WatchOptions,
+};
+
+/// The objects of one kind, as every client sees them. Each request is answered 404 where the cluster
+/// doesn't serve the kind; what it does and what else it may be answered with is said at the request of
+/// the same name for kinds with a type of their own.
+#[derive(Clone, Copy, Debug)]
+pub struct Api<'a> {
+    cluster: &'a Cluster,
+    kind: Kind,
+}
+
+impl Cluster {
+    /// Requests for objects of that kind.
+    pub fn api(&self, kind: Kind) -> Api<'_> {
+        Api {
+            cluster: self,
+            kind,
+        }
+    }
+}
+
+impl Api<'_> {
+    /// Reads an object from its JSON form, without storing it.
+    ///
+    /// # Errors
+    /// 404 for the kind; within, a member of a wrong type with its path.
+    pub fn read(&self, value: Value) -> Result<Result<AnyObject, DecodeError>, ApiError> {
+        self.cluster.on_store(self.kind, |store| store.read(value))
+    }
+
+    /// See [`Cluster::create`].
+    ///
+    /// # Errors
+    /// As there; 400 for an object of another kind.
+    pub fn create(&self, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
+        let create = |store: &dyn AnyStore| store.create(self.cluster, object, now);
+        self.cluster.on_store(self.kind, create)?
+    }
+
+    /// See [`Cluster::import`].
+    ///
+    /// # Errors
+    /// As there; 400 for an object of another kind.
+    pub fn import(&self, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
+        let import = |store: &dyn AnyStore| store.import(self.cluster, object, now);
+        self.cluster.on_store(self.kind, import)?
+    }
+
+    /// See [`Cluster::get`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn get(&self, namespace: &str, name: &str) -> Result<AnyObject, ApiError> {
+        self.cluster
+            .on_store(self.kind, |store| store.get(namespace, name))?
+    }
+
+    /// See [`Cluster::list_page`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn list(&self, options: &ListOptions<'_>) -> Result<ListPage<dyn Object>, ApiError> {
+        let list = |store: &dyn AnyStore| store.list(self.cluster, options);
+        self.cluster.on_store(self.kind, list)?
+    }
+
+    /// See [`Cluster::watch`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn watch(&self, from: WatchFrom, options: WatchOptions) -> Result<AnyWatch, ApiError> {
+        let watch = |store: &dyn AnyStore| store.watch(self.cluster, from, options);
+        self.cluster.on_store(self.kind, watch)?
+    }
+
+    /// See [`Cluster::update`].
+    ///
+    /// # Errors
+    /// As there; 400 for an object of another kind.
+    pub fn update(&self, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
+        self.put(object, Verb::Update, now)
+    }
+
+    /// See [`Cluster::update_status`].
+    ///
+    /// # Errors
+    /// As there; 400 for an object of another kind, 404 where the kind has no status.
+    pub fn update_status(&self, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
+        self.with_status()?;
+        self.put(object, Verb::UpdateStatus, now)
+    }
+
+    fn put(&self, object: AnyObject, verb: Verb, now: Now) -> Result<AnyObject, ApiError> {
+        let put = |store: &dyn AnyStore| store.put(self.cluster, object, verb, now);
+        self.cluster.on_store(self.kind, put)?
+    }
+
+    /// See [`Cluster::patch`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn patch(
+        &self,
+        namespace: &str,
+        name: &str,
+        patch: &Patch,
+        now: Now,
+    ) -> Result<AnyObject, ApiError> {
+        self.apply((namespace, name), patch, Verb::Patch, now)
+    }
+
+    /// See [`Cluster::patch_status`].
+    ///
+    /// # Errors
+    /// As there; 404 where the kind has no status.
+    pub fn patch_status(
+        &self,
+        namespace: &str,
+        name: &str,
+        patch: &Patch,
+        now: Now,
+    ) -> Result<AnyObject, ApiError> {
+        self.with_status()?;
+        self.apply((namespace, name), patch, Verb::PatchStatus, now)
+    }
+
+    fn apply(
+        &self,
+        at: (&str, &str),
+        patch: &Patch,
+        verb: Verb,
+        now: Now,
+    ) -> Result<AnyObject, ApiError> {
+        let apply = |store: &dyn AnyStore| store.patch(self.cluster, at, patch, verb, now);
+        self.cluster.on_store(self.kind, apply)?
+    }
+
+    /// See [`Cluster::delete`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn delete(
+        &self,
+        namespace: &str,
+        name: &str,
+        options: &DeleteOptions,
+        now: Now,
+    ) -> Result<Deletion<dyn Object>, ApiError> {
+        let at = (namespace, name);
+        let delete = |store: &dyn AnyStore| store.delete(self.cluster, at, options, now);
+        self.cluster.on_store(self.kind, delete)?
+    }
+
+    fn with_status(&self) -> Result<(), ApiError> {
+        if self.kind.row().has_status {
+            return Ok(());
+        }
+        Err(crate::errors::unknown_resource())
+    }
+}
