@@ -8,7 +8,6 @@ mod address;
 mod codec;
 mod container;
 pub mod decode;
-mod dynamic;
 mod error;
 mod event;
 mod kind;
@@ -23,6 +22,7 @@ mod quantity;
 mod replica_set;
 mod replication_controller;
 mod selector;
+mod shape;
 mod share;
 mod simple;
 mod time;
@@ -34,10 +34,9 @@ mod watch;
 pub use address::Address;
 pub use container::{ContainerDetails, ContainerId, ContainerStatus, ContainerStatuses};
 pub use decode::{DecodeError, FieldPath};
-pub use dynamic::DynamicObject;
 pub use error::{ApiError, Cause, Reason};
 pub use event::{Event, EventTopic, ObjectReference, Regarding};
-pub use kind::{Kind, ResourceType, Rules};
+pub use kind::{DynamicObject, Kind, ResourceType, Rules};
 pub use labels::Labels;
 pub use meta::{ObjectMeta, OptionalSeconds, SharedText};
 pub use node::Node;
@@ -56,6 +55,7 @@ pub use selector::{
     LabelSelector, LabelSelectorRequirement, Selector, SelectorError, SyntaxError, check_label_key,
     check_label_value,
 };
+pub use shape::Shape;
 pub use share::Sharer;
 pub use simple::Namespace;
 pub use time::{Now, PackedTime, Time, TimeError};

@@ -8,3 +8,15 @@ static ROWS: [ResourceType; 0] = [];
 pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
     ROWS.iter().map(Kind::of)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_sound() {
+        for row in &ROWS {
+            assert!(row.is_sound(), "{}", row.kind);
+        }
+    }
+}

@@ -13,8 +13,7 @@ use super::{ClusterResource, Strategy};
 use crate::defaulting::{
     default_pod, default_replica_set, default_replication_controller, qos_class,
 };
-use crate::gc::namespace;
-use crate::{Cluster, meta, validation};
+use crate::{Cluster, finalizer, meta, validation};
 
 /// The member of a pod's status that its spec decides, for good.
 const QOS_CLASS: &str = "qosClass";
@@ -26,7 +25,7 @@ impl Strategy for Namespace {
 
     fn set_defaults(&mut self, old: Option<&Self>) {
         if old.is_none() {
-            namespace::keep(self);
+            finalizer::keep(self);
         }
     }
 
@@ -46,11 +45,11 @@ impl Strategy for Namespace {
 
     fn begin_termination(&mut self) -> bool {
         self.terminating = true;
-        namespace::is_kept(self)
+        finalizer::is_kept(self)
     }
 
     fn is_kept_by_content(&self) -> bool {
-        namespace::is_kept(self)
+        finalizer::is_kept(self)
     }
 
     fn validate_create(&self) -> Vec<Cause> {

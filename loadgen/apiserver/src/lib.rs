@@ -19,6 +19,7 @@ pub mod defaulting;
 mod delete;
 mod dynamic;
 pub mod errors;
+mod finalizer;
 mod gc;
 mod kinds;
 pub mod latency;

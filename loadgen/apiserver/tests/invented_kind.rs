@@ -10,7 +10,7 @@ use podstorm_apiserver::{
 };
 use podstorm_objects::{
     AnyObject, ApiError, Cause, DynamicObject, Kind, Namespace, Now, OwnerReference, Pod, Resource,
-    ResourceType, Rules, WatchEvent,
+    ResourceType, Rules, Shape, WatchEvent,
 };
 use serde_json::{Value, json};
 
@@ -28,6 +28,7 @@ const WIDGETS: ResourceType = ResourceType {
     has_status: true,
     has_generation: true,
     rules: Rules {
+        shape: Shape::Object(&[("spec", Shape::Object(&[("size", Shape::Int32)]))]),
         default: |widget| {
             let spec = widget.fields.entry("spec").or_insert_with(|| json!({}));
             if let Some(spec) = spec.as_object_mut() {
@@ -143,6 +144,11 @@ fn objects_are_created_read_listed_updated_patched_and_deleted() {
     assert_eq!(patched.to_json()["spec"]["size"], 5);
     assert_eq!(*api.get("shop", "a").unwrap(), *patched);
     assert_eq!(names(api), ["a"]);
+    let wrong = api.read(json!({"spec": {"size": "large"}})).unwrap();
+    assert_eq!(
+        wrong.unwrap_err().to_string(),
+        "spec.size: expected an integer, found the string \"large\""
+    );
 
     let deleted = api
         .delete("shop", "a", &DeleteOptions::default(), NOW)

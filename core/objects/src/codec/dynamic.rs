@@ -3,14 +3,15 @@
 use serde_json::Value;
 
 use super::{Writer, open};
-use crate::decode::DecodeError;
+use crate::decode::{DecodeError, Path};
+use crate::shape::check;
 use crate::{DynamicObject, Kind, Object, ObjectMeta};
 
 impl DynamicObject {
     /// Reads an object of that kind from its JSON form. `apiVersion` and `kind` may be absent.
     ///
     /// # Errors
-    /// When it is not an object, or of another kind, or its metadata has a field of a wrong type.
+    /// When it is not an object, or of another kind, or a member has a wrong type.
     pub fn from_json(kind: Kind, value: Value) -> Result<DynamicObject, DecodeError> {
         let mut members = open(value, kind)?;
         let mut object = DynamicObject::new(kind);
@@ -18,6 +19,7 @@ impl DynamicObject {
             .child("metadata", ObjectMeta::read)?
             .unwrap_or_default();
         object.fields = members.into_map();
+        check(&object.fields, &kind.row().rules.shape, &Path::ROOT)?;
         Ok(object)
     }
 }

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::shape::{Shape, check};
 use super::{Writer, open};
 use crate::decode::{DecodeError, Members, Path};
+use crate::shape::{Shape, check};
 use crate::{
     Event, EventTopic, Kind, Map, Object, ObjectMeta, ObjectReference, Regarding, Resource,
     ResourceVersion, Uid,
@@ -177,7 +177,7 @@ impl ObjectReference {
 
 #[cfg(test)]
 mod tests {
-    use super::super::shape::is_sorted;
+
     use super::super::testing::{refusal, round_trip};
     use super::*;
 
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn events_round_trip_with_unread_members() {
-        assert!(is_sorted(&REST) && is_sorted(&REFERENCE) && REFERENCE_MEMBERS.is_sorted());
+        assert!(REST.is_sorted() && REFERENCE.is_sorted() && REFERENCE_MEMBERS.is_sorted());
         let event: Event = round_trip(&json!({
             "metadata": {"name": "e", "namespace": "shop"},
             "involvedObject": about_web(), "reason": "SuccessfulCreate", "type": "Normal",

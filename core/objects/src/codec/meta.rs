@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::Writer;
-use super::shape::{Shape, check};
 use crate::decode::{DecodeError, Members, Path, read_string};
+use crate::shape::{Shape, check};
 use crate::{ObjectMeta, OwnerReference, ResourceVersion, Str, Uid};
 
 /// The members that are carried unread.

@@ -15,7 +15,6 @@ mod pod_status;
 mod replica_set;
 mod replication_controller;
 mod selector;
-mod shape;
 mod simple;
 mod status;
 

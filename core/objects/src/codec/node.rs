@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::shape::{Shape, check};
 use super::{Writer, open};
 use crate::decode::{DecodeError, Members, Path, describe};
+use crate::shape::{Shape, check};
 use crate::{Kind, Map, Node, Object, ObjectMeta, Quantity, Resource};
 
 const SPEC: Shape = Shape::Object(&[

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde_json::Value;
 use smallvec::SmallVec;
 
-use super::shape::check;
 use super::{Writer, open, pod_shape};
 use crate::decode::{DecodeError, Members, Path};
+use crate::shape::check;
 use crate::{Kind, Map, Object, ObjectMeta, Pod, PodSpec, PodStatus, Resource, Str, TokenVolume};
 
 impl Object for Pod {

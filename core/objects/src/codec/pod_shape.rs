@@ -2,8 +2,8 @@
 //! Members that are objects of many kinds (affinity, volume sources, security contexts) are
 //! checked to be objects only.
 
-use super::shape::Shape::{self, Flag, Int32, Int64, IntOrText, List, MapOf, Object, Quantity};
-use super::shape::Shape::{Text, Time};
+use crate::shape::Shape::{self, Flag, Int32, Int64, IntOrText, List, MapOf, Object, Quantity};
+use crate::shape::Shape::{Text, Time};
 
 const ANY: Shape = Shape::ANY_OBJECT;
 const TEXTS: Shape = List(&Text);
@@ -241,13 +241,13 @@ pub(super) const CONTAINER_STATUS: Shape = Object(&[
 
 #[cfg(test)]
 mod tests {
-    use super::super::shape::is_sorted;
+
     use super::*;
 
     #[test]
     fn the_tables_are_sorted() {
         for shape in [POD_SPEC, POD_STATUS, POD_CONDITION, CONTAINER_STATUS] {
-            assert!(is_sorted(&shape), "{shape:?}");
+            assert!(shape.is_sorted(), "{shape:?}");
         }
     }
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::shape::check;
 use super::{Writer, pod_shape};
 use crate::decode::{DecodeError, Members, Path};
+use crate::shape::check;
 use crate::{
     Address, ConditionStatus, ConditionType, ContainerDetails, ContainerId, ContainerStatus,
     ContainerStatuses, Map, PackedTime, PodCondition, PodPhase, PodStart, PodStatus, Time,

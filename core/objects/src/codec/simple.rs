@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::shape::{Shape, check};
 use super::{Writer, open};
 use crate::decode::{DecodeError, Path};
+use crate::shape::{Shape, check};
 use crate::{Kind, Map, Namespace, Object, ObjectMeta, Resource};
 
 const NAMESPACE: Shape = Shape::Object(&[
@@ -81,13 +81,12 @@ impl Resource for Namespace {
 mod tests {
     use serde_json::json;
 
-    use super::super::shape::is_sorted;
     use super::super::testing::round_trip;
     use super::*;
 
     #[test]
     fn namespaces_round_trip() {
-        assert!(is_sorted(&NAMESPACE));
+        assert!(NAMESPACE.is_sorted());
         let namespace: Namespace = round_trip(&json!({"metadata": {"name": "shop"},
             "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Terminating"}}));
         assert!(namespace.terminating);

@@ -8,7 +8,7 @@
 //! dependent in the index.
 
 mod collect;
-pub(crate) mod namespace;
+mod namespace;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

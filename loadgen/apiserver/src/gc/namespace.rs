@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use podstorm_objects::{Kind, Namespace, Now, ObjectMeta, SharedText};
-use serde_json::{Value, json};
 
 use super::Work;
 use crate::store::counts::{Tally, Verb};
@@ -16,10 +15,7 @@ use crate::store::lock::Lock;
 use crate::store::owners::ObjectKey;
 use crate::store::{KindStore, Strategy};
 use crate::update::Update;
-use crate::{Cluster, DeleteOptions, Propagation};
-
-/// What keeps a namespace until it is empty; in its `spec.finalizers`.
-const KUBERNETES: &str = "kubernetes";
+use crate::{Cluster, DeleteOptions, Propagation, finalizer};
 
 /// Most objects deleted at one look.
 const PORTION: usize = 500;
@@ -44,38 +40,6 @@ struct Progress {
 impl Progress {
     fn is_due(&self) -> bool {
         self.awaited.is_some_and(|awaited| self.removed >= awaited)
-    }
-}
-
-/// Whether the finalizer keeps the namespace.
-pub(crate) fn is_kept(namespace: &Namespace) -> bool {
-    let spec = namespace.fields.get("spec");
-    let finalizers = spec.and_then(|spec| spec.get("finalizers"));
-    finalizers
-        .and_then(Value::as_array)
-        .is_some_and(|all| all.iter().any(|finalizer| finalizer == KUBERNETES))
-}
-
-/// Gives a new namespace its finalizer.
-pub(crate) fn keep(namespace: &mut Namespace) {
-    if is_kept(namespace) {
-        return;
-    }
-    let spec = namespace.fields.entry("spec").or_insert_with(|| json!({}));
-    if let Value::Object(spec) = spec {
-        let finalizers = spec.entry("finalizers").or_insert_with(|| json!([]));
-        if let Value::Array(finalizers) = finalizers {
-            finalizers.push(KUBERNETES.into());
-        }
-    }
-}
-
-/// Takes the finalizer away.
-fn release(namespace: &mut Namespace) {
-    let spec = namespace.fields.get_mut("spec");
-    let finalizers = spec.and_then(|spec| spec.get_mut("finalizers"));
-    if let Some(Value::Array(finalizers)) = finalizers {
-        finalizers.retain(|finalizer| finalizer != KUBERNETES);
     }
 }
 
@@ -202,7 +166,7 @@ impl Cluster {
                 return Ok(Update::Keep);
             }
             let mut new = Namespace::clone(old);
-            release(&mut new);
+            finalizer::release(&mut new);
             Ok(Update::Write(new, tally))
         });
     }
@@ -211,6 +175,8 @@ impl Cluster {
 #[cfg(test)]
 mod tests {
     use podstorm_objects::{Object, Pod, ReplicaSet};
+
+    use serde_json::json;
 
     use super::*;
     use crate::testing::*;
@@ -247,7 +213,7 @@ mod tests {
         assert!(found.terminating);
         let value = found.to_json();
         assert_eq!(value["status"]["phase"], "Terminating");
-        assert_eq!(value["spec"]["finalizers"], json!([KUBERNETES]));
+        assert_eq!(value["spec"]["finalizers"], json!(["kubernetes"]));
         assert_eq!(found.metadata.deletion_timestamp, at(1).wall());
         let error = cluster.create(pod("a", json!({})), at(1)).unwrap_err();
         assert!(error.has_cause("NamespaceTerminating"));

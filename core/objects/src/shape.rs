@@ -7,8 +7,8 @@ use crate::Map;
 use crate::decode::{DecodeError, Path, read_i32, read_i64, read_time};
 
 /// What a JSON value must be. Null passes as absent wherever a member may be absent.
-#[derive(Debug)]
-pub(super) enum Shape {
+#[derive(Clone, Copy, Debug)]
+pub enum Shape {
     /// A string.
     Text,
     /// A boolean.
@@ -33,11 +33,23 @@ pub(super) enum Shape {
 
 impl Shape {
     /// An object whose members nobody looks at.
-    pub(super) const ANY_OBJECT: Shape = Shape::Object(&[]);
+    pub const ANY_OBJECT: Shape = Shape::Object(&[]);
+
+    /// Whether every table within is sorted by name, as it must be.
+    pub fn is_sorted(&self) -> bool {
+        match self {
+            Shape::MapOf(each) | Shape::List(each) => each.is_sorted(),
+            Shape::Object(known) => {
+                known.is_sorted_by(|(a, _), (b, _)| a < b)
+                    && known.iter().all(|(_, shape)| shape.is_sorted())
+            }
+            _ => true,
+        }
+    }
 }
 
 /// Checks the members of `map`, which stands at `path`, against an object shape.
-pub(super) fn check(map: &Map, shape: &Shape, path: &Path<'_>) -> Result<(), DecodeError> {
+pub(crate) fn check(map: &Map, shape: &Shape, path: &Path<'_>) -> Result<(), DecodeError> {
     let Shape::Object(known) = shape else {
         return Ok(());
     };
@@ -87,18 +99,6 @@ fn check_value(value: &Value, shape: &Shape, path: &Path<'_>) -> Result<(), Deco
     Err(path.mismatch(expected, value))
 }
 
-/// Whether every table within is sorted by name, as [`check`] needs it.
-#[cfg(test)]
-pub(super) fn is_sorted(shape: &Shape) -> bool {
-    match shape {
-        Shape::MapOf(each) | Shape::List(each) => is_sorted(each),
-        Shape::Object(known) => {
-            known.is_sorted_by(|(a, _), (b, _)| a < b) && known.iter().all(|(_, s)| is_sorted(s))
-        }
-        _ => true,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn known_members_are_checked_and_others_pass() {
-        assert!(is_sorted(&SHAPE));
+        assert!(SHAPE.is_sorted());
         let ok = [
             json!({}),
             json!({"aaa": 1, "flag": true, "gap": [], "zzz": 1}),

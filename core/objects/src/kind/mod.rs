@@ -1,11 +1,15 @@
 //! Kinds of object, each described by one row.
 
+mod dynamic;
+
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use super::{Cause, DynamicObject};
+pub use dynamic::DynamicObject;
+
+use crate::{Cause, Shape};
 
 /// What the API needs to know of a kind of object besides the object's own members: a row of a table.
 /// Nothing else lists kinds.
@@ -38,6 +42,8 @@ pub struct ResourceType {
 /// Defaults and validation of a kind without a type of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
+    /// The types of the members beside metadata; others pass unread. Its tables are sorted by name.
+    pub shape: Shape,
     /// Fills in what the writer left out.
     pub default: fn(&mut DynamicObject),
     /// The rules that an object breaks, beside those of metadata; of an update with the stored
@@ -48,12 +54,24 @@ pub struct Rules {
 impl Rules {
     /// Anything goes.
     pub const NONE: Rules = Rules {
+        shape: Shape::ANY_OBJECT,
         default: |_| {},
         validate: |_, _| Vec::new(),
     };
 }
 
 impl ResourceType {
+    /// Whether `api_version` is of the group, and the tables of the shape are sorted.
+    pub fn is_sound(&self) -> bool {
+        let version = self.api_version.strip_prefix(self.group);
+        let fits = match version {
+            Some(version) if self.group.is_empty() => !version.contains('/'),
+            Some(version) => version.starts_with('/'),
+            None => false,
+        };
+        fits && self.rules.shape.is_sorted()
+    }
+
     /// A kind in a namespace, with neither status nor generation, to be changed by `..`.
     pub const DEFAULT: ResourceType = ResourceType {
         group: "",
@@ -155,15 +173,9 @@ impl Kind {
     /// as long as the process.
     ///
     /// # Panics
-    /// When `api_version` is not of that group.
+    /// When the row is not [sound](ResourceType::is_sound).
     pub fn define(row: ResourceType) -> Kind {
-        let version = row.api_version.strip_prefix(row.group);
-        let fits = match version {
-            Some(version) if row.group.is_empty() => !version.contains('/'),
-            Some(version) => version.starts_with('/'),
-            None => false,
-        };
-        assert!(fits, "{} is of the group {:?}", row.api_version, row.group);
+        assert!(row.is_sound(), "{row:?} contradicts itself");
         Kind(Box::leak(Box::new(row)))
     }
 
@@ -263,6 +275,7 @@ mod tests {
             resource: "pods",
             ..ResourceType::DEFAULT
         };
+        assert!(row.is_sound() && !ResourceType { group: "", ..row }.is_sound());
         let defined = Kind::define(row);
         assert_ne!(defined, Kind::POD);
         assert_eq!(defined, Kind::define(row));

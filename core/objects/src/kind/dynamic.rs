@@ -1,6 +1,7 @@
 //! Objects of kinds without a type of their own.
 
-use super::{Kind, Map, ObjectMeta};
+use super::Kind;
+use crate::{Map, ObjectMeta};
 
 /// An object of which only the metadata has a typed place.
 #[derive(Clone, Debug, PartialEq)]

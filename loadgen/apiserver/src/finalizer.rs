@@ -1,0 +1,39 @@
+//! The finalizer in a namespace's spec, which keeps it until it is empty.
+
+use podstorm_objects::Namespace;
+use serde_json::{Value, json};
+
+/// What keeps a namespace until it is empty.
+const KUBERNETES: &str = "kubernetes";
+
+/// Whether the finalizer keeps the namespace.
+pub(crate) fn is_kept(namespace: &Namespace) -> bool {
+    let spec = namespace.fields.get("spec");
+    let finalizers = spec.and_then(|spec| spec.get("finalizers"));
+    finalizers
+        .and_then(Value::as_array)
+        .is_some_and(|all| all.iter().any(|finalizer| finalizer == KUBERNETES))
+}
+
+/// Gives a new namespace its finalizer.
+pub(crate) fn keep(namespace: &mut Namespace) {
+    if is_kept(namespace) {
+        return;
+    }
+    let spec = namespace.fields.entry("spec").or_insert_with(|| json!({}));
+    if let Value::Object(spec) = spec {
+        let finalizers = spec.entry("finalizers").or_insert_with(|| json!([]));
+        if let Value::Array(finalizers) = finalizers {
+            finalizers.push(KUBERNETES.into());
+        }
+    }
+}
+
+/// Takes the finalizer away.
+pub(crate) fn release(namespace: &mut Namespace) {
+    let spec = namespace.fields.get_mut("spec");
+    let finalizers = spec.and_then(|spec| spec.get_mut("finalizers"));
+    if let Some(Value::Array(finalizers)) = finalizers {
+        finalizers.retain(|finalizer| finalizer != KUBERNETES);
+    }
+}
