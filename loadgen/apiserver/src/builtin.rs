@@ -4,20 +4,45 @@ use podstorm_objects::{Cause, DynamicObject, Kind, ResourceType, Rules, Shape};
 
 use crate::errors::{forbidden_field, invalid_value};
 
-static ROWS: [ResourceType; 1] = [ResourceType {
-    kind: "ConfigMap",
-    resource: "configmaps",
-    rules: Rules {
-        shape: Shape::Object(&[
-            ("binaryData", Shape::MapOf(&Shape::Text)),
-            ("data", Shape::MapOf(&Shape::Text)),
-            ("immutable", Shape::Flag),
-        ]),
-        validate: validate_config_map,
-        ..Rules::NONE
+static ROWS: [ResourceType; 2] = [
+    ResourceType {
+        kind: "ConfigMap",
+        resource: "configmaps",
+        rules: Rules {
+            shape: Shape::Object(&[
+                ("binaryData", Shape::MapOf(&Shape::Text)),
+                ("data", Shape::MapOf(&Shape::Text)),
+                ("immutable", Shape::Flag),
+            ]),
+            validate: validate_config_map,
+            ..Rules::NONE
+        },
+        ..ResourceType::DEFAULT
     },
-    ..ResourceType::DEFAULT
-}];
+    ResourceType {
+        group: "coordination.k8s.io",
+        api_version: "coordination.k8s.io/v1",
+        kind: "Lease",
+        resource: "leases",
+        rules: Rules {
+            shape: Shape::Object(&[(
+                "spec",
+                Shape::Object(&[
+                    ("acquireTime", Shape::Time),
+                    ("holderIdentity", Shape::Text),
+                    ("leaseDurationSeconds", Shape::Int32),
+                    ("leaseTransitions", Shape::Int32),
+                    ("preferredHolder", Shape::Text),
+                    ("renewTime", Shape::Time),
+                    ("strategy", Shape::Text),
+                ]),
+            )]),
+            validate: validate_lease,
+            ..Rules::NONE
+        },
+        ..ResourceType::DEFAULT
+    },
+];
 
 /// All of them.
 pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
@@ -72,6 +97,31 @@ fn validate_config_map(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<
                 causes.push(forbidden_field(member, detail));
             }
         }
+    }
+    causes
+}
+
+/// Source: `ValidateLeaseSpec` of Kubernetes.
+fn validate_lease(new: &DynamicObject, _old: Option<&DynamicObject>) -> Vec<Cause> {
+    let spec = new.fields.get("spec");
+    let member = |name: &str| spec.and_then(|spec| spec.get(name));
+    let mut causes = Vec::new();
+    for (name, least, detail) in [
+        ("leaseDurationSeconds", 1, "must be greater than 0"),
+        ("leaseTransitions", 0, "must be greater than or equal to 0"),
+    ] {
+        if let Some(value) = member(name)
+            && value.as_i64().is_some_and(|number| number < least)
+        {
+            causes.push(invalid_value(format!("spec.{name}"), value, detail));
+        }
+    }
+    let strategy = member("strategy").and_then(|strategy| strategy.as_str());
+    if member("preferredHolder").is_some_and(|holder| holder.as_str() != Some(""))
+        && strategy.unwrap_or("").is_empty()
+    {
+        let detail = "may only be specified if `strategy` is defined";
+        causes.push(forbidden_field("spec.preferredHolder", detail));
     }
     causes
 }
@@ -173,5 +223,41 @@ mod tests {
         let fields = json!({"data": {"a": "2"}, "immutable": true});
         labelled.fields = fields.as_object().unwrap().clone();
         api.update(Arc::new(labelled), at(0)).unwrap();
+    }
+
+    #[test]
+    fn a_lease_lasts_and_is_taken_over_no_less_than_never() {
+        let kind = kind("Lease");
+        let held = json!({"spec": {
+            "holderIdentity": "a", "leaseDurationSeconds": 15, "leaseTransitions": 0,
+            "acquireTime": "2026-01-02T03:04:05.678901Z", "renewTime": "2026-01-02T03:04:05.678901Z",
+        }});
+        assert_eq!(causes(kind, held.clone()), [""; 0]);
+        let api = cluster();
+        let stored = api
+            .api(kind)
+            .create(object(kind, held.clone()), at(0))
+            .unwrap();
+        assert_eq!(stored.to_json()["spec"], held["spec"], "to the microsecond");
+        let never = json!({"spec": {"leaseDurationSeconds": 0, "leaseTransitions": -1}});
+        assert_eq!(
+            causes(kind, never),
+            [
+                "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0",
+                "spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0",
+            ]
+        );
+        let preferred = json!({"spec": {"preferredHolder": "b"}});
+        assert_eq!(
+            causes(kind, preferred),
+            ["spec.preferredHolder: Forbidden: may only be specified if `strategy` is defined"]
+        );
+        let wrong = DynamicObject::from_json(kind, json!({"spec": {"renewTime": "soon"}}));
+        assert!(
+            wrong
+                .unwrap_err()
+                .to_string()
+                .starts_with("spec.renewTime: ")
+        );
     }
 }
