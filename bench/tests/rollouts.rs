@@ -100,9 +100,10 @@ impl World {
                 }
                 Request::ReadVersion { .. } => Answer::Version(1.into()),
                 Request::PutStatus { object, .. } => {
+                    let object = object.downcast_ref().expect("a ReplicaSet");
                     let mut set = ReplicaSet::clone(object);
                     set.metadata.resource_version = version.into();
-                    Answer::Parent(Arc::new(set))
+                    Answer::Object(Arc::new(set))
                 }
                 other => panic!("{other:?} is not expected here"),
             }

@@ -9,6 +9,6 @@ pub mod replicaset;
 
 pub use podstorm_objects as object;
 pub use podstorm_runtime::{
-    claim, client, consistency, driver, expectations, intern, limits, metrics, primitives,
+    claim, client, consistency, driver, expectations, intern, limits, metrics, objects, primitives,
     reflector, slow_start, workqueue,
 };

@@ -72,6 +72,10 @@ fn play(name: &str, commands: usize, left: &[&str]) {
     fs::create_dir_all(&examples).expect("the folder can be written");
     for entry in fs::read_dir(tree().join("loadgen/examples")).expect("examples are there") {
         let entry = entry.expect("the folder can be read");
+        // Programs are not among what a story tells of.
+        if entry.path().is_dir() {
+            continue;
+        }
         fs::copy(entry.path(), examples.join(entry.file_name())).expect("a file can be copied");
     }
     let shown = shown(&story);

@@ -11,10 +11,11 @@
 //!                └───────────────── resume ◀── every request is answered ◀───┘
 //! ```
 
-use podstorm_objects::Now;
+use podstorm_objects::{AnyObject, Kind, Now, Object, ResourceVersion};
 
-use crate::client::{Answer, Request};
-use crate::intern::KeyId;
+use crate::cache::{Delta, Listed, PodChange, PodFields};
+use crate::client::{Answer, EventIntent, Request};
+use crate::intern::{KeyId, ObjectKey};
 use crate::workqueue::{RateLimitingQueue, Take};
 
 /// What a sync wants.
@@ -28,9 +29,20 @@ pub enum Step {
     Finished,
 }
 
+impl Step {
+    /// What a sync wants that asks for these, if for any.
+    pub fn of(requests: &[Request]) -> Step {
+        if requests.is_empty() {
+            Step::Finished
+        } else {
+            Step::Requests
+        }
+    }
+}
+
 /// A sync in progress, as a driver sees it. Made once and reused, with its scratch memory, for
 /// every key.
-pub trait SyncState {
+pub trait SyncState: Default + Send {
     /// The requests to carry out, concurrently.
     fn requests(&self) -> &[Request];
 
@@ -39,15 +51,51 @@ pub trait SyncState {
     /// # Panics
     /// When there is no request of that index, or it has been answered.
     fn answer(&mut self, index: usize, answer: Answer);
+
+    /// The Events that it wants written, to be taken.
+    fn events(&mut self) -> &mut Vec<EventIntent>;
+
+    /// How it ended, in a word or two for statistics: `ok`, `create failed`. Meaningless before.
+    fn outcome_label(&self) -> &'static str;
 }
 
-/// A controller of one kind of workload: keys, and what a sync of a key asks for. No I/O, no clock.
-pub trait Workload {
+/// A controller of one kind of workload: what it watches, keys, and what a sync of a key asks for.
+/// No I/O, no clock; everything comes in by these methods, on any thread.
+///
+/// Several share one cache of pods, which whoever runs them fills; each is told of the changes that
+/// [concern](PodChange::concerns) owners of its kind, after the cache has them.
+pub trait Workload: Send + Sync + std::fmt::Debug + 'static {
+    /// What the shared cache keeps of each pod.
+    type Fields: PodFields;
+
     /// A sync of it in progress.
     type Sync: SyncState;
 
+    /// The kind of the objects that it looks after, which own pods.
+    fn kind(&self) -> Kind;
+
+    /// The name that its objects' keys stand for.
+    fn name(&self, key: KeyId) -> ObjectKey;
+
     /// The keys that are to be synced.
     fn queue(&self) -> &RateLimitingQueue<KeyId>;
+
+    /// An object of its kind came, changed or went.
+    fn object_changed(&self, delta: Delta<dyn Object>, now: Now);
+
+    /// These objects of its kind are all there are, as of that version.
+    fn objects_listed(&self, objects: Vec<AnyObject>, version: &ResourceVersion, now: Now);
+
+    /// No object of its kind changed up to that version.
+    fn bookmark(&self, version: &ResourceVersion) {
+        let _ = version;
+    }
+
+    /// A pod changed; the cache has it.
+    fn pod_changed(&self, change: &PodChange<Self::Fields>, now: Now);
+
+    /// The cache was replaced by a list of pods, with this effect.
+    fn pods_listed(&self, listed: &Listed<Self::Fields>, now: Now);
 
     /// Begins the sync of a key that was taken from the queue.
     fn begin(&self, key: KeyId, sync: &mut Self::Sync, now: Now) -> Step;
@@ -198,6 +246,7 @@ mod tests {
     struct State {
         requests: Vec<Request>,
         answered: Vec<usize>,
+        events: Vec<EventIntent>,
         batches: usize,
     }
 
@@ -209,17 +258,43 @@ mod tests {
         fn answer(&mut self, index: usize, _: Answer) {
             self.answered.push(index);
         }
+
+        fn events(&mut self) -> &mut Vec<EventIntent> {
+            &mut self.events
+        }
+
+        fn outcome_label(&self) -> &'static str {
+            "ok"
+        }
     }
 
     impl Workload for Twice {
+        type Fields = ();
         type Sync = State;
+
+        fn kind(&self) -> Kind {
+            Kind::REPLICA_SET
+        }
+
+        fn name(&self, _: KeyId) -> ObjectKey {
+            ObjectKey {
+                namespace: "ns".into(),
+                name: "a".into(),
+            }
+        }
+
+        fn object_changed(&self, _: Delta<dyn Object>, _: Now) {}
+        fn objects_listed(&self, _: Vec<AnyObject>, _: &ResourceVersion, _: Now) {}
+        fn bookmark(&self, _: &ResourceVersion) {}
+        fn pod_changed(&self, _: &PodChange<()>, _: Now) {}
+        fn pods_listed(&self, _: &Listed<()>, _: Now) {}
 
         fn queue(&self) -> &RateLimitingQueue<KeyId> {
             &self.0
         }
 
         fn begin(&self, _: KeyId, sync: &mut State, _: Now) -> Step {
-            let read = Request::ReadVersion { resource: 0 };
+            let read = Request::ReadVersion { kind: Kind::POD };
             *sync = State {
                 requests: vec![read.clone(), read],
                 ..State::default()

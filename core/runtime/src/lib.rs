@@ -12,6 +12,7 @@ pub mod expectations;
 pub mod intern;
 pub mod limits;
 pub mod metrics;
+pub mod objects;
 pub mod primitives;
 pub mod reflector;
 pub mod slow_start;

@@ -8,9 +8,9 @@
 //!                                                            yes: ReadVersion, at its end
 //! ```
 
-use podstorm_objects::{Now, ResourceVersion, Uid};
+use podstorm_objects::{Kind, Now, ResourceVersion, Uid};
 use podstorm_runtime::client::{Answer, ApiError, Request};
-use podstorm_runtime::consistency::{PODS, Resources};
+use podstorm_runtime::consistency::{PARENTS, PODS, Resources};
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::limits::{EXPECTATIONS_TIMEOUT_NS, HARDENED_RETRY_MAX_NS};
 use podstorm_runtime::slow_start::SlowStart;
@@ -105,7 +105,7 @@ impl Controller {
         self.metrics.stale_sync_skips_pods.increment();
         sync.claim = None;
         let message = "a cache went back to an older list while it was read".to_owned();
-        sync.fail(SyncErrorClass::Consistency(PODS), message)
+        sync.fail(SyncErrorClass::Consistency(Kind::POD), message)
     }
 
     /// The cache shows all that was done for the key: what is still expected will not be seen.
@@ -197,7 +197,9 @@ impl Controller {
         let requests = resources.iter();
         sync.ask(
             state,
-            requests.map(|resource| Request::ReadVersion { resource }),
+            requests.map(|resource| Request::ReadVersion {
+                kind: [Kind::POD, self.options.kind][resource],
+            }),
         )
     }
 }
@@ -211,9 +213,10 @@ fn take_versions(
     let mut unread = Resources::default();
     let mut first_error = None;
     for (request, answer) in sync.requests.iter().zip(&mut sync.answers) {
-        let Request::ReadVersion { resource } = *request else {
+        let Request::ReadVersion { kind } = *request else {
             panic!("expected a read of a version, not {request:?}");
         };
+        let resource = if kind == Kind::POD { PODS } else { PARENTS };
         match answer.take() {
             Some(Answer::Version(version)) => read(resource, &version),
             Some(Answer::Failed(error)) => {

@@ -2,7 +2,6 @@
 
 use podstorm_objects::{Kind, Labels, Pod, Time, Uid};
 use podstorm_runtime::client::{ApiError, Cause, Reason, Request};
-use podstorm_runtime::consistency::PODS;
 use podstorm_runtime::limits::{BACKOFF_BASE_NS, HARDENED_RETRY_MAX_NS};
 
 use super::rig::{Fault, LOST, Rig};
@@ -294,7 +293,7 @@ fn a_fence_that_can_be_read_again_ends_the_failures_before_it() {
         Outcome::Failed(error) => error.class,
         Outcome::Ok => panic!("the cache lags"),
     };
-    assert_eq!(class, SyncErrorClass::Consistency(PODS));
+    assert_eq!(class, SyncErrorClass::Consistency(Kind::POD));
     assert_eq!(rig.controller.queue().num_requeues(rig.key), 1);
     rig.pass(BACKOFF_BASE_NS);
     assert!(rig.take(), "it looks again at once");

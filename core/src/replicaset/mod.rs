@@ -12,6 +12,7 @@
 //! feeds the answers; see [`Controller::begin`]. Different keys share no lock on this path but
 //! those inside the queue's growth and the string border.
 
+mod adapter;
 mod deletion_order;
 mod effects;
 mod fence;
@@ -40,19 +41,21 @@ mod sync;
 use std::sync::Arc;
 
 use compact_str::CompactString;
-use podstorm_objects::{Kind, Now, ReplicaSet, ResourceVersion};
+use podstorm_objects::{AnyObject, Kind, Now, Object, ReplicaSet, ResourceVersion};
 use podstorm_runtime::consistency::{ConsistencyStore, Fences};
 use podstorm_runtime::driver::Workload;
 use podstorm_runtime::expectations::Expectations;
-use podstorm_runtime::intern::KeyId;
+use podstorm_runtime::intern::{KeyId, ObjectKey};
 use podstorm_runtime::limits::{BURST_REPLICAS, HARDENED_STALE_RETRY_MAX_NS};
 use podstorm_runtime::workqueue::RateLimitingQueue;
 
-use crate::cache::{Delta, PodCache, PodChange};
+use crate::cache::{Delta, Listed, PodCache, PodChange};
 use crate::policy::{Behaviour, Policy};
+use crate::ranking::RankFields;
 use open_names::OpenNames;
 use retired::Retired;
 
+pub use adapter::as_replica_set;
 pub use deletion_order::{DeletionOrder, Ranked};
 pub use effects::Effects;
 pub use key::{KeyError, parse_key};
@@ -279,7 +282,45 @@ impl Controller {
 }
 
 impl Workload for Controller {
+    type Fields = RankFields;
     type Sync = Sync;
+
+    fn kind(&self) -> Kind {
+        self.options.kind
+    }
+
+    fn name(&self, key: KeyId) -> ObjectKey {
+        self.parents.name(key)
+    }
+
+    fn object_changed(&self, delta: Delta<dyn Object>, now: Now) {
+        // An informer of our kind hears of no other.
+        let delta = match delta {
+            Delta::Applied(object) => as_replica_set(&object).map(Delta::Applied),
+            Delta::Deleted(object) => as_replica_set(&object).map(Delta::Deleted),
+        };
+        if let Some(delta) = delta {
+            self.parent_delta(delta, now);
+        }
+    }
+
+    fn objects_listed(&self, objects: Vec<AnyObject>, version: &ResourceVersion, now: Now) {
+        let sets = objects.iter().filter_map(as_replica_set).collect();
+        self.parent_replace(sets, version, now);
+    }
+
+    fn bookmark(&self, version: &ResourceVersion) {
+        self.parent_bookmark(version);
+    }
+
+    #[inline]
+    fn pod_changed(&self, change: &PodChange, now: Now) {
+        Controller::pod_changed(self, change, now);
+    }
+
+    fn pods_listed(&self, listed: &Listed, now: Now) {
+        Controller::pods_listed(self, listed, now);
+    }
 
     #[inline]
     fn queue(&self) -> &RateLimitingQueue<KeyId> {

@@ -366,7 +366,7 @@ mod tests {
         rig.deliver();
         // The sync has counted its pods, and asks whether it may adopt.
         assert_eq!(rig.begin(), Step::Requests);
-        assert!(matches!(rig.sync.requests(), [Request::GetParent { .. }]));
+        assert!(matches!(rig.sync.requests(), [Request::Get { .. }]));
         rig.put_pod(late);
         rig.deliver();
         while rig.go_on() == Step::Requests {}

@@ -333,14 +333,7 @@ impl ParentStore {
                 object,
             };
         }
-        let owner = Arc::new(OwnerReference {
-            api_version: self.kind.api_version().into(),
-            kind: self.kind.name().into(),
-            name: meta.name.as_str().into(),
-            uid: meta.uid.clone(),
-            controller: Some(true),
-            block_owner_deletion: Some(true),
-        });
+        let owner = Arc::new(self.kind.controller_reference(meta));
         Parent {
             key,
             namespace: meta.namespace.to_str(),

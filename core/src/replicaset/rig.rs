@@ -11,6 +11,7 @@ use podstorm_runtime::client::{Answer, ApiError, PodPatch, Reason, Request};
 use podstorm_runtime::consistency::{PARENTS, PODS};
 use podstorm_runtime::intern::KeyId;
 
+use super::as_replica_set;
 use super::{Controller, ControllerOptions, Outcome, Step, Sync};
 use crate::cache::{Delta, PodCache};
 use crate::policy::Behaviour;
@@ -260,9 +261,9 @@ impl Rig {
             Request::CreatePod { name, .. } => ("create", name.as_deref().unwrap_or("")),
             Request::DeletePod { name, .. } => ("delete", name.as_str()),
             Request::PatchPod { name, .. } => ("patch", name.as_str()),
-            Request::GetParent { .. } => ("get", ""),
+            Request::Get { .. } => ("get", ""),
             Request::PutStatus { .. } => ("put", ""),
-            Request::ReadVersion { resource: PODS } => ("read", "pods"),
+            Request::ReadVersion { kind } if *kind == Kind::POD => ("read", "pods"),
             Request::ReadVersion { .. } => ("read", "parents"),
         };
         self.log
@@ -317,16 +318,19 @@ impl Rig {
                 }
                 Answer::Pod(self.put_pod(pod))
             }
-            Request::GetParent { .. } => Answer::Parent(self.parent.clone()),
+            Request::Get { .. } => Answer::Object(self.parent.clone()),
             Request::PutStatus { object } => {
+                let object = as_replica_set(object).expect("of the kind under test");
                 let (sent, live) = (&object.metadata, &self.parent.metadata);
                 if sent.resource_version != live.resource_version || sent.uid != live.uid {
                     return refused(409, Reason::Conflict);
                 }
                 self.change_parent(|parent| parent.status = object.status.clone());
-                Answer::Parent(self.parent.clone())
+                Answer::Object(self.parent.clone())
             }
-            Request::ReadVersion { resource } => Answer::Version(self.last[*resource].into()),
+            Request::ReadVersion { kind } => {
+                Answer::Version(self.last[usize::from(*kind != Kind::POD)].into())
+            }
         }
     }
 }

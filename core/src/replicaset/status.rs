@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::{Kind, Now, ReplicaSet};
+use podstorm_objects::{AnyObject, Kind, Now, ReplicaSet};
 use podstorm_runtime::client::{Answer, ApiError, Request};
 use podstorm_runtime::consistency::PARENTS;
 
 use super::Controller;
 use super::Step;
+use super::adapter::{as_replica_set, of_kind};
 use super::effects::Effects;
 use super::parents::Parent;
 use super::reconcile::{
@@ -61,7 +62,7 @@ impl Controller {
         sync.ask(
             State::PuttingStatus,
             [Request::PutStatus {
-                object: Arc::new(updated),
+                object: of_kind(self.options.kind, updated),
             }],
         )
     }
@@ -109,15 +110,16 @@ impl Controller {
     ) -> Step {
         let state = sync.state;
         match (state, sync.only_answer()) {
-            (State::ReadingParentToRetry, Answer::Parent(live)) => {
-                self.retry_status(parent, live, sync, now, effects)
+            (State::ReadingParentToRetry, Answer::Object(live)) => {
+                self.retry_status(parent, parent_of(&live), sync, now, effects)
             }
-            (_, Answer::Parent(updated)) => {
-                self.status_written(parent, sync, &updated, now, effects)
+            (_, Answer::Object(updated)) => {
+                self.status_written(parent, sync, &parent_of(&updated), now, effects)
             }
             (State::PuttingStatus, answer) => {
                 self.note_failure(&failure(answer), PARENTS, sync);
-                let request = Request::GetParent {
+                let request = Request::Get {
+                    kind: self.options.kind,
                     namespace: parent.namespace.clone(),
                     name: parent.object.metadata.name.clone(),
                 };
@@ -165,7 +167,7 @@ impl Controller {
         sync.ask(
             State::PuttingStatusAgain,
             [Request::PutStatus {
-                object: Arc::new(object),
+                object: of_kind(self.options.kind, object),
             }],
         )
     }
@@ -179,6 +181,10 @@ fn is_same_status(object: &ReplicaSet, counts: StatusCounts, terminating: Option
         && status.available_replicas == counts.available
         && status.terminating_replicas == terminating
         && status.observed_generation == object.metadata.generation
+}
+
+fn parent_of(answer: &AnyObject) -> Arc<ReplicaSet> {
+    as_replica_set(answer).expect("the answer is of the kind that was asked about")
 }
 
 fn failure(answer: Answer) -> ApiError {

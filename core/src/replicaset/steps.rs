@@ -67,7 +67,7 @@ impl Controller {
         };
         skips.increment();
         let message = stale.message(&resource.group_resource());
-        sync.fail(SyncErrorClass::Consistency(stale.resource), message)
+        sync.fail(SyncErrorClass::Consistency(resource), message)
     }
 
     /// The caches are as new as they must be.
@@ -191,7 +191,7 @@ impl Controller {
                 let answer = sync.only_answer();
                 let claim = sync.claim.as_mut().expect("a claim is under way");
                 match &answer {
-                    Answer::Parent(live) => claim.parent_read(Ok(&live.metadata)),
+                    Answer::Object(live) => claim.parent_read(Ok(live.metadata())),
                     Answer::Failed(error) => claim.parent_read(Err(error)),
                     other => panic!("a read of the parent can't be answered by {other:?}"),
                 }
@@ -252,7 +252,8 @@ impl Controller {
         let claim = sync.claim.as_mut().expect("a claim is under way");
         match claim.step() {
             ClaimStep::ReadParent => {
-                let request = Request::GetParent {
+                let request = Request::Get {
+                    kind: self.options.kind,
                     namespace: parent.namespace.clone(),
                     name: parent.object.metadata.name.clone(),
                 };

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::{ReplicaSetStatus, Time};
+use podstorm_objects::{Kind, ReplicaSetStatus, Time};
 use podstorm_runtime::claim::Claim;
 use podstorm_runtime::client::{Answer, EventIntent, Request};
 use podstorm_runtime::consistency::Resources;
@@ -105,9 +105,8 @@ pub struct SyncError {
 /// The step that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncErrorClass {
-    /// The caches have not seen the last writes; holds the resource's index as in
-    /// [`podstorm_runtime::consistency`].
-    Consistency(usize),
+    /// The cache of that kind has not seen the last writes.
+    Consistency(Kind),
     /// A version that the caches must reach could not be read.
     Fence,
     /// The parent has no namespace, name or UID.
@@ -131,6 +130,33 @@ impl SyncState for Sync {
     #[inline]
     fn answer(&mut self, index: usize, answer: Answer) {
         Sync::answer(self, index, answer);
+    }
+
+    #[inline]
+    fn events(&mut self) -> &mut Vec<EventIntent> {
+        &mut self.events
+    }
+
+    fn outcome_label(&self) -> &'static str {
+        match &self.outcome {
+            Outcome::Ok => "ok",
+            Outcome::Failed(error) => error.class.label(),
+        }
+    }
+}
+
+impl SyncErrorClass {
+    /// In a word or two.
+    pub fn label(self) -> &'static str {
+        match self {
+            SyncErrorClass::Consistency(_) => "stale cache",
+            SyncErrorClass::Fence => "fence failed",
+            SyncErrorClass::Identity => "identity",
+            SyncErrorClass::Claim => "claim failed",
+            SyncErrorClass::Create => "create failed",
+            SyncErrorClass::Delete => "delete failed",
+            SyncErrorClass::Status => "status failed",
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use podstorm_objects::{
     AnyObject, ApiError, DecodeError, DynamicObject, Kind, Now, Object, ObjectMeta, OwnerReference,
-    Reason, Uid, WatchEvent,
+    Reason, ResourceVersion, Uid, WatchEvent,
 };
 use serde_json::Value;
 
@@ -25,6 +25,7 @@ use crate::{
 pub(crate) trait AnyStore: Debug + Send + Sync {
     fn kind(&self) -> Kind;
     fn totals(&self) -> TallyTotals;
+    fn last_version(&self) -> u64;
     fn index_owners(&self);
     fn set_has_owners(&self);
     fn set_quota(&self, namespace: &str, limit: Option<u64>);
@@ -65,6 +66,7 @@ pub(crate) trait AnyStore: Debug + Send + Sync {
         cluster: &Cluster,
         options: &ListOptions<'_>,
     ) -> Result<ListPage<dyn Object>, ApiError>;
+    fn list_as_of(&self, version: u64) -> Result<(Vec<AnyObject>, ResourceVersion), ApiError>;
     fn watch(
         &self,
         cluster: &Cluster,
@@ -87,6 +89,10 @@ impl<R: Strategy> AnyStore for KindStore<R> {
 
     fn totals(&self) -> TallyTotals {
         KindStore::totals(self)
+    }
+
+    fn last_version(&self) -> u64 {
+        self.log().last_version()
     }
 
     fn index_owners(&self) {
@@ -178,6 +184,12 @@ impl<R: Strategy> AnyStore for KindStore<R> {
             continue_token: page.continue_token,
             remaining: page.remaining,
         })
+    }
+
+    fn list_as_of(&self, version: u64) -> Result<(Vec<AnyObject>, ResourceVersion), ApiError> {
+        let (state, _) = self.as_of(None, version, None)?;
+        let objects = state.objects.into_iter().map(|item| item as AnyObject);
+        Ok((objects.collect(), ResourceVersion::Number(state.version)))
     }
 
     fn watch(

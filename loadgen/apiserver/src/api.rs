@@ -1,6 +1,6 @@
 //! Requests for objects of any kind, known or not when the program was compiled.
 
-use podstorm_objects::{AnyObject, ApiError, DecodeError, Kind, Now, Object};
+use podstorm_objects::{AnyObject, ApiError, DecodeError, Kind, Now, Object, ResourceVersion};
 use serde_json::Value;
 
 use crate::any::{AnyStore, AnyWatch};
@@ -71,6 +71,24 @@ impl Api<'_> {
     pub fn list(&self, options: &ListOptions<'_>) -> Result<ListPage<dyn Object>, ApiError> {
         let list = |store: &dyn AnyStore| store.list(self.cluster, options);
         self.cluster.on_store(self.kind, list)?
+    }
+
+    /// See [`Cluster::list_as_of`]; of all namespaces.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn list_as_of(&self, version: u64) -> Result<(Vec<AnyObject>, ResourceVersion), ApiError> {
+        self.cluster
+            .on_store(self.kind, |store| store.list_as_of(version))?
+    }
+
+    /// See [`Cluster::last_version`].
+    ///
+    /// # Errors
+    /// 404 alone.
+    pub fn last_version(&self) -> Result<u64, ApiError> {
+        self.cluster
+            .on_store(self.kind, |store| store.last_version())
     }
 
     /// See [`Cluster::watch`].

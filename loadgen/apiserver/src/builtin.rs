@@ -49,6 +49,12 @@ pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
     ROWS.iter().map(Kind::of)
 }
 
+/// The kind of that name that every cluster serves, e.g. `Pod` or `ConfigMap`.
+pub fn kind_named(name: &str) -> Option<Kind> {
+    let mut all = Kind::TYPED.into_iter().chain(kinds());
+    all.find(|kind| kind.name() == name)
+}
+
 /// Source: `ValidateConfigMap` and `ValidateConfigMapUpdate` of Kubernetes.
 fn validate_config_map(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
     const BYTES_MAX: usize = 1 << 20;
@@ -144,8 +150,7 @@ mod tests {
     }
 
     fn kind(name: &str) -> Kind {
-        let found = kinds().find(|kind| kind.name() == name);
-        found.expect("a kind of the table")
+        kind_named(name).expect("a kind of the table")
     }
 
     fn object(kind: Kind, mut value: Value) -> AnyObject {

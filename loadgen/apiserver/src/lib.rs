@@ -47,6 +47,7 @@ use podstorm_objects::{
 
 pub use any::AnyWatch;
 pub use api::Api;
+pub use builtin::kind_named;
 pub use delete::{DeleteOptions, Deletion, Propagation};
 pub use list::{ListOptions, ListPage};
 pub use patch::Patch;

@@ -145,22 +145,31 @@ impl Cluster {
             }
             return self.store_new(&self.pods, pod, now);
         }
-        let prepared = self.prepare_body(namespace, body)?;
+        let prepared = self.prepare_body(namespace, body, name)?;
         let mut pod = prepared.pod.clone();
         if let Some(name) = name {
             pod.metadata.name = name.clone();
             refuse_invalid(&pod, validate_pod(&pod, true))?;
         }
-        // Bodies with a name serve for one pod.
-        if prepared.pod.metadata.name.is_empty() {
+        // Others serve for one pod.
+        if prepared.pod.metadata.name.is_empty() && prepared.pod.metadata.generate_name.is_some() {
             let displaced = place.lock().replace(Arc::new(prepared));
             drop(displaced);
         }
         self.store_new(&self.pods, pod, now)
     }
 
-    fn prepare_body(&self, namespace: &Str, body: &Arc<Pod>) -> Result<Prepared, ApiError> {
+    fn prepare_body(
+        &self,
+        namespace: &Str,
+        body: &Arc<Pod>,
+        name: Option<&CompactString>,
+    ) -> Result<Prepared, ApiError> {
         let mut pod = Pod::clone(body);
+        let unnamed = pod.metadata.name.is_empty() && pod.metadata.generate_name.is_none();
+        if let (true, Some(name)) = (unnamed, name) {
+            pod.metadata.name = name.clone();
+        }
         if pod.metadata.namespace.is_empty() {
             pod.metadata.namespace = namespace.clone().into();
         } else if *pod.metadata.namespace != **namespace {
@@ -322,6 +331,21 @@ mod tests {
 
     use super::super::testing::*;
     use super::*;
+
+    #[test]
+    fn a_body_without_any_name_takes_the_one_that_is_given() {
+        let cluster = cluster();
+        let mut body = pod("", json!({}));
+        body.metadata.namespace = Default::default();
+        let body = Arc::new(body);
+        let namespace = Str::from("default");
+        for name in ["a", "b"] {
+            let made = cluster.create_pod(&namespace, &body, Some(&name.into()), at(0));
+            assert_eq!(made.unwrap().metadata.name, name);
+        }
+        let nameless = cluster.create_pod(&namespace, &body, None, at(0));
+        assert_eq!(fields(nameless), ["metadata.name"]);
+    }
 
     #[test]
     fn pods_of_one_body_share_all_but_name_and_identity() {

@@ -25,7 +25,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use podstorm::client::{Answer, Request};
 use podstorm::intern::KeyId;
-use podstorm::replicaset::{Controller, Outcome};
+use podstorm::replicaset::{Controller, Outcome, Sync};
 use podstorm_apiserver::{Commit, CommitObserver};
 use podstorm_objects::{Kind, Now, Pod, ReplicaSet, ReplicationController};
 use podstorm_sim::engine::probe::{Origin, Probe, SyncId};
@@ -453,7 +453,8 @@ impl Probe for Judge {
         });
     }
 
-    fn sync_ended(&self, sync: SyncId, controller: &Controller, outcome: &Outcome, now: Now) {
+    fn sync_ended(&self, sync: SyncId, controller: &Controller, state: &Sync, now: Now) {
+        let outcome = state.outcome();
         self.check(now, |state| {
             if let Outcome::Failed(error) = outcome {
                 state.tell(|| format!("sync {} failed: {error}", sync.number));

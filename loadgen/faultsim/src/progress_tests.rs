@@ -8,7 +8,7 @@ use fastrand::Rng;
 use podstorm::client::{Answer, Request};
 use podstorm::intern::KeyId;
 use podstorm::policy::Behaviour;
-use podstorm::replicaset::{Controller, Outcome};
+use podstorm::replicaset::{Controller, Sync};
 use podstorm_apiserver::{ClusterOptions, ScaleUpdate};
 use podstorm_objects::{Namespace, Node, Now, ObjectMeta, Pod, ReplicaSet, Resource};
 use podstorm_sim::engine::probe::{Origin, Probe, SyncId};
@@ -73,7 +73,7 @@ impl Probe for Watch {
 
     fn answered(&self, _: SyncId, _: &Request, _: &Answer, _: Now) {}
 
-    fn sync_ended(&self, sync: SyncId, _: &Controller, _: &Outcome, now: Now) {
+    fn sync_ended(&self, sync: SyncId, _: &Controller, _: &Sync, now: Now) {
         let mut state = self.state();
         if let Some((name, begun_ns)) = state.under_way.remove(&sync) {
             state.syncs.push((name, begun_ns, now.mono_ns));

@@ -1,6 +1,8 @@
 //! What a simulated cluster is built from: which engine, what the controllers are told, how long
 //! things take.
 
+use std::collections::BTreeMap;
+
 use podstorm::policy::Behaviour;
 use podstorm_apiserver::latency::Latency;
 use schemars::JsonSchema;
@@ -25,6 +27,40 @@ pub struct SimOptions {
     pub api_errors: f64,
     /// In how many phases times are recorded apart; at least 1.
     pub phases: usize,
+}
+
+impl SimOptions {
+    /// Upstream's behaviour and five workers on that engine, no limit on requests, and nothing takes any
+    /// time; all cores, where there are threads.
+    pub fn new(engine: EngineKind, seed: u64) -> SimOptions {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        SimOptions {
+            engine,
+            threads: match engine {
+                EngineKind::Virtual => 1,
+                EngineKind::Threads => cores,
+            },
+            seed,
+            controller: ControllerSettings {
+                concurrent_replicaset_syncs: UPSTREAM_SYNCS as usize,
+                concurrent_rc_syncs: UPSTREAM_SYNCS as usize,
+                burst_replicas: 500,
+                kube_api_qps: None,
+                kube_api_burst: UPSTREAM_BURST,
+                feature_gates: BTreeMap::new(),
+            },
+            behaviour: Behaviour::Upstream,
+            latency: LatencySettings {
+                pod_startup: Latency::ZERO,
+                pod_termination: Latency::ZERO,
+                api: Latency::ZERO,
+                watch: Latency::ZERO,
+                scheduling: Latency::ZERO,
+            },
+            api_errors: 0.0,
+            phases: 1,
+        }
+    }
 }
 
 /// Which engine.
@@ -61,7 +97,7 @@ pub struct ControllerSettings {
     /// `--kube-api-burst`.
     pub kube_api_burst: u32,
     /// Feature gates by upstream's names, every known one listed.
-    pub feature_gates: std::collections::BTreeMap<String, bool>,
+    pub feature_gates: BTreeMap<String, bool>,
 }
 
 impl ControllerSettings {

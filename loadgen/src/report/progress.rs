@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
-#[cfg(feature = "tui")]
 use podstorm_sim::clock::RealClock;
 
+#[cfg(feature = "tui")]
 use crate::report::live::{self, LiveView};
 use crate::run::{Observer, Progress};
 use crate::units::{count_for_people, counted, number_for_people, seconds_for_people};

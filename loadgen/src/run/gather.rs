@@ -10,7 +10,7 @@ use podstorm_sim::engine::by_phase::{ByPhase, Recorded};
 use podstorm_sim::engine::client::ApiCalls;
 use podstorm_sim::engine::event_sink::EventWriter;
 use podstorm_sim::engine::pool::Pool;
-use podstorm_sim::engine::worker::{OUTCOMES, Worker};
+use podstorm_sim::engine::worker::Worker;
 use podstorm_sim::executor::virtual_time::End;
 
 use super::buckets;
@@ -179,11 +179,9 @@ impl Harvest<'_> {
         for worker in self.workers {
             let worker = worker.lock().expect("a part that panicked ends the run");
             let tally = &worker.tally;
-            tally.calls.add_to(&mut work.calls);
-            for (outcome, &count) in OUTCOMES.iter().zip(&tally.syncs) {
-                if count > 0 {
-                    *work.syncs.entry((*outcome).to_owned()).or_default() += count;
-                }
+            worker.calls().add_to(&mut work.calls);
+            for (outcome, count) in &tally.syncs {
+                *work.syncs.entry((*outcome).to_owned()).or_default() += count;
             }
             work.syncs_without_requests += tally.syncs_without_requests;
         }
@@ -224,7 +222,7 @@ impl Harvest<'_> {
         let calls = |key: &str| work.calls.get(key).copied().unwrap_or(0);
         WastedWork {
             syncs_without_requests: work.syncs_without_requests,
-            stale_sync_skips: work.syncs.get(OUTCOMES[1]).copied().unwrap_or(0),
+            stale_sync_skips: work.syncs.get("stale cache").copied().unwrap_or(0),
             deletes_not_found: calls("delete pods 404"),
             status_conflicts: calls("update replicasets/status 409")
                 + calls("update replicationcontrollers/status 409"),

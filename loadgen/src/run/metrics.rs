@@ -69,11 +69,10 @@ impl Metrics {
         // A part that panicked ends the run, not the looking.
         for worker in &self.workers {
             count(
-                &worker
+                worker
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
-                    .tally
-                    .calls,
+                    .calls(),
             );
         }
         for writer in &self.writers {

@@ -270,7 +270,7 @@ impl Engine {
     fn metrics(&self) -> Metrics {
         let of_worker = |worker: &Arc<Mutex<Worker>>| {
             let worker = worker.lock().expect("nothing runs yet");
-            worker.tally.calls.total()
+            worker.calls().total()
         };
         let of_writer = |writer: &Arc<Mutex<EventWriter>>| {
             let writer = writer.lock().expect("nothing runs yet");

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use podstorm::client::{Answer, ApiError, Cause, PodPatch, Reason, Request};
-use podstorm::object::{Kind, Map, Object, Pod, ReplicaSet};
-use podstorm::replicaset::Sync;
+use podstorm::object::{Kind, Map, Object, Pod, ReplicaSet, ReplicationController};
+use podstorm::replicaset::{Sync, as_replica_set};
 use serde_json::{Value, json};
 
 use super::Fields;
@@ -185,7 +185,7 @@ impl Api {
                 }
                 Answer::Pod(Arc::new(pod))
             }
-            Request::GetParent { name, .. } => {
+            Request::Get { name, .. } => {
                 self.requests.push(
                     json!({"verb": "get", "resource": self.kind.resource(), "name": name.as_str()}),
                 );
@@ -194,7 +194,10 @@ impl Api {
                 }
                 self.get_parent()?
             }
-            Request::PutStatus { object } => self.put_status(object)?,
+            Request::PutStatus { object } => {
+                let object = as_replica_set(object).ok_or("a status of another kind")?;
+                self.put_status(&object)?
+            }
             Request::ReadVersion { .. } => {
                 return Err("upstream reads no version".to_owned());
             }
@@ -220,7 +223,7 @@ impl Api {
         if self.puts_called > 0 {
             self.base = Some(live.clone());
         }
-        Ok(Answer::Parent(live))
+        Ok(Answer::Object(live))
     }
 
     fn put_status(&mut self, object: &Arc<ReplicaSet>) -> Result<Answer, String> {
@@ -228,7 +231,14 @@ impl Api {
             .base
             .as_ref()
             .ok_or("a status write without a parent")?;
-        if object.spec != base.spec || object.metadata != base.metadata {
+        // A ReplicationController is sent as one: an absent template as an empty one.
+        let sent_as = |set: &ReplicaSet| match ReplicationController::from_replica_set(set) {
+            Ok(controller) if self.kind == Kind::REPLICATION_CONTROLLER => {
+                controller.to_replica_set().spec
+            }
+            _ => set.spec.clone(),
+        };
+        if object.spec != sent_as(base) || object.metadata != base.metadata {
             return Err("the status write changes more than the status".to_owned());
         }
         let meta = &object.metadata;
@@ -255,7 +265,7 @@ impl Api {
         }
         let mut updated = ReplicaSet::clone(object);
         updated.metadata.resource_version = (920_000 + self.puts_called as u64).into();
-        Ok(Answer::Parent(Arc::new(updated)))
+        Ok(Answer::Object(Arc::new(updated)))
     }
 
     /// The requests, patches of one kind in name order as recorded.

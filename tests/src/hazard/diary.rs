@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 use podstorm::client::{Answer, PodPatch, Request};
 use podstorm::intern::KeyId;
 use podstorm::object::{Kind, Now, Pod, ReplicaSet};
-use podstorm::replicaset::{Controller, Outcome, SyncErrorClass};
+use podstorm::replicaset::{Controller, Outcome, Sync, SyncErrorClass, as_replica_set};
 use podstorm_apiserver::{Change, Commit, CommitObserver};
 use podstorm_sim::engine::probe::{Origin, Probe, SyncId};
 use podstorm_sim::faults::{Call, Place};
@@ -251,8 +251,9 @@ impl Probe for Diary {
                 (name.to_string(), adopts, None)
             }
             Request::PutStatus { object } => {
-                let generation = object.status.observed_generation;
-                (object.metadata.name.to_string(), false, Some(generation))
+                let set = as_replica_set(object).expect("a status of its kind");
+                let generation = set.status.observed_generation;
+                (set.metadata.name.to_string(), false, Some(generation))
             }
             _ => (String::new(), false, None),
         };
@@ -301,7 +302,8 @@ impl Probe for Diary {
         }
     }
 
-    fn sync_ended(&self, sync: SyncId, _: &Controller, outcome: &Outcome, now: Now) {
+    fn sync_ended(&self, sync: SyncId, _: &Controller, state: &Sync, now: Now) {
+        let outcome = state.outcome();
         let mut state = self.state();
         let page = state.page(sync);
         page.ended = Some((now.mono_ns, outcome.clone()));

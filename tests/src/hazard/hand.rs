@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use podstorm::cache::{Listed, PodCache};
-use podstorm::client::{Answer, ApiError, EventIntent, Request};
+use podstorm::client::{Answer, EventIntent, Request};
 use podstorm::driver::{Driver, Progress};
 use podstorm::object::{Kind, Namespace, Now, ObjectMeta, Pod, ReplicaSet, Resource};
 use podstorm::replicaset::{Controller, ControllerOptions, Outcome, Sync};
 use podstorm::workqueue::Take;
-use podstorm_apiserver::{Cluster, ClusterOptions, DeleteOptions};
+use podstorm_apiserver::{Cluster, ClusterOptions};
+use podstorm_sim::engine::client::{ApiCalls, Client};
 use podstorm_sim::faults::Call;
 use serde_json::Value;
 
@@ -138,9 +139,11 @@ impl Hand {
         };
         let mut driver = Driver::<Sync>::default();
         let mut calls = Vec::new();
-        let mut server = |request: &Request, _: Now| {
+        let client = Client::new(Arc::clone(&self.cluster), None);
+        let mut counted = ApiCalls::default();
+        let mut server = |request: &Request, now: Now| {
             calls.push(Call::of(request));
-            intercept(request).unwrap_or_else(|| self.carry_out(request))
+            intercept(request).unwrap_or_else(|| client.carry_out(request, &mut counted, now))
         };
         let progress = driver.begin(&self.controller, key, &mut server, self.now);
         assert_eq!(progress, Progress::Finished, "the server answers at once");
@@ -160,40 +163,5 @@ impl Hand {
     /// When no key waits.
     pub fn sync(&self) -> Done {
         self.sync_next(|_| None).expect("a key waits")
-    }
-
-    fn carry_out(&self, request: &Request) -> Answer {
-        let (cluster, now) = (&self.cluster, self.now);
-        let pod =
-            |result: Result<Arc<Pod>, ApiError>| result.map_or_else(Answer::Failed, Answer::Pod);
-        let set = |result: Result<Arc<ReplicaSet>, ApiError>| {
-            result.map_or_else(Answer::Failed, Answer::Parent)
-        };
-        match request {
-            Request::CreatePod {
-                namespace,
-                body,
-                name,
-            } => pod(cluster.create_pod(namespace, body, name.as_ref(), now)),
-            Request::DeletePod {
-                namespace, name, ..
-            } => {
-                let options = DeleteOptions::default();
-                let deleted = cluster.delete::<Pod>(namespace, name, &options, now);
-                deleted.map_or_else(Answer::Failed, |deletion| {
-                    Answer::Deleted(Some(deletion.object.metadata.resource_version.clone()))
-                })
-            }
-            Request::PatchPod {
-                namespace,
-                name,
-                patch,
-            } => pod(cluster.patch_pod_owner(namespace, name, patch, now)),
-            Request::GetParent { namespace, name } => set(cluster.get(namespace, name)),
-            Request::ReadVersion { .. } => Answer::Version(cluster.resource_version().into()),
-            Request::PutStatus { object } => {
-                set(cluster.update_status(ReplicaSet::clone(object), now))
-            }
-        }
     }
 }

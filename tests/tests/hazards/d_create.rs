@@ -442,7 +442,7 @@ fn hazard_43_template_without_labels() {
             panic!("{request:?}")
         };
         written = Some(object.clone());
-        Some(Answer::Parent(object.clone()))
+        Some(Answer::Object(object.clone()))
     });
     let done = done.unwrap();
     assert_eq!(done.calls, [Call::PutStatus]);
@@ -452,7 +452,12 @@ fn hazard_43_template_without_labels() {
     };
     assert_eq!(error.class, SyncErrorClass::Create);
     assert_eq!(error.message, "unable to create pods, no labels");
-    let conditions = &written.unwrap().status.conditions;
+    let written = written.unwrap();
+    let conditions = &written
+        .downcast_ref::<ReplicaSet>()
+        .unwrap()
+        .status
+        .conditions;
     assert_eq!(
         (&*conditions[0].kind, &*conditions[0].reason),
         ("ReplicaFailure", "FailedCreate")

@@ -85,7 +85,7 @@ fn hazard_75_shutdown_with_queued_keys() {
     let mut synced = 0;
     loop {
         let done = hand.sync_next(|request| match request {
-            Request::PutStatus { .. } | Request::GetParent { .. } => None,
+            Request::PutStatus { .. } | Request::Get { .. } => None,
             _ => {
                 cancelled += 1;
                 Some(Answer::Failed(ApiError::transport("context canceled")))

@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 
 pub use dynamic::DynamicObject;
 
-use crate::{Cause, Shape};
+use crate::{Cause, ObjectMeta, OwnerReference, Shape};
 
 /// What the API needs to know of a kind of object besides the object's own members: a row of a table.
 /// Nothing else lists kinds.
@@ -219,6 +219,18 @@ impl Kind {
         match self.0.group {
             "" => self.0.resource.into(),
             group => format!("{}.{group}", self.0.resource).into(),
+        }
+    }
+
+    /// The reference to an object of this kind that its controller puts into what it makes for it.
+    pub fn controller_reference(self, owner: &ObjectMeta) -> OwnerReference {
+        OwnerReference {
+            api_version: self.api_version().into(),
+            kind: self.name().into(),
+            name: owner.name.as_str().into(),
+            uid: owner.uid.clone(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
         }
     }
 

@@ -57,10 +57,19 @@ impl PodFields for () {
 }
 
 /// What a watch says happened to an object.
-#[derive(Clone, Debug)]
-pub enum Delta<T> {
+#[derive(Debug)]
+pub enum Delta<T: ?Sized> {
     /// It was added or modified; the cache tells which.
     Applied(Arc<T>),
     /// It is gone; this is its last state.
     Deleted(Arc<T>),
+}
+
+impl<T: ?Sized> Clone for Delta<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Delta::Applied(object) => Delta::Applied(object.clone()),
+            Delta::Deleted(object) => Delta::Deleted(object.clone()),
+        }
+    }
 }

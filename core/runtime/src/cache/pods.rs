@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::{Labels, ObjectMeta, OwnerReference, Pod, ResourceVersion, SharedText};
+use podstorm_objects::{
+    Kind, Labels, ObjectMeta, OwnerReference, Pod, ResourceVersion, SharedText,
+};
 
 use super::group::{Group, GroupOwner, Members};
 use super::groups::Groups;
@@ -38,6 +40,21 @@ pub struct PodChange<F> {
     pub old_group: Option<Arc<Group<F>>>,
     /// Group of the new pod's controller; `None` when no such group exists.
     pub new_group: Option<Arc<Group<F>>>,
+}
+
+impl<F: PodFields> PodChange<F> {
+    /// Whether it is of any interest to whoever looks after owners of that kind: the pod is or was one's
+    /// of theirs, or is nobody's, to be adopted.
+    #[inline]
+    pub fn concerns(&self, owners: Kind) -> bool {
+        let is_theirs = |group: &Option<Arc<Group<F>>>| {
+            let owner = group.as_ref().and_then(|group| group.owner_kind());
+            owner == Some(owners.name())
+        };
+        is_theirs(&self.new_group)
+            || is_theirs(&self.old_group)
+            || self.new.metadata.controller().is_none()
+    }
 }
 
 impl<F: PodFields> Default for PodCache<F> {
@@ -400,5 +417,25 @@ mod tests {
                 .find(&pod("a", 5, Some(&owner)).metadata)
                 .is_none()
         );
+    }
+
+    #[test]
+    fn a_change_concerns_those_whose_the_pod_is_or_was_and_everybody_when_it_is_nobodys() {
+        let cache = PodCache::<()>::new();
+        let owner = owner("web");
+        let kinds = [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER];
+        let concerned = |change: &PodChange<()>| kinds.map(|kind| change.concerns(kind));
+        cache.attach_parent(&"ns".into(), &owner, KeyId::default());
+        let orphan = cache.apply(Delta::Applied(pod("a", 1, None)));
+        assert_eq!(concerned(&orphan), [true, true]);
+        let adopted = cache.apply(Delta::Applied(pod("a", 2, Some(&owner))));
+        assert_eq!(concerned(&adopted), [true, false]);
+        let updated = cache.apply(Delta::Applied(pod("a", 3, Some(&owner))));
+        assert_eq!(concerned(&updated), [true, false]);
+        let released = cache.apply(Delta::Applied(pod("a", 4, None)));
+        assert_eq!(concerned(&released), [true, true]);
+        cache.apply(Delta::Applied(pod("a", 5, Some(&owner))));
+        let gone = cache.apply(Delta::Deleted(pod("a", 6, Some(&owner))));
+        assert_eq!(concerned(&gone), [true, false]);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use compact_str::CompactString;
-use podstorm_objects::{Pod, PodPatch, ReplicaSet, ResourceVersion, Str, Uid};
+use podstorm_objects::{AnyObject, Kind, Pod, PodPatch, ResourceVersion, Str, Uid};
 
 use super::ApiError;
 
@@ -38,24 +38,25 @@ pub enum Request {
         /// What to change.
         patch: PodPatch,
     },
-    /// A quorum read of the ReplicaSet (or ReplicationController) being synced.
-    GetParent {
+    /// A consistent read of an object: of the one being synced, or of any other.
+    Get {
+        /// Its kind.
+        kind: Kind,
         /// Its namespace.
         namespace: Str,
         /// Its name.
         name: CompactString,
     },
-    /// `PUT` of the parent's `/status`.
+    /// `PUT` of an object's `/status`.
     PutStatus {
-        /// The whole object with its new status.
-        object: Arc<ReplicaSet>,
+        /// The object with its new status.
+        object: AnyObject,
     },
     /// A consistent read of the version that a resource has come to, the objects aside:
     /// `GET ?limit=1` of the whole resource without a `resourceVersion`.
     ReadVersion {
-        /// Which resource: [`PODS`](crate::consistency::PODS) or
-        /// [`PARENTS`](crate::consistency::PARENTS).
-        resource: usize,
+        /// The kind of its objects.
+        kind: Kind,
     },
 }
 
@@ -64,8 +65,8 @@ pub enum Request {
 pub enum Answer {
     /// The pod as created or patched.
     Pod(Arc<Pod>),
-    /// The parent as read or written.
-    Parent(Arc<ReplicaSet>),
+    /// The object as read or written.
+    Object(AnyObject),
     /// The deletion was accepted; with the version it was committed at, where the server said so.
     Deleted(Option<ResourceVersion>),
     /// The version that a resource has come to: a cache that has reached it shows every write

@@ -197,6 +197,17 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         }
     }
 
+    /// Takes a key back whose work is over, as upstream's controllers do: forgotten when it went well,
+    /// else added again after a delay that grows with its failures.
+    pub fn finish(&self, key: K, failed: bool, now_ns: i64) {
+        if failed {
+            self.add_rate_limited(key, now_ns);
+        } else {
+            self.forget(key);
+        }
+        self.done(key, now_ns);
+    }
+
     /// Sets the failures of a key to 0. What waits for it stays.
     #[inline]
     pub fn forget(&self, key: K) {

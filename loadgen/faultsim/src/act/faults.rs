@@ -83,6 +83,8 @@ impl Player {
                     StreamKind::ReplicationControllers => {
                         self.cluster().compact::<ReplicationController>();
                     }
+                    // No controller here looks after anything else.
+                    StreamKind::Others => {}
                 }
                 for line in alive {
                     line.end(*stream, StreamEnd::Closed);

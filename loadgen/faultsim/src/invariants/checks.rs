@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use podstorm::client::{Answer, PodPatch, Request};
 use podstorm::intern::KeyId;
-use podstorm::replicaset::{Controller, Outcome};
+use podstorm::replicaset::{Controller, Outcome, as_replica_set};
 use podstorm_apiserver::{Change, Commit};
 use podstorm_objects::{Kind, Now, Pod, ReplicaSet};
 use podstorm_sim::engine::probe::{Origin, SyncId};
@@ -324,7 +324,10 @@ impl Books {
         let call = Call::of(request);
         sync.step = step_of(call, place);
         if let Request::PutStatus { object } = request {
-            statuses::is_honest(sync, object, now, &self.clock_offsets_ns)?;
+            let Some(object) = as_replica_set(object) else {
+                return Err(("S7", format!("a status of another kind for {}", sync.key)));
+            };
+            statuses::is_honest(sync, &object, now, &self.clock_offsets_ns)?;
         }
         if !matches!(call, Call::CreatePod | Call::DeletePod | Call::PatchPod) {
             return Ok(());
@@ -456,9 +459,9 @@ impl Books {
             ) => {
                 sync.adopted.insert(name.to_string());
             }
-            (Request::GetParent { .. }, Answer::Parent(live)) => {
-                sync.parent_confirmed =
-                    Some(&live.metadata.uid) == uid.as_ref() && !live.metadata.is_deleting();
+            (Request::Get { .. }, Answer::Object(live)) => {
+                let live = live.metadata();
+                sync.parent_confirmed = Some(&live.uid) == uid.as_ref() && !live.is_deleting();
             }
             // The start: only then does the sync look at the caches.
             (Request::ReadVersion { .. }, Answer::Version(_)) => {

@@ -6,7 +6,7 @@ use podstorm::cache::{Delta, PodCache};
 use podstorm::client::{Answer, Request};
 use podstorm::intern::KeyId;
 use podstorm::policy::Behaviour;
-use podstorm::replicaset::{Controller, ControllerOptions, Outcome};
+use podstorm::replicaset::{Controller, ControllerOptions, Sync};
 use podstorm_apiserver::{Change, Commit, CommitObserver};
 use podstorm_objects::{AnyObject, Kind, Now, Pod, ReplicaSet, Resource};
 use podstorm_sim::engine::probe::{Origin, Probe, SyncId};
@@ -214,7 +214,7 @@ impl Court {
 
     pub(super) fn ended(&self, sync: SyncId) {
         self.judge
-            .sync_ended(sync, &self.controller, &Outcome::Ok, NOW);
+            .sync_ended(sync, &self.controller, &Sync::new(), NOW);
     }
 }
 

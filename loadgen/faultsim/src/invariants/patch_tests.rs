@@ -5,7 +5,7 @@ use std::sync::Arc;
 use podstorm::cache::Delta;
 use podstorm::client::{Answer, PodPatch, Request};
 use podstorm::policy::Behaviour;
-use podstorm_objects::Uid;
+use podstorm_objects::{Kind, Uid};
 use serde_json::json;
 
 use super::super::names::NAMESPACE;
@@ -23,12 +23,13 @@ fn an_adoption_without_a_look_and_one_from_another_controller_are_noticed() {
         let orphan = court.created("a", owner, None);
         let sync = court.sync();
         if looks {
-            let request = Request::GetParent {
+            let request = Request::Get {
+                kind: Kind::REPLICA_SET,
                 namespace: NAMESPACE.into(),
                 name: "web".into(),
             };
             court.sends(sync, &request, 0);
-            court.answered(sync, &request, &Answer::Parent(set));
+            court.answered(sync, &request, &Answer::Object(set));
         }
         let adopted = court.pod("a", Some("web-uid"), json!({}));
         court.changed(&orphan, &adopted, sync);
@@ -80,12 +81,13 @@ fn an_adoption_that_lands_when_the_pod_has_ended_was_right_when_it_was_asked_for
     let pods = Arc::clone(court.controller.pods());
     pods.apply(Delta::Applied(Arc::clone(&orphan)));
     let sync = court.sync();
-    let look = Request::GetParent {
+    let look = Request::Get {
+        kind: Kind::REPLICA_SET,
         namespace: NAMESPACE.into(),
         name: "web".into(),
     };
     court.sends(sync, &look, 0);
-    court.answered(sync, &look, &Answer::Parent(set));
+    court.answered(sync, &look, &Answer::Object(set));
     court.sends(sync, &patch(&court, true), 0);
     let failed = json!({"status": {"phase": "Failed"}});
     pods.apply(Delta::Applied(court.pod("a", None, failed.clone())));

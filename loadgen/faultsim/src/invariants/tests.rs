@@ -154,12 +154,13 @@ fn without_a_gate_upstream_does_not_know_what_it_has_adopted_itself() {
         let orphan = court.created("a", None, None);
         let first = court.sync();
         let adopted = court.pod("a", Some("web-uid"), json!({}));
-        let get = Request::GetParent {
+        let get = Request::Get {
+            kind: Kind::REPLICA_SET,
             namespace: NAMESPACE.into(),
             name: "web".into(),
         };
         court.sends(first, &get, 0);
-        court.answered(first, &get, &Answer::Parent(set));
+        court.answered(first, &get, &Answer::Object(set));
         court.changed(&orphan, &adopted, first);
         court.ended(first);
         // The cache still has the pod with an owner of old.

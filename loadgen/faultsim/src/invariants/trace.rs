@@ -1,6 +1,7 @@
 //! The hash of everything that happens in a run, and its words for a person.
 
 use podstorm::client::Request;
+use podstorm::replicaset::as_replica_set;
 use podstorm_apiserver::{Change, Commit};
 use podstorm_objects::{Pod, ReplicaSet, ReplicationController, Uid};
 use podstorm_sim::engine::probe::{Origin, SyncId};
@@ -107,12 +108,18 @@ pub(super) fn request_text(sync: SyncId, request: &Request) -> String {
             format!("delete pod {name} ({uid})")
         }
         Request::PatchPod { name, patch, .. } => format!("patch pod {name}: {patch:?}"),
-        Request::GetParent { name, .. } => format!("read {name}"),
-        Request::PutStatus { object } => format!(
-            "write the status of {}: {} replicas, generation {}",
-            object.metadata.name, object.status.replicas, object.status.observed_generation
-        ),
-        Request::ReadVersion { resource } => format!("read the version of resource {resource}"),
+        Request::Get { name, .. } => format!("read {name}"),
+        Request::PutStatus { object } => {
+            let status = as_replica_set(object).map(|set| set.status.clone());
+            let status = status.unwrap_or_default();
+            format!(
+                "write the status of {}: {} replicas, generation {}",
+                object.metadata().name,
+                status.replicas,
+                status.observed_generation
+            )
+        }
+        Request::ReadVersion { kind } => format!("read the version of {}", kind.resource()),
     };
     format!(
         "  sync {} of controller {} asks: {what}",

@@ -10,11 +10,10 @@ use std::sync::{Arc, Mutex};
 
 use crossbeam_utils::CachePadded;
 use podstorm::client::{Answer, ApiError, QpsLimiter, Reason, Request};
-use podstorm::consistency::PODS;
 use podstorm::metrics::{Histogram, HistogramSnapshot};
 use podstorm_apiserver::latency::LatencySampler;
 use podstorm_apiserver::{Cluster, DeleteOptions, Deletion};
-use podstorm_objects::{Kind, Now, Pod, ReplicaSet, ReplicationController};
+use podstorm_objects::{Kind, Now, Pod};
 
 use crate::faults::Call;
 
@@ -26,8 +25,6 @@ pub const RETRIES_MAX: u32 = 10;
 pub struct Client {
     /// The server.
     pub cluster: Arc<Cluster>,
-    /// Whether its parents are ReplicationControllers; ReplicaSets otherwise.
-    of_rcs: bool,
     limiter: Option<Limiter>,
 }
 
@@ -58,11 +55,10 @@ pub fn method_of(verb: &str) -> &'static str {
 }
 
 impl Client {
-    pub(crate) fn new(cluster: Arc<Cluster>, kind: Kind, limiter: Option<QpsLimiter>) -> Client {
-        let of_rcs = kind == Kind::REPLICATION_CONTROLLER;
+    /// A connection with that limit, or none.
+    pub fn new(cluster: Arc<Cluster>, limiter: Option<QpsLimiter>) -> Client {
         Client {
             cluster,
-            of_rcs,
             limiter: limiter.map(|limiter| Limiter {
                 turns: Mutex::new(limiter),
                 waits: METHODS.map(|_| Histogram::new(WAIT_BOUNDS)),
@@ -100,7 +96,7 @@ impl Client {
     }
 
     /// Carries a request out at this moment.
-    pub(crate) fn carry_out(&self, request: &Request, calls: &mut ApiCalls, now: Now) -> Answer {
+    pub fn carry_out(&self, request: &Request, calls: &mut ApiCalls, now: Now) -> Answer {
         let cluster = &self.cluster;
         match request {
             Request::CreatePod {
@@ -138,75 +134,47 @@ impl Client {
                 calls.count("patch", "pods", 200, &patched);
                 patched.map_or_else(Answer::Failed, Answer::Pod)
             }
-            Request::GetParent { namespace, name } => {
-                let found = if self.of_rcs {
-                    cluster
-                        .get::<ReplicationController>(namespace, name)
-                        .map(|found| Arc::new(found.to_replica_set()))
-                } else {
-                    cluster.get::<ReplicaSet>(namespace, name)
-                };
-                calls.count("get", self.resource(), 200, &found);
-                found.map_or_else(Answer::Failed, Answer::Parent)
+            Request::Get {
+                kind,
+                namespace,
+                name,
+            } => {
+                let found = cluster.api(*kind).get(namespace, name);
+                calls.count("get", kind.resource(), 200, &found);
+                found.map_or_else(Answer::Failed, Answer::Object)
             }
             Request::PutStatus { object } => {
-                let written = self.put_status(object, now);
-                calls.count("update", self.status_resource(), 200, &written);
-                written.map_or_else(Answer::Failed, Answer::Parent)
+                let api = cluster.api(object.kind());
+                let written = api.update_status(object.clone(), now);
+                calls.count("update", status_of(object.kind()), 200, &written);
+                written.map_or_else(Answer::Failed, Answer::Object)
             }
-            Request::ReadVersion { resource } => {
-                let (name, version) = match *resource {
-                    PODS => ("pods", cluster.last_version::<Pod>()),
-                    _ if self.of_rcs => (
-                        self.resource(),
-                        cluster.last_version::<ReplicationController>(),
-                    ),
-                    _ => (self.resource(), cluster.last_version::<ReplicaSet>()),
-                };
-                calls.count("list", name, 200, &Ok(()));
-                Answer::Version(version.into())
+            Request::ReadVersion { kind } => {
+                let version = cluster.api(*kind).last_version();
+                calls.count("list", kind.resource(), 200, &version);
+                version.map_or_else(Answer::Failed, |version| Answer::Version(version.into()))
             }
         }
     }
 
     /// Counts a call that never reached the server.
     pub(crate) fn count_failed(&self, request: &Request, error: &ApiError, calls: &mut ApiCalls) {
-        let (verb, resource) = match Call::of(request) {
-            Call::GetParent => ("get", self.resource()),
-            Call::PutStatus => ("update", self.status_resource()),
-            call => call.verb_and_resource(),
+        let (verb, resource) = match request {
+            Request::Get { kind, .. } => ("get", kind.resource()),
+            Request::PutStatus { object } => ("update", status_of(object.kind())),
+            Request::ReadVersion { kind } => ("list", kind.resource()),
+            _ => Call::of(request).verb_and_resource(),
         };
         calls.count::<()>(verb, resource, error.code, &Err(error.clone()));
     }
+}
 
-    fn put_status(&self, object: &ReplicaSet, now: Now) -> Result<Arc<ReplicaSet>, ApiError> {
-        if !self.of_rcs {
-            return self.cluster.update_status(object.clone(), now);
-        }
-        // The status endpoint takes status and metadata, and keeps its own spec.
-        let controller = ReplicationController {
-            metadata: object.metadata.clone(),
-            status: object.status.clone(),
-            ..ReplicationController::default()
-        };
-        let written = self.cluster.update_status(controller, now)?;
-        Ok(Arc::new(written.to_replica_set()))
-    }
-
-    fn resource(&self) -> &'static str {
-        if self.of_rcs {
-            "replicationcontrollers"
-        } else {
-            "replicasets"
-        }
-    }
-
-    fn status_resource(&self) -> &'static str {
-        if self.of_rcs {
-            "replicationcontrollers/status"
-        } else {
-            "replicasets/status"
-        }
+/// The status of a kind, as calls are counted.
+fn status_of(kind: Kind) -> &'static str {
+    if kind == Kind::REPLICATION_CONTROLLER {
+        "replicationcontrollers/status"
+    } else {
+        "replicasets/status"
     }
 }
 

@@ -6,14 +6,17 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use podstorm::cache::{Delta, PodCache};
+use podstorm::cache::{Delta, Listed, PodCache, PodChange};
 use podstorm::client::{ApiError, WatchEvent};
+use podstorm::driver::Workload;
+use podstorm::ranking::RankFields;
 use podstorm::reflector::{Action, Delivery, Reflector, ReflectorOptions};
 use podstorm_apiserver::latency::Latency;
-use podstorm_apiserver::{Cluster, ClusterResource, Poll, Watch, WatchFrom, WatchOptions, errors};
-use podstorm_objects::{Now, Pod, ReplicaSet, ReplicationController, ResourceVersion};
+use podstorm_apiserver::{Cluster, Poll, WatchFrom, WatchOptions, errors};
+use podstorm_objects::{AnyObject, Now, Object, Pod, ResourceVersion};
 
 use super::pool::Pool;
+use super::sources::{self, KindSource, PodSource, Source};
 use crate::executor::{Next, Part, Waker};
 use crate::faults::watching::Listen;
 use crate::faults::{ApiFault, CrashPoint, Line, StreamEnd, StreamKind};
@@ -23,17 +26,17 @@ const BATCH: usize = 4000;
 
 /// What an informer does with what it hears.
 pub(super) trait Listener: Send {
-    /// The kind that is watched.
-    type Object: ClusterResource;
+    /// What is listed and watched.
+    type Source: Source;
 
     /// Which of a controller's watches this is.
-    const STREAM: StreamKind;
+    fn stream(&self) -> StreamKind;
 
     /// One object came, changed or went.
-    fn apply(&mut self, delta: Delta<Self::Object>, now: Now);
+    fn apply(&mut self, delta: Delta<Watched<Self>>, now: Now);
 
     /// These objects are all there are.
-    fn replace(&mut self, objects: Vec<Arc<Self::Object>>, version: &ResourceVersion, now: Now);
+    fn replace(&mut self, objects: Vec<Arc<Watched<Self>>>, version: &ResourceVersion, now: Now);
 
     /// Nothing happened up to that version.
     fn bookmark(&mut self, version: &ResourceVersion);
@@ -45,25 +48,26 @@ pub(super) trait Listener: Send {
     fn batch_over(&mut self, now: Now);
 }
 
-/// The objects of a list, with its version.
-type Listed<R> = Result<(Vec<Arc<R>>, ResourceVersion), ApiError>;
+/// What a listener hears of.
+type Watched<L> = <<L as Listener>::Source as Source>::Object;
 
 /// One informer.
 pub(super) struct Informer<L: Listener> {
     cluster: Arc<Cluster>,
+    source: L::Source,
     listener: L,
     options: WatchOptions,
     /// Whether the controller runs yet; it is started by the scenario.
     started: Arc<AtomicBool>,
-    reflector: Reflector<L::Object>,
+    reflector: Reflector<Watched<L>>,
     random: fastrand::Rng,
-    watch: Option<Watch<L::Object>>,
+    watch: Option<<L::Source as Source>::Watch>,
     synced: bool,
-    events: Vec<WatchEvent<L::Object>>,
+    events: Vec<WatchEvent<Watched<L>>>,
     delivered: Arc<AtomicU64>,
     /// In a disturbed run, with the last events heard.
     line: Option<Arc<Line>>,
-    kept: VecDeque<WatchEvent<L::Object>>,
+    kept: VecDeque<WatchEvent<Watched<L>>>,
 }
 
 impl<L: Listener> Informer<L> {
@@ -71,7 +75,7 @@ impl<L: Listener> Informer<L> {
     /// `delivered`.
     pub(super) fn new(
         cluster: Arc<Cluster>,
-        listener: L,
+        (source, listener): (L::Source, L),
         (latency, seed): (Latency, u64),
         waker: Waker,
         started: Arc<AtomicBool>,
@@ -80,6 +84,7 @@ impl<L: Listener> Informer<L> {
     ) -> Self {
         Informer {
             cluster,
+            source,
             listener,
             options: WatchOptions {
                 latency,
@@ -99,14 +104,14 @@ impl<L: Listener> Informer<L> {
         }
     }
 
-    fn deliver(&mut self, delivery: Delivery<L::Object>, now: Now) {
+    fn deliver(&mut self, delivery: Delivery<Watched<L>>, now: Now) {
         match delivery {
             Delivery::Applied(object) => self.listener.apply(Delta::Applied(object), now),
             Delivery::Deleted(object) => self.listener.apply(Delta::Deleted(object), now),
             Delivery::Bookmark(version) => self.listener.bookmark(&version),
             Delivery::Replace(objects, version) => {
                 if let Some(line) = &self.line {
-                    line.listed(L::STREAM);
+                    line.listed(self.listener.stream());
                 }
                 self.listener.replace(objects, &version, now);
                 if !std::mem::replace(&mut self.synced, true) {
@@ -137,10 +142,10 @@ impl<L: Listener> Informer<L> {
                 WatchFrom::Initial
             }
         };
-        let opened = self.cluster.watch(from, self.options.clone());
+        let opened = self.source.watch(from, self.options.clone());
         self.reflector.on_watch(opened.as_ref().map(|_| ()), now);
         if let (Some(line), Ok(_)) = (&self.line, &opened) {
-            line.opened(L::STREAM, initial_events);
+            line.opened(self.listener.stream(), initial_events);
         }
         self.watch = opened.ok();
         self.kept.clear();
@@ -148,7 +153,7 @@ impl<L: Listener> Informer<L> {
 
     /// The error that a request of this informer is answered with, in a disturbed run.
     fn refused(&self) -> Option<ApiError> {
-        let fault = self.line.as_ref()?.opening(L::STREAM);
+        let fault = self.line.as_ref()?.opening(self.listener.stream());
         fault.map(ApiFault::error)
     }
 
@@ -168,28 +173,25 @@ impl<L: Listener> Informer<L> {
 
     /// The list that a server answers with: the newest state whatever version is asked for, but in
     /// a disturbed run one that lags.
-    fn list_from(&self, version: &ResourceVersion, now: Now) -> Listed<L::Object> {
+    fn list_from(&self, version: &ResourceVersion, now: Now) -> sources::Listed<Watched<L>> {
         match (self.lagging_version(now), version.number()) {
             // The newest state was asked for.
             (Some(_), None) if version.is_unset() => {}
             (Some(lagging), Some(oldest)) if lagging < oldest => {
                 return Err(errors::version_too_large(oldest, lagging));
             }
-            (Some(lagging), _) => return self.cluster.list_as_of(None, lagging),
+            (Some(lagging), _) => return self.source.list_as_of(lagging),
             (None, _) => {}
         }
-        Ok(self.cluster.list(None))
+        self.source.list()
     }
 
     /// The version that the server is at which serves the next list or initial watch, if it lags.
     fn lagging_version(&self, now: Now) -> Option<u64> {
         let line = self.line.as_ref()?;
-        let lag = line.take_lag(L::STREAM, now)?;
+        let lag = line.take_lag(self.listener.stream(), now)?;
         let version = self.cluster.resource_version().saturating_sub(lag);
-        line.lagged(
-            L::STREAM,
-            version < self.cluster.last_version::<L::Object>(),
-        );
+        line.lagged(self.listener.stream(), version < self.source.last_version());
         Some(version)
     }
 
@@ -199,9 +201,9 @@ impl<L: Listener> Informer<L> {
             return Poll::default();
         };
         let mut events = std::mem::take(&mut self.events);
-        let poll = watch.poll(BATCH, now, &mut events);
+        let poll = L::Source::poll(watch, BATCH, now, &mut events);
         if let Some(line) = &self.line {
-            line.disturb(L::STREAM, &mut events, &mut self.kept);
+            line.disturb(self.listener.stream(), &mut events, &mut self.kept);
         }
         // Relaxed: a statistic, read when the run is over.
         self.delivered
@@ -229,7 +231,7 @@ impl<L: Listener> Informer<L> {
     fn end(&mut self, end: StreamEnd, now: Now) {
         let was_open = self.watch.take().is_some();
         if let Some(line) = &self.line {
-            line.ended(L::STREAM, was_open);
+            line.ended(self.listener.stream(), was_open);
         }
         if !was_open {
             return;
@@ -257,7 +259,7 @@ impl<L: Listener> Part for Informer<L> {
             if let Some(until_ns) = line.stopped_until(now) {
                 return Next::not_before(until_ns);
             }
-            match line.listen(L::STREAM, self.watch.is_some(), now) {
+            match line.listen(self.listener.stream(), self.watch.is_some(), now) {
                 Listen::On => {}
                 Listen::Not(until_ns) => return Next::not_before(until_ns),
                 Listen::Ended(end) => self.end(end, now),
@@ -275,7 +277,7 @@ impl<L: Listener> Part for Informer<L> {
                 Action::Busy => {
                     // It may have been opened just now: from the past, or to be ended at once.
                     if let Some(line) = &self.line {
-                        match line.listen(L::STREAM, self.watch.is_some(), now) {
+                        match line.listen(self.listener.stream(), self.watch.is_some(), now) {
                             Listen::On => {}
                             Listen::Not(until_ns) => return Next::not_before(until_ns),
                             Listen::Ended(end) => {
@@ -296,28 +298,64 @@ impl<L: Listener> Part for Informer<L> {
     }
 }
 
-/// Pods: into the shared cache, then to every controller.
+/// A controller of whatever workload, as the informer of the pods that it shares with others sees it.
+pub(super) trait PodHandler: Send + Sync + std::fmt::Debug {
+    fn pod_changed(&self, change: &PodChange, now: Now);
+    fn pods_listed(&self, listed: &Listed, now: Now);
+    fn informer_synced(&self);
+    fn keys_added(&self, now: Now);
+    /// Whether no sync is under way and no key waits.
+    fn rests(&self) -> bool;
+}
+
+impl<W: Workload<Fields = RankFields>> PodHandler for Pool<W> {
+    fn pod_changed(&self, change: &PodChange, now: Now) {
+        if change.concerns(self.controller.kind()) {
+            self.controller.pod_changed(change, now);
+        }
+    }
+
+    fn pods_listed(&self, listed: &Listed, now: Now) {
+        self.controller.pods_listed(listed, now);
+    }
+
+    fn informer_synced(&self) {
+        Pool::informer_synced(self);
+    }
+
+    fn keys_added(&self, now: Now) {
+        Pool::keys_added(self, now);
+    }
+
+    fn rests(&self) -> bool {
+        self.rests_after(0)
+    }
+}
+
+/// Pods: into the shared cache, then to every controller that they concern.
 pub(super) struct Pods {
     pub(super) cache: Arc<PodCache>,
-    pub(super) pools: Vec<Arc<Pool>>,
+    pub(super) handlers: Vec<Arc<dyn PodHandler>>,
 }
 
 impl Listener for Pods {
-    type Object = Pod;
+    type Source = PodSource;
 
-    const STREAM: StreamKind = StreamKind::Pods;
+    fn stream(&self) -> StreamKind {
+        StreamKind::Pods
+    }
 
     fn apply(&mut self, delta: Delta<Pod>, now: Now) {
         let change = self.cache.apply(delta);
-        for pool in &self.pools {
-            pool.controller.pod_changed(&change, now);
+        for handler in &self.handlers {
+            handler.pod_changed(&change, now);
         }
     }
 
     fn replace(&mut self, objects: Vec<Arc<Pod>>, version: &ResourceVersion, now: Now) {
         let listed = self.cache.replace(objects, version);
-        for pool in &self.pools {
-            pool.controller.pods_listed(&listed, now);
+        for handler in &self.handlers {
+            handler.pods_listed(&listed, now);
         }
     }
 
@@ -326,76 +364,38 @@ impl Listener for Pods {
     }
 
     fn synced(&mut self) {
-        self.pools.iter().for_each(|pool| pool.informer_synced());
+        self.handlers
+            .iter()
+            .for_each(|handler| handler.informer_synced());
     }
 
     fn batch_over(&mut self, now: Now) {
-        for pool in &self.pools {
-            pool.keys_added(now);
+        for handler in &self.handlers {
+            handler.keys_added(now);
         }
     }
 }
 
-/// ReplicaSets: to their controller.
-pub(super) struct ReplicaSets(pub(super) Arc<Pool>);
+/// The objects that a controller looks after.
+pub(super) struct Owners<W: Workload>(pub(super) Arc<Pool<W>>);
 
-impl Listener for ReplicaSets {
-    type Object = ReplicaSet;
+impl<W: Workload> Listener for Owners<W> {
+    type Source = KindSource;
 
-    const STREAM: StreamKind = StreamKind::Parents;
-
-    fn apply(&mut self, delta: Delta<ReplicaSet>, now: Now) {
-        self.0.controller.parent_delta(delta, now);
+    fn stream(&self) -> StreamKind {
+        StreamKind::of(self.0.controller.kind())
     }
 
-    fn replace(&mut self, objects: Vec<Arc<ReplicaSet>>, version: &ResourceVersion, now: Now) {
-        self.0.controller.parent_replace(objects, version, now);
+    fn apply(&mut self, delta: Delta<dyn Object>, now: Now) {
+        self.0.controller.object_changed(delta, now);
     }
 
-    fn bookmark(&mut self, version: &ResourceVersion) {
-        self.0.controller.parent_bookmark(version);
-    }
-
-    fn synced(&mut self) {
-        self.0.informer_synced();
-    }
-
-    fn batch_over(&mut self, now: Now) {
-        self.0.keys_added(now);
-    }
-}
-
-/// ReplicationControllers: to their controller, in the shape of ReplicaSets.
-pub(super) struct ReplicationControllers(pub(super) Arc<Pool>);
-
-impl Listener for ReplicationControllers {
-    type Object = ReplicationController;
-
-    const STREAM: StreamKind = StreamKind::ReplicationControllers;
-
-    fn apply(&mut self, delta: Delta<ReplicationController>, now: Now) {
-        let delta = match delta {
-            Delta::Applied(object) => Delta::Applied(Arc::new(object.to_replica_set())),
-            Delta::Deleted(object) => Delta::Deleted(Arc::new(object.to_replica_set())),
-        };
-        self.0.controller.parent_delta(delta, now);
-    }
-
-    fn replace(
-        &mut self,
-        objects: Vec<Arc<ReplicationController>>,
-        version: &ResourceVersion,
-        now: Now,
-    ) {
-        let objects = objects
-            .iter()
-            .map(|object| Arc::new(object.to_replica_set()))
-            .collect();
-        self.0.controller.parent_replace(objects, version, now);
+    fn replace(&mut self, objects: Vec<AnyObject>, version: &ResourceVersion, now: Now) {
+        self.0.controller.objects_listed(objects, version, now);
     }
 
     fn bookmark(&mut self, version: &ResourceVersion) {
-        self.0.controller.parent_bookmark(version);
+        self.0.controller.bookmark(version);
     }
 
     fn synced(&mut self) {

@@ -8,11 +8,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use podstorm::cache::PodCache;
+use podstorm::driver::Workload;
+use podstorm::ranking::RankFields;
 use podstorm_apiserver::Cluster;
 use podstorm_objects::Now;
 
-use super::assemble;
-use super::pool::Pool;
+use super::informer::PodHandler;
+use super::{Builder, assemble_with};
 use crate::clock::RealClock;
 use crate::executor::{Parts, Switchboard};
 use crate::executor::{threads, virtual_time};
@@ -29,7 +32,7 @@ const QUIET_LOOKS: u32 = 25;
 pub struct Lab {
     cluster: Arc<Cluster>,
     switchboard: Arc<Switchboard>,
-    pools: Vec<Arc<Pool>>,
+    handlers: Vec<Arc<dyn PodHandler>>,
     runner: Runner,
 }
 
@@ -49,8 +52,23 @@ impl Lab {
     /// Starts an empty cluster with both controllers, a scheduler and kubelets, as the settings
     /// say; their scenario and sizes are left aside.
     pub fn new(options: &SimOptions) -> Lab {
+        Lab::with(options, |_| {})
+    }
+
+    /// The same with a workload of the caller's beside the two, over the same cache of pods: `make` makes
+    /// it over that cache. Its Events say `component`; it gets as many workers as there are for
+    /// ReplicaSets.
+    pub fn with_workload<W: Workload<Fields = RankFields>>(
+        options: &SimOptions,
+        component: &'static str,
+        make: impl Fn(&Arc<PodCache>) -> W + Send + Sync + 'static,
+    ) -> Lab {
+        Lab::with(options, |builder| builder.add_workload(component, make))
+    }
+
+    fn with(options: &SimOptions, add: impl FnOnce(&mut Builder)) -> Lab {
         let clock = RealClock::start();
-        let (builder, pools) = assemble(options.clone(), clock, true, None, None);
+        let (builder, _, handlers) = assemble_with(options.clone(), clock, true, None, None, add);
         let (cluster, switchboard) = (builder.cluster, builder.switchboard);
         // Release: whoever sees the flag sees the parts as they were built.
         builder
@@ -86,7 +104,7 @@ impl Lab {
         Lab {
             cluster,
             switchboard,
-            pools,
+            handlers,
             runner,
         }
     }
@@ -142,7 +160,7 @@ impl Lab {
             let seen = std::mem::replace(&mut version, self.cluster.resource_version());
             let rests = seen == version
                 && self.switchboard.next_due().is_none()
-                && self.pools.iter().all(|pool| pool.rests_after(0));
+                && self.handlers.iter().all(|handler| handler.rests());
             quiet = if rests { quiet + 1 } else { 0 };
         }
         true

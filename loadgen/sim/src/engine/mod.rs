@@ -3,6 +3,7 @@
 
 pub mod by_phase;
 pub mod client;
+mod connection;
 pub mod event_sink;
 mod garbage;
 mod informer;
@@ -10,6 +11,7 @@ mod lab;
 pub mod pool;
 pub mod probe;
 pub mod site;
+mod sources;
 mod strays;
 pub mod worker;
 
@@ -18,6 +20,8 @@ use std::sync::{Arc, Mutex};
 
 use podstorm::cache::PodCache;
 use podstorm::client::QpsLimiter;
+use podstorm::driver::Workload;
+use podstorm::ranking::RankFields;
 use podstorm::reflector::ReflectorOptions;
 use podstorm::replicaset::{Controller, ControllerOptions, Gates};
 use podstorm_apiserver::latency::LatencySampler;
@@ -28,17 +32,28 @@ use by_phase::{PhaseTimes, Recorded};
 use client::{Client, Trip};
 use event_sink::{EventQueue, EventWriter};
 use garbage::Garbage;
-use informer::{Informer, Pods, ReplicaSets, ReplicationControllers};
+use informer::{Informer, Owners, PodHandler, Pods};
 use pool::{Pool, Timer, Wire};
-use worker::Worker;
+use probe::Unheard;
+use sources::{KindSource, PodSource};
+use worker::{Abandon, Worker};
 
 pub use lab::Lab;
 
 use crate::clock::RealClock;
 use crate::executor::seed::seed_for;
 use crate::executor::{Part, PartId, Parts, Switchboard, Waker};
+use crate::faults::Line;
 use crate::nodes::{Kubelets, NodeControl, Scheduler};
 use crate::options::{EngineKind, SimOptions};
+
+/// The workers of one workload.
+type Workers<W> = Vec<Arc<Mutex<Worker<W>>>>;
+
+/// Adds a workload to a controller manager, over its cache of pods.
+type AddWorkload = Arc<
+    dyn Fn(&mut Builder, &Arc<PodCache>, Option<&Arc<Line>>) -> Arc<dyn PodHandler> + Send + Sync,
+>;
 
 /// Collects the parts of a run, and adds controllers to it.
 pub struct Builder {
@@ -60,8 +75,12 @@ pub struct Builder {
     pub delivered: Arc<AtomicU64>,
     /// To be called once they may.
     pub informer_wakers: Vec<Waker>,
-    /// The workers of all controllers.
+    /// The workers of the controllers of ReplicaSets and ReplicationControllers.
     pub workers: Vec<Arc<Mutex<Worker>>>,
+    /// Those of all.
+    abandoned: Vec<Arc<Mutex<dyn Abandon>>>,
+    /// Workloads of the caller's, one set for each controller manager.
+    added: Vec<AddWorkload>,
     /// The event writers of all controllers.
     pub writers: Vec<Arc<Mutex<EventWriter>>>,
     /// When the phases began.
@@ -94,6 +113,8 @@ impl Builder {
             delivered: Arc::default(),
             informer_wakers: Vec::new(),
             workers: Vec::new(),
+            abandoned: Vec::new(),
+            added: Vec::new(),
             writers: Vec::new(),
             times: Arc::new(PhaseTimes::new(options.phases)),
             options,
@@ -153,11 +174,13 @@ impl Builder {
     }
 
     /// A worker: it runs when no other part wants to.
-    fn add_worker(&mut self, pool: Arc<Pool>, trip: Trip) {
+    fn add_worker<W: Workload>(&mut self, pool: Arc<Pool<W>>, trip: Trip) -> Arc<Mutex<Worker<W>>> {
         let id = self.switchboard.reserve_late();
         let worker = Arc::new(Mutex::new(Worker::new(id, pool, trip)));
         self.install(id, Arc::clone(&worker) as Arc<Mutex<dyn Part>>);
-        self.workers.push(worker);
+        self.abandoned
+            .push(Arc::clone(&worker) as Arc<Mutex<dyn Abandon>>);
+        worker
     }
 
     fn seed(&self, user: &str, number: u64) -> u64 {
@@ -171,17 +194,18 @@ impl Builder {
     }
 
     /// A controller manager: its caches, its controllers with their workers, its informers, which
-    /// wait for `started`. `wire` is there in a run that is disturbed or watched over.
+    /// wait for `started`. `wire` is there in a run that is disturbed or watched over. Besides the
+    /// controllers, all that share the pods.
     fn manager(
         &mut self,
         with_replication_controllers: bool,
         wire: Option<&Wire>,
-    ) -> Vec<Arc<Pool>> {
+    ) -> (Vec<Arc<Pool>>, Vec<Arc<dyn PodHandler>>) {
         let cache: Arc<PodCache> = Arc::default();
         let workers = self.options.controller.concurrent_replicaset_syncs;
         let kind = Kind::REPLICA_SET;
         let rs = self.controller(kind, "replicaset-controller", workers, &cache, wire);
-        self.informer(ReplicaSets(Arc::clone(&rs)), 0, wire);
+        self.owners(&rs, 0);
         let mut pools = vec![rs];
         // Without a ReplicationController in the run its controller would only hear of pods that
         // are none of its business.
@@ -189,18 +213,25 @@ impl Builder {
             let workers = self.options.controller.concurrent_rc_syncs;
             let kind = Kind::REPLICATION_CONTROLLER;
             let rc = self.controller(kind, "replication-controller", workers, &cache, wire);
-            self.informer(ReplicationControllers(Arc::clone(&rc)), 1, wire);
+            self.owners(&rc, 1);
             pools.push(rc);
+        }
+        let of_pool = |pool: &Arc<Pool>| Arc::clone(pool) as Arc<dyn PodHandler>;
+        let mut handlers: Vec<_> = pools.iter().map(of_pool).collect();
+        let line = wire.map(|wire| &wire.line);
+        for add in self.added.clone() {
+            handlers.push(add(self, &cache, line));
         }
         let listener = Pods {
             cache,
-            pools: pools.clone(),
+            handlers: handlers.clone(),
         };
-        self.informer(listener, 2, wire);
-        pools
+        let source = PodSource(Arc::clone(&self.cluster));
+        self.informer(source, listener, 2, line);
+        (pools, handlers)
     }
 
-    /// A controller with its workers, its timer and its event writer.
+    /// A controller of this project with its workers, its timer and its event writer.
     fn controller(
         &mut self,
         kind: Kind,
@@ -220,15 +251,30 @@ impl Builder {
             },
             behaviour: self.options.behaviour,
         };
+        let controller = Controller::new(options, Arc::clone(cache));
+        let (pool, made) = self.workload(controller, component, workers, wire);
+        self.workers.extend(made);
+        pool
+    }
+
+    /// A workload with its workers, its timer and its event writer.
+    fn workload<W: Workload>(
+        &mut self,
+        workload: W,
+        component: &'static str,
+        workers: usize,
+        wire: Option<&Wire<W>>,
+    ) -> (Arc<Pool<W>>, Workers<W>) {
+        let told = &self.options.controller;
         let limiter = told
             .kube_api_qps
             .map(|qps| QpsLimiter::new(qps as f32, told.kube_api_burst));
-        let client = Arc::new(Client::new(Arc::clone(&self.cluster), kind, limiter));
+        let client = Arc::new(Client::new(Arc::clone(&self.cluster), limiter));
         let sink = self.switchboard.reserve();
         let timer = self.switchboard.reserve();
         let events = Arc::new(EventQueue::new(Arc::clone(&self.switchboard), sink));
         let pool = Pool::new(
-            Arc::new(Controller::new(options, Arc::clone(cache))),
+            Arc::new(workload),
             Arc::clone(&client),
             Arc::clone(&events),
             Arc::clone(&self.switchboard),
@@ -252,27 +298,57 @@ impl Builder {
         self.writers.push(writer);
         let timer_part = Timer::new(Arc::clone(&pool));
         self.install(timer, Arc::new(Mutex::new(timer_part)));
-        for number in 0..workers.max(1) {
+        let made = (0..workers.max(1)).map(|number| {
             let trip = self.trip(component, first + number as u64);
-            self.add_worker(Arc::clone(&pool), trip);
-        }
-        pool
+            self.add_worker(Arc::clone(&pool), trip)
+        });
+        let made = made.collect();
+        (pool, made)
+    }
+
+    /// Has a workload of the caller's run in every controller manager that is made from now on, over
+    /// the same cache of pods: `make` makes it over that cache, and it gets as many workers as there
+    /// are for ReplicaSets.
+    fn add_workload<W: Workload<Fields = RankFields>>(
+        &mut self,
+        component: &'static str,
+        make: impl Fn(&Arc<PodCache>) -> W + Send + Sync + 'static,
+    ) {
+        let number = 3 + self.added.len() as u64;
+        self.added.push(Arc::new(move |builder, cache, line| {
+            let workers = builder.options.controller.concurrent_replicaset_syncs;
+            let wire = line.map(|line| Wire {
+                line: Arc::clone(line),
+                probe: Arc::new(Unheard),
+            });
+            let (pool, _) = builder.workload(make(cache), component, workers, wire.as_ref());
+            builder.owners(&pool, number);
+            pool
+        }));
+    }
+
+    /// The informer of the objects that a controller looks after.
+    fn owners<W: Workload>(&mut self, pool: &Arc<Pool<W>>, number: u64) {
+        let source = KindSource(Arc::clone(&self.cluster), pool.controller.kind());
+        let line = pool.line().cloned();
+        self.informer(source, Owners(Arc::clone(pool)), number, line.as_ref());
     }
 
     fn informer<L: informer::Listener + 'static>(
         &mut self,
+        source: L::Source,
         listener: L,
         number: u64,
-        wire: Option<&Wire>,
+        line: Option<&Arc<Line>>,
     ) {
-        let first = wire.map_or(0, |wire| u64::from(wire.line.incarnation()) << 32);
+        let first = line.map_or(0, |line| u64::from(line.incarnation()) << 32);
         let latency = (
             self.options.latency.watch,
             self.seed("watch", first + number),
         );
         let (cluster, started) = (Arc::clone(&self.cluster), Arc::clone(&self.started));
         let delivered = Arc::clone(&self.delivered);
-        let line = wire.map(|wire| Arc::clone(&wire.line));
+        let line = line.cloned();
         let (policy, usual) = (self.options.behaviour.policy(), ReflectorOptions::default());
         let reflector = ReflectorOptions {
             streaming: self.options.controller.gate("WatchListClient"),
@@ -283,7 +359,8 @@ impl Builder {
         self.add(|_, waker| {
             informer_waker = Some(Arc::clone(&waker));
             let how = (line, reflector);
-            Informer::new(cluster, listener, latency, waker, started, delivered, how)
+            let what = (source, listener);
+            Informer::new(cluster, what, latency, waker, started, delivered, how)
         });
         self.informer_wakers.extend(informer_waker);
     }
@@ -297,13 +374,34 @@ pub fn assemble(
     wire: Option<&Wire>,
     nodes: Option<Arc<NodeControl>>,
 ) -> (Builder, Vec<Arc<Pool>>) {
+    let (builder, pools, _) = assemble_with(
+        options,
+        clock,
+        with_replication_controllers,
+        wire,
+        nodes,
+        |_| {},
+    );
+    (builder, pools)
+}
+
+/// The same with more, and all that share the pods.
+fn assemble_with(
+    options: SimOptions,
+    clock: RealClock,
+    with_replication_controllers: bool,
+    wire: Option<&Wire>,
+    nodes: Option<Arc<NodeControl>>,
+    add: impl FnOnce(&mut Builder),
+) -> (Builder, Vec<Arc<Pool>>, Vec<Arc<dyn PodHandler>>) {
     let server = ClusterOptions {
         seed: seed_for(options.seed, "cluster", 0),
         ..ClusterOptions::default()
     };
     let mut builder = Builder::new(options, clock, server);
     builder.nodes = nodes;
-    let pools = builder.manager(with_replication_controllers, wire);
+    add(&mut builder);
+    let (pools, handlers) = builder.manager(with_replication_controllers, wire);
     builder.surroundings();
-    (builder, pools)
+    (builder, pools, handlers)
 }

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use podstorm::driver::Workload;
 use podstorm::intern::KeyId;
 use podstorm::replicaset::Controller;
 use podstorm::workqueue::Take;
@@ -22,9 +23,9 @@ const INFORMERS: usize = 2;
 
 /// One controller with its queue, its idle workers and its timer.
 #[derive(Debug)]
-pub struct Pool {
+pub struct Pool<W: Workload = Controller> {
     /// The controller.
-    pub controller: Arc<Controller>,
+    pub controller: Arc<W>,
     /// Its connection to the server.
     pub client: Arc<Client>,
     /// What it says in Events.
@@ -43,7 +44,7 @@ pub struct Pool {
     /// no key is left lying between the two.
     idle: Mutex<Vec<PartId>>,
     /// In a run that is disturbed or watched over.
-    pub wire: Option<Wire>,
+    pub wire: Option<Wire<W>>,
     /// When the phases began.
     pub times: Arc<PhaseTimes>,
     /// What the workers of all controllers have recorded.
@@ -51,24 +52,33 @@ pub struct Pool {
 }
 
 /// What the requests of a disturbed controller pass, and who listens.
-#[derive(Clone, Debug)]
-pub struct Wire {
+#[derive(Debug)]
+pub struct Wire<W: Workload = Controller> {
     /// What requests and watches pass.
     pub line: Arc<Line>,
     /// Who listens.
-    pub probe: Arc<dyn Probe>,
+    pub probe: Arc<dyn Probe<W>>,
 }
 
-impl Pool {
+impl<W: Workload> Clone for Wire<W> {
+    fn clone(&self) -> Self {
+        Wire {
+            line: Arc::clone(&self.line),
+            probe: Arc::clone(&self.probe),
+        }
+    }
+}
+
+impl<W: Workload> Pool<W> {
     pub(crate) fn new(
-        controller: Arc<Controller>,
+        controller: Arc<W>,
         client: Arc<Client>,
         events: Arc<EventQueue>,
         switchboard: Arc<Switchboard>,
         timer: PartId,
         clock: Option<RealClock>,
-        wire: Option<Wire>,
-    ) -> Pool {
+        wire: Option<Wire<W>>,
+    ) -> Pool<W> {
         Pool {
             wire,
             times: Arc::new(PhaseTimes::new(1)),
@@ -87,7 +97,7 @@ impl Pool {
     }
 
     /// Has its workers record by these phases, and there.
-    pub(crate) fn recording(self, times: &Arc<PhaseTimes>, to: &Arc<Mutex<Recorded>>) -> Pool {
+    pub(crate) fn recording(self, times: &Arc<PhaseTimes>, to: &Arc<Mutex<Recorded>>) -> Pool<W> {
         Pool {
             times: Arc::clone(times),
             recorded: Arc::clone(to),
@@ -204,17 +214,17 @@ impl Pool {
 
 /// Adds the delayed keys of a controller when they are due.
 #[derive(Debug)]
-pub struct Timer {
-    pool: Arc<Pool>,
+pub struct Timer<W: Workload> {
+    pool: Arc<Pool<W>>,
 }
 
-impl Timer {
-    pub(crate) fn new(pool: Arc<Pool>) -> Timer {
+impl<W: Workload> Timer<W> {
+    pub(crate) fn new(pool: Arc<Pool<W>>) -> Timer<W> {
         Timer { pool }
     }
 }
 
-impl Part for Timer {
+impl<W: Workload> Part for Timer<W> {
     fn run(&mut self, now: Now) -> Next {
         if let Some(until_ns) = self.pool.stopped_until(now) {
             return Next::not_before(until_ns);

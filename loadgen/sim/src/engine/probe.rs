@@ -1,8 +1,9 @@
 //! What a checker is told of a controller's work, as it happens.
 
 use podstorm::client::{Answer, Request};
+use podstorm::driver::Workload;
 use podstorm::intern::KeyId;
-use podstorm::replicaset::{Controller, Outcome};
+use podstorm::replicaset::Controller;
 use podstorm_objects::{Kind, Now};
 
 use crate::faults::Place;
@@ -29,19 +30,12 @@ pub struct Origin {
 
 /// Listens to the workers of a run. Calls come in the order of what happens; none may call back
 /// into the cluster.
-pub trait Probe: Send + Sync + std::fmt::Debug {
+pub trait Probe<W: Workload = Controller>: Send + Sync + std::fmt::Debug {
     /// A key was taken and its sync is about to begin.
-    fn sync_begins(&self, sync: SyncId, controller: &Controller, key: KeyId, now: Now);
+    fn sync_begins(&self, sync: SyncId, controller: &W, key: KeyId, now: Now);
 
     /// A request is sent.
-    fn sends(
-        &self,
-        sync: SyncId,
-        controller: &Controller,
-        request: &Request,
-        place: Place,
-        now: Now,
-    );
+    fn sends(&self, sync: SyncId, controller: &W, request: &Request, place: Place, now: Now);
 
     /// From now on until the next call, what is committed comes from there; absent: from others
     /// than the controllers.
@@ -51,17 +45,17 @@ pub trait Probe: Send + Sync + std::fmt::Debug {
     fn answered(&self, sync: SyncId, request: &Request, answer: &Answer, now: Now);
 
     /// A sync is over, and its key is about to be done.
-    fn sync_ended(&self, sync: SyncId, controller: &Controller, outcome: &Outcome, now: Now);
+    fn sync_ended(&self, sync: SyncId, controller: &W, state: &W::Sync, now: Now);
 }
 
 /// Nobody listens.
 #[derive(Clone, Copy, Debug)]
 pub struct Unheard;
 
-impl Probe for Unheard {
-    fn sync_begins(&self, _: SyncId, _: &Controller, _: KeyId, _: Now) {}
-    fn sends(&self, _: SyncId, _: &Controller, _: &Request, _: Place, _: Now) {}
+impl<W: Workload> Probe<W> for Unheard {
+    fn sync_begins(&self, _: SyncId, _: &W, _: KeyId, _: Now) {}
+    fn sends(&self, _: SyncId, _: &W, _: &Request, _: Place, _: Now) {}
     fn carries_out(&self, _: Option<Origin>) {}
     fn answered(&self, _: SyncId, _: &Request, _: &Answer, _: Now) {}
-    fn sync_ended(&self, _: SyncId, _: &Controller, _: &Outcome, _: Now) {}
+    fn sync_ended(&self, _: SyncId, _: &W, _: &W::Sync, _: Now) {}
 }

@@ -8,11 +8,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use podstorm::cache::PodCache;
+use podstorm::driver::Workload;
+use podstorm::ranking::RankFields;
 use podstorm::replicaset::Controller;
 use podstorm_apiserver::{Cluster, ClusterOptions};
 use podstorm_objects::Now;
 
 use super::Builder;
+use super::informer::PodHandler;
 use super::pool::{Pool, Wire};
 use super::probe::Probe;
 use super::strays::{Lines, Strays};
@@ -38,6 +42,7 @@ const RUNS_PER_MOMENT: u32 = 200_000;
 struct Manager {
     line: Arc<Line>,
     pools: Vec<Arc<Pool>>,
+    handlers: Vec<Arc<dyn PodHandler>>,
     parts: Vec<PartId>,
     /// Its workers, by their place in the builder's list.
     workers: std::ops::Range<usize>,
@@ -129,6 +134,17 @@ impl Site {
         self.has_replication_controllers = true;
     }
 
+    /// Has a workload of the caller's run in the controller managers that are started from now on, over
+    /// the cache of pods that they share: `make` makes it over that cache. Its Events say `component`.
+    /// It gets as many workers as there are for ReplicaSets, and no probe.
+    pub fn add_workload<W: Workload<Fields = RankFields>>(
+        &mut self,
+        component: &'static str,
+        make: impl Fn(&Arc<PodCache>) -> W + Send + Sync + 'static,
+    ) {
+        self.builder.add_workload(component, make);
+    }
+
     /// The API server.
     pub fn cluster(&self) -> &Arc<Cluster> {
         &self.builder.cluster
@@ -172,8 +188,8 @@ impl Site {
         };
         let builder = &mut self.builder;
         let parts = builder.installed.len();
-        let workers = builder.workers.len();
-        let pools = builder.manager(self.has_replication_controllers, Some(&wire));
+        let workers = builder.abandoned.len();
+        let (pools, handlers) = builder.manager(self.has_replication_controllers, Some(&wire));
         let parts = builder.installed[parts..].to_vec();
         for part in &parts {
             builder.switchboard.wake(*part);
@@ -181,8 +197,9 @@ impl Site {
         self.managers.push(Manager {
             line,
             pools,
+            handlers,
             parts,
-            workers: workers..builder.workers.len(),
+            workers: workers..builder.abandoned.len(),
             buried: false,
         });
         incarnation
@@ -236,8 +253,8 @@ impl Site {
             .expect("a part that panicked ends the run");
         strays.waiting() == 0
             && alive
-                .flat_map(|manager| &manager.pools)
-                .all(|pool| pool.rests_after(0))
+                .flat_map(|manager| &manager.handlers)
+                .all(|handler| handler.rests())
     }
 
     /// Moves on to `end_ns` of virtual time, doing all that is due on the way; stops earlier when a
@@ -281,7 +298,7 @@ impl Site {
             }
             found = true;
             manager.buried = true;
-            for worker in &self.builder.workers[manager.workers.clone()] {
+            for worker in &self.builder.abandoned[manager.workers.clone()] {
                 worker
                     .lock()
                     .expect("a part that panicked ends the run")

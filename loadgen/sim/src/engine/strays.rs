@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use std::sync::{Arc, Mutex};
 
 use podstorm_apiserver::Cluster;
-use podstorm_objects::{Kind, Now};
+use podstorm_objects::Now;
 
 use super::client::{ApiCalls, Client};
 use super::probe::{Origin, Probe, SyncId};
@@ -20,8 +20,7 @@ pub(super) type Lines = Arc<Mutex<Vec<Arc<Line>>>>;
 /// Brings stray requests to the server.
 #[derive(Debug)]
 pub(super) struct Strays {
-    /// Of ReplicaSets, and of ReplicationControllers.
-    clients: [Client; 2],
+    client: Client,
     lines: Lines,
     probe: Arc<dyn Probe>,
     waiting: BinaryHeap<Reverse<(i64, u64)>>,
@@ -32,9 +31,8 @@ pub(super) struct Strays {
 
 impl Strays {
     pub(super) fn new(cluster: &Arc<Cluster>, lines: Lines, probe: Arc<dyn Probe>) -> Strays {
-        let client = |kind| Client::new(Arc::clone(cluster), kind, None);
         Strays {
-            clients: [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER].map(client),
+            client: Client::new(Arc::clone(cluster), None),
             lines,
             probe,
             waiting: BinaryHeap::new(),
@@ -80,8 +78,7 @@ impl Part for Strays {
             };
             self.probe.carries_out(Some(Origin { sync, stray: true }));
             // Nobody waits for the answer.
-            let of_rcs = usize::from(stray.kind == Kind::REPLICATION_CONTROLLER);
-            let _ = self.clients[of_rcs].carry_out(&stray.request, &mut self.calls, now);
+            let _ = self.client.carry_out(&stray.request, &mut self.calls, now);
             self.probe.carries_out(None);
         }
         Next::Idle

@@ -41,7 +41,7 @@ impl Call {
             Request::CreatePod { .. } => Call::CreatePod,
             Request::DeletePod { .. } => Call::DeletePod,
             Request::PatchPod { .. } => Call::PatchPod,
-            Request::GetParent { .. } => Call::GetParent,
+            Request::Get { .. } => Call::GetParent,
             Request::PutStatus { .. } => Call::PutStatus,
             Request::ReadVersion { .. } => Call::ReadVersion,
         }

@@ -95,17 +95,19 @@ struct State {
     pods: StreamFaults,
     parents: StreamFaults,
     replication_controllers: StreamFaults,
+    others: StreamFaults,
     strays: Vec<Stray>,
-    dropped: [u64; StreamKind::ALL.len()],
-    repeated: [u64; StreamKind::ALL.len()],
+    dropped: [u64; StreamKind::COUNT],
+    repeated: [u64; StreamKind::COUNT],
 }
 
 impl State {
-    fn streams(&mut self) -> [&mut StreamFaults; StreamKind::ALL.len()] {
+    fn streams(&mut self) -> [&mut StreamFaults; StreamKind::COUNT] {
         [
             &mut self.pods,
             &mut self.parents,
             &mut self.replication_controllers,
+            &mut self.others,
         ]
     }
 }
@@ -241,6 +243,7 @@ impl Line {
             StreamKind::Pods => change(&mut state.pods),
             StreamKind::Parents => change(&mut state.parents),
             StreamKind::ReplicationControllers => change(&mut state.replication_controllers),
+            StreamKind::Others => change(&mut state.others),
         }
     }
 
@@ -408,7 +411,7 @@ impl Line {
 
     /// Changes a batch of events that an informer has heard; `kept` is the informer's memory for
     /// them.
-    pub fn disturb<T>(
+    pub fn disturb<T: ?Sized>(
         &self,
         kind: StreamKind,
         events: &mut Vec<WatchEvent<T>>,

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use podstorm::client::WatchEvent;
+use podstorm_objects::Kind;
 use serde::{Deserialize, Serialize};
 
 use super::answer::ApiFault;
@@ -22,10 +23,24 @@ pub enum StreamKind {
     Parents,
     /// The ReplicationControllers'.
     ReplicationControllers,
+    /// The objects' of any other workload.
+    Others,
 }
 
 impl StreamKind {
-    /// Every watch.
+    /// How many there are.
+    pub(super) const COUNT: usize = StreamKind::ALL.len() + 1;
+
+    /// The watch of the objects that a controller looks after.
+    pub fn of(owners: Kind) -> StreamKind {
+        match owners {
+            it if it == Kind::REPLICA_SET => StreamKind::Parents,
+            it if it == Kind::REPLICATION_CONTROLLER => StreamKind::ReplicationControllers,
+            _ => StreamKind::Others,
+        }
+    }
+
+    /// Every watch of the controllers of this project.
     pub const ALL: [StreamKind; 3] = [
         StreamKind::Pods,
         StreamKind::Parents,
@@ -125,7 +140,7 @@ impl StreamFaults {
     }
 
     /// Changes a batch of events. `kept` holds the last ones of the batches before.
-    pub(super) fn disturb<T>(
+    pub(super) fn disturb<T: ?Sized>(
         &mut self,
         events: &mut Vec<WatchEvent<T>>,
         kept: &mut VecDeque<WatchEvent<T>>,
@@ -157,11 +172,11 @@ impl StreamFaults {
                 if kept.len() == KEPT {
                     kept.pop_front();
                 }
-                kept.push_back(clone(&event));
+                kept.push_back(event.clone());
                 if self.duplicate > 0 {
                     self.duplicate -= 1;
                     disturbed.repeated += 1;
-                    out.push(clone(&event));
+                    out.push(event.clone());
                 }
             }
             out.push(event);
@@ -170,7 +185,7 @@ impl StreamFaults {
         let from = kept.len().saturating_sub(replay);
         for event in kept.iter().skip(from) {
             disturbed.repeated += 1;
-            out.push(clone(event));
+            out.push(event.clone());
         }
         *events = out;
         disturbed
@@ -184,23 +199,6 @@ pub struct Disturbed {
     pub dropped: u32,
     /// Events that came again.
     pub repeated: u32,
-}
-
-/// A derive would ask for `T: Clone`.
-fn clone<T>(event: &WatchEvent<T>) -> WatchEvent<T> {
-    match event {
-        WatchEvent::Added(object) => WatchEvent::Added(object.clone()),
-        WatchEvent::Modified(object) => WatchEvent::Modified(object.clone()),
-        WatchEvent::Deleted(object) => WatchEvent::Deleted(object.clone()),
-        WatchEvent::Bookmark {
-            version,
-            initial_events_end,
-        } => WatchEvent::Bookmark {
-            version: version.clone(),
-            initial_events_end: *initial_events_end,
-        },
-        WatchEvent::Error(error) => WatchEvent::Error(error.clone()),
-    }
 }
 
 #[cfg(test)]

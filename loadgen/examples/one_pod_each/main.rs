@@ -1,0 +1,40 @@
+//! A workload of one's own beside ReplicaSets, on a simulated cluster: `cargo run --example one_pod_each`.
+
+#![expect(clippy::print_stdout, reason = "it shows what has come of it")]
+
+mod workload;
+
+use std::sync::Arc;
+
+use podstorm::object::{DynamicObject, Namespace, Pod, Resource};
+use podstorm_apiserver::kind_named;
+use podstorm_sim::engine::Lab;
+use podstorm_sim::options::{EngineKind, SimOptions};
+use serde_json::json;
+use workload::OnePodEach;
+
+fn main() -> anyhow::Result<()> {
+    let kind = kind_named("ConfigMap").expect("every cluster serves it");
+    let options = SimOptions::new(EngineKind::Virtual, 1);
+    let make = move |pods: &_| OnePodEach::new(kind, pods);
+    let mut lab = Lab::with_workload(&options, "one-pod-each", make);
+    let (cluster, now) = (Arc::clone(lab.cluster()), lab.now());
+    cluster.create(
+        Namespace::from_json(json!({"metadata": {"name": "shop"}}))?,
+        now,
+    )?;
+    for name in ["red", "green", "blue"] {
+        let map = json!({"metadata": {
+            "name": name, "namespace": "shop", "labels": {"class": "runner"},
+        }});
+        let map = DynamicObject::from_json(kind, map)?;
+        cluster.api(kind).create(Arc::new(map), now)?;
+    }
+    lab.settle(60_000_000_000);
+    for pod in cluster.list::<Pod>(None).0 {
+        let owner = pod.metadata.controller();
+        let owner = owner.map_or("nobody".to_owned(), |it| format!("{} {}", it.kind, it.name));
+        println!("pod {}, owned by {owner}", pod.metadata.name);
+    }
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! A workload that is none of Kubernetes' own: one pod for each ConfigMap of the class `runner`, of the
+//! same name.
+
+use std::sync::Arc;
+
+use podstorm::cache::{Delta, Listed, PodCache, PodChange};
+use podstorm::client::{Answer, EventIntent, Request};
+use podstorm::driver::{Step, SyncState, Workload};
+use podstorm::intern::{KeyId, ObjectKey};
+use podstorm::object::{AnyObject, Kind, Now, Object, Pod, Resource, ResourceVersion};
+use podstorm::objects::ObjectStore;
+use podstorm::ranking::RankFields;
+use podstorm::workqueue::RateLimitingQueue;
+use serde_json::json;
+
+/// The controller, over a cache of pods that it shares with others.
+#[derive(Debug)]
+pub(crate) struct OnePodEach {
+    kind: Kind,
+    pods: Arc<PodCache>,
+    maps: ObjectStore,
+    queue: RateLimitingQueue<KeyId>,
+}
+
+/// One sync: a single request, or none.
+#[derive(Debug, Default)]
+pub(crate) struct OneRequest {
+    key: KeyId,
+    requests: Vec<Request>,
+    failed: bool,
+    events: Vec<EventIntent>,
+}
+
+impl SyncState for OneRequest {
+    fn requests(&self) -> &[Request] {
+        &self.requests
+    }
+
+    fn answer(&mut self, _: usize, answer: Answer) {
+        // What is there already, or gone already, is as it should be once the cache shows it.
+        self.failed = matches!(answer, Answer::Failed(error) if ![404, 409].contains(&error.code));
+    }
+
+    fn events(&mut self) -> &mut Vec<EventIntent> {
+        &mut self.events
+    }
+
+    fn outcome_label(&self) -> &'static str {
+        if self.failed { "failed" } else { "ok" }
+    }
+}
+
+impl OnePodEach {
+    /// One that knows of no ConfigMap yet; `kind` is theirs.
+    pub(crate) fn new(kind: Kind, pods: &Arc<PodCache>) -> OnePodEach {
+        OnePodEach {
+            kind,
+            pods: Arc::clone(pods),
+            maps: ObjectStore::default(),
+            queue: RateLimitingQueue::new(),
+        }
+    }
+
+    fn request(&self, key: KeyId) -> Option<Request> {
+        let ObjectKey { namespace, name } = self.maps.name(key);
+        let map = self.maps.get(key).filter(is_runner);
+        let Some(pod) = self.pods.get(&namespace, &name) else {
+            let owner = self.kind.controller_reference(map?.metadata());
+            let body = json!({"spec": {"containers": [{"name": "runner", "image": "runner:1"}]}});
+            let mut body = Pod::from_json(body).expect("a readable pod");
+            body.metadata.owner_references.push(Arc::new(owner));
+            return Some(Request::CreatePod {
+                namespace,
+                name: Some((&*name).into()),
+                body: Arc::new(body),
+            });
+        };
+        let owner = pod.metadata.controller()?;
+        let is_ours = &*owner.kind == self.kind.name();
+        let is_wanted = map.is_some_and(|map| map.metadata().uid == owner.uid);
+        (is_ours && !is_wanted && !pod.metadata.is_deleting()).then(|| Request::DeletePod {
+            namespace,
+            name: (&*name).into(),
+            uid: Some(pod.metadata.uid.clone()),
+        })
+    }
+}
+
+fn is_runner(map: &AnyObject) -> bool {
+    let class = map.metadata().labels.get("class");
+    class.is_some_and(|class| &**class == "runner") && !map.metadata().is_deleting()
+}
+
+impl Workload for OnePodEach {
+    type Fields = RankFields;
+    type Sync = OneRequest;
+
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn name(&self, key: KeyId) -> ObjectKey {
+        self.maps.name(key)
+    }
+
+    fn queue(&self) -> &RateLimitingQueue<KeyId> {
+        &self.queue
+    }
+
+    fn object_changed(&self, delta: Delta<dyn Object>, now: Now) {
+        self.queue.add(self.maps.apply(delta), now.mono_ns);
+    }
+
+    fn objects_listed(&self, maps: Vec<AnyObject>, version: &ResourceVersion, now: Now) {
+        for key in self.maps.replace(maps, version) {
+            self.queue.add(key, now.mono_ns);
+        }
+    }
+
+    fn pod_changed(&self, change: &PodChange, now: Now) {
+        let meta = &change.new.metadata;
+        let key = self.maps.key(&meta.namespace, &meta.name);
+        self.queue.add(key, now.mono_ns);
+    }
+
+    fn pods_listed(&self, _: &Listed, now: Now) {
+        for key in self.maps.keys() {
+            self.queue.add(key, now.mono_ns);
+        }
+    }
+
+    fn begin(&self, key: KeyId, sync: &mut OneRequest, _: Now) -> Step {
+        (sync.key, sync.failed) = (key, false);
+        sync.requests.clear();
+        sync.requests.extend(self.request(key));
+        Step::of(&sync.requests)
+    }
+
+    fn resume(&self, _: &mut OneRequest, _: Now) -> Step {
+        Step::Finished
+    }
+
+    fn finish(&self, sync: &mut OneRequest, now: Now) {
+        self.queue.finish(sync.key, sync.failed, now.mono_ns);
+    }
+}

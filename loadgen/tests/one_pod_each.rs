@@ -1,0 +1,223 @@
+//! The workload of the example, on both engines and under injected faults, beside the controllers of
+//! ReplicaSets and ReplicationControllers and over their cache of pods.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where its cluster refuses")]
+
+#[path = "../examples/one_pod_each/workload.rs"]
+mod workload;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use podstorm::cache::PodCache;
+use podstorm::object::{
+    AnyObject, DynamicObject, Kind, Namespace, Node, Now, Pod, ReplicaSet, Resource,
+};
+use podstorm_apiserver::latency::Latency;
+use podstorm_apiserver::{Cluster, ClusterOptions, DeleteOptions, kind_named};
+use podstorm_sim::engine::Lab;
+use podstorm_sim::engine::probe::Unheard;
+use podstorm_sim::engine::site::{Site, Stopped};
+use podstorm_sim::faults::{
+    ApiFault, Armed, Call, CrashPoint, Effect, FaultClass, StreamEnd, StreamKind,
+};
+use podstorm_sim::options::{EngineKind, SimOptions};
+use serde_json::json;
+use workload::OnePodEach;
+
+const SECOND: i64 = 1_000_000_000;
+const COMPONENT: &str = "one-pod-each";
+
+fn kind() -> Kind {
+    kind_named("ConfigMap").unwrap()
+}
+
+fn make(pods: &Arc<PodCache>) -> OnePodEach {
+    OnePodEach::new(kind(), pods)
+}
+
+fn map(name: &str, class: &str) -> AnyObject {
+    let meta = json!({"name": name, "namespace": "shop", "labels": {"class": class}});
+    Arc::new(DynamicObject::from_json(kind(), json!({"metadata": meta})).unwrap())
+}
+
+fn furnish(cluster: &Cluster, now: Now) {
+    let namespace = json!({"metadata": {"name": "shop"}});
+    cluster
+        .create(Namespace::from_json(namespace).unwrap(), now)
+        .unwrap();
+    let node = json!({"metadata": {"name": "n"}, "status": {
+        "allocatable": {"pods": "1000"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }});
+    cluster.create(Node::from_json(node).unwrap(), now).unwrap();
+}
+
+/// The pods that are not on their way out: by name, with the kind of the owner.
+fn pods(cluster: &Cluster) -> BTreeMap<String, String> {
+    let all = cluster.list::<Pod>(None).0.into_iter();
+    all.filter(|pod| !pod.metadata.is_deleting())
+        .map(|pod| {
+            let owner = pod
+                .metadata
+                .controller()
+                .map(|owner| owner.kind.to_string());
+            (pod.metadata.name.to_string(), owner.unwrap_or_default())
+        })
+        .collect()
+}
+
+fn runners(names: &[&str]) -> BTreeMap<String, String> {
+    let runner = |name: &&str| ((*name).to_owned(), "ConfigMap".to_owned());
+    names.iter().map(runner).collect()
+}
+
+#[test]
+fn config_maps_of_the_class_get_their_pods_on_both_engines() {
+    for engine in [EngineKind::Virtual, EngineKind::Threads] {
+        let mut lab = Lab::with_workload(&SimOptions::new(engine, 1), COMPONENT, make);
+        let cluster = Arc::clone(lab.cluster());
+        furnish(&cluster, lab.now());
+        let api = cluster.api(kind());
+        for (name, class) in [("red", "runner"), ("green", "runner"), ("blue", "other")] {
+            api.create(map(name, class), lab.now()).unwrap();
+        }
+        let come = |lab: &mut Lab, names: &[&str]| {
+            let wanted = runners(names);
+            assert!(
+                lab.until(60 * SECOND, |cluster| pods(cluster) == wanted),
+                "{names:?} {engine:?}"
+            );
+            assert!(lab.settle(60 * SECOND));
+            assert_eq!(pods(lab.cluster()), wanted);
+        };
+        come(&mut lab, &["red", "green"]);
+        // A pod that goes comes back; a ConfigMap may join the class, or leave it, or go.
+        let options = DeleteOptions::default();
+        cluster
+            .delete::<Pod>("shop", "red", &options, lab.now())
+            .unwrap();
+        api.update(map("blue", "runner"), lab.now()).unwrap();
+        come(&mut lab, &["red", "green", "blue"]);
+        api.update(map("green", "other"), lab.now()).unwrap();
+        api.delete("shop", "red", &options, lab.now()).unwrap();
+        come(&mut lab, &["blue"]);
+    }
+}
+
+#[test]
+fn each_of_several_workloads_sees_to_its_own() {
+    let mut lab = Lab::with_workload(&SimOptions::new(EngineKind::Virtual, 1), COMPONENT, make);
+    let cluster = Arc::clone(lab.cluster());
+    furnish(&cluster, lab.now());
+    let set = json!({
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "c", "image": "x"}]},
+        }},
+    });
+    cluster
+        .create(ReplicaSet::from_json(set).unwrap(), lab.now())
+        .unwrap();
+    cluster
+        .api(kind())
+        .create(map("red", "runner"), lab.now())
+        .unwrap();
+    assert!(lab.settle(600 * SECOND));
+    let mut owners: Vec<String> = pods(&cluster).into_values().collect();
+    owners.sort();
+    assert_eq!(
+        owners,
+        ["ConfigMap", "ReplicaSet", "ReplicaSet", "ReplicaSet"]
+    );
+    assert_eq!(cluster.pod_totals().created, 4);
+}
+
+fn armed(calls: &[Call], effect: Effect, times: u32, until_ns: i64) -> Armed {
+    Armed {
+        class: FaultClass::ApiError,
+        calls: calls.to_vec(),
+        parent: None,
+        batch: None,
+        index: None,
+        effect,
+        times,
+        until_ns,
+    }
+}
+
+/// Requests fail, are carried out and seem to fail, come late or twice; events are lost and repeated,
+/// watches end; the controller manager dies and another one starts: in the end it is as if nothing had
+/// happened.
+#[test]
+fn faults_delay_it_and_change_nothing() {
+    for seed in 1..=20 {
+        let mut options = SimOptions::new(EngineKind::Virtual, seed);
+        // Behind its ConfigMaps it makes pods for owners that are gone, which are collected at once.
+        options.latency.api = Latency::Constant(5_000_000);
+        let mut site = Site::new(&options, ClusterOptions::default(), Arc::new(Unheard));
+        site.add_workload(COMPONENT, make);
+        let cluster = Arc::clone(site.cluster());
+        furnish(&cluster, site.now());
+        site.start_manager();
+        let mut random = fastrand::Rng::with_seed(seed);
+        let names: Vec<String> = (0..8).map(|number| format!("map-{number}")).collect();
+        let until_ns = 60 * SECOND;
+        while site.now().mono_ns < until_ns {
+            let (now, name) = (site.now(), random.choice(&names).unwrap());
+            let api = cluster.api(kind());
+            let class = if random.bool() { "runner" } else { "other" };
+            match random.u32(0..4) {
+                0 => drop(api.create(map(name, class), now)),
+                1 => drop(api.update(map(name, class), now)),
+                2 => drop(api.delete("shop", name, &DeleteOptions::default(), now)),
+                _ => drop(cluster.delete::<Pod>("shop", name, &DeleteOptions::default(), now)),
+            }
+            let effect = match random.u32(0..5) {
+                0 => Effect::Refuse(ApiFault::InternalError),
+                1 => Effect::LoseAnswer(ApiFault::Timeout),
+                2 => Effect::CommitLate {
+                    answer: ApiFault::Timeout,
+                    after_ms: 700,
+                },
+                3 => Effect::Twice,
+                _ => Effect::Slow { by_ms: 300 },
+            };
+            let calls = [Call::CreatePod, Call::DeletePod];
+            site.network().arm(armed(&calls, effect, 1, until_ns));
+            let line = Arc::clone(&site.alive()[0]);
+            let stream = if random.bool() {
+                StreamKind::Pods
+            } else {
+                StreamKind::Others
+            };
+            match random.u32(0..5) {
+                0 => line.drop_events(stream, 1),
+                1 => line.duplicate_events(stream, 2),
+                2 => line.hold(stream, now.mono_ns + SECOND),
+                3 => line.end(stream, StreamEnd::Expired),
+                _ => line.crash_at(CrashPoint::AfterRequest, random.u32(0..3)),
+            }
+            let next_ns = now.mono_ns + SECOND / 2;
+            while site.advance(next_ns, || false) == Stopped::Died {
+                site.start_manager();
+            }
+        }
+        site.network().heal();
+        site.alive().iter().for_each(|line| line.heal());
+        site.wake_controllers();
+        let mut stopped = Stopped::Died;
+        while stopped == Stopped::Died {
+            stopped = site.advance(until_ns + 2_000 * SECOND, || false);
+        }
+        assert_eq!(stopped, Stopped::AtEnd);
+        let page = cluster.api(kind()).list(&Default::default()).unwrap();
+        let of_class = page.items.iter().filter(|map| {
+            map.metadata().labels.get("class").map(|class| &**class) == Some("runner")
+        });
+        let names: Vec<&str> = of_class.map(|map| map.metadata().name.as_str()).collect();
+        assert_eq!(pods(&cluster), runners(&names), "seed {seed}");
+        assert!(site.started() > 1, "a manager has died");
+    }
+}
