@@ -17,6 +17,7 @@ use podstorm_objects::Now;
 use super::informer::PodHandler;
 use super::{Builder, assemble_with};
 use crate::clock::RealClock;
+use crate::executor::virtual_time::Step;
 use crate::executor::{Parts, Switchboard};
 use crate::executor::{threads, virtual_time};
 use crate::options::{EngineKind, SimOptions};
@@ -170,18 +171,14 @@ impl Lab {
     fn step(&mut self, end_ns: i64) -> bool {
         match &mut self.runner {
             Runner::Virtual { parts, now } => {
-                if let Some(part) = self.switchboard.try_take() {
-                    parts.run(part, &self.switchboard, *now);
-                    return true;
+                match virtual_time::step(parts, &self.switchboard, *now) {
+                    Step::Ran => true,
+                    Step::Due(due_ns) if due_ns <= end_ns => {
+                        virtual_time::jump(&self.switchboard, now, due_ns);
+                        true
+                    }
+                    Step::Due(_) | Step::AtRest => false,
                 }
-                let due_ns = self
-                    .switchboard
-                    .next_due()
-                    .filter(|due_ns| *due_ns <= end_ns);
-                let Some(due_ns) = due_ns else { return false };
-                *now = now.plus_ns((due_ns - now.mono_ns).max(0));
-                self.switchboard.fire_due(*now);
-                true
             }
             Runner::Threads { clock, .. } => {
                 assert!(!self.switchboard.is_stopped(), "a part has panicked");

@@ -21,7 +21,7 @@ use super::pool::{Pool, Wire};
 use super::probe::Probe;
 use super::strays::{Lines, Strays};
 use crate::clock::RealClock;
-use crate::executor::virtual_time::WALL_START_NS;
+use crate::executor::virtual_time::{self, Step, WALL_START_NS};
 use crate::executor::{PartId, Waker};
 use crate::faults::{Line, Network};
 use crate::nodes::{NodeControl, NodeTimes};
@@ -260,31 +260,32 @@ impl Site {
     /// Moves on to `end_ns` of virtual time, doing all that is due on the way; stops earlier when a
     /// controller has died, or when `stop` holds, which is asked after every step.
     pub fn advance(&mut self, end_ns: i64, mut stop: impl FnMut() -> bool) -> Stopped {
+        let mut runs = 0;
         loop {
-            let mut runs = 0;
-            while let Some(part) = self.builder.switchboard.try_take() {
-                runs += 1;
-                if runs > RUNS_PER_MOMENT {
-                    return Stopped::Livelock;
+            let board = Arc::clone(&self.builder.switchboard);
+            match virtual_time::step(&self.builder.parts, &board, self.now) {
+                Step::Ran => {
+                    runs += 1;
+                    // Relaxed: all of this happens on one thread.
+                    if self.told.swap(false, Ordering::Relaxed) && self.bury() {
+                        return Stopped::Died;
+                    }
+                    if stop() {
+                        return Stopped::Asked;
+                    }
+                    if runs > RUNS_PER_MOMENT {
+                        return Stopped::Livelock;
+                    }
                 }
-                self.builder
-                    .parts
-                    .run(part, &self.builder.switchboard, self.now);
-                // Relaxed: all of this happens on one thread.
-                if self.told.swap(false, Ordering::Relaxed) && self.bury() {
-                    return Stopped::Died;
+                Step::Due(due_ns) if due_ns <= end_ns => {
+                    virtual_time::jump(&board, &mut self.now, due_ns);
+                    runs = 0;
                 }
-                if stop() {
-                    return Stopped::Asked;
+                Step::Due(_) | Step::AtRest => {
+                    self.now = self.now.plus_ns((end_ns - self.now.mono_ns).max(0));
+                    return Stopped::AtEnd;
                 }
             }
-            let due_ns = self.builder.switchboard.next_due();
-            let next_ns = due_ns.map_or(end_ns, |due_ns| due_ns.min(end_ns));
-            self.now = self.now.plus_ns((next_ns - self.now.mono_ns).max(0));
-            if due_ns.is_none_or(|due_ns| due_ns > end_ns) {
-                return Stopped::AtEnd;
-            }
-            self.builder.switchboard.fire_due(self.now);
         }
     }
 

@@ -1,5 +1,5 @@
 //! Controller workers: each part is one concurrent sync. A worker takes a key and drives its sync over its
-//! [`Connection`] until it is done.
+//! `Connection` until it is done.
 //!
 //! A worker with nothing to do lists itself as idle; whoever adds keys wakes as many idle workers as
 //! there are keys.

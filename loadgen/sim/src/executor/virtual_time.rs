@@ -38,6 +38,34 @@ pub trait Watch {
     }
 }
 
+/// What a [`step`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A part has run.
+    Ran,
+    /// Nothing is left to happen at this moment; the next thing is due then, ns.
+    Due(i64),
+    /// Nothing is left to happen, now or later.
+    AtRest,
+}
+
+/// Lets the part run whose turn it is. This and [`jump`] are all that moves virtual time, in every run.
+#[inline]
+pub fn step(parts: &Parts, switchboard: &Switchboard, now: Now) -> Step {
+    if let Some(part) = switchboard.try_take() {
+        parts.run(part, switchboard, now);
+        return Step::Ran;
+    }
+    switchboard.next_due().map_or(Step::AtRest, Step::Due)
+}
+
+/// Moves the clock on to that moment, ns, unless it is there already, and has the parts run that are due.
+#[inline]
+pub fn jump(switchboard: &Switchboard, now: &mut Now, to_ns: i64) {
+    *now = now.plus_ns((to_ns - now.mono_ns).max(0));
+    switchboard.fire_due(*now);
+}
+
 /// Runs the parts until the run is stopped, until nothing is left to do, or up to `limit_ns` of
 /// virtual time. The wall clock starts at `wall_ns`.
 pub fn drive(
@@ -52,31 +80,24 @@ pub fn drive(
     };
     parts.wake_all(switchboard);
     loop {
-        while let Some(part) = switchboard.try_take() {
-            parts.run(part, switchboard, now);
-            if switchboard.is_stopped() {
-                return (End::Stopped, now);
-            }
-            if !watch.step(now) {
-                return (End::Cancelled, now);
-            }
-        }
-        let Some(due_ns) = switchboard.next_due() else {
-            match watch.at_rest(now) {
+        match step(parts, switchboard, now) {
+            Step::Ran if switchboard.is_stopped() => return (End::Stopped, now),
+            Step::Ran if !watch.step(now) => return (End::Cancelled, now),
+            Step::Ran => {}
+            Step::AtRest => match watch.at_rest(now) {
                 _ if switchboard.is_stopped() => return (End::Stopped, now),
-                true => continue,
+                true => {}
                 false => return (End::Quiet, now),
+            },
+            Step::Due(due_ns) => {
+                watch.jump(now, due_ns);
+                if due_ns > limit_ns {
+                    let rest_ns = limit_ns.saturating_sub(now.mono_ns).max(0);
+                    return (End::TimeLimit, now.plus_ns(rest_ns));
+                }
+                jump(switchboard, &mut now, due_ns);
             }
-        };
-        watch.jump(now, due_ns);
-        if due_ns > limit_ns {
-            return (
-                End::TimeLimit,
-                now.plus_ns(limit_ns.saturating_sub(now.mono_ns).max(0)),
-            );
         }
-        now = now.plus_ns((due_ns - now.mono_ns).max(0));
-        switchboard.fire_due(now);
     }
 }
 
