@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use podstorm_objects::{
     AnyObject, ApiError, DecodeError, DynamicObject, Kind, Now, Object, ObjectMeta, OwnerReference,
     Reason, ResourceVersion, Uid, WatchEvent,
 };
 use serde_json::Value;
+use smallvec::SmallVec;
 
 use crate::store::counts::{TallyTotals, Verb};
 use crate::store::owners::ObjectKey;
@@ -17,7 +18,7 @@ use crate::store::quota::Quota;
 use crate::store::{KindStore, Shared, Strategy};
 use crate::{
     Cluster, DeleteOptions, Deletion, ListOptions, ListPage, Patch, Poll, Watch, WatchFrom,
-    WatchOptions, errors,
+    WatchOptions, builtin, errors,
 };
 
 /// A store whose kind is not known where it is used. What it does to an object is what the requests of
@@ -233,8 +234,12 @@ impl<R: Strategy> KindStore<R> {
 pub(crate) struct DynamicStores {
     /// What a new store is made with.
     shared: Shared,
-    stores: RwLock<BTreeMap<Kind, Arc<KindStore<DynamicObject>>>>,
+    /// The kinds that were added, and of those that every cluster serves the ones that something was done
+    /// with; each gets its store when something first is.
+    stores: RwLock<BTreeMap<Kind, LazyStore>>,
 }
+
+type LazyStore = Arc<OnceLock<KindStore<DynamicObject>>>;
 
 impl DynamicStores {
     pub(crate) fn new(shared: Shared) -> DynamicStores {
@@ -244,19 +249,38 @@ impl DynamicStores {
         }
     }
 
-    fn get(&self, kind: Kind) -> Option<Arc<KindStore<DynamicObject>>> {
+    fn get(&self, kind: Kind) -> Option<LazyStore> {
         let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
-        stores.get(&kind).cloned()
+        if let Some(store) = stores.get(&kind) {
+            return Some(store.clone());
+        }
+        drop(stores);
+        let known = builtin::kinds().find(|known| *known == kind)?;
+        let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
+        Some(stores.entry(known).or_default().clone())
     }
 
-    fn all(&self) -> Vec<Arc<KindStore<DynamicObject>>> {
+    fn make(&self, kind: Kind) -> KindStore<DynamicObject> {
+        let store = KindStore::new(kind, &self.shared);
+        // From its first object on: whether the others are indexed by now can't be told here.
+        store.index_owners();
+        store
+    }
+
+    /// All that anything was done with; allocates where there are more than sixteen.
+    fn all(&self) -> SmallVec<[LazyStore; 16]> {
         let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
-        stores.values().cloned().collect()
+        let used = stores.values().filter(|store| store.get().is_some());
+        used.cloned().collect()
     }
 
     fn kind_of(&self, owner: &OwnerReference) -> Option<Kind> {
-        let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
-        stores.keys().copied().find(|kind| is_kind_of(*kind, owner))
+        let is_its = |kind: &Kind| is_kind_of(*kind, owner);
+        let added = || {
+            let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
+            stores.keys().copied().find(is_its)
+        };
+        builtin::kinds().find(is_its).or_else(added)
     }
 }
 
@@ -276,26 +300,26 @@ impl Cluster {
             let what = format!("{} is served already", kind.group_resource());
             Err(ApiError::status(409, Reason::AlreadyExists, what))
         };
-        if self.typed_store(kind).is_some() {
+        if self.typed_store(kind).is_some() || builtin::kinds().any(|known| known == kind) {
             return taken();
         }
-        let store = KindStore::new(kind, &self.dynamic.shared);
-        // From its first object on: whether the others are indexed by now can't be told here.
-        store.index_owners();
         let stores = self.dynamic.stores.write();
         let mut stores = stores.unwrap_or_else(PoisonError::into_inner);
         if stores.contains_key(&kind) {
             return taken();
         }
-        stores.insert(kind, Arc::new(store));
+        stores.insert(kind, LazyStore::default());
         Ok(())
     }
 
     /// The kinds that the server serves: first those with a type of their own.
     pub fn kinds(&self) -> Vec<Kind> {
-        let mut kinds = Vec::new();
-        self.each_store(|store| kinds.push(store.kind()));
-        kinds
+        let stores = self.dynamic.stores.read();
+        let stores = stores.unwrap_or_else(PoisonError::into_inner);
+        let served = || Kind::TYPED.into_iter().chain(builtin::kinds());
+        let is_added = |kind: &Kind| !served().any(|known| known == *kind);
+        let added = stores.keys().copied().filter(is_added);
+        served().chain(added).collect()
     }
 
     fn typed_stores(&self) -> [&dyn AnyStore; Kind::TYPED.len()] {
@@ -311,7 +335,12 @@ impl Cluster {
     }
 
     fn typed_store(&self, kind: Kind) -> Option<&dyn AnyStore> {
-        let at = Kind::TYPED.iter().position(|known| *known == kind)?;
+        // Nearly always it is the very row.
+        let is_row = |known: &Kind| std::ptr::eq(known.row(), kind.row());
+        let all = || Kind::TYPED.iter();
+        let at = all()
+            .position(is_row)
+            .or_else(|| all().position(|known| *known == kind))?;
         Some(self.typed_stores()[at])
     }
 
@@ -328,16 +357,18 @@ impl Cluster {
             return Ok(act(store));
         }
         match self.dynamic.get(kind) {
-            Some(store) => Ok(act(&*store)),
+            Some(store) => Ok(act(store.get_or_init(|| self.dynamic.make(kind)))),
             None => Err(errors::unknown_resource()),
         }
     }
 
-    /// Every store, those of typed kinds first; no lock is held meanwhile.
+    /// Every store that may hold something, those of typed kinds first; no lock is held meanwhile.
     pub(crate) fn each_store(&self, mut act: impl FnMut(&dyn AnyStore)) {
         self.typed_stores().into_iter().for_each(&mut act);
         for store in self.dynamic.all() {
-            act(&*store);
+            if let Some(store) = store.get() {
+                act(store);
+            }
         }
     }
 
@@ -361,32 +392,23 @@ trait Erased: Send {
     fn is_ended(&self) -> bool;
 }
 
-struct Typed<R: Strategy> {
-    watch: Watch<R>,
-    /// Empty between polls.
-    events: Vec<WatchEvent<R>>,
-}
-
-impl<R: Strategy> Erased for Typed<R> {
+impl<R: Strategy> Erased for Watch<R> {
     fn poll(&mut self, max: usize, now: Now, out: &mut Vec<WatchEvent<dyn Object>>) -> Poll {
-        let poll = self.watch.poll(max, now, &mut self.events);
-        out.extend(self.events.drain(..).map(WatchEvent::erased));
-        poll
+        self.poll_each(max, now, &mut |event| out.push(event.erased()))
     }
 
     fn request_bookmark(&mut self) {
-        self.watch.request_bookmark();
+        Watch::request_bookmark(self);
     }
 
     fn is_ended(&self) -> bool {
-        self.watch.is_ended()
+        Watch::is_ended(self)
     }
 }
 
 impl AnyWatch {
     pub(crate) fn new<R: Strategy>(watch: Watch<R>) -> AnyWatch {
-        let events = Vec::new();
-        AnyWatch(Box::new(Typed { watch, events }))
+        AnyWatch(Box::new(watch))
     }
 
     /// See [`Watch::poll`].

@@ -146,6 +146,9 @@ mod tests {
     fn every_row_is_sound() {
         for row in &ROWS {
             assert!(row.is_sound(), "{}", row.kind);
+            let same = |kind: &Kind| *kind == Kind::of(row);
+            let all = || Kind::TYPED.into_iter().chain(kinds());
+            assert_eq!(all().filter(same).count(), 1, "{}", row.kind);
         }
     }
 

@@ -155,7 +155,7 @@ impl Cluster {
             owners: Arc::new(OwnerIndex::new()),
             observed,
         };
-        let cluster = Cluster {
+        Cluster {
             names: Names::new(options.seed),
             garbage: GarbageCollector::new(),
             bodies: BodyCache::new(),
@@ -170,12 +170,7 @@ impl Cluster {
             version: shared.version.clone(),
             owners: shared.owners.clone(),
             dynamic: DynamicStores::new(shared),
-        };
-        for kind in builtin::kinds() {
-            let served = cluster.serve_kind(kind);
-            served.expect("no two rows are of the same kind");
         }
-        cluster
     }
 
     /// The last version the server has assigned, 0 before the first write.

@@ -118,8 +118,8 @@ impl Cluster {
         }
         self.modify(R::store(self), namespace, name, now, |old| {
             let metadata = old.metadata();
-            let resource = format!("{}/scale", R::KIND.group_resource());
             if let Some(uid) = update.uid.as_ref().filter(|uid| **uid != metadata.uid) {
+                let resource = format!("{}/scale", R::KIND.group_resource());
                 return Err(errors::uid_mismatch(&resource, name, uid, &metadata.uid));
             }
             let version = &metadata.resource_version;

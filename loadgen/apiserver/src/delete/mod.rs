@@ -154,14 +154,13 @@ fn check_preconditions(
     metadata: &ObjectMeta,
     options: &DeleteOptions,
 ) -> Result<(), ApiError> {
-    let resource = kind.group_resource();
     if let Some(uid) = options
         .precondition_uid
         .as_ref()
         .filter(|uid| **uid != metadata.uid)
     {
         return Err(errors::uid_mismatch(
-            &resource,
+            &kind.group_resource(),
             &metadata.name,
             uid,
             &metadata.uid,
@@ -174,7 +173,7 @@ fn check_preconditions(
         .filter(|wanted| *wanted != version)
     {
         return Err(errors::version_mismatch(
-            &resource,
+            &kind.group_resource(),
             &metadata.name,
             wanted,
             version,

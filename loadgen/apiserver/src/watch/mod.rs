@@ -166,7 +166,18 @@ impl<R: Strategy> Watch<R> {
     /// delivered); takes a lock once per 512 events and when there is nothing more.
     ///
     /// After an `Error` event the watch has ended and delivers nothing more.
+    #[inline]
     pub fn poll(&mut self, max: usize, now: Now, out: &mut Vec<WatchEvent<R>>) -> Poll {
+        self.poll_each(max, now, &mut |event| out.push(event))
+    }
+
+    /// As [`poll`](Watch::poll), giving the events to `out`.
+    pub(crate) fn poll_each(
+        &mut self,
+        max: usize,
+        now: Now,
+        out: &mut impl FnMut(WatchEvent<R>),
+    ) -> Poll {
         if now.mono_ns < self.hold_until_ns && !self.ended {
             return Poll {
                 more: false,
@@ -210,7 +221,7 @@ impl<R: Strategy> Watch<R> {
                     self.last_visible_ns = visible_ns;
                     self.head_visible_ns = None;
                 }
-                out.push(event(entry));
+                out(event(entry));
                 self.index += 1;
                 left -= 1;
                 continue;
@@ -229,10 +240,8 @@ impl<R: Strategy> Watch<R> {
                     };
                 }
                 Beyond::Expired { wanted, oldest } => {
-                    out.push(WatchEvent::Error(errors::expired(
-                        wanted.max(self.after),
-                        oldest,
-                    )));
+                    let error = errors::expired(wanted.max(self.after), oldest);
+                    out(WatchEvent::Error(error));
                     self.ended = true;
                     return Poll::default();
                 }
@@ -265,19 +274,20 @@ impl<R: Strategy> Watch<R> {
     }
 
     /// Delivers initial state; answers whether `left` was used up before its end.
-    fn deliver_initial(&mut self, left: &mut usize, out: &mut Vec<WatchEvent<R>>) -> bool {
+    fn deliver_initial(&mut self, left: &mut usize, out: &mut impl FnMut(WatchEvent<R>)) -> bool {
         let Some(initial) = &mut self.initial else {
             return false;
         };
-        let before = out.len();
-        out.extend(initial.objects.by_ref().take(*left).map(WatchEvent::Added));
-        *left -= out.len() - before;
+        for object in initial.objects.by_ref().take(*left) {
+            out(WatchEvent::Added(object));
+            *left -= 1;
+        }
         if *left == 0 {
             return true;
         }
         *left -= 1;
         let version = ResourceVersion::Number(initial.version);
-        out.push(WatchEvent::Bookmark {
+        out(WatchEvent::Bookmark {
             version,
             initial_events_end: true,
         });
@@ -292,7 +302,7 @@ impl<R: Strategy> Watch<R> {
         &mut self,
         version: u64,
         now: Now,
-        out: &mut Vec<WatchEvent<R>>,
+        out: &mut impl FnMut(WatchEvent<R>),
     ) -> Option<i64> {
         if !self.bookmark_wanted && self.beat.is_none() {
             return None;
@@ -305,7 +315,7 @@ impl<R: Strategy> Watch<R> {
         &mut self,
         version: u64,
         now: Now,
-        out: &mut Vec<WatchEvent<R>>,
+        out: &mut impl FnMut(WatchEvent<R>),
     ) -> Option<i64> {
         let version = version.max(self.after);
         let mut wanted = std::mem::take(&mut self.bookmark_wanted);
@@ -317,7 +327,7 @@ impl<R: Strategy> Watch<R> {
             beat.told = if wanted { version } else { beat.told };
         }
         if wanted {
-            out.push(WatchEvent::Bookmark {
+            out(WatchEvent::Bookmark {
                 version: ResourceVersion::Number(version),
                 initial_events_end: false,
             });

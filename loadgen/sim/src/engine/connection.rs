@@ -85,6 +85,8 @@ pub(super) enum Travel {
 pub(super) struct Connection<W: Workload> {
     pool: Arc<Pool<W>>,
     trip: Trip,
+    /// Whether requests are carried out where they are made.
+    is_direct: bool,
     in_flight: BinaryHeap<Reverse<InFlight>>,
     /// Requests sent so far, those sent again among them.
     sent: u64,
@@ -102,9 +104,11 @@ pub(super) struct Connection<W: Workload> {
 
 impl<W: Workload> Connection<W> {
     pub(super) fn new(pool: Arc<Pool<W>>, trip: Trip) -> Connection<W> {
+        let is_direct = pool.wire.is_none() && pool.client.is_unlimited() && trip.is_zero();
         Connection {
             pool,
             trip,
+            is_direct,
             in_flight: BinaryHeap::new(),
             sent: 0,
             asked: 0,
@@ -135,11 +139,6 @@ impl<W: Workload> Connection<W> {
             kind: self.pool.controller.kind(),
             number: self.number,
         })
-    }
-
-    /// Whether requests are carried out where they are made.
-    fn is_direct(&self) -> bool {
-        self.pool.wire.is_none() && self.pool.client.is_unlimited() && self.trip.is_zero()
     }
 
     /// Moves what travels, until an answer is there.
@@ -357,7 +356,7 @@ impl<W: Workload> Transport for At<'_, W> {
             connection.batches = connection.batches.wrapping_add(1);
         }
         connection.asked += 1;
-        if connection.is_direct() {
+        if connection.is_direct {
             connection.carried_out = connection.carried_out.wrapping_add(1);
             let answer = connection.deliver(index, request, 0, now.mono_ns, Fault::None, now)?;
             return connection.accept(index, request, 0, answer, now);

@@ -15,6 +15,7 @@ use podstorm_apiserver::latency::Latency;
 use podstorm_apiserver::{Cluster, Poll, WatchFrom, WatchOptions, errors};
 use podstorm_objects::{AnyObject, Now, Object, Pod, ResourceVersion};
 
+use super::Handlers;
 use super::pool::Pool;
 use super::sources::{self, KindSource, PodSource, Source};
 use crate::executor::{Next, Part, Waker};
@@ -335,7 +336,7 @@ impl<W: Workload<Fields = RankFields>> PodHandler for Pool<W> {
 /// Pods: into the shared cache, then to every controller that they concern.
 pub(super) struct Pods {
     pub(super) cache: Arc<PodCache>,
-    pub(super) handlers: Vec<Arc<dyn PodHandler>>,
+    pub(super) handlers: Handlers,
 }
 
 impl Listener for Pods {

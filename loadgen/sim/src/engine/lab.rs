@@ -14,8 +14,7 @@ use podstorm::ranking::RankFields;
 use podstorm_apiserver::Cluster;
 use podstorm_objects::Now;
 
-use super::informer::PodHandler;
-use super::{Builder, assemble_with};
+use super::{Builder, Handlers, assemble_with};
 use crate::clock::RealClock;
 use crate::executor::virtual_time::Step;
 use crate::executor::{Parts, Switchboard};
@@ -33,7 +32,7 @@ const QUIET_LOOKS: u32 = 25;
 pub struct Lab {
     cluster: Arc<Cluster>,
     switchboard: Arc<Switchboard>,
-    handlers: Vec<Arc<dyn PodHandler>>,
+    handlers: Handlers,
     runner: Runner,
 }
 

@@ -27,6 +27,7 @@ use podstorm::replicaset::{Controller, ControllerOptions, Gates};
 use podstorm_apiserver::latency::LatencySampler;
 use podstorm_apiserver::{Cluster, ClusterOptions};
 use podstorm_objects::Kind;
+use smallvec::SmallVec;
 
 use by_phase::{PhaseTimes, Recorded};
 use client::{Client, Trip};
@@ -48,7 +49,10 @@ use crate::nodes::{Kubelets, NodeControl, Scheduler};
 use crate::options::{EngineKind, SimOptions};
 
 /// The workers of one workload.
-type Workers<W> = Vec<Arc<Mutex<Worker<W>>>>;
+type Workers<W> = SmallVec<[Arc<Mutex<Worker<W>>>; 8]>;
+
+/// All that share the pods of a controller manager.
+type Handlers = SmallVec<[Arc<dyn PodHandler>; 4]>;
 
 /// Adds a workload to a controller manager, over its cache of pods.
 type AddWorkload = Arc<
@@ -200,7 +204,7 @@ impl Builder {
         &mut self,
         with_replication_controllers: bool,
         wire: Option<&Wire>,
-    ) -> (Vec<Arc<Pool>>, Vec<Arc<dyn PodHandler>>) {
+    ) -> (Vec<Arc<Pool>>, Handlers) {
         let cache: Arc<PodCache> = Arc::default();
         let workers = self.options.controller.concurrent_replicaset_syncs;
         let kind = Kind::REPLICA_SET;
@@ -217,7 +221,7 @@ impl Builder {
             pools.push(rc);
         }
         let of_pool = |pool: &Arc<Pool>| Arc::clone(pool) as Arc<dyn PodHandler>;
-        let mut handlers: Vec<_> = pools.iter().map(of_pool).collect();
+        let mut handlers: Handlers = pools.iter().map(of_pool).collect();
         let line = wire.map(|wire| &wire.line);
         for add in self.added.clone() {
             handlers.push(add(self, &cache, line));
@@ -393,7 +397,7 @@ fn assemble_with(
     wire: Option<&Wire>,
     nodes: Option<Arc<NodeControl>>,
     add: impl FnOnce(&mut Builder),
-) -> (Builder, Vec<Arc<Pool>>, Vec<Arc<dyn PodHandler>>) {
+) -> (Builder, Vec<Arc<Pool>>, Handlers) {
     let server = ClusterOptions {
         seed: seed_for(options.seed, "cluster", 0),
         ..ClusterOptions::default()

@@ -15,11 +15,10 @@ use podstorm::replicaset::Controller;
 use podstorm_apiserver::{Cluster, ClusterOptions};
 use podstorm_objects::Now;
 
-use super::Builder;
-use super::informer::PodHandler;
 use super::pool::{Pool, Wire};
 use super::probe::Probe;
 use super::strays::{Lines, Strays};
+use super::{Builder, Handlers};
 use crate::clock::RealClock;
 use crate::executor::virtual_time::{self, Step, WALL_START_NS};
 use crate::executor::{PartId, Waker};
@@ -42,7 +41,7 @@ const RUNS_PER_MOMENT: u32 = 200_000;
 struct Manager {
     line: Arc<Line>,
     pools: Vec<Arc<Pool>>,
-    handlers: Vec<Arc<dyn PodHandler>>,
+    handlers: Handlers,
     parts: Vec<PartId>,
     /// Its workers, by their place in the builder's list.
     workers: std::ops::Range<usize>,

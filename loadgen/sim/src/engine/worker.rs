@@ -11,6 +11,7 @@ use podstorm::driver::{Driver, Progress, SyncState, Workload};
 use podstorm::intern::KeyId;
 use podstorm::replicaset::Controller;
 use podstorm_objects::Now;
+use smallvec::SmallVec;
 
 use super::by_phase::Recorder;
 use super::client::{ApiCalls, Trip};
@@ -45,7 +46,7 @@ pub struct Worker<W: Workload = Controller> {
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Syncs by how they ended, in the words of [`SyncState::outcome_label`].
-    pub syncs: Vec<(&'static str, u64)>,
+    pub syncs: SmallVec<[(&'static str, u64); 8]>,
     /// Syncs that asked for nothing.
     pub syncs_without_requests: u64,
 }
