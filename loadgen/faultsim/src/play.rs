@@ -3,8 +3,8 @@
 //! * **Build**: the world is created and must converge; nothing goes wrong.
 //! * **Disturb**: the schedule's steps are carried out at their times.
 //! * **Heal**: whatever still goes wrong is put right; everything must be as wanted within the
-//!   behaviour's bound. With upstream's behaviour each ReplicaSet is touched once, after the time in
-//!   which expectations run out.
+//!   behaviour's bound. With upstream's behaviour each ReplicaSet is touched once, when expectations
+//!   have run out.
 //! * **Quiet**: for ten minutes more nothing may be written.
 
 use std::sync::Arc;
@@ -25,9 +25,9 @@ const SECOND: i64 = 1_000 * MS;
 /// Building a world may take so long.
 const BUILD_LIMIT: i64 = 600 * SECOND;
 
-/// With upstream's behaviour each ReplicaSet is touched so long after the faults are over, when
-/// every expectation has run out: also those that were set while watches that had failed were not
-/// yet tried again.
+/// With upstream's behaviour each ReplicaSet is touched so long after the faults are over, or later where
+/// a sync still expects something: one that set expectations while a watch that had failed was not yet
+/// tried again waits for them until they run out, and a touch before that is in vain.
 const TOUCH_AFTER: i64 = 370 * SECOND;
 
 /// Upstream: the longest delay of a retry, and two expectations that run out.
@@ -67,6 +67,18 @@ pub fn play(schedule: &Schedule, how: How) -> (Verdict, Vec<String>) {
     };
     run.all(schedule);
     run.verdict()
+}
+
+/// Whether a live controller still waits for the events of what it asked for.
+fn expects(site: &Site) -> bool {
+    let now_ns = site.now().mono_ns;
+    let mut controllers = site.controllers();
+    controllers.any(|controller| {
+        let expectations = controller.expectations();
+        let parents = controller.parents().all();
+        let mut keys = parents.iter().map(|parent| parent.key);
+        keys.any(|key| !expectations.satisfied(key, now_ns))
+    })
 }
 
 struct Run {
@@ -195,16 +207,17 @@ impl Run {
             if touched && since_ns.is_some() && self.player.site.rests() {
                 return since_ns;
             }
-            if !touched && now_ns - begun_ns >= TOUCH_AFTER {
+            let waited = now_ns - begun_ns;
+            if !touched && waited >= TOUCH_AFTER && !expects(&self.player.site) {
                 self.player.touch_all();
                 touched = true;
                 step_ns = 50 * MS;
             }
-            if now_ns - begun_ns >= limit_ns {
+            if waited >= limit_ns {
                 return None;
             }
             let mut end_ns = (now_ns + step_ns).min(begun_ns + limit_ns);
-            if !touched {
+            if waited < TOUCH_AFTER && !touched {
                 end_ns = end_ns.min(begun_ns + TOUCH_AFTER);
             }
             self.player.run_to(end_ns);
