@@ -86,7 +86,8 @@ pub trait Workload: Send + Sync + std::fmt::Debug + 'static {
     /// These objects of its kind are all there are, as of that version.
     fn objects_listed(&self, objects: Vec<AnyObject>, version: &ResourceVersion, now: Now);
 
-    /// No object of its kind changed up to that version.
+    /// No object of its kind changed up to that version. Of use to those alone that compare what they
+    /// wrote with what they have heard, as [`ConsistencyStore`](crate::consistency::ConsistencyStore) does.
     fn bookmark(&self, version: &ResourceVersion) {
         let _ = version;
     }

@@ -2,12 +2,12 @@
 //! need of one, and the stores of the kinds without a type of their own.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Debug};
+use std::fmt::Debug;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use podstorm_objects::{
     AnyObject, ApiError, DecodeError, DynamicObject, Kind, Now, Object, ObjectMeta, OwnerReference,
-    Reason, ResourceVersion, Uid, WatchEvent,
+    Reason, ResourceVersion, Uid,
 };
 use serde_json::Value;
 use smallvec::SmallVec;
@@ -17,7 +17,7 @@ use crate::store::owners::ObjectKey;
 use crate::store::quota::Quota;
 use crate::store::{KindStore, Shared, Strategy};
 use crate::{
-    Cluster, DeleteOptions, Deletion, ListOptions, ListPage, Patch, Poll, Watch, WatchFrom,
+    AnyWatch, Cluster, DeleteOptions, Deletion, ListOptions, ListPage, Patch, WatchFrom,
     WatchOptions, builtin, errors,
 };
 
@@ -274,13 +274,15 @@ impl DynamicStores {
         used.cloned().collect()
     }
 
+    /// The kind that an owner reference names, where there ever was an object of it. A cluster that took
+    /// over objects of other kinds from elsewhere can't tell whether their owner is gone.
     fn kind_of(&self, owner: &OwnerReference) -> Option<Kind> {
-        let is_its = |kind: &Kind| is_kind_of(*kind, owner);
-        let added = || {
-            let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
-            stores.keys().copied().find(is_its)
-        };
-        builtin::kinds().find(is_its).or_else(added)
+        let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
+        let (kind, store) = stores.iter().find(|(kind, _)| is_kind_of(**kind, owner))?;
+        let held_any = store
+            .get()
+            .is_some_and(|store| store.log().last_version() > 0);
+        held_any.then_some(*kind)
     }
 }
 
@@ -372,63 +374,12 @@ impl Cluster {
         }
     }
 
-    /// The served kind that an owner reference names; `None` for others.
+    /// The kind that an owner reference names, where it is known whether such an owner is there.
     #[inline]
     pub(crate) fn kind_of(&self, owner: &OwnerReference) -> Option<Kind> {
-        let typed = Kind::TYPED.into_iter();
-        typed
+        Kind::TYPED
             .into_iter()
             .find(|kind| is_kind_of(*kind, owner))
             .or_else(|| self.dynamic.kind_of(owner))
-    }
-}
-
-/// A [`Watch`] of a kind that is known only when it is opened.
-pub struct AnyWatch(Box<dyn Erased>);
-
-trait Erased: Send {
-    fn poll(&mut self, max: usize, now: Now, out: &mut Vec<WatchEvent<dyn Object>>) -> Poll;
-    fn request_bookmark(&mut self);
-    fn is_ended(&self) -> bool;
-}
-
-impl<R: Strategy> Erased for Watch<R> {
-    fn poll(&mut self, max: usize, now: Now, out: &mut Vec<WatchEvent<dyn Object>>) -> Poll {
-        self.poll_each(max, now, &mut |event| out.push(event.erased()))
-    }
-
-    fn request_bookmark(&mut self) {
-        Watch::request_bookmark(self);
-    }
-
-    fn is_ended(&self) -> bool {
-        Watch::is_ended(self)
-    }
-}
-
-impl AnyWatch {
-    pub(crate) fn new<R: Strategy>(watch: Watch<R>) -> AnyWatch {
-        AnyWatch(Box::new(watch))
-    }
-
-    /// See [`Watch::poll`].
-    pub fn poll(&mut self, max: usize, now: Now, out: &mut Vec<WatchEvent<dyn Object>>) -> Poll {
-        self.0.poll(max, now, out)
-    }
-
-    /// See [`Watch::request_bookmark`].
-    pub fn request_bookmark(&mut self) {
-        self.0.request_bookmark();
-    }
-
-    /// See [`Watch::is_ended`].
-    pub fn is_ended(&self) -> bool {
-        self.0.is_ended()
-    }
-}
-
-impl fmt::Debug for AnyWatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AnyWatch").finish_non_exhaustive()
     }
 }

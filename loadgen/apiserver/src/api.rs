@@ -3,10 +3,11 @@
 use podstorm_objects::{AnyObject, ApiError, DecodeError, Kind, Now, Object, ResourceVersion};
 use serde_json::Value;
 
-use crate::any::{AnyStore, AnyWatch};
+use crate::any::AnyStore;
 use crate::store::counts::Verb;
 use crate::{
-    Cluster, DeleteOptions, Deletion, ListOptions, ListPage, Patch, WatchFrom, WatchOptions,
+    AnyWatch, Cluster, DeleteOptions, Deletion, ListOptions, ListPage, Patch, WatchFrom,
+    WatchOptions,
 };
 
 /// The objects of one kind, as every client sees them. Each request is answered 404 where the cluster

@@ -54,13 +54,10 @@ impl Strategy for DynamicObject {
     }
 
     fn spec_differs(&self, old: &Self) -> bool {
-        let status = |name: &str| self.kind().row().has_status && name == STATUS;
-        let spec = |object: &'_ Self| {
-            let mut fields = object.fields.clone();
-            fields.retain(|name, _| !status(name));
-            fields
-        };
-        spec(self) != spec(old)
+        let has_status = self.kind().row().has_status;
+        let is_spec = |(name, _): &(&String, &Value)| !(has_status && *name == STATUS);
+        let (new, old) = (self.fields.iter(), old.fields.iter());
+        new.filter(is_spec).ne(old.filter(is_spec))
     }
 
     fn validate_create(&self) -> Vec<Cause> {

@@ -45,7 +45,6 @@ use podstorm_objects::{
     ApiError, Event, Kind, Namespace, Node, Pod, ReplicaSet, ReplicationController,
 };
 
-pub use any::AnyWatch;
 pub use api::Api;
 pub use builtin::kind_named;
 pub use delete::{DeleteOptions, Deletion, Propagation};
@@ -59,7 +58,7 @@ pub use store::observe::{Commit, CommitObserver};
 pub use store::quota::Quota;
 pub use store::{ClusterResource, Strategy};
 pub use strategic::{PatchProblem, json_merge, strategic_merge};
-pub use watch::{Poll, Watch, WatchFrom, WatchOptions};
+pub use watch::{AnyWatch, Poll, Watch, WatchFrom, WatchOptions};
 
 use any::DynamicStores;
 use gc::GarbageCollector;

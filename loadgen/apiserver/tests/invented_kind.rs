@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use podstorm_apiserver::{
     Api, Change, Cluster, ClusterOptions, DeleteOptions, ListOptions, Patch, Propagation,
-    WatchFrom, WatchOptions,
+    WatchFrom, WatchOptions, kind_named,
 };
 use podstorm_objects::{
     AnyObject, ApiError, Cause, DynamicObject, Kind, Namespace, Now, OwnerReference, Pod, Resource,
@@ -274,6 +274,26 @@ fn pods_go_with_their_widget_and_widgets_with_their_pod() {
         .unwrap();
     collect(&cluster);
     assert_eq!(names(api), [""; 0]);
+}
+
+/// A dump of some kinds has pods whose owners are of others.
+#[test]
+fn an_owner_of_a_kind_that_nobody_has_brought_is_not_taken_for_gone() {
+    let (cluster, kind) = served();
+    let map = kind_named("ConfigMap").unwrap();
+    for (name, owners) in [("of-a-widget", kind), ("of-a-map", map)] {
+        let mut owner = DynamicObject::new(owners);
+        owner.metadata.name = "elsewhere".into();
+        owner.metadata.uid = "22222222-2222-2222-2222-222222222222".into();
+        let owner: AnyObject = Arc::new(owner);
+        let mut pod = Pod::from_json(json!({"metadata": {"name": name, "namespace": "shop"},
+            "spec": {"containers": [{"name": "c", "image": "x"}]}}))
+        .unwrap();
+        pod.metadata.owner_references = owned_by(owners, "", &owner).metadata.owner_references;
+        cluster.import(pod, NOW).unwrap();
+    }
+    collect(&cluster);
+    assert_eq!(cluster.count::<Pod>(), 2);
 }
 
 #[test]

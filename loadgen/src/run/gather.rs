@@ -219,13 +219,16 @@ impl Harvest<'_> {
     }
 
     fn wasted_work(&self, work: &Work, pods_never_ready: u64) -> WastedWork {
-        let calls = |key: &str| work.calls.get(key).copied().unwrap_or(0);
+        let calls = |verb: &str, outcome: &str| {
+            let of = |key: &str| key.starts_with(verb) && key.ends_with(outcome);
+            let counts = work.calls.iter().filter(|(key, _)| of(key));
+            counts.map(|(_, count)| count).sum()
+        };
         WastedWork {
             syncs_without_requests: work.syncs_without_requests,
             stale_sync_skips: work.syncs.get("stale cache").copied().unwrap_or(0),
-            deletes_not_found: calls("delete pods 404"),
-            status_conflicts: calls("update replicasets/status 409")
-                + calls("update replicationcontrollers/status 409"),
+            deletes_not_found: calls("delete pods", " 404"),
+            status_conflicts: calls("update ", "/status 409"),
             pods_never_ready,
         }
     }

@@ -1,11 +1,14 @@
 //! Watches: streams of one kind's events in version order, each with its own delay.
 
+mod any;
+
 use std::fmt;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
 use podstorm_objects::{Now, ResourceVersion, WatchEvent};
 
+pub use self::any::AnyWatch;
 use crate::latency::Latency;
 use crate::latency::LatencySampler;
 use crate::store::log::{Beyond, Change, Entry, Log, Position, SEGMENT_LEN, Segment};

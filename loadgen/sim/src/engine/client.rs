@@ -5,6 +5,7 @@
 //! the controller-manager. With no limit and no latency a request is carried out where it is made.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -14,8 +15,6 @@ use podstorm::metrics::{Histogram, HistogramSnapshot};
 use podstorm_apiserver::latency::LatencySampler;
 use podstorm_apiserver::{Cluster, DeleteOptions, Deletion};
 use podstorm_objects::{Kind, Now, Pod};
-
-use crate::faults::Call;
 
 /// How often one call is sent again when the server asks for it.
 pub const RETRIES_MAX: u32 = 10;
@@ -98,6 +97,7 @@ impl Client {
     /// Carries a request out at this moment.
     pub fn carry_out(&self, request: &Request, calls: &mut ApiCalls, now: Now) -> Answer {
         let cluster = &self.cluster;
+        let info = RequestInfo::of(request);
         match request {
             Request::CreatePod {
                 namespace,
@@ -105,7 +105,7 @@ impl Client {
                 name,
             } => {
                 let created = cluster.create_pod(namespace, body, name.as_ref(), now);
-                calls.count("create", "pods", 201, &created);
+                calls.count(info, 201, &created);
                 created.map_or_else(Answer::Failed, Answer::Pod)
             }
             Request::DeletePod {
@@ -118,7 +118,7 @@ impl Client {
                     ..DeleteOptions::default()
                 };
                 let deleted = cluster.delete::<Pod>(namespace, name, &options, now);
-                calls.count("delete", "pods", 200, &deleted);
+                calls.count(info, 200, &deleted);
                 let version =
                     |deleted: Deletion<Pod>| deleted.object.metadata.resource_version.clone();
                 deleted.map_or_else(Answer::Failed, |deleted| {
@@ -131,7 +131,7 @@ impl Client {
                 patch,
             } => {
                 let patched = cluster.patch_pod_owner(namespace, name, patch, now);
-                calls.count("patch", "pods", 200, &patched);
+                calls.count(info, 200, &patched);
                 patched.map_or_else(Answer::Failed, Answer::Pod)
             }
             Request::Get {
@@ -140,18 +140,18 @@ impl Client {
                 name,
             } => {
                 let found = cluster.api(*kind).get(namespace, name);
-                calls.count("get", kind.resource(), 200, &found);
+                calls.count(info, 200, &found);
                 found.map_or_else(Answer::Failed, Answer::Object)
             }
             Request::PutStatus { object } => {
                 let api = cluster.api(object.kind());
                 let written = api.update_status(object.clone(), now);
-                calls.count("update", status_of(object.kind()), 200, &written);
+                calls.count(info, 200, &written);
                 written.map_or_else(Answer::Failed, Answer::Object)
             }
             Request::ReadVersion { kind } => {
                 let version = cluster.api(*kind).last_version();
-                calls.count("list", kind.resource(), 200, &version);
+                calls.count(info, 200, &version);
                 version.map_or_else(Answer::Failed, |version| Answer::Version(version.into()))
             }
         }
@@ -159,22 +159,52 @@ impl Client {
 
     /// Counts a call that never reached the server.
     pub(crate) fn count_failed(&self, request: &Request, error: &ApiError, calls: &mut ApiCalls) {
-        let (verb, resource) = match request {
-            Request::Get { kind, .. } => ("get", kind.resource()),
-            Request::PutStatus { object } => ("update", status_of(object.kind())),
-            Request::ReadVersion { kind } => ("list", kind.resource()),
-            _ => Call::of(request).verb_and_resource(),
-        };
-        calls.count::<()>(verb, resource, error.code, &Err(error.clone()));
+        calls.count::<()>(RequestInfo::of(request), error.code, &Err(error.clone()));
     }
 }
 
-/// The status of a kind, as calls are counted.
-fn status_of(kind: Kind) -> &'static str {
-    if kind == Kind::REPLICATION_CONTROLLER {
-        "replicationcontrollers/status"
-    } else {
-        "replicasets/status"
+/// What a call asks of which resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestInfo {
+    /// The verb of the API, e.g. `create`.
+    pub verb: &'static str,
+    /// The kind of the resource.
+    pub kind: Kind,
+    /// Whether the resource is the object's status.
+    pub of_status: bool,
+}
+
+impl RequestInfo {
+    /// That of whole objects.
+    pub const fn new(verb: &'static str, kind: Kind) -> RequestInfo {
+        RequestInfo {
+            verb,
+            kind,
+            of_status: false,
+        }
+    }
+
+    /// That of a controller's request.
+    pub fn of(request: &Request) -> RequestInfo {
+        match request {
+            Request::CreatePod { .. } => RequestInfo::new("create", Kind::POD),
+            Request::DeletePod { .. } => RequestInfo::new("delete", Kind::POD),
+            Request::PatchPod { .. } => RequestInfo::new("patch", Kind::POD),
+            Request::Get { kind, .. } => RequestInfo::new("get", *kind),
+            Request::PutStatus { object } => RequestInfo {
+                of_status: true,
+                ..RequestInfo::new("update", object.kind())
+            },
+            Request::ReadVersion { kind } => RequestInfo::new("list", *kind),
+        }
+    }
+}
+
+/// `update replicasets/status`.
+impl fmt::Display for RequestInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = if self.of_status { "/status" } else { "" };
+        write!(f, "{} {}{part}", self.verb, self.kind.resource())
     }
 }
 
@@ -235,11 +265,11 @@ impl Trip {
     }
 }
 
-/// API calls by verb, resource and HTTP code.
+/// API calls by what they asked and by HTTP code.
 #[derive(Debug, Default)]
 pub struct ApiCalls {
     /// A dozen entries at most: searched from the front.
-    counts: Vec<(Outcome, u64)>,
+    counts: Vec<((RequestInfo, u16), u64)>,
     total: Arc<CallTotal>,
 }
 
@@ -262,24 +292,13 @@ impl CallTotal {
     }
 }
 
-type Outcome = (&'static str, &'static str, u16);
-
 impl ApiCalls {
     /// Counts one call with its outcome.
-    pub fn count<T>(
-        &mut self,
-        verb: &'static str,
-        resource: &'static str,
-        success: u16,
-        outcome: &Result<T, ApiError>,
-    ) {
-        let call = (
-            verb,
-            resource,
-            outcome
-                .as_ref()
-                .map_or_else(|error| error.code, |_| success),
-        );
+    pub fn count<T>(&mut self, info: RequestInfo, success: u16, outcome: &Result<T, ApiError>) {
+        let code = outcome
+            .as_ref()
+            .map_or_else(|error| error.code, |_| success);
+        let call = (info, code);
         self.total.increment();
         match self.counts.iter_mut().find(|(known, _)| *known == call) {
             Some((_, count)) => *count += 1,
@@ -294,23 +313,23 @@ impl ApiCalls {
 
     /// Gives each kind of call: verb, HTTP code and how many.
     pub fn for_each(&self, mut each: impl FnMut(&'static str, u16, u64)) {
-        for ((verb, _, code), count) in &self.counts {
-            each(verb, *code, *count);
+        for ((info, code), count) in &self.counts {
+            each(info.verb, *code, *count);
         }
     }
 
     /// Adds these calls to a table with keys like `create pods 201`.
     pub fn add_to(&self, table: &mut BTreeMap<String, u64>) {
-        for ((verb, resource, code), count) in &self.counts {
-            *table
-                .entry(format!("{verb} {resource} {code}"))
-                .or_default() += count;
+        for ((info, code), count) in &self.counts {
+            *table.entry(format!("{info} {code}")).or_default() += count;
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use podstorm_objects::ReplicaSet;
+
     use super::*;
 
     #[test]
@@ -318,7 +337,9 @@ mod tests {
         let mut calls = ApiCalls::default();
         let failed: Result<(), _> = Err(ApiError::status(409, Reason::Conflict, "changed"));
         for outcome in [Ok(()), failed, Ok(())] {
-            calls.count("update", "replicasets/status", 200, &outcome);
+            let object = Arc::new(ReplicaSet::default());
+            let info = RequestInfo::of(&Request::PutStatus { object });
+            calls.count(info, 200, &outcome);
         }
         let mut table = BTreeMap::new();
         calls.add_to(&mut table);

@@ -13,7 +13,7 @@ use podstorm::driver::{Transport, Workload};
 use podstorm::intern::KeyId;
 use podstorm_objects::Now;
 
-use super::client::{ApiCalls, Trip, retry_after_ns};
+use super::client::{ApiCalls, RequestInfo, Trip, retry_after_ns};
 use super::pool::Pool;
 use super::probe::{Origin, SyncId};
 use crate::faults::line::Stray;
@@ -188,7 +188,7 @@ impl<W: Workload> Connection<W> {
         not_before_ns: i64,
         now: Now,
     ) {
-        let (verb, _) = Call::of(request).verb_and_resource();
+        let verb = RequestInfo::of(request).verb;
         let wait_ns = self.pool.client.reserve_ns(verb, now);
         let turn_ns = now.mono_ns.saturating_add(wait_ns);
         let (due_ns, back_ns) = self.trip.times_ns(turn_ns.max(not_before_ns));

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use podstorm::client::{ApiError, EVENT_QUEUE_MAX, EventIntent, EventPatch, EventSink, SinkStep};
-use podstorm_objects::{Event, Now};
+use podstorm_objects::{Event, Kind, Now};
 
-use super::client::{ApiCalls, Client, Trip};
+use super::client::{ApiCalls, Client, RequestInfo, Trip};
 use crate::executor::{Next, Part, PartId, Switchboard};
 use crate::faults::{Call, Fate, Line, Place, Sent};
 
@@ -148,12 +148,14 @@ impl EventWriter {
         match write {
             Write::Create(event) => {
                 let created = cluster.create(event, now);
-                self.calls.count("create", "events", 201, &created);
+                self.calls
+                    .count(RequestInfo::new("create", Kind::EVENT), 201, &created);
                 created.map(drop)
             }
             Write::Patch(patch) => {
                 let patched = cluster.repeat_event(&patch, now);
-                self.calls.count("patch", "events", 200, &patched);
+                self.calls
+                    .count(RequestInfo::new("patch", Kind::EVENT), 200, &patched);
                 patched.map(drop)
             }
         }

@@ -13,9 +13,9 @@ pub enum Call {
     DeletePod,
     /// `patch pods`: adoption and release.
     PatchPod,
-    /// `get replicasets`: before adopting, and after a refused status write.
+    /// `get` of the object itself: before adopting, and after a refused status write.
     GetParent,
-    /// `update replicasets/status`.
+    /// `update` of its status.
     PutStatus,
     /// A consistent read that finds out how far the server is.
     ReadVersion,
@@ -44,19 +44,6 @@ impl Call {
             Request::Get { .. } => Call::GetParent,
             Request::PutStatus { .. } => Call::PutStatus,
             Request::ReadVersion { .. } => Call::ReadVersion,
-        }
-    }
-
-    /// Verb and resource, as the counts of API calls spell them.
-    pub fn verb_and_resource(self) -> (&'static str, &'static str) {
-        match self {
-            Call::CreatePod => ("create", "pods"),
-            Call::DeletePod => ("delete", "pods"),
-            Call::PatchPod => ("patch", "pods"),
-            Call::GetParent => ("get", "replicasets"),
-            Call::PutStatus => ("update", "replicasets/status"),
-            Call::ReadVersion => ("list", "versions"),
-            Call::WriteEvent => ("create", "events"),
         }
     }
 

@@ -33,10 +33,12 @@ impl StreamKind {
 
     /// The watch of the objects that a controller looks after.
     pub fn of(owners: Kind) -> StreamKind {
-        match owners {
-            it if it == Kind::REPLICA_SET => StreamKind::Parents,
-            it if it == Kind::REPLICATION_CONTROLLER => StreamKind::ReplicationControllers,
-            _ => StreamKind::Others,
+        if owners == Kind::REPLICA_SET {
+            StreamKind::Parents
+        } else if owners == Kind::REPLICATION_CONTROLLER {
+            StreamKind::ReplicationControllers
+        } else {
+            StreamKind::Others
         }
     }
 

@@ -1,0 +1,58 @@
+//! Watches of kinds that are known only at run time.
+
+use std::fmt;
+
+use podstorm_objects::{Now, Object, WatchEvent};
+
+use super::{Poll, Watch};
+use crate::Strategy;
+
+/// A [`Watch`] of a kind that is known only when it is opened.
+pub struct AnyWatch(Box<dyn Erased>);
+
+trait Erased: Send {
+    fn poll(&mut self, max: usize, now: Now, out: &mut Vec<WatchEvent<dyn Object>>) -> Poll;
+    fn request_bookmark(&mut self);
+    fn is_ended(&self) -> bool;
+}
+
+impl<R: Strategy> Erased for Watch<R> {
+    fn poll(&mut self, max: usize, now: Now, out: &mut Vec<WatchEvent<dyn Object>>) -> Poll {
+        self.poll_each(max, now, &mut |event| out.push(event.erased()))
+    }
+
+    fn request_bookmark(&mut self) {
+        Watch::request_bookmark(self);
+    }
+
+    fn is_ended(&self) -> bool {
+        Watch::is_ended(self)
+    }
+}
+
+impl AnyWatch {
+    pub(crate) fn new<R: Strategy>(watch: Watch<R>) -> AnyWatch {
+        AnyWatch(Box::new(watch))
+    }
+
+    /// See [`Watch::poll`].
+    pub fn poll(&mut self, max: usize, now: Now, out: &mut Vec<WatchEvent<dyn Object>>) -> Poll {
+        self.0.poll(max, now, out)
+    }
+
+    /// See [`Watch::request_bookmark`].
+    pub fn request_bookmark(&mut self) {
+        self.0.request_bookmark();
+    }
+
+    /// See [`Watch::is_ended`].
+    pub fn is_ended(&self) -> bool {
+        self.0.is_ended()
+    }
+}
+
+impl fmt::Debug for AnyWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnyWatch").finish_non_exhaustive()
+    }
+}
