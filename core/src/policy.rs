@@ -62,7 +62,7 @@ impl Behaviour {
             recheck_parent_between_batches: hardened,
             rank_without_owner: hardened,
             terminating_namespace_is_a_failure: hardened,
-            wake_former_owner_on_deletion: hardened,
+            wake_whoever_lost_a_pod: hardened,
             bound_availability_checks: hardened,
             watch_retry_max_ns: if hardened {
                 Some(HARDENED_WATCH_RETRY_MAX_NS)
@@ -148,10 +148,11 @@ pub struct Policy {
     /// a success and then waits for a pod that never comes. Hardened: a failed create, retried while
     /// the object is there; without Event or condition. Costs one refused create per retry.
     pub terminating_namespace_is_a_failure: bool,
-    /// **Former owners.** When a pod loses its owner in the same change that begins its deletion, or
+    /// **Lost pods.** When a pod loses its owner in the same change that begins its deletion, or
     /// between the last change that the cache has seen and its end, upstream does not wake that owner.
-    /// Hardened: it does. Costs one sync.
-    pub wake_former_owner_on_deletion: bool,
+    /// Nor, when an orphan is adopted, the others that match it, one of which may have been refused over
+    /// it and wait for a long retry. Hardened: it does. Costs one sync of each.
+    pub wake_whoever_lost_a_pod: bool,
     /// **The clock.** Upstream looks at a pod's availability again when `minReadySeconds` will have
     /// passed since it became ready by the controller's wall clock; where that is behind by an hour,
     /// an hour later, though the clock be put right. Hardened: `minReadySeconds` from now at most.
@@ -192,7 +193,7 @@ mod tests {
             recheck_parent_between_batches: false,
             rank_without_owner: false,
             terminating_namespace_is_a_failure: false,
-            wake_former_owner_on_deletion: false,
+            wake_whoever_lost_a_pod: false,
             bound_availability_checks: false,
             watch_retry_max_ns: None,
         };

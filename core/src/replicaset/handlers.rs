@@ -47,8 +47,8 @@ impl Controller {
         let new = &change.new;
         if change.deleted {
             self.pod_deleted(new, change.new_group.as_deref(), effects);
-            if self.policy.wake_former_owner_on_deletion {
-                self.wake_former_owner(change, effects);
+            if self.policy.wake_whoever_lost_a_pod {
+                self.wake_losers(change, effects);
             }
             return;
         }
@@ -92,16 +92,17 @@ impl Controller {
             if labels_changed {
                 self.pod_deleted(old, old_group, effects);
             }
-            if self.policy.wake_former_owner_on_deletion {
-                self.wake_former_owner(change, effects);
+            if self.policy.wake_whoever_lost_a_pod {
+                self.wake_losers(change, effects);
             }
             return;
         }
         let controller_changed = old.metadata.controller() != new.metadata.controller();
-        if controller_changed
-            && old.metadata.controller().is_some()
-            && let Some(key) = self.resolve(old_group)
-        {
+        if controller_changed && old.metadata.controller().is_none() {
+            if self.policy.wake_whoever_lost_a_pod {
+                self.enqueue_matching(old, effects);
+            }
+        } else if controller_changed && let Some(key) = self.resolve(old_group) {
             effects.add(key);
         }
         if new.metadata.controller().is_some() {
@@ -119,14 +120,19 @@ impl Controller {
         }
     }
 
-    /// A pod goes whose owner is another than the cache had. That one has lost a pod too, and where the
-    /// event that told so was lost, nothing else wakes it.
+    /// A pod goes whose owner is another than the cache had. That one has lost a pod too, and so have those
+    /// that matched an orphan; where the event that told so was lost, nothing else wakes them.
     #[inline(never)]
-    fn wake_former_owner(&self, change: &PodChange, effects: &impl Effects) {
-        if let Some(old) = &change.old
-            && old.metadata.controller() != change.new.metadata.controller()
-            && let Some(key) = self.resolve(change.old_group.as_deref())
-        {
+    fn wake_losers(&self, change: &PodChange, effects: &impl Effects) {
+        let Some(old) = &change.old else {
+            return;
+        };
+        if old.metadata.controller() == change.new.metadata.controller() {
+            return;
+        }
+        if old.metadata.controller().is_none() {
+            self.enqueue_matching(old, effects);
+        } else if let Some(key) = self.resolve(change.old_group.as_deref()) {
             effects.add(key);
         }
     }

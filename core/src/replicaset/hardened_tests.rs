@@ -214,6 +214,66 @@ fn an_owner_whose_pod_was_taken_over_and_removed_unseen_is_woken() {
     }
 }
 
+/// Seed 1300107631 of the fault simulator: one that was refused over an orphan waited for 30 s more.
+#[test]
+fn those_that_match_an_orphan_are_woken_when_another_adopts_it() {
+    use super::{Controller, ControllerOptions};
+    use crate::cache::{Delta, PodCache};
+    use podstorm_objects::{Kind, Now, ReplicaSet, Resource};
+    use serde_json::json;
+    use std::sync::Arc;
+
+    for (behaviour, removed, woken) in [
+        (Upstream, false, 1),
+        (Hardened, false, 2),
+        (Upstream, true, 0),
+        (Hardened, true, 2),
+    ] {
+        let pods = Arc::new(PodCache::new());
+        let options = ControllerOptions {
+            behaviour,
+            ..ControllerOptions::new(Kind::REPLICA_SET)
+        };
+        let controller = Controller::new(options, pods.clone());
+        let now = Now::default();
+        for name in ["api", "web"] {
+            let set = json!({"metadata": {"name": name, "namespace": "ns", "uid": name},
+                "spec": {"selector": {"matchLabels": {"app": "x"}}}});
+            let set = Arc::new(ReplicaSet::from_json(set).unwrap());
+            controller.parent_delta(Delta::Applied(set), now);
+        }
+        let pod = |version: &str, owner: Option<&str>| {
+            let owner = owner.map(|name| {
+                json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": name,
+                    "controller": true})
+            });
+            let pod = json!({"metadata": {"name": "p", "namespace": "ns", "uid": "p",
+                "resourceVersion": version, "labels": {"app": "x"},
+                "ownerReferences": owner.as_slice()}});
+            Arc::new(Pod::from_json(pod).unwrap())
+        };
+        let hears = |delta| controller.pod_changed(&pods.apply(delta), now);
+        hears(Delta::Applied(pod("1", None)));
+        finish_keys(&controller);
+        let owner = if removed { "elsewhere" } else { "web" };
+        let adopted = pod("2", Some(owner));
+        hears(if removed {
+            Delta::Deleted(adopted)
+        } else {
+            Delta::Applied(adopted)
+        });
+        assert_eq!(controller.queue().len(), woken, "{behaviour:?}, {removed}");
+    }
+}
+
+fn finish_keys(controller: &super::Controller) {
+    use podstorm_runtime::workqueue::Take;
+
+    while let Take::Key(key) = controller.queue().try_take(0) {
+        controller.queue().done(key, 0);
+    }
+}
+
 #[test]
 fn a_pod_of_the_other_kind_s_owner_wakes_nobody_here() {
     use super::{Controller, ControllerOptions};

@@ -44,7 +44,7 @@ pub struct PodChange<F> {
 
 impl<F: PodFields> PodChange<F> {
     /// Whether it is of any interest to whoever looks after owners of that kind: the pod is or was one's
-    /// of theirs, or is nobody's, to be adopted.
+    /// of theirs, or is or was nobody's, to be adopted.
     #[inline]
     pub fn concerns(&self, owners: Kind) -> bool {
         let is_theirs = |group: &Option<Arc<Group<F>>>| {
@@ -54,6 +54,10 @@ impl<F: PodFields> PodChange<F> {
         is_theirs(&self.new_group)
             || is_theirs(&self.old_group)
             || self.new.metadata.controller().is_none()
+            || self
+                .old
+                .as_ref()
+                .is_some_and(|old| old.metadata.controller().is_none())
     }
 }
 
