@@ -11,29 +11,24 @@ mod fences;
 use std::cmp::Ordering;
 use std::hash::Hash;
 
-pub use fences::{Fences, Resources};
+pub use fences::{Fences, Kinds};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
-use podstorm_objects::{ResourceVersion, Uid};
+use podstorm_objects::{Kind, ResourceVersion, Uid};
 
 use crate::primitives::{CachePadded, Mutex, MutexGuard, lock};
-
-/// Index of the pods in the versions of a record.
-pub const PODS: usize = 0;
-
-/// Index of the parents (ReplicaSets) in the versions of a record.
-pub const PARENTS: usize = 1;
 
 /// 64 locks for at most a few dozen workers: two different owners rarely share one.
 const SHARDS: usize = 64;
 
 /// Records of what was written for each owner, by owner key `K` (a dense key id in the
-/// controller); at most one record for an owner. `N` is the number of resources that are
-/// distinguished, addressed by index: [`PODS`] and [`PARENTS`] in the controller.
+/// controller); at most one record for an owner. Writes of `N` kinds are told apart: of pods and of
+/// the owners themselves in the controller.
 ///
 /// Every method takes one shard lock and costs O(N).
 #[derive(Debug)]
 pub struct ConsistencyStore<K, const N: usize = 2> {
+    kinds: [Kind; N],
     shards: Box<[Shard<K, N>]>,
     hasher: ahash::RandomState,
 }
@@ -48,70 +43,84 @@ type Shard<K, const N: usize> = CachePadded<Mutex<Records<K, N>>>;
 pub struct Record<const N: usize = 2> {
     /// The UID of the owner the writes were made for.
     pub uid: Uid,
-    /// The newest version written, by resource; `None` where nothing was.
+    /// The newest version written, in the order of the store's kinds; `None` where nothing was.
     pub written: [Option<ResourceVersion>; N],
 }
 
-/// A cache has not seen a write yet.
+/// A cache has not seen a write yet. Its text is upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the cache of resource {resource} is at version {store}, version {wrote} was written")]
+#[error(
+    "read version: {store} is not as new as written version: {wrote} for group resource {}",
+    kind.group_resource()
+)]
 pub struct Stale {
-    /// Which resource, by its index in the record.
-    pub resource: usize,
+    /// Of which kind.
+    pub kind: Kind,
     /// The version that was written.
     pub wrote: ResourceVersion,
     /// The version that the cache has reached.
     pub store: ResourceVersion,
 }
 
-impl Stale {
-    /// The error's text in upstream's words; `group_resource` is the resource's name with its
-    /// group, e.g. `pods`, `replicasets.apps`.
-    pub fn message(&self, group_resource: &str) -> String {
-        let Stale { store, wrote, .. } = self;
-        format!(
-            "read version: {store} is not as new as written version: {wrote} \
-             for group resource {group_resource}"
-        )
-    }
-}
-
 impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
-    /// An empty store.
-    pub fn new() -> Self {
+    /// An empty store for writes of these kinds.
+    pub fn new(kinds: [Kind; N]) -> Self {
         // Fixed seeds: no order can be seen, but runs stay repeatable down to the allocations.
         let hasher = ahash::RandomState::with_seeds(0x636f, 0x6e73, 0x6973, 0x7431);
         let shard = || CachePadded::new(Mutex::new(Records::new()));
         ConsistencyStore {
+            kinds,
             shards: (0..SHARDS).map(|_| shard()).collect(),
             hasher,
         }
     }
 
-    /// Notes that a write of `resource` for the owner with that UID returned `version`. A record
+    /// Notes that a write of an object of that kind for the owner with that UID returned `version`. A record
     /// for another UID is replaced. Of two comparable versions the newer is kept; a version that
     /// can't be compared with the one noted replaces it.
     ///
     /// # Panics
-    /// When `resource` is not below `N`.
-    pub fn wrote_at(&self, owner: K, uid: &Uid, resource: usize, version: &ResourceVersion) {
-        assert!(resource < N, "resource {resource} of {N}");
+    /// When the kind is none of the store's.
+    pub fn wrote_at(&self, owner: K, uid: &Uid, kind: Kind, version: &ResourceVersion) {
+        let place = place_of(kind, &self.kinds);
         let hash = self.hash(&owner);
         let mut records = self.records(hash);
         let rehash = |(owner, _): &(K, Record<N>)| self.hash(owner);
         let record = match records.entry(hash, |(other, _)| *other == owner, rehash) {
             Entry::Occupied(known) => &mut known.into_mut().1,
-            Entry::Vacant(place) => &mut place.insert((owner, Record::new(uid))).into_mut().1,
+            Entry::Vacant(free) => &mut free.insert((owner, Record::new(uid))).into_mut().1,
         };
         if record.uid != *uid {
             *record = Record::new(uid);
         }
-        let noted = &mut record.written[resource];
+        let noted = &mut record.written[place];
         let newer = noted
             .as_ref()
             .is_some_and(|n| n.compare(version) == Some(Ordering::Greater));
         if !newer {
             *noted = Some(version.clone());
+        }
+    }
+
+    /// The same for several writes at once, in any order. Of numbered versions the newest alone is noted.
+    pub fn wrote_all<'a>(
+        &self,
+        owner: K,
+        uid: &Uid,
+        kind: Kind,
+        versions: impl Iterator<Item = &'a ResourceVersion>,
+    ) where
+        K: Clone,
+    {
+        let mut newest = 0;
+        for version in versions {
+            match version.number() {
+                Some(number) => newest = newest.max(number),
+                None => self.wrote_at(owner.clone(), uid, kind, version),
+            }
+        }
+        if newest > 0 {
+            self.wrote_at(owner, uid, kind, &newest.into());
         }
     }
 
@@ -126,12 +135,12 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
         }
     }
 
-    /// Whether the caches, which have reached the versions `stores` by resource, have seen all
-    /// that was written for the owner. A positive answer drops the record. A store version that is
+    /// Whether the caches, which have reached the versions `stores` in the order of the store's kinds, have
+    /// seen all that was written for the owner. A positive answer drops the record. A store version that is
     /// unset, or that can't be compared with the one written, counts as having seen it.
     ///
     /// # Errors
-    /// The first resource whose cache is behind; the record is kept. The caller should try again
+    /// The first kind whose cache is behind; the record is kept. The caller should try again
     /// later.
     pub fn ensure_ready(&self, owner: &K, stores: &[ResourceVersion; N]) -> Result<(), Stale> {
         let hash = self.hash(owner);
@@ -139,12 +148,12 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
         let Ok(known) = records.find_entry(hash, |(other, _)| other == owner) else {
             return Ok(());
         };
-        for (resource, (wrote, store)) in known.get().1.written.iter().zip(stores).enumerate() {
+        for (place, (wrote, store)) in known.get().1.written.iter().zip(stores).enumerate() {
             if let Some(wrote) = wrote
                 && wrote.compare(store) == Some(Ordering::Greater)
             {
                 return Err(Stale {
-                    resource,
+                    kind: self.kinds[place],
                     wrote: wrote.clone(),
                     store: store.clone(),
                 });
@@ -183,10 +192,10 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
     }
 }
 
-impl<K: Hash + Eq, const N: usize> Default for ConsistencyStore<K, N> {
-    fn default() -> Self {
-        ConsistencyStore::new()
-    }
+/// Where a kind stands among those that are tracked.
+fn place_of(kind: Kind, kinds: &[Kind]) -> usize {
+    let place = kinds.iter().position(|known| *known == kind);
+    place.unwrap_or_else(|| panic!("writes of a {} are not tracked", kind.name()))
 }
 
 impl<const N: usize> Record<N> {
@@ -206,14 +215,18 @@ mod tests {
         [ResourceVersion::new(pods), ResourceVersion::new(parents)]
     }
 
-    fn wrote(store: &ConsistencyStore<u32>, uid: &str, resource: usize, version: &str) {
-        store.wrote_at(7, &Uid::new(uid), resource, &ResourceVersion::new(version));
+    fn store() -> ConsistencyStore<u32> {
+        ConsistencyStore::new([Kind::POD, Kind::REPLICA_SET])
+    }
+
+    fn wrote(store: &ConsistencyStore<u32>, uid: &str, kind: Kind, version: &str) {
+        store.wrote_at(7, &Uid::new(uid), kind, &ResourceVersion::new(version));
     }
 
     #[test]
     fn a_positive_answer_drops_the_record() {
-        let store = ConsistencyStore::new();
-        wrote(&store, "a", PODS, "10");
+        let store = store();
+        wrote(&store, "a", Kind::POD, "10");
         assert!(store.ensure_ready(&7, &versions("9", "")).is_err());
         assert_eq!(store.len(), 1);
         assert_eq!(store.ensure_ready(&7, &versions("10", "")), Ok(()));
@@ -223,7 +236,7 @@ mod tests {
 
     #[test]
     fn the_newest_version_is_kept_and_incomparable_ones_replace_it() {
-        let store = ConsistencyStore::new();
+        let store = store();
         for (version, kept) in [
             ("9", "9"),
             ("10", "10"),
@@ -231,20 +244,20 @@ mod tests {
             ("x", "x"),
             ("3", "3"),
         ] {
-            wrote(&store, "a", PARENTS, version);
+            wrote(&store, "a", Kind::REPLICA_SET, version);
             let record = store.record(&7).unwrap();
-            assert_eq!(record.written[PARENTS], Some(ResourceVersion::new(kept)));
+            assert_eq!(record.written[1], Some(ResourceVersion::new(kept)));
         }
     }
 
     #[test]
     fn another_uid_starts_a_new_record() {
-        let store = ConsistencyStore::new();
-        wrote(&store, "a", PODS, "100");
-        wrote(&store, "b", PARENTS, "5");
+        let store = store();
+        wrote(&store, "a", Kind::POD, "100");
+        wrote(&store, "b", Kind::REPLICA_SET, "5");
         let record = store.record(&7).unwrap();
         assert_eq!(record.uid, Uid::new("b"));
-        assert_eq!(record.written[PODS], None);
+        assert_eq!(record.written[0], None);
         store.clear(&7, Some(&Uid::new("a")));
         assert!(store.record(&7).is_some());
         store.clear(&7, None);
@@ -253,11 +266,11 @@ mod tests {
 
     #[test]
     fn the_error_names_both_versions_and_the_resource() {
-        let store = ConsistencyStore::new();
-        wrote(&store, "a", PARENTS, "100");
+        let store = store();
+        wrote(&store, "a", Kind::REPLICA_SET, "100");
         let stale = store.ensure_ready(&7, &versions("", "99")).unwrap_err();
         assert_eq!(
-            stale.message("replicasets.apps"),
+            stale.to_string(),
             "read version: 99 is not as new as written version: 100 \
              for group resource replicasets.apps"
         );
@@ -265,9 +278,9 @@ mod tests {
 
     #[test]
     fn unset_and_opaque_store_versions_switch_the_gate_off() {
-        let store = ConsistencyStore::new();
+        let store = store();
         for at in ["", "0", "x", "010"] {
-            wrote(&store, "a", PODS, "10");
+            wrote(&store, "a", Kind::POD, "10");
             assert_eq!(store.ensure_ready(&7, &versions(at, "")), Ok(()), "{at:?}");
         }
     }

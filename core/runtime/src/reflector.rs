@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use podstorm_objects::{Now, Object, ResourceVersion};
 
+use crate::cache::Delta;
 use crate::client::{ApiError, Reason, WatchEvent};
 
 /// First delay, ns.
@@ -84,10 +85,8 @@ pub enum Action {
 /// What the store is to do, in the order given.
 #[derive(Clone, Debug)]
 pub enum Delivery<T: ?Sized> {
-    /// The object is new or changed.
-    Applied(Arc<T>),
-    /// The object is gone; this is its last state.
-    Deleted(Arc<T>),
+    /// An object was applied or deleted.
+    Delta(Delta<T>),
     /// Nothing changed up to this version.
     Bookmark(ResourceVersion),
     /// This, at this version, is all there is.
@@ -394,17 +393,17 @@ impl<T: Object + ?Sized> Reflector<T> {
         let (delivery, version) = match event {
             WatchEvent::Added(object) => {
                 let version = object.metadata().resource_version.clone();
-                (Delivery::Applied(object), version)
+                (Delivery::Delta(Delta::Applied(object)), version)
             }
             WatchEvent::Modified(object) => {
                 *settled = true;
                 let version = object.metadata().resource_version.clone();
-                (Delivery::Applied(object), version)
+                (Delivery::Delta(Delta::Applied(object)), version)
             }
             WatchEvent::Deleted(object) => {
                 *settled = true;
                 let version = object.metadata().resource_version.clone();
-                (Delivery::Deleted(object), version)
+                (Delivery::Delta(Delta::Deleted(object)), version)
             }
             WatchEvent::Bookmark { version, .. } => {
                 *settled = true;

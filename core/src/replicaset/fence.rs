@@ -10,14 +10,14 @@
 
 use podstorm_objects::{Kind, Now, ResourceVersion, Uid};
 use podstorm_runtime::client::{Answer, ApiError, Request};
-use podstorm_runtime::consistency::{PARENTS, PODS, Resources};
+use podstorm_runtime::consistency::Kinds;
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::limits::{EXPECTATIONS_TIMEOUT_NS, HARDENED_RETRY_MAX_NS};
 use podstorm_runtime::slow_start::SlowStart;
 
+use super::Controller;
 use super::Step;
 use super::sync::{Outcome, State, Sync, SyncErrorClass};
-use super::{Controller, Effects};
 
 impl Controller {
     /// Stops a sync that begins before barrier and fence, unless the caches have passed both.
@@ -27,7 +27,7 @@ impl Controller {
         sync.slow_start = SlowStart::new(0, 1);
         let mut unread = self.fences.wanted(&sync.key);
         if self.policy.fence_at_start && !self.fences.is_started() {
-            unread = Resources::BOTH;
+            unread = self.fences.kinds();
         }
         if unread.is_empty() {
             return self.stop_behind_caches(sync);
@@ -37,19 +37,19 @@ impl Controller {
 
     /// The versions that were asked for at the beginning are there, or could not be read. Stops the
     /// sync unless the caches have passed them.
-    pub(super) fn fence_read(&self, sync: &mut Sync, effects: &impl Effects) -> Option<Step> {
+    pub(super) fn fence_read(&self, sync: &mut Sync) -> Option<Step> {
         let key = sync.key;
         let parent = self.parents.get(key);
         let uid = parent.as_ref().map(|parent| &parent.object.metadata.uid);
         let wanted = !self.fences.wanted(&key).is_empty();
         // Another worker may have come first: then the caches must come to what that one read.
         let starting = !self.fences.is_started();
-        let unread = take_versions(sync, |resource, version| {
+        let unread = take_versions(sync, |kind, version| {
             if starting {
-                self.fences.raise(resource, version);
+                self.fences.raise(kind, version);
             }
             if let (true, Some(uid)) = (wanted, uid) {
-                effects.wrote_at(key, uid, resource, version);
+                self.consistency.wrote_at(key, uid, kind, version);
             }
         });
         if let Some((_, error)) = unread {
@@ -81,13 +81,13 @@ impl Controller {
         }
         // A cache may go back behind this, with a list from a server that lags; and the record is
         // dropped when it has been seen once.
-        for (resource, store) in stores.iter().enumerate() {
-            self.fences.raise(resource, store);
+        for (kind, store) in self.fences.kinds().iter().zip(&stores) {
+            self.fences.raise(kind, store);
         }
         if let Err(stale) = self.consistency.ensure_ready(&key, &stores) {
             return Some(self.put_off(&stale, sync));
         }
-        if self.policy.settle_expectations && stores[PODS].number().is_some() {
+        if self.policy.settle_expectations && stores[0].number().is_some() {
             self.settle(key);
         }
         None
@@ -124,67 +124,58 @@ impl Controller {
 
     /// Ends a sync: when the outcome of a write is unknown, by reading the versions first.
     #[inline(never)]
-    pub(super) fn close(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
+    pub(super) fn close(&self, sync: &mut Sync, now: Now) -> Step {
         let unknown = std::mem::take(&mut sync.unknown);
         if self.policy.fence_unknown_outcomes && !unknown.is_empty() {
             return self.read_versions(State::ReadingLastFence, unknown, sync);
         }
         if self.policy.settle_expectations && sync.outcome == Outcome::Ok {
-            self.look_again(sync.key, now, effects);
+            self.look_again(sync.key, now);
         }
         Step::Finished
     }
 
     /// The events that the key expects wake it. Should they never come, it looks for itself.
-    fn look_again(&self, key: KeyId, now: Now, effects: &impl Effects) {
+    fn look_again(&self, key: KeyId, now: Now) {
         let Some(since_ns) = self.outstanding(key) else {
             return;
         };
         let expiry_ns = since_ns.saturating_add(EXPECTATIONS_TIMEOUT_NS + 1);
         let rest_ns = expiry_ns.saturating_sub(now.mono_ns);
         if rest_ns > 0 {
-            effects.add_after(key, rest_ns.min(HARDENED_RETRY_MAX_NS));
+            self.queue
+                .add_after(key, rest_ns.min(HARDENED_RETRY_MAX_NS), now.mono_ns);
         }
     }
 
     /// A pod was adopted or released.
     #[inline(never)]
-    pub(super) fn patched(
-        &self,
-        key: KeyId,
-        uid: &Uid,
-        version: &ResourceVersion,
-        effects: &impl Effects,
-    ) {
-        effects.wrote_at(key, uid, PODS, version);
+    pub(super) fn patched(&self, key: KeyId, uid: &Uid, version: &ResourceVersion, now: Now) {
+        self.consistency.wrote_at(key, uid, Kind::POD, version);
         // No expectation waits for its event. Should that never come, and the pod change again before a
         // list shows it, nothing else wakes the key.
         if self.policy.settle_expectations {
-            self.look_again_later(key, effects);
+            self.look_again_later(key, now);
         }
     }
 
     /// Nothing else may wake the key. A release that is refused as invalid counts as done by somebody
     /// else; should it have been refused for another reason, no event comes.
     #[inline(never)]
-    pub(super) fn look_again_later(&self, key: KeyId, effects: &impl Effects) {
-        effects.add_after(key, HARDENED_RETRY_MAX_NS);
+    pub(super) fn look_again_later(&self, key: KeyId, now: Now) {
+        self.queue
+            .add_after(key, HARDENED_RETRY_MAX_NS, now.mono_ns);
     }
 
     /// The versions that were asked for at the end are there: the next sync waits for them. What
     /// could not be read is read at its beginning.
-    pub(super) fn last_fence_read(
-        &self,
-        uid: &Uid,
-        sync: &mut Sync,
-        effects: &impl Effects,
-    ) -> Step {
+    pub(super) fn last_fence_read(&self, uid: &Uid, sync: &mut Sync) -> Step {
         let key = sync.key;
-        let unread = take_versions(sync, |resource, version| {
-            effects.wrote_at(key, uid, resource, version);
+        let unread = take_versions(sync, |kind, version| {
+            self.consistency.wrote_at(key, uid, kind, version);
         });
-        if let Some((resources, error)) = unread {
-            self.fences.want(key, resources);
+        if let Some((kinds, error)) = unread {
+            self.fences.want(key, kinds);
             if sync.outcome == Outcome::Ok {
                 return sync.fail(SyncErrorClass::Fence, error.message);
             }
@@ -192,35 +183,29 @@ impl Controller {
         sync.finish()
     }
 
-    fn read_versions(&self, state: State, resources: Resources, sync: &mut Sync) -> Step {
+    fn read_versions(&self, state: State, kinds: Kinds, sync: &mut Sync) -> Step {
         self.metrics.fences.increment();
-        let requests = resources.iter();
-        sync.ask(
-            state,
-            requests.map(|resource| Request::ReadVersion {
-                kind: [Kind::POD, self.options.kind][resource],
-            }),
-        )
+        let requests = kinds.iter().map(|kind| Request::ReadVersion { kind });
+        sync.ask(state, requests)
     }
 }
 
-/// Tells of every version that was read; returns the resources of which none was, with an error.
+/// Tells of every version that was read; returns the kinds of which none was, with an error.
 fn take_versions(
     sync: &mut Sync,
-    mut read: impl FnMut(usize, &ResourceVersion),
-) -> Option<(Resources, ApiError)> {
+    mut read: impl FnMut(Kind, &ResourceVersion),
+) -> Option<(Kinds, ApiError)> {
     sync.require_answers();
-    let mut unread = Resources::default();
+    let mut unread = Kinds::default();
     let mut first_error = None;
     for (request, answer) in sync.requests.iter().zip(&mut sync.answers) {
         let Request::ReadVersion { kind } = *request else {
             panic!("expected a read of a version, not {request:?}");
         };
-        let resource = if kind == Kind::POD { PODS } else { PARENTS };
         match answer.take() {
-            Some(Answer::Version(version)) => read(resource, &version),
+            Some(Answer::Version(version)) => read(kind, &version),
             Some(Answer::Failed(error)) => {
-                unread.insert(resource);
+                unread.insert(kind);
                 first_error.get_or_insert(error);
             }
             other => panic!("a read of a version can't be answered by {other:?}"),

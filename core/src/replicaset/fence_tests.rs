@@ -2,7 +2,6 @@
 
 use podstorm_objects::Kind;
 use podstorm_runtime::client::{ApiError, Reason};
-use podstorm_runtime::consistency::{PARENTS, PODS};
 use podstorm_runtime::limits::{
     EXPECTATIONS_TIMEOUT_NS, HARDENED_RETRY_MAX_NS, HARDENED_STALE_RETRY_MAX_NS,
 };
@@ -113,7 +112,7 @@ fn a_delete_is_waited_for_like_a_create() {
         let outcome = rig.sync();
         assert_eq!(put_off(&outcome), behaviour == Hardened, "{behaviour:?}");
         let recorded = rig.controller.consistency().record(&rig.key);
-        let written = recorded.is_some_and(|record| record.written[PODS].is_some());
+        let written = recorded.is_some_and(|record| record.written[0].is_some());
         assert_eq!(written, behaviour == Hardened);
         rig.catch_up();
     }
@@ -272,7 +271,7 @@ fn a_status_whose_fate_is_unknown_is_waited_for() {
     assert_eq!(class(&rig.sync()), Some(SyncErrorClass::Status));
     assert_eq!(rig.log.last().unwrap(), "read parents");
     let record = rig.controller.consistency().record(&rig.key).unwrap();
-    assert!(record.written[PARENTS].is_some());
+    assert!(record.written[1].is_some());
     assert!(put_off(&rig.sync()));
     rig.catch_up();
 }
@@ -348,8 +347,7 @@ fn a_cache_that_goes_back_while_it_is_read_is_not_counted() {
     );
     // A list from a server that does not know the pod yet.
     drop(rig.cache.replace(Vec::new(), &11.into()));
-    let effects = controller.live(rig.now);
-    let step = controller.begin_behind_gate(&mut rig.sync, rig.now, &effects);
+    let step = controller.begin_behind_gate(&mut rig.sync, rig.now);
     assert_eq!(step, Step::Finished);
     assert!(put_off(rig.sync.outcome()), "{:?}", rig.sync.outcome());
     // And behind the gate the next one waits for the cache.

@@ -1,40 +1,45 @@
 //! Event handlers: a change of the cache becomes observations (expectations) and keys (queue).
 //! Nothing else happens here, and nothing is called.
 
-use podstorm_objects::{Pod, Uid};
+use podstorm_objects::{Now, Pod, Uid};
 use podstorm_runtime::intern::KeyId;
 
+use super::Controller;
 use super::parents::ParentChange;
-use super::{Controller, Effects};
 use crate::cache::{Group, PodChange};
 
 const NS_PER_SECOND: i64 = 1_000_000_000;
 
 impl Controller {
-    /// Handles a change of a parent: added and updated ones are enqueued; one that is gone, or
+    /// Handles a change of the parents, which the caller has applied: added and updated ones are enqueued; one that is gone, or
     /// was replaced by another of the same name, loses expectations and records first.
-    pub fn handle_parent(&self, change: &ParentChange, effects: &impl Effects) {
+    pub fn parent_changed(&self, change: &ParentChange, now: Now) {
+        match (&change.old, &change.new) {
+            (_, None) => self.retired.insert(change.key, now.mono_ns),
+            (None, Some(_)) => self.retired.remove(change.key),
+            (Some(_), Some(_)) => {}
+        }
         if let Some(uid) = &change.deleted_uid {
-            self.forget_written(change.key, uid, effects);
+            self.forget_written(change.key, uid);
             self.expectations.delete(change.key);
-            effects.add(change.key);
+            self.queue.add(change.key, now.mono_ns);
         }
         if let Some(new) = &change.new {
             if let Some(old) = &change.old {
                 let old_uid = &old.object.metadata.uid;
                 if *old_uid != new.object.metadata.uid {
-                    self.forget_written(change.key, old_uid, effects);
+                    self.forget_written(change.key, old_uid);
                     self.expectations.delete(change.key);
-                    effects.add(change.key);
+                    self.queue.add(change.key, now.mono_ns);
                 }
             }
-            effects.add(change.key);
+            self.queue.add(change.key, now.mono_ns);
         }
     }
 
-    fn forget_written(&self, key: KeyId, uid: &Uid, effects: &impl Effects) {
+    fn forget_written(&self, key: KeyId, uid: &Uid) {
         if self.keeps_records {
-            effects.clear_written(key, Some(uid));
+            self.consistency.clear(&key, Some(uid));
         }
         if self.policy.fence_unknown_outcomes {
             self.fences.forget(&key);
@@ -42,44 +47,44 @@ impl Controller {
         }
     }
 
-    /// Handles a change of a pod.
-    pub fn handle_pod(&self, change: &PodChange, effects: &impl Effects) {
+    /// Handles a change of the pod cache, which the caller has applied.
+    pub fn pod_changed(&self, change: &PodChange, now: Now) {
         let new = &change.new;
         if change.deleted {
-            self.pod_deleted(new, change.new_group.as_deref(), effects);
+            self.pod_deleted(new, change.new_group.as_deref(), now);
             if self.policy.wake_whoever_lost_a_pod {
-                self.wake_losers(change, effects);
+                self.wake_losers(change, now);
             }
             return;
         }
         match &change.old {
-            None => self.handle_new_pod(new, change.new_group.as_deref(), effects),
-            Some(old) => self.pod_updated(old, change, effects),
+            None => self.handle_new_pod(new, change.new_group.as_deref(), now),
+            Some(old) => self.pod_updated(old, change, now),
         }
     }
 
     /// Handles a pod that was not known.
-    pub(super) fn handle_new_pod(&self, pod: &Pod, group: Option<&Group>, effects: &impl Effects) {
+    pub(super) fn handle_new_pod(&self, pod: &Pod, group: Option<&Group>, now: Now) {
         if pod.metadata.is_deleting() {
             // Seen for the first time on its way out: never counted as a creation.
-            self.pod_deleted(pod, group, effects);
+            self.pod_deleted(pod, group, now);
         } else {
-            self.pod_added(pod, group, effects);
+            self.pod_added(pod, group, now);
         }
     }
 
-    fn pod_added(&self, pod: &Pod, group: Option<&Group>, effects: &impl Effects) {
+    fn pod_added(&self, pod: &Pod, group: Option<&Group>, now: Now) {
         if pod.metadata.controller().is_some() {
             if let Some(key) = self.resolve(group) {
                 self.expectations.creation_observed(key);
-                effects.add(key);
+                self.queue.add(key, now.mono_ns);
             }
         } else {
-            self.enqueue_matching(pod, effects);
+            self.enqueue_matching(pod, now);
         }
     }
 
-    fn pod_updated(&self, old: &Pod, change: &PodChange, effects: &impl Effects) {
+    fn pod_updated(&self, old: &Pod, change: &PodChange, now: Now) {
         let new = &*change.new;
         if old.metadata.resource_version == new.metadata.resource_version {
             return;
@@ -88,42 +93,42 @@ impl Controller {
         let labels_changed = old.metadata.labels != new.metadata.labels;
         if new.metadata.is_deleting() {
             // A graceful deletion begins with an update; the pod is as good as gone for counting.
-            self.pod_deleted(new, new_group, effects);
+            self.pod_deleted(new, new_group, now);
             if labels_changed {
-                self.pod_deleted(old, old_group, effects);
+                self.pod_deleted(old, old_group, now);
             }
             if self.policy.wake_whoever_lost_a_pod {
-                self.wake_losers(change, effects);
+                self.wake_losers(change, now);
             }
             return;
         }
         let controller_changed = old.metadata.controller() != new.metadata.controller();
         if controller_changed && old.metadata.controller().is_none() {
             if self.policy.wake_whoever_lost_a_pod {
-                self.enqueue_matching(old, effects);
+                self.enqueue_matching(old, now);
             }
         } else if controller_changed && let Some(key) = self.resolve(old_group) {
-            effects.add(key);
+            self.queue.add(key, now.mono_ns);
         }
         if new.metadata.controller().is_some() {
             let Some(key) = self.resolve(new_group) else {
                 return;
             };
-            effects.add(key);
+            self.queue.add(key, now.mono_ns);
             if !old.is_ready() && new.is_ready() {
-                self.check_availability_later(key, effects);
+                self.check_availability_later(key, now);
             }
             return;
         }
         if labels_changed || controller_changed {
-            self.enqueue_matching(new, effects);
+            self.enqueue_matching(new, now);
         }
     }
 
     /// A pod goes whose owner is another than the cache had. That one has lost a pod too, and so have those
     /// that matched an orphan; where the event that told so was lost, nothing else wakes them.
     #[inline(never)]
-    fn wake_losers(&self, change: &PodChange, effects: &impl Effects) {
+    fn wake_losers(&self, change: &PodChange, now: Now) {
         let Some(old) = &change.old else {
             return;
         };
@@ -131,39 +136,40 @@ impl Controller {
             return;
         }
         if old.metadata.controller().is_none() {
-            self.enqueue_matching(old, effects);
+            self.enqueue_matching(old, now);
         } else if let Some(key) = self.resolve(change.old_group.as_deref()) {
-            effects.add(key);
+            self.queue.add(key, now.mono_ns);
         }
     }
 
-    fn pod_deleted(&self, pod: &Pod, group: Option<&Group>, effects: &impl Effects) {
+    fn pod_deleted(&self, pod: &Pod, group: Option<&Group>, now: Now) {
         // Nobody waits for the deletion of an orphan.
         if pod.metadata.controller().is_none() {
             return;
         }
         if let Some(key) = self.resolve(group) {
             self.expectations.deletion_observed(key, &pod.metadata.name);
-            effects.add(key);
+            self.queue.add(key, now.mono_ns);
         }
     }
 
     /// A pod that has just become ready is available `minReadySeconds` later, when nothing else
     /// may happen to wake its owner.
-    fn check_availability_later(&self, key: KeyId, effects: &impl Effects) {
+    fn check_availability_later(&self, key: KeyId, now: Now) {
         let parent = self.parents.get(key);
         let seconds = parent.map_or(0, |parent| parent.object.spec.min_ready_seconds);
         if seconds > 0 {
-            effects.add_after(key, i64::from(seconds) * NS_PER_SECOND);
+            self.queue
+                .add_after(key, i64::from(seconds) * NS_PER_SECOND, now.mono_ns);
         }
     }
 
-    fn enqueue_matching(&self, pod: &Pod, effects: &impl Effects) {
+    fn enqueue_matching(&self, pod: &Pod, now: Now) {
         for parent in self
             .parents
             .matching(&pod.metadata.namespace, &pod.metadata.labels)
         {
-            effects.add(parent.key);
+            self.queue.add(parent.key, now.mono_ns);
         }
     }
 

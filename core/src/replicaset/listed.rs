@@ -2,27 +2,26 @@
 
 use podstorm_objects::Now;
 
-use super::{Controller, Effects};
+use super::Controller;
 use crate::cache::{Listed, PodRun};
 
 impl Controller {
     /// Handles what a list did to the pod cache, which the caller has filled by
-    /// [`crate::cache::PodCache::replace`]. The effects are those of the pods one by one, in the
+    /// [`crate::cache::PodCache::replace`]. What comes of it is what comes of the pods one by one, in the
     /// order of the list.
     pub fn pods_listed(&self, listed: &Listed, now: Now) {
-        let live = self.live(now);
         for change in &listed.changes {
-            self.handle_pod(change, &live);
+            self.pod_changed(change, now);
         }
         for run in &listed.runs {
-            self.handle_run(run, &live);
+            self.handle_run(run, now);
         }
     }
 
     /// Handles pods that came together: one observation for each, and one key for all.
-    fn handle_run(&self, run: &PodRun, effects: &impl Effects) {
+    fn handle_run(&self, run: &PodRun, now: Now) {
         for pod in &run.others {
-            self.handle_new_pod(pod, Some(&run.group), effects);
+            self.handle_new_pod(pod, Some(&run.group), now);
         }
         if run.living > 0
             && let Some(key) = self.resolve(Some(&run.group))
@@ -30,7 +29,7 @@ impl Controller {
             for _ in 0..run.living {
                 self.expectations.creation_observed(key);
             }
-            effects.add(key);
+            self.queue.add(key, now.mono_ns);
         }
     }
 }

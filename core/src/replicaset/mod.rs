@@ -14,7 +14,6 @@
 
 mod adapter;
 mod deletion_order;
-mod effects;
 mod fence;
 #[cfg(test)]
 mod fence_tests;
@@ -57,7 +56,6 @@ use retired::Retired;
 
 pub use adapter::as_replica_set;
 pub use deletion_order::{DeletionOrder, Ranked};
-pub use effects::Effects;
 pub use key::{KeyError, parse_key};
 pub use metrics::ControllerMetrics;
 pub use parents::{Parent, ParentChange, ParentStore};
@@ -142,6 +140,7 @@ impl Controller {
             "only ReplicaSets and ReplicationControllers are controlled"
         );
         let policy = options.behaviour.policy();
+        let kinds = [Kind::POD, options.kind];
         let of_upstream =
             options.gates.stale_controller_consistency && options.kind == Kind::REPLICA_SET;
         Controller {
@@ -150,8 +149,8 @@ impl Controller {
             policy,
             options,
             expectations: Expectations::new(),
-            consistency: ConsistencyStore::new(),
-            fences: Fences::default(),
+            consistency: ConsistencyStore::new(kinds),
+            fences: Fences::new(kinds),
             open_names: OpenNames::default(),
             retired: Retired::default(),
             queue: RateLimitingQueue::new(),
@@ -207,15 +206,6 @@ impl Controller {
         self.parent_changed(&self.parents.apply(delta), now);
     }
 
-    fn parent_changed(&self, change: &ParentChange, now: Now) {
-        match (&change.old, &change.new) {
-            (_, None) => self.retired.insert(change.key, now.mono_ns),
-            (None, Some(_)) => self.retired.remove(change.key),
-            (Some(_), Some(_)) => {}
-        }
-        self.handle_parent(change, &self.live(now));
-    }
-
     /// Replaces the parents by a list and handles every change.
     pub fn parent_replace(&self, items: Vec<Arc<ReplicaSet>>, version: &ResourceVersion, now: Now) {
         for item in &items {
@@ -230,18 +220,13 @@ impl Controller {
     /// The pods' resync, [`PodCache::resync`], changes nothing: pods of an equal version are ignored.
     pub fn parent_resync(&self, now: Now) {
         for change in self.parents.resync() {
-            self.handle_parent(&change, &self.live(now));
+            self.parent_changed(&change, now);
         }
     }
 
     /// Advances the version of the parents' store without a change.
     pub fn parent_bookmark(&self, version: &ResourceVersion) {
         self.parents.version().set(version);
-    }
-
-    /// Handles a change of the pod cache, which the caller has applied.
-    pub fn pod_changed(&self, change: &PodChange, now: Now) {
-        self.handle_pod(change, &self.live(now));
     }
 
     /// Takes the key of a finished sync out of the queue's hands: forgotten when it went well,
@@ -270,14 +255,6 @@ impl Controller {
             }
         }
         self.queue.done(key, now.mono_ns);
-    }
-
-    /// Effects on this controller's own queue and records.
-    fn live(&self, now: Now) -> effects::Live<'_> {
-        effects::Live {
-            controller: self,
-            now,
-        }
     }
 }
 

@@ -8,11 +8,11 @@ use podstorm_objects::{Now, Pod, Selector, Uid};
 use podstorm_runtime::client::{Answer, Reason, Request};
 use podstorm_runtime::intern::KeyId;
 
+use super::Controller;
 use super::Step;
 use super::open_names::Holder;
 use super::parents::Parent;
 use super::sync::{State, Sync};
-use super::{Controller, Effects};
 
 /// The characters that the API server puts at the end of generated names.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -140,9 +140,10 @@ impl Controller {
     /// How many of the missing pods must not be made yet, because the name of such a create is with
     /// a pod that does not count, and a late create may come in its place. The key comes back when
     /// that is settled.
-    pub(super) fn held_back(&self, sync: &Sync, now: Now, effects: &impl Effects) -> usize {
+    pub(super) fn held_back(&self, sync: &Sync, now: Now) -> usize {
         if sync.open.uncounted > 0 {
-            effects.add_after(sync.key, sync.open.until_ns - now.mono_ns);
+            self.queue
+                .add_after(sync.key, sync.open.until_ns - now.mono_ns, now.mono_ns);
         }
         sync.open.uncounted
     }

@@ -204,13 +204,13 @@ mod tests {
         // A sync that was under way then leaves all this behind.
         let uid = &old.metadata.uid;
         controller.expectations.expect_creations(key, 3, 0);
-        controller
-            .fences
-            .want(key, podstorm_runtime::consistency::Resources::BOTH);
+        controller.fences.want(key, controller.fences.kinds());
         controller
             .open_names
             .note(key, uid, &"old-x".into(), false, 0);
-        controller.consistency.wrote_at(key, uid, 0, &7.into());
+        controller
+            .consistency
+            .wrote_at(key, uid, Kind::POD, &7.into());
         controller.queue.add_rate_limited(key, 0);
         controller.parent_delta(Delta::Applied(new), at(301));
         assert_eq!(controller.parents().find("ns", "new"), Some(key));

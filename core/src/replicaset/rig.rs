@@ -8,7 +8,6 @@ use podstorm_objects::{
     Kind, LabelSelector, Labels, Now, Pod, PodTemplate, ReplicaSet, ResourceVersion, Time, Uid,
 };
 use podstorm_runtime::client::{Answer, ApiError, PodPatch, Reason, Request};
-use podstorm_runtime::consistency::{PARENTS, PODS};
 use podstorm_runtime::intern::KeyId;
 
 use super::as_replica_set;
@@ -39,7 +38,7 @@ pub(super) struct Rig {
     pod_events: VecDeque<Delta<Pod>>,
     parent_events: VecDeque<Delta<ReplicaSet>>,
     version: u64,
-    /// The version of the last write, by resource.
+    /// The version of the last write, of pods and of parents.
     last: [u64; 2],
     made: u64,
     faults: BTreeMap<(&'static str, usize), Fault>,
@@ -209,7 +208,7 @@ impl Rig {
     pub(super) fn change_parent(&mut self, change: impl FnOnce(&mut ReplicaSet)) {
         let mut parent = ReplicaSet::clone(&self.parent);
         change(&mut parent);
-        parent.metadata.resource_version = self.next_version(PARENTS);
+        parent.metadata.resource_version = self.next_version(Kind::REPLICA_SET);
         self.parent = Arc::new(parent);
         self.parent_events
             .push_back(Delta::Applied(self.parent.clone()));
@@ -218,7 +217,7 @@ impl Rig {
     /// A pod of the server's own making.
     pub(super) fn put_pod(&mut self, mut pod: Pod) -> Arc<Pod> {
         pod.metadata.namespace = "ns".into();
-        pod.metadata.resource_version = self.next_version(PODS);
+        pod.metadata.resource_version = self.next_version(Kind::POD);
         if pod.metadata.uid.is_empty() {
             self.made += 1;
             pod.metadata.uid = Uid::from_u128(0x1000 + u128::from(self.made));
@@ -239,7 +238,7 @@ impl Rig {
 
     pub(super) fn remove_pod(&mut self, name: &str) -> ResourceVersion {
         let mut pod = Pod::clone(&self.pods.remove(name).expect("the pod is there"));
-        pod.metadata.resource_version = self.next_version(PODS);
+        pod.metadata.resource_version = self.next_version(Kind::POD);
         let version = pod.metadata.resource_version.clone();
         self.pod_events.push_back(Delta::Deleted(Arc::new(pod)));
         version
@@ -250,9 +249,9 @@ impl Rig {
         self.calls.get(verb).copied().unwrap_or(0)
     }
 
-    fn next_version(&mut self, resource: usize) -> ResourceVersion {
+    fn next_version(&mut self, kind: Kind) -> ResourceVersion {
         self.version += 1;
-        self.last[resource] = self.version;
+        self.last[usize::from(kind != Kind::POD)] = self.version;
         self.version.into()
     }
 

@@ -5,12 +5,10 @@ use std::sync::Arc;
 
 use podstorm_objects::{AnyObject, Kind, Now, ReplicaSet};
 use podstorm_runtime::client::{Answer, ApiError, Request};
-use podstorm_runtime::consistency::PARENTS;
 
 use super::Controller;
 use super::Step;
 use super::adapter::{as_replica_set, of_kind};
-use super::effects::Effects;
 use super::parents::Parent;
 use super::reconcile::{
     StatusCounts, availability_cutoff, compute_status, is_available, next_check_of_times,
@@ -19,13 +17,7 @@ use super::reconcile::{
 use super::sync::{State, Sync, SyncErrorClass};
 
 impl Controller {
-    pub(super) fn update_status(
-        &self,
-        parent: &Arc<Parent>,
-        sync: &mut Sync,
-        now: Now,
-        effects: &impl Effects,
-    ) -> Step {
+    pub(super) fn update_status(&self, parent: &Arc<Parent>, sync: &mut Sync, now: Now) -> Step {
         let object = &parent.object;
         let min_ready_seconds = object.spec.min_ready_seconds;
         let mut counts = sync.census.counts;
@@ -53,7 +45,7 @@ impl Controller {
             (!status_is_unchanged(object, &status)).then_some(status)
         };
         let Some(mut status) = status else {
-            return self.status_written(parent, sync, object, now, effects);
+            return self.status_written(parent, sync, object, now);
         };
         status.observed_generation = object.metadata.generation;
         let mut updated = ReplicaSet::clone(object);
@@ -73,11 +65,15 @@ impl Controller {
         sync: &mut Sync,
         updated: &ReplicaSet,
         now: Now,
-        effects: &impl Effects,
     ) -> Step {
         if self.keeps_records {
             let uid = &parent.object.metadata.uid;
-            effects.wrote_at(sync.key, uid, PARENTS, &updated.metadata.resource_version);
+            self.consistency.wrote_at(
+                sync.key,
+                uid,
+                self.options.kind,
+                &updated.metadata.resource_version,
+            );
         }
         if let Some((class, message)) = sync.take_error() {
             return sync.fail(class, message);
@@ -95,29 +91,27 @@ impl Controller {
                 next_check_of_times(times, min_ready_seconds, now.wall_ns).unwrap_or(i64::MAX);
             let longest = i64::from(min_ready_seconds) * 1_000_000_000;
             let bounded = delay == i64::MAX || self.policy().bound_availability_checks;
-            effects.add_after(sync.key, if bounded { delay.min(longest) } else { delay });
+            self.queue.add_after(
+                sync.key,
+                if bounded { delay.min(longest) } else { delay },
+                now.mono_ns,
+            );
         }
         sync.finish()
     }
 
     /// Goes on with writing the status.
-    pub(super) fn status_answered(
-        &self,
-        parent: &Arc<Parent>,
-        sync: &mut Sync,
-        now: Now,
-        effects: &impl Effects,
-    ) -> Step {
+    pub(super) fn status_answered(&self, parent: &Arc<Parent>, sync: &mut Sync, now: Now) -> Step {
         let state = sync.state;
         match (state, sync.only_answer()) {
             (State::ReadingParentToRetry, Answer::Object(live)) => {
-                self.retry_status(parent, parent_of(&live), sync, now, effects)
+                self.retry_status(parent, parent_of(&live), sync, now)
             }
             (_, Answer::Object(updated)) => {
-                self.status_written(parent, sync, &parent_of(&updated), now, effects)
+                self.status_written(parent, sync, &parent_of(&updated), now)
             }
             (State::PuttingStatus, answer) => {
-                self.note_failure(&failure(answer), PARENTS, sync);
+                self.note_failure(&failure(answer), self.options.kind, sync);
                 let request = Request::Get {
                     kind: self.options.kind,
                     namespace: parent.namespace.clone(),
@@ -128,7 +122,7 @@ impl Controller {
             (_, answer) => {
                 let error = failure(answer);
                 if state == State::PuttingStatusAgain {
-                    self.note_failure(&error, PARENTS, sync);
+                    self.note_failure(&error, self.options.kind, sync);
                 }
                 sync.fail(SyncErrorClass::Status, error.message)
             }
@@ -142,15 +136,19 @@ impl Controller {
         live: Arc<ReplicaSet>,
         sync: &mut Sync,
         now: Now,
-        effects: &impl Effects,
     ) -> Step {
         let status = *sync.new_status.take().expect("the status is being written");
         if self.policy.keep_status_with_its_object {
             // Whatever became of the first attempt, this shows it.
-            sync.unknown.remove(PARENTS);
+            sync.unknown.remove(self.options.kind);
             let (ours, theirs) = (&parent.object.metadata, &live.metadata);
             if ours.uid != theirs.uid || ours.generation != theirs.generation {
-                effects.wrote_at(sync.key, &ours.uid, PARENTS, &theirs.resource_version);
+                self.consistency.wrote_at(
+                    sync.key,
+                    &ours.uid,
+                    self.options.kind,
+                    &theirs.resource_version,
+                );
                 let (class, message) = sync.manage_error.take().unwrap_or_else(|| {
                     let message = "the object has changed since its status was computed";
                     (SyncErrorClass::Status, message.to_owned())
@@ -158,7 +156,7 @@ impl Controller {
                 return sync.fail(class, message);
             }
             if live.status == status {
-                return self.status_written(parent, sync, &live, now, effects);
+                return self.status_written(parent, sync, &live, now);
             }
         }
         // Upstream looks neither at the UID nor at the generation.

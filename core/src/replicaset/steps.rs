@@ -8,38 +8,18 @@ use std::sync::Arc;
 use podstorm_objects::{Kind, Now, ObjectMeta};
 use podstorm_runtime::claim::{Claim, ClaimStep};
 use podstorm_runtime::client::{Answer, ApiError, EventIntent, Reason, Request};
-use podstorm_runtime::consistency::{PODS, Stale};
+use podstorm_runtime::consistency::Stale;
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::slow_start::SlowStart;
 
 use super::Controller;
 use super::Step;
-use super::effects::Effects;
 use super::parents::Parent;
 use super::sync::{Outcome, State, Sync, SyncError, SyncErrorClass};
 
 impl Controller {
     /// Begins the sync of a key taken from the queue. End it with [`Controller::finish`].
     pub fn begin(&self, key: KeyId, sync: &mut Sync, now: Now) -> Step {
-        self.begin_with(key, sync, now, &self.live(now))
-    }
-
-    /// Goes on after every request of the batch has its answer.
-    ///
-    /// # Panics
-    /// When a request has no answer, or the sync is over.
-    pub fn resume(&self, sync: &mut Sync, now: Now) -> Step {
-        self.resume_with(sync, now, &self.live(now))
-    }
-
-    /// [`Controller::begin`] with other effects than the controller's own.
-    pub fn begin_with(
-        &self,
-        key: KeyId,
-        sync: &mut Sync,
-        now: Now,
-        effects: &impl Effects,
-    ) -> Step {
         sync.reset(key);
         if self.policy.record_every_write {
             if let Some(step) = self.stop_at_fence(sync) {
@@ -51,60 +31,44 @@ impl Controller {
                 return self.put_off(&stale, sync);
             }
         }
-        self.begin_behind_gate(sync, now, effects)
+        self.begin_behind_gate(sync, now)
     }
 
     /// The caches lack what they must have.
     #[cold]
     pub(super) fn put_off(&self, stale: &Stale, sync: &mut Sync) -> Step {
-        let (skips, resource) = if stale.resource == PODS {
-            (&self.metrics.stale_sync_skips_pods, Kind::POD)
+        let skips = if stale.kind == Kind::POD {
+            &self.metrics.stale_sync_skips_pods
         } else {
-            (
-                &self.metrics.stale_sync_skips_replicasets,
-                self.options.kind,
-            )
+            &self.metrics.stale_sync_skips_replicasets
         };
         skips.increment();
-        let message = stale.message(&resource.group_resource());
-        sync.fail(SyncErrorClass::Consistency(resource), message)
+        sync.fail(SyncErrorClass::Consistency(stale.kind), stale.to_string())
     }
 
     /// The caches are as new as they must be.
     ///
     /// Inlined by force: the other caller, the hardened behaviour's, costs every idle sync a call.
     #[inline(always)]
-    pub(super) fn begin_behind_gate(
-        &self,
-        sync: &mut Sync,
-        now: Now,
-        effects: &impl Effects,
-    ) -> Step {
+    pub(super) fn begin_behind_gate(&self, sync: &mut Sync, now: Now) -> Step {
         let key = sync.key;
         let Some(parent) = self.parents.get(key) else {
             if self.keeps_records {
-                effects.clear_written(key, None);
+                self.consistency.clear(&key, None);
             }
             self.expectations.delete(key);
             return sync.finish();
         };
-        let step = self.begin_of(&parent, sync, now, effects);
-        self.hand_over(step, parent, sync, now, effects)
+        let step = self.begin_of(&parent, sync, now);
+        self.hand_over(step, parent, sync, now)
     }
 
     /// What the sync asks for next, if it isn't over; keeps the parent until it is resumed.
     #[inline]
-    fn hand_over(
-        &self,
-        mut step: Step,
-        parent: Arc<Parent>,
-        sync: &mut Sync,
-        now: Now,
-        effects: &impl Effects,
-    ) -> Step {
+    fn hand_over(&self, mut step: Step, parent: Arc<Parent>, sync: &mut Sync, now: Now) -> Step {
         let closes = self.policy.fence_unknown_outcomes || self.policy.settle_expectations;
         if closes && step == Step::Finished {
-            step = self.close(sync, now, effects);
+            step = self.close(sync, now);
         }
         if step == Step::Requests {
             sync.parent = Some(parent);
@@ -114,13 +78,7 @@ impl Controller {
 
     /// Inlined by force, as the above.
     #[inline(always)]
-    fn begin_of(
-        &self,
-        parent: &Arc<Parent>,
-        sync: &mut Sync,
-        now: Now,
-        effects: &impl Effects,
-    ) -> Step {
+    fn begin_of(&self, parent: &Arc<Parent>, sync: &mut Sync, now: Now) -> Step {
         // Before any pod is read: what the expectations have counted is then in the cache.
         let satisfied = self.expectations.satisfied(sync.key, now.mono_ns);
         let Ok(selector) = &parent.selector else {
@@ -151,42 +109,39 @@ impl Controller {
                 selector.matches(&pod.metadata.labels)
             });
             sync.claim = Some(Box::new(claim));
-            return self.claim_on(parent, sync, now, effects);
+            return self.claim_on(parent, sync, now);
         }
-        self.scale(parent, sync, now, effects)
+        self.scale(parent, sync, now)
     }
 
-    /// [`Controller::resume`] with other effects than the controller's own.
-    pub fn resume_with(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
+    /// Goes on after every request of the batch has its answer.
+    ///
+    /// # Panics
+    /// When a request has no answer, or the sync is over.
+    pub fn resume(&self, sync: &mut Sync, now: Now) -> Step {
         if sync.state == State::ReadingFence {
-            return self.begin_after_fence(sync, now, effects);
+            return self.begin_after_fence(sync, now);
         }
         let parent = sync.parent.take();
         let parent = parent.expect("a sync that is over can't be resumed");
-        let step = self.resume_of(&parent, sync, now, effects);
-        self.hand_over(step, parent, sync, now, effects)
+        let step = self.resume_of(&parent, sync, now);
+        self.hand_over(step, parent, sync, now)
     }
 
     #[inline(never)]
-    fn begin_after_fence(&self, sync: &mut Sync, now: Now, effects: &impl Effects) -> Step {
-        match self.fence_read(sync, effects) {
+    fn begin_after_fence(&self, sync: &mut Sync, now: Now) -> Step {
+        match self.fence_read(sync) {
             Some(stopped) => stopped,
-            None => self.begin_behind_gate(sync, now, effects),
+            None => self.begin_behind_gate(sync, now),
         }
     }
 
-    fn resume_of(
-        &self,
-        parent: &Arc<Parent>,
-        sync: &mut Sync,
-        now: Now,
-        effects: &impl Effects,
-    ) -> Step {
+    fn resume_of(&self, parent: &Arc<Parent>, sync: &mut Sync, now: Now) -> Step {
         match sync.state {
             State::Finished | State::ReadingFence => {
                 panic!("a sync that is over can't be resumed")
             }
-            State::ReadingLastFence => self.last_fence_read(&parent.owner.uid, sync, effects),
+            State::ReadingLastFence => self.last_fence_read(&parent.owner.uid, sync),
             State::ReadingParentToAdopt => {
                 let answer = sync.only_answer();
                 let claim = sync.claim.as_mut().expect("a claim is under way");
@@ -195,30 +150,30 @@ impl Controller {
                     Answer::Failed(error) => claim.parent_read(Err(error)),
                     other => panic!("a read of the parent can't be answered by {other:?}"),
                 }
-                self.claim_on(parent, sync, now, effects)
+                self.claim_on(parent, sync, now)
             }
             State::Patching => {
                 let answer = sync.only_answer();
                 match &answer {
                     Answer::Pod(pod) if self.policy.record_every_write => {
                         let (uid, version) = (&parent.owner.uid, &pod.metadata.resource_version);
-                        self.patched(sync.key, uid, version, effects);
+                        self.patched(sync.key, uid, version, now);
                     }
                     Answer::Pod(pod) if self.keeps_records => {
-                        self.record_pod_write(&pod.metadata, effects);
+                        self.record_pod_write(&pod.metadata);
                     }
                     Answer::Failed(error) => {
                         if error.is_not_found() && self.policy.fence_unknown_outcomes {
                             // Gone, says the server: then the cache must show it, and the key look
                             // again.
-                            sync.unknown.insert(PODS);
+                            sync.unknown.insert(Kind::POD);
                             let quiet = || (SyncErrorClass::Claim, error.message.clone());
                             sync.quiet_error.get_or_insert_with(quiet);
                         }
                         if error.is_invalid() && self.policy.settle_expectations {
-                            self.look_again_later(sync.key, effects);
+                            self.look_again_later(sync.key, now);
                         }
-                        self.note_failure(error, PODS, sync);
+                        self.note_failure(error, Kind::POD, sync);
                     }
                     _ => {}
                 }
@@ -227,12 +182,12 @@ impl Controller {
                     Answer::Failed(error) => claim.patched(Err(error)),
                     _ => claim.patched(Ok(())),
                 }
-                self.claim_on(parent, sync, now, effects)
+                self.claim_on(parent, sync, now)
             }
-            State::Creating => self.created(parent, sync, now, effects),
-            State::Deleting => self.deleted(parent, sync, now, effects),
+            State::Creating => self.created(parent, sync, now),
+            State::Deleting => self.deleted(parent, sync, now),
             State::PuttingStatus | State::ReadingParentToRetry | State::PuttingStatusAgain => {
-                self.status_answered(parent, sync, now, effects)
+                self.status_answered(parent, sync, now)
             }
         }
     }
@@ -242,13 +197,7 @@ impl Controller {
         i64::try_from(self.options.burst_replicas).unwrap_or(i64::MAX)
     }
 
-    fn claim_on(
-        &self,
-        parent: &Arc<Parent>,
-        sync: &mut Sync,
-        now: Now,
-        effects: &impl Effects,
-    ) -> Step {
+    fn claim_on(&self, parent: &Arc<Parent>, sync: &mut Sync, now: Now) -> Step {
         let claim = sync.claim.as_mut().expect("a claim is under way");
         match claim.step() {
             ClaimStep::ReadParent => {
@@ -280,30 +229,24 @@ impl Controller {
                     return sync.finish();
                 }
                 self.count_claimed(parent, claim.claimed(), sync, now);
-                self.scale(parent, sync, now, effects)
+                self.scale(parent, sync, now)
             }
         }
     }
 
     /// Creates what is missing or deletes what is too much, if it may.
-    fn scale(
-        &self,
-        parent: &Arc<Parent>,
-        sync: &mut Sync,
-        now: Now,
-        effects: &impl Effects,
-    ) -> Step {
+    fn scale(&self, parent: &Arc<Parent>, sync: &mut Sync, now: Now) -> Step {
         let missing = i64::from(parent.object.replicas()) - i64::from(sync.census.counts.replicas);
         if !sync.may_scale || missing == 0 {
-            return self.update_status(parent, sync, now, effects);
+            return self.update_status(parent, sync, now);
         }
         if missing > 0 {
             let mut wanted = missing;
             if self.policy.choose_pod_names {
-                let waits = self.held_back(sync, now, effects);
+                let waits = self.held_back(sync, now);
                 wanted = wanted.saturating_sub_unsigned(waits as u64).max(0);
                 if wanted == 0 {
-                    return self.update_status(parent, sync, now, effects);
+                    return self.update_status(parent, sync, now);
                 }
             }
             let wanted = wanted.min(self.burst());
@@ -314,9 +257,9 @@ impl Controller {
             if parent.object.spec.template.metadata.labels.is_empty() {
                 // Refused here, without a call and without an Event.
                 let error = super::reconcile::NO_LABELS_ERROR.to_owned();
-                return self.creates_ended(parent, sync, Some(error), now, effects);
+                return self.creates_ended(parent, sync, Some(error), now);
             }
-            return self.create_batch(parent, sync, now, effects);
+            return self.create_batch(parent, sync, now);
         }
         let names = sync.victims.names().iter().cloned();
         self.expectations
@@ -338,13 +281,7 @@ impl Controller {
         sync.asked(State::Deleting)
     }
 
-    fn create_batch(
-        &self,
-        parent: &Arc<Parent>,
-        sync: &mut Sync,
-        now: Now,
-        effects: &impl Effects,
-    ) -> Step {
+    fn create_batch(&self, parent: &Arc<Parent>, sync: &mut Sync, now: Now) -> Step {
         if self.policy.recheck_parent_between_batches && !self.is_current(parent) {
             // The handler that saw it go has added the key; what was made is collected with it.
             let missing = sync.creates_wanted - sync.slow_start.successes();
@@ -353,7 +290,7 @@ impl Controller {
             return sync.finish();
         }
         match sync.slow_start.next_batch() {
-            None => self.creates_ended(parent, sync, None, now, effects),
+            None => self.creates_ended(parent, sync, None, now),
             Some(size) if self.policy.choose_pod_names => {
                 self.ask_for_named_pods(parent, sync, size)
             }
@@ -368,16 +305,10 @@ impl Controller {
         }
     }
 
-    fn created(
-        &self,
-        parent: &Arc<Parent>,
-        sync: &mut Sync,
-        now: Now,
-        effects: &impl Effects,
-    ) -> Step {
+    fn created(&self, parent: &Arc<Parent>, sync: &mut Sync, now: Now) -> Step {
         let regarding = parent.reference(self.options.kind);
         sync.require_answers();
-        self.record_creations(parent, sync, effects);
+        self.record_creations(parent, sync);
         let mut first_error: Option<String> = None;
         let Sync {
             key,
@@ -407,7 +338,7 @@ impl Controller {
                     slow_start.on_result(!failed);
                     if failed {
                         if error.outcome_is_unknown() {
-                            unknown.insert(PODS);
+                            unknown.insert(Kind::POD);
                         }
                         let quiet = || (SyncErrorClass::Create, error.message.clone());
                         quiet_error.get_or_insert_with(quiet);
@@ -416,14 +347,14 @@ impl Controller {
                 Answer::Failed(error) if by_name && error.reason == Reason::AlreadyExists => {
                     // Made before, by this one or another, or somebody else's: the cache must show.
                     slow_start.on_result(false);
-                    unknown.insert(PODS);
+                    unknown.insert(Kind::POD);
                     let quiet = || (SyncErrorClass::Create, error.message.clone());
                     quiet_error.get_or_insert_with(quiet);
                 }
                 Answer::Failed(error) => {
                     slow_start.on_result(false);
                     if error.outcome_is_unknown() {
-                        unknown.insert(PODS);
+                        unknown.insert(Kind::POD);
                     }
                     events.push(EventIntent::failed_create(regarding, error));
                     first_error.get_or_insert_with(|| error.message.clone());
@@ -432,14 +363,14 @@ impl Controller {
             }
         }
         if first_error.is_some() || sync.quiet_error.is_some() {
-            return self.creates_ended(parent, sync, first_error, now, effects);
+            return self.creates_ended(parent, sync, first_error, now);
         }
-        self.create_batch(parent, sync, now, effects)
+        self.create_batch(parent, sync, now)
     }
 
     /// Remembers the versions of the pods that were created: in one go for those that came back
     /// with the reference they were sent with, as they all do.
-    fn record_creations(&self, parent: &Parent, sync: &Sync, effects: &impl Effects) {
+    fn record_creations(&self, parent: &Parent, sync: &Sync) {
         if !self.keeps_records {
             return;
         }
@@ -466,10 +397,11 @@ impl Controller {
             is_ours
         });
         let versions = ours.map(|meta| &meta.resource_version);
-        effects.wrote_all(sync.key, &parent.owner.uid, PODS, versions);
+        self.consistency
+            .wrote_all(sync.key, &parent.owner.uid, Kind::POD, versions);
         if others.get() > 0 {
             for meta in created.filter(|meta| !is_ours(meta)) {
-                self.record_pod_write(meta, effects);
+                self.record_pod_write(meta);
             }
         }
     }
@@ -480,7 +412,6 @@ impl Controller {
         sync: &mut Sync,
         error: Option<String>,
         now: Now,
-        effects: &impl Effects,
     ) -> Step {
         let lost = sync.creates_wanted - sync.slow_start.successes();
         if lost > 0 {
@@ -489,16 +420,10 @@ impl Controller {
             self.expectations.creations_observed(sync.key, lost);
         }
         sync.manage_error = error.map(|error| (SyncErrorClass::Create, error));
-        self.update_status(parent, sync, now, effects)
+        self.update_status(parent, sync, now)
     }
 
-    fn deleted(
-        &self,
-        parent: &Arc<Parent>,
-        sync: &mut Sync,
-        now: Now,
-        effects: &impl Effects,
-    ) -> Step {
+    fn deleted(&self, parent: &Arc<Parent>, sync: &mut Sync, now: Now) -> Step {
         let regarding = parent.reference(self.options.kind);
         sync.require_answers();
         let mut first_error: Option<String> = None;
@@ -522,14 +447,14 @@ impl Controller {
                     // Gone: another pod has the name, or none. Should the conflict have been about
                     // something else, or the pod be there after all, the next sync deletes it.
                     self.expectations.deletion_observed(*key, name);
-                    unknown.insert(PODS);
+                    unknown.insert(Kind::POD);
                     let quiet = || (SyncErrorClass::Delete, error.message.clone());
                     quiet_error.get_or_insert_with(quiet);
                 }
                 Answer::Failed(error) => {
                     self.expectations.deletion_observed(*key, name);
                     if error.outcome_is_unknown() {
-                        unknown.insert(PODS);
+                        unknown.insert(Kind::POD);
                     }
                     if !error.is_not_found() {
                         events.push(EventIntent::failed_delete(regarding, error));
@@ -545,17 +470,18 @@ impl Controller {
             matches!(answer, Some(Answer::Failed(_) | Answer::Deleted(Some(_))))
         };
         if self.policy.fence_unknown_outcomes && !answers.iter().all(versioned) {
-            unknown.insert(PODS);
+            unknown.insert(Kind::POD);
         }
         if self.policy.record_every_write {
             let versions = answers.iter().filter_map(|answer| match answer {
                 Some(Answer::Deleted(version)) => version.as_ref(),
                 _ => None,
             });
-            effects.wrote_all(*key, &parent.owner.uid, PODS, versions);
+            self.consistency
+                .wrote_all(*key, &parent.owner.uid, Kind::POD, versions);
         }
         sync.manage_error = first_error.map(|error| (SyncErrorClass::Delete, error));
-        self.update_status(parent, sync, now, effects)
+        self.update_status(parent, sync, now)
     }
 
     /// Whether the parent is still what this sync is about, as far as the cache knows.
@@ -567,17 +493,18 @@ impl Controller {
     }
 
     /// Notes whether a write that failed may have been committed nevertheless.
-    pub(super) fn note_failure(&self, error: &ApiError, resource: usize, sync: &mut Sync) {
+    pub(super) fn note_failure(&self, error: &ApiError, kind: Kind, sync: &mut Sync) {
         if error.outcome_is_unknown() {
-            sync.unknown.insert(resource);
+            sync.unknown.insert(kind);
         }
     }
 
     /// Remembers the version of a pod we wrote, for its controller as the server has it now.
-    fn record_pod_write(&self, meta: &ObjectMeta, effects: &impl Effects) {
+    fn record_pod_write(&self, meta: &ObjectMeta) {
         if let Some(controller) = meta.controller() {
             let owner = self.parents.intern(&meta.namespace, &controller.name);
-            effects.wrote_at(owner, &controller.uid, PODS, &meta.resource_version);
+            self.consistency
+                .wrote_at(owner, &controller.uid, Kind::POD, &meta.resource_version);
         }
     }
 }

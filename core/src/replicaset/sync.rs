@@ -6,7 +6,7 @@ use std::sync::Arc;
 use podstorm_objects::{Kind, ReplicaSetStatus, Time};
 use podstorm_runtime::claim::Claim;
 use podstorm_runtime::client::{Answer, EventIntent, Request};
-use podstorm_runtime::consistency::Resources;
+use podstorm_runtime::consistency::Kinds;
 use podstorm_runtime::driver::{Step, SyncState};
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::slow_start::SlowStart;
@@ -47,8 +47,8 @@ pub struct Sync {
     pub(super) new_status: Option<Box<ReplicaSetStatus>>,
     /// How often the caches had gone back when their versions were read, in the hardened behaviour.
     pub(super) rewinds: u64,
-    /// Resources of which a write may or may not have been committed.
-    pub(super) unknown: Resources,
+    /// Kinds of which a write may or may not have been committed.
+    pub(super) unknown: Kinds,
     /// Why the sync is to be retried, where that is nobody's business: no Event, no condition.
     pub(super) quiet_error: Option<(SyncErrorClass, String)>,
 }
@@ -190,7 +190,7 @@ impl Sync {
             open_asked: 0,
             manage_error: None,
             new_status: None,
-            unknown: Resources::default(),
+            unknown: Kinds::default(),
             rewinds: 0,
             quiet_error: None,
         }
@@ -255,7 +255,7 @@ impl Sync {
         self.open_asked = 0;
         self.manage_error = None;
         self.new_status = None;
-        self.unknown = Resources::default();
+        self.unknown = Kinds::default();
         self.quiet_error = None;
     }
 

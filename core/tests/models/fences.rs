@@ -2,14 +2,16 @@
 //! found by its next sync, and what was counted at once stays the least.
 
 use podstorm::cache::StoreVersion;
-use podstorm::consistency::{Fences, PARENTS, PODS, Resources};
-use podstorm::object::ResourceVersion;
+use podstorm::consistency::{Fences, Kinds};
+use podstorm::object::{Kind, ResourceVersion};
 use podstorm::workqueue::{Take, WorkQueue};
 
 use crate::check;
 use crate::checker::sync::Arc;
 use crate::checker::sync::atomic::{AtomicU64, Ordering};
 use crate::checker::thread;
+
+const KINDS: [Kind; 2] = [Kind::POD, Kind::REPLICA_SET];
 
 fn at(pods: ResourceVersion) -> [ResourceVersion; 2] {
     [pods, ResourceVersion::Number(1)]
@@ -32,13 +34,13 @@ impl Start {
             let read = self.server.load(Ordering::Relaxed);
             // Asking takes a while: another worker may have come first meanwhile.
             if !self.fences.is_started() {
-                self.fences.raise(PODS, &ResourceVersion::Number(read));
+                self.fences.raise(Kind::POD, &ResourceVersion::Number(read));
                 self.fences.start();
             }
         }
         let stores = at(self.reached.get());
         self.fences.check(&stores).ok()?;
-        self.fences.raise(PODS, &stores[PODS]);
+        self.fences.raise(Kind::POD, &stores[0]);
         Some(self.cache.load(Ordering::Relaxed))
     }
 }
@@ -49,7 +51,7 @@ impl Start {
 fn nobody_counts_behind_the_start() {
     check(2, || {
         let start = Arc::new(Start {
-            fences: Fences::new(),
+            fences: Fences::new(KINDS),
             reached: StoreVersion::default(),
             cache: AtomicU64::new(0),
             server: AtomicU64::new(2),
@@ -81,14 +83,19 @@ fn nobody_counts_behind_the_start() {
 #[test]
 fn a_wish_is_found_by_the_keys_next_sync() {
     check(3, || {
-        let (fences, queue) = (Arc::new(Fences::new()), Arc::new(WorkQueue::<u32>::new()));
-        let mut wish = Resources::default();
-        wish.insert(PARENTS);
+        let (fences, queue) = (
+            Arc::new(Fences::new(KINDS)),
+            Arc::new(WorkQueue::<u32>::new()),
+        );
+        let mut wish = Kinds::default();
+        wish.insert(Kind::REPLICA_SET);
+        let expected = wish.clone();
         queue.add(0, 0);
         assert_eq!(queue.try_take(0), Take::Key(0));
         queue.add(0, 0);
         let first = {
             let (fences, queue) = (fences.clone(), queue.clone());
+            let wish = wish.clone();
             thread::spawn(move || {
                 fences.want(0, wish);
                 queue.done(0, 0);
@@ -99,7 +106,7 @@ fn a_wish_is_found_by_the_keys_next_sync() {
             thread::spawn(move || {
                 let taken = queue.try_take(0) == Take::Key(0);
                 if taken {
-                    assert_eq!(fences.wanted(&0), wish, "the wish was lost");
+                    assert_eq!(fences.wanted(&0), expected, "the wish was lost");
                     fences.forget(&0);
                     assert!(fences.wanted(&0).is_empty());
                 }
@@ -107,12 +114,12 @@ fn a_wish_is_found_by_the_keys_next_sync() {
             })
         };
         // A parent that goes while its sync ends.
-        fences.want(1, Resources::BOTH);
+        fences.want(1, fences.kinds());
         fences.forget(&1);
         assert!(fences.wanted(&1).is_empty());
         first.join().unwrap();
         let left = if next.join().unwrap() {
-            Resources::default()
+            Kinds::default()
         } else {
             wish
         };
@@ -126,7 +133,7 @@ fn a_wish_is_found_by_the_keys_next_sync() {
 fn what_was_counted_at_is_the_least_for_the_next_sync() {
     check(3, || {
         let (fences, queue) = (
-            Arc::new(Fences::<u32>::new()),
+            Arc::new(Fences::<u32>::new(KINDS)),
             Arc::new(WorkQueue::<u32>::new()),
         );
         queue.add(0, 0);
@@ -135,13 +142,13 @@ fn what_was_counted_at_is_the_least_for_the_next_sync() {
         let first = {
             let (fences, queue) = (fences.clone(), queue.clone());
             thread::spawn(move || {
-                fences.raise(PODS, &ResourceVersion::Number(7));
+                fences.raise(Kind::POD, &ResourceVersion::Number(7));
                 queue.done(0, 0);
             })
         };
         let of_another_key = {
             let fences = fences.clone();
-            thread::spawn(move || fences.raise(PODS, &ResourceVersion::Number(6)))
+            thread::spawn(move || fences.raise(Kind::POD, &ResourceVersion::Number(6)))
         };
         if queue.try_take(0) == Take::Key(0) {
             for behind in [5, 6] {

@@ -2,8 +2,8 @@
 //! between a worker that writes, one that asks, and a handler that forgets.
 
 use podstorm::cache::StoreVersion;
-use podstorm::consistency::{ConsistencyStore, PARENTS, PODS};
-use podstorm::object::{ResourceVersion, Uid};
+use podstorm::consistency::ConsistencyStore;
+use podstorm::object::{Kind, ResourceVersion, Uid};
 
 use crate::check;
 use crate::checker::sync::Arc;
@@ -26,13 +26,13 @@ fn at(pods: u64) -> [ResourceVersion; 2] {
 #[test]
 fn who_passes_the_gate_finds_the_write_in_the_cache() {
     check(3, || {
-        let store = Store::new();
+        let store = Store::new([Kind::POD, Kind::REPLICA_SET]);
         let (cache, reached) = (
             Arc::new(AtomicU64::new(0)),
             Arc::new(StoreVersion::default()),
         );
         reached.set(&version(1));
-        store.wrote_at(0, &Uid::new("a"), PODS, &version(3));
+        store.wrote_at(0, &Uid::new("a"), Kind::POD, &version(3));
         let informer = {
             let (cache, reached) = (cache.clone(), reached.clone());
             thread::spawn(move || {
@@ -62,12 +62,12 @@ fn who_passes_the_gate_finds_the_write_in_the_cache() {
 #[test]
 fn a_write_recorded_beside_a_positive_answer_stays() {
     check(3, || {
-        let store = Arc::new(Store::new());
+        let store = Arc::new(Store::new([Kind::POD, Kind::REPLICA_SET]));
         let uid = Uid::new("a");
-        store.wrote_at(0, &uid, PODS, &version(1));
+        store.wrote_at(0, &uid, Kind::POD, &version(1));
         let writer = {
             let (store, uid) = (store.clone(), uid.clone());
-            thread::spawn(move || store.wrote_at(0, &uid, PODS, &version(2)))
+            thread::spawn(move || store.wrote_at(0, &uid, Kind::POD, &version(2)))
         };
         let early = store.ensure_ready(&0, &at(1));
         writer.join().unwrap();
@@ -81,16 +81,16 @@ fn a_write_recorded_beside_a_positive_answer_stays() {
 #[test]
 fn of_racing_records_the_newest_stays() {
     check(3, || {
-        let store = Arc::new(Store::new());
+        let store = Arc::new(Store::new([Kind::POD, Kind::REPLICA_SET]));
         let uid = Uid::new("a");
         let other = {
             let (store, uid) = (store.clone(), uid.clone());
             thread::spawn(move || {
-                store.wrote_at(0, &uid, PODS, &version(3));
-                store.wrote_at(0, &uid, PARENTS, &version(1));
+                store.wrote_at(0, &uid, Kind::POD, &version(3));
+                store.wrote_at(0, &uid, Kind::REPLICA_SET, &version(1));
             })
         };
-        store.wrote_at(0, &uid, PODS, &version(2));
+        store.wrote_at(0, &uid, Kind::POD, &version(2));
         other.join().unwrap();
         let record = store.record(&0).unwrap();
         assert_eq!(record.written, [Some(version(3)), Some(version(1))]);
@@ -103,20 +103,17 @@ fn of_racing_records_the_newest_stays() {
 #[test]
 fn forgetting_an_owner_spares_its_successor() {
     check(3, || {
-        let store = Arc::new(Store::new());
+        let store = Arc::new(Store::new([Kind::POD, Kind::REPLICA_SET]));
         let (old, new) = (Uid::new("old"), Uid::new("new"));
-        store.wrote_at(0, &old, PODS, &version(5));
+        store.wrote_at(0, &old, Kind::POD, &version(5));
         let handler = {
             let (store, old) = (store.clone(), old.clone());
             thread::spawn(move || store.clear(&0, Some(&old)))
         };
-        store.wrote_at(0, &new, PODS, &version(6));
+        store.wrote_at(0, &new, Kind::POD, &version(6));
         handler.join().unwrap();
         let record = store.record(&0).expect("the successor's record");
-        assert_eq!(
-            (record.uid, &record.written[PODS]),
-            (new, &Some(version(6)))
-        );
+        assert_eq!((record.uid, &record.written[0]), (new, &Some(version(6))));
         assert!(store.ensure_ready(&0, &at(5)).is_err());
     });
 }

@@ -1,9 +1,9 @@
 //! Longer models: several threads and dozens of steps.
 
 use podstorm::cache::StoreVersion;
-use podstorm::consistency::{ConsistencyStore, PODS};
+use podstorm::consistency::ConsistencyStore;
 use podstorm::expectations::Expectations;
-use podstorm::object::{ResourceVersion, Uid};
+use podstorm::object::{Kind, ResourceVersion, Uid};
 use podstorm::workqueue::{RateLimitingQueue, WorkQueue};
 
 use crate::check;
@@ -189,7 +189,7 @@ impl Little {
             };
             let version = ResourceVersion::Number(version);
             self.gate
-                .wrote_at(key as u32, &Uid::new("a"), PODS, &version);
+                .wrote_at(key as u32, &Uid::new("a"), Kind::POD, &version);
         }
     }
 
@@ -216,7 +216,7 @@ fn behind_the_gate_no_pod_is_made_twice() {
     check(0, || {
         let little = Arc::new(Little {
             queue: WorkQueue::new(),
-            gate: ConsistencyStore::new(),
+            gate: ConsistencyStore::new([Kind::POD, Kind::REPLICA_SET]),
             reached: StoreVersion::default(),
             cache: std::array::from_fn(|_| AtomicUsize::new(0)),
             made: std::array::from_fn(|_| AtomicUsize::new(0)),

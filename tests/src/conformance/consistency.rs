@@ -1,20 +1,26 @@
 //! Cases of `consistency`: the read-your-writes store.
 
 use podstorm::consistency::ConsistencyStore;
-use podstorm::object::{ResourceVersion, Uid};
+use podstorm::object::{Kind, ResourceType, ResourceVersion, Uid};
 use serde_json::Value;
 
 use super::Fields;
 
-/// Resources by index. Records for `other` are kept, but no store reports a version for it.
-const RESOURCES: [&str; 3] = ["pods", "replicasets.apps", "other"];
+/// Records for it are kept, but no store reports a version.
+static OTHER: ResourceType = ResourceType {
+    kind: "Other",
+    resource: "other",
+    ..ResourceType::DEFAULT
+};
+
+const KINDS: [Kind; 3] = [Kind::POD, Kind::REPLICA_SET, Kind::of(&OTHER)];
 
 /// Runs one case.
 pub(super) fn run(case: Value) -> Result<(), String> {
     let mut case = Fields::new(case, "case")?;
     let ops = case.list("ops")?;
     case.finish()?;
-    let store = ConsistencyStore::<String, 3>::new();
+    let store = ConsistencyStore::<String, 3>::new(KINDS);
     let mut reached: [ResourceVersion; 3] = Default::default();
     for (index, op) in ops.into_iter().enumerate() {
         let mut op = Fields::new(op, format!("ops[{index}]"))?;
@@ -32,9 +38,9 @@ fn run_op(
     match op.text("op")?.as_str() {
         "WroteAt" => {
             let (owner, uid) = (op.text("owner")?, Uid::new(&op.text("uid")?));
-            let resource = resource(op)?;
+            let place = place(op)?;
             let version = ResourceVersion::new(&op.text("resourceVersion")?);
-            store.wrote_at(owner, &uid, resource, &version);
+            store.wrote_at(owner, &uid, KINDS[place], &version);
         }
         "Clear" => {
             let owner = op.text("owner")?;
@@ -43,10 +49,10 @@ fn run_op(
             store.clear(&owner, uid.as_ref());
         }
         "StoreAt" => {
-            let resource = resource(op)?;
+            let place = place(op)?;
             let version = ResourceVersion::new(&op.text("resourceVersion")?);
-            if RESOURCES[resource] != "other" {
-                reached[resource] = version;
+            if KINDS[place] != Kind::of(&OTHER) {
+                reached[place] = version;
             }
         }
         "EnsureReady" => {
@@ -64,10 +70,10 @@ fn run_op(
     Ok(())
 }
 
-fn resource(op: &mut Fields) -> Result<usize, String> {
+fn place(op: &mut Fields) -> Result<usize, String> {
     let name = op.text("resource")?;
-    let index = RESOURCES.iter().position(|known| *known == name);
-    index.ok_or_else(|| format!("unknown resource {name:?}"))
+    let place = KINDS.iter().position(|kind| kind.group_resource() == name);
+    place.ok_or_else(|| format!("unknown resource {name:?}"))
 }
 
 fn compare(
@@ -80,12 +86,11 @@ fn compare(
         (false, Err(stale)) => stale,
         (_, ours) => return Err(format!("ready: ours is {ours:?}, recorded is {recorded}")),
     };
-    let name = RESOURCES[stale.resource];
     let ours = (
-        name.to_owned(),
+        stale.kind.group_resource().into_owned(),
         stale.wrote.to_string(),
         stale.store.to_string(),
-        stale.message(name),
+        stale.to_string(),
     );
     let mut allowed = Vec::new();
     for reason in reasons {

@@ -1,14 +1,16 @@
 //! Cases of `handlers`: notifications, the keys they add and the expectations they lower.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use podstorm::cache::{Delta, PodCache};
-use podstorm::object::Kind;
+use podstorm::object::{Kind, Now, Uid};
 use podstorm::replicaset::{Controller, ControllerOptions, parse_key};
 use serde_json::Value;
 
-use super::world::{Recorded, expectations_of, parent, parent_kind, pod, waited_name};
+use super::world::{
+    drain, drain_delayed, expectations_of, owner_key, parent, parent_kind, pod, waited_name,
+};
 use super::{Fields, expect_eq};
 
 /// Runs one case.
@@ -44,19 +46,29 @@ impl World {
     fn step(&mut self, step: Value) -> Result<(), String> {
         let mut step = Fields::new(step, "step")?;
         let op = step.text("op")?;
-        let effects = Recorded::new(&self.controller);
+        let mut out = step.object("out")?;
+        let strings = |values: Vec<Value>| -> Vec<String> {
+            let texts = values.iter().filter_map(Value::as_str);
+            texts.map(str::to_owned).collect()
+        };
+        let cleared = strings(out.list("consistencyCleared")?);
         let (kind, controller) = (self.kind, &self.controller);
+        let now = Now {
+            mono_ns: self.now_ns,
+            ..Now::default()
+        };
+        let written = write_for_all(controller, &cleared);
         let pods = controller.pods();
         match op.as_str() {
             "parentAdd" | "parentUpdate" => {
                 let object = parent(kind, step.value("object"))?;
                 let change = controller.parents().apply(Delta::Applied(object));
-                controller.handle_parent(&change, &effects);
+                controller.parent_changed(&change, now);
             }
             "parentDelete" => {
                 let object = parent(kind, step.value("object"))?;
                 let change = controller.parents().apply(Delta::Deleted(object));
-                controller.handle_parent(&change, &effects);
+                controller.parent_changed(&change, now);
             }
             "parentTombstone" => {
                 let key = step.text("key")?;
@@ -70,16 +82,16 @@ impl World {
                         .parents()
                         .apply_tombstone(namespace, name, object.as_deref());
                 if let Some(change) = change {
-                    controller.handle_parent(&change, &effects);
+                    controller.parent_changed(&change, now);
                 }
             }
             "podAdd" | "podUpdate" => {
                 let change = pods.apply(Delta::Applied(pod(step.value("object"))?));
-                controller.handle_pod(&change, &effects);
+                controller.pod_changed(&change, now);
             }
             "podDelete" => {
                 let change = pods.apply(Delta::Deleted(pod(step.value("object"))?));
-                controller.handle_pod(&change, &effects);
+                controller.pod_changed(&change, now);
             }
             "podTombstone" => {
                 let key = step.text("key")?;
@@ -89,7 +101,7 @@ impl World {
                     Some(object) => Some(pod(object)?),
                 };
                 if let Some(change) = pods.apply_tombstone(namespace, name, object) {
-                    controller.handle_pod(&change, &effects);
+                    controller.pod_changed(&change, now);
                 }
             }
             // Objects of another type can't reach a typed handler: there is nothing to ignore.
@@ -119,32 +131,26 @@ impl World {
             "advance" => self.now_ns += step.int("nanos")?,
             other => return Err(format!("unknown op {other:?}")),
         }
-        let mut out = step.object("out")?;
         step.finish()?;
-        let strings = |values: Vec<Value>| -> Vec<String> {
-            values
-                .iter()
-                .filter_map(Value::as_str)
-                .map(str::to_owned)
-                .collect()
-        };
-        expect_eq(
-            "queue",
-            &*effects.added.borrow(),
-            &strings(out.list("queue")?),
-        )?;
-        let after: Vec<Value> = effects
-            .added_after
-            .borrow()
-            .iter()
-            .map(|(key, nanos)| serde_json::json!({"key": key, "nanos": nanos}))
-            .collect();
+        // A key that waits is added once.
+        let mut queue = strings(out.list("queue")?);
+        let mut seen = BTreeSet::new();
+        queue.retain(|key| seen.insert(key.clone()));
+        expect_eq("queue", &drain(controller, now.mono_ns), &queue)?;
+        let after = drain_delayed(controller, now.mono_ns);
         expect_eq("after", &after, &out.list("after")?)?;
-        let mut cleared = strings(out.list("consistencyCleared")?);
-        cleared.sort();
-        let mut ours = effects.cleared.borrow().clone();
-        ours.sort();
-        expect_eq("consistencyCleared", &ours, &cleared)?;
+        let is_gone = |owner: &str| {
+            let record = controller
+                .consistency()
+                .record(&owner_key(controller, owner));
+            record.is_none()
+        };
+        let gone: BTreeSet<String> = written
+            .into_iter()
+            .filter(|(owner, _)| is_gone(owner))
+            .map(|(owner, uid)| format!("{owner}={uid}"))
+            .collect();
+        expect_eq("consistencyCleared", &gone, &cleared.into_iter().collect())?;
         let recorded = out.object("expectations")?.into_rest();
         let mut ours = podstorm::object::Map::new();
         for key in self.expected.keys() {
@@ -156,4 +162,26 @@ impl World {
         expect_eq("expectations", &ours, &recorded)?;
         out.finish()
     }
+}
+
+/// Records a write for every parent that is cached, and for those of which one is to be cleared, `owner=uid`:
+/// what is cleared can be seen then. Gives owners and UIDs.
+fn write_for_all(controller: &Controller, cleared: &[String]) -> BTreeMap<String, Uid> {
+    let cached = controller.parents().all().into_iter().map(|parent| {
+        let meta = &parent.object.metadata;
+        (
+            format!("{}/{}", meta.namespace, meta.name),
+            meta.uid.clone(),
+        )
+    });
+    let others = cleared.iter().filter_map(|text| text.split_once('='));
+    let others = others.map(|(owner, uid)| (owner.to_owned(), Uid::new(uid)));
+    let written: BTreeMap<String, Uid> = cached.chain(others).collect();
+    for (owner, uid) in &written {
+        let key = owner_key(controller, owner);
+        controller
+            .consistency()
+            .wrote_at(key, uid, Kind::POD, &1.into());
+    }
+    written
 }

@@ -1,15 +1,13 @@
-//! What the cases of handlers and whole syncs share: objects from JSON, effects that are recorded
-//! instead of carried out, and comparison of JSON bodies.
+//! What the cases of handlers and whole syncs share: objects from JSON, what was put into the queue and the
+//! read-your-writes records, and comparison of JSON bodies.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 
 use podstorm::intern::KeyId;
-use podstorm::object::{
-    Kind, Pod, ReplicaSet, ReplicationController, Resource, ResourceVersion, Uid,
-};
-use podstorm::replicaset::{Controller, Effects};
-use serde_json::Value;
+use podstorm::object::{Kind, Pod, ReplicaSet, ReplicationController, Resource};
+use podstorm::replicaset::Controller;
+use podstorm::workqueue::Take;
+use serde_json::{Value, json};
 
 /// The kind of a case's parents.
 pub(super) fn parent_kind(text: &str) -> Result<Kind, String> {
@@ -39,69 +37,31 @@ pub(super) fn parent(kind: Kind, value: Value) -> Result<Arc<ReplicaSet>, String
         .map_err(|error| format!("parent: {error}"))
 }
 
-/// Effects as they were asked for, by text.
-#[derive(Debug)]
-pub(super) struct Recorded<'a> {
-    controller: &'a Controller,
-    pub(super) added: RefCell<Vec<String>>,
-    pub(super) added_after: RefCell<Vec<(String, i64)>>,
-    /// Owner, UID, resource, version.
-    pub(super) written: RefCell<Vec<[String; 4]>>,
-    /// `owner=uid`.
-    pub(super) cleared: RefCell<Vec<String>>,
+/// The keys that wait in the queue, in its order, which is then empty.
+pub(super) fn drain(controller: &Controller, now_ns: i64) -> Vec<String> {
+    let mut keys = Vec::new();
+    while let Take::Key(key) = controller.queue().try_take(now_ns) {
+        controller.queue().done(key, now_ns);
+        keys.push(controller.parents().name(key).to_string());
+    }
+    keys
 }
 
-impl<'a> Recorded<'a> {
-    pub(super) fn new(controller: &'a Controller) -> Recorded<'a> {
-        Recorded {
-            controller,
-            added: RefCell::default(),
-            added_after: RefCell::default(),
-            written: RefCell::default(),
-            cleared: RefCell::default(),
-        }
+/// The keys that wait to be added later, with their delays, in the order of these; none does then.
+pub(super) fn drain_delayed(controller: &Controller, now_ns: i64) -> Vec<Value> {
+    let mut delayed = Vec::new();
+    while let Some(due_ns) = controller.queue().next_due() {
+        controller.queue().fire_due(due_ns);
+        let keys = drain(controller, due_ns).into_iter();
+        delayed.extend(keys.map(|key| json!({"key": key, "nanos": due_ns - now_ns})));
     }
-
-    fn name(&self, key: KeyId) -> String {
-        self.controller.parents().name(key).to_string()
-    }
+    delayed
 }
 
-impl Recorded<'_> {
-    /// Records name their owner with a slash even where the namespace is empty.
-    fn owner(&self, key: KeyId) -> String {
-        let key = self.controller.parents().name(key);
-        format!("{}/{}", key.namespace, key.name)
-    }
-}
-
-impl Effects for Recorded<'_> {
-    fn add(&self, key: KeyId) {
-        self.added.borrow_mut().push(self.name(key));
-    }
-
-    fn add_after(&self, key: KeyId, delay_ns: i64) {
-        self.added_after
-            .borrow_mut()
-            .push((self.name(key), delay_ns));
-    }
-
-    fn wrote_at(&self, owner: KeyId, uid: &Uid, resource: usize, version: &ResourceVersion) {
-        let resource = ["pods", "replicasets.apps"][resource];
-        self.written.borrow_mut().push([
-            self.owner(owner),
-            uid.to_string(),
-            resource.to_owned(),
-            version.to_string(),
-        ]);
-    }
-
-    fn clear_written(&self, owner: KeyId, uid: Option<&Uid>) {
-        let uid = uid.map(ToString::to_string).unwrap_or_default();
-        self.cleared
-            .borrow_mut()
-            .push(format!("{}={uid}", self.owner(owner)));
-    }
+/// The key of an owner that records name with a slash even where the namespace is empty.
+pub(super) fn owner_key(controller: &Controller, owner: &str) -> KeyId {
+    let (namespace, name) = owner.split_once('/').unwrap_or(("", owner));
+    controller.parents().intern(namespace, name)
 }
 
 /// A value without its null and empty members, which JSON writers treat differently.
@@ -138,7 +98,7 @@ pub(super) fn expect_same_json(what: &str, ours: Value, recorded: Value) -> Resu
 /// waited for by name alone.
 pub(super) fn expectations_of(controller: &Controller, key: &str, now_ns: i64) -> Value {
     let Ok((namespace, name)) = podstorm::replicaset::parse_key(key) else {
-        return serde_json::json!(
+        return json!(
             {"exists": false, "add": 0, "del": 0, "keys": null, "satisfied": true}
         );
     };
@@ -158,7 +118,7 @@ pub(super) fn expectations_of(controller: &Controller, key: &str, now_ns: i64) -
             keys.sort();
             keys
         });
-    serde_json::json!({
+    json!({
         "exists": counts.is_some(),
         "add": counts.map_or(0, |counts| counts.add),
         "del": counts.map_or(0, |counts| counts.del),

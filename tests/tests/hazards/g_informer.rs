@@ -185,7 +185,7 @@ fn hazard_69_nothing_but_bookmarks() {
     assert_eq!(passed.outcome, Outcome::Ok);
     assert_eq!(passed.sent(Call::CreatePod), 0, "the pod is awaited yet");
     let record = hand.controller.consistency().record(&key).unwrap();
-    assert!(record.written[podstorm::consistency::PODS].is_none());
+    assert!(record.written[0].is_none());
 }
 
 /// A tombstone with nothing in it, or with somebody else's pod, changes no count.
@@ -235,31 +235,9 @@ fn hazard_70_tombstones() {
     let change = parents
         .apply_tombstone("default", "web", Some(&set))
         .unwrap();
-    hand.controller.handle_parent(&change, &Woken(&hand));
+    hand.controller.parent_changed(&change, hand.now);
     assert_eq!(hand.expected("web"), None);
     assert_eq!(hand.controller.queue().len(), 1);
-}
-
-/// The controller's own queue and records.
-struct Woken<'a>(&'a Hand);
-
-impl podstorm::replicaset::Effects for Woken<'_> {
-    fn add(&self, key: podstorm::intern::KeyId) {
-        self.0.controller.queue().add(key, 0);
-    }
-
-    fn add_after(&self, _: podstorm::intern::KeyId, _: i64) {}
-
-    fn wrote_at(
-        &self,
-        _: podstorm::intern::KeyId,
-        _: &podstorm::object::Uid,
-        _: usize,
-        _: &ResourceVersion,
-    ) {
-    }
-
-    fn clear_written(&self, _: podstorm::intern::KeyId, _: Option<&podstorm::object::Uid>) {}
 }
 
 /// 100,000 events that the store has and the handlers have not: the expectations make the

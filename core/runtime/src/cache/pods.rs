@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_concerns_those_whose_the_pod_is_or_was_and_everybody_when_it_is_nobodys() {
+    fn a_change_concerns_those_whose_the_pod_is_or_was_and_everybody_when_it_is_or_was_nobodys() {
         let cache = PodCache::<()>::new();
         let owner = owner("web");
         let kinds = [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER];
@@ -433,7 +433,7 @@ mod tests {
         let orphan = cache.apply(Delta::Applied(pod("a", 1, None)));
         assert_eq!(concerned(&orphan), [true, true]);
         let adopted = cache.apply(Delta::Applied(pod("a", 2, Some(&owner))));
-        assert_eq!(concerned(&adopted), [true, false]);
+        assert_eq!(concerned(&adopted), [true, true]);
         let updated = cache.apply(Delta::Applied(pod("a", 3, Some(&owner))));
         assert_eq!(concerned(&updated), [true, false]);
         let released = cache.apply(Delta::Applied(pod("a", 4, None)));

@@ -6,43 +6,52 @@
 use std::cmp::Ordering::Greater;
 use std::collections::BTreeMap;
 
-use podstorm_objects::ResourceVersion;
+use podstorm_objects::{Kind, ResourceVersion};
+use smallvec::SmallVec;
 
-use super::{PARENTS, PODS, Stale};
+use super::{Stale, place_of};
 use crate::primitives::{AtomicU64, AtomicUsize, CachePadded, Mutex, Ordering, lock};
 
-/// A set of resources, by their index ([`PODS`], [`PARENTS`]).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Resources(u8);
+/// A few kinds, each once, pods first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kinds(SmallVec<[Kind; 2]>);
 
-impl Resources {
-    /// Pods and parents.
-    pub const BOTH: Resources = Resources(1 << PODS | 1 << PARENTS);
-
+impl Kinds {
     /// Whether there is none.
-    pub fn is_empty(self) -> bool {
-        self.0 == 0
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Puts one in.
-    pub fn insert(&mut self, resource: usize) {
-        self.0 |= 1 << resource;
+    pub fn insert(&mut self, kind: Kind) {
+        if !self.0.contains(&kind) {
+            let at = if kind == Kind::POD { 0 } else { self.0.len() };
+            self.0.insert(at, kind);
+        }
     }
 
     /// Takes one out.
-    pub fn remove(&mut self, resource: usize) {
-        self.0 &= !(1 << resource);
+    pub fn remove(&mut self, kind: Kind) {
+        self.0.retain(|known| *known != kind);
     }
 
-    fn union(self, other: Resources) -> Resources {
-        Resources(self.0 | other.0)
+    /// One after the other.
+    pub fn iter(&self) -> impl Iterator<Item = Kind> {
+        self.0.iter().copied()
     }
+}
 
-    /// In the order of their indices.
-    pub fn iter(self) -> impl Iterator<Item = usize> {
-        [PODS, PARENTS]
-            .into_iter()
-            .filter(move |resource| self.0 & 1 << resource != 0)
+impl Extend<Kind> for Kinds {
+    fn extend<T: IntoIterator<Item = Kind>>(&mut self, kinds: T) {
+        kinds.into_iter().for_each(|kind| self.insert(kind));
+    }
+}
+
+impl FromIterator<Kind> for Kinds {
+    fn from_iter<T: IntoIterator<Item = Kind>>(kinds: T) -> Kinds {
+        let mut set = Kinds::default();
+        set.extend(kinds);
+        set
     }
 }
 
@@ -51,26 +60,33 @@ impl Resources {
 /// All methods cost O(1), but for those of keys that want a version: a lock, and O(log of their number).
 #[derive(Debug)]
 pub struct Fences<K> {
-    /// What the caches must have come to whatever the key, by resource: the versions read at the
+    kinds: [Kind; 2],
+    /// What the caches must have come to whatever the key, by kind: the versions read at the
     /// start, and those at which anything was counted since. Only grow.
     floors: CachePadded<[AtomicU64; 2]>,
     /// Whether the versions were read at the start; 0 is no.
     started: AtomicU64,
     /// Keys whose next sync begins by reading versions, because the last one could not.
-    wanted: Mutex<BTreeMap<K, Resources>>,
+    wanted: Mutex<BTreeMap<K, Kinds>>,
     /// Their number: most of the time none, and then the lock is not taken.
     wanted_count: AtomicUsize,
 }
 
 impl<K: Copy + Ord> Fences<K> {
-    /// Nothing raised, nothing wanted, not started.
-    pub fn new() -> Self {
+    /// Nothing raised for these kinds, nothing wanted, not started.
+    pub fn new(kinds: [Kind; 2]) -> Self {
         Fences {
+            kinds,
             floors: CachePadded::default(),
             started: AtomicU64::new(0),
             wanted: Mutex::new(BTreeMap::new()),
             wanted_count: AtomicUsize::new(0),
         }
+    }
+
+    /// All that there are versions of.
+    pub fn kinds(&self) -> Kinds {
+        self.kinds.into_iter().collect()
     }
 
     /// Whether the versions of the start were read and raised.
@@ -85,21 +101,20 @@ impl<K: Copy + Ord> Fences<K> {
         self.started.store(1, Ordering::Release);
     }
 
-    /// Of which resources the version must be read before the key's next sync.
-    pub fn wanted(&self, key: &K) -> Resources {
+    /// Of which kinds the version must be read before the key's next sync.
+    pub fn wanted(&self, key: &K) -> Kinds {
         // Acquire, with the Release below; a key's own mark was made by its last sync, which the
         // queue puts before this one.
         if self.wanted_count.load(Ordering::Acquire) == 0 {
-            return Resources::default();
+            return Kinds::default();
         }
-        lock(&self.wanted).get(key).copied().unwrap_or_default()
+        lock(&self.wanted).get(key).cloned().unwrap_or_default()
     }
 
     /// Notes that these versions must be read before the key's next sync.
-    pub fn want(&self, key: K, resources: Resources) {
+    pub fn want(&self, key: K, kinds: Kinds) {
         let mut wanted = lock(&self.wanted);
-        let known = wanted.entry(key).or_default();
-        *known = known.union(resources);
+        wanted.entry(key).or_default().extend(kinds.iter());
         // Release: see `wanted`.
         self.wanted_count.store(wanted.len(), Ordering::Release);
     }
@@ -117,8 +132,12 @@ impl<K: Copy + Ord> Fences<K> {
 
     /// The caches must come to this version before anything is counted; nothing for one that is no
     /// number.
-    pub fn raise(&self, resource: usize, version: &ResourceVersion) {
-        let (Some(number), floor) = (version.number(), &self.floors[resource]) else {
+    ///
+    /// # Panics
+    /// When the kind is none of the fences'.
+    pub fn raise(&self, kind: Kind, version: &ResourceVersion) {
+        let floor = &self.floors[place_of(kind, &self.kinds)];
+        let Some(number) = version.number() else {
             return;
         };
         // Relaxed, both: a sync that is to see it comes by the queue or by `started`.
@@ -131,27 +150,21 @@ impl<K: Copy + Ord> Fences<K> {
     /// compared have; a cache that has none yet has not.
     ///
     /// # Errors
-    /// The first resource whose cache is behind.
+    /// The first kind whose cache is behind.
     pub fn check(&self, stores: &[ResourceVersion; 2]) -> Result<(), Stale> {
-        for (resource, store) in stores.iter().enumerate() {
+        for (place, store) in stores.iter().enumerate() {
             // Relaxed: see `raise`.
-            let floor = self.floors[resource].load(Ordering::Relaxed);
+            let floor = self.floors[place].load(Ordering::Relaxed);
             let wrote = ResourceVersion::Number(floor);
             let behind = store.is_unset() || wrote.compare(store) == Some(Greater);
             if floor > 0 && behind {
                 return Err(Stale {
-                    resource,
+                    kind: self.kinds[place],
                     wrote,
                     store: store.clone(),
                 });
             }
         }
         Ok(())
-    }
-}
-
-impl<K: Copy + Ord> Default for Fences<K> {
-    fn default() -> Self {
-        Fences::new()
     }
 }

@@ -176,7 +176,7 @@ fn the_initial_state_comes_through_the_stream_and_the_stream_goes_on() {
     assert_eq!(version, 8.into());
     assert!(matches!(
         rig.event(WatchEvent::Added(pod("c", 9))),
-        Some(Delivery::Applied(_))
+        Some(Delivery::Delta(Delta::Applied(_)))
     ));
     assert_eq!(*rig.reflector.last_version(), 9.into());
     assert_eq!(rig.next(), Action::Busy);
@@ -400,12 +400,12 @@ fn every_event_moves_the_version() {
     let mut rig = Rig::watching();
     assert!(matches!(
         rig.event(WatchEvent::Added(pod("a", 11))),
-        Some(Delivery::Applied(_))
+        Some(Delivery::Delta(Delta::Applied(_)))
     ));
     assert_eq!(*rig.reflector.last_version(), 11.into());
     assert!(matches!(
         rig.event(WatchEvent::Deleted(pod("a", 12))),
-        Some(Delivery::Deleted(_))
+        Some(Delivery::Delta(Delta::Deleted(_)))
     ));
     assert_eq!(*rig.reflector.last_version(), 12.into());
     let bookmark = WatchEvent::Bookmark {

@@ -107,8 +107,7 @@ impl<L: Listener> Informer<L> {
 
     fn deliver(&mut self, delivery: Delivery<Watched<L>>, now: Now) {
         match delivery {
-            Delivery::Applied(object) => self.listener.apply(Delta::Applied(object), now),
-            Delivery::Deleted(object) => self.listener.apply(Delta::Deleted(object), now),
+            Delivery::Delta(delta) => self.listener.apply(delta, now),
             Delivery::Bookmark(version) => self.listener.bookmark(&version),
             Delivery::Replace(objects, version) => {
                 if let Some(line) = &self.line {
