@@ -11,8 +11,9 @@ use crate::cache::{Group, PodChange};
 const NS_PER_SECOND: i64 = 1_000_000_000;
 
 impl Controller {
-    /// Handles a change of the parents, which the caller has applied: added and updated ones are enqueued; one that is gone, or
-    /// was replaced by another of the same name, loses expectations and records first.
+    /// Handles a change of the parents, which the caller has applied: added and updated ones are
+    /// enqueued; one that is gone, or was replaced by another of the same name, loses expectations and
+    /// records first.
     pub fn parent_changed(&self, change: &ParentChange, now: Now) {
         match (&change.old, &change.new) {
             (_, None) => self.retired.insert(change.key, now.mono_ns),
@@ -41,10 +42,7 @@ impl Controller {
         if self.keeps_records {
             self.consistency.clear(&key, Some(uid));
         }
-        if self.policy.fence_unknown_outcomes {
-            self.fences.forget(&key);
-            self.open_names.forget(key);
-        }
+        self.hardened.forget(key);
     }
 
     /// Handles a change of the pod cache, which the caller has applied.
@@ -52,9 +50,7 @@ impl Controller {
         let new = &change.new;
         if change.deleted {
             self.pod_deleted(new, change.new_group.as_deref(), now);
-            if self.policy.wake_whoever_lost_a_pod {
-                self.wake_losers(change, now);
-            }
+            self.wake_losers(change, now);
             return;
         }
         match &change.old {
@@ -97,16 +93,12 @@ impl Controller {
             if labels_changed {
                 self.pod_deleted(old, old_group, now);
             }
-            if self.policy.wake_whoever_lost_a_pod {
-                self.wake_losers(change, now);
-            }
+            self.wake_losers(change, now);
             return;
         }
         let controller_changed = old.metadata.controller() != new.metadata.controller();
         if controller_changed && old.metadata.controller().is_none() {
-            if self.policy.wake_whoever_lost_a_pod {
-                self.enqueue_matching(old, now);
-            }
+            self.adopted_by_one(old, now);
         } else if controller_changed && let Some(key) = self.resolve(old_group) {
             self.queue.add(key, now.mono_ns);
         }
@@ -122,23 +114,6 @@ impl Controller {
         }
         if labels_changed || controller_changed {
             self.enqueue_matching(new, now);
-        }
-    }
-
-    /// A pod goes whose owner is another than the cache had. That one has lost a pod too, and so have those
-    /// that matched an orphan; where the event that told so was lost, nothing else wakes them.
-    #[inline(never)]
-    fn wake_losers(&self, change: &PodChange, now: Now) {
-        let Some(old) = &change.old else {
-            return;
-        };
-        if old.metadata.controller() == change.new.metadata.controller() {
-            return;
-        }
-        if old.metadata.controller().is_none() {
-            self.enqueue_matching(old, now);
-        } else if let Some(key) = self.resolve(change.old_group.as_deref()) {
-            self.queue.add(key, now.mono_ns);
         }
     }
 
@@ -164,7 +139,7 @@ impl Controller {
         }
     }
 
-    fn enqueue_matching(&self, pod: &Pod, now: Now) {
+    pub(super) fn enqueue_matching(&self, pod: &Pod, now: Now) {
         for parent in self
             .parents
             .matching(&pod.metadata.namespace, &pod.metadata.labels)

@@ -14,17 +14,11 @@
 
 mod adapter;
 mod deletion_order;
-mod fence;
-#[cfg(test)]
-mod fence_tests;
 mod handlers;
-#[cfg(test)]
-mod hardened_tests;
+mod hardened;
 mod key;
 mod listed;
 mod metrics;
-mod names;
-mod open_names;
 mod parents;
 pub mod reconcile;
 mod retired;
@@ -41,17 +35,17 @@ use std::sync::Arc;
 
 use compact_str::CompactString;
 use podstorm_objects::{AnyObject, Kind, Now, Object, ReplicaSet, ResourceVersion};
-use podstorm_runtime::consistency::{ConsistencyStore, Fences};
+use podstorm_runtime::consistency::ConsistencyStore;
 use podstorm_runtime::driver::Workload;
 use podstorm_runtime::expectations::Expectations;
 use podstorm_runtime::intern::{KeyId, ObjectKey};
-use podstorm_runtime::limits::{BURST_REPLICAS, HARDENED_STALE_RETRY_MAX_NS};
+use podstorm_runtime::limits::BURST_REPLICAS;
 use podstorm_runtime::workqueue::RateLimitingQueue;
 
 use crate::cache::{Delta, Listed, PodCache, PodChange};
-use crate::policy::{Behaviour, Policy};
+use crate::policy::Behaviour;
 use crate::ranking::RankFields;
-use open_names::OpenNames;
+use hardened::Hardened;
 use retired::Retired;
 
 pub use adapter::as_replica_set;
@@ -116,14 +110,12 @@ pub type PodName = CompactString;
 #[derive(Debug)]
 pub struct Controller {
     options: ControllerOptions,
-    policy: Policy,
     /// Whether read-your-writes records are kept: upstream never does for ReplicationControllers.
     keeps_records: bool,
     parents: ParentStore,
     expectations: Expectations<KeyId, PodName>,
     consistency: ConsistencyStore<KeyId>,
-    fences: Fences<KeyId>,
-    open_names: OpenNames,
+    hardened: Hardened,
     retired: Retired,
     queue: RateLimitingQueue<KeyId>,
     metrics: ControllerMetrics,
@@ -139,19 +131,17 @@ impl Controller {
             [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER].contains(&options.kind),
             "only ReplicaSets and ReplicationControllers are controlled"
         );
-        let policy = options.behaviour.policy();
         let kinds = [Kind::POD, options.kind];
+        let hardened = Hardened::new(options.behaviour, kinds);
         let of_upstream =
             options.gates.stale_controller_consistency && options.kind == Kind::REPLICA_SET;
         Controller {
             parents: ParentStore::new(options.kind, pods),
-            keeps_records: policy.record_every_write || of_upstream,
-            policy,
+            keeps_records: hardened.records_every_write() || of_upstream,
             options,
             expectations: Expectations::new(),
             consistency: ConsistencyStore::new(kinds),
-            fences: Fences::new(kinds),
-            open_names: OpenNames::default(),
+            hardened,
             retired: Retired::default(),
             queue: RateLimitingQueue::new(),
             metrics: ControllerMetrics::new(),
@@ -161,11 +151,6 @@ impl Controller {
     /// What it was told.
     pub fn options(&self) -> &ControllerOptions {
         &self.options
-    }
-
-    /// What follows from its behaviour.
-    pub fn policy(&self) -> &Policy {
-        &self.policy
     }
 
     /// The cached parents.
@@ -232,29 +217,8 @@ impl Controller {
     /// Takes the key of a finished sync out of the queue's hands: forgotten when it went well,
     /// else retried after a growing delay.
     pub fn finish(&self, sync: &mut Sync, now: Now) {
-        let key = sync.key();
-        match (sync.outcome(), self.policy.retry_max_ns) {
-            (Outcome::Ok, None) => self.queue.forget(key),
-            (Outcome::Ok, Some(_)) => self.queue.forget_retries(key),
-            (Outcome::Failed(_), None) => {
-                self.queue.add_rate_limited(key, now.mono_ns);
-            }
-            (Outcome::Failed(error), Some(max_ns)) => {
-                if sync.slow_start.successes() > 0 {
-                    // It got on: this is no failure after failures.
-                    self.queue.forget_retries(key);
-                }
-                // Put off before it asked for anything.
-                let asked = !matches!(error.class, SyncErrorClass::Consistency(_));
-                let max_ns = if asked {
-                    max_ns
-                } else {
-                    max_ns.min(HARDENED_STALE_RETRY_MAX_NS)
-                };
-                self.queue.retry_within(key, max_ns, asked, now.mono_ns);
-            }
-        }
-        self.queue.done(key, now.mono_ns);
+        self.retry(sync, now);
+        self.queue.done(sync.key(), now.mono_ns);
     }
 }
 

@@ -88,8 +88,7 @@ impl Controller {
             self.queue.forget(key);
             self.expectations.delete(key);
             self.consistency.clear(&key, None);
-            self.fences.forget(&key);
-            self.open_names.forget(key);
+            self.hardened.forget(key);
             self.parents.rename(key, namespace, name);
         }
     }
@@ -204,10 +203,7 @@ mod tests {
         // A sync that was under way then leaves all this behind.
         let uid = &old.metadata.uid;
         controller.expectations.expect_creations(key, 3, 0);
-        controller.fences.want(key, controller.fences.kinds());
-        controller
-            .open_names
-            .note(key, uid, &"old-x".into(), false, 0);
+        controller.hardened.remember_something(key, uid);
         controller
             .consistency
             .wrote_at(key, uid, Kind::POD, &7.into());
@@ -215,13 +211,9 @@ mod tests {
         controller.parent_delta(Delta::Applied(new), at(301));
         assert_eq!(controller.parents().find("ns", "new"), Some(key));
         assert_eq!(controller.expectations.counts(key), None);
-        assert!(controller.fences.wanted(&key).is_empty());
+        assert!(controller.hardened.remembers_nothing(key, uid));
         assert_eq!(controller.consistency.record(&key), None);
         assert_eq!(controller.queue.num_requeues(key), 0);
-        let open = controller
-            .open_names
-            .of(key, uid, 1, |_| unreachable!("none is open"));
-        assert!(open.free.is_empty());
     }
 
     #[test]

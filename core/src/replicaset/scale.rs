@@ -135,7 +135,7 @@ impl Controller {
                 related,
                 ..
             } = &mut sync.victims;
-            let by_uid = self.policy.delete_by_uid;
+            let by_uid = self.hardened.deletes_by_uid();
             names.clear();
             uids.clear();
             if ranked {
@@ -197,7 +197,7 @@ impl Controller {
         if !sync.may_scale || wanted == 0 {
             return;
         }
-        let by_uid = self.policy.delete_by_uid;
+        let by_uid = self.hardened.deletes_by_uid();
         if wanted == claimed.len() {
             let names = claimed.iter().map(|pod| pod.metadata.name.clone());
             sync.victims.names.extend(names);
@@ -308,7 +308,7 @@ impl Controller {
         } = &mut sync.victims;
         related.clear();
         self.parents.related_selectors(parent, selectors);
-        if selectors.is_empty() && self.policy.rank_without_owner {
+        if selectors.is_empty() && self.hardened.ranks_without_owner() {
             let selector = parent.selector.iter().cloned();
             let namespace = &parent.object.metadata.namespace;
             selectors.extend(selector.map(|selector| (namespace.clone(), selector)));

@@ -59,7 +59,7 @@ impl Controller {
         )
     }
 
-    fn status_written(
+    pub(super) fn status_written(
         &self,
         parent: &Parent,
         sync: &mut Sync,
@@ -90,12 +90,8 @@ impl Controller {
             let delay =
                 next_check_of_times(times, min_ready_seconds, now.wall_ns).unwrap_or(i64::MAX);
             let longest = i64::from(min_ready_seconds) * 1_000_000_000;
-            let bounded = delay == i64::MAX || self.policy().bound_availability_checks;
-            self.queue.add_after(
-                sync.key,
-                if bounded { delay.min(longest) } else { delay },
-                now.mono_ns,
-            );
+            let delay = self.hardened.availability_check(delay, longest);
+            self.queue.add_after(sync.key, delay, now.mono_ns);
         }
         sync.finish()
     }
@@ -137,28 +133,10 @@ impl Controller {
         sync: &mut Sync,
         now: Now,
     ) -> Step {
-        let status = *sync.new_status.take().expect("the status is being written");
-        if self.policy.keep_status_with_its_object {
-            // Whatever became of the first attempt, this shows it.
-            sync.unknown.remove(self.options.kind);
-            let (ours, theirs) = (&parent.object.metadata, &live.metadata);
-            if ours.uid != theirs.uid || ours.generation != theirs.generation {
-                self.consistency.wrote_at(
-                    sync.key,
-                    &ours.uid,
-                    self.options.kind,
-                    &theirs.resource_version,
-                );
-                let (class, message) = sync.manage_error.take().unwrap_or_else(|| {
-                    let message = "the object has changed since its status was computed";
-                    (SyncErrorClass::Status, message.to_owned())
-                });
-                return sync.fail(class, message);
-            }
-            if live.status == status {
-                return self.status_written(parent, sync, &live, now);
-            }
+        if let Some(step) = self.keeps_status(parent, &live, sync, now) {
+            return step;
         }
+        let status = *sync.new_status.take().expect("the status is being written");
         // Upstream looks neither at the UID nor at the generation.
         let mut object = ReplicaSet::clone(&live);
         object.status = status;

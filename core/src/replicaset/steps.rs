@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use podstorm_objects::{Kind, Now, ObjectMeta};
 use podstorm_runtime::claim::{Claim, ClaimStep};
-use podstorm_runtime::client::{Answer, ApiError, EventIntent, Reason, Request};
+use podstorm_runtime::client::{Answer, ApiError, EventIntent, Request};
 use podstorm_runtime::consistency::Stale;
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::slow_start::SlowStart;
 
 use super::Controller;
 use super::Step;
+use super::hardened::CreateFailure;
 use super::parents::Parent;
 use super::sync::{Outcome, State, Sync, SyncError, SyncErrorClass};
 
@@ -21,7 +22,7 @@ impl Controller {
     /// Begins the sync of a key taken from the queue. End it with [`Controller::finish`].
     pub fn begin(&self, key: KeyId, sync: &mut Sync, now: Now) -> Step {
         sync.reset(key);
-        if self.policy.record_every_write {
+        if self.hardened.records_every_write() {
             if let Some(step) = self.stop_at_fence(sync) {
                 return step;
             }
@@ -66,9 +67,8 @@ impl Controller {
     /// What the sync asks for next, if it isn't over; keeps the parent until it is resumed.
     #[inline]
     fn hand_over(&self, mut step: Step, parent: Arc<Parent>, sync: &mut Sync, now: Now) -> Step {
-        let closes = self.policy.fence_unknown_outcomes || self.policy.settle_expectations;
-        if closes && step == Step::Finished {
-            step = self.close(sync, now);
+        if step == Step::Finished {
+            step = self.before_end(sync, now);
         }
         if step == Step::Requests {
             sync.parent = Some(parent);
@@ -97,12 +97,10 @@ impl Controller {
             }
         }
         sync.may_scale = satisfied && !meta.is_deleting();
-        if self.policy.choose_pod_names {
-            self.load_open_names(parent, sync, now);
-        }
+        self.before_count(parent, sync, now);
         let to_claim = self.take_census(parent, selector, sync, now);
-        if self.policy.record_every_write && self.rewinds() != sync.rewinds {
-            return self.stop_rewound(sync);
+        if let Some(stopped) = self.after_count(sync) {
+            return stopped;
         }
         if let Some(pods) = to_claim {
             let claim = Claim::new(&parent.object.metadata, parent.owner.clone(), pods, |pod| {
@@ -155,24 +153,9 @@ impl Controller {
             State::Patching => {
                 let answer = sync.only_answer();
                 match &answer {
-                    Answer::Pod(pod) if self.policy.record_every_write => {
-                        let (uid, version) = (&parent.owner.uid, &pod.metadata.resource_version);
-                        self.patched(sync.key, uid, version, now);
-                    }
-                    Answer::Pod(pod) if self.keeps_records => {
-                        self.record_pod_write(&pod.metadata);
-                    }
+                    Answer::Pod(pod) => self.patched(parent, pod, sync.key, now),
                     Answer::Failed(error) => {
-                        if error.is_not_found() && self.policy.fence_unknown_outcomes {
-                            // Gone, says the server: then the cache must show it, and the key look
-                            // again.
-                            sync.unknown.insert(Kind::POD);
-                            let quiet = || (SyncErrorClass::Claim, error.message.clone());
-                            sync.quiet_error.get_or_insert_with(quiet);
-                        }
-                        if error.is_invalid() && self.policy.settle_expectations {
-                            self.look_again_later(sync.key, now);
-                        }
+                        self.patch_refused(error, sync, now);
                         self.note_failure(error, Kind::POD, sync);
                     }
                     _ => {}
@@ -241,15 +224,10 @@ impl Controller {
             return self.update_status(parent, sync, now);
         }
         if missing > 0 {
-            let mut wanted = missing;
-            if self.policy.choose_pod_names {
-                let waits = self.held_back(sync, now);
-                wanted = wanted.saturating_sub_unsigned(waits as u64).max(0);
-                if wanted == 0 {
-                    return self.update_status(parent, sync, now);
-                }
+            let wanted = self.creatable(missing, sync, now).min(self.burst());
+            if wanted == 0 {
+                return self.update_status(parent, sync, now);
             }
-            let wanted = wanted.min(self.burst());
             self.expectations
                 .expect_creations(sync.key, wanted, now.mono_ns);
             sync.creates_wanted = usize::try_from(wanted).expect("positive here");
@@ -282,8 +260,7 @@ impl Controller {
     }
 
     fn create_batch(&self, parent: &Arc<Parent>, sync: &mut Sync, now: Now) -> Step {
-        if self.policy.recheck_parent_between_batches && !self.is_current(parent) {
-            // The handler that saw it go has added the key; what was made is collected with it.
+        if self.burst_ends(parent) {
             let missing = sync.creates_wanted - sync.slow_start.successes();
             let missing = i64::try_from(missing).expect("bursts are bounded");
             self.expectations.creations_observed(sync.key, missing);
@@ -291,9 +268,7 @@ impl Controller {
         }
         match sync.slow_start.next_batch() {
             None => self.creates_ended(parent, sync, None, now),
-            Some(size) if self.policy.choose_pod_names => {
-                self.ask_for_named_pods(parent, sync, size)
-            }
+            Some(size) if self.hardened.names_pods() => self.ask_for_named_pods(parent, sync, size),
             Some(size) => {
                 let (namespace, body) = (&parent.namespace, parent.body());
                 sync.ask_again(State::Creating, size, || Request::CreatePod {
@@ -321,43 +296,31 @@ impl Controller {
             quiet_error,
             ..
         } = sync;
-        let by_name = self.policy.choose_pod_names;
         for index in answered {
-            if by_name {
-                let answer = answer_of(answers, *index);
-                self.note_outcome(parent, *key, &requests[*index], answer, now);
-            }
-            match answer_of(answers, *index) {
+            let answer = answer_of(answers, *index);
+            self.note_outcome(parent, *key, &requests[*index], answer, now);
+            match answer {
                 Answer::Pod(pod) => {
                     slow_start.on_result(true);
                     events.push(EventIntent::created_pod(regarding, &pod.metadata.name));
                 }
-                Answer::Failed(error) if error.has_cause("NamespaceTerminating") => {
-                    // Whatever else happens in that namespace comes from its deletion.
-                    let failed = self.policy.terminating_namespace_is_a_failure;
-                    slow_start.on_result(!failed);
-                    if failed {
-                        if error.outcome_is_unknown() {
-                            unknown.insert(Kind::POD);
-                        }
-                        let quiet = || (SyncErrorClass::Create, error.message.clone());
-                        quiet_error.get_or_insert_with(quiet);
-                    }
-                }
-                Answer::Failed(error) if by_name && error.reason == Reason::AlreadyExists => {
-                    // Made before, by this one or another, or somebody else's: the cache must show.
-                    slow_start.on_result(false);
-                    unknown.insert(Kind::POD);
-                    let quiet = || (SyncErrorClass::Create, error.message.clone());
-                    quiet_error.get_or_insert_with(quiet);
-                }
                 Answer::Failed(error) => {
-                    slow_start.on_result(false);
-                    if error.outcome_is_unknown() {
+                    let failure = self.hardened.create_failure(error);
+                    slow_start.on_result(failure == CreateFailure::Made);
+                    match failure {
+                        CreateFailure::Made => continue,
+                        CreateFailure::Quiet | CreateFailure::Taken => {
+                            let quiet = || (SyncErrorClass::Create, error.message.clone());
+                            quiet_error.get_or_insert_with(quiet);
+                        }
+                        CreateFailure::Loud => {
+                            events.push(EventIntent::failed_create(regarding, error));
+                            first_error.get_or_insert_with(|| error.message.clone());
+                        }
+                    }
+                    if failure == CreateFailure::Taken || error.outcome_is_unknown() {
                         unknown.insert(Kind::POD);
                     }
-                    events.push(EventIntent::failed_create(regarding, error));
-                    first_error.get_or_insert_with(|| error.message.clone());
                 }
                 other => panic!("a create can't be answered by {other:?}"),
             }
@@ -382,7 +345,7 @@ impl Controller {
                     _ => None,
                 });
         // For the barrier it is enough that this sync wrote them.
-        let every = self.policy.record_every_write;
+        let every = self.hardened.records_every_write();
         let is_ours = |meta: &ObjectMeta| {
             every
                 || (meta.namespace == parent.object.metadata.namespace
@@ -437,15 +400,10 @@ impl Controller {
             quiet_error,
             ..
         } = sync;
-        let by_uid = self.policy.delete_by_uid;
         for index in answered {
             let name = &victims.names()[*index];
             match answer_of(answers, *index) {
-                Answer::Failed(error)
-                    if by_uid && (error.reason == Reason::Conflict || error.is_not_found()) =>
-                {
-                    // Gone: another pod has the name, or none. Should the conflict have been about
-                    // something else, or the pod be there after all, the next sync deletes it.
+                Answer::Failed(error) if self.hardened.is_gone(error) => {
                     self.expectations.deletion_observed(*key, name);
                     unknown.insert(Kind::POD);
                     let quiet = || (SyncErrorClass::Delete, error.message.clone());
@@ -465,31 +423,9 @@ impl Controller {
                 _ => events.push(EventIntent::deleted_pod(regarding, name)),
             }
         }
-        // Nor is it known when the others were committed that came back without a version.
-        let versioned = |answer: &Option<Answer>| {
-            matches!(answer, Some(Answer::Failed(_) | Answer::Deleted(Some(_))))
-        };
-        if self.policy.fence_unknown_outcomes && !answers.iter().all(versioned) {
-            unknown.insert(Kind::POD);
-        }
-        if self.policy.record_every_write {
-            let versions = answers.iter().filter_map(|answer| match answer {
-                Some(Answer::Deleted(version)) => version.as_ref(),
-                _ => None,
-            });
-            self.consistency
-                .wrote_all(*key, &parent.owner.uid, Kind::POD, versions);
-        }
+        self.deletes_answered(parent, sync);
         sync.manage_error = first_error.map(|error| (SyncErrorClass::Delete, error));
         self.update_status(parent, sync, now)
-    }
-
-    /// Whether the parent is still what this sync is about, as far as the cache knows.
-    fn is_current(&self, parent: &Parent) -> bool {
-        self.parents.get(parent.key).is_some_and(|cached| {
-            let meta = &cached.object.metadata;
-            meta.uid == parent.object.metadata.uid && !meta.is_deleting()
-        })
     }
 
     /// Notes whether a write that failed may have been committed nevertheless.
@@ -500,7 +436,7 @@ impl Controller {
     }
 
     /// Remembers the version of a pod we wrote, for its controller as the server has it now.
-    fn record_pod_write(&self, meta: &ObjectMeta) {
+    pub(super) fn record_pod_write(&self, meta: &ObjectMeta) {
         if let Some(controller) = meta.controller() {
             let owner = self.parents.intern(&meta.namespace, &controller.name);
             self.consistency

@@ -11,7 +11,7 @@ use podstorm_runtime::driver::{Step, SyncState};
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::slow_start::SlowStart;
 
-use super::open_names::Open;
+use super::hardened::Open;
 use super::parents::Parent;
 use super::reconcile::StatusCounts;
 use super::scale::Victims;

@@ -6,8 +6,8 @@ use podstorm_runtime::limits::{
     EXPECTATIONS_TIMEOUT_NS, HARDENED_RETRY_MAX_NS, HARDENED_STALE_RETRY_MAX_NS,
 };
 
-use super::rig::{Fault, LOST, Rig};
-use super::{Outcome, Step, SyncErrorClass};
+use super::super::rig::{Fault, LOST, Rig};
+use super::super::{Outcome, Step, SyncErrorClass};
 use crate::policy::Behaviour::{Hardened, Upstream};
 
 fn class(outcome: &Outcome) -> Option<SyncErrorClass> {
@@ -174,7 +174,7 @@ fn nothing_is_counted_before_the_caches_have_come_to_the_versions_of_the_start()
 fn two_workers_may_ask_for_the_start_at_once() {
     let mut rig = Rig::unstarted(Kind::REPLICA_SET, Hardened, 0);
     let other = rig.controller.parents().intern("ns", "other");
-    let mut second = super::Sync::new();
+    let mut second = super::super::Sync::new();
     assert_eq!(rig.begin(), Step::Requests);
     let step = rig.controller.begin(other, &mut second, rig.now);
     assert_eq!(step, Step::Requests);

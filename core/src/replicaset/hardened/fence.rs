@@ -15,19 +15,18 @@ use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::limits::{EXPECTATIONS_TIMEOUT_NS, HARDENED_RETRY_MAX_NS};
 use podstorm_runtime::slow_start::SlowStart;
 
-use super::Controller;
-use super::Step;
-use super::sync::{Outcome, State, Sync, SyncErrorClass};
+use super::super::sync::{Outcome, State, Sync, SyncErrorClass};
+use super::super::{Controller, Step};
 
 impl Controller {
     /// Stops a sync that begins before barrier and fence, unless the caches have passed both.
     #[inline(never)]
-    pub(super) fn stop_at_fence(&self, sync: &mut Sync) -> Option<Step> {
+    pub(in super::super) fn stop_at_fence(&self, sync: &mut Sync) -> Option<Step> {
         // Those of the sync before: `finish` asks for the successes of this one.
         sync.slow_start = SlowStart::new(0, 1);
-        let mut unread = self.fences.wanted(&sync.key);
-        if self.policy.fence_at_start && !self.fences.is_started() {
-            unread = self.fences.kinds();
+        let mut unread = self.hardened.fences.wanted(&sync.key);
+        if self.hardened.policy.fence_at_start && !self.hardened.fences.is_started() {
+            unread = self.hardened.fences.kinds();
         }
         if unread.is_empty() {
             return self.stop_behind_caches(sync);
@@ -37,16 +36,16 @@ impl Controller {
 
     /// The versions that were asked for at the beginning are there, or could not be read. Stops the
     /// sync unless the caches have passed them.
-    pub(super) fn fence_read(&self, sync: &mut Sync) -> Option<Step> {
+    pub(in super::super) fn fence_read(&self, sync: &mut Sync) -> Option<Step> {
         let key = sync.key;
         let parent = self.parents.get(key);
         let uid = parent.as_ref().map(|parent| &parent.object.metadata.uid);
-        let wanted = !self.fences.wanted(&key).is_empty();
+        let wanted = !self.hardened.fences.wanted(&key).is_empty();
         // Another worker may have come first: then the caches must come to what that one read.
-        let starting = !self.fences.is_started();
+        let starting = !self.hardened.fences.is_started();
         let unread = take_versions(sync, |kind, version| {
             if starting {
-                self.fences.raise(kind, version);
+                self.hardened.fences.raise(kind, version);
             }
             if let (true, Some(uid)) = (wanted, uid) {
                 self.consistency.wrote_at(key, uid, kind, version);
@@ -56,10 +55,10 @@ impl Controller {
             return Some(sync.fail(SyncErrorClass::Fence, error.message));
         }
         if wanted {
-            self.fences.forget(&key);
+            self.hardened.fences.forget(&key);
         }
         if starting {
-            self.fences.start();
+            self.hardened.fences.start();
         }
         let stopped = self.stop_behind_caches(sync);
         if stopped.is_some() {
@@ -76,18 +75,18 @@ impl Controller {
         sync.rewinds = self.rewinds();
         // Before any pod is read: what these versions promise is then in the cache.
         let stores = [self.pods().version().get(), self.parents.version().get()];
-        if let Err(stale) = self.fences.check(&stores) {
+        if let Err(stale) = self.hardened.fences.check(&stores) {
             return Some(self.put_off(&stale, sync));
         }
         // A cache may go back behind this, with a list from a server that lags; and the record is
         // dropped when it has been seen once.
-        for (kind, store) in self.fences.kinds().iter().zip(&stores) {
-            self.fences.raise(kind, store);
+        for (kind, store) in self.hardened.fences.kinds().iter().zip(&stores) {
+            self.hardened.fences.raise(kind, store);
         }
         if let Err(stale) = self.consistency.ensure_ready(&key, &stores) {
             return Some(self.put_off(&stale, sync));
         }
-        if self.policy.settle_expectations && stores[0].number().is_some() {
+        if self.hardened.policy.settle_expectations && stores[0].number().is_some() {
             self.settle(key);
         }
         None
@@ -126,10 +125,10 @@ impl Controller {
     #[inline(never)]
     pub(super) fn close(&self, sync: &mut Sync, now: Now) -> Step {
         let unknown = std::mem::take(&mut sync.unknown);
-        if self.policy.fence_unknown_outcomes && !unknown.is_empty() {
+        if self.hardened.policy.fence_unknown_outcomes && !unknown.is_empty() {
             return self.read_versions(State::ReadingLastFence, unknown, sync);
         }
-        if self.policy.settle_expectations && sync.outcome == Outcome::Ok {
+        if self.hardened.policy.settle_expectations && sync.outcome == Outcome::Ok {
             self.look_again(sync.key, now);
         }
         Step::Finished
@@ -148,19 +147,7 @@ impl Controller {
         }
     }
 
-    /// A pod was adopted or released.
-    #[inline(never)]
-    pub(super) fn patched(&self, key: KeyId, uid: &Uid, version: &ResourceVersion, now: Now) {
-        self.consistency.wrote_at(key, uid, Kind::POD, version);
-        // No expectation waits for its event. Should that never come, and the pod change again before a
-        // list shows it, nothing else wakes the key.
-        if self.policy.settle_expectations {
-            self.look_again_later(key, now);
-        }
-    }
-
-    /// Nothing else may wake the key. A release that is refused as invalid counts as done by somebody
-    /// else; should it have been refused for another reason, no event comes.
+    /// Nothing else may wake the key.
     #[inline(never)]
     pub(super) fn look_again_later(&self, key: KeyId, now: Now) {
         self.queue
@@ -169,13 +156,13 @@ impl Controller {
 
     /// The versions that were asked for at the end are there: the next sync waits for them. What
     /// could not be read is read at its beginning.
-    pub(super) fn last_fence_read(&self, uid: &Uid, sync: &mut Sync) -> Step {
+    pub(in super::super) fn last_fence_read(&self, uid: &Uid, sync: &mut Sync) -> Step {
         let key = sync.key;
         let unread = take_versions(sync, |kind, version| {
             self.consistency.wrote_at(key, uid, kind, version);
         });
         if let Some((kinds, error)) = unread {
-            self.fences.want(key, kinds);
+            self.hardened.fences.want(key, kinds);
             if sync.outcome == Outcome::Ok {
                 return sync.fail(SyncErrorClass::Fence, error.message);
             }

@@ -13,7 +13,7 @@ use podstorm_runtime::primitives::{AtomicUsize, Mutex, Ordering, lock};
 
 /// The open names of every key.
 #[derive(Debug, Default)]
-pub(super) struct OpenNames {
+pub(in super::super) struct OpenNames {
     by_key: Mutex<BTreeMap<KeyId, OfOwner>>,
     /// Keys with open names: hardly ever any, and then nobody takes the lock.
     count: AtomicUsize,
@@ -50,7 +50,7 @@ pub(super) enum Holder {
 
 /// What is open for a key.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Open {
+pub(in super::super) struct Open {
     /// Names that nobody has, in their order: to be asked for first.
     pub(super) free: Vec<CompactString>,
     /// How many names are with pods that don't count: when such a pod goes, a late create may come in
@@ -62,7 +62,7 @@ pub(super) struct Open {
 
 impl Open {
     /// Nothing is open.
-    pub(super) fn clear(&mut self) {
+    pub(in super::super) fn clear(&mut self) {
         self.free.clear();
         self.uncounted = 0;
     }

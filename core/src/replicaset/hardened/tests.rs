@@ -4,8 +4,8 @@ use podstorm_objects::{Kind, Labels, Pod, Time, Uid};
 use podstorm_runtime::client::{ApiError, Cause, Reason, Request};
 use podstorm_runtime::limits::{BACKOFF_BASE_NS, HARDENED_RETRY_MAX_NS};
 
-use super::rig::{Fault, LOST, Rig};
-use super::{Outcome, Step, SyncErrorClass};
+use super::super::rig::{Fault, LOST, Rig};
+use super::super::{Outcome, Step, SyncErrorClass};
 use crate::policy::Behaviour::{Hardened, Upstream};
 
 /// A rig whose parent has so many pods, all known to the caches.
@@ -217,7 +217,7 @@ fn an_owner_whose_pod_was_taken_over_and_removed_unseen_is_woken() {
 /// Seed 1300107631 of the fault simulator: one that was refused over an orphan waited for 30 s more.
 #[test]
 fn those_that_match_an_orphan_are_woken_when_another_adopts_it() {
-    use super::{Controller, ControllerOptions};
+    use super::super::{Controller, ControllerOptions};
     use crate::cache::{Delta, PodCache};
     use podstorm_objects::{Kind, Now, ReplicaSet, Resource};
     use serde_json::json;
@@ -276,7 +276,7 @@ fn finish_keys(controller: &super::Controller) {
 
 #[test]
 fn a_pod_of_the_other_kind_s_owner_wakes_nobody_here() {
-    use super::{Controller, ControllerOptions};
+    use super::super::{Controller, ControllerOptions};
     use crate::cache::{Delta, PodCache};
     use podstorm_objects::{Kind, Now, Pod, ReplicaSet, Resource};
     use serde_json::json;
@@ -359,8 +359,6 @@ fn a_fence_that_can_be_read_again_ends_the_failures_before_it() {
     assert!(rig.take(), "it looks again at once");
 }
 
-/// Seed 300009169 of the fault simulator: the event of an adoption was lost, and the pod was an orphan
-/// again when the next list came, so no change showed.
 #[test]
 fn a_release_that_is_refused_as_invalid_is_tried_again() {
     for behaviour in [Upstream, Hardened] {
@@ -385,6 +383,32 @@ fn a_release_that_is_refused_as_invalid_is_tried_again() {
     }
 }
 
+/// Seed 1400253375 of the fault simulator: an adoption was sent again by a layer below, and then answered
+/// that there is no such pod, although the first try had been carried out.
+#[test]
+fn no_pod_is_made_beside_one_whose_adoption_finds_nothing() {
+    for behaviour in [Upstream, Hardened] {
+        let mut rig = Rig::new(behaviour, 1);
+        let mut orphan = rig.own_pod("orphan");
+        orphan.metadata.owner_references.clear();
+        rig.put_pod(orphan);
+        rig.deliver();
+        let nothing = ApiError::status(404, Reason::NotFound, "not found");
+        rig.fault("patch", 0, Fault::Refuse(nothing));
+        let adopted = rig.own_pod("orphan");
+        assert_eq!(rig.begin(), Step::Requests);
+        rig.put_pod(adopted);
+        while rig.go_on() == Step::Requests {}
+        let made = usize::from(behaviour == Upstream);
+        assert_eq!(rig.calls("create"), made, "{behaviour:?}");
+        rig.catch_up();
+        assert_eq!(rig.pods.len(), 1);
+        assert_eq!((rig.calls("create"), rig.calls("delete")), (made, made));
+    }
+}
+
+/// Seed 300009169 of the fault simulator: the event of an adoption was lost, and the pod was an orphan
+/// again when the next list came, so no change showed.
 #[test]
 fn an_adoption_whose_event_is_lost_is_looked_at_again() {
     for behaviour in [Upstream, Hardened] {

@@ -8,11 +8,10 @@ use podstorm_objects::{Now, Pod, Selector, Uid};
 use podstorm_runtime::client::{Answer, Reason, Request};
 use podstorm_runtime::intern::KeyId;
 
-use super::Controller;
-use super::Step;
+use super::super::parents::Parent;
+use super::super::sync::{State, Sync};
+use super::super::{Controller, Step};
 use super::open_names::Holder;
-use super::parents::Parent;
-use super::sync::{State, Sync};
 
 /// The characters that the API server puts at the end of generated names.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -99,7 +98,7 @@ fn holder_of(parent: &Parent, pod: &Pod) -> Holder {
 
 impl Controller {
     /// What is known now of a create under a chosen name.
-    pub(super) fn note_outcome(
+    pub(in super::super) fn note_outcome(
         &self,
         parent: &Parent,
         key: KeyId,
@@ -119,7 +118,8 @@ impl Controller {
             let is_taken = error.reason == Reason::AlreadyExists;
             if is_taken || error.outcome_is_unknown() {
                 let owner = &parent.owner.uid;
-                self.open_names
+                self.hardened
+                    .open_names
                     .note(key, owner, name, is_taken, now.mono_ns);
             }
         }
@@ -134,7 +134,10 @@ impl Controller {
             Some(pod) => holder_of(parent, &pod),
         };
         let owner = &parent.owner.uid;
-        sync.open = self.open_names.of(sync.key, owner, now.mono_ns, holder);
+        sync.open = self
+            .hardened
+            .open_names
+            .of(sync.key, owner, now.mono_ns, holder);
     }
 
     /// How many of the missing pods must not be made yet, because the name of such a create is with
@@ -151,7 +154,7 @@ impl Controller {
     /// Asks for so many pods, each under a name of which it is not known what became of it, or else
     /// of the next slot that the cache does not hold. O(own pods) look-ups in a sync, because a slot
     /// is looked at once.
-    pub(super) fn ask_for_named_pods(
+    pub(in super::super) fn ask_for_named_pods(
         &self,
         parent: &Arc<Parent>,
         sync: &mut Sync,
@@ -191,8 +194,8 @@ impl Controller {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::rig::{Fault, LOST, Rig};
-    use super::super::{Outcome, Step, SyncErrorClass};
+    use super::super::super::rig::{Fault, LOST, Rig};
+    use super::super::super::{Outcome, SyncErrorClass};
     use super::*;
     use crate::policy::Behaviour::{Hardened, Upstream};
     use podstorm_objects::{OwnerReference, PodPhase, Uid};
