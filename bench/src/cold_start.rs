@@ -7,13 +7,14 @@ use std::time::Duration;
 use criterion::measurement::{Measurement, WallTime};
 use fastrand::Rng;
 use podstorm::cache::PodCache;
+use podstorm::client::{Answer, Request};
+use podstorm::driver::{Driver, sync_all};
 use podstorm::object::{
     ContainerStatus, Kind, LabelSelector, Labels, Namespace, Node, Now, ObjectMeta, Pod,
     ReplicaSet, ResourceVersion, Str, Time, Uid,
 };
 use podstorm::reflector::{Action, Delivery, Reflector, ReflectorOptions};
-use podstorm::replicaset::{Controller, ControllerOptions, Outcome, Step, Sync};
-use podstorm::workqueue::Take;
+use podstorm::replicaset::{Controller, ControllerOptions, Outcome, Sync};
 use podstorm_apiserver::{Cluster, ClusterOptions, ClusterResource, WatchFrom, WatchOptions};
 use podstorm_sim::clock::RealClock;
 
@@ -186,19 +187,16 @@ pub fn start(cluster: &Cluster) -> Start {
     });
     start.served += served;
     start.synced = now();
-    let mut sync = Sync::new();
-    let mut syncs = 0;
-    let queue = controller.queue();
-    while let Take::Key(key) = queue.try_take(NOW.mono_ns) {
-        let step = controller.begin(key, &mut sync, NOW);
-        assert_eq!(step, Step::Finished, "there is nothing to do");
+    let mut nobody = |request: &Request, _: Now| -> Answer {
+        panic!("there is nothing to do, and a sync asks for {request:?}")
+    };
+    let mut driver = Driver::<Sync>::default();
+    let mut first = None;
+    let syncs = sync_all(&controller, &mut driver, &mut nobody, NOW, |sync| {
         assert!(matches!(sync.outcome(), Outcome::Ok));
-        if syncs == 0 {
-            start.first_sync = now();
-        }
-        syncs += 1;
-        controller.finish(&mut sync, NOW);
-    }
+        first.get_or_insert_with(&now);
+    });
+    start.first_sync = first.unwrap_or_default();
     start.all_synced = now();
     assert_eq!(syncs, controller.parents().all().len());
     start

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use podstorm::client::{Answer, ApiError, Cause, PodPatch, Reason, Request};
+use podstorm::driver::Driver;
 use podstorm::object::{Kind, Map, Object, Pod, ReplicaSet, ReplicationController};
 use podstorm::replicaset::{Sync, as_replica_set};
 use serde_json::{Value, json};
@@ -79,8 +80,8 @@ impl Api {
     }
 
     /// Answers a batch: creates in index order, deletes in name order.
-    pub(super) fn answer_all(&mut self, sync: &mut Sync) -> Result<(), String> {
-        let requests = sync.requests().to_vec();
+    pub(super) fn answer_all(&mut self, driver: &mut Driver<Sync>) -> Result<(), String> {
+        let requests = driver.sync.requests().to_vec();
         let mut order: Vec<usize> = (0..requests.len()).collect();
         if let Some(Request::DeletePod { .. }) = requests.first() {
             let name = |at: &usize| match &requests[*at] {
@@ -97,7 +98,7 @@ impl Api {
         }
         for index in order {
             let answer = self.answer(&requests[index])?;
-            sync.answer(index, answer);
+            driver.answer(index, answer);
         }
         Ok(())
     }

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use podstorm::cache::{Delta, PodCache};
+use podstorm::client::{Answer, Request};
+use podstorm::driver::{Driver, Progress, Transport};
 use podstorm::object::{Kind, Now, ResourceVersion, Uid};
 use podstorm::policy::Behaviour;
 use podstorm::replicaset::{
-    Controller, ControllerOptions, Gates, Outcome, Step, Sync, SyncErrorClass, parse_key,
+    Controller, ControllerOptions, Gates, Outcome, Sync, SyncErrorClass, parse_key,
 };
 use serde_json::{Value, json};
 
@@ -127,26 +129,26 @@ pub(super) fn run_scripted(inputs: Value) -> Result<Run, String> {
     set_consistency(&mut case, &controller, kind, id)?;
     case.finish()?;
 
-    let mut sync = Sync::new();
+    let mut driver = Driver::<Sync>::default();
     let mut events = Vec::new();
     let mut involved = Value::Null;
-    let mut step = controller.begin(id, &mut sync, now);
+    let mut progress = driver.begin(&controller, id, &mut AnswersLater, now);
     loop {
-        for event in sync.take_events() {
+        for event in driver.sync.take_events() {
             events.push(json!({
                 "type": event.kind.as_str(), "reason": event.reason,
                 "message": event.message.to_string(),
             }));
             involved = event.regarding.to_json();
         }
-        if step == Step::Finished {
+        if progress == Progress::Finished {
             break;
         }
-        api.answer_all(&mut sync)?;
-        step = controller.resume(&mut sync, now);
+        api.answer_all(&mut driver)?;
+        progress = driver.poll(&controller, &mut AnswersLater, now);
     }
     events.sort_by_key(Value::to_string);
-    let error = match sync.outcome() {
+    let error = match driver.sync.outcome() {
         Outcome::Ok => None,
         Outcome::Failed(error) => {
             let class = class_text(error.class, &error.details);
@@ -168,6 +170,15 @@ pub(super) fn run_scripted(inputs: Value) -> Result<Run, String> {
         controller: Some(controller),
         age_ratios: (ratios.count(), ratios.sum),
     })
+}
+
+/// A case answers a batch as a whole.
+struct AnswersLater;
+
+impl Transport for AnswersLater {
+    fn send(&mut self, _: usize, _: &Request, _: Now) -> Option<Answer> {
+        None
+    }
 }
 
 impl Run {
