@@ -103,6 +103,7 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
     }
 
     /// The same for several writes at once, in any order. Of numbered versions the newest alone is noted.
+    #[inline]
     pub fn wrote_all<'a>(
         &self,
         owner: K,

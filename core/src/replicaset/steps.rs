@@ -2,10 +2,9 @@
 //! parent, the expectations (before any pod is read, so that what they counted is in the cache),
 //! claim, scale; `status.rs` has the rest.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
-use podstorm_objects::{Kind, Now, ObjectMeta};
+use podstorm_objects::{Kind, Now, ObjectMeta, OwnerReference};
 use podstorm_runtime::claim::{Claim, ClaimStep};
 use podstorm_runtime::client::{Answer, ApiError, EventIntent, Request};
 use podstorm_runtime::consistency::Stale;
@@ -280,6 +279,8 @@ impl Controller {
         }
     }
 
+    /// Not inlined: a function of its own keeps its loop in registers.
+    #[inline(never)]
     fn created(&self, parent: &Arc<Parent>, sync: &mut Sync, now: Now) -> Step {
         let regarding = parent.reference(self.options.kind);
         sync.require_answers();
@@ -296,9 +297,12 @@ impl Controller {
             quiet_error,
             ..
         } = sync;
+        let by_name = self.hardened.names_pods();
         for index in answered {
             let answer = answer_of(answers, *index);
-            self.note_outcome(parent, *key, &requests[*index], answer, now);
+            if by_name {
+                self.note_outcome(parent, *key, &requests[*index], answer, now);
+            }
             match answer {
                 Answer::Pod(pod) => {
                     slow_start.on_result(true);
@@ -331,41 +335,35 @@ impl Controller {
         self.create_batch(parent, sync, now)
     }
 
-    /// Remembers the versions of the pods that were created: in one go for those that came back
-    /// with the reference they were sent with, as they all do.
+    /// Remembers the versions of the pods that were created: the newest of those that came back with the
+    /// reference they were sent with, as they all do.
     fn record_creations(&self, parent: &Parent, sync: &Sync) {
         if !self.keeps_records {
             return;
         }
-        let created =
-            sync.answered
-                .iter()
-                .filter_map(|index| match answer_of(&sync.answers, *index) {
-                    Answer::Pod(pod) => Some(&pod.metadata),
-                    _ => None,
-                });
+        let (namespace, uid) = (&parent.object.metadata.namespace, &parent.owner.uid);
+        let is_owner = |owner: &Arc<OwnerReference>| *owner == parent.owner;
         // For the barrier it is enough that this sync wrote them.
         let every = self.hardened.records_every_write();
-        let is_ours = |meta: &ObjectMeta| {
-            every
-                || (meta.namespace == parent.object.metadata.namespace
-                    && meta
-                        .controller()
-                        .is_some_and(|owner| *owner == parent.owner))
-        };
-        let others = Cell::new(0);
-        let ours = created.clone().filter(|meta| {
-            let is_ours = is_ours(meta);
-            others.set(others.get() + usize::from(!is_ours));
-            is_ours
-        });
-        let versions = ours.map(|meta| &meta.resource_version);
-        self.consistency
-            .wrote_all(sync.key, &parent.owner.uid, Kind::POD, versions);
-        if others.get() > 0 {
-            for meta in created.filter(|meta| !is_ours(meta)) {
+        let mut newest = 0;
+        for index in &sync.answered {
+            let Answer::Pod(pod) = answer_of(&sync.answers, *index) else {
+                continue;
+            };
+            let (meta, version) = (&pod.metadata, &pod.metadata.resource_version);
+            let is_ours =
+                || meta.namespace == *namespace && meta.controller().is_some_and(is_owner);
+            if !every && !is_ours() {
                 self.record_pod_write(meta);
+            } else if let Some(number) = version.number() {
+                newest = newest.max(number);
+            } else {
+                self.consistency.wrote_at(sync.key, uid, Kind::POD, version);
             }
+        }
+        if newest > 0 {
+            self.consistency
+                .wrote_at(sync.key, uid, Kind::POD, &newest.into());
         }
     }
 
@@ -386,6 +384,8 @@ impl Controller {
         self.update_status(parent, sync, now)
     }
 
+    /// Not inlined: a function of its own keeps its loop in registers.
+    #[inline(never)]
     fn deleted(&self, parent: &Arc<Parent>, sync: &mut Sync, now: Now) -> Step {
         let regarding = parent.reference(self.options.kind);
         sync.require_answers();

@@ -48,16 +48,15 @@ impl<F: PodFields> PodChange<F> {
     #[inline]
     pub fn concerns(&self, owners: Kind) -> bool {
         let is_theirs = |group: &Option<Arc<Group<F>>>| {
-            let owner = group.as_ref().and_then(|group| group.owner_kind());
-            owner == Some(owners.name())
+            let owner = |group: &Arc<Group<F>>| {
+                let kind = group.owner_kind();
+                kind.is_none_or(|kind| kind == owners.name())
+            };
+            group.as_ref().is_some_and(owner)
         };
         is_theirs(&self.new_group)
             || is_theirs(&self.old_group)
             || self.new.metadata.controller().is_none()
-            || self
-                .old
-                .as_ref()
-                .is_some_and(|old| old.metadata.controller().is_none())
     }
 }
 

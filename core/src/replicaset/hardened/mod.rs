@@ -106,6 +106,7 @@ impl Hardened {
     }
 
     /// What becomes of a create that was refused.
+    #[cold]
     pub(super) fn create_failure(&self, error: &ApiError) -> CreateFailure {
         if error.has_cause("NamespaceTerminating") {
             match self.policy.terminating_namespace_is_a_failure {
