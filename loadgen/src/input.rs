@@ -1,10 +1,11 @@
 //! Objects that came from files: what a run starts from instead of a generated cluster.
 
 use podstorm_objects::{
-    Kind, Namespace, Node, Object, ObjectMeta, Pod, ReplicaSet, ReplicationController,
+    DynamicObject, Kind, Namespace, Node, Object, ObjectMeta, Pod, ReplicaSet,
+    ReplicationController,
 };
 
-/// An object of a simulated kind, as a file had it, checked but not yet stored. Large kinds are
+/// An object of a kind that the cluster serves, as a file had it, checked but not yet stored. Large kinds are
 /// boxed so that a million of them don't all take the size of the largest.
 #[derive(Clone, Debug)]
 pub enum InputObject {
@@ -18,6 +19,8 @@ pub enum InputObject {
     ReplicaSet(Box<ReplicaSet>),
     /// A `v1` `ReplicationController`.
     ReplicationController(Box<ReplicationController>),
+    /// One of a kind without a type of its own, such as a `v1` `ConfigMap`: stored, and an owner like any.
+    Dynamic(Box<DynamicObject>),
 }
 
 impl InputObject {
@@ -31,13 +34,15 @@ impl InputObject {
         self.as_object().metadata()
     }
 
-    fn as_object(&self) -> &dyn Object {
+    /// The object, of whatever kind.
+    pub fn as_object(&self) -> &dyn Object {
         match self {
             InputObject::Namespace(object) => &**object,
             InputObject::Node(object) => &**object,
             InputObject::Pod(object) => &**object,
             InputObject::ReplicaSet(object) => &**object,
             InputObject::ReplicationController(object) => &**object,
+            InputObject::Dynamic(object) => &**object,
         }
     }
 }

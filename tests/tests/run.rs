@@ -288,6 +288,58 @@ fn a_dump_is_taken_as_it_is_and_the_rest_is_counted() {
 }
 
 #[test]
+fn kinds_without_a_type_of_their_own_are_taken_from_a_dump_and_own_pods() {
+    let uid = |number: u32| format!("5a8d3c1e-9a42-4f6b-8c55-{number:012}");
+    let pod = |number: u32, owner: u32| {
+        serde_json::json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": format!("p-{number}"), "namespace": "shop", "uid": uid(number),
+                "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "map",
+                                     "uid": uid(owner), "controller": true}],
+            },
+            "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"},
+            "status": {"phase": "Running", "conditions": [
+                {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+        })
+    };
+    let map = |data: Value| {
+        serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data,
+            "metadata": {"name": "map", "namespace": "shop", "uid": uid(9)}})
+    };
+    let list = |items: Vec<Value>| {
+        serde_json::json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
+    };
+    let arguments = ["run", "--engine", "virtual", "-f", "-", "--json", "-"];
+    // Whether the map of the other pods is gone can be told only where there are any.
+    for (items, deleted) in [
+        (vec![pod(1, 9), pod(2, 8)], 0),
+        (
+            vec![pod(1, 9), pod(2, 8), map(serde_json::json!({"a": "b"}))],
+            1,
+        ),
+    ] {
+        let maps = items.len() - 2;
+        let output = run_with_stdin(&arguments, &list(items));
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let taken = &result["input"]["taken"]["ConfigMap"];
+        assert_eq!(taken.as_u64().unwrap_or(0), maps as u64);
+        assert_eq!(result["pods"]["deleted"], deleted, "{maps}");
+    }
+    let broken = list(vec![pod(1, 9), map(serde_json::json!({"a": 1}))]);
+    let output = run_with_stdin(&arguments, &broken);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    for words in ["ConfigMap shop/map", "data"] {
+        assert!(stderr(&output).contains(words), "{}", stderr(&output));
+    }
+    let output = run_with_stdin(&arguments, &list(vec![map(serde_json::json!({}))]));
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    let words = "nothing to simulate: found 1 ConfigMap";
+    assert!(stderr(&output).contains(words), "{}", stderr(&output));
+}
+
+#[test]
 fn a_dump_is_counted_in_report_and_page_with_the_pods_that_came_unready() {
     let billing = Path::new(env!("CARGO_MANIFEST_DIR")).join("../loadgen/examples/billing.yaml");
     let folder = TempDir::new().expect("a directory");

@@ -119,7 +119,7 @@ impl Objects {
                 InputObject::ReplicationController(object) => objects
                     .replication_controllers
                     .push(Arc::new(object.to_replica_set())),
-                InputObject::Namespace(_) => {}
+                InputObject::Namespace(_) | InputObject::Dynamic(_) => {}
             }
         }
         if objects.pods.is_empty() {

@@ -1,6 +1,7 @@
 //! What the API server would refuse, said before the run instead of during it.
 
 use podstorm::client::Cause;
+use podstorm_apiserver::Strategy;
 use podstorm_apiserver::defaulting::{
     default_pod, default_replica_set, default_replication_controller,
 };
@@ -29,6 +30,10 @@ pub(super) fn default_and_check(object: &mut InputObject) -> Result<(), DecodeEr
         InputObject::ReplicationController(controller) => {
             default_replication_controller(controller);
             validate_replication_controller(controller)
+        }
+        InputObject::Dynamic(object) => {
+            object.set_defaults(None);
+            object.validate_create()
         }
     };
     match causes.into_iter().next() {

@@ -1,7 +1,8 @@
 //! From one JSON value to one checked object: its kind told, its namespace defaulted, decoded and
 //! validated. Nothing here depends on other objects, so that many are decoded at once.
 
-use podstorm_objects::{DecodeError, FieldPath, Kind, Resource};
+use podstorm_apiserver::kind_named;
+use podstorm_objects::{DecodeError, DynamicObject, FieldPath, Kind, Resource};
 use serde_json::{Map, Value};
 
 use super::check;
@@ -10,7 +11,7 @@ use crate::input::InputObject;
 /// What an item of a list or a document turned out to be.
 #[derive(Debug)]
 pub(super) enum Decoded {
-    /// An object of a simulated kind.
+    /// An object of a kind that the cluster serves.
     Object(InputObject),
     /// One that shares already what is alike in others.
     Shared(InputObject),
@@ -64,7 +65,7 @@ pub(super) fn object(mut members: Map<String, Value>) -> Decoded {
         })
     };
     let kind = match classify(&members) {
-        Ok(Classified::Simulated(kind)) => kind,
+        Ok(Classified::Served(kind)) => kind,
         Ok(Classified::Other(kind)) => return Decoded::Other(kind),
         Err(error) => return wrong(error),
     };
@@ -72,11 +73,11 @@ pub(super) fn object(mut members: Map<String, Value>) -> Decoded {
         drop_ephemeral_containers(&mut members);
     }
     let value = Value::Object(members);
-    let (_, read) = SIMULATED
-        .into_iter()
-        .find(|(known, _)| *known == kind)
-        .expect("only simulated kinds are classified so");
-    let object = read(value);
+    let typed = TYPED.into_iter().find(|(known, _)| *known == kind);
+    let object = match typed {
+        Some((_, read)) => read(value),
+        None => decode_dynamic(kind, value),
+    };
     let object =
         object.and_then(|mut object| check::default_and_check(&mut object).map(|()| object));
     match object {
@@ -127,14 +128,14 @@ fn drop_ephemeral_containers(pod: &mut Map<String, Value>) {
 }
 
 enum Classified {
-    Simulated(Kind),
+    Served(Kind),
     Other(String),
 }
 
 type Read = fn(Value) -> Result<InputObject, DecodeError>;
 
-/// The kinds that are simulated, and how each is read.
-const SIMULATED: [(Kind, Read); 5] = [
+/// The kinds with types of their own, and how each is read.
+const TYPED: [(Kind, Read); 5] = [
     (Kind::NAMESPACE, |value| {
         decode(value).map(InputObject::Namespace)
     }),
@@ -151,15 +152,13 @@ const SIMULATED: [(Kind, Read); 5] = [
 fn classify(members: &Map<String, Value>) -> Result<Classified, DecodeError> {
     let kind = required_text(members, "kind", "such as ReplicaSet")?;
     let api_version = required_text(members, "apiVersion", "such as apps/v1")?;
-    let Some(known) = SIMULATED
-        .into_iter()
-        .map(|(known, _)| known)
-        .find(|known| known.name() == kind)
-    else {
+    // Events are of the past.
+    let served = kind_named(kind).filter(|known| *known != Kind::EVENT);
+    let Some(known) = served else {
         return Ok(Classified::Other(cut(kind)));
     };
     if api_version == known.api_version() {
-        return Ok(Classified::Simulated(known));
+        return Ok(Classified::Served(known));
     }
     // Other groups may have kinds of these names; the groups that ever held ours are mistakes.
     match api_version.split_once('/').map_or("", |(group, _)| group) {
@@ -197,6 +196,14 @@ fn required_text<'a>(
         path: FieldPath(key.into()),
         problem,
     })
+}
+
+fn decode_dynamic(kind: Kind, value: Value) -> Result<InputObject, DecodeError> {
+    let mut object = DynamicObject::from_json(kind, value)?;
+    if kind.is_namespaced() && object.metadata.namespace.is_empty() {
+        object.metadata.namespace = "default".into();
+    }
+    Ok(InputObject::Dynamic(Box::new(object)))
 }
 
 /// Reads an object and puts it into the namespace `default` where it belongs to one and says none.

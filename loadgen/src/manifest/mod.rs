@@ -3,7 +3,7 @@
 //!
 //! A file is read as a stream, unpacked where it is gzip data: of a list some megabytes of text are
 //! held and decoded on all cores at a time. What is wrong is told once, with file, document and
-//! field. Kinds that are not simulated are counted.
+//! field. Kinds that the cluster does not serve are counted.
 
 mod check;
 mod collect;
@@ -79,10 +79,12 @@ pub fn load(files: &[PathBuf], stdin: impl Read) -> Result<Loaded, Box<ManifestE
     }
     let warnings = collector.warnings();
     let (objects, mut counts) = collector.into_parts();
-    if objects.is_empty() {
+    let mut simulated = objects.iter();
+    if !simulated.any(|object| !matches!(object, InputObject::Dynamic(_))) {
         let kinds: Vec<String> = counts
             .ignored
             .iter()
+            .chain(&counts.taken)
             .map(|(kind, count)| format!("{count} {kind}"))
             .collect();
         let names: Vec<String> = files

@@ -30,7 +30,7 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
                     }
                 }
             }
-            InputObject::Pod(_) => {}
+            InputObject::Pod(_) | InputObject::Dynamic(_) => {}
             InputObject::ReplicaSet(object) => {
                 size.owners += 1;
                 size.pods += u64::try_from(object.replicas()).unwrap_or(0);

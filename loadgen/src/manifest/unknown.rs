@@ -128,7 +128,7 @@ pub(super) fn find(objects: &[InputObject]) -> Found {
         let mut fields = Vec::new();
         meta(object.metadata(), "metadata", &mut fields);
         match object {
-            InputObject::Namespace(_) => {}
+            InputObject::Namespace(_) | InputObject::Dynamic(_) => {}
             InputObject::Node(node) => members(&node.spec, NODE_SPEC, "spec", &mut fields),
             InputObject::Pod(pod) => specs.add(&pod.spec, "spec", &mut fields),
             InputObject::ReplicaSet(set) => {

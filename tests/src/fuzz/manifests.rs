@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use podstorm::object::{
-    Event, Kind, Namespace, Node, Object, Pod, ReplicaSet, ReplicationController, Resource,
+    Event, Kind, Namespace, Node, Pod, ReplicaSet, ReplicationController, Resource,
 };
 use podstorm_loadgen::input::InputObject;
 use podstorm_loadgen::manifest::{self, Loaded};
@@ -97,6 +97,7 @@ fn files(data: &[u8]) -> Outcome {
         Ok(loaded) => loaded,
         Err(message) => return outcome(&message),
     };
+    let json_of = |object: &InputObject| object.as_object().to_json();
     let items: Vec<Value> = loaded.objects.iter().map(json_of).collect();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
     let again = match load(list.to_string().as_bytes()) {
@@ -120,16 +121,6 @@ fn files(data: &[u8]) -> Outcome {
 fn load(data: &[u8]) -> Result<Loaded, String> {
     let loaded = manifest::load(&[PathBuf::from("-")], data);
     loaded.map_err(|error| error.to_string())
-}
-
-fn json_of(object: &InputObject) -> Value {
-    match object {
-        InputObject::Namespace(object) => object.to_json(),
-        InputObject::Node(object) => object.to_json(),
-        InputObject::Pod(object) => object.to_json(),
-        InputObject::ReplicaSet(object) => object.to_json(),
-        InputObject::ReplicationController(object) => object.to_json(),
-    }
 }
 
 fn objects(data: &[u8]) -> Outcome {

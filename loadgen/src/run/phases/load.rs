@@ -7,7 +7,7 @@ use std::sync::Arc;
 use podstorm::client::ApiError;
 use podstorm_apiserver::Cluster;
 use podstorm_objects::{
-    Kind, Namespace, Node, Now, ObjectMeta, ReplicaSet, ReplicationController, Str,
+    DynamicObject, Kind, Namespace, Node, Now, ObjectMeta, ReplicaSet, ReplicationController, Str,
 };
 
 use super::tracker::Tracker;
@@ -63,7 +63,7 @@ impl Loader {
     /// ReplicationController; namespaces that are named but not among the objects are added.
     pub(super) fn new(objects: Vec<InputObject>) -> Loader {
         let mut namespaces: BTreeSet<String> = BTreeSet::new();
-        let mut ranked: [Vec<InputObject>; 5] = Default::default();
+        let mut ranked: [Vec<InputObject>; 6] = Default::default();
         for object in objects {
             let meta = object.metadata();
             if object.kind().is_namespaced() {
@@ -72,9 +72,10 @@ impl Loader {
             let rank = match object {
                 InputObject::Namespace(_) => 0,
                 InputObject::Node(_) => 1,
-                InputObject::ReplicaSet(_) => 2,
-                InputObject::ReplicationController(_) => 3,
-                InputObject::Pod(_) => 4,
+                InputObject::Dynamic(_) => 2,
+                InputObject::ReplicaSet(_) => 3,
+                InputObject::ReplicationController(_) => 4,
+                InputObject::Pod(_) => 5,
             };
             ranked[rank].push(object);
         }
@@ -152,6 +153,10 @@ impl Loader {
                 Ok(())
             }
             InputObject::Pod(object) => cluster.import(*object, now).map(drop),
+            InputObject::Dynamic(object) => {
+                let object: Arc<DynamicObject> = object.into();
+                cluster.api(object.kind()).import(object, now).map(drop)
+            }
             InputObject::ReplicaSet(object) => {
                 let stored: Arc<ReplicaSet> = cluster.import(*object, now)?;
                 let at = tracker.asked(&stored.metadata, stored.replicas(), now);
