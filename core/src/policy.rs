@@ -90,8 +90,9 @@ pub struct Policy {
     /// if the read fails too, the next sync begins with it. The same after a create that met its
     /// chosen name taken, and after a delete, an adoption or a release whose pod was gone: all show
     /// that the cache lags, and the key looks again; after such an adoption or release the sync itself
-    /// neither creates nor deletes any more. Costs one read of one object per such sync. On a server whose lists carry a version that is not of
-    /// the resource alone, the key may wait for the watch's next bookmark.
+    /// neither creates nor deletes any more. Costs one read of one object per such sync. On a server
+    /// whose lists carry a version that is not of the resource alone, the key may wait for the watch's
+    /// next bookmark.
     pub fence_unknown_outcomes: bool,
     /// **The start.** Upstream counts what its first list showed, which may be older than what the
     /// incarnation before did (kubernetes#59848). Hardened: before the first sync the versions of

@@ -327,6 +327,10 @@ fn kinds_without_a_type_of_their_own_are_taken_from_a_dump_and_own_pods() {
         assert_eq!(taken.as_u64().unwrap_or(0), maps as u64);
         assert_eq!(result["pods"]["deleted"], deleted, "{maps}");
     }
+    let items = vec![pod(1, 9), pod(2, 8), map(serde_json::json!({}))];
+    let output = run_with_stdin(&["run", "--dry-run", "-f", "-"], &list(items));
+    let words = "1 pods whose owner isn't in the files";
+    assert!(stdout(&output).contains(words), "{}", stdout(&output));
     let broken = list(vec![pod(1, 9), map(serde_json::json!({"a": 1}))]);
     let output = run_with_stdin(&arguments, &broken);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));

@@ -1,13 +1,13 @@
 //! `loadgen run -f FILE --dry-run`: what the files hold, what of it is left out, and what in it isn't as
 //! wanted before anything has run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use ahash::RandomState;
 use hashbrown::HashMap;
 use podstorm::intern::FIXED_STATE;
-use podstorm_objects::{Object, ObjectMeta, Pod, PodPhase, ReplicaSetStatus, Uid};
+use podstorm_objects::{Object, ObjectMeta, OwnerReference, Pod, PodPhase, ReplicaSetStatus, Uid};
 use serde_json::Value;
 
 use crate::input::InputObject;
@@ -34,7 +34,8 @@ struct Summary {
     too_many: Vec<String>,
     /// Owners whose status isn't what their pods are.
     stale: Vec<String>,
-    /// Pods whose ReplicaSet or ReplicationController isn't among the objects.
+    /// Pods whose owner isn't among the objects: a ReplicaSet or ReplicationController, or one of a kind without
+    /// a type of its own of which there are others.
     orphaned: u64,
 }
 
@@ -131,9 +132,20 @@ impl Summary {
                 owned.insert(&object.metadata().uid, Owned::default());
             }
         }
+        let dynamic = || {
+            let all = objects.iter();
+            all.filter(|object| matches!(object, InputObject::Dynamic(_)))
+        };
+        let kinds: BTreeSet<&str> = dynamic().map(|object| object.kind().name()).collect();
+        let uids: BTreeSet<&Uid> = dynamic().map(|object| &object.metadata().uid).collect();
         for object in objects {
             if let InputObject::Pod(pod) = object {
                 summary.add_pod(pod, &mut owned);
+                let is_gone = |owner: &OwnerReference| {
+                    kinds.contains(&*owner.kind) && !uids.contains(&owner.uid)
+                };
+                let owner = pod.metadata.controller();
+                summary.orphaned += u64::from(owner.is_some_and(|owner| is_gone(owner)));
             }
         }
         for object in objects {

@@ -136,13 +136,13 @@ impl<K: Copy + Ord> Fences<K> {
     /// # Panics
     /// When the kind is none of the fences'.
     pub fn raise(&self, kind: Kind, version: &ResourceVersion) {
-        let floor = &self.floors[place_of(kind, &self.kinds)];
-        let Some(number) = version.number() else {
-            return;
-        };
-        // Relaxed, both: a sync that is to see it comes by the queue or by `started`.
-        if floor.load(Ordering::Relaxed) < number {
-            floor.fetch_max(number, Ordering::Relaxed);
+        raise_floor(&self.floors[place_of(kind, &self.kinds)], version);
+    }
+
+    /// The caches must stay at these versions, in the order of the kinds, whatever is counted next.
+    pub fn raise_all(&self, stores: &[ResourceVersion; 2]) {
+        for (floor, store) in self.floors.iter().zip(stores) {
+            raise_floor(floor, store);
         }
     }
 
@@ -166,5 +166,15 @@ impl<K: Copy + Ord> Fences<K> {
             }
         }
         Ok(())
+    }
+}
+
+fn raise_floor(floor: &AtomicU64, version: &ResourceVersion) {
+    let Some(number) = version.number() else {
+        return;
+    };
+    // Relaxed, both: a sync that is to see it comes by the queue or by `started`.
+    if floor.load(Ordering::Relaxed) < number {
+        floor.fetch_max(number, Ordering::Relaxed);
     }
 }

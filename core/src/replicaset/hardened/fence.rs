@@ -80,13 +80,12 @@ impl Controller {
         }
         // A cache may go back behind this, with a list from a server that lags; and the record is
         // dropped when it has been seen once.
-        for (kind, store) in self.hardened.fences.kinds().iter().zip(&stores) {
-            self.hardened.fences.raise(kind, store);
-        }
+        self.hardened.fences.raise_all(&stores);
         if let Err(stale) = self.consistency.ensure_ready(&key, &stores) {
             return Some(self.put_off(&stale, sync));
         }
-        if self.hardened.policy.settle_expectations && stores[0].number().is_some() {
+        let [pods, _] = &stores;
+        if self.hardened.policy.settle_expectations && pods.number().is_some() {
             self.settle(key);
         }
         None

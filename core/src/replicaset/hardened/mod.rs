@@ -302,8 +302,8 @@ impl Controller {
         }
     }
 
-    /// Puts the key of a finished sync back in line: at once forgotten when it went well, else retried after
-    /// a growing delay.
+    /// Decides when the key of a finished sync is synced again: its failures are forgotten when it went
+    /// well, else it comes back after a growing delay.
     pub(super) fn retry(&self, sync: &Sync, now: Now) {
         let key = sync.key();
         match (sync.outcome(), self.hardened.policy.retry_max_ns) {
