@@ -1,5 +1,5 @@
-//! A small server and a driver for tests of syncs: what is committed, what the caches have heard of
-//! it, and which answers get lost, each in the hands of the test.
+//! A transport and a driver for tests of a sync's steps: what is committed, what the caches have heard
+//! of it, and which answers get lost, each in the hands of the test.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -8,10 +8,11 @@ use podstorm_objects::{
     Kind, LabelSelector, Labels, Now, Pod, PodTemplate, ReplicaSet, ResourceVersion, Time, Uid,
 };
 use podstorm_runtime::client::{Answer, ApiError, PodPatch, Reason, Request};
+use podstorm_runtime::driver::{Driver, Progress, Transport};
 use podstorm_runtime::intern::KeyId;
 
 use super::as_replica_set;
-use super::{Controller, ControllerOptions, Outcome, Step, Sync};
+use super::{Controller, ControllerOptions, Outcome, Sync};
 use crate::cache::{Delta, PodCache};
 use crate::policy::Behaviour;
 
@@ -26,13 +27,18 @@ pub(super) enum Fault {
     Lose,
 }
 
+/// A controller, its caches and a driver of its syncs over a [`Server`].
 pub(super) struct Rig {
     pub(super) controller: Controller,
     pub(super) cache: Arc<PodCache>,
-    pub(super) sync: Sync,
+    pub(super) driver: Driver<Sync>,
     pub(super) key: KeyId,
     pub(super) now: Now,
-    /// The server's state, and what its watches have not delivered yet.
+    pub(super) server: Server,
+}
+
+/// What is committed, and what its watches have not delivered yet.
+pub(super) struct Server {
     pub(super) parent: Arc<ReplicaSet>,
     pub(super) pods: BTreeMap<String, Arc<Pod>>,
     pod_events: VecDeque<Delta<Pod>>,
@@ -45,6 +51,8 @@ pub(super) struct Rig {
     calls: BTreeMap<&'static str, usize>,
     /// Every request, as `verb name`.
     pub(super) log: Vec<String>,
+    /// Whether answers wait for [`Rig::answer`].
+    held: bool,
 }
 
 impl Rig {
@@ -53,13 +61,13 @@ impl Rig {
     pub(super) fn new(behaviour: Behaviour, replicas: i32) -> Rig {
         let mut rig = Rig::unstarted(Kind::REPLICA_SET, behaviour, replicas);
         if behaviour == Behaviour::Hardened {
-            rig.set_replicas(0);
+            rig.server.set_replicas(0);
             rig.deliver();
             assert_eq!(rig.sync(), Outcome::Ok);
             rig.deliver();
-            rig.log.clear();
-            rig.calls.clear();
-            rig.set_replicas(replicas);
+            rig.server.log.clear();
+            rig.server.calls.clear();
+            rig.server.set_replicas(replicas);
             rig.deliver();
         }
         rig
@@ -99,50 +107,63 @@ impl Rig {
             key: controller.parents().intern("ns", "web"),
             controller,
             cache,
-            sync: Sync::new(),
+            driver: Driver::default(),
             now,
-            parent,
-            pods: BTreeMap::new(),
-            pod_events: VecDeque::new(),
-            parent_events: VecDeque::new(),
-            version: 10,
-            last: [10; 2],
-            made: 0,
-            faults: BTreeMap::new(),
-            calls: BTreeMap::new(),
-            log: Vec::new(),
+            server: Server {
+                parent,
+                pods: BTreeMap::new(),
+                pod_events: VecDeque::new(),
+                parent_events: VecDeque::new(),
+                version: 10,
+                last: [10; 2],
+                made: 0,
+                faults: BTreeMap::new(),
+                calls: BTreeMap::new(),
+                log: Vec::new(),
+                held: false,
+            },
         }
-    }
-
-    /// The fate of the call of that verb with that number, counted from 0.
-    pub(super) fn fault(&mut self, verb: &'static str, number: usize, fault: Fault) {
-        self.faults.insert((verb, number), fault);
     }
 
     /// One whole sync.
     pub(super) fn sync(&mut self) -> Outcome {
-        let mut step = self.begin();
-        while step == Step::Requests {
-            step = self.go_on();
-        }
-        self.sync.outcome().clone()
+        self.server.held = false;
+        assert_eq!(self.start(), Progress::Finished);
+        self.driver.sync.outcome().clone()
     }
 
-    pub(super) fn begin(&mut self) -> Step {
-        self.controller.begin(self.key, &mut self.sync, self.now)
+    /// A sync up to its first requests.
+    pub(super) fn begin(&mut self) -> Progress {
+        self.server.held = true;
+        self.start()
     }
 
-    /// Answers a batch and resumes.
-    pub(super) fn go_on(&mut self) -> Step {
+    fn start(&mut self) -> Progress {
+        let (controller, server) = (&self.controller, &mut self.server);
+        self.driver.begin(controller, self.key, server, self.now)
+    }
+
+    /// Answers a batch and goes on to the next.
+    pub(super) fn go_on(&mut self) -> Progress {
         self.answer();
-        self.controller.resume(&mut self.sync, self.now)
+        self.resume()
     }
 
     pub(super) fn answer(&mut self) {
-        for (index, request) in self.sync.requests().to_vec().iter().enumerate() {
-            let answer = self.carry_out(request);
-            self.sync.answer(index, answer);
+        for (index, request) in self.driver.sync.requests().to_vec().iter().enumerate() {
+            self.driver.answer(index, self.server.carry_out(request));
         }
+    }
+
+    fn resume(&mut self) -> Progress {
+        let (controller, server) = (&self.controller, &mut self.server);
+        self.driver.poll(controller, server, self.now)
+    }
+
+    /// Goes on after [`answer`](Rig::answer) to the sync's end.
+    pub(super) fn run_on(&mut self) {
+        self.server.held = false;
+        assert_eq!(self.resume(), Progress::Finished);
     }
 
     /// Lets the caches hear all there is.
@@ -159,23 +180,18 @@ impl Rig {
 
     /// Lets the parents' cache hear all there is.
     pub(super) fn deliver_parents(&mut self) {
-        for delta in std::mem::take(&mut self.parent_events) {
+        for delta in std::mem::take(&mut self.server.parent_events) {
             self.controller.parent_delta(delta, self.now);
         }
     }
 
     /// Lets the pod cache hear the next events.
     pub(super) fn deliver_pods(&mut self, count: usize) {
-        let count = count.min(self.pod_events.len());
-        for delta in self.pod_events.drain(..count) {
+        let count = count.min(self.server.pod_events.len());
+        for delta in self.server.pod_events.drain(..count) {
             let change = self.cache.apply(delta);
             self.controller.pod_changed(&change, self.now);
         }
-    }
-
-    /// The pod cache will never hear of what it has not heard yet.
-    pub(super) fn forget_pod_events(&mut self) {
-        self.pod_events.clear();
     }
 
     /// Whether a sync is due: takes the key from the queue if so.
@@ -189,13 +205,39 @@ impl Rig {
     pub(super) fn turn(&mut self) -> Outcome {
         assert!(self.take(), "the key is due");
         let outcome = self.sync();
-        self.controller.finish(&mut self.sync, self.now);
+        self.controller.finish(&mut self.driver.sync, self.now);
         outcome
     }
 
     pub(super) fn pass(&mut self, ns: i64) {
         self.now.mono_ns += ns;
         self.now.wall_ns += ns;
+    }
+
+    /// A pod as the cached parent's creates ask for it, under that name.
+    pub(super) fn own_pod(&self, name: &str) -> Pod {
+        let parent = self.controller.parents().get(self.key);
+        let mut pod = Pod::clone(parent.expect("the cache knows the parent").body());
+        pod.metadata.name = name.into();
+        pod
+    }
+}
+
+impl Transport for Server {
+    fn send(&mut self, _: usize, request: &Request, _: Now) -> Option<Answer> {
+        (!self.held).then(|| self.carry_out(request))
+    }
+}
+
+impl Server {
+    /// The fate of the call of that verb with that number, counted from 0.
+    pub(super) fn fault(&mut self, verb: &'static str, number: usize, fault: Fault) {
+        self.faults.insert((verb, number), fault);
+    }
+
+    /// The pod cache will never hear of what it has not heard yet.
+    pub(super) fn forget_pod_events(&mut self) {
+        self.pod_events.clear();
     }
 
     pub(super) fn set_replicas(&mut self, replicas: i32) {
@@ -225,14 +267,6 @@ impl Rig {
         let pod = Arc::new(pod);
         self.pods.insert(pod.metadata.name.to_string(), pod.clone());
         self.pod_events.push_back(Delta::Applied(pod.clone()));
-        pod
-    }
-
-    /// A pod as the cached parent's creates ask for it, under that name.
-    pub(super) fn own_pod(&self, name: &str) -> Pod {
-        let parent = self.controller.parents().get(self.key);
-        let mut pod = Pod::clone(parent.expect("the cache knows the parent").body());
-        pod.metadata.name = name.into();
         pod
     }
 

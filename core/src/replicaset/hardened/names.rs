@@ -200,6 +200,7 @@ mod tests {
     use crate::policy::Behaviour::{Hardened, Upstream};
     use podstorm_objects::{OwnerReference, PodPhase, Uid};
     use podstorm_runtime::client::{ApiError, Reason};
+    use podstorm_runtime::driver::Progress;
     use podstorm_runtime::limits::REQUEST_DEADLINE_NS;
 
     #[test]
@@ -244,22 +245,25 @@ mod tests {
         let mut rig = Rig::new(Hardened, 3);
         rig.sync();
         rig.deliver();
-        let first: BTreeSet<String> = rig.pods.keys().cloned().collect();
+        let first: BTreeSet<String> = rig.server.pods.keys().cloned().collect();
         rig.sync();
         let gone = first.iter().next().unwrap().clone();
-        rig.remove_pod(&gone);
+        rig.server.remove_pod(&gone);
         rig.deliver();
         rig.sync();
-        assert_eq!(rig.pods.keys().cloned().collect::<BTreeSet<_>>(), first);
+        assert_eq!(
+            rig.server.pods.keys().cloned().collect::<BTreeSet<_>>(),
+            first
+        );
         // A pod on its way out still has its name.
         rig.deliver();
         rig.sync();
-        let mut leaving = Pod::clone(&rig.pods[&gone]);
+        let mut leaving = Pod::clone(&rig.server.pods[&gone]);
         leaving.metadata.deletion_timestamp = rig.now.wall();
-        rig.put_pod(leaving);
+        rig.server.put_pod(leaving);
         rig.deliver();
         assert_eq!(rig.sync(), Outcome::Ok);
-        assert_eq!(rig.pods.len(), 4);
+        assert_eq!(rig.server.pods.len(), 4);
     }
 
     #[test]
@@ -274,62 +278,75 @@ mod tests {
                 .unwrap()
                 .body()
                 .clone();
-            let names = SlotNames::new("web-", &rig.parent.metadata.uid);
+            let names = SlotNames::new("web-", &rig.server.parent.metadata.uid);
             let mut pod = Pod::clone(&body);
             pod.metadata.name = names.name(0);
-            rig.put_pod(pod);
+            rig.server.put_pod(pod);
             let failed = rig.sync() != Outcome::Ok;
             assert_eq!(failed, behaviour == Hardened);
-            assert_eq!(rig.sync.take_events().count(), if failed { 0 } else { 2 });
-            assert!(rig.parent.status.conditions.is_empty());
+            assert_eq!(
+                rig.driver.sync.take_events().count(),
+                if failed { 0 } else { 2 }
+            );
+            assert!(rig.server.parent.status.conditions.is_empty());
             rig.deliver();
             rig.sync();
             // Upstream made one too many and takes it back.
-            assert_eq!(rig.pods.len(), 2);
-            assert_eq!(rig.calls("delete"), usize::from(behaviour == Upstream));
+            assert_eq!(rig.server.pods.len(), 2);
+            assert_eq!(
+                rig.server.calls("delete"),
+                usize::from(behaviour == Upstream)
+            );
         }
     }
 
     #[test]
     fn a_name_that_another_holds_is_left_to_it() {
         let mut rig = Rig::new(Hardened, 1);
-        let names = SlotNames::new("web-", &rig.parent.metadata.uid);
+        let names = SlotNames::new("web-", &rig.server.parent.metadata.uid);
         let mut pod = Pod::default();
         pod.metadata.name = names.name(0);
-        rig.put_pod(pod);
+        rig.server.put_pod(pod);
         let outcome = rig.sync();
         assert!(
             matches!(&outcome, Outcome::Failed(error) if error.class == SyncErrorClass::Create)
         );
         // The fence makes sure that the cache shows whose it is.
-        assert_eq!(rig.log.last().unwrap(), "read pods");
+        assert_eq!(rig.server.log.last().unwrap(), "read pods");
         rig.deliver();
         assert_eq!(rig.sync(), Outcome::Ok);
-        assert!(rig.pods.contains_key(&*names.name(1)));
+        assert!(rig.server.pods.contains_key(&*names.name(1)));
     }
 
     #[test]
     fn batches_of_one_sync_share_no_name() {
         let mut rig = Rig::new(Hardened, 40);
         assert_eq!(rig.sync(), Outcome::Ok);
-        assert_eq!((rig.pods.len(), rig.calls("create")), (40, 40));
+        assert_eq!(
+            (rig.server.pods.len(), rig.server.calls("create")),
+            (40, 40)
+        );
     }
 
     #[test]
     fn a_refused_create_is_told_of_and_one_that_is_lost_keeps_its_slot() {
         let mut rig = Rig::new(Hardened, 2);
         let error = ApiError::status(403, Reason::Forbidden, "exceeded quota");
-        rig.fault("create", 0, LOST);
-        rig.fault("create", 1, Fault::Refuse(error));
+        rig.server.fault("create", 0, LOST);
+        rig.server.fault("create", 1, Fault::Refuse(error));
         rig.sync();
-        assert_eq!(rig.sync.take_events().count(), 1);
+        assert_eq!(rig.driver.sync.take_events().count(), 1);
         rig.deliver();
         assert!(matches!(rig.sync(), Outcome::Failed(_)));
         rig.deliver();
         assert_eq!(rig.sync(), Outcome::Ok);
-        let names = SlotNames::new("web-", &rig.parent.metadata.uid);
+        let names = SlotNames::new("web-", &rig.server.parent.metadata.uid);
         let expected = [names.name(0), names.name(1)].map(String::from);
-        assert!(expected.iter().all(|name| rig.pods.contains_key(name)));
+        assert!(
+            expected
+                .iter()
+                .all(|name| rig.server.pods.contains_key(name))
+        );
     }
 
     #[test]
@@ -338,21 +355,21 @@ mod tests {
         rig.sync();
         rig.deliver();
         rig.sync();
-        let names = SlotNames::new("web-", &rig.parent.metadata.uid);
-        rig.set_replicas(4);
+        let names = SlotNames::new("web-", &rig.server.parent.metadata.uid);
+        rig.server.set_replicas(4);
         rig.deliver_parents();
         // Not committed so far, for all that is known.
         let cut = Fault::Refuse(ApiError::transport("connection reset by peer"));
-        rig.fault("create", rig.calls("create"), cut);
+        rig.server.fault("create", rig.server.calls("create"), cut);
         assert!(matches!(rig.sync(), Outcome::Failed(_)));
         // A lower slot becomes free, and must not be taken instead.
-        rig.remove_pod(&names.name(0));
+        rig.server.remove_pod(&names.name(0));
         rig.deliver();
-        rig.set_replicas(3);
+        rig.server.set_replicas(3);
         rig.deliver_parents();
         rig.sync();
-        assert!(rig.pods.contains_key(&*names.name(3)));
-        assert!(!rig.pods.contains_key(&*names.name(0)));
+        assert!(rig.server.pods.contains_key(&*names.name(3)));
+        assert!(!rig.server.pods.contains_key(&*names.name(0)));
     }
 
     #[test]
@@ -360,22 +377,23 @@ mod tests {
         let mut rig = Rig::new(Hardened, 2);
         // Not committed so far, for all that is known.
         let cut = Fault::Refuse(ApiError::transport("connection reset by peer"));
-        rig.fault("create", 0, cut);
+        rig.server.fault("create", 0, cut);
         assert!(matches!(rig.sync(), Outcome::Failed(_)));
-        let names = SlotNames::new("web-", &rig.parent.metadata.uid);
+        let names = SlotNames::new("web-", &rig.server.parent.metadata.uid);
         let late = rig.own_pod(&names.name(0));
         let mut orphan = rig.own_pod("orphan");
         orphan.metadata.owner_references = Default::default();
-        rig.put_pod(orphan);
+        rig.server.put_pod(orphan);
         rig.deliver();
         // The sync has counted its pods, and asks whether it may adopt.
-        assert_eq!(rig.begin(), Step::Requests);
-        assert!(matches!(rig.sync.requests(), [Request::Get { .. }]));
-        rig.put_pod(late);
+        assert_eq!(rig.begin(), Progress::Waiting);
+        assert!(matches!(rig.driver.sync.requests(), [Request::Get { .. }]));
+        rig.server.put_pod(late);
         rig.deliver();
-        while rig.go_on() == Step::Requests {}
-        assert_eq!(rig.calls("patch"), 1, "the orphan is adopted");
-        assert_eq!(rig.pods.len(), 2, "{:?}", rig.pods.keys());
+        rig.answer();
+        rig.run_on();
+        assert_eq!(rig.server.calls("patch"), 1, "the orphan is adopted");
+        assert_eq!(rig.server.pods.len(), 2, "{:?}", rig.server.pods.keys());
     }
 
     #[test]
@@ -401,36 +419,36 @@ mod tests {
 
     fn nothing_takes_the_place_after(error: ApiError, loss: fn(&mut Pod, Now)) {
         let mut rig = Rig::new(Hardened, 1);
-        rig.fault("create", 0, Fault::Refuse(error));
+        rig.server.fault("create", 0, Fault::Refuse(error));
         rig.sync();
         rig.deliver();
         assert_eq!(rig.sync(), Outcome::Ok);
         rig.deliver();
         rig.sync();
-        let names = SlotNames::new("web-", &rig.parent.metadata.uid);
+        let names = SlotNames::new("web-", &rig.server.parent.metadata.uid);
         let name = names.name(0);
-        let mut lost = Pod::clone(&rig.pods[&*name]);
+        let mut lost = Pod::clone(&rig.server.pods[&*name]);
         loss(&mut lost, rig.now);
-        rig.put_pod(lost);
+        rig.server.put_pod(lost);
         rig.deliver();
-        let made = rig.calls("create");
+        let made = rig.server.calls("create");
         assert_eq!(rig.sync(), Outcome::Ok);
         assert_eq!(
-            rig.calls("create"),
+            rig.server.calls("create"),
             made,
             "the first one may come when this is gone"
         );
-        rig.remove_pod(&name);
+        rig.server.remove_pod(&name);
         rig.deliver();
         assert_eq!(rig.sync(), Outcome::Ok);
-        assert!(rig.pods.contains_key(&*name), "under the same name");
+        assert!(rig.server.pods.contains_key(&*name), "under the same name");
         // Long after, another may be made at once.
-        let mut leaving = Pod::clone(&rig.pods[&*name]);
+        let mut leaving = Pod::clone(&rig.server.pods[&*name]);
         leaving.metadata.deletion_timestamp = rig.now.wall();
-        rig.put_pod(leaving);
+        rig.server.put_pod(leaving);
         rig.deliver();
         rig.pass(REQUEST_DEADLINE_NS);
         rig.sync();
-        assert!(rig.pods.contains_key(&*names.name(1)));
+        assert!(rig.server.pods.contains_key(&*names.name(1)));
     }
 }

@@ -2,10 +2,11 @@
 
 use podstorm_objects::{Kind, Labels, Pod, Time, Uid};
 use podstorm_runtime::client::{ApiError, Cause, Reason, Request};
+use podstorm_runtime::driver::Progress;
 use podstorm_runtime::limits::{BACKOFF_BASE_NS, HARDENED_RETRY_MAX_NS};
 
 use super::super::rig::{Fault, LOST, Rig};
-use super::super::{Outcome, Step, SyncErrorClass};
+use super::super::{Outcome, SyncErrorClass};
 use crate::policy::Behaviour::{Hardened, Upstream};
 
 /// A rig whose parent has so many pods, all known to the caches.
@@ -15,7 +16,7 @@ fn settled(behaviour: crate::policy::Behaviour, pods: i32) -> Rig {
         assert_eq!(rig.sync(), Outcome::Ok);
         rig.deliver();
     }
-    assert_eq!(rig.pods.len(), usize::try_from(pods).unwrap());
+    assert_eq!(rig.server.pods.len(), usize::try_from(pods).unwrap());
     rig
 }
 
@@ -23,7 +24,7 @@ fn settled(behaviour: crate::policy::Behaviour, pods: i32) -> Rig {
 fn finish_all(rig: &mut Rig) {
     while rig.take() {
         assert_eq!(rig.sync(), Outcome::Ok);
-        rig.controller.finish(&mut rig.sync, rig.now);
+        rig.controller.finish(&mut rig.driver.sync, rig.now);
     }
 }
 
@@ -31,21 +32,21 @@ fn finish_all(rig: &mut Rig) {
 fn a_delete_spares_another_pod_of_the_same_name() {
     for behaviour in [Upstream, Hardened] {
         let mut rig = settled(behaviour, 1);
-        rig.set_replicas(0);
+        rig.server.set_replicas(0);
         rig.deliver();
-        let name = rig.pods.keys().next().unwrap().clone();
-        rig.remove_pod(&name);
+        let name = rig.server.pods.keys().next().unwrap().clone();
+        rig.server.remove_pod(&name);
         let mut bare = Pod::default();
         bare.metadata.name = name.as_str().into();
-        rig.put_pod(bare);
+        rig.server.put_pod(bare);
         let spared = rig.sync() != Outcome::Ok;
         assert_eq!(spared, behaviour == Hardened);
-        assert_eq!(rig.pods.len(), usize::from(spared), "{behaviour:?}");
-        assert_eq!(rig.sync.take_events().count(), usize::from(!spared));
+        assert_eq!(rig.server.pods.len(), usize::from(spared), "{behaviour:?}");
+        assert_eq!(rig.driver.sync.take_events().count(), usize::from(!spared));
         rig.deliver();
         assert_eq!(rig.sync(), Outcome::Ok);
-        assert!(rig.parent.status.conditions.is_empty());
-        assert_eq!(rig.pods.len(), usize::from(spared));
+        assert!(rig.server.parent.status.conditions.is_empty());
+        assert_eq!(rig.server.pods.len(), usize::from(spared));
     }
 }
 
@@ -53,9 +54,9 @@ fn a_delete_spares_another_pod_of_the_same_name() {
 fn a_pod_that_is_there_although_the_server_knew_of_none_is_deleted_again() {
     for behaviour in [Upstream, Hardened] {
         let mut rig = settled(behaviour, 1);
-        rig.set_replicas(0);
+        rig.server.set_replicas(0);
         rig.deliver();
-        rig.fault(
+        rig.server.fault(
             "delete",
             0,
             Fault::Refuse(ApiError::status(404, Reason::NotFound, "not found")),
@@ -63,13 +64,13 @@ fn a_pod_that_is_there_although_the_server_knew_of_none_is_deleted_again() {
         let again = rig.sync() != Outcome::Ok;
         assert_eq!(again, behaviour == Hardened);
         // It is no failure: nobody is told.
-        assert!(rig.parent.status.conditions.is_empty());
-        assert_eq!(rig.sync.take_events().count(), 0);
+        assert!(rig.server.parent.status.conditions.is_empty());
+        assert_eq!(rig.driver.sync.take_events().count(), 0);
         if again {
             rig.deliver();
             assert_eq!(rig.sync(), Outcome::Ok);
         }
-        assert_eq!(rig.pods.len(), usize::from(!again), "{behaviour:?}");
+        assert_eq!(rig.server.pods.len(), usize::from(!again), "{behaviour:?}");
     }
 }
 
@@ -81,21 +82,24 @@ fn deletes_carry_the_uid_of_the_pod_that_was_chosen() {
         for number in 0..orphans {
             let mut orphan = Pod::default();
             orphan.metadata.name = format!("orphan-{number}").into();
-            orphan.metadata.labels = rig.parent.spec.template.metadata.labels.clone();
-            rig.put_pod(orphan);
+            orphan.metadata.labels = rig.server.parent.spec.template.metadata.labels.clone();
+            rig.server.put_pod(orphan);
         }
-        rig.set_replicas(left);
+        rig.server.set_replicas(left);
         rig.deliver();
-        let mut step = rig.begin();
+        let mut progress = rig.begin();
         let mut deletes = 0;
-        while step == Step::Requests {
-            for request in rig.sync.requests() {
+        while progress == Progress::Waiting {
+            for request in rig.driver.sync.requests() {
                 if let Request::DeletePod { name, uid, .. } = request {
-                    assert_eq!(*uid, Some(rig.pods[name.as_str()].metadata.uid.clone()));
+                    assert_eq!(
+                        *uid,
+                        Some(rig.server.pods[name.as_str()].metadata.uid.clone())
+                    );
                     deletes += 1;
                 }
             }
-            step = rig.go_on();
+            progress = rig.go_on();
         }
         assert_eq!(deletes, 4 + orphans - left);
     }
@@ -110,13 +114,13 @@ fn a_create_that_a_terminating_namespace_refuses_is_retried() {
             reason: "NamespaceTerminating".to_owned(),
             ..Cause::default()
         });
-        rig.fault("create", 0, Fault::Refuse(error));
+        rig.server.fault("create", 0, Fault::Refuse(error));
         let outcome = rig.sync();
         let failed = matches!(&outcome,
             Outcome::Failed(error) if error.class == SyncErrorClass::Create);
         assert_eq!(failed, behaviour == Hardened);
-        assert_eq!(rig.sync.take_events().count(), 0);
-        assert!(rig.parent.status.conditions.is_empty());
+        assert_eq!(rig.driver.sync.take_events().count(), 0);
+        assert!(rig.server.parent.status.conditions.is_empty());
         let waits = |rig: &Rig| {
             let counts = rig.controller.expectations().counts(rig.key);
             counts.is_some_and(|counts| counts.add > 0)
@@ -125,7 +129,7 @@ fn a_create_that_a_terminating_namespace_refuses_is_retried() {
         assert_eq!(waits(&rig), behaviour == Upstream);
         rig.deliver();
         rig.sync();
-        assert_eq!(rig.pods.len(), usize::from(behaviour == Hardened));
+        assert_eq!(rig.server.pods.len(), usize::from(behaviour == Hardened));
     }
 }
 
@@ -134,11 +138,11 @@ fn a_burst_ends_with_its_object() {
     for behaviour in [Upstream, Hardened] {
         for replaced in [false, true] {
             let mut rig = Rig::new(behaviour, 7);
-            assert_eq!(rig.begin(), Step::Requests);
-            assert_eq!(rig.go_on(), Step::Requests);
+            assert_eq!(rig.begin(), Progress::Waiting);
+            assert_eq!(rig.go_on(), Progress::Waiting);
             // 1 is made, 2 are on their way, 4 would follow.
             rig.answer();
-            rig.change_parent(|parent| {
+            rig.server.change_parent(|parent| {
                 if replaced {
                     parent.metadata.uid = Uid::from_u128(0xb);
                 } else {
@@ -146,12 +150,9 @@ fn a_burst_ends_with_its_object() {
                 }
             });
             rig.deliver();
-            let mut step = rig.controller.resume(&mut rig.sync, rig.now);
-            while step == Step::Requests {
-                step = rig.go_on();
-            }
+            rig.run_on();
             let made = if behaviour == Hardened { 3 } else { 7 };
-            assert_eq!(rig.calls("create"), made, "{behaviour:?}");
+            assert_eq!(rig.server.calls("create"), made, "{behaviour:?}");
             rig.deliver();
             let counts = rig.controller.expectations().counts(rig.key);
             assert!(counts.is_none_or(|counts| counts.add <= 0));
@@ -168,14 +169,14 @@ fn own_pods_on_a_node_count_without_an_owner() {
             for (name, node) in [("c", "n2"), ("b", "n1"), ("a", "n1")] {
                 let mut pod = rig.own_pod(name);
                 pod.node_name = Some(node.into());
-                rig.put_pod(pod);
+                rig.server.put_pod(pod);
             }
-            rig.set_replicas(2);
+            rig.server.set_replicas(2);
             rig.deliver();
             rig.sync();
             let gone = ["a", "b", "c"]
                 .into_iter()
-                .find(|name| !rig.pods.contains_key(*name));
+                .find(|name| !rig.server.pods.contains_key(*name));
             let expected = if behaviour == Hardened { "b" } else { "c" };
             assert_eq!(gone, Some(expected), "{kind:?} {behaviour:?}");
         }
@@ -187,10 +188,10 @@ fn an_owner_that_loses_a_pod_as_its_deletion_begins_is_woken() {
     for behaviour in [Upstream, Hardened] {
         let mut rig = settled(behaviour, 1);
         finish_all(&mut rig);
-        let mut pod = Pod::clone(rig.pods.values().next().unwrap());
+        let mut pod = Pod::clone(rig.server.pods.values().next().unwrap());
         pod.metadata.owner_references.clear();
         pod.metadata.deletion_timestamp = Time::from_unix_seconds(1_700_000_000);
-        rig.put_pod(pod);
+        rig.server.put_pod(pod);
         rig.deliver();
         assert_eq!(rig.take(), behaviour == Hardened);
     }
@@ -202,13 +203,13 @@ fn an_owner_whose_pod_was_taken_over_and_removed_unseen_is_woken() {
     for behaviour in [Upstream, Hardened] {
         let mut rig = settled(behaviour, 1);
         finish_all(&mut rig);
-        let mut pod = Pod::clone(rig.pods.values().next().unwrap());
+        let mut pod = Pod::clone(rig.server.pods.values().next().unwrap());
         std::sync::Arc::make_mut(&mut pod.metadata.owner_references[0]).uid =
             Uid::from_u128(0xdead);
         let name = pod.metadata.name.to_string();
-        rig.put_pod(pod);
-        rig.forget_pod_events();
-        rig.remove_pod(&name);
+        rig.server.put_pod(pod);
+        rig.server.forget_pod_events();
+        rig.server.remove_pod(&name);
         rig.deliver();
         assert_eq!(rig.take(), behaviour == Hardened);
     }
@@ -311,7 +312,7 @@ fn a_failure_after_progress_is_a_first_one() {
         // One create of each sync goes well, and one of the next two fails.
         for create in [1, 4, 7] {
             let refused = ApiError::status(500, Reason::InternalError, "refused");
-            rig.fault("create", create, Fault::Refuse(refused));
+            rig.server.fault("create", create, Fault::Refuse(refused));
         }
         for _ in 0..3 {
             rig.pass(HARDENED_RETRY_MAX_NS);
@@ -323,7 +324,7 @@ fn a_failure_after_progress_is_a_first_one() {
         assert_eq!(queue.num_requeues(rig.key), failures, "{behaviour:?}");
         // And one that gets nowhere counts on.
         let refused = ApiError::status(500, Reason::InternalError, "refused");
-        rig.fault("create", 9, Fault::Refuse(refused));
+        rig.server.fault("create", 9, Fault::Refuse(refused));
         rig.pass(HARDENED_RETRY_MAX_NS);
         rig.turn();
         let queue = rig.controller.queue();
@@ -336,10 +337,10 @@ fn a_failure_after_progress_is_a_first_one() {
 #[test]
 fn a_fence_that_can_be_read_again_ends_the_failures_before_it() {
     let mut rig = Rig::new(Hardened, 1);
-    rig.fault("create", 0, LOST);
+    rig.server.fault("create", 0, LOST);
     for read in 0..12 {
         let refused = ApiError::status(500, Reason::InternalError, "refused");
-        rig.fault("read", read, Fault::Refuse(refused));
+        rig.server.fault("read", read, Fault::Refuse(refused));
     }
     for _ in 0..12 {
         rig.turn();
@@ -363,22 +364,22 @@ fn a_fence_that_can_be_read_again_ends_the_failures_before_it() {
 fn a_release_that_is_refused_as_invalid_is_tried_again() {
     for behaviour in [Upstream, Hardened] {
         let mut rig = settled(behaviour, 1);
-        let mut other = Pod::clone(rig.pods.values().next().unwrap());
+        let mut other = Pod::clone(rig.server.pods.values().next().unwrap());
         other.metadata.labels = Labels::from_pairs([("app", "another")]);
-        rig.put_pod(other);
+        rig.server.put_pod(other);
         rig.deliver();
         let policy = ApiError::status(422, Reason::Invalid, "refused by a policy");
-        rig.fault("patch", 0, Fault::Refuse(policy.clone()));
-        rig.fault("patch", 1, Fault::Refuse(policy));
+        rig.server.fault("patch", 0, Fault::Refuse(policy.clone()));
+        rig.server.fault("patch", 1, Fault::Refuse(policy));
         finish_all(&mut rig);
-        let tried = rig.calls("patch");
+        let tried = rig.server.calls("patch");
         assert!((1..=2).contains(&tried), "{behaviour:?}: {tried}");
         rig.pass(HARDENED_RETRY_MAX_NS);
         assert_eq!(rig.take(), behaviour == Hardened);
         if behaviour == Hardened {
             // Past the pod that was made in the meantime.
             rig.catch_up();
-            assert_eq!(rig.calls("patch"), tried + 1);
+            assert_eq!(rig.server.calls("patch"), tried + 1);
         }
     }
 }
@@ -391,19 +392,23 @@ fn no_pod_is_made_beside_one_whose_adoption_finds_nothing() {
         let mut rig = Rig::new(behaviour, 1);
         let mut orphan = rig.own_pod("orphan");
         orphan.metadata.owner_references.clear();
-        rig.put_pod(orphan);
+        rig.server.put_pod(orphan);
         rig.deliver();
         let nothing = ApiError::status(404, Reason::NotFound, "not found");
-        rig.fault("patch", 0, Fault::Refuse(nothing));
+        rig.server.fault("patch", 0, Fault::Refuse(nothing));
         let adopted = rig.own_pod("orphan");
-        assert_eq!(rig.begin(), Step::Requests);
-        rig.put_pod(adopted);
-        while rig.go_on() == Step::Requests {}
+        assert_eq!(rig.begin(), Progress::Waiting);
+        rig.server.put_pod(adopted);
+        rig.answer();
+        rig.run_on();
         let made = usize::from(behaviour == Upstream);
-        assert_eq!(rig.calls("create"), made, "{behaviour:?}");
+        assert_eq!(rig.server.calls("create"), made, "{behaviour:?}");
         rig.catch_up();
-        assert_eq!(rig.pods.len(), 1);
-        assert_eq!((rig.calls("create"), rig.calls("delete")), (made, made));
+        assert_eq!(rig.server.pods.len(), 1);
+        assert_eq!(
+            (rig.server.calls("create"), rig.server.calls("delete")),
+            (made, made)
+        );
     }
 }
 
@@ -413,14 +418,14 @@ fn no_pod_is_made_beside_one_whose_adoption_finds_nothing() {
 fn an_adoption_whose_event_is_lost_is_looked_at_again() {
     for behaviour in [Upstream, Hardened] {
         let mut rig = settled(behaviour, 1);
-        let mut orphan = Pod::clone(rig.pods.values().next().unwrap());
+        let mut orphan = Pod::clone(rig.server.pods.values().next().unwrap());
         orphan.metadata.owner_references.clear();
-        rig.put_pod(orphan.clone());
+        rig.server.put_pod(orphan.clone());
         rig.deliver();
         finish_all(&mut rig);
-        assert_eq!(rig.calls("patch"), 1, "{behaviour:?}");
-        rig.forget_pod_events();
-        rig.put_pod(orphan);
+        assert_eq!(rig.server.calls("patch"), 1, "{behaviour:?}");
+        rig.server.forget_pod_events();
+        rig.server.put_pod(orphan);
         rig.deliver();
         assert!(
             !rig.take(),
