@@ -298,8 +298,7 @@ impl Mold {
         let container = &pod.status.container_statuses[0];
         let details = container.details.as_deref();
         let mut unharmed = details.expect("the fixture has an image").clone();
-        let rest = Arc::make_mut(unharmed.rest.as_mut().expect("the fixture has an image"));
-        rest.remove("lastState");
+        unharmed.rest = unharmed.rest.without("lastState");
         Mold {
             unharmed: Arc::new(unharmed),
             pod,
@@ -384,12 +383,12 @@ impl Mold {
 
     /// The template's spec with another value of an environment variable.
     fn spec_of_its_own(&self) -> PodSpec {
-        let mut spec = PodSpec::clone(&self.pod.spec);
-        let containers = spec.fields.get_mut("containers");
-        let variable = &mut containers.expect("the fixture has a container")[0]["env"][1];
+        let mut members = self.pod.spec.to_map(None);
+        let variable = &mut members["containers"][0]["env"][1];
         assert_eq!(variable["name"], "CACHE_SIZE_MB", "as in the fixture");
         variable["value"] = self.made.to_string().into();
-        spec
+        let spec = self.pod.spec.with_members(members);
+        spec.expect("a text is what it may be")
     }
 }
 

@@ -83,7 +83,7 @@ fn drawn_pod(index: usize, growth: Growth, nodes: &[Str], rng: &mut Rng) -> Pod 
                 ConditionStatus::False
             },
             last_transition_time: Time::from_unix_seconds(created + rng.i64(2..60)).into(),
-            rest: None,
+            rest: podstorm::object::Rest::NONE,
         }),
     );
     pod.status.container_statuses.push(ContainerStatus {

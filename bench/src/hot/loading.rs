@@ -7,8 +7,8 @@ use podstorm_loadgen::manifest;
 use super::HotPath;
 
 /// A pod with words in place of what each has of its own.
-const JSON: &str = include_str!("../../../loadgen/src/manifest/pattern/pod.json");
-const YAML: &str = include_str!("../../../loadgen/src/manifest/pattern/pod.yaml");
+const JSON: &str = include_str!("../../../core/fixtures/dump/pod.json");
+const YAML: &str = include_str!("../../../core/fixtures/dump/pod.yaml");
 
 pub(super) fn paths() -> Vec<HotPath> {
     vec![
@@ -43,6 +43,11 @@ pub fn load(dump: String) -> impl FnMut() -> u64 {
         let loaded = manifest::load(&stdin, dump.as_bytes()).expect("the dump is in order");
         loaded.objects.len() as u64
     }
+}
+
+/// One pod of such a dump.
+pub fn json_pod() -> String {
+    texts(JSON, 1, 1).collect()
 }
 
 /// A dump in JSON of so many pods, as many of each ReplicaSet.

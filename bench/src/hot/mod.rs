@@ -4,6 +4,7 @@
 pub mod cache;
 pub mod expectations;
 pub mod handlers;
+pub mod json;
 pub mod loading;
 #[cfg(feature = "planted")]
 mod planted;
@@ -62,6 +63,7 @@ pub fn paths() -> Vec<HotPath> {
         cache::paths(),
         expectations::paths(),
         handlers::paths(),
+        json::paths(),
         loading::paths(),
         ranking::paths(),
         run::paths(),

@@ -5,15 +5,19 @@
     reason = "a file that can't be written is a failed test"
 )]
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
-/// Writes a program that does what the shell is told.
+/// Writes a program that does what the shell is told. Another process writes the file: one that this
+/// process has open for writing, a child that another test starts at the same time would have open too,
+/// and a file open for writing can't be run.
 pub(crate) fn program(path: &Path, script: &str) {
-    fs::write(path, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    let wrote = Command::new("sh")
+        .args(["-c", r#"printf '%s\n' "$1" >"$0" && chmod 755 "$0""#])
+        .arg(path)
+        .arg(format!("#!/bin/sh\n{script}"))
+        .status();
+    assert!(wrote.unwrap().success(), "{}", path.display());
 }
 
 /// Both streams.

@@ -57,6 +57,8 @@ enum Repr {
 /// What ids start with; kept as a place in this list.
 const RUNTIMES: [&str; 3] = ["containerd://", "cri-o://", "docker://"];
 
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
 impl ContainerId {
     /// The id of that text.
     pub fn new(text: &str) -> ContainerId {
@@ -89,8 +91,13 @@ impl fmt::Display for ContainerId {
         match &self.0 {
             Repr::Text(text) => f.write_str(text),
             Repr::Digest { runtime, digest } => {
+                let mut hex = [0; 64];
+                for (pair, byte) in hex.chunks_exact_mut(2).zip(digest) {
+                    pair[0] = HEX[usize::from(byte >> 4)];
+                    pair[1] = HEX[usize::from(byte & 0xf)];
+                }
                 f.write_str(RUNTIMES[usize::from(*runtime)])?;
-                digest.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+                f.write_str(str::from_utf8(&hex).expect("digits are ASCII"))
             }
         }
     }

@@ -1,14 +1,16 @@
 //! Reading objects from JSON: typed access to members, with errors that name the field.
 //!
-//! A [`Members`] takes typed members out of a JSON object one by one; what is left at the end is
-//! carried unread. Null is absent everywhere, as in the Kubernetes API. A [`Path`] is a chain on
+//! A [`Members`] takes typed members of a JSON object one by one; what is left at the end is carried
+//! unread. Null is absent everywhere, as in the Kubernetes API. A [`Path`] is a chain on
 //! the stack and costs nothing until an error is made of it.
 
 use std::fmt;
 
 use serde_json::Value;
+use smallvec::SmallVec;
 
-use super::{Map, Rest, Str, Time};
+use super::json::{JsonValue, Rest, Writer};
+use super::{Map, Str, Time};
 
 /// A place in an object, e.g. `spec.template.spec.containers[0].image`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +34,17 @@ pub struct DecodeError {
     pub path: FieldPath,
     /// What is wrong and what is expected, e.g. `expected an integer, found the string "three"`.
     pub problem: String,
+}
+
+/// A text that no object can be read from.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// It is not JSON, or gives a member twice.
+    #[error(transparent)]
+    Syntax(#[from] serde_json::Error),
+    /// A member can't be read.
+    #[error(transparent)]
+    Member(#[from] DecodeError),
 }
 
 /// Where a reader stands, as a chain of steps from the root.
@@ -89,8 +102,9 @@ impl<'a> Path<'a> {
     }
 
     /// An error at this place: something else was expected.
-    pub fn mismatch(&self, expected: &str, found: &Value) -> DecodeError {
-        self.error(format!("expected {expected}, found {}", describe(found)))
+    pub fn mismatch(&self, expected: &str, found: JsonValue<'_>) -> DecodeError {
+        let found = describe(&found.to_value());
+        self.error(format!("expected {expected}, found {found}"))
     }
 }
 
@@ -132,49 +146,68 @@ pub fn describe(value: &Value) -> String {
 
 /// The members of one JSON object while it is being read.
 #[derive(Debug)]
-pub struct Members<'p> {
-    map: Map,
+pub struct Members<'t, 'p> {
+    object: Option<JsonValue<'t>>,
+    /// Bits of the members that were taken, by their place.
+    taken: SmallVec<[u64; 1]>,
     path: &'p Path<'p>,
 }
 
-impl<'p> Members<'p> {
+impl<'t, 'p> Members<'t, 'p> {
     /// The members of `value`, which stands at `path`; null has none.
     ///
     /// # Errors
     /// When it is not an object.
-    pub fn new(value: Value, path: &'p Path<'p>) -> Result<Members<'p>, DecodeError> {
-        match value {
-            Value::Object(map) => Ok(Members { map, path }),
-            Value::Null => Ok(Members {
-                map: Map::new(),
+    pub fn new(value: JsonValue<'t>, path: &'p Path<'p>) -> Result<Members<'t, 'p>, DecodeError> {
+        if value.is_null() || value.is_object() {
+            return Ok(Members {
+                object: value.is_object().then_some(value),
+                taken: SmallVec::new(),
                 path,
-            }),
-            other => Err(path.mismatch("an object", &other)),
+            });
         }
+        Err(path.mismatch("an object", value))
     }
 
     /// Takes a member as it is; null is absent.
-    pub fn take(&mut self, key: &str) -> Option<Value> {
-        self.map.remove(key).filter(|value| !value.is_null())
+    pub fn take(&mut self, key: &str) -> Option<JsonValue<'t>> {
+        let (place, value) = self.find(key)?;
+        if self.taken.len() <= place / 64 {
+            self.taken.resize(place / 64 + 1, 0);
+        }
+        self.taken[place / 64] |= 1 << (place % 64);
+        Some(value).filter(|value| !value.is_null())
+    }
+
+    /// Leaves a member that was taken.
+    pub fn put_back(&mut self, key: &str) {
+        if let Some((place, _)) = self.find(key)
+            && let Some(bits) = self.taken.get_mut(place / 64)
+        {
+            *bits &= !(1 << (place % 64));
+        }
+    }
+
+    fn find(&self, key: &str) -> Option<(usize, JsonValue<'t>)> {
+        let mut pairs = self.object?.pairs().enumerate();
+        let (place, (_, value)) = pairs.find(|(_, (name, _))| *name == key)?;
+        Some((place, value))
     }
 
     /// Takes a string.
     ///
     /// # Errors
     /// When it is something else.
-    pub fn opt_text(&mut self, key: &str) -> Result<Option<String>, DecodeError> {
-        match self.take(key) {
-            None => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text)),
-            Some(other) => Err(self.path.member(key).mismatch("a string", &other)),
-        }
+    pub fn opt_text(&mut self, key: &str) -> Result<Option<&'t str>, DecodeError> {
+        let read = |value| read_text(value, &self.path.member(key));
+        self.take(key).map(read).transpose()
     }
 
     /// Takes a string; absent is empty.
     ///
     /// # Errors
     /// When it is something else.
-    pub fn text(&mut self, key: &str) -> Result<String, DecodeError> {
+    pub fn text(&mut self, key: &str) -> Result<&'t str, DecodeError> {
         Ok(self.opt_text(key)?.unwrap_or_default())
     }
 
@@ -191,10 +224,8 @@ impl<'p> Members<'p> {
     /// # Errors
     /// When it is something else.
     pub fn opt_i64(&mut self, key: &str) -> Result<Option<i64>, DecodeError> {
-        let Some(value) = self.take(key) else {
-            return Ok(None);
-        };
-        read_i64(&value, &self.path.member(key)).map(Some)
+        let read = |value| read_i64(value, &self.path.member(key));
+        self.take(key).map(read).transpose()
     }
 
     /// Takes an integer of 32 bits.
@@ -202,10 +233,8 @@ impl<'p> Members<'p> {
     /// # Errors
     /// When it is something else or out of range.
     pub fn opt_i32(&mut self, key: &str) -> Result<Option<i32>, DecodeError> {
-        let Some(value) = self.take(key) else {
-            return Ok(None);
-        };
-        read_i32(&value, &self.path.member(key)).map(Some)
+        let read = |value| read_i32(value, &self.path.member(key));
+        self.take(key).map(read).transpose()
     }
 
     /// Takes an integer of 32 bits; absent is 0.
@@ -221,11 +250,11 @@ impl<'p> Members<'p> {
     /// # Errors
     /// When it is something else.
     pub fn opt_flag(&mut self, key: &str) -> Result<Option<bool>, DecodeError> {
-        match self.take(key) {
-            None => Ok(None),
-            Some(Value::Bool(flag)) => Ok(Some(flag)),
-            Some(other) => Err(self.path.member(key).mismatch("a boolean", &other)),
-        }
+        let Some(value) = self.take(key) else {
+            return Ok(None);
+        };
+        let wrong = || self.path.member(key).mismatch("a boolean", value);
+        value.as_bool().ok_or_else(wrong).map(Some)
     }
 
     /// Takes an RFC 3339 time; absent is unset.
@@ -233,10 +262,8 @@ impl<'p> Members<'p> {
     /// # Errors
     /// When it is something else.
     pub fn time(&mut self, key: &str) -> Result<Time, DecodeError> {
-        let Some(value) = self.take(key) else {
-            return Ok(Time::UNSET);
-        };
-        read_time(&value, &self.path.member(key))
+        let read = |value| read_time(value, &self.path.member(key));
+        self.take(key).map_or(Ok(Time::UNSET), read)
     }
 
     /// Takes a member and reads it with `read`.
@@ -246,7 +273,7 @@ impl<'p> Members<'p> {
     pub fn child<T>(
         &mut self,
         key: &str,
-        read: impl FnOnce(Value, &Path<'_>) -> Result<T, DecodeError>,
+        read: impl FnOnce(JsonValue<'t>, &Path<'_>) -> Result<T, DecodeError>,
     ) -> Result<Option<T>, DecodeError> {
         let Some(value) = self.take(key) else {
             return Ok(None);
@@ -261,56 +288,80 @@ impl<'p> Members<'p> {
     pub fn list<T, C: FromIterator<T>>(
         &mut self,
         key: &str,
-        read: impl Fn(Value, &Path<'_>) -> Result<T, DecodeError>,
+        read: impl Fn(JsonValue<'t>, &Path<'_>) -> Result<T, DecodeError>,
     ) -> Result<C, DecodeError> {
         let path = self.path.member(key);
         match self.take(key) {
             None => Ok(C::from_iter([])),
-            Some(Value::Array(items)) => items
-                .into_iter()
+            Some(list) if list.is_list() => list
+                .items()
                 .enumerate()
                 .map(|(index, item)| read(item, &path.item(index)))
                 .collect(),
-            Some(other) => Err(path.mismatch("a list", &other)),
+            Some(other) => Err(path.mismatch("a list", other)),
         }
     }
 
-    /// What was not taken, without nulls.
-    pub fn into_map(mut self) -> Map {
-        self.map.retain(|_, value| !value.is_null());
-        self.map
+    /// What was not taken, without nulls, in the order of names.
+    pub fn left(&self) -> impl Iterator<Item = (&'t str, JsonValue<'t>)> {
+        let is_taken = |place: usize| {
+            let bits = self.taken.get(place / 64).copied().unwrap_or(0);
+            bits & (1 << (place % 64)) != 0
+        };
+        let pairs = self.object.iter().flat_map(JsonValue::pairs).enumerate();
+        pairs
+            .filter(move |(place, (_, value))| !is_taken(*place) && !value.is_null())
+            .map(|(_, pair)| pair)
     }
 
-    /// What was not taken, without nulls; `None` when nothing is left.
-    pub fn into_rest(self) -> Rest {
-        let map = self.into_map();
-        (!map.is_empty()).then(|| map.into())
+    /// What was not taken, without nulls, as trees.
+    pub fn left_to_map(&self) -> Map {
+        let left = self.left();
+        left.map(|(name, value)| (name.to_owned(), value.to_value()))
+            .collect()
     }
+
+    /// What was not taken, without nulls, to be carried unread.
+    pub fn rest(&self) -> Rest {
+        let slots: usize = self.left().map(|(_, value)| 1 + value.slots()).sum();
+        if slots == 0 {
+            return Rest::NONE;
+        }
+        let mut out = Writer::for_slots(slots);
+        for (name, value) in self.left() {
+            out.member_named(name, |out| value.write(out));
+        }
+        Rest::written(&out)
+    }
+}
+
+/// Reads a string.
+pub(crate) fn read_text<'t>(value: JsonValue<'t>, path: &Path<'_>) -> Result<&'t str, DecodeError> {
+    value
+        .as_str()
+        .ok_or_else(|| path.mismatch("a string", value))
 }
 
 /// Reads a string that is to be shared.
-pub(crate) fn read_string(value: Value, path: &Path<'_>) -> Result<Str, DecodeError> {
-    match value {
-        Value::String(text) => Ok(text.into()),
-        other => Err(path.mismatch("a string", &other)),
-    }
+pub(crate) fn read_string(value: JsonValue<'_>, path: &Path<'_>) -> Result<Str, DecodeError> {
+    Ok(read_text(value, path)?.into())
 }
 
 /// Reads an integer of 64 bits.
-pub(crate) fn read_i64(value: &Value, path: &Path<'_>) -> Result<i64, DecodeError> {
+pub(crate) fn read_i64(value: JsonValue<'_>, path: &Path<'_>) -> Result<i64, DecodeError> {
     value
         .as_i64()
         .ok_or_else(|| path.mismatch("an integer", value))
 }
 
 /// Reads an integer of 32 bits.
-pub(crate) fn read_i32(value: &Value, path: &Path<'_>) -> Result<i32, DecodeError> {
+pub(crate) fn read_i32(value: JsonValue<'_>, path: &Path<'_>) -> Result<i32, DecodeError> {
     let number = read_i64(value, path)?;
     i32::try_from(number).map_err(|_| path.mismatch("an integer of 32 bits", value))
 }
 
 /// Reads a time; the empty string is unset.
-pub(crate) fn read_time(value: &Value, path: &Path<'_>) -> Result<Time, DecodeError> {
+pub(crate) fn read_time(value: JsonValue<'_>, path: &Path<'_>) -> Result<Time, DecodeError> {
     let text = value.as_str().and_then(|text| text.parse().ok());
     text.ok_or_else(|| path.mismatch("a time such as 2026-01-02T03:04:05Z", value))
 }
@@ -319,6 +370,7 @@ pub(crate) fn read_time(value: &Value, path: &Path<'_>) -> Result<Time, DecodeEr
 mod tests {
     use serde_json::json;
 
+    use super::super::json::Tape;
     use super::*;
 
     #[test]
@@ -340,8 +392,9 @@ mod tests {
         let path = Path::ROOT.member("spec");
         let value =
             json!({"a": 3, "b": "three", "c": 4_294_967_296_i64, "d": 1.5, "e": [1], "t": "x"});
-        let mut members = Members::new(value, &path).unwrap();
-        let problem = |result: Result<String, DecodeError>| result.unwrap_err().to_string();
+        let tape = Tape::of(&value);
+        let mut members = Members::new(tape.root(), &path).unwrap();
+        let problem = |result: Result<&str, DecodeError>| result.unwrap_err().to_string();
         assert_eq!(
             problem(members.text("a")),
             "spec.a: expected a string, found the number 3"
@@ -373,13 +426,14 @@ mod tests {
 
     #[test]
     fn null_is_absent_and_what_is_not_taken_is_left() {
-        let mut members = Members::new(json!({"a": null, "b": null, "c": 1}), &Path::ROOT).unwrap();
+        let value = json!({"a": null, "b": null, "c": 1});
+        let tape = Tape::of(&value);
+        let mut members = Members::new(tape.root(), &Path::ROOT).unwrap();
         assert_eq!(members.opt_text("a"), Ok(None));
         assert_eq!(members.time("a"), Ok(Time::UNSET));
-        assert_eq!(Value::Object(members.into_map()), json!({"c": 1}));
-        assert_eq!(
-            Members::new(Value::Null, &Path::ROOT).unwrap().into_rest(),
-            None
-        );
+        assert_eq!(members.rest().as_str(), "\"c\":1");
+        let null = Tape::of(&Value::Null);
+        let members = Members::new(null.root(), &Path::ROOT).unwrap();
+        assert_eq!(members.rest(), Rest::NONE);
     }
 }

@@ -1,11 +1,13 @@
 //! Events, in a form small enough to keep tens of thousands: what many of them share is one
 //! allocation, and a repetition changes three plain members.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use compact_str::CompactString;
+use serde_json::Value;
 
-use super::{Kind, Map, ObjectMeta, ResourceVersion, Rest, Str, Time, Uid};
+use super::{Kind, ObjectMeta, ResourceVersion, Rest, Str, Time, Uid};
 
 /// An event about an object.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -51,18 +53,18 @@ pub enum Regarding {
     /// One of the known kinds, named in full, with nothing beside.
     Object(Arc<ObjectReference>),
     /// Any other reference, as it is. Reading never makes it of what [`Regarding::Object`] holds.
-    Other(Arc<Map>),
+    Other(Rest),
 }
 
 impl Regarding {
     /// The object's namespace; empty when there is none.
-    pub fn namespace(&self) -> &str {
+    pub fn namespace(&self) -> Cow<'_, str> {
         match self {
-            Regarding::Object(object) => &object.namespace,
-            Regarding::Other(members) => members
-                .get("namespace")
-                .and_then(|namespace| namespace.as_str())
-                .unwrap_or(""),
+            Regarding::Object(object) => Cow::Borrowed(&object.namespace),
+            Regarding::Other(members) => match members.get("namespace") {
+                Some(Value::String(namespace)) => Cow::Owned(namespace),
+                _ => Cow::Borrowed(""),
+            },
         }
     }
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use smallvec::SmallVec;
 
 use super::decode::{DecodeError, Members, Path};
+use super::json::{JsonValue, Tape, Writer};
 use super::{Map, Str};
 
 /// Pairs that lie beside the reference count; more get an allocation of their own.
@@ -19,17 +20,6 @@ type Pairs = SmallVec<[(Str, Str); INLINE_PAIRS]>;
 /// from an empty one. Cloning shares; equality looks at the pointer first.
 #[derive(Clone, Default)]
 pub struct Labels(Option<Arc<Pairs>>);
-
-impl Members<'_> {
-    /// Takes a map of strings.
-    ///
-    /// # Errors
-    /// When it is something else.
-    pub fn labels(&mut self, key: &str) -> Result<Labels, DecodeError> {
-        let labels = self.child(key, Labels::read)?;
-        Ok(labels.unwrap_or(Labels::ABSENT))
-    }
-}
 
 impl Labels {
     /// The absent map.
@@ -49,25 +39,30 @@ impl Labels {
     /// # Errors
     /// When it is something else, naming the key.
     pub fn from_json(value: Value) -> Result<Labels, DecodeError> {
-        Labels::read(value, &Path::ROOT)
+        Labels::read(Tape::of(&value).root(), &Path::ROOT)
     }
 
-    /// As [`Labels::from_json`], for a value that stands at `path`.
-    pub(crate) fn read(value: Value, path: &Path<'_>) -> Result<Labels, DecodeError> {
-        let map = match value {
-            Value::Null => return Ok(Labels::ABSENT),
-            Value::Object(map) => map,
-            other => return Err(path.mismatch("a map of strings", &other)),
-        };
-        let mut pairs = Vec::with_capacity(map.len());
-        for (key, value) in map {
-            match value {
-                Value::String(text) => pairs.push((key.into(), text.into())),
-                Value::Null => pairs.push((key.into(), Str::from(""))),
-                other => return Err(path.key(&key).mismatch("a string", &other)),
-            }
+    /// As [`Labels::from_json`], for a value of a tape that stands at `path`.
+    ///
+    /// # Errors
+    /// When it is something else, naming the key.
+    pub fn read(value: JsonValue<'_>, path: &Path<'_>) -> Result<Labels, DecodeError> {
+        if value.is_null() {
+            return Ok(Labels::ABSENT);
         }
-        Ok(Labels::from_sorted(pairs))
+        if !value.is_object() {
+            return Err(path.mismatch("a map of strings", value));
+        }
+        let read = |(key, value): (&str, JsonValue<'_>)| {
+            let text = match value.as_str() {
+                Some(text) => text,
+                None if value.is_null() => "",
+                None => return Err(path.key(key).mismatch("a string", value)),
+            };
+            Ok((Str::from(key), Str::from(text)))
+        };
+        let pairs: Pairs = value.pairs().map(read).collect::<Result<_, _>>()?;
+        Ok(Labels(Some(Arc::new(pairs))))
     }
 
     /// The JSON object; null when absent.
@@ -178,6 +173,35 @@ impl Labels {
         } else {
             self
         }
+    }
+}
+
+impl Members<'_, '_> {
+    /// Takes a map of strings.
+    ///
+    /// # Errors
+    /// When it is something else.
+    pub fn labels(&mut self, key: &str) -> Result<Labels, DecodeError> {
+        let labels = self.child(key, Labels::read)?;
+        Ok(labels.unwrap_or(Labels::ABSENT))
+    }
+}
+
+impl Writer {
+    /// Puts a map of strings unless it is empty.
+    pub(crate) fn put_labels(&mut self, name: &'static str, labels: &Labels) {
+        if !labels.is_empty() {
+            self.member(name, |out| out.labels(labels));
+        }
+    }
+
+    /// Writes a map of strings.
+    pub(crate) fn labels(&mut self, labels: &Labels) {
+        self.object(|out| {
+            for (key, value) in labels.pairs() {
+                out.member_named(key, |out| out.text(value));
+            }
+        });
     }
 }
 

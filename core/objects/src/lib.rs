@@ -1,5 +1,5 @@
 //! Kubernetes objects in compact form, lossless to and from JSON: what the controller reads has a
-//! typed field, the rest is carried unread in `rest`.
+//! typed field, the rest is carried unread in `rest`, as text.
 //!
 //! Objects are immutable once published: they travel as `Arc<Pod>`, `Arc<ReplicaSet>`, and a
 //! change makes a new one that shares whatever did not change (labels, specs, owner references).
@@ -10,6 +10,7 @@ mod container;
 pub mod decode;
 mod error;
 mod event;
+pub mod json;
 mod kind;
 mod labels;
 mod meta;
@@ -33,9 +34,10 @@ mod watch;
 
 pub use address::Address;
 pub use container::{ContainerDetails, ContainerId, ContainerStatus, ContainerStatuses};
-pub use decode::{DecodeError, FieldPath};
+pub use decode::{DecodeError, FieldPath, ReadError};
 pub use error::{ApiError, Cause, Reason};
 pub use event::{Event, EventTopic, ObjectReference, Regarding};
+pub use json::Rest;
 pub use kind::{DynamicObject, Kind, ResourceType, Rules};
 pub use labels::Labels;
 pub use meta::{ObjectMeta, OptionalSeconds, SharedText};
@@ -45,6 +47,7 @@ pub use owners::{OwnerReference, OwnerReferences};
 pub use patch::{EventPatch, EventSource, EventWrite, PodPatch};
 pub use pod::{
     ConditionStatus, ConditionType, Pod, PodCondition, PodPhase, PodSpec, PodStart, PodStatus,
+    SpecContainer,
 };
 pub use quantity::{Quantity, QuantityError};
 pub use replica_set::{
@@ -69,6 +72,3 @@ pub type Str = std::sync::Arc<str>;
 
 /// A JSON object, as carried for the fields that the controller does not read.
 pub type Map = serde_json::Map<String, serde_json::Value>;
-
-/// JSON fields that are carried unread; absent when there are none.
-pub type Rest = Option<std::sync::Arc<Map>>;

@@ -125,14 +125,10 @@ impl From<Str> for SharedText {
 }
 
 impl ObjectMeta {
-    /// Drops `managedFields`. Copies the other unread members where they are shared.
+    /// Drops `managedFields`. O(bytes of the unread members) where there are any.
     pub fn strip_for_cache(&mut self) {
-        const MANAGED_FIELDS: &str = "managedFields";
-        let Some(rest) = &mut self.rest else { return };
-        if rest.len() == 1 && rest.contains_key(MANAGED_FIELDS) {
-            self.rest = None;
-        } else if rest.contains_key(MANAGED_FIELDS) {
-            Arc::make_mut(rest).remove(MANAGED_FIELDS);
+        if !self.rest.is_empty() {
+            self.rest = self.rest.without("managedFields");
         }
     }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{DecodeError, Kind, ObjectMeta};
+use super::json::{JsonValue, Tape, Writer};
+use super::{DecodeError, Kind, ObjectMeta, ReadError};
 
 /// What every object offers, whatever its type.
 pub trait Object: Any + Debug + Send + Sync {
@@ -19,8 +20,15 @@ pub trait Object: Any + Debug + Send + Sync {
     /// Its metadata, to change before it is published.
     fn metadata_mut(&mut self) -> &mut ObjectMeta;
 
-    /// Its JSON form, `apiVersion` and `kind` included. Unset members are left out.
-    fn to_json(&self) -> Value;
+    /// Writes its JSON form, `apiVersion` and `kind` included. Unset members are left out.
+    fn write_json(&self, out: &mut Writer);
+
+    /// Its JSON form as a tree. O(bytes of the text), which is written and read again.
+    fn to_json(&self) -> Value {
+        let mut out = Writer::new();
+        self.write_json(&mut out);
+        out.to_value()
+    }
 }
 
 /// An object whose kind has a type of its own.
@@ -28,12 +36,28 @@ pub trait Resource: Object + Clone {
     /// The kind of this type.
     const KIND: Kind;
 
-    /// Reads an object from its JSON form. `apiVersion` and `kind` may be absent; fields without
-    /// a typed place are carried in `rest`.
+    /// Reads an object. `apiVersion` and `kind` may be absent; fields without a typed place are
+    /// carried in `rest`.
     ///
     /// # Errors
     /// A field of a wrong type or an unreadable value, with its path.
-    fn from_json(value: Value) -> Result<Self, DecodeError>;
+    fn read(value: JsonValue<'_>) -> Result<Self, DecodeError>;
+
+    /// Reads an object from its JSON text, in one pass and a short one over what it found.
+    ///
+    /// # Errors
+    /// Where the text is not JSON or gives a member twice; then as [`read`](Resource::read).
+    fn from_slice(text: &[u8]) -> Result<Self, ReadError> {
+        Ok(Self::read(Tape::from_slice(text)?.root())?)
+    }
+
+    /// Reads an object from a tree. As [`read`](Resource::read).
+    ///
+    /// # Errors
+    /// As [`read`](Resource::read).
+    fn from_json(value: Value) -> Result<Self, DecodeError> {
+        Self::read(Tape::of(&value).root())
+    }
 }
 
 /// An object of any kind, shared. An `Arc` of a type is one by itself.
@@ -56,9 +80,14 @@ impl dyn Object {
 impl PartialEq for dyn Object {
     /// Compares the JSON forms, unless both are the very same object.
     fn eq(&self, other: &dyn Object) -> bool {
-        std::ptr::addr_eq(self, other)
-            || (self.kind() == other.kind() && self.to_json() == other.to_json())
+        std::ptr::addr_eq(self, other) || (self.kind() == other.kind() && text(self) == text(other))
     }
+}
+
+fn text(object: &dyn Object) -> String {
+    let mut out = Writer::new();
+    object.write_json(&mut out);
+    out.into_string()
 }
 
 #[cfg(test)]

@@ -95,7 +95,7 @@ impl EventPatch {
             count: self.count,
             first_timestamp: *first_timestamp,
             last_timestamp: self.last_timestamp,
-            rest: None,
+            rest: crate::Rest::NONE,
         }
     }
 }

@@ -1,12 +1,11 @@
 //! Pods: a small own part beside a spec that the pods of one template share.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{
-    Address, ContainerStatuses, Map, ObjectMeta, PackedTime, Rest, Str, Time, TokenVolume,
-};
+use super::{Address, ContainerStatuses, ObjectMeta, PackedTime, Rest, Str, Time, TokenVolume};
 
 /// There are as many pods as anything else, and most live three times over: stored, in the log of
 /// changes, half dead. With the 16 bytes of an `Arc`'s counts a pod fills a block of 384 bytes:
@@ -31,24 +30,50 @@ pub struct Pod {
     pub status: PodStatus,
 }
 
-/// A pod spec as JSON, with the few fields that are read taken out of it once.
+/// A pod spec as JSON text, with the few fields that are read taken out of it once.
 #[derive(Clone, Debug, Default)]
 pub struct PodSpec {
-    /// Every member but `nodeName`. Where the name of the service-account volume was taken out,
-    /// a placeholder stands for it; [`PodSpec::fields_with`] puts it back.
-    pub fields: Map,
+    /// Every member but `nodeName`. Where the name of the service-account volume was taken out, a
+    /// placeholder stands for it.
+    pub(super) members: Rest,
+    /// Where in that text the placeholders' stars are.
+    pub(super) stars: SmallVec<[u32; 2]>,
+    /// Whether there is a `securityContext`, and both members for the service account are equal: what
+    /// reading as a ReplicationController's sees to.
+    pub(super) is_converted: bool,
     /// `terminationGracePeriodSeconds`.
     pub termination_grace_period_seconds: Option<i64>,
-    /// Names of the init containers whose `restartPolicy` is `Always` (sidecars).
-    pub sidecars: SmallVec<[Str; 1]>,
-    /// Names of the containers, in order.
-    pub containers: SmallVec<[Str; 1]>,
+    /// `containers`, in order.
+    pub containers: SmallVec<[SpecContainer; 1]>,
+    /// `initContainers`, in order.
+    pub init_containers: Box<[SpecContainer]>,
+    /// `schedulerName`; absent where it is `default-scheduler`, which is what absent means.
+    pub scheduler_name: Option<Str>,
+    /// Whether `schedulingGates` has any.
+    pub is_gated: bool,
+}
+
+/// What is read of a container in a spec.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpecContainer {
+    /// `name`.
+    pub name: Str,
+    /// `image`; empty when absent.
+    pub image: Str,
+    /// Whether it is an init container that keeps running: its `restartPolicy` is `Always`.
+    pub is_sidecar: bool,
 }
 
 impl PartialEq for PodSpec {
     fn eq(&self, other: &Self) -> bool {
-        // The other members are derived from the fields.
-        std::ptr::eq(self, other) || self.fields == other.fields
+        // The other members are derived from the text.
+        std::ptr::eq(self, other) || (self.members == other.members && self.stars == other.stars)
+    }
+}
+
+impl Hash for PodSpec {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.members.hash(state);
     }
 }
 

@@ -4,6 +4,8 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
+use super::json::JsonValue;
+
 /// An amount of a resource, exact to a billionth; finer parts round away from zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantity {
@@ -27,6 +29,17 @@ impl Quantity {
             Value::String(text) => text.parse(),
             Value::Number(number) => number.to_string().parse(),
             _ => Err(QuantityError),
+        }
+    }
+
+    /// As [`from_json`](Quantity::from_json), of a value of a tape.
+    ///
+    /// # Errors
+    /// When it is something else.
+    pub fn read(value: JsonValue<'_>) -> Result<Quantity, QuantityError> {
+        match value.as_str() {
+            Some(text) => text.parse(),
+            None => Quantity::from_json(&value.to_value()),
         }
     }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::decode::{DecodeError, Path};
 use super::{
-    LabelSelector, Labels, Map, ObjectMeta, PodSpec, PodTemplate, ReplicaSet, ReplicaSetSpec,
+    LabelSelector, Labels, Map, ObjectMeta, PodTemplate, ReplicaSet, ReplicaSetSpec,
     ReplicaSetStatus, Rest,
 };
 
@@ -97,32 +97,27 @@ impl ReplicationController {
 
 /// The template with `securityContext` filled in and both service-account members equal.
 fn converted(template: &Arc<PodTemplate>) -> Arc<PodTemplate> {
-    let fields = &template.spec.fields;
-    let text = |key: &str| {
-        fields
-            .get(key)
-            .and_then(Value::as_str)
-            .filter(|text| !text.is_empty())
-    };
-    let account = text("serviceAccountName").or_else(|| text("serviceAccount"));
-    let is_same = fields.contains_key("securityContext")
-        && account == text("serviceAccountName")
-        && account == text("serviceAccount");
-    if is_same {
+    if template.spec.is_converted {
         return template.clone();
     }
-    let account = account.map(str::to_owned);
-    let mut spec = PodSpec::clone(&template.spec);
-    spec.fields
+    let mut members = template.spec.to_map(None);
+    let text = |key: &str| {
+        let text = members.get(key).and_then(Value::as_str);
+        text.filter(|text| !text.is_empty()).map(str::to_owned)
+    };
+    let account = text("serviceAccountName").or_else(|| text("serviceAccount"));
+    members
         .entry("securityContext")
         .or_insert_with(|| Map::new().into());
     if let Some(account) = account {
-        spec.fields
-            .insert("serviceAccountName".into(), account.as_str().into());
-        spec.fields.insert("serviceAccount".into(), account.into());
+        members.insert("serviceAccountName".into(), account.as_str().into());
+        members.insert("serviceAccount".into(), account.into());
     }
+    let spec = template.spec.with_members(members);
     Arc::new(PodTemplate {
-        spec: spec.into(),
+        spec: spec
+            .expect("an object and texts are what they may be")
+            .into(),
         ..PodTemplate::clone(template)
     })
 }
@@ -176,15 +171,8 @@ mod tests {
     fn the_passage_fills_security_context_and_service_account() {
         let spec = |spec: Value| {
             let controller = read(json!({"template": {"spec": spec}}));
-            Value::Object(
-                controller
-                    .to_replica_set()
-                    .spec
-                    .template
-                    .spec
-                    .fields
-                    .clone(),
-            )
+            let template = controller.to_replica_set().spec.template.clone();
+            Value::Object(template.spec.to_map(None))
         };
         assert_eq!(spec(json!({})), json!({"securityContext": {}}));
         assert_eq!(

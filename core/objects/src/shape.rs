@@ -1,10 +1,8 @@
 //! Types of members that are carried unread: a table says what each must be, so that a wrong type
 //! is refused with its path although nobody reads the member.
 
-use serde_json::Value;
-
-use crate::Map;
 use crate::decode::{DecodeError, Path, read_i32, read_i64, read_time};
+use crate::json::{JsonValue, is_less};
 
 /// What a JSON value must be. Null passes as absent wherever a member may be absent.
 #[derive(Clone, Copy, Debug)]
@@ -48,15 +46,19 @@ impl Shape {
     }
 }
 
-/// Checks the members of `map`, which stands at `path`, against an object shape.
-pub(crate) fn check(map: &Map, shape: &Shape, path: &Path<'_>) -> Result<(), DecodeError> {
+/// Checks the members of an object, which stands at `path`, against an object shape.
+pub(crate) fn check(
+    object: JsonValue<'_>,
+    shape: &Shape,
+    path: &Path<'_>,
+) -> Result<(), DecodeError> {
     let Shape::Object(known) = shape else {
         return Ok(());
     };
     // Both are sorted by name.
     let mut at = 0;
-    for (name, value) in map {
-        while at < known.len() && known[at].0 < name.as_str() {
+    for (name, value) in object.pairs() {
+        while at < known.len() && is_less(known[at].0, name) {
             at += 1;
         }
         if at == known.len() {
@@ -69,34 +71,35 @@ pub(crate) fn check(map: &Map, shape: &Shape, path: &Path<'_>) -> Result<(), Dec
     Ok(())
 }
 
-fn check_value(value: &Value, shape: &Shape, path: &Path<'_>) -> Result<(), DecodeError> {
-    let expected = match (shape, value) {
-        (Shape::Text | Shape::IntOrText | Shape::Quantity, Value::String(_)) => return Ok(()),
-        (Shape::Quantity, Value::Number(_)) | (Shape::Flag, Value::Bool(_)) => return Ok(()),
-        (Shape::Int32, _) | (Shape::IntOrText, Value::Number(_)) => {
-            return read_i32(value, path).map(|_| ());
-        }
-        (Shape::Int64, _) => return read_i64(value, path).map(|_| ()),
-        (Shape::Time, _) => return read_time(value, path).map(|_| ()),
-        (Shape::MapOf(each), Value::Object(map)) => {
-            let mut entries = map.iter().filter(|(_, value)| !value.is_null());
+fn check_value(value: JsonValue<'_>, shape: &Shape, path: &Path<'_>) -> Result<(), DecodeError> {
+    let (fits, expected) = match shape {
+        Shape::Text => (value.as_str().is_some(), "a string"),
+        Shape::Flag => (value.as_bool().is_some(), "a boolean"),
+        Shape::IntOrText if value.is_number() => return read_i32(value, path).map(|_| ()),
+        Shape::IntOrText => (value.as_str().is_some(), "a string or an integer"),
+        Shape::Quantity => (value.as_str().is_some() || value.is_number(), "a quantity"),
+        Shape::Int32 => return read_i32(value, path).map(|_| ()),
+        Shape::Int64 => return read_i64(value, path).map(|_| ()),
+        Shape::Time => return read_time(value, path).map(|_| ()),
+        Shape::MapOf(each) if value.is_object() => {
+            let mut entries = value.pairs().filter(|(_, value)| !value.is_null());
             return entries.try_for_each(|(key, value)| check_value(value, each, &path.key(key)));
         }
-        (Shape::List(each), Value::Array(items)) => {
-            let mut items = items.iter().enumerate();
+        Shape::MapOf(Shape::Text) => (false, "a map of strings"),
+        Shape::MapOf(_) => (false, "a map"),
+        Shape::List(each) if value.is_list() => {
+            let mut items = value.items().enumerate();
             return items.try_for_each(|(i, item)| check_value(item, each, &path.item(i)));
         }
-        (Shape::Object(_), Value::Object(map)) => return check(map, shape, path),
-        (Shape::Text, _) => "a string",
-        (Shape::Flag, _) => "a boolean",
-        (Shape::IntOrText, _) => "a string or an integer",
-        (Shape::Quantity, _) => "a quantity",
-        (Shape::MapOf(Shape::Text), _) => "a map of strings",
-        (Shape::MapOf(_), _) => "a map",
-        (Shape::List(_), _) => "a list",
-        (Shape::Object(_), _) => "an object",
+        Shape::List(_) => (false, "a list"),
+        Shape::Object(_) if value.is_object() => return check(value, shape, path),
+        Shape::Object(_) => (false, "an object"),
     };
-    Err(path.mismatch(expected, value))
+    if fits {
+        Ok(())
+    } else {
+        Err(path.mismatch(expected, value))
+    }
 }
 
 #[cfg(test)]
@@ -104,6 +107,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::json::Tape;
 
     const SHAPE: Shape = Shape::Object(&[
         ("flag", Shape::Flag),
@@ -125,7 +129,7 @@ mod tests {
         ];
         for value in ok {
             assert_eq!(
-                check(value.as_object().unwrap(), &SHAPE, &Path::ROOT),
+                check(Tape::of(&value).root(), &SHAPE, &Path::ROOT),
                 Ok(()),
                 "{value}"
             );
@@ -158,7 +162,7 @@ mod tests {
             ),
         ];
         for (value, problem) in bad {
-            let error = check(value.as_object().unwrap(), &SHAPE, &Path::ROOT).unwrap_err();
+            let error = check(Tape::of(&value).root(), &SHAPE, &Path::ROOT).unwrap_err();
             assert_eq!(error.to_string(), problem);
         }
     }

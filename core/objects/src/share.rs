@@ -12,8 +12,8 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 use super::{
-    LabelSelector, Labels, Map, ObjectMeta, OwnerReference, Pod, PodSpec, PodTemplate, ReplicaSet,
-    Rest, SharedText, Str,
+    LabelSelector, Labels, ObjectMeta, OwnerReference, Pod, PodSpec, PodTemplate, ReplicaSet, Rest,
+    SharedText, Str,
 };
 
 /// Remembers what it has seen and replaces equal content by the first of its kind. It keeps all
@@ -27,7 +27,7 @@ pub struct Sharer {
     labels: HashTable<Labels>,
     texts: HashTable<Str>,
     owners: HashTable<Arc<OwnerReference>>,
-    maps: HashTable<Arc<Map>>,
+    rests: HashTable<Rest>,
 }
 
 impl Default for Sharer {
@@ -48,7 +48,7 @@ impl Sharer {
             labels: HashTable::new(),
             texts: HashTable::new(),
             owners: HashTable::new(),
-            maps: HashTable::new(),
+            rests: HashTable::new(),
         }
     }
 
@@ -121,8 +121,8 @@ impl Sharer {
 
     /// Shares a pod spec and the container names taken out of it.
     pub fn share_spec(&mut self, spec: &mut Arc<PodSpec>) {
-        let hash = |spec: &Arc<PodSpec>| self.hasher.hash_one(&spec.fields);
-        share(&mut self.specs, spec, hash, |a, b| a.fields == b.fields);
+        let hash = |spec: &Arc<PodSpec>| self.hasher.hash_one(&spec.members);
+        share(&mut self.specs, spec, hash, |a, b| a == b);
     }
 
     /// Shares a label map, and the texts of one not seen before.
@@ -206,14 +206,14 @@ impl Sharer {
         self.specs.retain(|known| Arc::strong_count(known) > 1);
         self.labels.retain(|known| known.is_shared());
         self.owners.retain(|known| Arc::strong_count(known) > 1);
-        self.maps.retain(|known| Arc::strong_count(known) > 1);
+        self.rests.retain(|known| known.is_shared());
         self.texts.retain(|known| Arc::strong_count(known) > 1);
     }
 
     fn share_rest(&mut self, rest: &mut Rest) {
-        if let Some(map) = rest {
-            let hash = |map: &Arc<Map>| self.hasher.hash_one(&**map);
-            share(&mut self.maps, map, hash, |a, b| a == b);
+        if !rest.is_empty() {
+            let hash = |rest: &Rest| self.hasher.hash_one(rest);
+            share(&mut self.rests, rest, hash, |a, b| a == b);
         }
     }
 }
@@ -276,8 +276,8 @@ mod tests {
             a.node_name.as_ref().unwrap(),
             c.node_name.as_ref().unwrap()
         ));
-        let rest = |pod: &Pod| pod.status.conditions[0].rest.clone().unwrap();
-        assert!(Arc::ptr_eq(&rest(&a), &rest(&c)));
+        let rest = |pod: &Pod| pod.status.conditions[0].rest.clone();
+        assert!(rest(&a).is_same(&rest(&c)));
     }
 
     #[test]
@@ -302,10 +302,9 @@ mod tests {
         sharer.share_pod(&mut a);
         sharer.share_pod(&mut b);
         assert_eq!([a.to_json(), b.to_json()], before);
-        let same = |x: &Rest, y: &Rest| Arc::ptr_eq(x.as_ref().unwrap(), y.as_ref().unwrap());
-        assert!(same(&a.status.rest, &b.status.rest));
+        assert!(a.status.rest.is_same(&b.status.rest));
         let details = |pod: &Pod| pod.status.container_statuses[0].details.clone().unwrap();
-        assert!(same(&details(&a).rest, &details(&b).rest));
+        assert!(details(&a).rest.is_same(&details(&b).rest));
         assert_ne!(details(&a), details(&b));
         let host = |pod: &mut Pod| {
             let start = Arc::make_mut(pod.status.started.as_mut().unwrap());

@@ -104,6 +104,14 @@ impl Default for Time {
     }
 }
 
+impl Time {
+    /// Whether it is written as that text. Both are of the same time.
+    pub(crate) fn is_written(self, text: &str) -> bool {
+        // Without fraction and offset there is one text for a time.
+        text.len() == "2026-01-02T03:04:05Z".len() && text.ends_with('Z')
+    }
+}
+
 /// Where seconds count from.
 const EPOCH: DateTime = datetime(1970, 1, 1, 0, 0, 0, 0);
 
@@ -130,16 +138,21 @@ impl fmt::Display for Time {
         };
         let seconds = seconds.clamp(*WRITABLE_SECONDS.start(), *WRITABLE_SECONDS.end());
         let at = EPOCH + SignedDuration::from_secs(seconds);
-        write!(
-            f,
-            "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
-            at.year(),
-            at.month(),
-            at.day(),
-            at.hour(),
-            at.minute(),
-            at.second()
-        )
+        let mut text = *b"0000-00-00T00:00:00Z";
+        let (year, two) = (at.year().unsigned_abs(), |part: i8| part.unsigned_abs());
+        for (place, part) in [
+            (0, (year / 100) as u8),
+            (2, (year % 100) as u8),
+            (5, two(at.month())),
+            (8, two(at.day())),
+            (11, two(at.hour())),
+            (14, two(at.minute())),
+            (17, two(at.second())),
+        ] {
+            text[place] += part / 10;
+            text[place + 1] += part % 10;
+        }
+        f.write_str(str::from_utf8(&text).expect("digits are ASCII"))
     }
 }
 

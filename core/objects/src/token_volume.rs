@@ -4,15 +4,10 @@
 
 use std::fmt;
 
-use serde_json::Value;
-
-use super::Map;
+use super::json::JsonValue;
 
 /// What stands in a spec where the name was: no name of a volume, for `*` is in none.
-const MARKER: &str = "kube-api-access-*";
-
-/// The lists of containers in a pod spec.
-const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
+pub(super) const MARKER: &str = "kube-api-access-*";
 
 /// The name of a pod's own service-account volume: `kube-api-access-` and five of `a`..`z` and
 /// `0`..`9`, which are what is kept.
@@ -31,6 +26,10 @@ impl TokenVolume {
     /// What the names begin with.
     pub const PREFIX: &str = "kube-api-access-";
 
+    /// The lists of containers in a pod spec.
+    pub(super) const CONTAINERS: [&str; 3] =
+        ["containers", "initContainers", "ephemeralContainers"];
+
     /// The volume of that name; `None` for a name of another form.
     pub fn new(name: &str) -> Option<TokenVolume> {
         TokenVolume::with_letters(name.strip_prefix(Self::PREFIX)?)
@@ -43,34 +42,27 @@ impl TokenVolume {
         letters.iter().all(is_usual).then_some(TokenVolume(letters))
     }
 
-    /// The volume whose name can be taken out of the members of a pod spec.
-    pub(super) fn find(fields: &Map) -> Option<TokenVolume> {
-        let volumes = || names_in(fields.get("volumes"));
+    /// The five letters.
+    pub(super) fn letters(&self) -> &str {
+        str::from_utf8(&self.0).expect("letters and digits are ASCII")
+    }
+
+    /// The volume whose name can be taken out of a pod spec.
+    pub(super) fn find(spec: JsonValue<'_>) -> Option<TokenVolume> {
+        let volumes = || names_in(spec.get("volumes"));
         let mut own = volumes().filter_map(TokenVolume::new);
         let found = own.next()?;
         let is_plain = own.all(|other| other == found)
             && volumes().all(|name| name != MARKER)
-            && mounts(fields).all(|name| name != MARKER);
+            && mounts(spec).all(|name| name != MARKER);
         is_plain.then_some(found)
-    }
-
-    /// Takes the name out of the members of a pod spec, where it can be. O(members).
-    pub(super) fn take_out(fields: &mut Map) -> Option<TokenVolume> {
-        let found = TokenVolume::find(fields)?;
-        rename(fields, &found.to_string(), MARKER);
-        Some(found)
-    }
-
-    /// Puts the name back to where it was. O(members).
-    pub(super) fn put_back(self, fields: &mut Map) {
-        rename(fields, MARKER, &self.to_string());
     }
 }
 
 impl fmt::Display for TokenVolume {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(Self::PREFIX)?;
-        f.write_str(str::from_utf8(&self.0).expect("letters and digits are ASCII"))
+        f.write_str(self.letters())
     }
 }
 
@@ -81,36 +73,18 @@ impl fmt::Debug for TokenVolume {
 }
 
 /// The names of the items of a list.
-fn names_in(list: Option<&Value>) -> impl Iterator<Item = &str> {
-    let items = list.and_then(Value::as_array).into_iter().flatten();
+fn names_in(list: Option<JsonValue<'_>>) -> impl Iterator<Item = &str> {
+    let items = list.into_iter().flat_map(|list| list.items());
     items.filter_map(|item| item.get("name")?.as_str())
 }
 
 /// The names of the volumes that the containers mount.
-fn mounts(fields: &Map) -> impl Iterator<Item = &str> {
-    let lists = CONTAINERS.iter().filter_map(|list| fields.get(*list));
-    let containers = lists.filter_map(Value::as_array).flatten();
+fn mounts(spec: JsonValue<'_>) -> impl Iterator<Item = &str> {
+    let lists = TokenVolume::CONTAINERS
+        .into_iter()
+        .filter_map(move |list| spec.get(list));
+    let containers = lists.flat_map(|list| list.items());
     containers.flat_map(|container| names_in(container.get("volumeMounts")))
-}
-
-/// Gives the volumes and mounts of a pod spec that have one name another.
-fn rename(fields: &mut Map, from: &str, to: &str) {
-    fn items(list: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
-        list.and_then(Value::as_array_mut).into_iter().flatten()
-    }
-    let change = |item: &mut Value| {
-        if let Some(Value::String(name)) = item.get_mut("name")
-            && name == from
-        {
-            to.clone_into(name);
-        }
-    };
-    items(fields.get_mut("volumes")).for_each(change);
-    for list in CONTAINERS {
-        for container in items(fields.get_mut(list)) {
-            items(container.get_mut("volumeMounts")).for_each(change);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -118,22 +92,24 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
     use proptest::sample::select;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::PodSpec;
+    use crate::codec::testing::read_spec;
+    use crate::json::Tape;
 
-    fn map(value: Value) -> Map {
-        match value {
-            Value::Object(map) => map,
-            other => panic!("{other} is no object"),
-        }
+    /// The spec without the name, and what was taken out.
+    fn taken(spec: &Value) -> (PodSpec, Option<TokenVolume>) {
+        read_spec(spec).expect("a readable spec")
     }
 
-    /// What taking out leaves, and whether anything was taken.
-    fn taken(spec: Value) -> (Value, Option<TokenVolume>) {
-        let mut fields = map(spec);
-        let found = TokenVolume::take_out(&mut fields);
-        (Value::Object(fields), found)
+    fn left(spec: &PodSpec) -> Value {
+        spec.to_map(None).into()
+    }
+
+    fn full(spec: &PodSpec, volume: Option<TokenVolume>) -> Value {
+        spec.to_map(volume).into()
     }
 
     #[test]
@@ -168,15 +144,13 @@ mod tests {
                 "containers": [container], "initContainers": [container],
                 "ephemeralContainers": [container], "hostname": "h"})
         };
-        let (a, of_a) = taken(spec("kube-api-access-aaaaa"));
-        let (b, of_b) = taken(spec("kube-api-access-bbbbb"));
+        let (a, of_a) = taken(&spec("kube-api-access-aaaaa"));
+        let (b, of_b) = taken(&spec("kube-api-access-bbbbb"));
         assert_eq!(a, b);
-        assert_eq!(a, spec(MARKER));
+        assert_eq!(left(&a), spec(MARKER));
         assert_eq!(of_a, TokenVolume::new("kube-api-access-aaaaa"));
         assert_eq!(of_b, TokenVolume::new("kube-api-access-bbbbb"));
-        let mut fields = map(a);
-        of_b.unwrap().put_back(&mut fields);
-        assert_eq!(Value::Object(fields), spec("kube-api-access-bbbbb"));
+        assert_eq!(full(&a, of_b), spec("kube-api-access-bbbbb"));
     }
 
     #[test]
@@ -190,10 +164,15 @@ mod tests {
                 "containers": [{"volumeMounts": [{"name": MARKER}]}]}),
             json!({"containers": [{"volumeMounts": [{"name": one}]}]}),
             json!({"volumes": [{"name": "kube-api-access-toolong"}]}),
+        ] {
+            let (kept, volume) = taken(&spec);
+            assert_eq!((left(&kept), volume), (spec, None));
+        }
+        for odd in [
             json!({"volumes": {"name": one}}),
             json!({"volumes": [[one], one, {"name": [one]}]}),
         ] {
-            assert_eq!(taken(spec.clone()), (spec, None));
+            assert_eq!(TokenVolume::find(Tape::of(&odd).root()), None);
         }
     }
 
@@ -205,11 +184,9 @@ mod tests {
             "containers": [{"name": name, "env": [{"name": name, "value": MARKER}],
                 "volumeDevices": [{"name": name}]}]})
         };
-        let (left, volume) = taken(spec(name));
-        assert_eq!(left, spec(MARKER));
-        let mut fields = map(left);
-        volume.unwrap().put_back(&mut fields);
-        assert_eq!(Value::Object(fields), spec(name));
+        let (kept, volume) = taken(&spec(name));
+        assert_eq!(left(&kept), spec(MARKER));
+        assert_eq!(full(&kept, volume), spec(name));
     }
 
     /// Names and things that are none, such as a spec has at its odd places.
@@ -265,18 +242,17 @@ mod tests {
 
         #[test]
         fn every_spec_comes_back(spec in hostile()) {
-            let (left, volume) = taken(spec.clone());
-            let mut fields = map(left.clone());
+            // A name that is no text is refused, and a null of the spec itself is left out.
+            let Ok((kept, volume)) = read_spec(&spec) else { return Ok(()) };
+            let mut spec = spec;
+            spec.as_object_mut().unwrap().retain(|_, value| !value.is_null());
             // What was taken out is not found again, and what is left says so.
-            prop_assert_eq!(TokenVolume::find(&fields), None);
-            prop_assert_eq!(volume.is_some(), left != spec);
-            if let Some(volume) = volume {
-                volume.put_back(&mut fields);
-            }
-            prop_assert_eq!(Value::Object(fields.clone()), spec);
+            let rest = left(&kept);
+            prop_assert_eq!(TokenVolume::find(Tape::of(&rest).root()), None);
+            prop_assert_eq!(volume.is_some(), rest != spec);
+            prop_assert_eq!(full(&kept, volume), spec.clone());
             // And again: the form is the only one that a spec has.
-            prop_assert_eq!(TokenVolume::take_out(&mut fields), volume);
-            prop_assert_eq!(Value::Object(fields), left);
+            prop_assert_eq!(taken(&spec), (kept, volume));
         }
     }
 }

@@ -160,7 +160,8 @@ fn container_restarts(pod: &Pod) -> u64 {
 fn sidecar_restarts(pod: &Pod) -> u64 {
     let statuses = pod.status.init_container_statuses.iter();
     let statuses = statuses.flat_map(|statuses| statuses.iter());
-    let is_sidecar = |name: &str| pod.spec.sidecars.iter().any(|sidecar| **sidecar == *name);
+    let init = &pod.spec.init_containers;
+    let is_sidecar = |name: &str| init.iter().any(|it| it.is_sidecar && *it.name == *name);
     most(
         statuses
             .filter(|status| is_sidecar(&status.name))
@@ -201,16 +202,15 @@ mod tests {
         pod.metadata.annotations = Labels::from_pairs([(DELETION_COST_ANNOTATION, "-12")]);
         pod.metadata.uid = "u1".into();
         pod.metadata.creation_timestamp = Time::from_unix_seconds(40);
-        pod.spec = Arc::new(PodSpec {
-            sidecars: ["mesh".into()].into_iter().collect(),
-            ..PodSpec::default()
-        });
+        let spec = r#"{"initContainers": [{"name": "mesh", "restartPolicy": "Always"}]}"#;
+        let spec = serde_json::from_str(spec).expect("an object");
+        pod.spec = Arc::new(PodSpec::from_json(spec).expect("a spec"));
         pod.status.phase = PodPhase::Running;
         pod.status.conditions.push(PodCondition {
             kind: ConditionType::Ready,
             status: ConditionStatus::True,
             last_transition_time: Time::from_unix_seconds(50).into(),
-            rest: None,
+            rest: podstorm_objects::Rest::NONE,
         });
         pod.status
             .container_statuses

@@ -240,7 +240,7 @@ mod tests {
                     seconds - 19_000 - i64::from(draw(3)),
                 )
                 .into(),
-                rest: None,
+                rest: podstorm_objects::Rest::NONE,
             });
         }
         RankFields::of(&pod, 1)

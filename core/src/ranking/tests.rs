@@ -57,7 +57,7 @@ fn pod() -> impl Strategy<Value = Pod> {
                     ConditionStatus::False
                 },
                 last_transition_time: time(ready_age).into(),
-                rest: None,
+                rest: podstorm_objects::Rest::NONE,
             });
             pod.status.container_statuses.push(ContainerStatus {
                 name: "c".into(),
@@ -162,7 +162,7 @@ fn ready_on(node: u32, uid: &str, ready_age: i64, age: i64, restarts: i32) -> Ra
         kind: ConditionType::Ready,
         status: ConditionStatus::True,
         last_transition_time: Time::from_unix_seconds(NOW_SECONDS - ready_age).into(),
-        rest: None,
+        rest: podstorm_objects::Rest::NONE,
     });
     pod.status.container_statuses.push(ContainerStatus {
         name: "c".into(),

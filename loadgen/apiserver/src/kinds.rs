@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use podstorm_objects::{
-    Cause, DecodeError, Event, Kind, Map, Namespace, Node, Pod, PodPhase, PodSpec, PodStatus,
+    Cause, DecodeError, Event, Kind, Namespace, Node, Pod, PodPhase, PodSpec, PodStatus,
     ReplicaSet, ReplicaSetStatus, ReplicationController, Resource, Rest,
 };
 use serde_json::Value;
@@ -195,7 +195,8 @@ impl Strategy for Pod {
 
     fn validate_status_update(&self, old: &Self) -> Vec<Cause> {
         if meta::is_shared(&self.metadata, &old.metadata)
-            && qos_of(&self.status) == qos_of(&old.status)
+            && (self.status.rest.is_same(&old.status.rest)
+                || qos_of(&self.status) == qos_of(&old.status))
         {
             // What can be judged was judged before.
             return Vec::new();
@@ -370,26 +371,24 @@ pub(crate) fn first_status(rest: Rest) -> PodStatus {
 
 /// The quality-of-service class of a spec, as the unread part of a status.
 pub(crate) fn qos_rest(spec: &PodSpec) -> Rest {
-    let class = Value::from(qos_class(spec));
-    Some(Arc::new(Map::from_iter([(QOS_CLASS.to_owned(), class)])))
+    Rest::NONE.with(QOS_CLASS, qos_class(spec))
 }
 
-fn qos_of(status: &PodStatus) -> &str {
-    let class = status.rest.as_ref().and_then(|rest| rest.get(QOS_CLASS));
-    class.and_then(Value::as_str).unwrap_or("")
+/// The class; empty where there is none.
+fn qos_of(status: &PodStatus) -> String {
+    let class = status.rest.get(QOS_CLASS);
+    class
+        .and_then(|class| Some(class.as_str()?.to_owned()))
+        .unwrap_or_default()
 }
 
 /// Keeps the class that a writer left out.
 fn keep_qos(new: &mut PodStatus, old: &PodStatus) {
-    let Some(old_rest) = &old.rest else { return };
-    let class = old_rest.get(QOS_CLASS);
-    if let (true, Some(class)) = (qos_of(new).is_empty(), class) {
-        match &mut new.rest {
-            None if old_rest.len() == 1 => new.rest = Some(old_rest.clone()),
-            rest => {
-                let members = Arc::make_mut(rest.get_or_insert_default());
-                members.insert(QOS_CLASS.to_owned(), class.clone());
-            }
-        }
+    if new.rest.is_same(&old.rest) || !qos_of(new).is_empty() {
+        return;
+    }
+    if let Some(class) = old.rest.get(QOS_CLASS) {
+        new.rest = new.rest.with(QOS_CLASS, class);
+        share(&mut new.rest, &old.rest);
     }
 }

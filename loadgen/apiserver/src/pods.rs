@@ -229,12 +229,7 @@ impl Cluster {
             if let Some(node) = old.node_name.as_deref().filter(|node| !node.is_empty()) {
                 return refuse(format!("pod {name} is already assigned to node {node:?}"));
             }
-            let gates = old
-                .spec
-                .fields
-                .get("schedulingGates")
-                .and_then(|gates| gates.as_array());
-            if gates.is_some_and(|gates| !gates.is_empty()) {
+            if old.spec.is_gated {
                 return refuse(format!("pod {name} has non-empty .spec.schedulingGates"));
             }
             let mut new = Pod::clone(old);
@@ -311,7 +306,7 @@ pub(super) fn set_condition_true(status: &mut PodStatus, kind: ConditionType, no
         kind,
         status: ConditionStatus::True,
         last_transition_time: now.into(),
-        rest: None,
+        rest: Rest::NONE,
     };
     match status
         .conditions

@@ -477,8 +477,8 @@ mod tests {
         let cluster = cluster();
         let pod = bound_pod(&cluster, "p", json!({}));
         let class = |pod: &Pod| {
-            let rest = pod.status.rest.as_ref().expect("the class is set");
-            rest["qosClass"].as_str().map(str::to_owned)
+            let class = pod.status.rest.get("qosClass").expect("the class is set");
+            class.as_str().map(str::to_owned)
         };
         assert_eq!(class(&pod).as_deref(), Some("BestEffort"));
         for status in [json!({}), json!({"podIP": "10.0.0.1"})] {

@@ -124,8 +124,8 @@ pub fn phase(ranked: &Ranked) -> String {
     match status.phase {
         PodPhase::Unset => String::new(),
         PodPhase::Other => {
-            let rest = status.rest.as_ref();
-            let text = rest.and_then(|rest| rest.get("phase")?.as_str());
+            let text = status.rest.get("phase");
+            let text = text.as_ref().and_then(|text| text.as_str());
             text.unwrap_or_default().to_owned()
         }
         known => format!("{known:?}"),

@@ -1,28 +1,71 @@
 //! What the API server would refuse, said before the run instead of during it.
 
+use std::sync::{Arc, RwLock};
+
+use ahash::RandomState;
+use hashbrown::HashTable;
 use podstorm::client::Cause;
 use podstorm_apiserver::Strategy;
 use podstorm_apiserver::defaulting::{
     default_pod, default_replica_set, default_replication_controller,
 };
 use podstorm_apiserver::validation::{
-    validate_namespace, validate_node, validate_pod, validate_replica_set,
-    validate_replication_controller,
+    validate_namespace, validate_node, validate_pod, validate_pod_of_judged_spec,
+    validate_replica_set, validate_replication_controller,
 };
-use podstorm_objects::{DecodeError, FieldPath, ObjectMeta, Uid};
+use podstorm_objects::{DecodeError, FieldPath, ObjectMeta, Pod, PodSpec, Uid};
 
 use crate::input::InputObject;
 
+/// Specs of pods that lack no default and break no rule on any node: those of a dump are few, and its
+/// pods many.
+#[derive(Debug)]
+pub(super) struct JudgedSpecs {
+    known: RwLock<HashTable<Arc<PodSpec>>>,
+    hasher: RandomState,
+}
+
+impl JudgedSpecs {
+    pub(super) fn new() -> JudgedSpecs {
+        JudgedSpecs {
+            known: RwLock::default(),
+            hasher: RandomState::with_seeds(5, 6, 7, 8),
+        }
+    }
+
+    /// Sets defaults and tells what is broken.
+    fn judge(&self, pod: &mut Pod) -> Vec<Cause> {
+        let hash = self.hasher.hash_one(&*pod.spec);
+        let known = self.known.read().expect("no holder panics");
+        if let Some(same) = known.find(hash, |known| *known == pod.spec) {
+            pod.spec.clone_from(same);
+            return validate_pod_of_judged_spec(pod);
+        }
+        drop(known);
+        let came = pod.spec.clone();
+        default_pod(pod);
+        let causes = validate_pod(pod, false);
+        if causes.is_empty() && came == pod.spec && !came.is_gated {
+            let rehash = |known: &Arc<PodSpec>| self.hasher.hash_one(&**known);
+            let mut known = self.known.write().expect("no holder panics");
+            if known.find(hash, |known| *known == came).is_none() {
+                known.insert_unique(hash, came, rehash);
+            }
+        }
+        causes
+    }
+}
+
 /// Sets what the server sets where nothing is said, and tells the first rule that is broken.
-pub(super) fn default_and_check(object: &mut InputObject) -> Result<(), DecodeError> {
+pub(super) fn default_and_check(
+    object: &mut InputObject,
+    judged: &JudgedSpecs,
+) -> Result<(), DecodeError> {
     check_metadata(object)?;
     let causes = match object {
         InputObject::Namespace(namespace) => validate_namespace(namespace),
         InputObject::Node(node) => validate_node(node),
-        InputObject::Pod(pod) => {
-            default_pod(pod);
-            validate_pod(pod, false)
-        }
+        InputObject::Pod(pod) => judged.judge(pod),
         InputObject::ReplicaSet(replica_set) => {
             default_replica_set(replica_set);
             validate_replica_set(replica_set)

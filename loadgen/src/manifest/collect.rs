@@ -5,9 +5,11 @@ use std::io;
 use ahash::RandomState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
+use podstorm_objects::json::Tape;
 use podstorm_objects::{ObjectMeta, Sharer};
 use serde_json::{Map, Value};
 
+use super::check::JudgedSpecs;
 use super::decode::{self, Decoded, Wrong};
 use super::document::{Document, is_list_kind};
 use super::error::ManifestError;
@@ -36,6 +38,8 @@ pub(super) struct Collector {
     /// Fixed seeds: nothing about a run may differ from one time to the next.
     hasher: RandomState,
     sharer: Sharer,
+    /// Specs that need not be looked at again, for whoever decodes.
+    pub(super) judged: JudgedSpecs,
     counts: InputCounts,
     /// Documents with content seen in the present file.
     document: u64,
@@ -56,6 +60,7 @@ impl Collector {
             by_uid: HashTable::new(),
             hasher: RandomState::with_seeds(1, 2, 3, 4),
             sharer: Sharer::new(),
+            judged: JudgedSpecs::new(),
             counts: InputCounts::default(),
             document: 0,
             is_yaml: false,
@@ -169,7 +174,7 @@ impl Collector {
                 self.take_back_document();
                 Ok(())
             }
-            Document::Object(members) => match decode::object(members) {
+            Document::Object(members) => match decode_members(members, None, &self.judged) {
                 Decoded::Kindless(_) => unreachable!("only items leave their kind to others"),
                 decoded => self.take(decoded, None).map(drop),
             },
@@ -191,7 +196,7 @@ impl Collector {
                     }));
                 }
                 kindless.into_iter().try_for_each(|(index, item)| {
-                    let decoded = decode::object(decode::complete(item, &members));
+                    let decoded = decode_members(item, Some(&members), &self.judged);
                     self.take(decoded, Some(index)).map(drop)
                 })
             }
@@ -209,12 +214,6 @@ impl Collector {
                 self.share_all(&mut object);
                 self.store(object, index).map(|()| None)
             }
-            Decoded::Shared(mut object) => {
-                if let InputObject::Pod(pod) = &mut object {
-                    self.sharer.share_place(pod);
-                }
-                self.store(object, index).map(|()| None)
-            }
             Decoded::Other(kind) => {
                 *self.counts.ignored.entry(kind).or_default() += 1;
                 Ok(None)
@@ -222,18 +221,6 @@ impl Collector {
             Decoded::Kindless(item) => Ok(Some(item)),
             Decoded::Wrong(wrong) => Err(self.of_object(index, wrong)),
         }
-    }
-
-    /// Lets what was decoded share what is alike in objects seen before.
-    pub(super) fn share(&mut self, decoded: &mut Decoded) {
-        let taken = std::mem::replace(decoded, Decoded::Kindless(Map::new()));
-        *decoded = match taken {
-            Decoded::Object(mut object) => {
-                self.share_all(&mut object);
-                Decoded::Shared(object)
-            }
-            other => other,
-        };
     }
 
     fn share_all(&mut self, object: &mut InputObject) {
@@ -347,6 +334,16 @@ impl Collector {
             ..*self.of_document(problem)
         })
     }
+}
+
+/// Decodes an object of these members.
+fn decode_members(
+    members: Map<String, Value>,
+    list: Option<&Map<String, Value>>,
+    judged: &JudgedSpecs,
+) -> Decoded {
+    let value = Value::Object(members);
+    decode::object(Tape::of(&value).root(), list, judged)
 }
 
 /// Enters a number under its hash, or gives the number of the equal one that is there.

@@ -2,10 +2,13 @@
 //! validated. Nothing here depends on other objects, so that many are decoded at once.
 
 use podstorm_apiserver::kind_named;
+use podstorm_objects::decode::describe;
+use podstorm_objects::json::JsonValue;
 use podstorm_objects::{DecodeError, DynamicObject, FieldPath, Kind, Resource};
+use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use serde_json::{Map, Value};
 
-use super::check;
+use super::check::{self, JudgedSpecs};
 use crate::input::InputObject;
 
 /// What an item of a list or a document turned out to be.
@@ -13,8 +16,6 @@ use crate::input::InputObject;
 pub(super) enum Decoded {
     /// An object of a kind that the cluster serves.
     Object(InputObject),
-    /// One that shares already what is alike in others.
-    Shared(InputObject),
     /// One of another kind.
     Other(String),
     /// One that does not say its kind; the list that it is an item of may.
@@ -38,59 +39,80 @@ pub(super) struct Wrong {
 
 /// Decodes an item of a list. `list` are the members of the list that came before its items: a
 /// `PodList` says the kind of its items.
-pub(super) fn item(value: Value, list: &Map<String, Value>) -> Decoded {
-    match value {
-        Value::Object(item) if item.contains_key("kind") => object(item),
-        Value::Object(item) if list.contains_key("kind") => object(complete(item, list)),
-        Value::Object(item) => Decoded::Kindless(item),
-        other => Decoded::Wrong(Wrong {
-            problem: format!(
-                "expected an object, found {}",
-                podstorm_objects::decode::describe(&other)
-            ),
+pub(super) fn item(
+    value: JsonValue<'_>,
+    list: &Map<String, Value>,
+    judged: &JudgedSpecs,
+) -> Decoded {
+    if !value.is_object() {
+        let found = describe(&value.to_value());
+        Decoded::Wrong(Wrong {
+            problem: format!("expected an object, found {found}"),
             ..Wrong::default()
-        }),
+        })
+    } else if value.get("kind").is_some() {
+        object(value, None, judged)
+    } else if list.contains_key("kind") {
+        object(value, Some(list), judged)
+    } else {
+        Decoded::Kindless(value.to_map())
     }
 }
 
-/// Decodes an object that says its kind.
-pub(super) fn object(mut members: Map<String, Value>) -> Decoded {
-    let name = object_name(&members);
+/// Decodes an object. What it doesn't say of kind and version the list does that it is an item of.
+pub(super) fn object(
+    value: JsonValue<'_>,
+    list: Option<&Map<String, Value>>,
+    judged: &JudgedSpecs,
+) -> Decoded {
+    let text = TypeText::of(value, list);
     let wrong = |error: DecodeError| {
         Decoded::Wrong(Wrong {
             position: None,
-            object: name.clone(),
+            object: text
+                .kind
+                .and_then(|kind| object_name(value, kind.as_str()?)),
             path: error.path.0,
             problem: error.problem,
         })
     };
-    let kind = match classify(&members) {
+    let kind = match classify(&text) {
         Ok(Classified::Served(kind)) => kind,
         Ok(Classified::Other(kind)) => return Decoded::Other(kind),
         Err(error) => return wrong(error),
     };
-    if kind == Kind::POD {
-        drop_ephemeral_containers(&mut members);
-    }
-    let value = Value::Object(members);
     let typed = TYPED.into_iter().find(|(known, _)| *known == kind);
     let object = match typed {
         Some((_, read)) => read(value),
         None => decode_dynamic(kind, value),
     };
-    let object =
-        object.and_then(|mut object| check::default_and_check(&mut object).map(|()| object));
-    match object {
+    let checked = object.and_then(|mut object| {
+        drop_ephemeral_containers(&mut object, value);
+        check::default_and_check(&mut object, judged)?;
+        Ok(object)
+    });
+    match checked {
         Ok(object) => Decoded::Object(object),
         Err(error) => wrong(error),
     }
 }
 
-/// `ReplicaSet default/web` from JSON that may be anything; absent where it names nothing.
-fn object_name(members: &Map<String, Value>) -> Option<String> {
-    let kind = members.get("kind")?.as_str()?;
-    let meta = members.get("metadata");
-    let text = |key: &str| meta.and_then(|meta| meta.get(key)).and_then(Value::as_str);
+/// Decodes items on all cores, on the caller's where there is no other. Gives what they hold in their
+/// order.
+pub(super) fn all<T: Sync>(
+    items: &[T],
+    decode: impl Fn(&T) -> Decoded + Sync + Send,
+) -> Vec<Decoded> {
+    match rayon::current_num_threads() {
+        1 => items.iter().map(decode).collect(),
+        _ => items.par_iter().map(decode).collect(),
+    }
+}
+
+/// `ReplicaSet default/web` from JSON that may be anything.
+fn object_name(value: JsonValue<'_>, kind: &str) -> Option<String> {
+    let meta = value.get("metadata");
+    let text = |key: &str| meta?.get(key)?.as_str();
     Some(
         match (text("namespace"), text("name").or(text("generateName"))) {
             (Some(namespace), Some(name)) => format!("{kind} {namespace}/{name}"),
@@ -100,30 +122,63 @@ fn object_name(members: &Map<String, Value>) -> Option<String> {
     )
 }
 
-/// An item of a typed list with the kind and version that the list implies.
-pub(super) fn complete(
-    mut item: Map<String, Value>,
-    list: &Map<String, Value>,
-) -> Map<String, Value> {
-    let kind = list.get("kind").and_then(Value::as_str).unwrap_or_default();
-    if let Some(kind) = kind.strip_suffix("List").filter(|kind| !kind.is_empty()) {
-        item.insert("kind".into(), kind.into());
-        if let (false, Some(version)) = (item.contains_key("apiVersion"), list.get("apiVersion")) {
-            item.insert("apiVersion".into(), version.clone());
-        }
-    }
-    item
-}
-
 /// A pod that exists may have them, a new one may not; they belong to debugging sessions, and
 /// nothing simulated reads them.
-fn drop_ephemeral_containers(pod: &mut Map<String, Value>) {
-    let exists = pod
-        .get("metadata")
-        .and_then(|meta| meta.get("uid"))
-        .is_some();
-    if let Some(Value::Object(spec)) = pod.get_mut("spec").filter(|_| exists) {
-        spec.remove("ephemeralContainers");
+fn drop_ephemeral_containers(object: &mut InputObject, value: JsonValue<'_>) {
+    const LIST: &str = "ephemeralContainers";
+    let spec = value.get("spec");
+    if let InputObject::Pod(pod) = object
+        && !pod.metadata.uid.is_empty()
+        && spec.is_some_and(|spec| spec.get(LIST).is_some())
+    {
+        let mut members = pod.spec.to_map(None);
+        members.remove(LIST);
+        let spec = pod.spec.with_members(members);
+        pod.spec = spec.expect("the others were readable").into();
+    }
+}
+
+/// What an object says of its type, or its list for it.
+struct TypeText<'a> {
+    kind: Option<Found<'a>>,
+    api_version: Option<Found<'a>>,
+}
+
+/// A member, from a text or from a list's members.
+#[derive(Clone, Copy)]
+enum Found<'a> {
+    Text(&'a str),
+    Other(JsonValue<'a>),
+}
+
+impl<'a> Found<'a> {
+    fn of(value: JsonValue<'a>) -> Found<'a> {
+        value.as_str().map_or(Found::Other(value), Found::Text)
+    }
+
+    fn as_str(self) -> Option<&'a str> {
+        match self {
+            Found::Text(text) => Some(text),
+            Found::Other(_) => None,
+        }
+    }
+}
+
+impl<'a> TypeText<'a> {
+    fn of(value: JsonValue<'a>, list: Option<&'a Map<String, Value>>) -> TypeText<'a> {
+        let own = |key: &str| value.get(key).map(Found::of);
+        let text = |key: &str| list?.get(key)?.as_str();
+        let kind = text("kind").and_then(|kind| kind.strip_suffix("List"));
+        match kind.filter(|kind| !kind.is_empty()) {
+            None => TypeText {
+                kind: own("kind"),
+                api_version: own("apiVersion"),
+            },
+            Some(kind) => TypeText {
+                kind: Some(Found::Text(kind)),
+                api_version: own("apiVersion").or(text("apiVersion").map(Found::Text)),
+            },
+        }
     }
 }
 
@@ -132,7 +187,7 @@ enum Classified {
     Other(String),
 }
 
-type Read = fn(Value) -> Result<InputObject, DecodeError>;
+type Read = fn(JsonValue<'_>) -> Result<InputObject, DecodeError>;
 
 /// The kinds with types of their own, and how each is read.
 const TYPED: [(Kind, Read); 5] = [
@@ -149,9 +204,9 @@ const TYPED: [(Kind, Read); 5] = [
     }),
 ];
 
-fn classify(members: &Map<String, Value>) -> Result<Classified, DecodeError> {
-    let kind = required_text(members, "kind", "such as ReplicaSet")?;
-    let api_version = required_text(members, "apiVersion", "such as apps/v1")?;
+fn classify(text: &TypeText<'_>) -> Result<Classified, DecodeError> {
+    let kind = required_text(text.kind, "kind", "such as ReplicaSet")?;
+    let api_version = required_text(text.api_version, "apiVersion", "such as apps/v1")?;
     // Events are of the past.
     let served = kind_named(kind).filter(|known| *known != Kind::EVENT);
     let Some(known) = served else {
@@ -179,18 +234,18 @@ fn cut(kind: &str) -> String {
 }
 
 fn required_text<'a>(
-    members: &'a Map<String, Value>,
+    found: Option<Found<'a>>,
     key: &str,
     example: &str,
 ) -> Result<&'a str, DecodeError> {
-    let problem = match members.get(key) {
-        Some(Value::String(text)) if !text.is_empty() => return Ok(text),
-        None | Some(Value::Null) => format!("is missing; every object says its {key}, {example}"),
-        Some(Value::String(_)) => format!("is empty; every object says its {key}, {example}"),
-        Some(other) => format!(
+    let problem = match found {
+        Some(Found::Text("")) => format!("is empty; every object says its {key}, {example}"),
+        Some(Found::Text(text)) => return Ok(text),
+        Some(Found::Other(value)) if !value.is_null() => format!(
             "expected a text, {example}, found {}",
-            podstorm_objects::decode::describe(other)
+            describe(&value.to_value())
         ),
+        _ => format!("is missing; every object says its {key}, {example}"),
     };
     Err(DecodeError {
         path: FieldPath(key.into()),
@@ -198,8 +253,8 @@ fn required_text<'a>(
     })
 }
 
-fn decode_dynamic(kind: Kind, value: Value) -> Result<InputObject, DecodeError> {
-    let mut object = DynamicObject::from_json(kind, value)?;
+fn decode_dynamic(kind: Kind, value: JsonValue<'_>) -> Result<InputObject, DecodeError> {
+    let mut object = DynamicObject::read(kind, value)?;
     if kind.is_namespaced() && object.metadata.namespace.is_empty() {
         object.metadata.namespace = "default".into();
     }
@@ -207,8 +262,8 @@ fn decode_dynamic(kind: Kind, value: Value) -> Result<InputObject, DecodeError> 
 }
 
 /// Reads an object and puts it into the namespace `default` where it belongs to one and says none.
-fn decode<R: Resource>(value: Value) -> Result<Box<R>, DecodeError> {
-    let mut object = R::from_json(value)?;
+fn decode<R: Resource>(value: JsonValue<'_>) -> Result<Box<R>, DecodeError> {
+    let mut object = R::read(value)?;
     let meta = object.metadata_mut();
     if R::KIND.is_namespaced() && meta.namespace.is_empty() {
         meta.namespace = "default".into();

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use podstorm_objects::json::JsonValue;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
@@ -81,6 +82,18 @@ impl<'de> Visitor<'de> for DocumentSeed<'_> {
 /// Whether that `kind` is one of lists: `List`, `PodList`.
 pub(super) fn is_list_kind(kind: &Value) -> bool {
     kind.as_str().is_some_and(|kind| kind.ends_with("List"))
+}
+
+/// The members and the items of a list that says its kind; `None` of anything else.
+pub(super) fn list_of<'t>(
+    document: JsonValue<'t>,
+) -> Option<(Map<String, Value>, Vec<JsonValue<'t>>)> {
+    let kind = document.get("kind")?.as_str()?;
+    let items = document.get("items").filter(|items| items.is_list())?;
+    let others = document.pairs().filter(|(name, _)| *name != "items");
+    let members = others.map(|(name, value)| (name.to_owned(), value.to_value()));
+    kind.ends_with("List")
+        .then(|| (members.collect(), items.items().collect()))
 }
 
 fn given_twice<E: Error>(key: &str) -> E {

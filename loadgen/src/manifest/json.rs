@@ -5,14 +5,15 @@
 use std::io::Read;
 use std::ops::Range;
 
+use podstorm_objects::json::Tape;
 use serde::de::DeserializeSeed;
 use serde_json::{Map, Value};
 
+use super::check::JudgedSpecs;
 use super::collect::Collector;
 use super::decode::{self, Decoded, Wrong};
 use super::document::{Document, DocumentSeed, ValueSeed, is_list_kind};
 use super::error::ManifestError;
-use super::pattern::{self, Language, Likeness, Patterns, Piece};
 use super::text::{Text, Trouble};
 
 /// So much text of items is decoded at once, and held in memory besides the objects.
@@ -24,7 +25,6 @@ pub(super) fn read(reader: impl Read, collector: &mut Collector) -> Result<(), B
         text: Text::new(reader),
         items: Vec::new(),
         kindless: Vec::new(),
-        patterns: Patterns::new(Language::Json),
     };
     loop {
         match stream.text.peek() {
@@ -45,14 +45,12 @@ struct Stream<R> {
     items: Vec<Item>,
     /// Items that leave their kind to a list that has not said its own yet.
     kindless: Vec<(usize, Map<String, Value>)>,
-    patterns: Patterns,
 }
 
 #[derive(Debug)]
 struct Item {
     index: usize,
     range: Range<u64>,
-    likeness: Likeness,
 }
 
 impl<R: Read> Stream<R> {
@@ -154,15 +152,11 @@ impl<R: Read> Stream<R> {
             };
             let item = match next {
                 Ok(b']') => return self.decode(members, collector),
-                Ok(_) => self.item(),
+                Ok(_) => self.text.value(),
                 Err(trouble) => Err(trouble),
             };
             match item {
-                Ok((range, likeness)) => self.items.push(Item {
-                    index,
-                    range,
-                    likeness,
-                }),
+                Ok(range) => self.items.push(Item { index, range }),
                 Err(trouble) => {
                     // What is wrong before this is told first.
                     let error = self.error(trouble, collector);
@@ -178,32 +172,15 @@ impl<R: Read> Stream<R> {
         }
     }
 
-    /// Passes an item: at the length of one that it is like, or else to where its brackets close.
-    fn item(&mut self) -> Result<(Range<u64>, Likeness), Trouble> {
-        let ahead = self.text.ahead(self.patterns.enough_bytes())?;
-        if let Some((likeness, bytes)) = self.patterns.fit(ahead) {
-            return Ok((self.text.pass_bytes(bytes), likeness));
-        }
-        let range = self.text.value()?;
-        let likeness = self.patterns.learn(self.text.between(&range));
-        Ok((range, likeness))
-    }
-
     /// Decodes the items that have come together, on all cores, and stores them in their order.
     fn decode(
         &mut self,
         members: &Map<String, Value>,
         collector: &mut Collector,
     ) -> Result<(), Box<ManifestError>> {
-        let text = &self.text;
         let items = self.items.iter();
-        let pieces: Vec<Piece<'_>> = items
-            .map(|item| Piece {
-                text: text.between(&item.range),
-                likeness: &item.likeness,
-            })
-            .collect();
-        let decoded = pattern::decode_all(&pieces, |text| decode_item(text, members), collector);
+        let texts: Vec<&[u8]> = items.map(|item| self.text.between(&item.range)).collect();
+        let decoded = decode::all(&texts, |text| decode_item(text, members, &collector.judged));
         for (item, mut decoded) in self.items.drain(..).zip(decoded) {
             if let Decoded::Wrong(Wrong {
                 position: Some(within),
@@ -260,9 +237,9 @@ fn given_twice(key: &str) -> String {
 }
 
 /// Decodes an item of a list with these members.
-pub(super) fn decode_item(text: &[u8], list: &Map<String, Value>) -> Decoded {
-    match read_all(ValueSeed, text) {
-        Ok(value) => decode::item(value, list),
+pub(super) fn decode_item(text: &[u8], list: &Map<String, Value>, judged: &JudgedSpecs) -> Decoded {
+    match Tape::from_slice(text) {
+        Ok(tape) => decode::item(tape.root(), list, judged),
         Err(error) => {
             let (position, problem) = parts(&error);
             Decoded::Wrong(Wrong {

@@ -11,7 +11,8 @@ mod decode;
 mod document;
 mod error;
 mod json;
-mod pattern;
+#[cfg(test)]
+mod quick_tests;
 pub(crate) mod size;
 #[cfg(test)]
 mod stream_tests;

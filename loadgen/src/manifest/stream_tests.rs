@@ -195,8 +195,8 @@ fn a_large_list_is_not_read_to_its_end_before_its_items_are_taken() {
 /// Pods of three ReplicaSets, alike but for their own values, as texts of JSON or YAML.
 fn alike(count: usize, is_json: bool) -> Vec<String> {
     let pattern = match is_json {
-        true => include_str!("pattern/pod.json"),
-        false => include_str!("pattern/pod.yaml"),
+        true => include_str!("../../../core/fixtures/dump/pod.json"),
+        false => include_str!("../../../core/fixtures/dump/pod.yaml"),
     };
     let pod = |number: usize| {
         let time = |second: usize| format!("2026-01-02T03:{:02}:{:02}Z", number % 60, second % 60);

@@ -55,6 +55,17 @@ pub(super) struct Text<R> {
     open: Vec<u8>,
 }
 
+/// The bytes that begin or end a string, a list or an object.
+const OPENS_OR_CLOSES: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut at = 0;
+    while at < 5 {
+        table[b"\"[]{}"[at] as usize] = true;
+        at += 1;
+    }
+    table
+};
+
 impl<R: Read> Text<R> {
     pub(super) fn new(reader: R) -> Text<R> {
         Text {
@@ -92,25 +103,6 @@ impl<R: Read> Text<R> {
         self.window.copy_within(self.at..self.end, 0);
         self.end -= self.at;
         self.at = 0;
-    }
-
-    /// So many bytes from the next that is no blank, or all there are; nothing is passed but
-    /// blanks.
-    pub(super) fn ahead(&mut self, bytes: usize) -> Result<&[u8], Trouble> {
-        self.require()?;
-        while self.end - self.at < bytes {
-            if !self.fill()? {
-                break;
-            }
-        }
-        Ok(&self.window[self.at..self.end])
-    }
-
-    /// Passes so many bytes that were looked at; gives their offsets.
-    pub(super) fn pass_bytes(&mut self, bytes: usize) -> Range<u64> {
-        let start = self.offset();
-        self.at += bytes;
-        start..self.offset()
     }
 
     /// Line and column of an offset that has not been released, counted from 1.
@@ -242,7 +234,7 @@ impl<R: Read> Text<R> {
                         continue;
                     }
                     let rest = &bytes[place..];
-                    match rest.iter().position(|b| matches!(b, b'"' | b'\\')) {
+                    match memchr::memchr2(b'"', b'\\', rest) {
                         Some(length) => {
                             place += length + 1;
                             escaped = rest[length] == b'\\';
@@ -251,7 +243,15 @@ impl<R: Read> Text<R> {
                         None => place = bytes.len(),
                     }
                 } else {
-                    let byte = bytes[place];
+                    while let Some(byte) = bytes.get(place)
+                        && !OPENS_OR_CLOSES[usize::from(*byte)]
+                    {
+                        let is_indented = *byte == b' ' && bytes[place..].starts_with(b"        ");
+                        place += if is_indented { 8 } else { 1 };
+                    }
+                    let Some(byte) = bytes.get(place).copied() else {
+                        break;
+                    };
                     place += 1;
                     match byte {
                         b'"' => in_string = true,

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use ahash::RandomState;
 use hashbrown::HashMap;
 use podstorm::intern::FIXED_STATE;
-use podstorm_objects::{Map, ObjectMeta, PodSpec, PodTemplate, Rest};
+use podstorm_objects::json::JsonValue;
+use podstorm_objects::{ObjectMeta, PodSpec, PodTemplate, Rest};
 
 use crate::input::InputObject;
 
@@ -129,7 +130,11 @@ pub(super) fn find(objects: &[InputObject]) -> Found {
         meta(object.metadata(), "metadata", &mut fields);
         match object {
             InputObject::Namespace(_) | InputObject::Dynamic(_) => {}
-            InputObject::Node(node) => members(&node.spec, NODE_SPEC, "spec", &mut fields),
+            InputObject::Node(node) => {
+                for name in node.spec.keys() {
+                    member(name, NODE_SPEC, "spec", &mut fields);
+                }
+            }
             InputObject::Pod(pod) => specs.add(&pod.spec, "spec", &mut fields),
             InputObject::ReplicaSet(set) => {
                 rest(&set.spec.rest, OWNER_SPEC, "spec", &mut fields);
@@ -164,7 +169,7 @@ impl Specs {
             .entry((Arc::as_ptr(spec), at))
             .or_insert_with(|| {
                 let mut fields = Vec::new();
-                pod_spec(&spec.fields, at, &mut fields);
+                spec.look(None, |spec| pod_spec(spec, at, &mut fields));
                 fields
             });
         fields.extend_from_slice(known);
@@ -181,25 +186,26 @@ fn meta(metadata: &ObjectMeta, at: &str, fields: &mut Vec<Field>) {
 }
 
 fn rest(rest: &Rest, known: &'static [&'static str], at: &str, fields: &mut Vec<Field>) {
-    if let Some(rest) = rest {
-        members(rest, known, at, fields);
+    for name in rest.names() {
+        member(&name, known, at, fields);
     }
 }
 
-fn pod_spec(spec: &Map, at: &str, fields: &mut Vec<Field>) {
-    members(spec, POD_SPEC, at, fields);
+fn pod_spec(spec: JsonValue<'_>, at: &str, fields: &mut Vec<Field>) {
+    for (name, _) in spec.pairs() {
+        member(name, POD_SPEC, at, fields);
+    }
     for list in ["containers", "initContainers"] {
-        let containers = spec.get(list).and_then(|list| list.as_array());
-        for container in containers.into_iter().flatten() {
-            if let Some(container) = container.as_object() {
-                members(container, CONTAINER, &format!("{at}.{list}[]"), fields);
+        for container in spec.get(list).into_iter().flat_map(|list| list.items()) {
+            for (name, _) in container.pairs() {
+                member(name, CONTAINER, &format!("{at}.{list}[]"), fields);
             }
         }
     }
 }
 
-fn members(map: &Map, known: &'static [&'static str], at: &str, fields: &mut Vec<Field>) {
-    for name in map.keys().filter(|name| !known.contains(&name.as_str())) {
+fn member(name: &str, known: &'static [&'static str], at: &str, fields: &mut Vec<Field>) {
+    if !known.contains(&name) {
         let shown: String = name.chars().take(SHOWN_MAX).collect();
         let near = known.iter();
         let near = near.map(|known| (strsim::damerau_levenshtein(&shown, known), *known));

@@ -4,13 +4,14 @@
 
 use std::io::{self, BufRead, Read};
 
+use podstorm_objects::json::Tape;
 use serde::de::DeserializeSeed;
 use serde_json::Value;
 use serde_saphyr::Options;
 
 use super::collect::Collector;
 use super::decode;
-use super::document::{Document, DocumentSeed, ItemTaker, Stopped, ValueSeed};
+use super::document::{self, Document, DocumentSeed, ItemTaker, Stopped, ValueSeed};
 use super::error::ManifestError;
 use super::text::{NUL, nul_in};
 use super::yaml_list;
@@ -68,8 +69,22 @@ fn read_whole(
 ) -> Result<(), Box<ManifestError>> {
     let text = chunk_text(chunk, collector)?;
     let (mut failed, mut kindless): (Option<(usize, _)>, _) = (None, Vec::new());
+    if let Some(tape) = Tape::from_block_yaml(text.strip_prefix("---\n").unwrap_or(text))
+        && let Some((members, items)) = document::list_of(tape.root())
+    {
+        let decoded = decode::all(&items, |item| {
+            decode::item(*item, &members, &collector.judged)
+        });
+        for (index, decoded) in decoded.into_iter().enumerate() {
+            if let Err(error) = collector.take(decoded, Some(index)) {
+                return Err(with_open_end(error, index, chunk, is_last));
+            }
+        }
+        return collector.end_document(Document::List(members), Vec::new());
+    }
     let mut take_item = |list: &serde_json::Map<String, Value>, index: usize, item: Value| {
-        let taken = collector.take(decode::item(item, list), Some(index));
+        let decoded = decode::item(Tape::of(&item).root(), list, &collector.judged);
+        let taken = collector.take(decoded, Some(index));
         match taken {
             Ok(None) => Ok(()),
             Ok(Some(item)) => {
@@ -83,12 +98,8 @@ fn read_whole(
         }
     };
     let read = read_document(text, &mut take_item);
-    if let Some((index, mut error)) = failed {
-        let open = yaml_list::open_end(chunk).filter(|end| is_last && end.index == index);
-        if let Some(end) = open {
-            error.problem.push_str(&end.words());
-        }
-        return Err(error);
+    if let Some((index, error)) = failed {
+        return Err(with_open_end(error, index, chunk, is_last));
     }
     match read {
         Ok(document) => collector.end_document(document, kindless),
@@ -104,6 +115,20 @@ fn read_whole(
             Err(error)
         }
     }
+}
+
+/// An error in an item; where that is the last of a list without an end, it says so.
+fn with_open_end(
+    mut error: Box<ManifestError>,
+    index: usize,
+    chunk: &Chunk,
+    is_last: bool,
+) -> Box<ManifestError> {
+    let open = yaml_list::open_end(chunk).filter(|end| is_last && end.index == index);
+    if let Some(end) = open {
+        error.problem.push_str(&end.words());
+    }
+    error
 }
 
 /// The text of a chunk, which must be UTF-8.

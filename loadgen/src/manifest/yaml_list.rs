@@ -7,13 +7,14 @@
 use std::io::BufRead;
 use std::ops::Range;
 
+use podstorm_objects::json::Tape;
 use serde_json::{Map, Value};
 
+use super::check::JudgedSpecs;
 use super::collect::Collector;
 use super::decode::{self, Decoded, Wrong};
 use super::document::{Document, is_list_kind};
 use super::error::ManifestError;
-use super::pattern::{self, Language, Likeness, Patterns, Piece};
 use super::yaml::{CUT_OFF, Chunk, Chunks, chunk_text, placed, read_document, read_value};
 
 /// Where the items of a list stand.
@@ -31,7 +32,6 @@ struct Item {
     range: Range<usize>,
     /// Its line in the chunk, counted from 0.
     line: u64,
-    likeness: Likeness,
 }
 
 /// What a line is to a list.
@@ -84,13 +84,11 @@ impl Items {
             return Err(collector.at(None, problem.to_owned()));
         }
         let mut kindless = Vec::new();
-        let mut patterns = Patterns::new(Language::Yaml);
         forget(&mut chunk, self.line.end);
         let mut next_index = 0;
         loop {
-            let (mut items, end) = self.cut(&chunk, next_index);
+            let (items, end) = self.cut(&chunk, next_index);
             next_index += items.len();
-            recognise(&mut items, &chunk, &mut patterns);
             let taken = take(&items, &chunk, &members, &mut kindless, collector);
             taken.map_err(|(index, mut error)| {
                 let is_last = chunk.is_whole && chunks.is_at_end;
@@ -158,7 +156,6 @@ impl Items {
                         index: first_index + items.len(),
                         range: at..chunk.text.len(),
                         line: number,
-                        likeness: Likeness::None,
                     });
                 }
                 Line::Within => {}
@@ -280,19 +277,6 @@ fn members_of(
     }
 }
 
-/// Finds out what the items are like.
-fn recognise(items: &mut [Item], chunk: &Chunk, patterns: &mut Patterns) {
-    for item in items {
-        let text = &chunk.text[item.range.clone()];
-        item.likeness = match patterns.fit(text) {
-            Some((likeness, end)) if end == text.len() => likeness,
-            // More lines follow what the pattern knows.
-            Some(_) => Likeness::None,
-            None => patterns.learn(text),
-        };
-    }
-}
-
 /// Decodes items on all cores and takes them in their order. An error comes with its item's index.
 fn take(
     items: &[Item],
@@ -301,17 +285,11 @@ fn take(
     kindless: &mut Vec<(usize, Map<String, Value>)>,
     collector: &mut Collector,
 ) -> Result<(), (usize, Box<ManifestError>)> {
-    let piece = |item| {
-        let Item {
-            range, likeness, ..
-        }: &Item = item;
-        Piece {
-            text: &chunk.text[range.clone()],
-            likeness,
-        }
-    };
-    let pieces: Vec<Piece<'_>> = items.iter().map(piece).collect();
-    let decoded = pattern::decode_all(&pieces, |text| decode_item(text, members), collector);
+    let texts: Vec<&[u8]> = items
+        .iter()
+        .map(|item| &chunk.text[item.range.clone()])
+        .collect();
+    let decoded = decode::all(&texts, |text| decode_item(text, members, &collector.judged));
     for (item, mut decoded) in items.iter().zip(decoded) {
         if let Decoded::Wrong(Wrong {
             position: Some((line, _)),
@@ -329,7 +307,11 @@ fn take(
 }
 
 /// Decodes an item, its dash included, of a list with these members.
-pub(super) fn decode_item(bytes: &[u8], list: &Map<String, Value>) -> Decoded {
+pub(super) fn decode_item(
+    bytes: &[u8],
+    list: &Map<String, Value>,
+    judged: &JudgedSpecs,
+) -> Decoded {
     let wrong = |position: Option<(u64, u64)>, problem: String| {
         Decoded::Wrong(Wrong {
             position,
@@ -351,8 +333,11 @@ pub(super) fn decode_item(bytes: &[u8], list: &Map<String, Value>) -> Decoded {
             return wrong(Some((lines + 1, column + 1)), "not UTF-8 text".to_owned());
         }
     };
+    if let Some(tape) = Tape::from_block_yaml(text) {
+        return decode::item(tape.root(), list, judged);
+    }
     match read_value(text) {
-        Ok(value) => decode::item(value, list),
+        Ok(value) => decode::item(Tape::of(&value).root(), list, judged),
         Err(error) => wrong(error.position, error.problem),
     }
 }

@@ -467,7 +467,6 @@ fn spilled_lists(pod: &Pod) -> usize {
             .init_container_statuses
             .as_ref()
             .is_some_and(|list| list.spilled()),
-        pod.spec.sidecars.spilled(),
         pod.spec.containers.spilled(),
     ];
     lists.into_iter().filter(|spilled| *spilled).count()

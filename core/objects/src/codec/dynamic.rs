@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use super::{Writer, open};
+use super::{open, put_kind};
 use crate::decode::{DecodeError, Path};
+use crate::json::{JsonValue, Tape, Writer};
 use crate::shape::check;
 use crate::{DynamicObject, Kind, Object, ObjectMeta};
 
@@ -13,13 +14,21 @@ impl DynamicObject {
     /// # Errors
     /// When it is not an object, or of another kind, or a member has a wrong type.
     pub fn from_json(kind: Kind, value: Value) -> Result<DynamicObject, DecodeError> {
+        DynamicObject::read(kind, Tape::of(&value).root())
+    }
+
+    /// As [`from_json`](DynamicObject::from_json), of a value of a tape.
+    ///
+    /// # Errors
+    /// As [`from_json`](DynamicObject::from_json).
+    pub fn read(kind: Kind, value: JsonValue<'_>) -> Result<DynamicObject, DecodeError> {
         let mut members = open(value, kind)?;
         let mut object = DynamicObject::new(kind);
         object.metadata = members
             .child("metadata", ObjectMeta::read)?
             .unwrap_or_default();
-        object.fields = members.into_map();
-        check(&object.fields, &kind.row().rules.shape, &Path::ROOT)?;
+        check(value, &kind.row().rules.shape, &Path::ROOT)?;
+        object.fields = members.left_to_map();
         Ok(object)
     }
 }
@@ -37,11 +46,12 @@ impl Object for DynamicObject {
         &mut self.metadata
     }
 
-    fn to_json(&self) -> Value {
-        let mut out = Writer::of_kind(self.kind());
-        out.put("metadata", self.metadata.to_json());
-        out.0.extend(self.fields.clone());
-        out.into_value()
+    fn write_json(&self, out: &mut Writer) {
+        out.object(|out| {
+            put_kind(out, self.kind());
+            out.member("metadata", |out| out.object(|out| self.metadata.write(out)));
+            out.put_members(&self.fields);
+        });
     }
 }
 

@@ -1,12 +1,13 @@
 //! Events.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{Writer, open};
+use super::{open, put_kind};
 use crate::decode::{DecodeError, Members, Path};
+use crate::json::{JsonValue, Writer};
 use crate::shape::{Shape, check};
 use crate::{
-    Event, EventTopic, Kind, Map, Object, ObjectMeta, ObjectReference, Regarding, Resource,
+    Event, EventTopic, Kind, Object, ObjectMeta, ObjectReference, Regarding, Resource,
     ResourceVersion, Uid,
 };
 
@@ -54,37 +55,38 @@ impl Object for Event {
         &mut self.metadata
     }
 
-    fn to_json(&self) -> Value {
+    fn write_json(&self, out: &mut Writer) {
         let topic = &*self.topic;
-        let mut out = Writer::with_rest(&self.rest);
-        out.put("apiVersion", Kind::EVENT.api_version());
-        out.put("kind", Kind::EVENT.name());
-        out.put("metadata", self.metadata.to_json());
-        out.put_some(
-            "involvedObject",
-            self.regarding.as_ref().map(Regarding::to_json),
-        );
-        out.put_text("type", &topic.kind);
-        out.put_text("reason", &topic.reason);
-        out.put_text("message", &self.message);
-        out.put_number("count", self.count.into());
-        out.put_time("firstTimestamp", self.first_timestamp);
-        out.put_time("lastTimestamp", self.last_timestamp);
-        let mut source = Writer::new();
-        source.put_text("component", &topic.component);
-        source.put_text("host", &topic.host);
-        out.put_map("source", source.0);
-        // The two that an API server writes even when they are empty.
-        out.put("reportingComponent", &*topic.reporting_component);
-        out.put("reportingInstance", &*topic.reporting_instance);
-        out.into_value()
+        out.object(|out| {
+            put_kind(out, Kind::EVENT);
+            out.member("metadata", |out| out.object(|out| self.metadata.write(out)));
+            if let Some(regarding) = &self.regarding {
+                out.member("involvedObject", |out| {
+                    out.object(|out| regarding.write(out))
+                });
+            }
+            out.put_text("type", &topic.kind);
+            out.put_text("reason", &topic.reason);
+            out.put_text("message", &self.message);
+            out.put_number("count", self.count.into());
+            out.put_time("firstTimestamp", self.first_timestamp);
+            out.put_time("lastTimestamp", self.last_timestamp);
+            out.put_object("source", |out| {
+                out.put_text("component", &topic.component);
+                out.put_text("host", &topic.host);
+            });
+            // The two that an API server writes even when they are empty.
+            out.put("reportingComponent", &*topic.reporting_component);
+            out.put("reportingInstance", &*topic.reporting_instance);
+            out.put_rest(&self.rest);
+        });
     }
 }
 
 impl Resource for Event {
     const KIND: Kind = Kind::EVENT;
 
-    fn from_json(value: Value) -> Result<Self, DecodeError> {
+    fn read(value: JsonValue<'_>) -> Result<Self, DecodeError> {
         let mut members = open(value, Kind::EVENT)?;
         let metadata = members
             .child("metadata", ObjectMeta::read)?
@@ -107,46 +109,48 @@ impl Resource for Event {
             count: members.i32("count")?,
             first_timestamp: members.time("firstTimestamp")?,
             last_timestamp: members.time("lastTimestamp")?,
-            rest: members.into_rest(),
+            rest: members.rest(),
         };
-        if let Some(rest) = &event.rest {
-            check(rest, &REST, &Path::ROOT)?;
-        }
+        check(value, &REST, &Path::ROOT)?;
         Ok(event)
     }
 }
 
 /// Component and host.
-fn read_source(value: Value, path: &Path<'_>) -> Result<(String, String), DecodeError> {
+fn read_source<'t>(
+    value: JsonValue<'t>,
+    path: &Path<'_>,
+) -> Result<(&'t str, &'t str), DecodeError> {
     let mut members = Members::new(value, path)?;
     Ok((members.text("component")?, members.text("host")?))
 }
 
 impl Regarding {
-    fn read(value: Value, path: &Path<'_>) -> Result<Regarding, DecodeError> {
-        let members = Members::new(value, path)?.into_map();
-        check(&members, &REFERENCE, path)?;
-        Ok(match ObjectReference::of_members(&members) {
+    fn read(value: JsonValue<'_>, path: &Path<'_>) -> Result<Regarding, DecodeError> {
+        let members = Members::new(value, path)?;
+        check(value, &REFERENCE, path)?;
+        Ok(match ObjectReference::of_members(value) {
             Some(object) => Regarding::Object(object.into()),
-            None => Regarding::Other(members.into()),
+            None => Regarding::Other(members.rest()),
         })
     }
 
-    fn to_json(&self) -> Value {
+    fn write(&self, out: &mut Writer) {
         match self {
-            Regarding::Object(object) => object.to_json(),
-            Regarding::Other(members) => Value::Object((**members).clone()),
+            Regarding::Object(object) => object.write(out),
+            Regarding::Other(members) => out.put_rest(members),
         }
     }
 }
 
 impl ObjectReference {
     /// The reference with exactly these members; `None` where it has no typed form.
-    fn of_members(members: &Map) -> Option<ObjectReference> {
-        if !members.keys().eq(REFERENCE_MEMBERS) {
+    fn of_members(members: JsonValue<'_>) -> Option<ObjectReference> {
+        let present = members.pairs().filter(|(_, value)| !value.is_null());
+        if !present.map(|(name, _)| name).eq(REFERENCE_MEMBERS) {
             return None;
         }
-        let text = |member: &str| members[member].as_str();
+        let text = |member: &str| members.get(member)?.as_str();
         let kind = Kind::TYPED
             .into_iter()
             .find(|kind| text("kind") == Some(kind.name()))?;
@@ -164,19 +168,23 @@ impl ObjectReference {
 
     /// As in `involvedObject`: `apiVersion`, `kind`, `name`, `namespace`, `resourceVersion`, `uid`.
     pub fn to_json(&self) -> Value {
-        json!({
-            "apiVersion": self.kind.api_version(),
-            "kind": self.kind.name(),
-            "name": self.name.as_str(),
-            "namespace": &*self.namespace,
-            "resourceVersion": self.resource_version.to_string(),
-            "uid": self.uid.to_string(),
-        })
+        let mut out = Writer::new();
+        out.object(|out| self.write(out));
+        out.to_value()
+    }
+
+    fn write(&self, out: &mut Writer) {
+        put_kind(out, self.kind);
+        out.put("name", self.name.as_str());
+        out.put("namespace", &*self.namespace);
+        out.put_shown("resourceVersion", &self.resource_version);
+        out.put_shown("uid", &self.uid);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
 
     use super::super::testing::{refusal, round_trip};
     use super::*;
@@ -222,7 +230,11 @@ mod tests {
                 "{member}"
             );
             assert_eq!(
-                event.regarding.as_ref().map(Regarding::namespace),
+                event
+                    .regarding
+                    .as_ref()
+                    .map(Regarding::namespace)
+                    .as_deref(),
                 Some("shop")
             );
         }

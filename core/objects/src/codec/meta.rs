@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use super::Writer;
+use super::item;
 use crate::decode::{DecodeError, Members, Path, read_string};
+use crate::json::{JsonValue, Tape, Writer};
 use crate::shape::{Shape, check};
 use crate::{ObjectMeta, OwnerReference, ResourceVersion, Str, Uid};
 
@@ -19,18 +20,18 @@ impl ObjectMeta {
     /// # Errors
     /// A member of a wrong type.
     pub fn from_json(value: Value) -> Result<ObjectMeta, DecodeError> {
-        ObjectMeta::read(value, &Path::ROOT)
+        ObjectMeta::read(Tape::of(&value).root(), &Path::ROOT)
     }
 
-    pub(super) fn read(value: Value, path: &Path<'_>) -> Result<ObjectMeta, DecodeError> {
+    pub(super) fn read(value: JsonValue<'_>, path: &Path<'_>) -> Result<ObjectMeta, DecodeError> {
         let mut members = Members::new(value, path)?;
         let finalizers: Vec<Str> = members.list("finalizers", read_string)?;
         let meta = ObjectMeta {
             name: members.text("name")?.into(),
             generate_name: non_empty(members.text("generateName")?),
-            namespace: members.text("namespace")?.as_str().into(),
-            uid: Uid::new(&members.text("uid")?),
-            resource_version: ResourceVersion::new(&members.text("resourceVersion")?),
+            namespace: members.text("namespace")?.into(),
+            uid: Uid::new(members.text("uid")?),
+            resource_version: ResourceVersion::new(members.text("resourceVersion")?),
             generation: members.opt_i64("generation")?.unwrap_or(0),
             creation_timestamp: members.time("creationTimestamp")?,
             deletion_timestamp: members.time("deletionTimestamp")?,
@@ -41,25 +42,28 @@ impl ObjectMeta {
                 OwnerReference::read(value, path).map(Into::into)
             })?,
             finalizers: (!finalizers.is_empty()).then(|| finalizers.into()),
-            rest: members.into_rest(),
+            rest: members.rest(),
         };
-        if let Some(rest) = &meta.rest {
-            check(rest, REST, path)?;
-        }
+        check(value, REST, path)?;
         Ok(meta)
     }
 
     /// The JSON object, with unset members left out.
     pub fn to_json(&self) -> Value {
-        let mut out = Writer::with_rest(&self.rest);
+        let mut out = Writer::new();
+        out.object(|out| self.write(out));
+        out.to_value()
+    }
+
+    pub(super) fn write(&self, out: &mut Writer) {
         out.put_text("name", &self.name);
         out.put_some("generateName", self.generate_name.as_deref());
         out.put_text("namespace", &self.namespace);
         if !self.uid.is_empty() {
-            out.put("uid", self.uid.to_string());
+            out.put_shown("uid", &self.uid);
         }
         if !self.resource_version.is_unset() {
-            out.put("resourceVersion", self.resource_version.to_string());
+            out.put_shown("resourceVersion", &self.resource_version);
         }
         out.put_number("generation", self.generation);
         out.put_time("creationTimestamp", self.creation_timestamp);
@@ -70,15 +74,11 @@ impl ObjectMeta {
         );
         out.put_labels("labels", &self.labels);
         out.put_labels("annotations", &self.annotations);
-        out.put_list(
-            "ownerReferences",
-            self.owner_references.iter().map(|owner| owner.to_json()),
-        );
-        out.put_list(
-            "finalizers",
-            self.finalizers().iter().map(|name| (**name).into()),
-        );
-        out.into_value()
+        out.put_list("ownerReferences", &self.owner_references, |out, owner| {
+            out.object(|out| owner.write(out));
+        });
+        out.put_list("finalizers", self.finalizers(), |out, name| out.text(name));
+        out.put_rest(&self.rest);
     }
 }
 
@@ -88,19 +88,16 @@ impl OwnerReference {
     /// # Errors
     /// When it is no object or a member has a wrong type.
     pub fn from_json(value: Value) -> Result<OwnerReference, DecodeError> {
-        OwnerReference::read(value, &Path::ROOT)
+        OwnerReference::read(Tape::of(&value).root(), &Path::ROOT)
     }
 
-    fn read(value: Value, path: &Path<'_>) -> Result<OwnerReference, DecodeError> {
-        if value.is_null() {
-            return Err(path.mismatch("an object", &value));
-        }
-        let mut members = Members::new(value, path)?;
+    fn read(value: JsonValue<'_>, path: &Path<'_>) -> Result<OwnerReference, DecodeError> {
+        let mut members = item(value, path)?;
         Ok(OwnerReference {
             api_version: members.string("apiVersion")?,
             kind: members.string("kind")?,
             name: members.string("name")?,
-            uid: Uid::new(&members.text("uid")?),
+            uid: Uid::new(members.text("uid")?),
             controller: members.opt_flag("controller")?,
             block_owner_deletion: members.opt_flag("blockOwnerDeletion")?,
         })
@@ -109,17 +106,21 @@ impl OwnerReference {
     /// The JSON object; the four identifying members are always written.
     pub fn to_json(&self) -> Value {
         let mut out = Writer::new();
+        out.object(|out| self.write(out));
+        out.to_value()
+    }
+
+    fn write(&self, out: &mut Writer) {
         out.put("apiVersion", &*self.api_version);
         out.put("kind", &*self.kind);
         out.put("name", &*self.name);
-        out.put("uid", self.uid.to_string());
+        out.put_shown("uid", &self.uid);
         out.put_some("controller", self.controller);
         out.put_some("blockOwnerDeletion", self.block_owner_deletion);
-        out.into_value()
     }
 }
 
-fn non_empty(text: String) -> Option<Str> {
+fn non_empty(text: &str) -> Option<Str> {
     (!text.is_empty()).then(|| text.into())
 }
 

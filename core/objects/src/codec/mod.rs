@@ -1,9 +1,9 @@
 //! JSON codecs of the objects: each file reads and writes one family of types.
 //!
-//! Reading consumes the JSON value, so that what is carried unread is moved, not copied. Nulls
-//! beside typed members are dropped. Members that no Kubernetes version defines beside
-//! `metadata`, `spec`, `status` (and in owner references and selectors, whose members are all
-//! typed) are pruned, as an API server does. Writing leaves out unset members.
+//! Objects are read from a value of a tape and written as text, without a tree on either way. Nulls
+//! beside typed members are dropped. Members that no Kubernetes version defines beside `metadata`,
+//! `spec`, `status` (and in owner references and selectors, whose members are all typed) are pruned,
+//! as an API server does. Writing leaves out unset members.
 
 mod dynamic;
 mod event;
@@ -18,116 +18,48 @@ mod selector;
 mod simple;
 mod status;
 
-use serde_json::Value;
-
+use super::Kind;
 use super::decode::{DecodeError, Members, Path};
-use super::{Kind, Labels, Map, Rest, Time};
+use super::json::{JsonValue, Writer};
 
 /// Opens an object of `kind`, whose `apiVersion` and `kind` may be absent but not others.
-fn open(value: Value, kind: Kind) -> Result<Members<'static>, DecodeError> {
+fn open(value: JsonValue<'_>, kind: Kind) -> Result<Members<'_, 'static>, DecodeError> {
     const ROOT: &Path<'static> = &Path::ROOT;
     if !value.is_object() {
-        return Err(ROOT.mismatch("an object", &value));
+        return Err(ROOT.mismatch("an object", value));
     }
     let mut members = Members::new(value, ROOT)?;
     let found_version = members.text("apiVersion")?;
     let found_kind = members.text("kind")?;
     let differs = |found: &str, expected: &str| !found.is_empty() && found != expected;
-    if differs(&found_version, kind.api_version()) || differs(&found_kind, kind.name()) {
-        let or_any = |found: String| {
-            if found.is_empty() {
-                "(absent)".into()
-            } else {
-                found
-            }
+    if differs(found_version, kind.api_version()) || differs(found_kind, kind.name()) {
+        let or_absent = |found| match found {
+            "" => "(absent)",
+            found => found,
         };
         return Err(ROOT.error(format!(
             "expected {} {}, found {} {}",
             kind.api_version(),
             kind.name(),
-            or_any(found_version),
-            or_any(found_kind),
+            or_absent(found_version),
+            or_absent(found_kind),
         )));
     }
     Ok(members)
 }
 
-/// A JSON object being written.
-struct Writer(Map);
-
-impl Writer {
-    fn new() -> Writer {
-        Writer(Map::new())
+/// Opens an entry of a list, which null is not.
+fn item<'t, 'p>(value: JsonValue<'t>, path: &'p Path<'p>) -> Result<Members<'t, 'p>, DecodeError> {
+    if value.is_null() {
+        return Err(path.mismatch("an object", value));
     }
+    Members::new(value, path)
+}
 
-    /// Starts with the members carried unread.
-    fn with_rest(rest: &Rest) -> Writer {
-        Writer(rest.as_deref().cloned().unwrap_or_default())
-    }
-
-    /// Starts with `apiVersion` and `kind`.
-    fn of_kind(kind: Kind) -> Writer {
-        let mut out = Writer::new();
-        out.put("apiVersion", kind.api_version());
-        out.put("kind", kind.name());
-        out
-    }
-
-    fn put(&mut self, key: &str, value: impl Into<Value>) {
-        self.0.insert(key.to_owned(), value.into());
-    }
-
-    fn put_some(&mut self, key: &str, value: Option<impl Into<Value>>) {
-        if let Some(value) = value {
-            self.put(key, value);
-        }
-    }
-
-    /// Writes a text unless it is empty.
-    fn put_text(&mut self, key: &str, text: &str) {
-        if !text.is_empty() {
-            self.put(key, text);
-        }
-    }
-
-    /// Writes a number unless it is zero.
-    fn put_number(&mut self, key: &str, number: i64) {
-        if number != 0 {
-            self.put(key, number);
-        }
-    }
-
-    fn put_time(&mut self, key: &str, time: Time) {
-        if !time.is_unset() {
-            self.put(key, time.to_string());
-        }
-    }
-
-    /// Writes a map of strings unless it is empty.
-    fn put_labels(&mut self, key: &str, labels: &Labels) {
-        if !labels.is_empty() {
-            self.put(key, labels.to_json());
-        }
-    }
-
-    /// Writes a list unless it is empty.
-    fn put_list(&mut self, key: &str, items: impl Iterator<Item = Value>) {
-        let items: Vec<Value> = items.collect();
-        if !items.is_empty() {
-            self.put(key, items);
-        }
-    }
-
-    /// Writes an object unless it has no members.
-    fn put_map(&mut self, key: &str, map: Map) {
-        if !map.is_empty() {
-            self.put(key, map);
-        }
-    }
-
-    fn into_value(self) -> Value {
-        Value::Object(self.0)
-    }
+/// Puts `apiVersion` and `kind`.
+fn put_kind(out: &mut Writer, kind: Kind) {
+    out.put("apiVersion", kind.api_version());
+    out.put("kind", kind.name());
 }
 
 #[cfg(test)]
@@ -136,7 +68,16 @@ pub(crate) mod testing {
 
     use serde_json::Value;
 
-    use crate::Resource;
+    use super::pod::ReadSpec;
+    use crate::decode::{DecodeError, Path};
+    use crate::json::Tape;
+    use crate::{PodSpec, Resource, TokenVolume};
+
+    /// A pod spec, and the name of the pod's own volume taken out of it.
+    pub(crate) fn read_spec(spec: &Value) -> Result<(PodSpec, Option<TokenVolume>), DecodeError> {
+        let read = ReadSpec::read(Tape::of(spec).root(), &Path::ROOT)?;
+        Ok((PodSpec::clone(&read.spec), read.token_volume))
+    }
 
     /// The value without nulls, empty lists, empty objects and empty strings, at every depth.
     pub(crate) fn normal(value: Value) -> Value {

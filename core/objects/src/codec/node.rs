@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use super::{Writer, open};
+use super::{open, put_kind};
 use crate::decode::{DecodeError, Members, Path, describe};
+use crate::json::{JsonValue, Writer};
 use crate::shape::{Shape, check};
 use crate::{Kind, Map, Node, Object, ObjectMeta, Quantity, Resource};
 
@@ -55,9 +56,7 @@ impl Object for Node {
         &mut self.metadata
     }
 
-    fn to_json(&self) -> Value {
-        let mut out = Writer::of_kind(Kind::NODE);
-        out.put("metadata", self.metadata.to_json());
+    fn write_json(&self, out: &mut Writer) {
         let (mut spec, mut status) = (self.spec.clone(), self.status.clone());
         // The typed members win where they were changed after reading.
         if self.unschedulable {
@@ -68,24 +67,27 @@ impl Object for Node {
         if pods_allocatable(&status).ok().flatten() != self.pods_allocatable {
             set_allocatable(&mut status, self.pods_allocatable);
         }
-        out.put_map("spec", spec);
-        out.put_map("status", status);
-        out.into_value()
+        out.object(|out| {
+            put_kind(out, Kind::NODE);
+            out.member("metadata", |out| out.object(|out| self.metadata.write(out)));
+            out.put_object("spec", |out| out.put_members(&spec));
+            out.put_object("status", |out| out.put_members(&status));
+        });
     }
 }
 
 impl Resource for Node {
     const KIND: Kind = Kind::NODE;
 
-    fn from_json(value: Value) -> Result<Self, DecodeError> {
+    fn read(value: JsonValue<'_>) -> Result<Self, DecodeError> {
         let mut members = open(value, Kind::NODE)?;
         let metadata = members
             .child("metadata", ObjectMeta::read)?
             .unwrap_or_default();
         let checked = |shape: &'static Shape| {
-            move |value: Value, path: &Path<'_>| {
-                let map = Members::new(value, path)?.into_map();
-                check(&map, shape, path).map(|()| map)
+            move |value: JsonValue<'_>, path: &Path<'_>| {
+                let map = Members::new(value, path)?.left_to_map();
+                check(value, shape, path).map(|()| map)
             }
         };
         let spec = members.child("spec", checked(&SPEC))?.unwrap_or_default();

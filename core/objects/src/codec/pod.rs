@@ -1,15 +1,19 @@
 //! Pods and pod specs.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
 use smallvec::SmallVec;
 
-use super::{Writer, open, pod_shape};
+use super::{open, pod_shape, put_kind};
 use crate::decode::{DecodeError, Members, Path};
+use crate::json::{JsonValue, Rest, Tape, Writer};
 use crate::shape::check;
-use crate::{Kind, Map, Object, ObjectMeta, Pod, PodSpec, PodStatus, Resource, Str, TokenVolume};
+use crate::token_volume::MARKER;
+use crate::{
+    Kind, Map, Object, ObjectMeta, Pod, PodSpec, PodStatus, Resource, SpecContainer, Str,
+    TokenVolume,
+};
 
 impl Object for Pod {
     fn kind(&self) -> Kind {
@@ -24,20 +28,20 @@ impl Object for Pod {
         &mut self.metadata
     }
 
-    fn to_json(&self) -> Value {
-        let mut out = Writer::of_kind(Kind::POD);
-        out.put("metadata", self.metadata.to_json());
-        let spec = write_spec(&self.spec, self.node_name.as_ref(), self.token_volume);
-        out.put_map("spec", spec);
-        out.put_map("status", self.status.to_map());
-        out.into_value()
+    fn write_json(&self, out: &mut Writer) {
+        out.object(|out| {
+            put_kind(out, Kind::POD);
+            out.member("metadata", |out| out.object(|out| self.metadata.write(out)));
+            put_spec(out, &self.spec, self.node_name.as_ref(), self.token_volume);
+            out.put_object("status", |out| self.status.write(out));
+        });
     }
 }
 
 impl Resource for Pod {
     const KIND: Kind = Kind::POD;
 
-    fn from_json(value: Value) -> Result<Self, DecodeError> {
+    fn read(value: JsonValue<'_>) -> Result<Self, DecodeError> {
         let mut members = open(value, Kind::POD)?;
         let metadata = members
             .child("metadata", ObjectMeta::read)?
@@ -65,92 +69,235 @@ pub(super) struct ReadSpec {
 }
 
 impl ReadSpec {
-    pub(super) fn read(value: Value, path: &Path<'_>) -> Result<ReadSpec, DecodeError> {
+    pub(super) fn read(value: JsonValue<'_>, path: &Path<'_>) -> Result<ReadSpec, DecodeError> {
         let mut members = Members::new(value, path)?;
         let node_name = members.text("nodeName")?;
-        let mut fields = members.into_map();
-        let token_volume = TokenVolume::take_out(&mut fields);
+        check(value, &pod_shape::POD_SPEC, path)?;
+        let token_volume = TokenVolume::find(value);
+        let name = token_volume.map(|volume| volume.to_string());
         Ok(ReadSpec {
-            spec: PodSpec::read(fields, path)?.into(),
+            spec: PodSpec::read(value, &members, name.as_deref()).into(),
             node_name: (!node_name.is_empty()).then(|| node_name.into()),
             token_volume,
         })
     }
 }
 
-/// The JSON of a pod spec with what the pod has of its own.
-pub(super) fn write_spec(
+/// Puts `spec`, with what the pod has of its own, unless it is empty.
+pub(super) fn put_spec(
+    out: &mut Writer,
     spec: &PodSpec,
     node_name: Option<&Str>,
     token_volume: Option<TokenVolume>,
-) -> Map {
-    let mut fields = spec.fields_with(token_volume).into_owned();
-    if let Some(node_name) = node_name {
-        fields.insert("nodeName".into(), (**node_name).into());
-    }
-    fields
+) {
+    out.put_object("spec", |out| {
+        spec.pieces(token_volume, |text| out.raw(text));
+        out.put_some("nodeName", node_name.map(|name| &**name));
+    });
 }
 
 impl PodSpec {
-    /// A pod spec of these members, such as [`PodSpec::fields`] are: without what each pod has of
-    /// its own.
+    /// A pod spec of these members: without what each pod has of its own.
     ///
     /// # Errors
     /// A member of a wrong type; `nodeName` or the name of a [`TokenVolume`], which are kept beside
     /// the shared spec.
-    pub fn from_json(fields: Map) -> Result<PodSpec, DecodeError> {
-        let own = if fields.contains_key("nodeName") {
-            Some("nodeName")
-        } else {
-            TokenVolume::find(&fields).map(|_| "volumes")
+    pub fn from_json(members: Map) -> Result<PodSpec, DecodeError> {
+        let members = Value::Object(members);
+        let tape = Tape::of(&members);
+        let (spec, path) = (tape.root(), Path::ROOT);
+        let own = match spec.get("nodeName") {
+            Some(_) => Some("nodeName"),
+            None => TokenVolume::find(spec).map(|_| "volumes"),
         };
         if let Some(own) = own {
             let why = "is kept outside the spec that pods share";
-            return Err(Path::ROOT.member(own).error(why));
+            return Err(path.member(own).error(why));
         }
-        PodSpec::read(fields, &Path::ROOT)
+        check(spec, &pod_shape::POD_SPEC, &path)?;
+        Ok(PodSpec::read(spec, &Members::new(spec, &path)?, None))
     }
 
-    /// The members with the name of a pod's service-account volume at its places. O(1) where there
-    /// is none, else O(members).
-    pub fn fields_with(&self, token_volume: Option<TokenVolume>) -> Cow<'_, Map> {
-        let Some(volume) = token_volume else {
-            return Cow::Borrowed(&self.fields);
-        };
-        let mut fields = self.fields.clone();
-        volume.put_back(&mut fields);
-        Cow::Owned(fields)
+    /// A spec of these members, made from those of this one as [`to_map`](PodSpec::to_map) gives them
+    /// without a volume's name: where the names were taken out they still are.
+    ///
+    /// # Errors
+    /// A member of a wrong type.
+    pub fn with_members(&self, members: Map) -> Result<PodSpec, DecodeError> {
+        let members = Value::Object(members);
+        let tape = Tape::of(&members);
+        let (spec, path) = (tape.root(), Path::ROOT);
+        check(spec, &pod_shape::POD_SPEC, &path)?;
+        let name = (!self.stars.is_empty()).then_some(MARKER);
+        Ok(PodSpec::read(spec, &Members::new(spec, &path)?, name))
     }
 
-    fn read(mut fields: Map, path: &Path<'_>) -> Result<PodSpec, DecodeError> {
-        fields.retain(|_, value| !value.is_null());
-        check(&fields, &pod_shape::POD_SPEC, path)?;
-        let names = |key: &str, wanted: fn(&Value) -> bool| -> SmallVec<[Str; 1]> {
-            let containers = fields
-                .get(key)
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten();
-            containers
-                .filter(|&container| wanted(container))
-                .map(name_of)
-                .collect()
+    /// Looks at the members, with the name of a pod's service-account volume at its places. O(bytes):
+    /// the text is read.
+    pub fn look<R>(
+        &self,
+        token_volume: Option<TokenVolume>,
+        look: impl FnOnce(JsonValue<'_>) -> R,
+    ) -> R {
+        let text = format!("{{{}}}", self.text_with(token_volume));
+        let tape = Tape::from_slice(text.as_bytes()).expect("it was written as JSON");
+        look(tape.root())
+    }
+
+    /// The members as trees. As [`look`](PodSpec::look).
+    pub fn to_map(&self, token_volume: Option<TokenVolume>) -> Map {
+        self.look(token_volume, |members| members.to_map())
+    }
+
+    /// The value of a member. O(bytes): for what is read seldom.
+    pub fn get(&self, name: &str) -> Option<Value> {
+        self.members.get(name)
+    }
+
+    /// Gives the text of the members piece by piece, with the name of a pod's service-account volume at
+    /// its places. O(places).
+    fn pieces(&self, token_volume: Option<TokenVolume>, mut give: impl FnMut(&str)) {
+        let text = self.members.as_str();
+        let mut done = 0;
+        if let Some(volume) = token_volume {
+            for star in &self.stars {
+                let star = *star as usize;
+                give(&text[done..star]);
+                give(volume.letters());
+                done = star + 1;
+            }
+        }
+        give(&text[done..]);
+    }
+
+    /// The text of the members, without braces, with the name of a pod's service-account volume at its
+    /// places. O(bytes).
+    pub fn text_with(&self, token_volume: Option<TokenVolume>) -> String {
+        let mut full = String::with_capacity(self.members.as_str().len() + 4 * self.stars.len());
+        self.pieces(token_volume, |piece| full.push_str(piece));
+        full
+    }
+
+    /// The spec of these members, less those that were taken, whose types have been checked; `name` is
+    /// taken out.
+    fn read(spec: JsonValue<'_>, members: &Members<'_, '_>, name: Option<&str>) -> PodSpec {
+        let containers = |list: &str| {
+            let items = spec.get(list).into_iter().flat_map(|list| list.items());
+            items.map(SpecContainer::read)
         };
-        Ok(PodSpec {
-            termination_grace_period_seconds: fields
+        let text_of = |member: &str| spec.get(member).and_then(|text| text.as_str());
+        let account = |member| text_of(member).unwrap_or("");
+        let gates = spec.get("schedulingGates");
+        let mut text = SpecText {
+            out: Writer::for_slots(spec.slots()),
+            name,
+            stars: SmallVec::new(),
+        };
+        for (name, value) in members.left() {
+            text.member(name, value);
+        }
+        PodSpec {
+            members: Rest::written(&text.out),
+            stars: text.stars,
+            is_converted: spec.get("securityContext").is_some_and(|it| !it.is_null())
+                && account("serviceAccountName") == account("serviceAccount"),
+            termination_grace_period_seconds: spec
                 .get("terminationGracePeriodSeconds")
-                .and_then(Value::as_i64),
-            sidecars: names("initContainers", |container| {
-                container["restartPolicy"] == "Always"
-            }),
-            containers: names("containers", |_| true),
-            fields,
-        })
+                .and_then(|seconds| seconds.as_i64()),
+            containers: containers("containers").collect(),
+            init_containers: containers("initContainers").collect(),
+            scheduler_name: text_of("schedulerName")
+                .filter(|name| *name != "default-scheduler")
+                .map(Into::into),
+            is_gated: gates.is_some_and(|gates| gates.items().next().is_some()),
+        }
     }
 }
 
-fn name_of(container: &Value) -> Str {
-    container["name"].as_str().unwrap_or("").into()
+impl SpecContainer {
+    fn read(container: JsonValue<'_>) -> SpecContainer {
+        let text = |member| {
+            container
+                .get(member)
+                .and_then(|it| it.as_str())
+                .unwrap_or("")
+        };
+        SpecContainer {
+            name: text("name").into(),
+            image: text("image").into(),
+            is_sidecar: text("restartPolicy") == "Always",
+        }
+    }
+}
+
+/// The text of a spec that is being written, without the name of the pod's own volume.
+struct SpecText<'a> {
+    out: Writer,
+    name: Option<&'a str>,
+    stars: SmallVec<[u32; 2]>,
+}
+
+impl SpecText<'_> {
+    fn member(&mut self, name: &str, value: JsonValue<'_>) {
+        self.out.begin_member(name);
+        if self.name.is_none() {
+            value.write(&mut self.out);
+        } else if name == "volumes" {
+            self.list(value, SpecText::named);
+        } else if TokenVolume::CONTAINERS.contains(&name) {
+            self.list(value, |text, container| {
+                text.object(container, |text, name, value| match name {
+                    "volumeMounts" => text.list(value, SpecText::named),
+                    _ => value.write(&mut text.out),
+                });
+            });
+        } else {
+            value.write(&mut self.out);
+        }
+    }
+
+    /// Writes a list by its items.
+    fn list(&mut self, list: JsonValue<'_>, mut write: impl FnMut(&mut Self, JsonValue<'_>)) {
+        if !list.is_list() {
+            return list.write(&mut self.out);
+        }
+        self.out.open('[');
+        for item in list.items() {
+            self.out.comma();
+            write(self, item);
+        }
+        self.out.close(']');
+    }
+
+    /// Writes an object by its members.
+    fn object(
+        &mut self,
+        object: JsonValue<'_>,
+        mut write: impl FnMut(&mut Self, &str, JsonValue<'_>),
+    ) {
+        if !object.is_object() {
+            return object.write(&mut self.out);
+        }
+        self.out.open('{');
+        for (name, value) in object.pairs() {
+            self.out.begin_member(name);
+            write(self, name, value);
+        }
+        self.out.close('}');
+    }
+
+    /// Writes what may have the name.
+    fn named(&mut self, item: JsonValue<'_>) {
+        self.object(item, |text, member, value| {
+            if member == "name" && value.as_str() == text.name {
+                text.out.text(MARKER);
+                // Before the closing quote; a text of 4 GiB is refused before this.
+                text.stars.push((text.out.len() - 2) as u32);
+            } else {
+                value.write(&mut text.out);
+            }
+        });
+    }
 }
 
 #[cfg(test)]
@@ -169,22 +316,16 @@ mod tests {
     fn a_realistic_pod_round_trips() {
         let pod: Pod = round_trip(&fixture());
         assert_eq!(pod.node_name.as_deref(), Some("node-0042"));
-        assert!(!pod.spec.fields.contains_key("nodeName"));
+        assert_eq!(pod.spec.get("nodeName"), None);
         assert_eq!(pod.spec.containers.len(), 1);
-        assert_eq!(&*pod.spec.containers[0], "web");
+        assert_eq!(&*pod.spec.containers[0].name, "web");
         assert_eq!(pod.spec.termination_grace_period_seconds, Some(30));
         assert_eq!(pod.status.phase, PodPhase::Running);
         assert_eq!(pod.status.conditions.len(), 5);
         assert!(pod.is_ready() && pod.is_active());
         assert_eq!(pod.ready_time(), "2026-01-02T03:04:17Z".parse().unwrap());
         assert_eq!(pod.status.container_statuses[0].restart_count, 1);
-        assert!(
-            pod.metadata
-                .rest
-                .as_ref()
-                .unwrap()
-                .contains_key("managedFields")
-        );
+        assert!(pod.metadata.rest.get("managedFields").is_some());
     }
 
     #[test]
@@ -197,7 +338,7 @@ mod tests {
             .unwrap()
             .remove("managedFields");
         assert_eq!(pod, Pod::from_json(expected).unwrap());
-        assert_eq!(pod.metadata.rest, None);
+        assert_eq!(pod.metadata.rest, Rest::NONE);
     }
 
     #[test]
@@ -209,10 +350,16 @@ mod tests {
             unreachable!("an object literal")
         };
         let spec = PodSpec::from_json(fields).unwrap();
-        assert_eq!(spec.sidecars.as_slice(), [Str::from("b")]);
-        assert_eq!(spec.containers.as_slice(), [Str::from("c"), Str::from("d")]);
+        let init: Vec<_> = spec
+            .init_containers
+            .iter()
+            .map(|it| (&*it.name, it.is_sidecar))
+            .collect();
+        assert_eq!(init, [("a", false), ("b", true)]);
+        let names: Vec<&str> = spec.containers.iter().map(|it| &*it.name).collect();
+        assert_eq!(names, ["c", "d"]);
         assert_eq!(spec.termination_grace_period_seconds, Some(5));
-        assert!(!spec.fields.contains_key("priority"));
+        assert_eq!(spec.get("priority"), None);
     }
 
     #[test]
@@ -220,13 +367,13 @@ mod tests {
         let name = "kube-api-access-q7w2n";
         let pod = Pod::from_json(fixture()).unwrap();
         assert_eq!(pod.token_volume, TokenVolume::new(name));
-        assert!(!json!(pod.spec.fields).to_string().contains(name));
+        assert!(!pod.spec.text_with(None).contains(name));
         let spec = |fields: &Map, node: &str| {
             let mut spec = fields.clone();
             spec.insert("nodeName".into(), node.into());
             Value::Object(spec)
         };
-        let full = pod.spec.fields_with(pod.token_volume);
+        let full = pod.spec.to_map(pod.token_volume);
         assert_eq!(spec(&full, "node-0042"), fixture()["spec"]);
         assert_eq!(pod.to_json()["spec"], fixture()["spec"], "to the letter");
         // Another pod of the template: the same spec, and yet another pod.
@@ -251,7 +398,7 @@ mod tests {
             let volumes = names.map(|name| json!({"name": name}));
             let pod: Pod = round_trip(&json!({"spec": {"volumes": volumes}}));
             assert_eq!(pod.token_volume, None);
-            assert_eq!(pod.spec.fields["volumes"], json!(volumes));
+            assert_eq!(pod.spec.get("volumes"), Some(json!(volumes)));
         }
     }
 
@@ -283,7 +430,7 @@ mod tests {
         let started = pod.status.started.expect("of the ordinary form");
         assert_eq!(started.host_ip.to_string(), "10.0.0.1");
         assert_eq!(started.pod_ip.to_string(), "10.1.0.1");
-        assert_eq!(pod.status.rest.expect("the class").len(), 1);
+        assert_eq!(pod.status.rest.to_map().len(), 1);
         for (member, value) in [
             ("podIPs", json!([{"ip": "10.1.0.1"}, {"ip": "fd00::1"}])),
             ("podIPs", json!([{"ip": "10.1.0.2"}])),
@@ -322,9 +469,9 @@ mod tests {
             all.running_since.get(),
             "2026-01-02T03:04:12Z".parse().unwrap()
         );
-        assert_eq!(all.rest.unwrap().len(), 1);
+        assert_eq!(all.rest.to_map().len(), 1);
         let own = details(json!({"containerID": "", "state": running})).unwrap();
-        assert_eq!((own.id, own.rest), (Some(ContainerId::new("")), None));
+        assert_eq!((own.id, own.rest), (Some(ContainerId::new("")), Rest::NONE));
         for state in [
             json!({}),
             json!({"running": {}}),
@@ -341,7 +488,7 @@ mod tests {
         ] {
             let other = details(json!({"state": state})).unwrap();
             assert!(other.running_since.get().is_unset(), "{state}");
-            assert_eq!(other.rest.unwrap()["state"], state);
+            assert_eq!(other.rest.get("state"), Some(state));
         }
     }
 

@@ -2,38 +2,38 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{Writer, pod_shape};
+use super::{item, pod_shape};
 use crate::decode::{DecodeError, Members, Path};
+use crate::json::{JsonValue, Tape, Writer};
 use crate::shape::check;
 use crate::{
     Address, ConditionStatus, ConditionType, ContainerDetails, ContainerId, ContainerStatus,
-    ContainerStatuses, Map, PackedTime, PodCondition, PodPhase, PodStart, PodStatus, Time,
+    ContainerStatuses, PackedTime, PodCondition, PodPhase, PodStart, PodStatus, Time,
 };
 
 impl PodStatus {
-    pub(super) fn read(value: Value, path: &Path<'_>) -> Result<PodStatus, DecodeError> {
+    pub(super) fn read(value: JsonValue<'_>, path: &Path<'_>) -> Result<PodStatus, DecodeError> {
         let mut members = Members::new(value, path)?;
         let init: ContainerStatuses =
             members.list("initContainerStatuses", ContainerStatus::read)?;
         let phase_text = members.text("phase")?;
-        let phase = PodPhase::new(&phase_text);
+        let phase = PodPhase::new(phase_text);
         let conditions = members.list("conditions", PodCondition::read)?;
         let container_statuses = members.list("containerStatuses", ContainerStatus::read)?;
-        let mut map = members.into_map();
-        check(&map, &pod_shape::POD_STATUS, path)?;
+        check(value, &pod_shape::POD_STATUS, path)?;
         if phase == PodPhase::Other {
-            map.insert("phase".into(), phase_text.into());
+            members.put_back("phase");
         }
-        let started = PodStart::take_from(&mut map);
+        let started = PodStart::take_from(value, &mut members);
         Ok(PodStatus {
             phase,
             conditions,
             container_statuses,
             init_container_statuses: (!init.is_empty()).then(|| init.into()),
             started: started.map(Arc::new),
-            rest: (!map.is_empty()).then(|| map.into()),
+            rest: members.rest(),
         })
     }
 
@@ -42,55 +42,58 @@ impl PodStatus {
     /// # Errors
     /// A member of a wrong type.
     pub fn from_json(value: Value) -> Result<PodStatus, DecodeError> {
-        PodStatus::read(value, &Path::ROOT)
+        PodStatus::read(Tape::of(&value).root(), &Path::ROOT)
     }
 
     /// The JSON object, with unset members left out.
     pub fn to_json(&self) -> Value {
-        Value::Object(self.to_map())
+        let mut out = Writer::new();
+        out.object(|out| self.write(out));
+        out.to_value()
     }
 
-    pub(super) fn to_map(&self) -> Map {
-        let mut out = Writer::with_rest(&self.rest);
+    pub(super) fn write(&self, out: &mut Writer) {
         if let Some(started) = &self.started {
-            started.write(&mut out);
+            started.write(out);
         }
-        match self.phase.as_str() {
-            Some("") => drop(out.0.remove("phase")),
-            Some(text) => out.put("phase", text),
-            // Its text came with the rest.
-            None => {}
-        }
-        out.put_list(
-            "conditions",
-            self.conditions.iter().map(PodCondition::to_json),
-        );
-        let statuses = |list: &[ContainerStatus]| -> Vec<Value> {
-            list.iter().map(ContainerStatus::to_json).collect()
+        out.put_text("phase", self.phase.as_str().unwrap_or(""));
+        out.put_list("conditions", &self.conditions, |out, condition| {
+            out.object(|out| condition.write(out));
+        });
+        let status = |out: &mut Writer, status: &ContainerStatus| {
+            out.object(|out| status.write(out));
         };
+        out.put_list("containerStatuses", &self.container_statuses, status);
+        let init = self.init_container_statuses.iter();
         out.put_list(
-            "containerStatuses",
-            statuses(&self.container_statuses).into_iter(),
+            "initContainerStatuses",
+            init.flat_map(|statuses| statuses.iter()),
+            status,
         );
-        if let Some(init) = &self.init_container_statuses {
-            out.put_list("initContainerStatuses", statuses(init).into_iter());
-        }
-        out.0
+        // What came unread stays when the typed member is set to something else, which then wins.
+        let of_start = |member| self.started.as_ref().map(|_| member);
+        out.put_rest_but(
+            &self.rest,
+            &[
+                self.phase.as_str().map(|_| "phase"),
+                of_start("hostIP"),
+                of_start("hostIPs"),
+                of_start("podIP"),
+                of_start("podIPs"),
+                of_start("startTime"),
+            ],
+        );
     }
 }
 
 impl PodStart {
     /// Takes the members out of a status; leaves them all where they say anything else.
-    fn take_from(status: &mut Map) -> Option<PodStart> {
+    fn take_from(status: JsonValue<'_>, members: &mut Members<'_, '_>) -> Option<PodStart> {
         let address = |one: &str, list: &str| -> Option<Address> {
             let ip = status.get(one)?.as_str()?;
-            let Value::Array(items) = status.get(list)? else {
-                return None;
-            };
-            let [Value::Object(item)] = items.as_slice() else {
-                return None;
-            };
-            let same = item.len() == 1 && item.get("ip").and_then(Value::as_str) == Some(ip);
+            let item = only(status.get(list)?.items())?;
+            let (name, value) = only(item.pairs())?;
+            let same = name == "ip" && value.as_str() == Some(ip);
             (same && !ip.is_empty()).then(|| ip.into())
         };
         let (host_ip, pod_ip) = (address("hostIP", "hostIPs")?, address("podIP", "podIPs")?);
@@ -99,7 +102,7 @@ impl PodStart {
             return None;
         }
         for member in ["hostIP", "hostIPs", "podIP", "podIPs", "startTime"] {
-            status.remove(member);
+            members.take(member);
         }
         Some(PodStart {
             host_ip,
@@ -109,13 +112,23 @@ impl PodStart {
     }
 
     fn write(&self, out: &mut Writer) {
-        let (host_ip, pod_ip) = (self.host_ip.to_string(), self.pod_ip.to_string());
-        out.put("hostIP", host_ip.as_str());
-        out.put("hostIPs", json!([{ "ip": host_ip }]));
-        out.put("podIP", pod_ip.as_str());
-        out.put("podIPs", json!([{ "ip": pod_ip }]));
+        for (one, list, address) in [
+            ("hostIP", "hostIPs", &self.host_ip),
+            ("podIP", "podIPs", &self.pod_ip),
+        ] {
+            out.put_shown(one, address);
+            out.put_list(list, [address], |out, address| {
+                out.object(|out| out.put_shown("ip", address));
+            });
+        }
         out.put_time("startTime", self.time);
     }
+}
+
+/// The one of which there is no other.
+fn only<T>(mut all: impl Iterator<Item = T>) -> Option<T> {
+    let first = all.next()?;
+    all.next().is_none().then_some(first)
 }
 
 impl PodPhase {
@@ -194,117 +207,148 @@ impl ConditionStatus {
 }
 
 impl PodCondition {
-    fn read(value: Value, path: &Path<'_>) -> Result<PodCondition, DecodeError> {
+    fn read(value: JsonValue<'_>, path: &Path<'_>) -> Result<PodCondition, DecodeError> {
         let mut members = item(value, path)?;
         let kind_text = members.text("type")?;
         let status_text = members.text("status")?;
         let last_transition_time = members.time("lastTransitionTime")?;
         let (kind, status) = (
-            ConditionType::new(&kind_text),
-            ConditionStatus::new(&status_text),
+            ConditionType::new(kind_text),
+            ConditionStatus::new(status_text),
         );
-        let mut map = members.into_map();
-        check(&map, &pod_shape::POD_CONDITION, path)?;
+        check(value, &pod_shape::POD_CONDITION, path)?;
         if kind == ConditionType::Other && !kind_text.is_empty() {
-            map.insert("type".into(), kind_text.into());
+            members.put_back("type");
         }
         if status == ConditionStatus::Other && !status_text.is_empty() {
-            map.insert("status".into(), status_text.into());
+            members.put_back("status");
         }
-        let rest = (!map.is_empty()).then(|| map.into());
         Ok(PodCondition {
             kind,
             status,
             last_transition_time: last_transition_time.into(),
-            rest,
+            rest: members.rest(),
         })
     }
 
-    fn to_json(&self) -> Value {
-        let mut out = Writer::with_rest(&self.rest);
+    fn write(&self, out: &mut Writer) {
         out.put_some("type", self.kind.as_str());
         out.put_some("status", self.status.as_str());
         out.put_time("lastTransitionTime", self.last_transition_time.get());
-        out.into_value()
+        let typed = [
+            self.kind.as_str().map(|_| "type"),
+            self.status.as_str().map(|_| "status"),
+        ];
+        out.put_rest_but(&self.rest, &typed);
     }
 }
 
 impl ContainerStatus {
-    fn read(value: Value, path: &Path<'_>) -> Result<ContainerStatus, DecodeError> {
+    fn read(value: JsonValue<'_>, path: &Path<'_>) -> Result<ContainerStatus, DecodeError> {
         let mut members = item(value, path)?;
         let name = members.string("name")?;
         let restart_count = members.i32("restartCount")?;
         let ready = members.opt_flag("ready")?.unwrap_or(false);
-        let map = members.into_map();
-        check(&map, &pod_shape::CONTAINER_STATUS, path)?;
+        check(value, &pod_shape::CONTAINER_STATUS, path)?;
         Ok(ContainerStatus {
             name,
             restart_count,
             ready,
-            details: ContainerDetails::of(map).map(Arc::new),
+            details: ContainerDetails::of(&mut members).map(Arc::new),
         })
     }
 
-    fn to_json(&self) -> Value {
-        let details = self.details.as_deref();
-        let mut out = details.map_or_else(Writer::new, ContainerDetails::write);
+    fn write(&self, out: &mut Writer) {
         out.put_text("name", &self.name);
         out.put("restartCount", self.restart_count);
         out.put("ready", self.ready);
-        out.into_value()
+        if let Some(details) = &self.details {
+            details.write(out);
+        }
     }
 }
 
 impl ContainerDetails {
     /// Takes the container's own members out of what is left of a status.
-    fn of(mut map: Map) -> Option<ContainerDetails> {
-        if map.is_empty() {
-            return None;
-        }
-        let id = match map.get("containerID") {
-            Some(Value::String(text)) => Some(ContainerId::new(text)),
-            _ => None,
-        };
-        if id.is_some() {
-            map.remove("containerID");
-        }
-        let running_since = map.get("state").and_then(running_since);
-        if running_since.is_some() {
-            map.remove("state");
+    fn of(members: &mut Members<'_, '_>) -> Option<ContainerDetails> {
+        members.left().next()?;
+        // A text: the types have been checked.
+        let id = members.opt_text("containerID").ok().flatten();
+        let running_since = members.take("state").and_then(running_since);
+        if running_since.is_none() {
+            members.put_back("state");
         }
         Some(ContainerDetails {
-            id,
+            id: id.map(ContainerId::new),
             running_since: PackedTime::new(running_since.unwrap_or(Time::UNSET)),
-            rest: (!map.is_empty()).then(|| map.into()),
+            rest: members.rest(),
         })
     }
 
-    fn write(&self) -> Writer {
-        let mut out = Writer::with_rest(&self.rest);
-        out.put_some("containerID", self.id.as_ref().map(ContainerId::to_string));
+    fn write(&self, out: &mut Writer) {
+        if let Some(id) = &self.id {
+            out.put_shown("containerID", id);
+        }
         let since = self.running_since.get();
         if !since.is_unset() {
-            let running = json!({ "startedAt": since.to_string() });
-            out.put("state", json!({ "running": running }));
+            out.put_object("state", |out| {
+                out.put_object("running", |out| out.put_time("startedAt", since));
+            });
         }
-        out
+        let typed = [
+            self.id.as_ref().map(|_| "containerID"),
+            (!since.is_unset()).then_some("state"),
+        ];
+        out.put_rest_but(&self.rest, &typed);
     }
 }
 
 /// The time in a state that is `{"running": {"startedAt": …}}` to the letter.
-fn running_since(state: &Value) -> Option<Time> {
-    fn only<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
-        value.as_object().filter(|map| map.len() == 1)?.get(key)
+fn running_since(state: JsonValue<'_>) -> Option<Time> {
+    fn member<'t>(value: JsonValue<'t>, name: &str) -> Option<JsonValue<'t>> {
+        let (found, value) = only(value.pairs())?;
+        (found == name).then_some(value)
     }
-    let text = only(only(state, "running")?, "startedAt")?.as_str()?;
+    let text = member(member(state, "running")?, "startedAt")?.as_str()?;
     let time: Time = text.parse().ok()?;
-    (!time.is_unset() && time.to_string() == text).then_some(time)
+    (!time.is_unset() && time.is_written(text)).then_some(time)
 }
 
-/// Opens an entry of a list, which null is not.
-fn item<'p>(value: Value, path: &'p Path<'p>) -> Result<Members<'p>, DecodeError> {
-    if value.is_null() {
-        return Err(path.mismatch("an object", &value));
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_typed_member_wins_over_what_came_unread() {
+        let mut status = PodStatus::from_json(json!({
+            "phase": "Dreaming", "startTime": "2026-01-02T03:04:05Z", "reason": "r",
+            "conditions": [{"type": "Odd", "status": "Maybe"}],
+            "containerStatuses": [{"name": "c", "state": {"waiting": {}}}],
+        }))
+        .unwrap();
+        let time = Time::from_unix_seconds(1_767_323_045);
+        status.phase = PodPhase::Running;
+        status.started = Some(Arc::new(PodStart {
+            host_ip: "10.0.0.1".into(),
+            pod_ip: "10.0.0.2".into(),
+            time,
+        }));
+        status.conditions[0].kind = ConditionType::Ready;
+        status.conditions[0].status = ConditionStatus::True;
+        let details = status.container_statuses[0].details.as_mut().unwrap();
+        Arc::make_mut(details).running_since = PackedTime::new(time);
+        assert_eq!(
+            status.to_json(),
+            json!({
+                "phase": "Running", "reason": "r", "startTime": time.to_string(),
+                "hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.1"}],
+                "podIP": "10.0.0.2", "podIPs": [{"ip": "10.0.0.2"}],
+                "conditions": [{"type": "Ready", "status": "True"}],
+                "containerStatuses": [{"name": "c", "ready": false, "restartCount": 0,
+                    "state": {"running": {"startedAt": time.to_string()}}}],
+            })
+        );
     }
-    Members::new(value, path)
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::pod::{ReadSpec, write_spec};
-use super::{Writer, open};
+use super::pod::{ReadSpec, put_spec};
+use super::{item, open, put_kind};
 use crate::decode::{DecodeError, Members, Path};
+use crate::json::{JsonValue, Tape, Writer};
 use crate::{
-    Kind, LabelSelector, Map, Object, ObjectMeta, PodTemplate, ReplicaSet, ReplicaSetCondition,
+    Kind, LabelSelector, Object, ObjectMeta, PodTemplate, ReplicaSet, ReplicaSetCondition,
     ReplicaSetSpec, ReplicaSetStatus, Resource,
 };
 
@@ -25,19 +26,20 @@ impl Object for ReplicaSet {
         &mut self.metadata
     }
 
-    fn to_json(&self) -> Value {
-        let mut out = Writer::of_kind(Kind::REPLICA_SET);
-        out.put("metadata", self.metadata.to_json());
-        out.put_map("spec", self.spec.to_map());
-        out.put("status", self.status.to_json());
-        out.into_value()
+    fn write_json(&self, out: &mut Writer) {
+        out.object(|out| {
+            put_kind(out, Kind::REPLICA_SET);
+            out.member("metadata", |out| out.object(|out| self.metadata.write(out)));
+            out.put_object("spec", |out| self.spec.write(out));
+            out.member("status", |out| out.object(|out| self.status.write(out)));
+        });
     }
 }
 
 impl Resource for ReplicaSet {
     const KIND: Kind = Kind::REPLICA_SET;
 
-    fn from_json(value: Value) -> Result<Self, DecodeError> {
+    fn read(value: JsonValue<'_>) -> Result<Self, DecodeError> {
         let mut members = open(value, Kind::REPLICA_SET)?;
         Ok(ReplicaSet {
             metadata: members
@@ -54,7 +56,7 @@ impl Resource for ReplicaSet {
 }
 
 impl ReplicaSetSpec {
-    fn read(value: Value, path: &Path<'_>) -> Result<ReplicaSetSpec, DecodeError> {
+    fn read(value: JsonValue<'_>, path: &Path<'_>) -> Result<ReplicaSetSpec, DecodeError> {
         let mut members = Members::new(value, path)?;
         Ok(ReplicaSetSpec {
             replicas: members.opt_i32("replicas")?,
@@ -66,20 +68,18 @@ impl ReplicaSetSpec {
                 .child("template", PodTemplate::read)?
                 .unwrap_or_default()
                 .into(),
-            rest: members.into_rest(),
+            rest: members.rest(),
         })
     }
 
-    fn to_map(&self) -> Map {
-        let mut out = Writer::with_rest(&self.rest);
+    fn write(&self, out: &mut Writer) {
         out.put_some("replicas", self.replicas);
         out.put_number("minReadySeconds", self.min_ready_seconds.into());
-        out.put_some(
-            "selector",
-            self.selector.as_ref().map(|selector| selector.to_json()),
-        );
-        out.put_map("template", self.template.to_map());
-        out.0
+        if let Some(selector) = &self.selector {
+            out.member("selector", |out| out.object(|out| selector.write(out)));
+        }
+        out.put_object("template", |out| self.template.write(out));
+        out.put_rest(&self.rest);
     }
 }
 
@@ -89,10 +89,10 @@ impl PodTemplate {
     /// # Errors
     /// A member of a wrong type.
     pub fn from_json(value: Value) -> Result<PodTemplate, DecodeError> {
-        PodTemplate::read(value, &Path::ROOT)
+        PodTemplate::read(Tape::of(&value).root(), &Path::ROOT)
     }
 
-    pub(super) fn read(value: Value, path: &Path<'_>) -> Result<PodTemplate, DecodeError> {
+    pub(super) fn read(value: JsonValue<'_>, path: &Path<'_>) -> Result<PodTemplate, DecodeError> {
         let mut members = Members::new(value, path)?;
         let metadata = members
             .child("metadata", ObjectMeta::read)?
@@ -108,17 +108,14 @@ impl PodTemplate {
 
     /// The JSON object, with empty `metadata` and `spec` left out.
     pub fn to_json(&self) -> Value {
-        Value::Object(self.to_map())
+        let mut out = Writer::new();
+        out.object(|out| self.write(out));
+        out.to_value()
     }
 
-    pub(super) fn to_map(&self) -> Map {
-        let mut out = Writer::new();
-        if let Value::Object(metadata) = self.metadata.to_json() {
-            out.put_map("metadata", metadata);
-        }
-        let spec = write_spec(&self.spec, self.node_name.as_ref(), self.token_volume);
-        out.put_map("spec", spec);
-        out.0
+    pub(super) fn write(&self, out: &mut Writer) {
+        out.put_object("metadata", |out| self.metadata.write(out));
+        put_spec(out, &self.spec, self.node_name.as_ref(), self.token_volume);
     }
 }
 
@@ -128,10 +125,13 @@ impl ReplicaSetStatus {
     /// # Errors
     /// A member of a wrong type.
     pub fn from_json(value: Value) -> Result<ReplicaSetStatus, DecodeError> {
-        ReplicaSetStatus::read(value, &Path::ROOT)
+        ReplicaSetStatus::read(Tape::of(&value).root(), &Path::ROOT)
     }
 
-    pub(super) fn read(value: Value, path: &Path<'_>) -> Result<ReplicaSetStatus, DecodeError> {
+    pub(super) fn read(
+        value: JsonValue<'_>,
+        path: &Path<'_>,
+    ) -> Result<ReplicaSetStatus, DecodeError> {
         let mut members = Members::new(value, path)?;
         Ok(ReplicaSetStatus {
             replicas: members.i32("replicas")?,
@@ -141,52 +141,52 @@ impl ReplicaSetStatus {
             terminating_replicas: members.opt_i32("terminatingReplicas")?,
             observed_generation: members.opt_i64("observedGeneration")?.unwrap_or(0),
             conditions: members.list("conditions", ReplicaSetCondition::read)?,
-            rest: members.into_rest(),
+            rest: members.rest(),
         })
     }
 
     /// The JSON object. `replicas` is always written, other counts unless zero, and
     /// `terminatingReplicas` whenever it is set.
     pub fn to_json(&self) -> Value {
-        let mut out = Writer::with_rest(&self.rest);
+        let mut out = Writer::new();
+        out.object(|out| self.write(out));
+        out.to_value()
+    }
+
+    pub(super) fn write(&self, out: &mut Writer) {
         out.put("replicas", self.replicas);
         out.put_number("fullyLabeledReplicas", self.fully_labeled_replicas.into());
         out.put_number("readyReplicas", self.ready_replicas.into());
         out.put_number("availableReplicas", self.available_replicas.into());
         out.put_some("terminatingReplicas", self.terminating_replicas);
         out.put_number("observedGeneration", self.observed_generation);
-        out.put_list(
-            "conditions",
-            self.conditions.iter().map(ReplicaSetCondition::to_json),
-        );
-        out.into_value()
+        out.put_list("conditions", &self.conditions, |out, condition| {
+            out.object(|out| condition.write(out));
+        });
+        out.put_rest(&self.rest);
     }
 }
 
 impl ReplicaSetCondition {
-    fn read(value: Value, path: &Path<'_>) -> Result<ReplicaSetCondition, DecodeError> {
-        if value.is_null() {
-            return Err(path.mismatch("an object", &value));
-        }
-        let mut members = Members::new(value, path)?;
+    fn read(value: JsonValue<'_>, path: &Path<'_>) -> Result<ReplicaSetCondition, DecodeError> {
+        let mut members = item(value, path)?;
         Ok(ReplicaSetCondition {
             kind: members.string("type")?,
             status: members.string("status")?,
             last_transition_time: members.time("lastTransitionTime")?,
             reason: members.string("reason")?,
             message: members.string("message")?,
-            rest: members.into_rest(),
+            rest: members.rest(),
         })
     }
 
-    fn to_json(&self) -> Value {
-        let mut out = Writer::with_rest(&self.rest);
+    fn write(&self, out: &mut Writer) {
         out.put("type", &*self.kind);
         out.put("status", &*self.status);
         out.put_time("lastTransitionTime", self.last_transition_time);
         out.put_text("reason", &self.reason);
         out.put_text("message", &self.message);
-        out.into_value()
+        out.put_rest(&self.rest);
     }
 }
 
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(rs.spec.replicas, Some(0));
         assert_eq!(rs.status.terminating_replicas, Some(0));
         assert_eq!(rs.spec.template.node_name.as_deref(), Some("n1"));
-        assert!(!rs.spec.template.spec.fields.contains_key("nodeName"));
+        assert_eq!(rs.spec.template.spec.get("nodeName"), None);
         assert_eq!(rs.to_json(), full());
     }
 

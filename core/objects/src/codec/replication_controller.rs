@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
-
-use super::{Writer, open};
+use super::{open, put_kind};
 use crate::decode::{DecodeError, Members, Path};
+use crate::json::{JsonValue, Writer};
 use crate::{
-    Kind, Labels, Map, Object, ObjectMeta, PodTemplate, ReplicaSetStatus, ReplicationController,
+    Kind, Labels, Object, ObjectMeta, PodTemplate, ReplicaSetStatus, ReplicationController,
     Resource,
 };
 
@@ -24,19 +23,20 @@ impl Object for ReplicationController {
         &mut self.metadata
     }
 
-    fn to_json(&self) -> Value {
-        let mut out = Writer::of_kind(Kind::REPLICATION_CONTROLLER);
-        out.put("metadata", self.metadata.to_json());
-        out.put_map("spec", spec_map(self));
-        out.put("status", self.status.to_json());
-        out.into_value()
+    fn write_json(&self, out: &mut Writer) {
+        out.object(|out| {
+            put_kind(out, Kind::REPLICATION_CONTROLLER);
+            out.member("metadata", |out| out.object(|out| self.metadata.write(out)));
+            out.put_object("spec", |out| write_spec(self, out));
+            out.member("status", |out| out.object(|out| self.status.write(out)));
+        });
     }
 }
 
 impl Resource for ReplicationController {
     const KIND: Kind = Kind::REPLICATION_CONTROLLER;
 
-    fn from_json(value: Value) -> Result<Self, DecodeError> {
+    fn read(value: JsonValue<'_>) -> Result<Self, DecodeError> {
         let mut members = open(value, Kind::REPLICATION_CONTROLLER)?;
         let metadata = members
             .child("metadata", ObjectMeta::read)?
@@ -55,39 +55,34 @@ impl Resource for ReplicationController {
 }
 
 /// A ReplicationController of which only the members of `spec` are set.
-fn read_spec(value: Value, path: &Path<'_>) -> Result<ReplicationController, DecodeError> {
+fn read_spec(value: JsonValue<'_>, path: &Path<'_>) -> Result<ReplicationController, DecodeError> {
     let mut members = Members::new(value, path)?;
     Ok(ReplicationController {
         replicas: members.opt_i32("replicas")?,
         min_ready_seconds: members.i32("minReadySeconds")?,
         selector: members.labels("selector")?,
         template: members.child("template", PodTemplate::read)?.map(Arc::new),
-        spec_rest: members.into_rest(),
+        spec_rest: members.rest(),
         ..ReplicationController::default()
     })
 }
 
-fn spec_map(controller: &ReplicationController) -> Map {
-    let mut out = Writer::with_rest(&controller.spec_rest);
+fn write_spec(controller: &ReplicationController, out: &mut Writer) {
     out.put_some("replicas", controller.replicas);
     out.put_number("minReadySeconds", controller.min_ready_seconds.into());
     // Written even when empty: that matches every pod, an absent one none.
     if controller.selector != Labels::ABSENT {
-        out.put("selector", controller.selector.to_json());
+        out.member("selector", |out| out.labels(&controller.selector));
     }
-    out.put_some(
-        "template",
-        controller
-            .template
-            .as_ref()
-            .map(|template| template.to_json()),
-    );
-    out.0
+    if let Some(template) = &controller.template {
+        out.member("template", |out| out.object(|out| template.write(out)));
+    }
+    out.put_rest(&controller.spec_rest);
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::super::testing::{refusal, round_trip};
     use super::*;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Writer;
+use super::item;
 use crate::decode::{DecodeError, Members, Path, read_string};
+use crate::json::{JsonValue, Tape, Writer};
 use crate::{LabelSelector, LabelSelectorRequirement, Str};
 
 impl LabelSelector {
@@ -14,10 +15,13 @@ impl LabelSelector {
     /// # Errors
     /// A member of a wrong type. Whether operators and values make sense is not looked at.
     pub fn from_json(value: Value) -> Result<LabelSelector, DecodeError> {
-        LabelSelector::read(value, &Path::ROOT)
+        LabelSelector::read(Tape::of(&value).root(), &Path::ROOT)
     }
 
-    pub(super) fn read(value: Value, path: &Path<'_>) -> Result<LabelSelector, DecodeError> {
+    pub(super) fn read(
+        value: JsonValue<'_>,
+        path: &Path<'_>,
+    ) -> Result<LabelSelector, DecodeError> {
         let mut members = Members::new(value, path)?;
         Ok(LabelSelector {
             match_labels: members.labels("matchLabels")?.or_absent(),
@@ -29,21 +33,24 @@ impl LabelSelector {
     /// The JSON object; `{}` when it has no requirement.
     pub fn to_json(&self) -> Value {
         let mut out = Writer::new();
+        out.object(|out| self.write(out));
+        out.to_value()
+    }
+
+    pub(super) fn write(&self, out: &mut Writer) {
         out.put_labels("matchLabels", &self.match_labels);
-        out.put_list(
-            "matchExpressions",
-            self.match_expressions.iter().map(|it| it.to_json()),
-        );
-        out.into_value()
+        out.put_list("matchExpressions", &*self.match_expressions, |out, it| {
+            out.object(|out| it.write(out));
+        });
     }
 }
 
 impl LabelSelectorRequirement {
-    fn read(value: Value, path: &Path<'_>) -> Result<LabelSelectorRequirement, DecodeError> {
-        if value.is_null() {
-            return Err(path.mismatch("an object", &value));
-        }
-        let mut members = Members::new(value, path)?;
+    fn read(
+        value: JsonValue<'_>,
+        path: &Path<'_>,
+    ) -> Result<LabelSelectorRequirement, DecodeError> {
+        let mut members = item(value, path)?;
         Ok(LabelSelectorRequirement {
             key: members.string("key")?,
             operator: members.string("operator")?,
@@ -51,12 +58,10 @@ impl LabelSelectorRequirement {
         })
     }
 
-    fn to_json(&self) -> Value {
-        let mut out = Writer::new();
+    fn write(&self, out: &mut Writer) {
         out.put("key", &*self.key);
         out.put("operator", &*self.operator);
-        out.put_list("values", self.values.iter().map(|value| (**value).into()));
-        out.into_value()
+        out.put_list("values", &*self.values, |out, value| out.text(value));
     }
 }
 

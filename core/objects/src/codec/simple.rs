@@ -1,9 +1,8 @@
 //! Namespaces.
 
-use serde_json::Value;
-
-use super::{Writer, open};
+use super::{open, put_kind};
 use crate::decode::{DecodeError, Path};
+use crate::json::{JsonValue, Writer};
 use crate::shape::{Shape, check};
 use crate::{Kind, Map, Namespace, Object, ObjectMeta, Resource};
 
@@ -34,14 +33,9 @@ impl Object for Namespace {
         &mut self.metadata
     }
 
-    fn to_json(&self) -> Value {
-        let mut out = Writer::of_kind(Kind::NAMESPACE);
-        out.put("metadata", self.metadata.to_json());
-        out.0.extend(self.fields.clone());
-        let phase = self
-            .fields
-            .get("status")
-            .and_then(|status| status.get("phase"));
+    fn write_json(&self, out: &mut Writer) {
+        let mut fields = self.fields.clone();
+        let phase = fields.get("status").and_then(|status| status.get("phase"));
         // The typed member wins where it was changed after reading.
         if self.terminating != phase.is_some_and(|phase| phase == "Terminating") {
             let phase = if self.terminating {
@@ -49,25 +43,29 @@ impl Object for Namespace {
             } else {
                 "Active"
             };
-            let entry = out.0.entry("status").or_insert_with(|| Map::new().into());
-            if let Value::Object(status) = entry {
+            let entry = fields.entry("status").or_insert_with(|| Map::new().into());
+            if let Some(status) = entry.as_object_mut() {
                 status.insert("phase".into(), phase.into());
             }
         }
-        out.into_value()
+        out.object(|out| {
+            put_kind(out, Kind::NAMESPACE);
+            out.member("metadata", |out| out.object(|out| self.metadata.write(out)));
+            out.put_members(&fields);
+        });
     }
 }
 
 impl Resource for Namespace {
     const KIND: Kind = Kind::NAMESPACE;
 
-    fn from_json(value: Value) -> Result<Self, DecodeError> {
+    fn read(value: JsonValue<'_>) -> Result<Self, DecodeError> {
         let mut members = open(value, Kind::NAMESPACE)?;
         let metadata = members
             .child("metadata", ObjectMeta::read)?
             .unwrap_or_default();
-        let fields = members.into_map();
-        check(&fields, &NAMESPACE, &Path::ROOT)?;
+        let fields = members.left_to_map();
+        check(value, &NAMESPACE, &Path::ROOT)?;
         let phase = fields.get("status").and_then(|status| status.get("phase"));
         Ok(Namespace {
             terminating: phase.is_some_and(|phase| phase == "Terminating"),

@@ -1,30 +1,32 @@
 //! API errors as `Status` objects.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::Writer;
 use crate::decode::{DecodeError, Members, Path};
+use crate::json::{JsonValue, Tape, Writer};
 use crate::{ApiError, Cause, Reason};
 
 impl ApiError {
     /// The `Status` object; `details` only where there is something to say.
     pub fn to_json(&self) -> Value {
         let mut out = Writer::new();
-        out.put("apiVersion", "v1");
-        out.put("kind", "Status");
-        out.put("metadata", json!({}));
-        out.put("status", "Failure");
-        out.put_text("message", &self.message);
-        out.put_text("reason", self.reason.as_str());
-        out.put_number("code", self.code.into());
-        let mut details = Writer::new();
-        details.put_list("causes", self.causes.iter().map(Cause::to_json));
-        details.put_number(
-            "retryAfterSeconds",
-            self.retry_after_seconds.unwrap_or(0).into(),
-        );
-        out.put_map("details", details.0);
-        out.into_value()
+        out.object(|out| {
+            out.put("apiVersion", "v1");
+            out.put("kind", "Status");
+            out.member("metadata", |out| out.object(|_| {}));
+            out.put("status", "Failure");
+            out.put_text("message", &self.message);
+            out.put_text("reason", self.reason.as_str());
+            out.put_number("code", self.code.into());
+            out.put_object("details", |out| {
+                out.put_list("causes", &self.causes, |out, cause| {
+                    out.object(|out| cause.write(out));
+                });
+                let seconds = self.retry_after_seconds.unwrap_or(0);
+                out.put_number("retryAfterSeconds", seconds.into());
+            });
+        });
+        out.to_value()
     }
 
     /// Reads a `Status` object. Other members of `details` are not kept.
@@ -33,7 +35,8 @@ impl ApiError {
     /// When it is no `Status`, or a member has a wrong type.
     pub fn from_json(value: Value) -> Result<ApiError, DecodeError> {
         const ROOT: &Path<'static> = &Path::ROOT;
-        let mut members = Members::new(value, ROOT)?;
+        let tape = Tape::of(&value);
+        let mut members = Members::new(tape.root(), ROOT)?;
         let kind = members.text("kind")?;
         if !kind.is_empty() && kind != "Status" {
             return Err(ROOT.error(format!("expected v1 Status, found {kind}")));
@@ -45,10 +48,10 @@ impl ApiError {
         })?;
         let mut error = ApiError::status(
             code,
-            Reason::new(&members.text("reason")?),
+            Reason::new(members.text("reason")?),
             members.text("message")?,
         );
-        let read = |value, path: &Path<'_>| {
+        let read = |value: JsonValue<'_>, path: &Path<'_>| {
             let mut details = Members::new(value, path)?;
             let causes = details.list("causes", Cause::read)?;
             let seconds = details.opt_i32("retryAfterSeconds")?.unwrap_or(0);
@@ -66,26 +69,26 @@ impl ApiError {
 }
 
 impl Cause {
-    fn read(value: Value, path: &Path<'_>) -> Result<Cause, DecodeError> {
+    fn read(value: JsonValue<'_>, path: &Path<'_>) -> Result<Cause, DecodeError> {
         let mut members = Members::new(value, path)?;
         Ok(Cause {
-            reason: members.text("reason")?,
-            message: members.text("message")?,
-            field: members.text("field")?,
+            reason: members.text("reason")?.to_owned(),
+            message: members.text("message")?.to_owned(),
+            field: members.text("field")?.to_owned(),
         })
     }
 
-    fn to_json(&self) -> Value {
-        let mut out = Writer::new();
+    fn write(&self, out: &mut Writer) {
         out.put_text("reason", &self.reason);
         out.put_text("message", &self.message);
         out.put_text("field", &self.field);
-        out.into_value()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

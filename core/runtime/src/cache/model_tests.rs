@@ -51,7 +51,7 @@ fn pod(name: u8, version: u64, (controller, labels, ended, deleting): (u8, u8, b
             ConditionStatus::True
         },
         last_transition_time: ready_since.into(),
-        rest: None,
+        rest: podstorm_objects::Rest::NONE,
     });
     pod.status.phase = if ended {
         PodPhase::Failed

@@ -81,7 +81,7 @@ pub fn compute_status(
                 last_transition_time: now,
                 reason: reason.into(),
                 message: Str::from(message),
-                rest: None,
+                rest: podstorm_objects::Rest::NONE,
             });
         }
         None if failure => {

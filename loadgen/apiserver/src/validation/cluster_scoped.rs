@@ -1,10 +1,11 @@
 //! The rules of nodes, namespaces and events.
 
 use podstorm_objects::decode::Path;
+use podstorm_objects::json::Tape;
 use podstorm_objects::{Cause, Event, Namespace, Node};
 use serde_json::Value;
 
-use super::container::{choice, items, text};
+use super::container::{choice, text};
 use super::{Causes, metadata, names};
 
 /// What a new or changed node breaks.
@@ -21,7 +22,12 @@ pub fn validate_node(node: &Node) -> Vec<Cause> {
     let spec = Path::ROOT.member("spec");
     let list = spec.member("taints");
     let mut seen: Vec<(&str, &str)> = Vec::new();
-    for (index, taint) in items(&node.spec, "taints") {
+    let taints = node.spec.get("taints").map(Tape::of);
+    for (index, taint) in taints
+        .iter()
+        .flat_map(|list| list.root().items())
+        .enumerate()
+    {
         let path = list.item(index);
         let (key, value, effect) = (
             text(taint, "key"),
@@ -36,7 +42,7 @@ pub fn validate_node(node: &Node) -> Vec<Cause> {
         let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
         choice(taint, "effect", &effects, &path, &mut causes);
         if seen.contains(&(key, effect)) {
-            causes.duplicate(&path, Value::Object(taint.clone()));
+            causes.duplicate(&path, taint);
         }
         seen.push((key, effect));
     }

@@ -1,8 +1,8 @@
 //! The rules of a container: names, image, ports, environment, mounts, resources, probes.
 
+use podstorm_objects::Quantity;
 use podstorm_objects::decode::Path;
-use podstorm_objects::{Map, Quantity};
-use serde_json::Value;
+use podstorm_objects::json::JsonValue;
 
 use super::{Causes, names};
 
@@ -25,20 +25,32 @@ pub(super) struct Surroundings<'a> {
 }
 
 /// The text of a member; empty when absent.
-pub(super) fn text<'a>(map: &'a Map, key: &str) -> &'a str {
-    map.get(key).and_then(Value::as_str).unwrap_or("")
+pub(super) fn text<'a>(object: JsonValue<'a>, key: &str) -> &'a str {
+    object.get(key).and_then(|it| it.as_str()).unwrap_or("")
+}
+
+/// The integer of a member; 0 when absent.
+pub(super) fn number(object: JsonValue<'_>, key: &str) -> i64 {
+    object.get(key).and_then(|it| it.as_i64()).unwrap_or(0)
+}
+
+/// A member that is an object.
+pub(super) fn member<'a>(object: JsonValue<'a>, key: &str) -> Option<JsonValue<'a>> {
+    object.get(key).filter(JsonValue::is_object)
 }
 
 /// The entries of a list of objects; none when absent.
-pub(super) fn items<'a>(map: &'a Map, key: &str) -> impl Iterator<Item = (usize, &'a Map)> {
-    let list = map.get(key).and_then(Value::as_array).into_iter().flatten();
-    list.enumerate()
-        .filter_map(|(index, item)| Some((index, item.as_object()?)))
+pub(super) fn items<'a>(
+    object: JsonValue<'a>,
+    key: &str,
+) -> impl Iterator<Item = (usize, JsonValue<'a>)> {
+    let list = object.get(key).into_iter().flat_map(|list| list.items());
+    list.enumerate().filter(|(_, item)| item.is_object())
 }
 
 /// Checks one container, but not that its name is its own.
 pub(super) fn check(
-    container: &Map,
+    container: JsonValue<'_>,
     role: Role,
     around: Surroundings<'_>,
     path: &Path<'_>,
@@ -79,12 +91,12 @@ pub(super) fn check(
     check_ports(container, around.host_network, path, causes);
     check_environment(container, path, causes);
     check_mounts(container, around.volumes, path, causes);
-    if let Some(Value::Object(resources)) = container.get("resources") {
+    if let Some(resources) = member(container, "resources") {
         check_resources(resources, &path.member("resources"), causes);
     }
     let is_plain_init = role == Role::Init && text(container, "restartPolicy") != "Always";
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        if let Some(Value::Object(members)) = container.get(probe) {
+        if let Some(members) = member(container, probe) {
             let path = path.member(probe);
             if is_plain_init {
                 causes.forbidden(&path, "may not be set for init containers that end");
@@ -93,7 +105,7 @@ pub(super) fn check(
             }
         }
     }
-    if is_plain_init && container.contains_key("lifecycle") {
+    if is_plain_init && container.get("lifecycle").is_some() {
         let detail = "may not be set for init containers that end";
         causes.forbidden(&path.member("lifecycle"), detail);
     }
@@ -101,7 +113,7 @@ pub(super) fn check(
 
 /// Checks that a text, where set, is one of a few.
 pub(super) fn choice(
-    map: &Map,
+    map: JsonValue<'_>,
     key: &str,
     supported: &[&str],
     path: &Path<'_>,
@@ -113,7 +125,7 @@ pub(super) fn choice(
     }
 }
 
-fn check_restart_policy(container: &Map, path: &Path<'_>, causes: &mut Causes) {
+fn check_restart_policy(container: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     choice(
         container,
         "restartPolicy",
@@ -123,7 +135,7 @@ fn check_restart_policy(container: &Map, path: &Path<'_>, causes: &mut Causes) {
     );
 }
 
-fn check_ports(container: &Map, host_network: bool, path: &Path<'_>, causes: &mut Causes) {
+fn check_ports(container: JsonValue<'_>, host_network: bool, path: &Path<'_>, causes: &mut Causes) {
     let ports = path.member("ports");
     let mut seen: Vec<&str> = Vec::new();
     for (index, port) in items(container, "ports") {
@@ -139,8 +151,7 @@ fn check_ports(container: &Map, host_network: bool, path: &Path<'_>, causes: &mu
                 seen.push(name);
             }
         }
-        let number = |key: &str| port.get(key).and_then(Value::as_i64).unwrap_or(0);
-        let (inner, outer) = (number("containerPort"), number("hostPort"));
+        let (inner, outer) = (number(port, "containerPort"), number(port, "hostPort"));
         let out_of_range = "must be between 1 and 65535, inclusive";
         if inner == 0 {
             causes.required(&path.member("containerPort"), "");
@@ -158,7 +169,7 @@ fn check_ports(container: &Map, host_network: bool, path: &Path<'_>, causes: &mu
     }
 }
 
-fn check_environment(container: &Map, path: &Path<'_>, causes: &mut Causes) {
+fn check_environment(container: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     let list = path.member("env");
     for (index, variable) in items(container, "env") {
         let path = list.item(index);
@@ -167,7 +178,7 @@ fn check_environment(container: &Map, path: &Path<'_>, causes: &mut Causes) {
             "" => causes.required(&name_path, ""),
             name => causes.text(&name_path, name, names::variable(name)),
         }
-        let Some(Value::Object(source)) = variable.get("valueFrom") else {
+        let Some(source) = member(variable, "valueFrom") else {
             continue;
         };
         let source_path = path.member("valueFrom");
@@ -175,7 +186,7 @@ fn check_environment(container: &Map, path: &Path<'_>, causes: &mut Causes) {
             let detail = "may not be specified when value is not empty";
             causes.invalid(&source_path, "", detail);
         }
-        match source.values().filter(|value| !value.is_null()).count() {
+        match source.pairs().filter(|(_, value)| !value.is_null()).count() {
             0 => causes.invalid(&source_path, "", "must specify one source"),
             1 => {}
             _ => causes.invalid(&source_path, "", "may not have more than one source"),
@@ -183,7 +194,7 @@ fn check_environment(container: &Map, path: &Path<'_>, causes: &mut Causes) {
     }
 }
 
-fn check_mounts(container: &Map, volumes: &[&str], path: &Path<'_>, causes: &mut Causes) {
+fn check_mounts(container: JsonValue<'_>, volumes: &[&str], path: &Path<'_>, causes: &mut Causes) {
     let list = path.member("volumeMounts");
     let mut seen: Vec<&str> = Vec::new();
     for (index, mount) in items(container, "volumeMounts") {
@@ -204,28 +215,27 @@ fn check_mounts(container: &Map, volumes: &[&str], path: &Path<'_>, causes: &mut
 }
 
 /// Checks requests and limits: readable, not negative, no request above its limit.
-pub(super) fn check_resources(resources: &Map, path: &Path<'_>, causes: &mut Causes) {
-    let list = |key: &str| match resources.get(key) {
-        Some(Value::Object(amounts)) => Some(amounts),
-        _ => None,
-    };
-    let limits = list("limits");
+pub(super) fn check_resources(resources: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
+    let limits = member(resources, "limits");
     for key in ["limits", "requests"] {
         let list_path = path.member(key);
-        for (name, value) in list(key).into_iter().flatten() {
+        for (name, value) in member(resources, key)
+            .into_iter()
+            .flat_map(|list| list.pairs())
+        {
             let path = list_path.key(name);
             causes.text(&path, name, names::qualified_name(name));
-            match Quantity::from_json(value) {
-                Err(problem) => causes.invalid(&path, value.clone(), problem.to_string()),
+            match Quantity::read(value) {
+                Err(problem) => causes.invalid(&path, value, problem.to_string()),
                 Ok(amount) if amount.is_negative() => {
-                    causes.invalid(&path, value.clone(), super::MUST_NOT_BE_NEGATIVE);
+                    causes.invalid(&path, value, super::MUST_NOT_BE_NEGATIVE);
                 }
                 Ok(amount) => {
                     let limit = limits.and_then(|limits| limits.get(name));
-                    let limit = limit.and_then(|limit| Quantity::from_json(limit).ok());
+                    let limit = limit.and_then(|limit| Quantity::read(limit).ok());
                     if key == "requests" && limit.is_some_and(|limit| amount > limit) {
                         let detail = format!("must be less than or equal to {name} limit");
-                        causes.invalid(&list_path, value.clone(), detail);
+                        causes.invalid(&list_path, value, detail);
                     }
                 }
             }
@@ -233,8 +243,7 @@ pub(super) fn check_resources(resources: &Map, path: &Path<'_>, causes: &mut Cau
     }
 }
 
-fn check_probe(probe: &Map, name: &str, path: &Path<'_>, causes: &mut Causes) {
-    let number = |key: &str| probe.get(key).and_then(Value::as_i64).unwrap_or(0);
+fn check_probe(probe: JsonValue<'_>, name: &str, path: &Path<'_>, causes: &mut Causes) {
     for key in [
         "initialDelaySeconds",
         "timeoutSeconds",
@@ -242,18 +251,18 @@ fn check_probe(probe: &Map, name: &str, path: &Path<'_>, causes: &mut Causes) {
         "successThreshold",
         "failureThreshold",
     ] {
-        causes.not_negative(&path.member(key), number(key));
+        causes.not_negative(&path.member(key), number(probe, key));
     }
-    if name != "readinessProbe" && number("successThreshold") > 1 {
+    if name != "readinessProbe" && number(probe, "successThreshold") > 1 {
         causes.invalid(
             &path.member("successThreshold"),
-            number("successThreshold"),
+            number(probe, "successThreshold"),
             "must be 1",
         );
     }
     if let Some(seconds) = probe
         .get("terminationGracePeriodSeconds")
-        .and_then(Value::as_i64)
+        .and_then(|it| it.as_i64())
     {
         let member = path.member("terminationGracePeriodSeconds");
         if name == "readinessProbe" {
@@ -264,7 +273,7 @@ fn check_probe(probe: &Map, name: &str, path: &Path<'_>, causes: &mut Causes) {
     }
     let mut handlers = ["exec", "httpGet", "tcpSocket", "grpc"]
         .into_iter()
-        .filter(|handler| probe.get(*handler).is_some_and(Value::is_object));
+        .filter(|handler| member(probe, handler).is_some());
     if handlers.next().is_none() {
         causes.required(path, "must specify a handler type");
     }

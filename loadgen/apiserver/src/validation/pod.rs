@@ -2,7 +2,6 @@
 
 use podstorm_objects::decode::Path;
 use podstorm_objects::{Cause, Pod, PodStatus};
-use serde_json::Value;
 
 use super::metadata::{self, check_pod_annotations};
 use super::{Causes, IMMUTABLE, names, pod_spec};
@@ -16,12 +15,8 @@ pub fn validate_pod(pod: &Pod, spec_checked: bool) -> Vec<Cause> {
     check_meta(pod, &mut causes);
     if !spec_checked {
         check_spec(pod, &mut causes);
-        let ephemeral = pod
-            .spec
-            .fields
-            .get("ephemeralContainers")
-            .and_then(Value::as_array);
-        if ephemeral.is_some_and(|list| !list.is_empty()) {
+        let ephemeral = pod.spec.get("ephemeralContainers");
+        if ephemeral.is_some_and(|list| list.as_array().is_some_and(|list| !list.is_empty())) {
             let spec = Path::ROOT.member("spec");
             causes.forbidden(
                 &spec.member("ephemeralContainers"),
@@ -29,6 +24,15 @@ pub fn validate_pod(pod: &Pod, spec_checked: bool) -> Vec<Cause> {
             );
         }
     }
+    causes.0
+}
+
+/// What a pod breaks whose spec, on whatever node, has been judged with another pod and breaks no rule.
+pub fn validate_pod_of_judged_spec(pod: &Pod) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    check_meta(pod, &mut causes);
+    let (path, node_name) = (Path::ROOT.member("spec"), pod.node_name.as_deref());
+    pod_spec::check_node_name(node_name, &path, &mut causes);
     causes.0
 }
 
@@ -42,12 +46,13 @@ pub fn validate_pod_status_update(new: &Pod, old: &Pod) -> Vec<Cause> {
         let spec = Path::ROOT.member("spec");
         causes.forbidden(&spec.member("nodeName"), "may not be changed directly");
     }
+    if new.status.rest.is_same(&old.status.rest) {
+        return causes.0;
+    }
     let class = |status: &PodStatus| {
-        let rest = status.rest.as_ref()?;
-        rest.get("qosClass")?
-            .as_str()
-            .filter(|class| !class.is_empty())
-            .map(str::to_owned)
+        let class = status.rest.get("qosClass")?;
+        let class = class.as_str().filter(|class| !class.is_empty());
+        class.map(str::to_owned)
     };
     if let (Some(new), Some(old)) = (class(&new.status), class(&old.status))
         && new != old
@@ -72,13 +77,14 @@ pub(super) fn check_meta(pod: &Pod, causes: &mut Causes) {
 /// Checks a pod's spec with its node name.
 pub(super) fn check_spec(pod: &Pod, causes: &mut Causes) {
     let path = Path::ROOT.member("spec");
-    let fields = pod.spec.fields_with(pod.token_volume);
-    pod_spec::check(&fields, pod.node_name.as_deref(), &path, causes);
+    pod.spec.look(pod.token_volume, |spec| {
+        pod_spec::check(spec, pod.node_name.as_deref(), &path, causes);
+    });
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::super::super::defaulting::default_pod;
     use super::super::testing::{merged, read, texts};

@@ -1,16 +1,21 @@
 //! The rules of a pod spec, of a pod or of a template.
 
+use podstorm_objects::Labels;
 use podstorm_objects::decode::Path;
-use podstorm_objects::{Labels, Map};
-use serde_json::Value;
+use podstorm_objects::json::JsonValue;
 
-use super::container::{self, Role, Surroundings, choice, items, text};
+use super::container::{self, Role, Surroundings, choice, items, member, number, text};
 use super::metadata::check_labels;
 use super::{Causes, names};
 
 /// Checks the members of a defaulted pod spec, names of volumes in full. `node_name` is its
 /// `nodeName`.
-pub(super) fn check(fields: &Map, node_name: Option<&str>, path: &Path<'_>, causes: &mut Causes) {
+pub(super) fn check(
+    fields: JsonValue<'_>,
+    node_name: Option<&str>,
+    path: &Path<'_>,
+    causes: &mut Causes,
+) {
     let volumes = check_volumes(fields, path, causes);
     check_containers(fields, &volumes, path, causes);
     match text(fields, "restartPolicy") {
@@ -35,15 +40,15 @@ pub(super) fn check(fields: &Map, node_name: Option<&str>, path: &Path<'_>, caus
         path,
         causes,
     );
-    if let Some(seconds) = fields.get("activeDeadlineSeconds").and_then(Value::as_i64)
+    if let Some(seconds) = fields
+        .get("activeDeadlineSeconds")
+        .and_then(|it| it.as_i64())
         && !(1..=i64::from(i32::MAX)).contains(&seconds)
     {
         let detail = "must be between 1 and 2147483647, inclusive";
         causes.invalid(&path.member("activeDeadlineSeconds"), seconds, detail);
     }
-    if let Some(name) = node_name {
-        causes.text(&path.member("nodeName"), name, names::dns_subdomain(name));
-    }
+    check_node_name(node_name, path, causes);
     for (key, rule) in [
         ("serviceAccountName", names::dns_subdomain as names::Rule),
         ("priorityClassName", names::dns_subdomain),
@@ -57,11 +62,11 @@ pub(super) fn check(fields: &Map, node_name: Option<&str>, path: &Path<'_>, caus
         }
     }
     if let Some(selector) = fields.get("nodeSelector")
-        && let Ok(labels) = Labels::from_json(selector.clone())
+        && let Ok(labels) = Labels::read(selector, path)
     {
         check_labels(&labels, &path.member("nodeSelector"), causes);
     }
-    if let Some(Value::Object(resources)) = fields.get("resources") {
+    if let Some(resources) = member(fields, "resources") {
         container::check_resources(resources, &path.member("resources"), causes);
     }
     check_tolerations(fields, path, causes);
@@ -69,8 +74,14 @@ pub(super) fn check(fields: &Map, node_name: Option<&str>, path: &Path<'_>, caus
     check_gates(fields, node_name, path, causes);
 }
 
+pub(super) fn check_node_name(name: Option<&str>, path: &Path<'_>, causes: &mut Causes) {
+    if let Some(name) = name {
+        causes.text(&path.member("nodeName"), name, names::dns_subdomain(name));
+    }
+}
+
 /// Checks the volumes and returns their names.
-fn check_volumes<'a>(fields: &'a Map, path: &Path<'_>, causes: &mut Causes) -> Vec<&'a str> {
+fn check_volumes<'a>(fields: JsonValue<'a>, path: &Path<'_>, causes: &mut Causes) -> Vec<&'a str> {
     let list = path.member("volumes");
     let mut seen = Vec::new();
     for (index, volume) in items(fields, "volumes") {
@@ -85,7 +96,7 @@ fn check_volumes<'a>(fields: &'a Map, path: &Path<'_>, causes: &mut Causes) -> V
             causes.duplicate(&name_path, name);
         }
         let mut sources = volume
-            .iter()
+            .pairs()
             .filter(|(key, value)| *key != "name" && !value.is_null());
         if sources.next().is_none() {
             causes.required(&path, "must specify a volume type");
@@ -101,8 +112,10 @@ fn check_volumes<'a>(fields: &'a Map, path: &Path<'_>, causes: &mut Causes) -> V
     seen
 }
 
-fn check_containers(fields: &Map, volumes: &[&str], path: &Path<'_>, causes: &mut Causes) {
-    let host_network = fields.get("hostNetwork") == Some(&Value::Bool(true));
+fn check_containers(fields: JsonValue<'_>, volumes: &[&str], path: &Path<'_>, causes: &mut Causes) {
+    let host_network = fields
+        .get("hostNetwork")
+        .is_some_and(|it| it.as_bool() == Some(true));
     let around = Surroundings {
         volumes,
         host_network,
@@ -132,14 +145,14 @@ fn check_containers(fields: &Map, volumes: &[&str], path: &Path<'_>, causes: &mu
 
 /// Checks that no two containers take one port of the host.
 fn check_host_ports<'a>(
-    container: &'a Map,
+    container: JsonValue<'a>,
     seen: &mut Vec<(&'a str, &'a str, i64)>,
     path: &Path<'_>,
     causes: &mut Causes,
 ) {
     let list = path.member("ports");
     for (index, port) in items(container, "ports") {
-        let number = port.get("hostPort").and_then(Value::as_i64).unwrap_or(0);
+        let number = number(port, "hostPort");
         if number == 0 {
             continue;
         }
@@ -154,7 +167,7 @@ fn check_host_ports<'a>(
     }
 }
 
-fn check_tolerations(fields: &Map, path: &Path<'_>, causes: &mut Causes) {
+fn check_tolerations(fields: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     let list = path.member("tolerations");
     for (index, toleration) in items(fields, "tolerations") {
         let path = list.item(index);
@@ -194,14 +207,11 @@ fn check_tolerations(fields: &Map, path: &Path<'_>, causes: &mut Causes) {
     }
 }
 
-fn check_topology_spread(fields: &Map, path: &Path<'_>, causes: &mut Causes) {
+fn check_topology_spread(fields: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     let list = path.member("topologySpreadConstraints");
     for (index, constraint) in items(fields, "topologySpreadConstraints") {
         let path = list.item(index);
-        let skew = constraint
-            .get("maxSkew")
-            .and_then(Value::as_i64)
-            .unwrap_or(0);
+        let skew = number(constraint, "maxSkew");
         if skew <= 0 {
             causes.invalid(&path.member("maxSkew"), skew, "must be greater than zero");
         }
@@ -219,7 +229,12 @@ fn check_topology_spread(fields: &Map, path: &Path<'_>, causes: &mut Causes) {
     }
 }
 
-fn check_gates(fields: &Map, node_name: Option<&str>, path: &Path<'_>, causes: &mut Causes) {
+fn check_gates(
+    fields: JsonValue<'_>,
+    node_name: Option<&str>,
+    path: &Path<'_>,
+    causes: &mut Causes,
+) {
     let list = path.member("readinessGates");
     for (index, gate) in items(fields, "readinessGates") {
         let (path, kind) = (list.item(index), text(gate, "conditionType"));
@@ -248,7 +263,7 @@ fn check_gates(fields: &Map, node_name: Option<&str>, path: &Path<'_>, causes: &
 #[cfg(test)]
 mod tests {
     use podstorm_objects::Pod;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::super::super::defaulting::default_pod;
     use super::super::testing::{merged, read, texts};
@@ -259,12 +274,10 @@ mod tests {
         let mut pod: Pod = read(merged(base, &json!({"spec": patch})));
         default_pod(&mut pod);
         let mut causes = Causes::default();
-        check(
-            &pod.spec.fields_with(pod.token_volume),
-            pod.node_name.as_deref(),
-            &Path::ROOT.member("spec"),
-            &mut causes,
-        );
+        let path = Path::ROOT.member("spec");
+        pod.spec.look(pod.token_volume, |spec| {
+            check(spec, pod.node_name.as_deref(), &path, &mut causes);
+        });
         texts(&causes.0)
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use podstorm_objects::decode::Path;
+use podstorm_objects::json::JsonValue;
 use podstorm_objects::{Cause, Map, Pod};
 use serde_json::Value;
 
@@ -28,9 +29,21 @@ pub fn validate_pod_update(new: &Pod, old: &Pod) -> Vec<Cause> {
 }
 
 fn check_change(new: &Pod, old: &Pod, causes: &mut Causes) {
+    old.spec.look(old.token_volume, |before| {
+        new.spec.look(new.token_volume, |after| {
+            let is_bound_anew = new.node_name != old.node_name;
+            check_members(after, before, is_bound_anew, causes);
+        });
+    });
+}
+
+fn check_members(
+    after: JsonValue<'_>,
+    before: JsonValue<'_>,
+    is_bound_anew: bool,
+    causes: &mut Causes,
+) {
     let path = Path::ROOT.member("spec");
-    let before = &*old.spec.fields_with(old.token_volume);
-    let after = &*new.spec.fields_with(new.token_volume);
     for list in ["containers", "initContainers"] {
         if items(before, list).count() != items(after, list).count() {
             causes.forbidden(
@@ -44,30 +57,30 @@ fn check_change(new: &Pod, old: &Pod, causes: &mut Causes) {
     check_tolerations(after, before, &path, causes);
     check_gates(after, before, &path, causes);
     // With everything that may change put back, nothing may be left that differs.
-    let mut rest = after.clone();
+    let (before_all, mut rest) = (&before.to_map(), after.to_map());
     for list in ["containers", "initContainers"] {
-        put_images_back(&mut rest, before, list);
+        put_images_back(&mut rest, before_all, list);
     }
     for key in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
-        put_back(&mut rest, before, key);
+        put_back(&mut rest, before_all, key);
     }
-    let number = |map: &Map, key: &str| map.get(key).and_then(Value::as_i64);
+    let number = |spec: JsonValue<'_>, key: &str| spec.get(key).and_then(|it| it.as_i64());
     let grace = "terminationGracePeriodSeconds";
     if number(before, grace).is_some_and(|seconds| seconds < 0) && number(after, grace) == Some(1) {
-        put_back(&mut rest, before, grace);
+        put_back(&mut rest, before_all, grace);
     }
     let was_gated = items(before, "schedulingGates").next().is_some();
     if was_gated && extends(after.get("nodeSelector"), before.get("nodeSelector")) {
-        put_back(&mut rest, before, "nodeSelector");
+        put_back(&mut rest, before_all, "nodeSelector");
     }
-    if rest != *before || new.node_name != old.node_name {
+    if rest != *before_all || is_bound_anew {
         let mut differing: Vec<&str> = rest
             .keys()
-            .chain(before.keys())
-            .filter(|key| rest.get(*key) != before.get(*key))
+            .chain(before_all.keys())
+            .filter(|key| rest.get(*key) != before_all.get(*key))
             .map(String::as_str)
             .collect();
-        if new.node_name != old.node_name {
+        if is_bound_anew {
             differing.push("nodeName");
         }
         differing.sort_unstable();
@@ -106,16 +119,19 @@ fn put_images_back(rest: &mut Map, before: &Map, list: &str) {
 }
 
 /// Whether `new` has all pairs of `old`.
-fn extends(new: Option<&Value>, old: Option<&Value>) -> bool {
-    let pairs = old.and_then(Value::as_object).into_iter().flatten();
-    let has = |key: &String| new.and_then(|new| new.get(key));
-    pairs
-        .into_iter()
-        .all(|(key, value)| has(key) == Some(value))
+fn extends(new: Option<JsonValue<'_>>, old: Option<JsonValue<'_>>) -> bool {
+    let mut pairs = old.into_iter().flat_map(|old| old.pairs());
+    let text = |key: &str| new?.get(key)?.as_str();
+    pairs.all(|(key, value)| text(key) == value.as_str())
 }
 
-fn check_deadline(after: &Map, before: &Map, path: &Path<'_>, causes: &mut Causes) {
-    let seconds = |map: &Map| map.get("activeDeadlineSeconds").and_then(Value::as_i64);
+fn check_deadline(
+    after: JsonValue<'_>,
+    before: JsonValue<'_>,
+    path: &Path<'_>,
+    causes: &mut Causes,
+) {
+    let seconds = |spec: JsonValue<'_>| spec.get("activeDeadlineSeconds")?.as_i64();
     let path = path.member("activeDeadlineSeconds");
     match (seconds(after), seconds(before)) {
         (Some(new), Some(old)) if new > old => {
@@ -134,14 +150,20 @@ fn check_deadline(after: &Map, before: &Map, path: &Path<'_>, causes: &mut Cause
 }
 
 /// Checks that every toleration is still there, but for `tolerationSeconds`.
-fn check_tolerations(after: &Map, before: &Map, path: &Path<'_>, causes: &mut Causes) {
-    let matches = |new: &Map, old: &Map| {
+fn check_tolerations(
+    after: JsonValue<'_>,
+    before: JsonValue<'_>,
+    path: &Path<'_>,
+    causes: &mut Causes,
+) {
+    let matches = |new: JsonValue<'_>, old: JsonValue<'_>| {
         let members = ["key", "operator", "value", "effect"];
         members
             .into_iter()
             .all(|key| text(new, key) == text(old, key))
     };
-    let is_kept = |old: &Map| items(after, "tolerations").any(|(_, new)| matches(new, old));
+    let is_kept =
+        |old: JsonValue<'_>| items(after, "tolerations").any(|(_, new)| matches(new, old));
     if !items(before, "tolerations").all(|(_, old)| is_kept(old)) {
         let detail = "existing toleration can not be modified except its tolerationSeconds";
         causes.forbidden(&path.member("tolerations"), detail);
@@ -149,7 +171,7 @@ fn check_tolerations(after: &Map, before: &Map, path: &Path<'_>, causes: &mut Ca
 }
 
 /// Checks that no scheduling gate came in.
-fn check_gates(after: &Map, before: &Map, path: &Path<'_>, causes: &mut Causes) {
+fn check_gates(after: JsonValue<'_>, before: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     for (_, gate) in items(after, "schedulingGates") {
         let name = text(gate, "name");
         if !items(before, "schedulingGates").any(|(_, old)| text(old, "name") == name) {
@@ -162,7 +184,6 @@ fn check_gates(after: &Map, before: &Map, path: &Path<'_>, causes: &mut Causes) 
 
 #[cfg(test)]
 mod tests {
-    use podstorm_objects::PodSpec;
     use serde_json::json;
 
     use super::super::super::defaulting::default_pod;
@@ -281,9 +302,9 @@ mod tests {
         );
         // What may change still may.
         let mut new = with("kube-api-access-aaaaa");
-        let mut fields = new.spec.fields.clone();
-        fields["containers"][0]["image"] = "other".into();
-        new.spec = Arc::new(PodSpec::from_json(fields).unwrap());
+        let mut members = new.spec.to_map(None);
+        members["containers"][0]["image"] = "other".into();
+        new.spec = Arc::new(new.spec.with_members(members).unwrap());
         assert_eq!(validate_pod_update(&new, &old), []);
     }
 

@@ -8,7 +8,7 @@ use podstorm_objects::{
 use serde_json::Value;
 
 use super::metadata::{self, check_annotations, check_labels, check_pod_annotations};
-use super::{Causes, IMMUTABLE, names, pod_spec, selector};
+use super::{Causes, IMMUTABLE, container, names, pod_spec, selector};
 
 /// What a new ReplicaSet breaks.
 pub fn validate_replica_set(replica_set: &ReplicaSet) -> Vec<Cause> {
@@ -183,25 +183,25 @@ fn check_template(
     check_annotations(&template.metadata.annotations, &annotations_path, causes);
     check_pod_annotations(&template.metadata.annotations, &annotations_path, causes);
     let spec_path = path.member("spec");
-    let fields = &*template.spec.fields_with(template.token_volume);
-    pod_spec::check(fields, template.node_name.as_deref(), &spec_path, causes);
-    if fields
-        .get("ephemeralContainers")
-        .is_some_and(|list| list.as_array().is_some_and(|l| !l.is_empty()))
-    {
-        let detail = "ephemeral containers not allowed in pod template";
-        causes.forbidden(&spec_path.member("ephemeralContainers"), detail);
-    }
-    // A policy that is none at all has been named already.
-    if let Some(policy @ ("OnFailure" | "Never")) =
-        fields.get("restartPolicy").and_then(Value::as_str)
-    {
-        causes.not_supported(&spec_path.member("restartPolicy"), policy, &["Always"]);
-    }
-    if fields.contains_key("activeDeadlineSeconds") {
-        let detail = "activeDeadlineSeconds in ReplicaSet is not Supported";
-        causes.forbidden(&spec_path.member("activeDeadlineSeconds"), detail);
-    }
+    template.spec.look(template.token_volume, |spec| {
+        pod_spec::check(spec, template.node_name.as_deref(), &spec_path, causes);
+        if container::items(spec, "ephemeralContainers")
+            .next()
+            .is_some()
+        {
+            let detail = "ephemeral containers not allowed in pod template";
+            causes.forbidden(&spec_path.member("ephemeralContainers"), detail);
+        }
+        // A policy that is none at all has been named already.
+        let policy = container::text(spec, "restartPolicy");
+        if matches!(policy, "OnFailure" | "Never") {
+            causes.not_supported(&spec_path.member("restartPolicy"), policy, &["Always"]);
+        }
+        if spec.get("activeDeadlineSeconds").is_some() {
+            let detail = "activeDeadlineSeconds in ReplicaSet is not Supported";
+            causes.forbidden(&spec_path.member("activeDeadlineSeconds"), detail);
+        }
+    });
 }
 
 fn check_status(status: &ReplicaSetStatus, causes: &mut Causes) {

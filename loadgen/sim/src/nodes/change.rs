@@ -45,7 +45,7 @@ fn set_condition(status: &mut PodStatus, kind: ConditionType, to: ConditionStatu
         kind,
         status: to,
         last_transition_time: PackedTime::new(now),
-        rest: None,
+        rest: podstorm_objects::Rest::NONE,
     };
     let conditions = &mut status.conditions;
     match conditions.iter_mut().find(|found| found.kind == kind) {
@@ -117,9 +117,7 @@ pub(super) fn ended(
         }
     }
     if let Some((reason, message)) = why {
-        let members = Arc::make_mut(status.rest.get_or_insert_default());
-        members.insert("reason".into(), reason.into());
-        members.insert("message".into(), message.into());
+        status.rest = status.rest.with("reason", reason).with("message", message);
     }
     status
 }
@@ -192,10 +190,10 @@ mod tests {
         let status = ended(&running(), PodPhase::Failed, why, now);
         assert_eq!(status.phase, PodPhase::Failed);
         assert_eq!(ready(&status), (ConditionStatus::False, LATER));
-        let rest = status.rest.as_ref().unwrap();
+        let rest = status.rest.to_map();
         assert_eq!(rest["reason"], "Evicted");
         assert_eq!(rest["qosClass"], "BestEffort");
         let never_up = ended(&PodStatus::default(), PodPhase::Succeeded, None, now);
-        assert!(never_up.conditions.is_empty() && never_up.rest.is_none());
+        assert!(never_up.conditions.is_empty() && never_up.rest.is_empty());
     }
 }

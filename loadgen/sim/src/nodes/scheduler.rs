@@ -22,9 +22,6 @@ use crate::executor::{Next, Part, Waker};
 /// What a node takes that doesn't say: the kubelet's own default.
 const DEFAULT_PODS_PER_NODE: u32 = 110;
 
-/// The name of the scheduler that pods get by default.
-const SCHEDULER_NAME: &str = "default-scheduler";
-
 /// Most pods bound in one run.
 const BATCH: usize = 4000;
 
@@ -202,18 +199,8 @@ impl Scheduler {
 
 /// Whether the pod waits for this scheduler.
 fn wants_scheduling(pod: &Pod) -> bool {
-    let scheduler = pod
-        .spec
-        .fields
-        .get("schedulerName")
-        .and_then(|name| name.as_str());
-    let gated = pod
-        .spec
-        .fields
-        .get("schedulingGates")
-        .and_then(|gates| gates.as_array())
-        .is_some_and(|gates| !gates.is_empty());
-    pod.is_active() && !gated && scheduler.is_none_or(|name| name == SCHEDULER_NAME)
+    let spec = &pod.spec;
+    pod.is_active() && !spec.is_gated && spec.scheduler_name.is_none()
 }
 
 impl Part for Scheduler {

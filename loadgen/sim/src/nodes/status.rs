@@ -8,9 +8,10 @@ use hashbrown::HashMap;
 use podstorm::intern::FIXED_STATE;
 use podstorm_objects::{
     Address, ConditionStatus, ConditionType, ContainerDetails, ContainerStatus, ContainerStatuses,
-    Map, PackedTime, Pod, PodCondition, PodPhase, PodStart, PodStatus, Rest, Str, Time,
+    Map, PackedTime, Pod, PodCondition, PodPhase, PodStart, PodStatus, Rest, SpecContainer, Str,
+    Time,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use smallvec::SmallVec;
 
 /// Makes the statuses of running pods. Memory: one entry per node and per image.
@@ -36,7 +37,7 @@ impl RunningStatus {
             kind,
             status: ConditionStatus::True,
             last_transition_time: PackedTime::new(since),
-            rest: None,
+            rest: Rest::NONE,
         };
         let scheduled = pod
             .status
@@ -45,9 +46,7 @@ impl RunningStatus {
             .find(|condition| condition.kind == ConditionType::PodScheduled)
             .filter(|condition| condition.status == ConditionStatus::True)
             .map_or(now, |condition| condition.last_transition_time.get());
-        let containers = pod.spec.fields.get("containers");
-        let init_containers = pod.spec.fields.get("initContainers");
-        let init: ContainerStatuses = self.containers(init_containers, &[], now).collect();
+        let init: ContainerStatuses = self.containers(&pod.spec.init_containers, now).collect();
         let mut conditions = SmallVec::with_capacity(5);
         conditions.push(holds(ConditionType::PodReadyToStartContainers, now));
         conditions.push(holds(ConditionType::Initialized, now));
@@ -63,9 +62,7 @@ impl RunningStatus {
         PodStatus {
             phase: PodPhase::Running,
             conditions,
-            container_statuses: self
-                .containers(containers, &pod.spec.containers, now)
-                .collect(),
+            container_statuses: self.containers(&pod.spec.containers, now).collect(),
             init_container_statuses: (!init.is_empty()).then(|| init.into()),
             started: Some(self.start(node, now)),
             rest: pod.status.rest.clone(),
@@ -89,27 +86,17 @@ impl RunningStatus {
         start
     }
 
-    /// One running and ready container for each of the spec; takes the names from `names` as far
-    /// as they are there, to share them.
+    /// One running and ready container for each of the spec.
     fn containers<'a>(
         &'a mut self,
-        spec: Option<&'a Value>,
-        names: &'a [Str],
+        spec: &'a [SpecContainer],
         now: Time,
     ) -> impl Iterator<Item = ContainerStatus> + 'a {
-        let spec = spec
-            .and_then(Value::as_array)
-            .map_or(&[][..], Vec::as_slice);
-        spec.iter().enumerate().map(move |(index, container)| {
-            let text = |member| container.get(member).and_then(Value::as_str).unwrap_or("");
-            ContainerStatus {
-                name: names
-                    .get(index)
-                    .map_or_else(|| text("name").into(), Str::clone),
-                restart_count: 0,
-                ready: true,
-                details: Some(self.container_details(text("image"), now)),
-            }
+        spec.iter().map(move |container| ContainerStatus {
+            name: Str::clone(&container.name),
+            restart_count: 0,
+            ready: true,
+            details: Some(self.container_details(&container.image, now)),
         })
     }
 
@@ -118,7 +105,7 @@ impl RunningStatus {
         let rest = match self.by_image.get(image) {
             Some(known) if known.running_since == now => return Arc::clone(known),
             Some(known) => Rest::clone(&known.rest),
-            None => Some(container_rest(image).into()),
+            None => container_rest(image).into(),
         };
         let details = ContainerDetails {
             id: None,
@@ -159,15 +146,10 @@ mod tests {
     use super::*;
 
     fn pod() -> Pod {
-        let fields = json!({ "containers": [{ "name": "app", "image": "shop/app:1" }] });
-        let Value::Object(fields) = fields else {
-            unreachable!()
-        };
+        let spec = json!({ "containers": [{ "name": "app", "image": "shop/app:1" }] });
+        let spec = PodSpec::from_json(spec.as_object().unwrap().clone());
         Pod {
-            spec: Arc::new(PodSpec {
-                fields,
-                ..PodSpec::default()
-            }),
+            spec: Arc::new(spec.unwrap()),
             ..Pod::default()
         }
     }
@@ -198,10 +180,7 @@ mod tests {
         assert!(Arc::ptr_eq(&start(&a), &start(&b)));
         assert_eq!(start(&a).host_ip, start(&later).host_ip);
         assert!(Arc::ptr_eq(&details(&a), &details(&b)));
-        assert!(Arc::ptr_eq(
-            details(&a).rest.as_ref().unwrap(),
-            details(&later).rest.as_ref().unwrap()
-        ));
+        assert!(details(&a).rest.is_same(&details(&later).rest));
         assert_ne!(start(&a), start(&later));
         assert_ne!(details(&a), details(&later));
     }

@@ -169,7 +169,7 @@ impl Objects {
                     node_name: None,
                     token_volume: None,
                 }),
-                rest: None,
+                rest: podstorm_objects::Rest::NONE,
             },
             ..ReplicaSet::default()
         }
@@ -233,7 +233,7 @@ fn members(value: Value) -> Map {
 
 /// A small web server's pod, as the API server would have completed it.
 fn default_pod_spec() -> PodSpec {
-    let fields = members(json!({
+    let members = members(json!({
         "containers": [{
             "name": "app",
             "image": "registry.example/load/app:1.0",
@@ -249,12 +249,7 @@ fn default_pod_spec() -> PodSpec {
         "securityContext": {},
         "terminationGracePeriodSeconds": 30,
     }));
-    PodSpec {
-        fields,
-        termination_grace_period_seconds: Some(30),
-        containers: ["app".into()].into_iter().collect(),
-        ..PodSpec::default()
-    }
+    PodSpec::from_json(members).expect("a spec of the server's own words")
 }
 
 #[cfg(test)]

@@ -4,17 +4,19 @@
 //! All functions are pure. A pod spec that needs nothing keeps its allocation, so pods and
 //! templates that share one go on sharing it.
 
+mod fill;
+
 use std::sync::Arc;
 
-use podstorm_objects::{
-    Map, Pod, PodSpec, PodTemplate, Quantity, ReplicaSet, ReplicationController,
-};
-use serde_json::{Value, json};
+use podstorm_objects::json::JsonValue;
+use podstorm_objects::{Pod, PodSpec, PodTemplate, Quantity, ReplicaSet, ReplicationController};
+
+use self::fill::{Default, Fill, Look};
 
 /// Mode of files in volumes made from API objects: 0644.
-const FILE_MODE: i32 = 0o644;
+const FILE_MODE: Default = Default::Number(0o644);
 /// Seconds until a projected service-account token expires.
-const TOKEN_SECONDS: i64 = 3600;
+const TOKEN_SECONDS: Default = Default::Number(3600);
 
 /// Fills in a ReplicaSet: one replica, and the defaults of its pod template.
 pub fn default_replica_set(replica_set: &mut ReplicaSet) {
@@ -59,27 +61,27 @@ pub fn default_template(template: &mut Arc<PodTemplate>) {
 
 /// The quality-of-service class of a pod with this spec: `Guaranteed`, `Burstable`, `BestEffort`.
 pub fn qos_class(spec: &PodSpec) -> &'static str {
+    spec.look(None, class_of)
+}
+
+fn class_of(spec: JsonValue<'_>) -> &'static str {
     // Requests and limits of the pod as a whole, where given, stand for those of its containers.
     let of_pod = spec
-        .fields
         .get("resources")
-        .filter(|resources| has_amounts(resources));
-    let containers = ["containers", "initContainers"]
+        .filter(|resources| has_amounts(Some(*resources)));
+    let lists = ["containers", "initContainers"]
         .into_iter()
-        .flat_map(|list| {
-            let items = spec.fields.get(list).and_then(Value::as_array);
-            items
-                .into_iter()
-                .flatten()
-                .map(|container| &container["resources"])
-        });
-    let all: Vec<&Value> = match of_pod {
-        Some(resources) => vec![resources],
-        None => containers.collect(),
+        .filter_map(|list| spec.get(list));
+    let containers = lists.flat_map(|list| list.items());
+    let all: Vec<Option<JsonValue<'_>>> = match of_pod {
+        Some(resources) => vec![Some(resources)],
+        None => containers
+            .map(|container| container.get("resources"))
+            .collect(),
     };
-    if !all.iter().any(|resources| has_amounts(resources)) {
+    if !all.iter().any(|resources| has_amounts(*resources)) {
         "BestEffort"
-    } else if all.iter().all(|resources| is_guaranteed(resources)) {
+    } else if all.iter().all(|resources| is_guaranteed(*resources)) {
         "Guaranteed"
     } else {
         "Burstable"
@@ -87,14 +89,14 @@ pub fn qos_class(spec: &PodSpec) -> &'static str {
 }
 
 /// The amount of CPU or memory under `list`, unless absent, unreadable or zero.
-fn amount(resources: &Value, list: &str, resource: &str) -> Option<Quantity> {
-    let value = resources.get(list)?.get(resource)?;
-    Quantity::from_json(value)
+fn amount(resources: Option<JsonValue<'_>>, list: &str, resource: &str) -> Option<Quantity> {
+    let value = resources?.get(list)?.get(resource)?;
+    Quantity::read(value)
         .ok()
         .filter(|amount| !amount.is_zero())
 }
 
-fn has_amounts(resources: &Value) -> bool {
+fn has_amounts(resources: Option<JsonValue<'_>>) -> bool {
     ["requests", "limits"].into_iter().any(|list| {
         ["cpu", "memory"]
             .into_iter()
@@ -102,7 +104,7 @@ fn has_amounts(resources: &Value) -> bool {
     })
 }
 
-fn is_guaranteed(resources: &Value) -> bool {
+fn is_guaranteed(resources: Option<JsonValue<'_>>) -> bool {
     ["cpu", "memory"].into_iter().all(|name| {
         let limit = amount(resources, "limits", name);
         // A request that is absent is the limit.
@@ -112,190 +114,121 @@ fn is_guaranteed(resources: &Value) -> bool {
 }
 
 fn default_spec(spec: &mut Arc<PodSpec>, is_pod: bool) {
-    // What nobody else holds is looked through where it is.
-    let mut own = Arc::get_mut(spec);
-    let mut fields = match &mut own {
-        Some(own) => std::mem::take(&mut own.fields),
-        None => spec.fields.clone(),
-    };
-    let mut filler = Filler { changed: false };
-    filler.spec(&mut fields);
-    if is_pod {
-        filler.pod_only(&mut fields);
+    fn fill<T: Fill>(spec: &mut T, is_pod: bool) {
+        fill_spec(spec);
+        if is_pod {
+            fill_pod_only(spec);
+        }
     }
+    // Most specs that come from a server lack nothing.
+    let is_complete = spec.look(None, |members| {
+        let mut look = Look::at(members);
+        fill(&mut look, is_pod);
+        !look.lacks
+    });
+    if is_complete {
+        return;
+    }
+    let mut members = spec.to_map(None);
+    fill(&mut members, is_pod);
     // Defaults keep every member readable; should one not be, validation says so.
-    if filler.changed
-        && let Ok(filled) = PodSpec::from_json(fields.clone())
-    {
+    if let Ok(filled) = spec.with_members(members) {
         *spec = filled.into();
-    } else if let Some(own) = Arc::get_mut(spec) {
-        own.fields = fields;
     }
 }
 
-/// Fills in members and remembers whether there was anything to fill.
-struct Filler {
-    changed: bool,
+fn fill_spec(spec: &mut impl Fill) {
+    spec.set("restartPolicy", Default::Text("Always"));
+    spec.set("dnsPolicy", Default::Text("ClusterFirst"));
+    spec.set("schedulerName", Default::Text("default-scheduler"));
+    spec.set_absent("terminationGracePeriodSeconds", Default::Number(30));
+    spec.set_absent("securityContext", Default::EmptyObject);
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        spec.each(list, fill_container);
+    }
+    spec.each("volumes", fill_volume);
 }
 
-impl Filler {
-    /// Sets a member that is absent or has Go's zero value.
-    fn set(&mut self, map: &mut Map, key: &str, value: impl Into<Value>) {
-        let is_set = match map.get(key) {
-            None | Some(Value::Null) => false,
-            Some(Value::String(text)) => !text.is_empty(),
-            Some(Value::Number(number)) => number.as_i64() != Some(0),
-            Some(_) => true,
-        };
-        if !is_set {
-            map.insert(key.to_owned(), value.into());
-            self.changed = true;
-        }
-    }
-
-    /// Sets a member that is absent: zero and empty are values of their own.
-    fn set_absent(&mut self, map: &mut Map, key: &str, value: impl Into<Value>) {
-        if map.get(key).is_none_or(Value::is_null) {
-            map.insert(key.to_owned(), value.into());
-            self.changed = true;
-        }
-    }
-
-    fn spec(&mut self, fields: &mut Map) {
-        self.set(fields, "restartPolicy", "Always");
-        self.set(fields, "dnsPolicy", "ClusterFirst");
-        self.set(fields, "schedulerName", "default-scheduler");
-        self.set_absent(fields, "terminationGracePeriodSeconds", 30);
-        self.set_absent(fields, "securityContext", Map::new());
-        for list in ["containers", "initContainers", "ephemeralContainers"] {
-            each(fields, list, |container| self.container(container));
-        }
-        each(fields, "volumes", |volume| self.volume(volume));
-    }
-
-    fn container(&mut self, container: &mut Map) {
-        let image = container.get("image").and_then(Value::as_str).unwrap_or("");
-        let policy = if tag(image) == Some("latest") {
-            "Always"
-        } else {
-            "IfNotPresent"
-        };
-        self.set(container, "imagePullPolicy", policy);
-        self.set(container, "terminationMessagePath", "/dev/termination-log");
-        self.set(container, "terminationMessagePolicy", "File");
-        each(container, "ports", |port| self.set(port, "protocol", "TCP"));
-        each(container, "env", |variable| {
-            with(variable, "valueFrom", |source| self.field_reference(source));
+fn fill_container<T: Fill>(container: &mut T) {
+    let policy = match tag(container.text("image")) {
+        Some("latest") => "Always",
+        _ => "IfNotPresent",
+    };
+    container.set("imagePullPolicy", Default::Text(policy));
+    let message = Default::Text("/dev/termination-log");
+    container.set("terminationMessagePath", message);
+    container.set("terminationMessagePolicy", Default::Text("File"));
+    container.each("ports", |port| port.set("protocol", Default::Text("TCP")));
+    container.each("env", |variable| {
+        variable.with("valueFrom", fill_field_reference);
+    });
+    for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        container.with(probe, |probe| {
+            probe.set("timeoutSeconds", Default::Number(1));
+            probe.set("periodSeconds", Default::Number(10));
+            probe.set("successThreshold", Default::Number(1));
+            probe.set("failureThreshold", Default::Number(3));
+            probe.with("httpGet", fill_http_get);
         });
-        for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
-            with(container, probe, |probe| {
-                self.set(probe, "timeoutSeconds", 1);
-                self.set(probe, "periodSeconds", 10);
-                self.set(probe, "successThreshold", 1);
-                self.set(probe, "failureThreshold", 3);
-                with(probe, "httpGet", |action| self.http_get(action));
-            });
+    }
+    container.with("lifecycle", |lifecycle| {
+        for moment in ["postStart", "preStop"] {
+            lifecycle.with(moment, |handler| handler.with("httpGet", fill_http_get));
         }
-        with(container, "lifecycle", |lifecycle| {
-            for moment in ["postStart", "preStop"] {
-                with(lifecycle, moment, |handler| {
-                    with(handler, "httpGet", |action| self.http_get(action));
+    });
+}
+
+fn fill_http_get(action: &mut impl Fill) {
+    action.set("path", Default::Text("/"));
+    action.set("scheme", Default::Text("HTTP"));
+}
+
+fn fill_field_reference<T: Fill>(holder: &mut T) {
+    holder.with("fieldRef", |reference| {
+        reference.set("apiVersion", Default::Text("v1"));
+    });
+}
+
+fn fill_volume<T: Fill>(volume: &mut T) {
+    if !volume.has_others("name") {
+        volume.set_absent("emptyDir", Default::EmptyObject);
+    }
+    for source in ["secret", "configMap", "downwardAPI", "projected"] {
+        volume.with(source, |source| source.set_absent("defaultMode", FILE_MODE));
+    }
+    volume.with("hostPath", |source| {
+        source.set_absent("type", Default::Text(""))
+    });
+    volume.with("downwardAPI", |source| {
+        source.each("items", fill_field_reference)
+    });
+    volume.with("projected", |projected| {
+        projected.each("sources", |source| {
+            source.with("serviceAccountToken", |token| {
+                token.set_absent("expirationSeconds", TOKEN_SECONDS);
+            });
+            source.with("downwardAPI", |source| {
+                source.each("items", fill_field_reference)
+            });
+        });
+    });
+}
+
+fn fill_pod_only(spec: &mut impl Fill) {
+    spec.set_absent("enableServiceLinks", Default::True);
+    let in_host_network = spec.is_true("hostNetwork");
+    for list in ["containers", "initContainers"] {
+        spec.each(list, |container| {
+            // What is limited but not requested is requested.
+            container.with("resources", |resources| {
+                resources.copy_members("limits", "requests");
+            });
+            if in_host_network {
+                container.each("ports", |port| {
+                    port.copy_number("containerPort", "hostPort")
                 });
             }
         });
-    }
-
-    fn http_get(&mut self, action: &mut Map) {
-        self.set(action, "path", "/");
-        self.set(action, "scheme", "HTTP");
-    }
-
-    fn field_reference(&mut self, holder: &mut Map) {
-        with(holder, "fieldRef", |reference| {
-            self.set(reference, "apiVersion", "v1")
-        });
-    }
-
-    fn volume(&mut self, volume: &mut Map) {
-        let has_source = volume
-            .iter()
-            .any(|(key, value)| key != "name" && !value.is_null());
-        if !has_source {
-            self.set_absent(volume, "emptyDir", Map::new());
-        }
-        for source in ["secret", "configMap", "downwardAPI", "projected"] {
-            with(volume, source, |source| {
-                self.set_absent(source, "defaultMode", FILE_MODE)
-            });
-        }
-        with(volume, "hostPath", |source| {
-            self.set_absent(source, "type", "")
-        });
-        with(volume, "downwardAPI", |source| {
-            each(source, "items", |item| self.field_reference(item));
-        });
-        with(volume, "projected", |projected| {
-            each(projected, "sources", |source| {
-                with(source, "serviceAccountToken", |token| {
-                    self.set_absent(token, "expirationSeconds", TOKEN_SECONDS);
-                });
-                with(source, "downwardAPI", |source| {
-                    each(source, "items", |item| self.field_reference(item));
-                });
-            });
-        });
-    }
-
-    fn pod_only(&mut self, fields: &mut Map) {
-        self.set_absent(fields, "enableServiceLinks", true);
-        let in_host_network = fields.get("hostNetwork") == Some(&Value::Bool(true));
-        for list in ["containers", "initContainers"] {
-            each(fields, list, |container| {
-                with(container, "resources", |resources| self.requests(resources));
-                if in_host_network {
-                    each(container, "ports", |port| {
-                        let number = port.get("containerPort").cloned().unwrap_or(json!(0));
-                        if number != 0 {
-                            self.set(port, "hostPort", number);
-                        }
-                    });
-                }
-            });
-        }
-    }
-
-    /// Requests what is limited but not requested.
-    fn requests(&mut self, resources: &mut Map) {
-        let Some(Value::Object(limits)) = resources.get("limits") else {
-            return;
-        };
-        let limits = limits.clone();
-        if !limits.is_empty() && resources.get("requests").is_none_or(Value::is_null) {
-            resources.insert("requests".to_owned(), Map::new().into());
-        }
-        with(resources, "requests", |requests| {
-            for (name, amount) in limits {
-                self.set_absent(requests, &name, amount);
-            }
-        });
-    }
-}
-
-/// Calls `change` for each object in the list `map[key]`.
-fn each(map: &mut Map, key: &str, mut change: impl FnMut(&mut Map)) {
-    if let Some(Value::Array(items)) = map.get_mut(key) {
-        for item in items {
-            if let Value::Object(item) = item {
-                change(item);
-            }
-        }
-    }
-}
-
-/// Calls `change` for the object `map[key]`.
-fn with(map: &mut Map, key: &str, change: impl FnOnce(&mut Map)) {
-    if let Some(Value::Object(member)) = map.get_mut(key) {
-        change(member);
     }
 }
 
@@ -316,7 +249,9 @@ fn tag(image: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use podstorm_objects::Map;
     use podstorm_objects::{Object, Resource};
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -429,7 +364,7 @@ mod tests {
             "volumes": [{"name": "a"}, {"name": "b", "secret": {"secretName": "s"}},
                 {"name": "c", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]
         }));
-        let container = &pod.spec.fields["containers"][0];
+        let container = &pod.spec.to_map(None)["containers"][0];
         assert_eq!(container["ports"][0]["protocol"], "TCP");
         assert_eq!(
             container["env"][0]["valueFrom"]["fieldRef"]["apiVersion"],
@@ -441,7 +376,7 @@ mod tests {
                 "periodSeconds": 2, "successThreshold": 1, "failureThreshold": 3})
         );
         assert_eq!(
-            pod.spec.fields["volumes"],
+            pod.spec.to_map(None)["volumes"],
             json!([{"name": "a", "emptyDir": {}},
                 {"name": "b", "secret": {"secretName": "s", "defaultMode": 420}},
                 {"name": "c", "projected": {"defaultMode": 420, "sources":
@@ -456,13 +391,13 @@ mod tests {
             "ports": [{"containerPort": 80}],
             "resources": {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1"}}}]}),
         );
-        let container = &pod.spec.fields["containers"][0];
+        let container = &pod.spec.to_map(None)["containers"][0];
         assert_eq!(
             container["resources"]["requests"],
             json!({"cpu": "1", "memory": "1Gi"})
         );
         assert_eq!(container["ports"][0]["hostPort"], 80);
-        assert_eq!(pod.spec.fields["enableServiceLinks"], true);
+        assert_eq!(pod.spec.to_map(None)["enableServiceLinks"], true);
     }
 
     #[test]
@@ -479,7 +414,8 @@ mod tests {
         for (image, policy) in cases {
             let pod = pod(json!({"containers": [{"name": "c", "image": image}]}));
             assert_eq!(
-                pod.spec.fields["containers"][0]["imagePullPolicy"], policy,
+                pod.spec.to_map(None)["containers"][0]["imagePullPolicy"],
+                policy,
                 "{image}"
             );
         }

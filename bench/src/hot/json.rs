@@ -1,0 +1,48 @@
+//! Reading and writing one pod as JSON: the text that `kubectl get -o json` writes, 5.8 kB, which is like no
+//! other that was read.
+
+use std::hint::black_box;
+
+use podstorm::object::json::Writer;
+use podstorm::object::{Object, Pod, Resource};
+
+use super::{HotPath, loading};
+
+pub(super) fn paths() -> Vec<HotPath> {
+    vec![
+        HotPath {
+            id: "json/decode-pod/5800",
+            what: "a pod of 5.8 kB of JSON as kubectl writes it, into the stored form",
+            calls: 100,
+            allocation_free: false,
+            prepare: || Box::new(decode()),
+        },
+        HotPath {
+            id: "json/encode-pod/5800",
+            what: "the same pod to JSON, into memory that is there",
+            calls: 100,
+            allocation_free: true,
+            prepare: || Box::new(encode()),
+        },
+    ]
+}
+
+/// Reads the pod.
+pub fn decode() -> impl FnMut() -> u64 {
+    let text = loading::json_pod();
+    move || {
+        let pod = Pod::from_slice(black_box(text.as_bytes())).expect("a pod");
+        pod.metadata.generation as u64
+    }
+}
+
+/// Writes the pod.
+pub fn encode() -> impl FnMut() -> u64 {
+    let pod = Pod::from_slice(loading::json_pod().as_bytes()).expect("a pod");
+    let mut out = Writer::new();
+    move || {
+        out.clear();
+        black_box(&pod).write_json(&mut out);
+        out.as_str().len() as u64
+    }
+}

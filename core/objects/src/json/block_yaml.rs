@@ -1,0 +1,273 @@
+//! YAML as `kubectl get -o yaml` writes it: block style, each scalar on a line of its own. Of anything else
+//! (comments, anchors, flow style but `{}` and `[]`, scalars whose type is not plain to see) it leaves its
+//! hands, and a YAML library reads the text in full. What it reads, that library would read alike.
+
+use std::borrow::Cow;
+
+use super::quick;
+use super::tape::{self, Slot};
+
+/// Levels of lists and mappings.
+const DEPTH_MAX: usize = 127;
+
+/// Appends the value that a text is to a tape.
+pub(super) fn read<'t>(text: &'t str, slots: &mut Vec<Slot<'t>>) -> Option<()> {
+    let mut reader = Reader { text, at: 0 };
+    let indent = reader.next_line()?;
+    reader.node(indent, slots, DEPTH_MAX)?;
+    reader.next_line().is_none().then_some(())
+}
+
+/// Stands at the first character of a line that is no blank, or where the value after a name begins.
+struct Reader<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+impl<'t> Reader<'t> {
+    /// Passes blanks and blank lines; the column of what follows, if something does.
+    fn next_line(&mut self) -> Option<usize> {
+        loop {
+            let left = &self.text.as_bytes()[self.at..];
+            let blanks = left.iter().take_while(|byte| **byte == b' ').count();
+            match left.get(blanks)? {
+                b'\n' => self.at += blanks + 1,
+                _ => {
+                    self.at += blanks;
+                    return Some(blanks);
+                }
+            }
+        }
+    }
+
+    /// The column of the next line with text, which is left where it is.
+    fn peek_line(&self) -> Option<(usize, u8)> {
+        let mut ahead = Reader { ..*self };
+        let column = ahead.next_line()?;
+        Some((column, self.text.as_bytes()[ahead.at]))
+    }
+
+    /// What is left of the line, which is passed.
+    fn line(&mut self) -> Option<&'t str> {
+        let left = &self.text[self.at..];
+        let end = memchr::memchr(b'\n', left.as_bytes()).unwrap_or(left.len());
+        self.at = (self.at + end + 1).min(self.text.len());
+        let line = &left[..end];
+        (is_usual(line) && !line.ends_with(' ')).then_some(line)
+    }
+
+    /// What stands behind a name or a dash: the rest of the line, or the lines after it that are
+    /// indented further; for a name a list may begin below the name itself.
+    fn node(&mut self, column: usize, slots: &mut Vec<Slot<'t>>, depth: usize) -> Option<()> {
+        let depth = depth.checked_sub(1)?;
+        match self.text.as_bytes()[self.at] {
+            b'-' => self.list(column, slots, depth),
+            _ => self.mapping(column, slots, depth),
+        }
+    }
+
+    fn list(&mut self, column: usize, slots: &mut Vec<Slot<'t>>, depth: usize) -> Option<()> {
+        let at = slots.len();
+        slots.push(Slot::List(0));
+        loop {
+            let line = self.text[self.at..].strip_prefix("- ")?;
+            let begins = line.as_bytes().first()?;
+            self.at += 2;
+            let inner = column + 2;
+            let end = memchr::memchr(b'\n', line.as_bytes()).unwrap_or(line.len());
+            let is_mapping =
+                !matches!(begins, b'"' | b'\'' | b'-') && name_end(&line[..end]).is_some();
+            if is_mapping {
+                self.mapping(inner, slots, depth.checked_sub(1)?)?;
+            } else if line.starts_with("- ") {
+                self.list(inner, slots, depth.checked_sub(1)?)?;
+            } else {
+                self.scalar(column, slots)?;
+            }
+            match self.peek_line() {
+                Some((next, b'-')) if next == column => drop(self.next_line()),
+                Some((next, _)) if next > column => return None,
+                _ => break,
+            }
+        }
+        slots[at] = Slot::List(u32::try_from(slots.len() - at - 1).ok()?);
+        Some(())
+    }
+
+    fn mapping(&mut self, column: usize, slots: &mut Vec<Slot<'t>>, depth: usize) -> Option<()> {
+        let at = slots.len();
+        slots.push(Slot::Object(0));
+        let (mut last, mut in_order) = (at, true);
+        loop {
+            let left = &self.text[self.at..];
+            let end = memchr::memchr(b'\n', left.as_bytes()).unwrap_or(left.len());
+            let name = &left[..name_end(&left[..end])?];
+            (is_usual(name) && is_text(name)).then_some(())?;
+            let name = text_slot(name);
+            in_order = in_order && (last == at || quick::is_less(slots[last].name(), name.name()));
+            self.at += name.name().len() + 1;
+            last = slots.len();
+            slots.push(name);
+            self.member(column, slots, depth)?;
+            match self.peek_line() {
+                Some((_, b'-')) | None => break,
+                Some((next, _)) if next > column => return None,
+                Some((next, _)) if next == column => drop(self.next_line()),
+                _ => break,
+            }
+        }
+        slots[at] = Slot::Object(u32::try_from(slots.len() - at - 1).ok()?);
+        match in_order {
+            true => Some(()),
+            false => tape::sort(slots, at + 1).ok(),
+        }
+    }
+
+    /// The value of a member whose name was passed.
+    fn member(&mut self, column: usize, slots: &mut Vec<Slot<'t>>, depth: usize) -> Option<()> {
+        match self.text.as_bytes().get(self.at) {
+            Some(b' ') => {
+                self.at += 1;
+                self.scalar(column, slots)
+            }
+            // On the lines below, or nothing.
+            _ => match self.peek_line() {
+                Some((next, first)) if next > column || (next == column && first == b'-') => {
+                    self.next_line()?;
+                    self.node(next, slots, depth)
+                }
+                _ => {
+                    self.line();
+                    slots.push(Slot::Null);
+                    Some(())
+                }
+            },
+        }
+    }
+
+    /// A scalar that ends with its line, or a literal below it.
+    fn scalar(&mut self, column: usize, slots: &mut Vec<Slot<'t>>) -> Option<()> {
+        let line = self.line()?;
+        let slot = match line {
+            "{}" => Slot::Object(0),
+            "[]" => Slot::List(0),
+            "true" => Slot::Bool(true),
+            "false" => Slot::Bool(false),
+            "null" => Slot::Null,
+            "|" => self.literal(column, true)?,
+            "|-" => self.literal(column, false)?,
+            _ => match line.as_bytes().first()? {
+                b'"' => {
+                    let inner = line.strip_prefix('"')?.strip_suffix('"')?;
+                    (!inner.contains(['"', '\\'])).then(|| text_slot(inner))?
+                }
+                b'\'' => {
+                    let inner = line.strip_prefix('\'')?.strip_suffix('\'')?;
+                    (!inner.contains('\'')).then(|| text_slot(inner))?
+                }
+                _ => match integer(line) {
+                    Some(number) => Slot::Int(number),
+                    None => is_text(line).then(|| text_slot(line))?,
+                },
+            },
+        };
+        slots.push(slot);
+        Some(())
+    }
+
+    /// The lines below that are indented further than the column, as they are.
+    fn literal(&mut self, column: usize, ends_with_feed: bool) -> Option<Slot<'t>> {
+        let (indent, _) = self.peek_line().filter(|(indent, _)| *indent > column)?;
+        let mut text = String::new();
+        let mut blank_lines = 0;
+        while let Some(left) = self.text.get(self.at..).filter(|left| !left.is_empty()) {
+            let end = memchr::memchr(b'\n', left.as_bytes()).unwrap_or(left.len());
+            let line = &left[..end];
+            if line.is_empty() {
+                blank_lines += 1;
+            } else {
+                let blanks = line.bytes().take_while(|byte| *byte == b' ').count();
+                if blanks < indent {
+                    break;
+                }
+                let has_odd = line.chars().any(|c| c.is_control() || c == '\u{feff}');
+                if has_odd || blanks == line.len() || line.ends_with(' ') {
+                    return None;
+                }
+                // What blank lines at the end come to is left to others.
+                text.extend(std::iter::repeat_n('\n', blank_lines));
+                blank_lines = 0;
+                text.push_str(&line[indent..]);
+                text.push('\n');
+            }
+            self.at = (self.at + end + 1).min(self.text.len());
+        }
+        if blank_lines > 0 || !self.text[..self.at].ends_with('\n') {
+            return None;
+        }
+        if !ends_with_feed {
+            text.pop();
+        }
+        Some(Slot::Text(Cow::Owned(text)))
+    }
+}
+
+/// Whether it has only what is neither a blank of another kind nor beyond ASCII.
+fn is_usual(text: &str) -> bool {
+    text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
+}
+
+fn text_slot(text: &str) -> Slot<'_> {
+    match quick::first_escaped(text) {
+        None => Slot::Plain(text),
+        Some(_) => Slot::Text(Cow::Borrowed(text)),
+    }
+}
+
+/// Where the name ends that a line begins with: at a colon with a blank or nothing behind it.
+fn name_end(line: &str) -> Option<usize> {
+    let mut colons = memchr::memchr_iter(b':', line.as_bytes());
+    colons.find(|at| matches!(line.as_bytes().get(at + 1), None | Some(b' ')))
+}
+
+/// A number as JSON writes integers.
+fn integer(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let is_usual = match digits.as_bytes() {
+        [b'0'] => digits.len() == text.len(),
+        [b'1'..=b'9', more @ ..] => more.len() < 18 && more.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    is_usual.then(|| text.parse().ok())?
+}
+
+/// Whether a plain scalar is plainly a text: what could be a number, a boolean or null in any version of
+/// YAML is not, nor what YAML reads as more than a scalar.
+fn is_text(text: &str) -> bool {
+    const WORDS: [&str; 12] = [
+        "null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf", "infinity",
+    ];
+    let bytes = text.as_bytes();
+    let has = |wanted: &[u8]| memchr::memmem::find(bytes, wanted).is_some();
+    let Some(first) = bytes.first() else {
+        return false;
+    };
+    if text.ends_with([':', ' ']) || has(b": ") || has(b" #") {
+        return false;
+    }
+    match first {
+        b'a'..=b'z' | b'A'..=b'Z' => !WORDS.iter().any(|word| text.eq_ignore_ascii_case(word)),
+        b'/' | b'_' => true,
+        // An argument of a command.
+        b'-' => matches!(bytes, [_, b'-', b'a'..=b'z' | b'A'..=b'Z', ..]),
+        b'0'..=b'9' => {
+            let letter = |byte: &u8| byte.is_ascii_alphabetic() && !matches!(byte, b'e' | b'E');
+            let dash = |pair: &[u8]| pair[1] == b'-' && !matches!(pair[0], b'e' | b'E');
+            bytes.contains(&b'/')
+                || bytes.windows(2).any(dash)
+                || bytes.iter().filter(|byte| **byte == b'.').count() >= 2
+                || (*first != b'0' && bytes.iter().any(letter))
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,246 @@
+//! The quick way through a JSON text: eight bytes of a string or of an indentation at a time. It gives up
+//! at whatever is not right, and serde_json then says what that is. Nothing is read here that serde_json
+//! would refuse or read otherwise.
+
+use std::borrow::Cow;
+
+use serde_json::Number;
+
+use super::tape::{self, Slot};
+
+/// Levels of lists and objects; as many as serde_json allows.
+const DEPTH_MAX: usize = 127;
+
+/// Appends the value that a text is to a tape.
+pub(super) fn read<'t>(text: &'t str, slots: &mut Vec<Slot<'t>>) -> Option<()> {
+    let mut reader = Reader { text, at: 0 };
+    reader.value(slots, DEPTH_MAX)?;
+    reader.pass_space();
+    (reader.at == text.len()).then_some(())
+}
+
+struct Reader<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+impl<'t> Reader<'t> {
+    fn byte(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    /// The next eight bytes, the first of them the lowest.
+    fn eight(&self, at: usize) -> Option<u64> {
+        let bytes = self.text.as_bytes().get(at..at + 8)?;
+        bytes.try_into().ok().map(u64::from_le_bytes)
+    }
+
+    fn pass_space(&mut self) {
+        loop {
+            // Indentation: as many of the next eight bytes as are spaces, and on while all are.
+            while let Some(eight) = self.eight(self.at) {
+                let spaces = (eight ^ eight_of(b' ')).trailing_zeros() / 8;
+                self.at += spaces as usize;
+                if spaces < 8 {
+                    break;
+                }
+            }
+            match self.byte() {
+                Some(b' ' | b'\n' | b'\r' | b'\t') => self.at += 1,
+                _ => return,
+            }
+        }
+    }
+
+    /// The byte after white space.
+    fn next(&mut self) -> Option<u8> {
+        let bytes = self.text.as_bytes();
+        match *bytes.get(self.at)? {
+            b'\n' => self.at += 1,
+            // One blank behind a colon.
+            b' ' if bytes.get(self.at + 1).is_some_and(|byte| *byte > b' ') => {
+                self.at += 1;
+                return bytes.get(self.at).copied();
+            }
+            byte if byte > b' ' => return Some(byte),
+            _ => {}
+        }
+        self.pass_space();
+        self.byte()
+    }
+
+    fn value(&mut self, slots: &mut Vec<Slot<'t>>, depth: usize) -> Option<()> {
+        match self.next()? {
+            b'"' => {
+                let text = self.string()?;
+                slots.push(text);
+            }
+            b'{' => self.object(slots, depth.checked_sub(1)?)?,
+            b'[' => self.list(slots, depth.checked_sub(1)?)?,
+            b't' => slots.push(self.word("true", Slot::Bool(true))?),
+            b'f' => slots.push(self.word("false", Slot::Bool(false))?),
+            b'n' => slots.push(self.word("null", Slot::Null)?),
+            b'-' | b'0'..=b'9' => slots.push(self.number()?),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn word(&mut self, word: &str, slot: Slot<'t>) -> Option<Slot<'t>> {
+        self.text.get(self.at..)?.starts_with(word).then_some(())?;
+        self.at += word.len();
+        Some(slot)
+    }
+
+    fn list(&mut self, slots: &mut Vec<Slot<'t>>, depth: usize) -> Option<()> {
+        let at = slots.len();
+        slots.push(Slot::List(0));
+        self.at += 1;
+        if self.next()? != b']' {
+            loop {
+                self.value(slots, depth)?;
+                match self.next()? {
+                    b',' => self.at += 1,
+                    b']' => break,
+                    _ => return None,
+                }
+            }
+        }
+        self.at += 1;
+        slots[at] = Slot::List(u32::try_from(slots.len() - at - 1).ok()?);
+        Some(())
+    }
+
+    fn object(&mut self, slots: &mut Vec<Slot<'t>>, depth: usize) -> Option<()> {
+        let at = slots.len();
+        slots.push(Slot::Object(0));
+        self.at += 1;
+        let (mut last, mut in_order) = (at, true);
+        if self.next()? != b'}' {
+            loop {
+                if self.next()? != b'"' {
+                    return None;
+                }
+                let name = self.string()?;
+                in_order = in_order && (last == at || is_less(slots[last].name(), name.name()));
+                last = slots.len();
+                slots.push(name);
+                if self.next()? != b':' {
+                    return None;
+                }
+                self.at += 1;
+                self.value(slots, depth)?;
+                match self.next()? {
+                    b',' => self.at += 1,
+                    b'}' => break,
+                    _ => return None,
+                }
+            }
+        }
+        self.at += 1;
+        slots[at] = Slot::Object(u32::try_from(slots.len() - at - 1).ok()?);
+        match in_order {
+            true => Some(()),
+            false => tape::sort(slots, at + 1).ok(),
+        }
+    }
+
+    /// A string, from its opening quote to behind the closing one.
+    fn string(&mut self) -> Option<Slot<'t>> {
+        let start = self.at + 1;
+        let end = self.special(start)?;
+        if self.text.as_bytes()[end] == b'"' {
+            self.at = end + 1;
+            return Some(Slot::Plain(self.text.get(start..end)?));
+        }
+        let mut end = end;
+        loop {
+            match self.text.as_bytes()[end] {
+                b'"' => break,
+                b'\\' => end = self.special(end + 2)?,
+                _ => return None,
+            }
+        }
+        let text = serde_json::from_str(&self.text[self.at..=end]).ok()?;
+        self.at = end + 1;
+        Some(Slot::Text(Cow::Owned(text)))
+    }
+
+    /// The place of the first quote, backslash or control character from there.
+    fn special(&self, mut at: usize) -> Option<usize> {
+        while let Some(bytes) = self.eight(at) {
+            // The lowest of the bits is of a byte that is meant: borrows go upwards.
+            let found = zeros(bytes ^ eight_of(b'"'))
+                | zeros(bytes ^ eight_of(b'\\'))
+                | bytes.wrapping_sub(eight_of(b' ')) & !bytes & eight_of(0x80);
+            if found != 0 {
+                return Some(at + found.trailing_zeros() as usize / 8);
+            }
+            at += 8;
+        }
+        let left = self.text.as_bytes().get(at..)?.iter();
+        let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..b' ');
+        left.clone().position(is_special).map(|more| at + more)
+    }
+
+    fn number(&mut self) -> Option<Slot<'t>> {
+        const DIGITS_MAX: usize = 18;
+        let bytes = self.text.as_bytes();
+        let start = self.at;
+        let is_negative = bytes[start] == b'-';
+        let first = start + usize::from(is_negative);
+        let (mut at, mut number) = (first, 0);
+        while let Some(digit @ b'0'..=b'9') = bytes.get(at)
+            && at - first < DIGITS_MAX
+        {
+            number = number * 10 + i64::from(digit - b'0');
+            at += 1;
+        }
+        let goes_on = matches!(
+            bytes.get(at),
+            Some(b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-')
+        );
+        let is_usual = at > first && (bytes[first] != b'0' || (at == first + 1 && !is_negative));
+        if is_usual && !goes_on {
+            self.at = at;
+            return Some(Slot::Int(if is_negative { -number } else { number }));
+        }
+        let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-');
+        let end = start
+            + bytes[start..]
+                .iter()
+                .take_while(|byte| is_part(byte))
+                .count();
+        let number: Number = serde_json::from_str(&self.text[start..end]).ok()?;
+        self.at = end;
+        Some(match (number.as_i64(), number.as_u64()) {
+            (Some(number), _) => Slot::Int(number),
+            (None, Some(number)) => Slot::Uint(number),
+            (None, None) => Slot::Float(number.as_f64()?),
+        })
+    }
+}
+
+/// Whether a name comes before another: most differ in the first byte.
+#[inline]
+pub(crate) fn is_less(a: &str, b: &str) -> bool {
+    match (a.as_bytes().first(), b.as_bytes().first()) {
+        (Some(a), Some(b)) if a != b => a < b,
+        _ => a < b,
+    }
+}
+
+/// Eight times that byte.
+const fn eight_of(byte: u8) -> u64 {
+    u64::from_le_bytes([byte; 8])
+}
+
+/// The high bits of the bytes that are zero, and perhaps of some above such a one.
+const fn zeros(bytes: u64) -> u64 {
+    bytes.wrapping_sub(eight_of(1)) & !bytes & eight_of(0x80)
+}
+
+/// Where the first character is that JSON escapes; `None` where there is none.
+pub(super) fn first_escaped(text: &str) -> Option<usize> {
+    Reader { text, at: 0 }.special(0)
+}

@@ -1,0 +1,246 @@
+//! One value of a tape.
+
+use std::fmt;
+
+use serde_json::{Number, Value};
+
+use super::Writer;
+use super::tape::Slot;
+use crate::Map;
+
+/// A JSON value within a [`Tape`](super::Tape). A copy is two words.
+#[derive(Clone, Copy)]
+pub struct JsonValue<'t>(&'t [Slot<'t>]);
+
+impl<'t> JsonValue<'t> {
+    /// The value that begins there.
+    pub(super) fn new(slots: &'t [Slot<'t>]) -> JsonValue<'t> {
+        JsonValue(slots)
+    }
+
+    fn slot(&self) -> &'t Slot<'t> {
+        &self.0[0]
+    }
+
+    /// How many slots it fills.
+    pub(crate) fn slots(&self) -> usize {
+        1 + match self.slot() {
+            Slot::List(content) | Slot::Object(content) => *content as usize,
+            _ => 0,
+        }
+    }
+
+    /// Whether it is null.
+    pub fn is_null(&self) -> bool {
+        matches!(self.slot(), Slot::Null)
+    }
+
+    /// Whether it is an object.
+    pub fn is_object(&self) -> bool {
+        matches!(self.slot(), Slot::Object(_))
+    }
+
+    /// Whether it is a list.
+    pub fn is_list(&self) -> bool {
+        matches!(self.slot(), Slot::List(_))
+    }
+
+    /// Whether it is a number.
+    pub fn is_number(&self) -> bool {
+        matches!(self.slot(), Slot::Int(_) | Slot::Uint(_) | Slot::Float(_))
+    }
+
+    /// The string that it is.
+    pub fn as_str(&self) -> Option<&'t str> {
+        match self.slot() {
+            Slot::Plain(text) => Some(text),
+            Slot::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The integer that it is, without a fraction and within the range.
+    pub fn as_i64(&self) -> Option<i64> {
+        match self.slot() {
+            Slot::Int(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// The boolean that it is.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self.slot() {
+            Slot::Bool(flag) => Some(*flag),
+            _ => None,
+        }
+    }
+
+    /// The items of a list; none of anything else.
+    pub fn items(&self) -> Items<'t> {
+        Items(match self.slot() {
+            Slot::List(content) => &self.0[1..=*content as usize],
+            _ => &[],
+        })
+    }
+
+    /// Names and values of an object's members, sorted by name; none of anything else.
+    pub fn pairs(&self) -> Pairs<'t> {
+        Pairs(match self.slot() {
+            Slot::Object(content) => &self.0[1..=*content as usize],
+            _ => &[],
+        })
+    }
+
+    /// The value of a member of an object. O(members).
+    pub fn get(&self, name: &str) -> Option<JsonValue<'t>> {
+        self.pairs()
+            .find(|(found, _)| *found == name)
+            .map(|it| it.1)
+    }
+
+    /// The value as a tree.
+    pub fn to_value(&self) -> Value {
+        match self.slot() {
+            Slot::Null => Value::Null,
+            Slot::Bool(flag) => Value::Bool(*flag),
+            Slot::Plain(text) => Value::from(*text),
+            Slot::Text(text) => Value::from(&**text),
+            Slot::List(_) => self.items().map(|item| item.to_value()).collect(),
+            Slot::Object(_) => Value::Object(self.to_map()),
+            Slot::Int(_) | Slot::Uint(_) | Slot::Float(_) => {
+                self.number().map_or(Value::Null, Value::Number)
+            }
+        }
+    }
+
+    /// The members of an object as trees.
+    pub fn to_map(&self) -> Map {
+        let pairs = self.pairs();
+        pairs
+            .map(|(name, value)| (name.to_owned(), value.to_value()))
+            .collect()
+    }
+
+    pub(super) fn number(&self) -> Option<Number> {
+        match self.slot() {
+            Slot::Int(number) => Some((*number).into()),
+            Slot::Uint(number) => Some((*number).into()),
+            Slot::Float(number) => Number::from_f64(*number),
+            _ => None,
+        }
+    }
+
+    /// Writes it as compact JSON.
+    pub(crate) fn write(&self, out: &mut Writer) {
+        match self.slot() {
+            Slot::Null => out.raw("null"),
+            Slot::Bool(flag) => out.bool(*flag),
+            Slot::Int(number) => out.integer(*number),
+            Slot::Uint(_) | Slot::Float(_) => {
+                out.shown(&self.number().expect("it is a number"));
+            }
+            Slot::Plain(text) => out.plain(text),
+            Slot::Text(text) => out.text(text),
+            Slot::List(_) => out.list(|out| {
+                for item in self.items() {
+                    out.item(|out| item.write(out));
+                }
+            }),
+            Slot::Object(_) => out.object(|out| {
+                self.pairs().write(out);
+            }),
+        }
+    }
+}
+
+impl From<JsonValue<'_>> for Value {
+    fn from(value: JsonValue<'_>) -> Value {
+        value.to_value()
+    }
+}
+
+impl fmt::Display for JsonValue<'_> {
+    /// Compact JSON.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = Writer::new();
+        self.write(&mut out);
+        f.write_str(out.as_str())
+    }
+}
+
+impl fmt::Debug for JsonValue<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The items of a list.
+#[derive(Clone, Debug)]
+pub struct Items<'t>(&'t [Slot<'t>]);
+
+impl<'t> Iterator for Items<'t> {
+    type Item = JsonValue<'t>;
+
+    fn next(&mut self) -> Option<JsonValue<'t>> {
+        (!self.0.is_empty()).then(|| take(&mut self.0))
+    }
+}
+
+/// Names and values of members.
+#[derive(Clone, Debug)]
+pub struct Pairs<'t>(&'t [Slot<'t>]);
+
+impl<'t> Iterator for Pairs<'t> {
+    type Item = (&'t str, JsonValue<'t>);
+
+    fn next(&mut self) -> Option<(&'t str, JsonValue<'t>)> {
+        let (name, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some((name.name(), take(&mut self.0)))
+    }
+}
+
+impl Pairs<'_> {
+    /// Puts the members that are left.
+    fn write(mut self, out: &mut Writer) {
+        while let Some((name, rest)) = self.0.split_first() {
+            self.0 = rest;
+            out.comma();
+            JsonValue(std::slice::from_ref(name)).write(out);
+            out.raw(":");
+            take(&mut self.0).write(out);
+        }
+    }
+}
+
+/// Takes the first value.
+fn take<'t>(slots: &mut &'t [Slot<'t>]) -> JsonValue<'t> {
+    let value = JsonValue(slots);
+    *slots = &slots[value.slots()..];
+    value
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    /// Any value, of some depth.
+    pub(crate) fn any_value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            "[a-z\"\\\\\n\u{0}\u{e9}/]{0,6}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 40, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+                prop::collection::vec(("[a-c\"\n]{0,3}", inner), 0..5)
+                    .prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+}

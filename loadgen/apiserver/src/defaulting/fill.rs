@@ -1,0 +1,214 @@
+//! Filling members in, and seeing whether there is anything to fill in.
+
+use podstorm_objects::Map;
+use podstorm_objects::json::JsonValue;
+use serde_json::Value;
+
+/// What is filled in.
+#[derive(Clone, Copy)]
+pub(super) enum Default {
+    Text(&'static str),
+    Number(i64),
+    True,
+    EmptyObject,
+}
+
+impl From<Default> for Value {
+    fn from(default: Default) -> Value {
+        match default {
+            Default::Text(text) => text.into(),
+            Default::Number(number) => number.into(),
+            Default::True => true.into(),
+            Default::EmptyObject => Map::new().into(),
+        }
+    }
+}
+
+/// An object whose members are filled in, or only looked through for what is lacking: each rule is
+/// written once, for both.
+pub(super) trait Fill: Sized {
+    /// The text of a member; empty where it is none.
+    fn text(&self, key: &str) -> &str;
+
+    /// Whether a member is true.
+    fn is_true(&self, key: &str) -> bool;
+
+    /// Whether there is any member but this one.
+    fn has_others(&self, key: &str) -> bool;
+
+    /// Sets a member that is absent or has Go's zero value.
+    fn set(&mut self, key: &'static str, value: Default);
+
+    /// Sets a member that is absent: zero and empty are values of their own.
+    fn set_absent(&mut self, key: &'static str, value: Default);
+
+    /// Sets a member that is absent or zero to the number of another, unless that is zero.
+    fn copy_number(&mut self, from: &str, to: &'static str);
+
+    /// Sets in one object, which is made if there is something to set, what only the other has.
+    fn copy_members(&mut self, from: &str, to: &'static str);
+
+    /// Calls `change` for each object in a list.
+    fn each(&mut self, key: &str, change: impl FnMut(&mut Self));
+
+    /// Calls `change` for an object.
+    fn with(&mut self, key: &str, change: impl FnOnce(&mut Self));
+}
+
+impl Fill for Map {
+    fn text(&self, key: &str) -> &str {
+        self.get(key).and_then(Value::as_str).unwrap_or("")
+    }
+
+    fn is_true(&self, key: &str) -> bool {
+        self.get(key) == Some(&Value::Bool(true))
+    }
+
+    fn has_others(&self, key: &str) -> bool {
+        self.iter()
+            .any(|(name, value)| name != key && !value.is_null())
+    }
+
+    fn set(&mut self, key: &'static str, value: Default) {
+        let is_set = match self.get(key) {
+            None | Some(Value::Null) => false,
+            Some(Value::String(text)) => !text.is_empty(),
+            Some(Value::Number(number)) => number.as_i64() != Some(0),
+            Some(_) => true,
+        };
+        if !is_set {
+            self.insert(key.to_owned(), value.into());
+        }
+    }
+
+    fn set_absent(&mut self, key: &'static str, value: Default) {
+        if self.get(key).is_none_or(Value::is_null) {
+            self.insert(key.to_owned(), value.into());
+        }
+    }
+
+    fn copy_number(&mut self, from: &str, to: &'static str) {
+        let number = self.get(from).and_then(Value::as_i64).unwrap_or(0);
+        if number != 0 {
+            self.set(to, Default::Number(number));
+        }
+    }
+
+    fn copy_members(&mut self, from: &str, to: &'static str) {
+        let Some(Value::Object(source)) = self.get(from).cloned() else {
+            return;
+        };
+        if !source.is_empty() {
+            self.set_absent(to, Default::EmptyObject);
+        }
+        if let Some(Value::Object(target)) = self.get_mut(to) {
+            for (name, value) in source {
+                if target.get(&name).is_none_or(Value::is_null) {
+                    target.insert(name, value);
+                }
+            }
+        }
+    }
+
+    fn each(&mut self, key: &str, change: impl FnMut(&mut Map)) {
+        if let Some(Value::Array(items)) = self.get_mut(key) {
+            items
+                .iter_mut()
+                .filter_map(Value::as_object_mut)
+                .for_each(change);
+        }
+    }
+
+    fn with(&mut self, key: &str, change: impl FnOnce(&mut Map)) {
+        if let Some(Value::Object(member)) = self.get_mut(key) {
+            change(member);
+        }
+    }
+}
+
+/// Changes nothing and tells whether something is lacking.
+pub(super) struct Look<'a> {
+    object: JsonValue<'a>,
+    pub(super) lacks: bool,
+}
+
+impl<'a> Look<'a> {
+    pub(super) fn at(object: JsonValue<'a>) -> Look<'a> {
+        Look {
+            object,
+            lacks: false,
+        }
+    }
+
+    fn present(&self, key: &str) -> Option<JsonValue<'a>> {
+        self.object.get(key).filter(|value| !value.is_null())
+    }
+}
+
+impl Fill for Look<'_> {
+    fn text(&self, key: &str) -> &str {
+        self.present(key)
+            .and_then(|value| value.as_str())
+            .unwrap_or("")
+    }
+
+    fn is_true(&self, key: &str) -> bool {
+        self.present(key)
+            .is_some_and(|value| value.as_bool() == Some(true))
+    }
+
+    fn has_others(&self, key: &str) -> bool {
+        self.object
+            .pairs()
+            .any(|(name, value)| name != key && !value.is_null())
+    }
+
+    fn set(&mut self, key: &'static str, _: Default) {
+        let zero = |value: JsonValue<'_>| value.as_str() == Some("") || value.as_i64() == Some(0);
+        self.lacks |= self.present(key).is_none_or(zero);
+    }
+
+    fn set_absent(&mut self, key: &'static str, _: Default) {
+        self.lacks |= self.present(key).is_none();
+    }
+
+    fn copy_number(&mut self, from: &str, to: &'static str) {
+        let number = self.present(from).and_then(|value| value.as_i64());
+        if number.is_some_and(|number| number != 0) {
+            self.set(to, Default::True);
+        }
+    }
+
+    fn copy_members(&mut self, from: &str, to: &'static str) {
+        let Some(source) = self.object.get(from) else {
+            return;
+        };
+        let target = self.present(to);
+        let has = |name: &str| target?.get(name).filter(|value| !value.is_null());
+        self.lacks |= target.is_none_or(|target| target.is_object())
+            && source.pairs().any(|(name, _)| has(name).is_none());
+    }
+
+    fn each(&mut self, key: &str, mut change: impl FnMut(&mut Self)) {
+        for item in self
+            .object
+            .get(key)
+            .into_iter()
+            .flat_map(|list| list.items())
+        {
+            let mut look = Look::at(item);
+            if item.is_object() {
+                change(&mut look);
+            }
+            self.lacks |= look.lacks;
+        }
+    }
+
+    fn with(&mut self, key: &str, change: impl FnOnce(&mut Self)) {
+        if let Some(member) = self.object.get(key).filter(JsonValue::is_object) {
+            let mut look = Look::at(member);
+            change(&mut look);
+            self.lacks |= look.lacks;
+        }
+    }
+}
