@@ -7,52 +7,96 @@ use hashbrown::HashTable;
 use podstorm::client::Cause;
 use podstorm_apiserver::Strategy;
 use podstorm_apiserver::defaulting::{
-    default_pod, default_replica_set, default_replication_controller,
+    default_pod, default_replica_set, default_replicas, default_replication_controller,
 };
 use podstorm_apiserver::validation::{
     validate_namespace, validate_node, validate_pod, validate_pod_of_judged_spec,
-    validate_replica_set, validate_replication_controller,
+    validate_replica_set, validate_replica_set_of_judged_spec, validate_replication_controller,
 };
-use podstorm_objects::{DecodeError, FieldPath, ObjectMeta, Pod, PodSpec, Uid};
+use podstorm_objects::{DecodeError, FieldPath, ObjectMeta, Pod, PodSpec, ReplicaSet, Uid};
 
 use crate::input::InputObject;
 
-/// Specs of pods that lack no default and break no rule on any node: those of a dump are few, and its
-/// pods many.
+/// Specs of pods that break no rule on any node, as they came and with their defaults: those of a dump are
+/// few, and its pods and templates many.
 #[derive(Debug)]
 pub(super) struct JudgedSpecs {
-    known: RwLock<HashTable<Arc<PodSpec>>>,
-    hasher: RandomState,
+    of_pods: Specs,
+    of_templates: Specs,
 }
 
 impl JudgedSpecs {
     pub(super) fn new() -> JudgedSpecs {
         JudgedSpecs {
+            of_pods: Specs::new(),
+            of_templates: Specs::new(),
+        }
+    }
+
+    /// Sets a pod's defaults and tells what it breaks.
+    fn judge_pod(&self, pod: &mut Pod) -> Vec<Cause> {
+        if let Some(filled) = self.of_pods.get(&pod.spec) {
+            pod.spec = filled;
+            return validate_pod_of_judged_spec(pod);
+        }
+        let came = pod.spec.clone();
+        default_pod(pod);
+        let causes = validate_pod(pod, false);
+        if causes.is_empty() {
+            self.of_pods.put(came, &pod.spec);
+        }
+        causes
+    }
+
+    /// Sets a ReplicaSet's defaults and tells what it breaks.
+    fn judge_replica_set(&self, replica_set: &mut ReplicaSet) -> Vec<Cause> {
+        let came = replica_set.spec.template.spec.clone();
+        if let Some(filled) = self.of_templates.get(&came) {
+            default_replicas(replica_set);
+            Arc::make_mut(&mut replica_set.spec.template).spec = filled;
+            return validate_replica_set_of_judged_spec(replica_set);
+        }
+        default_replica_set(replica_set);
+        let causes = validate_replica_set(replica_set);
+        if causes.is_empty() {
+            self.of_templates.put(came, &replica_set.spec.template.spec);
+        }
+        causes
+    }
+}
+
+/// Specs as they came, each with the one that it is with its defaults.
+#[derive(Debug)]
+struct Specs {
+    known: RwLock<HashTable<(Arc<PodSpec>, Arc<PodSpec>)>>,
+    hasher: RandomState,
+}
+
+impl Specs {
+    fn new() -> Specs {
+        Specs {
             known: RwLock::default(),
             hasher: RandomState::with_seeds(5, 6, 7, 8),
         }
     }
 
-    /// Sets defaults and tells what is broken.
-    fn judge(&self, pod: &mut Pod) -> Vec<Cause> {
-        let hash = self.hasher.hash_one(&*pod.spec);
+    fn get(&self, came: &Arc<PodSpec>) -> Option<Arc<PodSpec>> {
         let known = self.known.read().expect("no holder panics");
-        if let Some(same) = known.find(hash, |known| *known == pod.spec) {
-            pod.spec.clone_from(same);
-            return validate_pod_of_judged_spec(pod);
+        let found = known.find(self.hasher.hash_one(came), |(known, _)| known == came);
+        found.map(|(_, filled)| filled.clone())
+    }
+
+    fn put(&self, came: Arc<PodSpec>, filled: &Arc<PodSpec>) {
+        // Whether a gated one breaks a rule depends on the pod's node.
+        if came.is_gated {
+            return;
         }
-        drop(known);
-        let came = pod.spec.clone();
-        default_pod(pod);
-        let causes = validate_pod(pod, false);
-        if causes.is_empty() && came == pod.spec && !came.is_gated {
-            let rehash = |known: &Arc<PodSpec>| self.hasher.hash_one(&**known);
-            let mut known = self.known.write().expect("no holder panics");
-            if known.find(hash, |known| *known == came).is_none() {
-                known.insert_unique(hash, came, rehash);
-            }
+        let hash = self.hasher.hash_one(&came);
+        let mut known = self.known.write().expect("no holder panics");
+        if known.find(hash, |(known, _)| *known == came).is_none() {
+            let rehash = |(known, _): &(Arc<PodSpec>, _)| self.hasher.hash_one(known);
+            known.insert_unique(hash, (came, filled.clone()), rehash);
         }
-        causes
     }
 }
 
@@ -65,11 +109,8 @@ pub(super) fn default_and_check(
     let causes = match object {
         InputObject::Namespace(namespace) => validate_namespace(namespace),
         InputObject::Node(node) => validate_node(node),
-        InputObject::Pod(pod) => judged.judge(pod),
-        InputObject::ReplicaSet(replica_set) => {
-            default_replica_set(replica_set);
-            validate_replica_set(replica_set)
-        }
+        InputObject::Pod(pod) => judged.judge_pod(pod),
+        InputObject::ReplicaSet(replica_set) => judged.judge_replica_set(replica_set),
         InputObject::ReplicationController(controller) => {
             default_replication_controller(controller);
             validate_replication_controller(controller)
@@ -142,5 +183,73 @@ fn error(path: &str, problem: impl Into<String>) -> DecodeError {
     DecodeError {
         path: FieldPath(path.to_owned()),
         problem: problem.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use podstorm_objects::Resource;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(name: &str, node: &str) -> InputObject {
+        let container = json!({"name": "c", "image": "i"});
+        InputObject::Pod(read(json!({"metadata": {"name": name, "namespace": "n"},
+            "spec": {"containers": [container], "nodeName": node}})))
+    }
+
+    fn replica_set(name: &str, label: &str, node: &str) -> InputObject {
+        let template = json!({"metadata": {"labels": {"app": label}},
+            "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": node}});
+        InputObject::ReplicaSet(read(json!({"metadata": {"name": name, "namespace": "n"},
+            "spec": {"selector": {"matchLabels": {"app": "a"}}, "template": template}})))
+    }
+
+    fn read<R: Resource>(value: Value) -> Box<R> {
+        Box::new(R::from_json(value).unwrap())
+    }
+
+    #[test]
+    fn what_has_a_judged_spec_is_filled_and_judged_as_if_it_were_the_first() {
+        let objects = || {
+            [
+                pod("a", "node-1"),
+                pod("b", "node-2"),
+                pod("b", "No Node"),
+                pod("No Name", "node-1"),
+                replica_set("a", "a", ""),
+                replica_set("b", "a", "node-1"),
+                replica_set("b", "a", "No Node"),
+                replica_set("b", "other", ""),
+                replica_set("No Name", "a", ""),
+            ]
+        };
+        let judged = JudgedSpecs::new();
+        let mut refused = 0;
+        for (mut one, mut other) in objects().into_iter().zip(objects()) {
+            let found = default_and_check(&mut one, &judged);
+            assert_eq!(found, default_and_check(&mut other, &JudgedSpecs::new()));
+            assert_eq!(format!("{one:?}"), format!("{other:?}"));
+            refused += usize::from(found.is_err());
+        }
+        assert_eq!(refused, 5);
+        assert_eq!(judged.of_pods.known.read().unwrap().len(), 1);
+        assert_eq!(judged.of_templates.known.read().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_gated_spec_is_judged_anew_for_each_node() {
+        let gated = |node: Option<&str>| -> InputObject {
+            let mut value = json!({"metadata": {"name": "p", "namespace": "n"}, "spec": {
+                "containers": [{"name": "c", "image": "i"}], "schedulingGates": [{"name": "g"}]}});
+            if let Some(node) = node {
+                value["spec"]["nodeName"] = node.into();
+            }
+            InputObject::Pod(read(value))
+        };
+        let judged = JudgedSpecs::new();
+        assert_eq!(default_and_check(&mut gated(None), &judged), Ok(()));
+        assert!(default_and_check(&mut gated(Some("n1")), &judged).is_err());
     }
 }

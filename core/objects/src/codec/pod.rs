@@ -96,6 +96,8 @@ pub(super) fn put_spec(
     });
 }
 
+const KEPT_OUTSIDE: &str = "is kept outside the spec that pods share";
+
 impl PodSpec {
     /// A pod spec of these members: without what each pod has of its own.
     ///
@@ -105,30 +107,29 @@ impl PodSpec {
     pub fn from_json(members: Map) -> Result<PodSpec, DecodeError> {
         let members = Value::Object(members);
         let tape = Tape::of(&members);
-        let (spec, path) = (tape.root(), Path::ROOT);
-        let own = match spec.get("nodeName") {
-            Some(_) => Some("nodeName"),
-            None => TokenVolume::find(spec).map(|_| "volumes"),
-        };
-        if let Some(own) = own {
-            let why = "is kept outside the spec that pods share";
-            return Err(path.member(own).error(why));
+        if TokenVolume::find(tape.root()).is_some() {
+            return Err(Path::ROOT.member("volumes").error(KEPT_OUTSIDE));
         }
-        check(spec, &pod_shape::POD_SPEC, &path)?;
-        Ok(PodSpec::read(spec, &Members::new(spec, &path)?, None))
+        PodSpec::of_members(tape.root(), None)
     }
 
     /// A spec of these members, made from those of this one as [`to_map`](PodSpec::to_map) gives them
     /// without a volume's name: where the names were taken out they still are.
     ///
     /// # Errors
-    /// A member of a wrong type.
+    /// A member of a wrong type; `nodeName`.
     pub fn with_members(&self, members: Map) -> Result<PodSpec, DecodeError> {
         let members = Value::Object(members);
-        let tape = Tape::of(&members);
-        let (spec, path) = (tape.root(), Path::ROOT);
-        check(spec, &pod_shape::POD_SPEC, &path)?;
         let name = (!self.stars.is_empty()).then_some(MARKER);
+        PodSpec::of_members(Tape::of(&members).root(), name)
+    }
+
+    fn of_members(spec: JsonValue<'_>, name: Option<&str>) -> Result<PodSpec, DecodeError> {
+        let path = Path::ROOT;
+        if spec.get("nodeName").is_some() {
+            return Err(path.member("nodeName").error(KEPT_OUTSIDE));
+        }
+        check(spec, &pod_shape::POD_SPEC, &path)?;
         Ok(PodSpec::read(spec, &Members::new(spec, &path)?, name))
     }
 

@@ -20,9 +20,13 @@ const TOKEN_SECONDS: Default = Default::Number(3600);
 
 /// Fills in a ReplicaSet: one replica, and the defaults of its pod template.
 pub fn default_replica_set(replica_set: &mut ReplicaSet) {
-    let spec = &mut replica_set.spec;
-    spec.replicas.get_or_insert(1);
-    default_template(&mut spec.template);
+    default_replicas(replica_set);
+    default_template(&mut replica_set.spec.template);
+}
+
+/// Fills in a ReplicaSet but for its pod template.
+pub fn default_replicas(replica_set: &mut ReplicaSet) {
+    replica_set.spec.replicas.get_or_insert(1);
 }
 
 /// Fills in a ReplicationController: one replica, the template's labels as selector and as its

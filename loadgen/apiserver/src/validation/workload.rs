@@ -14,8 +14,24 @@ use super::{Causes, IMMUTABLE, container, names, pod_spec, selector};
 pub fn validate_replica_set(replica_set: &ReplicaSet) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_meta(&replica_set.metadata, &mut causes);
-    check_replica_set_spec(&replica_set.spec, &mut causes);
+    check_replica_set_spec(&replica_set.spec, PodSpecIs::New, &mut causes);
     causes.0
+}
+
+/// What a new ReplicaSet breaks whose template's spec, on whatever node, has been judged with another
+/// template and breaks no rule.
+pub fn validate_replica_set_of_judged_spec(replica_set: &ReplicaSet) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    check_meta(&replica_set.metadata, &mut causes);
+    check_replica_set_spec(&replica_set.spec, PodSpecIs::Judged, &mut causes);
+    causes.0
+}
+
+/// Whether the spec of a template is to be judged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PodSpecIs {
+    New,
+    Judged,
 }
 
 /// What a changed ReplicaSet breaks. A spec whose template is the stored one is not walked again.
@@ -23,7 +39,7 @@ pub fn validate_replica_set_update(new: &ReplicaSet, old: &ReplicaSet) -> Vec<Ca
     let mut causes = Causes::default();
     check_meta(&new.metadata, &mut causes);
     if new.spec != old.spec {
-        check_replica_set_spec(&new.spec, &mut causes);
+        check_replica_set_spec(&new.spec, PodSpecIs::New, &mut causes);
     }
     if new.spec.selector != old.spec.selector {
         let spec = Path::ROOT.member("spec");
@@ -94,7 +110,7 @@ fn check_meta(meta: &podstorm_objects::ObjectMeta, causes: &mut Causes) {
     );
 }
 
-fn check_replica_set_spec(spec: &ReplicaSetSpec, causes: &mut Causes) {
+fn check_replica_set_spec(spec: &ReplicaSetSpec, of_pods: PodSpecIs, causes: &mut Causes) {
     let path = Path::ROOT.member("spec");
     check_counts(spec.replicas, spec.min_ready_seconds, &path, causes);
     let selector_path = path.member("selector");
@@ -119,12 +135,9 @@ fn check_replica_set_spec(spec: &ReplicaSetSpec, causes: &mut Causes) {
             compiled.ok()
         }
     };
-    check_template(
-        &spec.template,
-        compiled.as_ref(),
-        &path.member("template"),
-        causes,
-    );
+    let template_path = path.member("template");
+    check_template(&spec.template, compiled.as_ref(), &template_path, causes);
+    check_pod_spec(&spec.template, of_pods, &template_path, causes);
 }
 
 fn is_empty(selector: &LabelSelector) -> bool {
@@ -147,7 +160,10 @@ fn check_controller_spec(controller: &ReplicationController, causes: &mut Causes
     let template_path = path.member("template");
     match &controller.template {
         None => causes.required(&template_path, ""),
-        Some(template) => check_template(template, selector.as_ref(), &template_path, causes),
+        Some(template) => {
+            check_template(template, selector.as_ref(), &template_path, causes);
+            check_pod_spec(template, PodSpecIs::New, &template_path, causes);
+        }
     }
 }
 
@@ -160,8 +176,7 @@ fn check_counts(replicas: Option<i32>, min_ready: i32, path: &Path<'_>, causes: 
     causes.not_negative(&path.member("minReadySeconds"), min_ready.into());
 }
 
-/// Checks the template of a controller whose pods must always be restarted. `selector` is absent
-/// where it can't be compared.
+/// Checks the metadata of a controller's template. `selector` is absent where it can't be compared.
 fn check_template(
     template: &PodTemplate,
     selector: Option<&Selector>,
@@ -182,7 +197,15 @@ fn check_template(
     let annotations_path = meta_path.member("annotations");
     check_annotations(&template.metadata.annotations, &annotations_path, causes);
     check_pod_annotations(&template.metadata.annotations, &annotations_path, causes);
+}
+
+/// Checks the spec of the template of a controller whose pods must always be restarted.
+fn check_pod_spec(template: &PodTemplate, is: PodSpecIs, path: &Path<'_>, causes: &mut Causes) {
     let spec_path = path.member("spec");
+    if is == PodSpecIs::Judged {
+        pod_spec::check_node_name(template.node_name.as_deref(), &spec_path, causes);
+        return;
+    }
     template.spec.look(template.token_volume, |spec| {
         pod_spec::check(spec, template.node_name.as_deref(), &spec_path, causes);
         if container::items(spec, "ephemeralContainers")
