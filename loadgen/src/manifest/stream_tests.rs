@@ -419,3 +419,33 @@ fn an_alias_bomb_is_told_in_words_of_yaml() {
         "{error}"
     );
 }
+
+#[test]
+fn what_lies_deep_is_carried_or_refused() {
+    for levels in [100, 150, 190, 250, 100_000] {
+        let deep = |open: &str| open.repeat(levels) + "1" + &"}".repeat(levels);
+        let yaml = format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec:\n  containers: [{{name: c, image: i}}]\n  \
+             affinity: {{nodeAffinity: {}}}\n",
+            deep("{a: ")
+        );
+        let json = format!(
+            r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"p"}},"spec":{{"containers":
+            [{{"name":"c","image":"i"}}],"affinity":{{"nodeAffinity":{}}}}}}}"#,
+            deep(r#"{"a":"#)
+        );
+        for (text, most, words) in [(yaml, 190, "deeper than 200"), (json, 120, "recursion")] {
+            match load_bytes(text.as_bytes()) {
+                Ok(loaded) => {
+                    assert!(levels <= most, "{levels}");
+                    let object = loaded.objects[0].as_object().to_json();
+                    assert!(object["spec"]["affinity"]["nodeAffinity"].is_object());
+                }
+                Err(error) => {
+                    assert!(levels > most, "{levels}: {error}");
+                    assert!(error.to_string().contains(words), "{error}");
+                }
+            }
+        }
+    }
+}

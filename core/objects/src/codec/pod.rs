@@ -141,8 +141,7 @@ impl PodSpec {
         look: impl FnOnce(JsonValue<'_>) -> R,
     ) -> R {
         let text = format!("{{{}}}", self.text_with(token_volume));
-        let tape = Tape::from_slice(text.as_bytes()).expect("it was written as JSON");
-        look(tape.root())
+        look(Tape::of_written(&text).root())
     }
 
     /// The members as trees. As [`look`](PodSpec::look).
@@ -340,6 +339,15 @@ mod tests {
             .remove("managedFields");
         assert_eq!(pod, Pod::from_json(expected).unwrap());
         assert_eq!(pod.metadata.rest, Rest::NONE);
+    }
+
+    #[test]
+    fn what_lies_deeper_than_json_may_is_carried_and_read_again() {
+        let deep = (0..190).fold(json!({}), |inner, _| json!({"a": [inner]}));
+        let pod: Pod = round_trip(&json!({"metadata": {"name": "p", "managedFields": [deep]},
+            "spec": {"affinity": {"nodeAffinity": {"a": deep}}}}));
+        assert!(pod.spec.to_map(None).contains_key("affinity"));
+        assert!(pod.metadata.rest.get("managedFields").is_some());
     }
 
     #[test]

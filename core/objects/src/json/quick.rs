@@ -8,13 +8,13 @@ use serde_json::Number;
 
 use super::tape::{self, Slot};
 
-/// Levels of lists and objects; as many as serde_json allows.
-const DEPTH_MAX: usize = 127;
+/// Levels of lists and objects that a text from outside may have; as many as serde_json allows.
+pub(super) const DEPTH_MAX: usize = 127;
 
-/// Appends the value that a text is to a tape.
-pub(super) fn read<'t>(text: &'t str, slots: &mut Vec<Slot<'t>>) -> Option<()> {
+/// Appends the value that a text is to a tape, of so many levels.
+pub(super) fn read<'t>(text: &'t str, slots: &mut Vec<Slot<'t>>, depth_max: usize) -> Option<()> {
     let mut reader = Reader { text, at: 0 };
-    reader.value(slots, DEPTH_MAX)?;
+    reader.value(slots, depth_max)?;
     reader.pass_space();
     (reader.at == text.len()).then_some(())
 }

@@ -55,16 +55,14 @@ impl Rest {
             return Map::new();
         }
         let text = format!("{{{}}}", self.0);
-        let tape = Tape::from_slice(text.as_bytes()).expect("it was written as JSON");
-        tape.root().to_map()
+        Tape::of_written(&text).root().to_map()
     }
 
     /// The value of a member. O(bytes): for what is read seldom.
     pub fn get(&self, name: &str) -> Option<Value> {
         let name = Value::from(name).to_string();
         let (_, value) = self.parts().find(|(found, _)| *found == name)?;
-        let tape = Tape::from_slice(value.as_bytes()).expect("it was written as JSON");
-        Some(tape.root().to_value())
+        Some(Tape::of_written(value).root().to_value())
     }
 
     /// The names of the members. O(bytes).

@@ -57,7 +57,7 @@ impl<'t> Tape<'t> {
     pub fn from_slice(text: &'t [u8]) -> Result<Tape<'t>, serde_json::Error> {
         let mut slots = Vec::with_capacity(text.len() / BYTES_PER_SLOT + 1);
         if let Ok(text) = str::from_utf8(text)
-            && quick::read(text, &mut slots).is_some()
+            && quick::read(text, &mut slots, quick::DEPTH_MAX).is_some()
         {
             return Ok(Tape(slots));
         }
@@ -66,6 +66,16 @@ impl<'t> Tape<'t> {
         Fill(&mut slots).deserialize(&mut deserializer)?;
         deserializer.end()?;
         Ok(Tape(slots))
+    }
+
+    /// Reads a text that a [`Writer`](super::Writer) wrote, however deep: what it was read from was bounded.
+    ///
+    /// # Panics
+    /// When it is not JSON.
+    pub(crate) fn of_written(text: &'t str) -> Tape<'t> {
+        let mut slots = Vec::with_capacity(text.len() / BYTES_PER_SLOT + 1);
+        quick::read(text, &mut slots, usize::MAX).expect("it was written as JSON");
+        Tape(slots)
     }
 
     /// Reads YAML of the form that `kubectl get -o yaml` writes: block style, each scalar on a line of its

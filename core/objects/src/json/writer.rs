@@ -66,8 +66,7 @@ impl Writer {
     /// # Panics
     /// When it is not a whole value.
     pub(crate) fn to_value(&self) -> Value {
-        let tape = Tape::from_slice(self.0.as_bytes()).expect("a whole value was written");
-        tape.root().to_value()
+        Tape::of_written(&self.0).root().to_value()
     }
 
     /// Forgets what was written, and keeps the memory.
