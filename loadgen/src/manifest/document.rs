@@ -3,10 +3,10 @@
 
 use std::fmt;
 
-use podstorm_objects::json::JsonValue;
+use podstorm_objects::json::{JsonValue, Tape};
+use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::map::Entry;
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
 /// What one document was.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) enum Document {
 /// Takes the items of a list: the list's members read so far, the item's index, the item.
 /// An error ends the reading; what it was is kept by the taker.
 pub(super) type ItemTaker<'a> =
-    &'a mut dyn FnMut(&Map<String, Value>, usize, Value) -> Result<(), Stopped>;
+    &'a mut dyn FnMut(&Map<String, Value>, usize, JsonValue<'_>) -> Result<(), Stopped>;
 
 /// The taker of items found something wrong.
 #[derive(Debug)]
@@ -81,7 +81,11 @@ impl<'de> Visitor<'de> for DocumentSeed<'_> {
 
 /// Whether that `kind` is one of lists: `List`, `PodList`.
 pub(super) fn is_list_kind(kind: &Value) -> bool {
-    kind.as_str().is_some_and(|kind| kind.ends_with("List"))
+    kind.as_str().is_some_and(is_list_name)
+}
+
+fn is_list_name(kind: &str) -> bool {
+    kind.ends_with("List")
 }
 
 /// The members and the items of a list that says its kind; `None` of anything else.
@@ -92,8 +96,7 @@ pub(super) fn list_of<'t>(
     let items = document.get("items").filter(|items| items.is_list())?;
     let others = document.pairs().filter(|(name, _)| *name != "items");
     let members = others.map(|(name, value)| (name.to_owned(), value.to_value()));
-    kind.ends_with("List")
-        .then(|| (members.collect(), items.items().collect()))
+    is_list_name(kind).then(|| (members.collect(), items.items().collect()))
 }
 
 fn given_twice<E: Error>(key: &str) -> E {
@@ -128,8 +131,8 @@ impl<'de> Visitor<'de> for ItemsSeed<'_, '_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         let mut index = 0;
-        while let Some(item) = items.next_element_seed(ValueSeed)? {
-            (self.take_item)(self.members, index, item)
+        while let Some(item) = items.next_element::<Tape<'de>>()? {
+            (self.take_item)(self.members, index, item.root())
                 .map_err(|Stopped| A::Error::custom("stopped"))?;
             index += 1;
         }
@@ -144,75 +147,7 @@ impl<'de> DeserializeSeed<'de> for ValueSeed {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for ValueSeed {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text, a number, true, false, null, a list or an object")
-    }
-
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::from(value))
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::from(value))
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        match Number::from_f64(value) {
-            Some(number) => Ok(Value::Number(number)),
-            None => Err(E::custom(
-                "a number that JSON can't say; quote it to make it a text",
-            )),
-        }
-    }
-
-    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::from(value))
-    }
-
-    fn visit_string<E: Error>(self, value: String) -> Result<Value, E> {
-        Ok(Value::String(value))
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_none<E: Error>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut values = Vec::new();
-        while let Some(value) = items.next_element_seed(ValueSeed)? {
-            values.push(value);
-        }
-        Ok(Value::Array(values))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let mut members = Map::new();
-        while let Some(key) = map.next_key::<String>()? {
-            match members.entry(key) {
-                Entry::Occupied(known) => return Err(given_twice(known.key())),
-                Entry::Vacant(place) => place.insert(map.next_value_seed(ValueSeed)?),
-            };
-        }
-        Ok(Value::Object(members))
+        Ok(Tape::deserialize(deserializer)?.root().to_value())
     }
 }
 
@@ -224,9 +159,9 @@ mod tests {
 
     fn read(text: &str) -> Result<(Document, Vec<Value>), serde_json::Error> {
         let mut items = Vec::new();
-        let mut take_item = |_: &Map<String, Value>, index: usize, item: Value| {
+        let mut take_item = |_: &Map<String, Value>, index: usize, item: JsonValue<'_>| {
             assert_eq!(index, items.len());
-            items.push(item);
+            items.push(item.to_value());
             Ok(())
         };
         let seed = DocumentSeed {

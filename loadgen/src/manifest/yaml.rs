@@ -4,7 +4,7 @@
 
 use std::io::{self, BufRead, Read};
 
-use podstorm_objects::json::Tape;
+use podstorm_objects::json::{JsonValue, Tape};
 use serde::de::DeserializeSeed;
 use serde_json::Value;
 use serde_saphyr::Options;
@@ -82,21 +82,22 @@ fn read_whole(
         }
         return collector.end_document(Document::List(members), Vec::new());
     }
-    let mut take_item = |list: &serde_json::Map<String, Value>, index: usize, item: Value| {
-        let decoded = decode::item(Tape::of(&item).root(), list, &collector.judged);
-        let taken = collector.take(decoded, Some(index));
-        match taken {
-            Ok(None) => Ok(()),
-            Ok(Some(item)) => {
-                kindless.push((index, item));
-                Ok(())
+    let mut take_item =
+        |list: &serde_json::Map<String, Value>, index: usize, item: JsonValue<'_>| {
+            let decoded = decode::item(item, list, &collector.judged);
+            let taken = collector.take(decoded, Some(index));
+            match taken {
+                Ok(None) => Ok(()),
+                Ok(Some(item)) => {
+                    kindless.push((index, item));
+                    Ok(())
+                }
+                Err(error) => {
+                    failed = Some((index, error));
+                    Err(Stopped)
+                }
             }
-            Err(error) => {
-                failed = Some((index, error));
-                Err(Stopped)
-            }
-        }
-    };
+        };
     let read = read_document(text, &mut take_item);
     if let Some((index, error)) = failed {
         return Err(with_open_end(error, index, chunk, is_last));
