@@ -291,8 +291,9 @@ impl SpecText<'_> {
         self.object(item, |text, member, value| {
             if member == "name" && value.as_str() == text.name {
                 text.out.text(MARKER);
-                // Before the closing quote; a text of 4 GiB is refused before this.
-                text.stars.push((text.out.len() - 2) as u32);
+                // Before the closing quote.
+                let star = u32::try_from(text.out.len() - 2);
+                text.stars.push(star.expect("no spec has 4 GiB"));
             } else {
                 value.write(&mut text.out);
             }

@@ -89,7 +89,7 @@ impl<'t> Tape<'t> {
     /// The tape of a value.
     ///
     /// # Panics
-    /// When a list or an object in it has 2³¹ values or more.
+    /// When a list or an object in it has 2³² values or more.
     pub fn of(value: &'t Value) -> Tape<'t> {
         Tape::deserialize(value).expect("a value has each member once")
     }

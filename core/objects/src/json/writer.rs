@@ -69,6 +69,11 @@ impl Writer {
         Tape::of_written(&self.0).root().to_value()
     }
 
+    /// Writes a tree: for types outside of this crate that make one.
+    pub fn value(&mut self, value: &Value) {
+        self.shown(value);
+    }
+
     /// Forgets what was written, and keeps the memory.
     pub fn clear(&mut self) {
         self.0.clear();
@@ -271,7 +276,7 @@ impl Writer {
     /// Puts the members of a tree.
     pub(crate) fn put_members(&mut self, members: &Map) {
         for (name, value) in members {
-            self.member_named(name, |out| out.shown(value));
+            self.member_named(name, |out| out.value(value));
         }
     }
 
