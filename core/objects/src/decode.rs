@@ -4,12 +4,13 @@
 //! unread. Null is absent everywhere, as in the Kubernetes API. A [`Path`] is a chain on
 //! the stack and costs nothing until an error is made of it.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use serde_json::Value;
 use smallvec::SmallVec;
 
-use super::json::{JsonValue, Rest, Writer};
+use super::json::{JsonValue, Pairs, Rest, order};
 use super::{Map, Str, Time};
 
 /// A place in an object, e.g. `spec.template.spec.containers[0].image`.
@@ -144,10 +145,15 @@ pub fn describe(value: &Value) -> String {
     }
 }
 
-/// The members of one JSON object while it is being read.
+/// The members of one JSON object while it is being read. Members lie sorted by name: a reader that asks
+/// in that order passes the object once.
 #[derive(Debug)]
 pub struct Members<'t, 'p> {
-    object: Option<JsonValue<'t>>,
+    all: Pairs<'t>,
+    /// Those that the last look-up did not pass, the place of the first of them, and the name before it.
+    ahead: Pairs<'t>,
+    place: usize,
+    passed: Option<&'t str>,
     /// Bits of the members that were taken, by their place.
     taken: SmallVec<[u64; 1]>,
     path: &'p Path<'p>,
@@ -161,7 +167,10 @@ impl<'t, 'p> Members<'t, 'p> {
     pub fn new(value: JsonValue<'t>, path: &'p Path<'p>) -> Result<Members<'t, 'p>, DecodeError> {
         if value.is_null() || value.is_object() {
             return Ok(Members {
-                object: value.is_object().then_some(value),
+                all: value.pairs(),
+                ahead: value.pairs(),
+                place: 0,
+                passed: None,
                 taken: SmallVec::new(),
                 path,
             });
@@ -171,27 +180,49 @@ impl<'t, 'p> Members<'t, 'p> {
 
     /// Takes a member as it is; null is absent.
     pub fn take(&mut self, key: &str) -> Option<JsonValue<'t>> {
-        let (place, value) = self.find(key)?;
-        if self.taken.len() <= place / 64 {
-            self.taken.resize(place / 64 + 1, 0);
+        let value = self.find(key)?;
+        if self.taken.len() <= self.place / 64 {
+            self.taken.resize(self.place / 64 + 1, 0);
         }
-        self.taken[place / 64] |= 1 << (place % 64);
+        self.taken[self.place / 64] |= 1 << (self.place % 64);
         Some(value).filter(|value| !value.is_null())
     }
 
     /// Leaves a member that was taken.
     pub fn put_back(&mut self, key: &str) {
-        if let Some((place, _)) = self.find(key)
-            && let Some(bits) = self.taken.get_mut(place / 64)
+        if self.find(key).is_some()
+            && let Some(bits) = self.taken.get_mut(self.place / 64)
         {
-            *bits &= !(1 << (place % 64));
+            *bits &= !(1 << (self.place % 64));
         }
     }
 
-    fn find(&self, key: &str) -> Option<(usize, JsonValue<'t>)> {
-        let mut pairs = self.object?.pairs().enumerate();
-        let (place, (_, value)) = pairs.find(|(_, (name, _))| *name == key)?;
-        Some((place, value))
+    /// Looks at a member without taking it; null is absent.
+    pub(crate) fn look(&mut self, key: &str) -> Option<JsonValue<'t>> {
+        self.find(key).filter(|value| !value.is_null())
+    }
+
+    /// Goes on, or back and on, to the first member that does not come before that name, and finds the
+    /// one of the name there.
+    fn find(&mut self, key: &str) -> Option<JsonValue<'t>> {
+        if self
+            .passed
+            .is_some_and(|passed| !order(passed, key).is_lt())
+        {
+            (self.ahead, self.place, self.passed) = (self.all.clone(), 0, None);
+        }
+        loop {
+            let mut after = self.ahead.clone();
+            let (name, value) = after.next()?;
+            match order(name, key) {
+                Ordering::Less => {
+                    (self.ahead, self.passed) = (after, Some(name));
+                    self.place += 1;
+                }
+                Ordering::Equal => return Some(value),
+                Ordering::Greater => return None,
+            }
+        }
     }
 
     /// Takes a string.
@@ -308,7 +339,7 @@ impl<'t, 'p> Members<'t, 'p> {
             let bits = self.taken.get(place / 64).copied().unwrap_or(0);
             bits & (1 << (place % 64)) != 0
         };
-        let pairs = self.object.iter().flat_map(JsonValue::pairs).enumerate();
+        let pairs = self.all.clone().enumerate();
         pairs
             .filter(move |(place, (_, value))| !is_taken(*place) && !value.is_null())
             .map(|(_, pair)| pair)
@@ -323,15 +354,11 @@ impl<'t, 'p> Members<'t, 'p> {
 
     /// What was not taken, without nulls, to be carried unread.
     pub fn rest(&self) -> Rest {
-        let slots: usize = self.left().map(|(_, value)| 1 + value.slots()).sum();
-        if slots == 0 {
-            return Rest::NONE;
-        }
-        let mut out = Writer::for_slots(slots);
-        for (name, value) in self.left() {
-            out.member_named(name, |out| value.write(out));
-        }
-        Rest::written(&out)
+        Rest::of(|out| {
+            for (name, value) in self.left() {
+                out.member_named(name, |out| value.write(out));
+            }
+        })
     }
 }
 

@@ -1,8 +1,10 @@
 //! Types of members that are carried unread: a table says what each must be, so that a wrong type
 //! is refused with its path although nobody reads the member.
 
+use std::cmp::Ordering;
+
 use crate::decode::{DecodeError, Path, read_i32, read_i64, read_time};
-use crate::json::{JsonValue, is_less};
+use crate::json::{JsonValue, order};
 
 /// What a JSON value must be. Null passes as absent wherever a member may be absent.
 #[derive(Clone, Copy, Debug)]
@@ -56,16 +58,18 @@ pub(crate) fn check(
         return Ok(());
     };
     // Both are sorted by name.
-    let mut at = 0;
+    let mut known = known.iter();
+    let mut next = known.next();
     for (name, value) in object.pairs() {
-        while at < known.len() && is_less(known[at].0, name) {
-            at += 1;
-        }
-        if at == known.len() {
-            break;
-        }
-        if known[at].0 == name && !value.is_null() {
-            check_value(value, &known[at].1, &path.member(name))?;
+        while let Some((member, shape)) = next {
+            match order(member, name) {
+                Ordering::Less => next = known.next(),
+                Ordering::Equal if !value.is_null() => {
+                    check_value(value, shape, &path.member(name))?;
+                    break;
+                }
+                _ => break,
+            }
         }
     }
     Ok(())

@@ -76,7 +76,7 @@ impl ReadSpec {
         let token_volume = TokenVolume::find(value);
         let name = token_volume.map(|volume| volume.to_string());
         Ok(ReadSpec {
-            spec: PodSpec::read(value, &members, name.as_deref()).into(),
+            spec: PodSpec::read(members, name.as_deref()).into(),
             node_name: (!node_name.is_empty()).then(|| node_name.into()),
             token_volume,
         })
@@ -130,7 +130,8 @@ impl PodSpec {
             return Err(path.member("nodeName").error(KEPT_OUTSIDE));
         }
         check(spec, &pod_shape::POD_SPEC, &path)?;
-        Ok(PodSpec::read(spec, &Members::new(spec, &path)?, name))
+        let members = Members::new(spec, &path)?;
+        Ok(PodSpec::read(members, name))
     }
 
     /// Looks at the members, with the name of a pod's service-account volume at its places. O(bytes):
@@ -180,33 +181,33 @@ impl PodSpec {
 
     /// The spec of these members, less those that were taken, whose types have been checked; `name` is
     /// taken out.
-    fn read(spec: JsonValue<'_>, members: &Members<'_, '_>, name: Option<&str>) -> PodSpec {
-        let containers = |list: &str| {
-            let items = spec.get(list).into_iter().flat_map(|list| list.items());
-            items.map(SpecContainer::read)
-        };
-        let text_of = |member: &str| spec.get(member).and_then(|text| text.as_str());
-        let account = |member| text_of(member).unwrap_or("");
-        let gates = spec.get("schedulingGates");
-        let mut text = SpecText {
-            out: Writer::for_slots(spec.slots()),
-            name,
-            stars: SmallVec::new(),
-        };
-        for (name, value) in members.left() {
-            text.member(name, value);
-        }
+    fn read(mut members: Members<'_, '_>, name: Option<&str>) -> PodSpec {
+        let mut stars = SmallVec::new();
+        let text = Rest::of(|out| {
+            let stars = &mut stars;
+            let mut text = SpecText { out, name, stars };
+            for (name, value) in members.left() {
+                text.member(name, value);
+            }
+        });
+        // In the order of their names: one pass.
+        let mut look = |member| members.look(member);
+        let containers = SpecContainer::read_all(look("containers")).collect();
+        let init_containers = SpecContainer::read_all(look("initContainers")).collect();
+        let scheduler_name = look("schedulerName").and_then(|name| name.as_str());
+        let gates = look("schedulingGates");
+        let has_security_context = look("securityContext").is_some();
+        let mut account = |member| look(member).and_then(|it| it.as_str()).unwrap_or("");
+        let is_one_account = account("serviceAccount") == account("serviceAccountName");
+        let grace = look("terminationGracePeriodSeconds").and_then(|seconds| seconds.as_i64());
         PodSpec {
-            members: Rest::written(&text.out),
-            stars: text.stars,
-            is_converted: spec.get("securityContext").is_some_and(|it| !it.is_null())
-                && account("serviceAccountName") == account("serviceAccount"),
-            termination_grace_period_seconds: spec
-                .get("terminationGracePeriodSeconds")
-                .and_then(|seconds| seconds.as_i64()),
-            containers: containers("containers").collect(),
-            init_containers: containers("initContainers").collect(),
-            scheduler_name: text_of("schedulerName")
+            members: text,
+            stars,
+            is_converted: has_security_context && is_one_account,
+            termination_grace_period_seconds: grace,
+            containers,
+            init_containers,
+            scheduler_name: scheduler_name
                 .filter(|name| *name != "default-scheduler")
                 .map(Into::into),
             is_gated: gates.is_some_and(|gates| gates.items().next().is_some()),
@@ -215,12 +216,15 @@ impl PodSpec {
 }
 
 impl SpecContainer {
+    fn read_all(list: Option<JsonValue<'_>>) -> impl Iterator<Item = SpecContainer> {
+        let items = list.into_iter().flat_map(|list| list.items());
+        items.map(SpecContainer::read)
+    }
+
     fn read(container: JsonValue<'_>) -> SpecContainer {
         let text = |member| {
-            container
-                .get(member)
-                .and_then(|it| it.as_str())
-                .unwrap_or("")
+            let value = container.get(member);
+            value.and_then(|it| it.as_str()).unwrap_or("")
         };
         SpecContainer {
             name: text("name").into(),
@@ -232,34 +236,34 @@ impl SpecContainer {
 
 /// The text of a spec that is being written, without the name of the pod's own volume.
 struct SpecText<'a> {
-    out: Writer,
+    out: &'a mut Writer,
     name: Option<&'a str>,
-    stars: SmallVec<[u32; 2]>,
+    stars: &'a mut SmallVec<[u32; 2]>,
 }
 
 impl SpecText<'_> {
     fn member(&mut self, name: &str, value: JsonValue<'_>) {
         self.out.begin_member(name);
         if self.name.is_none() {
-            value.write(&mut self.out);
+            value.write(self.out);
         } else if name == "volumes" {
             self.list(value, SpecText::named);
         } else if TokenVolume::CONTAINERS.contains(&name) {
             self.list(value, |text, container| {
                 text.object(container, |text, name, value| match name {
                     "volumeMounts" => text.list(value, SpecText::named),
-                    _ => value.write(&mut text.out),
+                    _ => value.write(text.out),
                 });
             });
         } else {
-            value.write(&mut self.out);
+            value.write(self.out);
         }
     }
 
     /// Writes a list by its items.
     fn list(&mut self, list: JsonValue<'_>, mut write: impl FnMut(&mut Self, JsonValue<'_>)) {
         if !list.is_list() {
-            return list.write(&mut self.out);
+            return list.write(self.out);
         }
         self.out.open('[');
         for item in list.items() {
@@ -276,7 +280,7 @@ impl SpecText<'_> {
         mut write: impl FnMut(&mut Self, &str, JsonValue<'_>),
     ) {
         if !object.is_object() {
-            return object.write(&mut self.out);
+            return object.write(self.out);
         }
         self.out.open('{');
         for (name, value) in object.pairs() {
@@ -295,7 +299,7 @@ impl SpecText<'_> {
                 let star = u32::try_from(text.out.len() - 2);
                 text.stars.push(star.expect("no spec has 4 GiB"));
             } else {
-                value.write(&mut text.out);
+                value.write(text.out);
             }
         });
     }

@@ -16,17 +16,16 @@ use crate::{
 impl PodStatus {
     pub(super) fn read(value: JsonValue<'_>, path: &Path<'_>) -> Result<PodStatus, DecodeError> {
         let mut members = Members::new(value, path)?;
-        let init: ContainerStatuses =
-            members.list("initContainerStatuses", ContainerStatus::read)?;
-        let phase_text = members.text("phase")?;
-        let phase = PodPhase::new(phase_text);
+        check(value, &pod_shape::POD_STATUS, path)?;
         let conditions = members.list("conditions", PodCondition::read)?;
         let container_statuses = members.list("containerStatuses", ContainerStatus::read)?;
-        check(value, &pod_shape::POD_STATUS, path)?;
+        let init: ContainerStatuses =
+            members.list("initContainerStatuses", ContainerStatus::read)?;
+        let phase = PodPhase::new(members.text("phase")?);
         if phase == PodPhase::Other {
             members.put_back("phase");
         }
-        let started = PodStart::take_from(value, &mut members);
+        let started = PodStart::take_from(&mut members);
         Ok(PodStatus {
             phase,
             conditions,
@@ -88,16 +87,16 @@ impl PodStatus {
 
 impl PodStart {
     /// Takes the members out of a status; leaves them all where they say anything else.
-    fn take_from(status: JsonValue<'_>, members: &mut Members<'_, '_>) -> Option<PodStart> {
-        let address = |one: &str, list: &str| -> Option<Address> {
-            let ip = status.get(one)?.as_str()?;
-            let item = only(status.get(list)?.items())?;
+    fn take_from(members: &mut Members<'_, '_>) -> Option<PodStart> {
+        let mut address = |one: &str, list: &str| -> Option<Address> {
+            let ip = members.look(one)?.as_str()?;
+            let item = only(members.look(list)?.items())?;
             let (name, value) = only(item.pairs())?;
             let same = name == "ip" && value.as_str() == Some(ip);
             (same && !ip.is_empty()).then(|| ip.into())
         };
         let (host_ip, pod_ip) = (address("hostIP", "hostIPs")?, address("podIP", "podIPs")?);
-        let time: Time = status.get("startTime")?.as_str()?.parse().ok()?;
+        let time: Time = members.look("startTime")?.as_str()?.parse().ok()?;
         if time.is_unset() {
             return None;
         }
@@ -209,19 +208,17 @@ impl ConditionStatus {
 impl PodCondition {
     fn read(value: JsonValue<'_>, path: &Path<'_>) -> Result<PodCondition, DecodeError> {
         let mut members = item(value, path)?;
-        let kind_text = members.text("type")?;
-        let status_text = members.text("status")?;
-        let last_transition_time = members.time("lastTransitionTime")?;
-        let (kind, status) = (
-            ConditionType::new(kind_text),
-            ConditionStatus::new(status_text),
-        );
         check(value, &pod_shape::POD_CONDITION, path)?;
-        if kind == ConditionType::Other && !kind_text.is_empty() {
-            members.put_back("type");
-        }
+        let last_transition_time = members.time("lastTransitionTime")?;
+        let status_text = members.text("status")?;
+        let status = ConditionStatus::new(status_text);
         if status == ConditionStatus::Other && !status_text.is_empty() {
             members.put_back("status");
+        }
+        let kind_text = members.text("type")?;
+        let kind = ConditionType::new(kind_text);
+        if kind == ConditionType::Other && !kind_text.is_empty() {
+            members.put_back("type");
         }
         Ok(PodCondition {
             kind,

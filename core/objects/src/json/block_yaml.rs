@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use super::quick;
 use super::tape::{self, Slot};
+use super::value::order;
 
 /// Levels of lists and mappings.
 const DEPTH_MAX: usize = 127;
@@ -104,7 +105,7 @@ impl<'t> Reader<'t> {
             let name = &left[..name_end(&left[..end])?];
             (is_usual(name) && is_text(name)).then_some(())?;
             let name = text_slot(name);
-            in_order = in_order && (last == at || quick::is_less(slots[last].name(), name.name()));
+            in_order = in_order && (last == at || order(slots[last].name(), name.name()).is_lt());
             self.at += name.name().len() + 1;
             last = slots.len();
             slots.push(name);

@@ -8,8 +8,8 @@ mod tape;
 mod value;
 mod writer;
 
-pub(crate) use quick::is_less;
 pub use rest::Rest;
 pub use tape::Tape;
+pub(crate) use value::order;
 pub use value::{Items, JsonValue, Pairs};
 pub use writer::Writer;

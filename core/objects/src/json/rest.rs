@@ -1,6 +1,7 @@
 //! Members that are carried unread.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::fmt;
 
 use arcstr::ArcStr;
@@ -17,16 +18,29 @@ pub struct Rest(ArcStr);
 
 const _: () = assert!(size_of::<Rest>() == size_of::<usize>());
 
+thread_local! {
+    /// Where texts are put together, to be kept at their length.
+    static SCRATCH: Cell<Writer> = Cell::default();
+}
+
+/// What a thread keeps of that; a pod's spec is a few thousand bytes.
+const SCRATCH_BYTES_MAX: usize = 1 << 16;
+
 impl Rest {
     /// No members.
     pub const NONE: Rest = Rest(ArcStr::new());
 
-    /// What a writer has put.
-    pub(crate) fn written(members: &Writer) -> Rest {
-        match members.as_str() {
+    /// The members that `put` puts, sorted by name.
+    pub(crate) fn of(put: impl FnOnce(&mut Writer)) -> Rest {
+        let mut out = SCRATCH.take();
+        put(&mut out);
+        let rest = match out.as_str() {
             "" => Rest::NONE,
             text => Rest(text.into()),
-        }
+        };
+        out.clear_to(SCRATCH_BYTES_MAX);
+        SCRATCH.set(out);
+        rest
     }
 
     /// The members without the braces around them, e.g. `"a":1,"b":[]`.

@@ -46,11 +46,6 @@ impl Writer {
         Writer::default()
     }
 
-    /// With room for so many values and names of common length.
-    pub(crate) fn for_slots(slots: usize) -> Writer {
-        Writer(String::with_capacity(24 * slots))
-    }
-
     /// What has been written.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -77,6 +72,12 @@ impl Writer {
     /// Forgets what was written, and keeps the memory.
     pub fn clear(&mut self) {
         self.0.clear();
+    }
+
+    /// Forgets what was written, and keeps so many bytes of memory at most.
+    pub(crate) fn clear_to(&mut self, bytes_max: usize) {
+        self.0.clear();
+        self.0.shrink_to(bytes_max);
     }
 
     pub(crate) fn len(&self) -> usize {
