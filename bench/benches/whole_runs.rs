@@ -3,12 +3,16 @@
 
 use std::path::Path;
 
+use podstorm_bench::results::machine::Machine;
 use podstorm_bench::results::{Unit, record_runs};
 use podstorm_bench::smoke::Task;
-use podstorm_bench::whole::{Spent, loadgen, loadgen_as_built, run};
+use podstorm_bench::whole::{Spent, call, loadgen, loadgen_as_built, run};
 
 const UP_DOWN_100K: &[&str] = &["--pods", "100k", "--replicasets", "2k", "--nodes", "5k"];
 const UP_DOWN_1M: &[&str] = &["--pods", "1m", "--replicasets", "20k", "--nodes", "15k"];
+const UP_DOWN_10M: &[&str] = &["--pods", "10m", "--replicasets", "200k", "--nodes", "150k"];
+/// What that run takes, and a little for the rest of the machine.
+const MEMORY_10M_BYTES: u64 = 12_000_000_000;
 const COLD_START_1M: &[&str] = &[
     "--scenario",
     "cold-start",
@@ -81,6 +85,22 @@ fn measure() -> anyhow::Result<()> {
         record_spent("up-down", 1_000_000, &runs);
         record_controller("up-down", 1_000_000, &runs)?;
     }
+    if wanted("whole_runs/fault-seeds/60") {
+        let seeds = if quick { 1_000_u32 } else { 5_000 };
+        let text = seeds.to_string();
+        // The standard seeds: those that every change is judged by.
+        let spent = call(&binary, &["fuzz", "--first", "1", "--seeds", &text])?;
+        let per_minute = f64::from(seeds) / spent.cpu_seconds * 60.0;
+        record_runs("whole_runs/fault-seeds/60", &[per_minute], Unit::Count);
+    }
+    if !quick && wanted("whole_runs/up-down/10000000") {
+        if Machine::here().memory_bytes >= MEMORY_10M_BYTES {
+            let runs = repeat(&binary, UP_DOWN_10M, 1)?;
+            record_spent("up-down", 10_000_000, &runs);
+        } else {
+            eprintln!("whole_runs/up-down/10000000: needs 12 GB of memory, not measured");
+        }
+    }
     Ok(())
 }
 
@@ -147,6 +167,7 @@ fn smoke(binary: &Path) -> anyhow::Result<()> {
         "2s",
     ];
     run(binary, &[&churn, TINY].concat())?;
+    call(binary, &["fuzz", "--first", "1", "--seeds", "4"])?;
     let same = ["--engine", "virtual", "--seed", "7"];
     let same = [&same, TINY].concat();
     assert_eq!(run(binary, &same)?.text, run(binary, &same)?.text);

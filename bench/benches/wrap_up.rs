@@ -4,6 +4,7 @@
 
 use std::time::SystemTime;
 
+use podstorm_bench::results::machine::Machine;
 use podstorm_bench::results::run::{Run, TABLE_ELSEWHERE, now, sources_changed};
 use podstorm_bench::results::{
     is_smoke_test, measurements_directory, package_directory, render, table, targets,
@@ -14,7 +15,7 @@ fn main() -> anyhow::Result<()> {
     let targets = targets::load_own()?;
     if is_smoke_test() {
         let nothing = package_directory().join("results/none");
-        let lines = table::lines(targets, &nothing, SystemTime::UNIX_EPOCH, 1)?;
+        let lines = table::lines(targets, &nothing, SystemTime::UNIX_EPOCH, &Machine::here())?;
         let run = Run::begin(String::new());
         assert!(render::markdown(&lines, &run).len() > lines.len());
         return Ok(());
@@ -33,7 +34,7 @@ fn main() -> anyhow::Result<()> {
     run.fresh_since = "the last change of the sources".to_owned();
     run.end(now());
     let measurements = measurements_directory();
-    let lines = table::lines(targets, &measurements, sources_changed(), run.machine.cores)?;
+    let lines = table::lines(targets, &measurements, sources_changed(), &run.machine)?;
     render::write(&lines, &run, &package_directory().join("results"))?;
     #[expect(clippy::print_stdout, reason = "benches report there")]
     {

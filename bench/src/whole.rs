@@ -107,10 +107,19 @@ pub fn build(target: &Path, flags: &[&str]) -> anyhow::Result<PathBuf> {
 ///
 /// Where it doesn't start, or doesn't meet its condition.
 pub fn run(binary: &Path, arguments: &[&str]) -> anyhow::Result<Spent> {
+    call(binary, &[&["run"], arguments].concat())
+}
+
+/// As [`run`], for any subcommand that takes `--quiet` and `--json`.
+///
+/// # Errors
+///
+/// Where it doesn't start, or ends with a status other than 0.
+pub fn call(binary: &Path, arguments: &[&str]) -> anyhow::Result<Spent> {
     let (clock, cpu_before) = (RealClock::start(), children_cpu_seconds()?);
     let output = Command::new(binary)
-        .args(["run", "--quiet", "--json", "-"])
         .args(arguments)
+        .args(["--quiet", "--json", "-"])
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
@@ -119,7 +128,7 @@ pub fn run(binary: &Path, arguments: &[&str]) -> anyhow::Result<Spent> {
     let cpu_seconds = children_cpu_seconds()? - cpu_before;
     ensure!(
         output.status.success(),
-        "loadgen run {} ended with {}",
+        "loadgen {} ended with {}",
         arguments.join(" "),
         output.status
     );

@@ -158,7 +158,7 @@ fn report(
     run: &Run,
     since: SystemTime,
 ) -> anyhow::Result<bool> {
-    let lines = table::lines(rows, &measurements_directory(), since, run.machine.cores)?;
+    let lines = table::lines(rows, &measurements_directory(), since, &run.machine)?;
     let mut text = format!("\n{}", render::terminal(&lines, run));
     if arguments.only.is_none() {
         render::write(&lines, run, &results_directory())?;

@@ -77,6 +77,9 @@ fn remarks(out: &mut String, rows: &[&Target]) {
         if let Some(cores) = row.cores {
             let _ = write!(out, " Needs a machine with {cores} cores.");
         }
+        if let Some(memory) = row.memory_gb {
+            let _ = write!(out, " Needs a machine with {memory} GB of memory.");
+        }
         if let Some(why) = &row.unmeasured {
             let _ = write!(out, " **Not measured**: {why}.");
         }

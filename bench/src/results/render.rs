@@ -56,7 +56,12 @@ pub fn terminal(lines: &[Line], run: &Run) -> String {
 fn summary(lines: &[Line]) -> String {
     let count =
         |wanted: fn(&Verdict) -> bool| lines.iter().filter(|line| wanted(&line.verdict)).count();
-    let met = count(|verdict| matches!(verdict, Verdict::Met | Verdict::MetRaised));
+    let met = count(|verdict| {
+        matches!(
+            verdict,
+            Verdict::Met | Verdict::MissedRaised | Verdict::MetRaised
+        )
+    });
     let missed = count(|verdict| *verdict == Verdict::Missed);
     let mut text = format!("{met} targets met, {missed} missed");
     let incomplete = count(|verdict| !verdict.is_complete());
@@ -233,6 +238,7 @@ fn verdict_text(line: &Line) -> String {
     let verdict = line.verdict.text();
     match (&line.verdict, &line.target.note, &line.ours) {
         (Verdict::Missed, Some(note), _) => format!("**{verdict}**: {note}"),
+        (Verdict::MissedRaised, Some(note), _) => format!("{verdict}: {note}"),
         (Verdict::Missed, None, _) => format!("**{verdict}**"),
         (Verdict::Stale(_), _, Some(ours)) => {
             let commit = commit_before(unix_seconds(ours.written));
@@ -249,6 +255,7 @@ mod tests {
     use std::time::SystemTime;
 
     use super::*;
+    use crate::results::machine::Machine;
     use crate::results::table;
     use crate::results::targets;
 
@@ -257,7 +264,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let targets = targets::load_own().unwrap();
         let since = SystemTime::UNIX_EPOCH;
-        let lines = table::lines(targets, folder.path(), since, 2).unwrap();
+        let lines = table::lines(targets, folder.path(), since, &Machine::here()).unwrap();
         let mut run = Run::begin("the command".to_owned());
         run.end(since);
         let terminal = terminal(&lines, &run);

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::figure::{self, Measured};
+use super::machine::Machine;
 use super::targets::Target;
 
 /// A row of the table.
@@ -24,8 +25,10 @@ pub struct Line {
 pub enum Verdict {
     /// Our own raised target is reached.
     MetRaised,
-    /// The given target is reached.
+    /// The given target is reached; there is no raised one.
     Met,
+    /// The given target is reached, the raised one is not.
+    MissedRaised,
     /// Measured, and not reached.
     Missed,
     /// Measured; there is no target.
@@ -46,6 +49,7 @@ impl Verdict {
         match self {
             Verdict::MetRaised => "met, raised too".to_owned(),
             Verdict::Met => "met".to_owned(),
+            Verdict::MissedRaised => "met, raised missed".to_owned(),
             Verdict::Missed => "missed".to_owned(),
             Verdict::Known => "–".to_owned(),
             Verdict::Stale(age) => format!("stale by {}", age_text(*age)),
@@ -67,7 +71,11 @@ impl Verdict {
     pub fn is_measured(&self) -> bool {
         matches!(
             self,
-            Verdict::MetRaised | Verdict::Met | Verdict::Missed | Verdict::Known
+            Verdict::MetRaised
+                | Verdict::Met
+                | Verdict::MissedRaised
+                | Verdict::Missed
+                | Verdict::Known
         )
     }
 }
@@ -102,8 +110,8 @@ impl Line {
     }
 }
 
-/// Puts figures to targets. What was written before `since` is stale; `cores` is how many this
-/// machine has.
+/// Puts figures to targets. What was written before `since` is stale; on `machine` some
+/// figures can't be had.
 ///
 /// # Errors
 ///
@@ -112,7 +120,7 @@ pub fn lines(
     targets: Vec<Target>,
     measurements: &Path,
     since: SystemTime,
-    cores: usize,
+    machine: &Machine,
 ) -> anyhow::Result<Vec<Line>> {
     let line = |target: Target| {
         let ours = figure::read(measurements, &target.id)?;
@@ -121,7 +129,7 @@ pub fn lines(
             None => None,
         };
         let rival = rival.filter(|rival| rival.unit == target.unit && rival.written >= since);
-        let verdict = verdict(&target, ours.as_ref(), rival.as_ref(), since, cores);
+        let verdict = verdict(&target, ours.as_ref(), rival.as_ref(), since, machine);
         Ok(Line {
             target,
             ours,
@@ -137,13 +145,17 @@ fn verdict(
     ours: Option<&Measured>,
     rival: Option<&Measured>,
     since: SystemTime,
-    cores: usize,
+    machine: &Machine,
 ) -> Verdict {
     let Some(ours) = ours else {
-        return match (&target.unmeasured, target.cores) {
-            (Some(why), _) => Verdict::Cannot(why.clone()),
-            (None, Some(needed)) if needed > cores => {
+        let memory_bytes = |gb: u64| gb * 1_000_000_000;
+        return match (&target.unmeasured, target.cores, target.memory_gb) {
+            (Some(why), _, _) => Verdict::Cannot(why.clone()),
+            (None, Some(needed), _) if needed > machine.cores => {
                 Verdict::Cannot(format!("needs {needed} cores"))
+            }
+            (None, _, Some(needed)) if memory_bytes(needed) > machine.memory_bytes => {
+                Verdict::Cannot(format!("needs {needed} GB of memory"))
             }
             _ => Verdict::NotMeasured,
         };
@@ -169,8 +181,9 @@ fn verdict(
     match target.target {
         None => Verdict::Known,
         Some(_) if reached(target.raised) => Verdict::MetRaised,
-        Some(_) if reached(target.target) => Verdict::Met,
-        Some(_) => Verdict::Missed,
+        Some(_) if !reached(target.target) => Verdict::Missed,
+        Some(_) if target.raised.is_some() => Verdict::MissedRaised,
+        Some(_) => Verdict::Met,
     }
 }
 
@@ -199,6 +212,16 @@ mod tests {
             note: None,
             unmeasured: None,
             cores: None,
+            memory_gb: None,
+        }
+    }
+
+    /// A machine on which some figures can't be had.
+    fn small() -> Machine {
+        Machine {
+            cores: 2,
+            memory_bytes: 8_000_000_000,
+            ..Machine::here()
         }
     }
 
@@ -226,38 +249,49 @@ mod tests {
         write(folder.path(), "a/missed/1", 101.0, Unit::Bytes);
         write(folder.path(), "a/known/1", 7.0, Unit::Bytes);
         write(folder.path(), "a/unit/1", 7.0, Unit::Seconds);
+        let mut plain = target("a/met/1", Some(100.0));
+        plain.raised = None;
         let mut far = target("a/far/1", Some(100.0));
         far.cores = Some(16);
+        let mut huge = target("a/huge/1", Some(100.0));
+        huge.memory_gb = Some(12);
         let mut later = target("a/later/1", Some(100.0));
         later.unmeasured = Some("not built".to_owned());
         let targets = vec![
             target("a/met/1", Some(100.0)),
             target("a/raised/1", Some(100.0)),
+            plain,
             target("a/missed/1", Some(100.0)),
             target("a/known/1", None),
             target("a/unit/1", Some(100.0)),
             target("a/absent/1", Some(100.0)),
             far,
+            huge,
             later,
         ];
-        let lines = lines(targets, folder.path(), SystemTime::UNIX_EPOCH, 2).unwrap();
+        let lines = lines(targets, folder.path(), SystemTime::UNIX_EPOCH, &small()).unwrap();
         let verdicts: Vec<Verdict> = lines.iter().map(|line| line.verdict.clone()).collect();
         let expected = [
-            Verdict::Met,
+            Verdict::MissedRaised,
             Verdict::MetRaised,
+            Verdict::Met,
             Verdict::Missed,
             Verdict::Known,
             Verdict::WrongUnit,
             Verdict::NotMeasured,
             Verdict::Cannot("needs 16 cores".to_owned()),
+            Verdict::Cannot("needs 12 GB of memory".to_owned()),
             Verdict::Cannot("not built".to_owned()),
         ];
         assert_eq!(verdicts, expected);
         assert_eq!(lines[0].gain_over_rival(), Some(2.0));
         assert_eq!(lines[1].gain_over_upstream(), Some(20.0));
-        assert_eq!(lines[4].gain_over_upstream(), None);
+        assert_eq!(lines[5].gain_over_upstream(), None);
         let complete: Vec<bool> = verdicts.iter().map(Verdict::is_complete).collect();
-        assert_eq!(complete, [true, true, true, true, false, false, true, true]);
+        assert_eq!(
+            complete,
+            [true, true, true, true, true, false, false, true, true, true]
+        );
     }
 
     #[test]
@@ -268,7 +302,7 @@ mod tests {
             let mut target = target("a/b/1", None);
             target.gain = Some(gain);
             let since = SystemTime::UNIX_EPOCH;
-            lines(vec![target], folder.path(), since, 2).unwrap()[0]
+            lines(vec![target], folder.path(), since, &small()).unwrap()[0]
                 .verdict
                 .clone()
         };
@@ -288,7 +322,13 @@ mod tests {
             .unwrap()
             .written
             + Duration::from_secs(3_600 * 3);
-        let lines = lines(vec![target("a/old/1", Some(9.0))], folder.path(), since, 2).unwrap();
+        let lines = lines(
+            vec![target("a/old/1", Some(9.0))],
+            folder.path(),
+            since,
+            &small(),
+        )
+        .unwrap();
         assert_eq!(lines[0].verdict.text(), "stale by 3 h");
         assert!(!lines[0].verdict.is_complete());
         assert_eq!(lines[0].gain_over_upstream(), None);

@@ -49,6 +49,8 @@ pub struct Target {
     pub unmeasured: Option<String>,
     /// The figure can be had on a machine with so many cores.
     pub cores: Option<usize>,
+    /// And with so much memory, 10⁹ bytes.
+    pub memory_gb: Option<u64>,
 }
 
 /// A table of targets.
