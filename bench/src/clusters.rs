@@ -10,7 +10,7 @@ use podstorm::cache::{Delta, PodCache};
 use podstorm::intern::KeyId;
 use podstorm::object::{
     Address, ContainerDetails, ContainerId, Kind, LabelSelector, Labels, Now, OwnerReference, Pod,
-    PodSpec, PodStart, PodTemplate, ReplicaSet, SharedText, Sharer, Str, Time, TokenVolume, Uid,
+    PodSpec, PodStart, PodTemplate, ReplicaSet, Sharer, Str, Time, TokenVolume, Uid,
 };
 use podstorm::replicaset::reconcile::StatusCounts;
 use podstorm::replicaset::{Controller, ControllerOptions};
@@ -307,7 +307,7 @@ impl Mold {
         }
     }
 
-    fn namespace(&self, index: usize) -> SharedText {
+    fn namespace(&self, index: usize) -> Str {
         match index {
             0 => self.pod.metadata.namespace.clone(),
             other => format!("{}-{other}", self.pod.metadata.namespace)

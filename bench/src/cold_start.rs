@@ -137,7 +137,7 @@ fn replica_set(number: usize, namespace: &Str, pods: usize, pod: &Pod) -> Replic
     let replicas = i32::try_from(pods).expect("fewer pods than 31 bits count");
     let metadata = ObjectMeta {
         name: name.as_str().into(),
-        namespace: namespace.clone().into(),
+        namespace: namespace.clone(),
         labels: labels.clone(),
         uid: replica_set_uid(number),
         creation_timestamp: Time::from_unix_seconds(1_767_225_600),

@@ -89,7 +89,7 @@ impl ObjectReference {
     pub fn new(kind: Kind, metadata: &ObjectMeta) -> ObjectReference {
         ObjectReference {
             kind,
-            namespace: metadata.namespace.to_str(),
+            namespace: metadata.namespace.clone(),
             name: metadata.name.clone(),
             uid: metadata.uid.clone(),
             resource_version: metadata.resource_version.clone(),

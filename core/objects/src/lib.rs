@@ -40,7 +40,7 @@ pub use event::{Event, EventTopic, ObjectReference, Regarding};
 pub use json::Rest;
 pub use kind::{DynamicObject, Kind, ResourceType, Rules};
 pub use labels::Labels;
-pub use meta::{ObjectMeta, OptionalSeconds, SharedText};
+pub use meta::{ObjectMeta, OptionalSeconds};
 pub use node::Node;
 pub use object::{AnyObject, Object, Resource};
 pub use owners::{OwnerReference, OwnerReferences};
@@ -67,8 +67,8 @@ pub use uid::Uid;
 pub use version::ResourceVersion;
 pub use watch::WatchEvent;
 
-/// An immutable string that many objects share.
-pub type Str = std::sync::Arc<str>;
+/// An immutable string that many objects share: one word, and none beside it where it is empty.
+pub type Str = arcstr::ArcStr;
 
 /// A JSON object, as carried for the fields that the controller does not read.
 pub type Map = serde_json::Map<String, serde_json::Value>;

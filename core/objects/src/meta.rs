@@ -14,7 +14,7 @@ pub struct ObjectMeta {
     /// The prefix from which the server makes a name when `name` is empty.
     pub generate_name: Option<Str>,
     /// The namespace; empty for cluster-scoped objects.
-    pub namespace: SharedText,
+    pub namespace: Str,
     /// Set by the server at creation.
     pub uid: Uid,
     /// Set by the server at every write.
@@ -78,49 +78,6 @@ impl From<Option<i64>> for OptionalSeconds {
 impl std::fmt::Debug for OptionalSeconds {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.get().fmt(f)
-    }
-}
-
-/// A shared text whose default is empty without an allocation.
-#[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SharedText(Option<Str>);
-
-impl SharedText {
-    /// The shared string; a fresh empty one when empty.
-    pub fn to_str(&self) -> Str {
-        self.0.clone().unwrap_or_else(|| Str::from(""))
-    }
-}
-
-impl std::ops::Deref for SharedText {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        self.0.as_deref().unwrap_or("")
-    }
-}
-
-impl std::fmt::Debug for SharedText {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}", &**self)
-    }
-}
-
-impl std::fmt::Display for SharedText {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self)
-    }
-}
-
-impl From<&str> for SharedText {
-    fn from(text: &str) -> Self {
-        SharedText((!text.is_empty()).then(|| text.into()))
-    }
-}
-
-impl From<Str> for SharedText {
-    fn from(text: Str) -> Self {
-        SharedText((!text.is_empty()).then_some(text))
     }
 }
 

@@ -86,7 +86,7 @@ impl EventPatch {
         Event {
             metadata: ObjectMeta {
                 name: CompactString::from(self.name.as_str()),
-                namespace: Arc::clone(&self.namespace).into(),
+                namespace: Str::clone(&self.namespace),
                 ..ObjectMeta::default()
             },
             regarding: Some(Regarding::Object(Arc::clone(regarding))),

@@ -13,7 +13,7 @@ use hashbrown::hash_table::Entry;
 
 use super::{
     LabelSelector, Labels, ObjectMeta, OwnerReference, Pod, PodSpec, PodTemplate, ReplicaSet, Rest,
-    SharedText, Str,
+    Str,
 };
 
 /// Remembers what it has seen and replaces equal content by the first of its kind. It keeps all
@@ -104,11 +104,7 @@ impl Sharer {
 
     /// Shares namespace, labels, annotations and owner references.
     pub fn share_meta(&mut self, meta: &mut ObjectMeta) {
-        if !meta.namespace.is_empty() {
-            let mut namespace = meta.namespace.to_str();
-            self.share_text(&mut namespace);
-            meta.namespace = SharedText::from(namespace);
-        }
+        self.share_text(&mut meta.namespace);
         if let Some(prefix) = &mut meta.generate_name {
             self.share_text(prefix);
         }
@@ -164,8 +160,11 @@ impl Sharer {
 
     /// Shares a text.
     pub fn share_text(&mut self, text: &mut Str) {
-        let hash = |text: &Str| self.hasher.hash_one(&**text);
-        share(&mut self.texts, text, hash, |a, b| a == b);
+        // The empty text has no memory to share.
+        if !text.is_empty() {
+            let hash = |text: &Str| self.hasher.hash_one(text);
+            share(&mut self.texts, text, hash, |a, b| a == b);
+        }
     }
 
     /// Shares a selector.
@@ -207,7 +206,8 @@ impl Sharer {
         self.labels.retain(|known| known.is_shared());
         self.owners.retain(|known| Arc::strong_count(known) > 1);
         self.rests.retain(|known| known.is_shared());
-        self.texts.retain(|known| Arc::strong_count(known) > 1);
+        self.texts
+            .retain(|known| Str::strong_count(known) > Some(1));
     }
 
     fn share_rest(&mut self, rest: &mut Rest) {
@@ -268,11 +268,8 @@ mod tests {
             &a.metadata.owner_references[0],
             &c.metadata.owner_references[0]
         ));
-        assert!(Arc::ptr_eq(
-            &a.metadata.namespace.to_str(),
-            &c.metadata.namespace.to_str()
-        ));
-        assert!(Arc::ptr_eq(
+        assert!(Str::ptr_eq(&a.metadata.namespace, &c.metadata.namespace));
+        assert!(Str::ptr_eq(
             a.node_name.as_ref().unwrap(),
             c.node_name.as_ref().unwrap()
         ));
@@ -310,7 +307,7 @@ mod tests {
             let start = Arc::make_mut(pod.status.started.as_mut().unwrap());
             start.host_ip.text_mut().unwrap().clone()
         };
-        assert!(Arc::ptr_eq(&host(&mut a), &host(&mut b)));
+        assert!(Str::ptr_eq(&host(&mut a), &host(&mut b)));
     }
 
     #[test]

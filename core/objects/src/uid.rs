@@ -93,7 +93,7 @@ fn uuid_text(bytes: &[u8; 16]) -> [u8; 36] {
 
 impl Default for Uid {
     fn default() -> Self {
-        Uid(Repr::Text(Str::from("")))
+        Uid(Repr::Text(Str::new()))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::{ObjectMeta, OwnerReference, Pod, SharedText};
+use podstorm_objects::{ObjectMeta, OwnerReference, Pod, Str};
 
 use crate::client::{ApiError, PodPatch};
 
@@ -39,7 +39,7 @@ pub fn claim_decision(owner: &ObjectMeta, pod: &Pod, selector_matches: bool) -> 
 /// The sequence of patches (and the one read) that claims a list of pods.
 #[derive(Debug)]
 pub struct Claim {
-    namespace: SharedText,
+    namespace: Str,
     /// Kind, name and UID of the owner, as the pods' controller reference.
     owner: Arc<OwnerReference>,
     pods: Vec<(Arc<Pod>, ClaimDecision)>,

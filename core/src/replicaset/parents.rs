@@ -7,7 +7,7 @@ use ahash::RandomState;
 use hashbrown::HashMap;
 use podstorm_objects::{
     Kind, Labels, ObjectReference, OwnerReference, Pod, ReplicaSet, ResourceVersion, Selector,
-    SelectorError, SharedText, Str, Uid,
+    SelectorError, Str, Uid,
 };
 use podstorm_runtime::cache::{NamespacedSelector, SelectorIndex};
 use podstorm_runtime::intern::{AppendTable, DenseKey, FIXED_STATE, KeyId, KeyTable, ObjectKey};
@@ -244,7 +244,7 @@ impl ParentStore {
     /// The parents of a namespace whose selector is valid, not empty, and matches the labels, in
     /// name order. A pod without labels has none. O(labels + candidates); allocates only when
     /// there are more than four.
-    pub fn matching(&self, namespace: &SharedText, labels: &Labels) -> SmallVec<[Arc<Parent>; 4]> {
+    pub fn matching(&self, namespace: &Str, labels: &Labels) -> SmallVec<[Arc<Parent>; 4]> {
         let mut found = SmallVec::new();
         if labels.is_empty() {
             return found;
@@ -336,7 +336,7 @@ impl ParentStore {
         let owner = Arc::new(self.kind.controller_reference(meta));
         Parent {
             key,
-            namespace: meta.namespace.to_str(),
+            namespace: meta.namespace.clone(),
             selector,
             group: self.pods.attach_parent(&meta.namespace, &owner, key),
             orphans: self.pods.orphans(&meta.namespace),

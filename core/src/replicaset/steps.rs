@@ -192,7 +192,7 @@ impl Controller {
             }
             ClaimStep::Patch(pod, patch) => {
                 let request = Request::PatchPod {
-                    namespace: pod.metadata.namespace.to_str(),
+                    namespace: pod.metadata.namespace.clone(),
                     name: pod.metadata.name.clone(),
                     patch,
                 };

@@ -130,10 +130,8 @@ impl Cluster {
     ) -> Result<Arc<Pod>, ApiError> {
         let place = self.bodies.place(body);
         let known = place.lock().clone();
-        let known = known.filter(|known| {
-            Arc::ptr_eq(&known.body, body)
-                && (Arc::ptr_eq(&known.namespace, namespace) || known.namespace == *namespace)
-        });
+        let known =
+            known.filter(|known| Arc::ptr_eq(&known.body, body) && known.namespace == *namespace);
         if let Some(known) = known {
             let mut pod = known.pod.clone();
             if let Some(name) = name {
@@ -171,7 +169,7 @@ impl Cluster {
             pod.metadata.name = name.clone();
         }
         if pod.metadata.namespace.is_empty() {
-            pod.metadata.namespace = namespace.clone().into();
+            pod.metadata.namespace = namespace.clone();
         } else if *pod.metadata.namespace != **namespace {
             return Err(errors::bad_request(
                 "the namespace of the provided object does not match the namespace sent on the \
@@ -362,7 +360,7 @@ mod tests {
         assert_eq!(&*b.metadata.namespace, "default");
         // The same as a plain create makes of it.
         let mut plain = Pod::clone(&body);
-        plain.metadata.namespace = namespace.clone().into();
+        plain.metadata.namespace = namespace.clone();
         let mut plain = Pod::clone(&cluster.create(plain, at(3)).unwrap());
         plain.metadata.name = a.metadata.name.clone();
         plain.metadata.uid = a.metadata.uid.clone();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 use hashbrown::HashMap;
-use podstorm_objects::{Labels, OwnerReference, Pod, SharedText, Str, Time, Uid};
+use podstorm_objects::{Labels, OwnerReference, Pod, Str, Time, Uid};
 use smallvec::SmallVec;
 
 use super::PodFields;
@@ -17,7 +17,7 @@ use crate::primitives::{AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, loc
 /// The pods of one controller reference, or the orphans of one namespace.
 #[derive(Debug)]
 pub struct Group<F> {
-    namespace: SharedText,
+    namespace: Str,
     /// Kind, name and UID of the reference; `None` for the orphans of the namespace.
     owner: Option<GroupOwner>,
     /// The key of the cached parent that the reference resolves to; `NO_PARENT` when there is
@@ -129,7 +129,7 @@ fn reserve_one<T>(items: &mut Vec<T>) {
 }
 
 impl<F: PodFields> Group<F> {
-    pub(crate) fn new(namespace: SharedText, owner: Option<GroupOwner>) -> Group<F> {
+    pub(crate) fn new(namespace: Str, owner: Option<GroupOwner>) -> Group<F> {
         Group {
             namespace,
             owner,
@@ -153,7 +153,7 @@ impl<F: PodFields> Group<F> {
     }
 
     /// The namespace of its pods.
-    pub fn namespace(&self) -> &SharedText {
+    pub fn namespace(&self) -> &Str {
         &self.namespace
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 use hashbrown::{HashMap, HashTable};
-use podstorm_objects::{ObjectMeta, OwnerReference, SharedText};
+use podstorm_objects::{ObjectMeta, OwnerReference, Str};
 
 use super::PodFields;
 use super::group::{Group, GroupOwner};
@@ -25,7 +25,7 @@ pub(super) struct Groups<F>(Box<[CachePadded<Mutex<Shard<F>>>]>);
 struct Shard<F> {
     /// By the owner's UID; namespace, kind and name are compared beyond it.
     owned: HashTable<Arc<Group<F>>>,
-    orphans: HashMap<SharedText, Arc<Group<F>>, RandomState>,
+    orphans: HashMap<Str, Arc<Group<F>>, RandomState>,
     /// With more namespaces than these, those that nobody uses are dropped.
     orphans_max: usize,
 }
@@ -81,7 +81,7 @@ impl<F: PodFields> Groups<F> {
     }
 
     /// The orphans of a namespace; an empty group where there are none.
-    pub(super) fn orphans(&self, namespace: &SharedText) -> Arc<Group<F>> {
+    pub(super) fn orphans(&self, namespace: &Str) -> Arc<Group<F>> {
         self.shard(FIXED_STATE.hash_one(namespace))
             .orphans(namespace)
     }
@@ -89,7 +89,7 @@ impl<F: PodFields> Groups<F> {
     /// Makes a parent known to the group of a reference, which is returned.
     pub(super) fn attach(
         &self,
-        namespace: &SharedText,
+        namespace: &Str,
         owner: &OwnerReference,
         key: KeyId,
     ) -> Arc<Group<F>> {
@@ -124,7 +124,7 @@ impl<F: PodFields> Groups<F> {
 impl<F: PodFields> Shard<F> {
     /// Amortised O(1): namespaces come and go, and those that nobody uses are looked for when there are
     /// twice as many as were in use the last time.
-    fn orphans(&mut self, namespace: &SharedText) -> Arc<Group<F>> {
+    fn orphans(&mut self, namespace: &Str) -> Arc<Group<F>> {
         if let Some(group) = self.orphans.get(namespace) {
             return group.clone();
         }
@@ -138,12 +138,7 @@ impl<F: PodFields> Shard<F> {
         group
     }
 
-    fn owned(
-        &mut self,
-        hash: u64,
-        namespace: &SharedText,
-        owner: &OwnerReference,
-    ) -> Arc<Group<F>> {
+    fn owned(&mut self, hash: u64, namespace: &Str, owner: &OwnerReference) -> Arc<Group<F>> {
         if let Some(group) = self.find_owned(hash, namespace, owner) {
             return group;
         }
@@ -157,7 +152,7 @@ impl<F: PodFields> Shard<F> {
     fn find_owned(
         &self,
         hash: u64,
-        namespace: &SharedText,
+        namespace: &Str,
         owner: &OwnerReference,
     ) -> Option<Arc<Group<F>>> {
         let is_it = |group: &Arc<Group<F>>| {

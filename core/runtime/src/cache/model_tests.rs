@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use podstorm_objects::{
     ConditionStatus, ConditionType, Labels, OwnerReference, Pod, PodCondition, PodPhase, Selector,
-    SharedText, Time, Uid,
+    Str, Time, Uid,
 };
 use proptest::prelude::*;
 
@@ -73,7 +73,7 @@ fn tally_of(cache: &PodCache<()>, selectors: &[&str], cutoff: Time) -> Tally {
         .map(|text| Selector::parse(text).expect("it is valid"));
     let selectors: Vec<NamespacedSelector> = compiled
         .map(Arc::new)
-        .flat_map(|selector| ["a", "b"].map(|name| (SharedText::from(name), selector.clone())))
+        .flat_map(|selector| ["a", "b"].map(|name| (Str::from(name), selector.clone())))
         .collect();
     let mut tally = Tally::new();
     let mut seen = BTreeSet::new();

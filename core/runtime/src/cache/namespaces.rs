@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 use hashbrown::{HashMap, HashSet};
-use podstorm_objects::{Labels, Selector, SharedText, Str};
+use podstorm_objects::{Labels, Selector, Str};
 
 use super::PodFields;
 use super::group::Group;
@@ -15,11 +15,11 @@ use crate::intern::FIXED_STATE;
 /// Per namespace, the groups by label set.
 #[derive(Debug)]
 pub(crate) struct Namespaces<F> {
-    by_name: HashMap<SharedText, LabelSets<F>, RandomState>,
+    by_name: HashMap<Str, LabelSets<F>, RandomState>,
 }
 
 /// A selector of a parent that counts for co-location, with the parent's namespace.
-pub type NamespacedSelector = (SharedText, Arc<Selector>);
+pub type NamespacedSelector = (Str, Arc<Selector>);
 
 /// The label sets of one namespace.
 #[derive(Debug)]

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::{
-    Kind, Labels, ObjectMeta, OwnerReference, Pod, ResourceVersion, SharedText,
-};
+use podstorm_objects::{Kind, Labels, ObjectMeta, OwnerReference, Pod, ResourceVersion, Str};
 
 use super::group::{Group, GroupOwner, Members};
 use super::groups::Groups;
@@ -187,7 +185,7 @@ impl<F: PodFields> PodCache<F> {
     /// Makes a parent known to the pods that refer to it, and returns their group.
     pub fn attach_parent(
         &self,
-        namespace: &SharedText,
+        namespace: &Str,
         owner: &OwnerReference,
         key: KeyId,
     ) -> Arc<Group<F>> {
@@ -201,7 +199,7 @@ impl<F: PodFields> PodCache<F> {
     }
 
     /// The orphans of a namespace; an empty group where there are none.
-    pub fn orphans(&self, namespace: &SharedText) -> Arc<Group<F>> {
+    pub fn orphans(&self, namespace: &Str) -> Arc<Group<F>> {
         self.groups.orphans(namespace)
     }
 

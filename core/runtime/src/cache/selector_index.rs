@@ -3,14 +3,14 @@
 
 use ahash::RandomState;
 use hashbrown::HashMap;
-use podstorm_objects::{Labels, Selector, SharedText, Str};
+use podstorm_objects::{Labels, Selector, Str};
 
 use crate::intern::{FIXED_STATE, KeyId};
 
 /// The parents of every namespace by one pair that their selector requires.
 #[derive(Debug)]
 pub struct SelectorIndex {
-    by_namespace: HashMap<SharedText, NamespaceSelectors, RandomState>,
+    by_namespace: HashMap<Str, NamespaceSelectors, RandomState>,
 }
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Default for SelectorIndex {
 impl SelectorIndex {
     /// Adds a parent under that pair of those its selector requires which the fewest others are
     /// filed under: a label that all have in common would be looked up to find all of them.
-    pub fn insert(&mut self, namespace: &SharedText, selector: &Selector, key: KeyId) {
+    pub fn insert(&mut self, namespace: &Str, selector: &Selector, key: KeyId) {
         let selectors = self
             .by_namespace
             .entry(namespace.clone())
@@ -47,7 +47,7 @@ impl SelectorIndex {
     }
 
     /// Removes what `insert` with the same arguments added.
-    pub fn remove(&mut self, namespace: &SharedText, selector: &Selector, key: KeyId) {
+    pub fn remove(&mut self, namespace: &Str, selector: &Selector, key: KeyId) {
         let Some(selectors) = self.by_namespace.get_mut(namespace) else {
             return;
         };
@@ -74,12 +74,7 @@ impl SelectorIndex {
 
     /// Calls `candidate` for every parent whose selector might match. O(labels + candidates).
     #[inline]
-    pub fn candidates(
-        &self,
-        namespace: &SharedText,
-        labels: &Labels,
-        mut candidate: impl FnMut(KeyId),
-    ) {
+    pub fn candidates(&self, namespace: &Str, labels: &Labels, mut candidate: impl FnMut(KeyId)) {
         let Some(selectors) = self.by_namespace.get(namespace) else {
             return;
         };

@@ -185,7 +185,7 @@ impl EventRecorder {
         self.written = Some((self.hash((group_key, self.hash(&message))), logged));
         let namespace = match &*regarding.namespace {
             "" => Str::from("default"),
-            _ => Arc::clone(&regarding.namespace),
+            _ => Str::clone(&regarding.namespace),
         };
         let patch = EventPatch {
             namespace,
@@ -213,7 +213,7 @@ impl EventRecorder {
             return Arc::clone(&known.shared);
         }
         let component = Str::from(self.component);
-        let none = Str::from("");
+        let none = Str::new();
         let shared = Arc::new(EventTopic {
             kind: kind.as_str().into(),
             reason: reason.into(),

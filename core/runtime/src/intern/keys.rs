@@ -133,7 +133,7 @@ impl KeyIndex {
         }
         if self.namespaces.len() >= self.namespaces_max.max(NAMESPACES_KEPT) {
             self.namespaces
-                .retain(|namespace| std::sync::Arc::strong_count(namespace) > 1);
+                .retain(|namespace| Str::strong_count(namespace) > Some(1));
             self.namespaces_max = 2 * self.namespaces.len();
         }
         let fresh = Str::from(namespace);
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(table.find("other", "web-7"), None);
         assert_eq!(table.key(KeyId(7)).to_string(), "default/web-7");
         let shared = [table.key(KeyId(1)).namespace, table.key(KeyId(2)).namespace];
-        assert!(std::sync::Arc::ptr_eq(&shared[0], &shared[1]));
+        assert!(Str::ptr_eq(&shared[0], &shared[1]));
         assert_eq!(table.len(), 1_000);
     }
 

@@ -214,7 +214,7 @@ impl Cluster {
             let key = ObjectKey {
                 kind,
                 namespace,
-                name: owner.name.as_ref().into(),
+                name: owner.name.as_str().into(),
             };
             self.garbage.push(Work::Check(key));
         }

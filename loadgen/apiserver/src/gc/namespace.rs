@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use podstorm_objects::{Kind, Namespace, Now, ObjectMeta, SharedText};
+use podstorm_objects::{Kind, Namespace, Now, ObjectMeta, Str};
 
 use super::Work;
 use crate::store::counts::{Tally, Verb};
@@ -25,7 +25,7 @@ const PORTION: usize = 500;
 pub(super) struct Emptying {
     /// Whether a namespace was ever deleted: without, nobody looks any further.
     seen: AtomicBool,
-    progress: Lock<BTreeMap<SharedText, Progress>>,
+    progress: Lock<BTreeMap<Str, Progress>>,
 }
 
 /// How far the objects seen at the last look have gone.
@@ -43,10 +43,10 @@ impl Progress {
     }
 }
 
-fn empty(name: &SharedText) -> Work {
+fn empty(name: &Str) -> Work {
     Work::Empty(ObjectKey {
         kind: Kind::NAMESPACE,
-        namespace: SharedText::default(),
+        namespace: Str::default(),
         name: (&**name).into(),
     })
 }
@@ -55,7 +55,7 @@ impl Cluster {
     /// Takes note that the deletion of a namespace has begun.
     pub(super) fn note_terminating(&self, metadata: &ObjectMeta) {
         self.garbage.emptying.seen.store(true, Ordering::Relaxed);
-        let name = SharedText::from(metadata.name.as_str());
+        let name = Str::from(metadata.name.as_str());
         self.garbage.push(empty(&name));
     }
 
@@ -84,7 +84,7 @@ impl Cluster {
     /// Deletes what a namespace holds that is being deleted, or the namespace when it holds
     /// nothing.
     pub(super) fn empty_namespace(&self, key: &ObjectKey, now: Now) {
-        let name = SharedText::from(key.name.as_str());
+        let name = Str::from(key.name.as_str());
         let kept = match self.get::<Namespace>("", &key.name) {
             Ok(found) if !found.terminating => return,
             Ok(found) => Some(found),

@@ -7,7 +7,7 @@
 use ahash::RandomState;
 use compact_str::CompactString;
 use hashbrown::{HashMap, HashSet};
-use podstorm_objects::{Kind, OwnerReferences, SharedText, Uid};
+use podstorm_objects::{Kind, OwnerReferences, Str, Uid};
 
 use super::{Lock, Strategy};
 
@@ -15,7 +15,7 @@ use super::{Lock, Strategy};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ObjectKey {
     pub(crate) kind: Kind,
-    pub(crate) namespace: SharedText,
+    pub(crate) namespace: Str,
     pub(crate) name: CompactString,
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use compact_str::CompactString;
 use hashbrown::HashSet;
-use podstorm_objects::{ApiError, ResourceVersion, SharedText};
+use podstorm_objects::{ApiError, ResourceVersion, Str};
 
 use super::log::{Position, Undo, Unreachable};
 use super::{ClusterResource, Strategy};
@@ -62,7 +62,7 @@ fn undone<R: Strategy>(
     if undo.is_empty() {
         return objects;
     }
-    let key = |object: &R| -> (SharedText, CompactString) {
+    let key = |object: &R| -> (Str, CompactString) {
         let metadata = object.metadata();
         (metadata.namespace.clone(), metadata.name.clone())
     };

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use podstorm::intern::FIXED_STATE;
 use podstorm_apiserver::latency::LatencySampler;
 use podstorm_apiserver::{Cluster, DeleteOptions};
-use podstorm_objects::{Now, Pod, PodPhase, Str, Uid};
+use podstorm_objects::{Now, Pod, PodPhase, Uid};
 
 use super::change::{change_status, ended, recovered, restarted};
 use super::control::{News, NodeControl, PodOrder};
@@ -370,7 +370,7 @@ impl Hands {
     /// Reports the pod running and ready.
     fn start(&mut self, mut pod: Arc<Pod>, now: Now) {
         for _ in 0..STATUS_ATTEMPTS {
-            let Some(node) = pod.node_name.as_ref().map(Str::clone) else {
+            let Some(node) = pod.node_name.clone() else {
                 return;
             };
             let status = self.statuses.of(&pod, &node, now.wall());

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use compact_str::CompactString;
 use podstorm_apiserver::Cluster;
 use podstorm_apiserver::latency::{Latency, LatencySampler};
-use podstorm_objects::{Node, Now, Pod, SharedText, Uid};
+use podstorm_objects::{Node, Now, Pod, Str, Uid};
 
 use super::controller::is_unreachable;
 use super::room::Room;
@@ -31,7 +31,7 @@ struct Waiting {
     due_ns: i64,
     number: u64,
     name: CompactString,
-    namespace: SharedText,
+    namespace: Str,
 }
 
 /// The scheduler.

@@ -98,7 +98,7 @@ impl Driver {
         let mut pods: Vec<(Str, u64)> = Vec::new();
         let mut places: HashMap<Str, usize, RandomState> = HashMap::with_hasher(FIXED_STATE);
         for (number, at) in self.generated.iter().enumerate() {
-            let namespace: Str = (&*self.tracker.parents[*at].namespace).into();
+            let namespace = self.tracker.parents[*at].namespace.clone();
             let place = *places.entry(namespace).or_insert_with_key(|namespace| {
                 pods.push((namespace.clone(), 0));
                 pods.len() - 1

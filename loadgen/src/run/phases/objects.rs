@@ -147,7 +147,7 @@ impl Objects {
         ReplicaSet {
             metadata: ObjectMeta {
                 name,
-                namespace: Str::clone(self.namespace_of(number)).into(),
+                namespace: Str::clone(self.namespace_of(number)),
                 labels: labels.clone(),
                 owner_references: owner.into_iter().collect(),
                 ..ObjectMeta::default()

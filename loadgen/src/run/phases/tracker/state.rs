@@ -1,13 +1,13 @@
 //! What is known of one ReplicaSet or ReplicationController, and of one pod.
 
 use compact_str::CompactString;
-use podstorm_objects::{ObjectMeta, ReplicaSetStatus, SharedText};
+use podstorm_objects::{ObjectMeta, ReplicaSetStatus, Str};
 use smallvec::SmallVec;
 
 /// A ReplicaSet or ReplicationController.
 #[derive(Debug)]
 pub(in crate::run::phases) struct Parent {
-    pub(in crate::run::phases) namespace: SharedText,
+    pub(in crate::run::phases) namespace: Str,
     pub(in crate::run::phases) name: CompactString,
     pub(in crate::run::phases) desired: i32,
     /// Of the newest spec known here.
