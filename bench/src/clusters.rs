@@ -331,11 +331,16 @@ impl Mold {
         pod.token_volume = parent.spec.template.token_volume;
         pod.node_name = drawn.node_name;
         pod.status.phase = drawn.status.phase;
-        let became = drawn.status.conditions.last().expect("three are drawn");
-        for condition in &mut pod.status.conditions {
+        let became = drawn
+            .status
+            .conditions
+            .iter()
+            .last()
+            .expect("three are drawn");
+        pod.status.conditions.update(|condition| {
             condition.status = became.status;
             condition.last_transition_time = became.last_transition_time;
-        }
+        });
         let (said, container) = (
             &drawn.status.container_statuses[0],
             &mut pod.status.container_statuses[0],

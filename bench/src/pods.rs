@@ -69,23 +69,23 @@ fn drawn_pod(index: usize, growth: Growth, nodes: &[Str], rng: &mut Rng) -> Pod 
     } else {
         PodPhase::Pending
     };
-    pod.status.conditions.extend(
-        [
-            ConditionType::PodScheduled,
-            ConditionType::Initialized,
-            ConditionType::Ready,
-        ]
-        .map(|kind| PodCondition {
-            kind,
-            status: if ready {
-                ConditionStatus::True
-            } else {
-                ConditionStatus::False
-            },
-            last_transition_time: Time::from_unix_seconds(created + rng.i64(2..60)).into(),
-            rest: podstorm::object::Rest::NONE,
-        }),
-    );
+    pod.status.conditions = [
+        ConditionType::PodScheduled,
+        ConditionType::Initialized,
+        ConditionType::Ready,
+    ]
+    .into_iter()
+    .map(|kind| PodCondition {
+        kind,
+        status: if ready {
+            ConditionStatus::True
+        } else {
+            ConditionStatus::False
+        },
+        last_transition_time: Time::from_unix_seconds(created + rng.i64(2..60)).into(),
+        rest: podstorm::object::Rest::NONE,
+    })
+    .collect();
     pod.status.container_statuses.push(ContainerStatus {
         name: "web".into(),
         restart_count: if month && rng.u32(0..100) < 8 {

@@ -90,11 +90,11 @@ pub fn unready(pods: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
     let unready = |pod: &Arc<Pod>| {
         let mut pod = (**pod).clone();
         pod.metadata.resource_version = 8.into();
-        for condition in &mut pod.status.conditions {
+        pod.status.conditions.update(|condition| {
             if condition.kind == ConditionType::Ready {
                 condition.status = ConditionStatus::False;
             }
-        }
+        });
         Arc::new(pod)
     };
     pods.iter().map(unready).collect()

@@ -167,9 +167,8 @@ pub fn updated(replica_sets: usize) -> Events {
         let mut pod = Pod::clone(&cluster.pods[index][0]);
         let after = next_version(&pod);
         if index % 2 == 0 {
-            for condition in &mut pod.status.conditions {
-                condition.status = ConditionStatus::False;
-            }
+            let conditions = &mut pod.status.conditions;
+            conditions.update(|condition| condition.status = ConditionStatus::False);
         }
         pods.apply(Delta::Applied(Arc::new(pod)));
         pods.apply(Delta::Applied(after))

@@ -6,6 +6,7 @@
 
 mod address;
 mod codec;
+mod conditions;
 mod container;
 pub mod decode;
 mod error;
@@ -33,6 +34,7 @@ mod version;
 mod watch;
 
 pub use address::Address;
+pub use conditions::{ConditionStatus, ConditionType, PodCondition, PodConditions};
 pub use container::{ContainerDetails, ContainerId, ContainerStatus, ContainerStatuses};
 pub use decode::{DecodeError, FieldPath, ReadError};
 pub use error::{ApiError, Cause, Reason};
@@ -45,10 +47,7 @@ pub use node::Node;
 pub use object::{AnyObject, Object, Resource};
 pub use owners::{OwnerReference, OwnerReferences};
 pub use patch::{EventPatch, EventSource, EventWrite, PodPatch};
-pub use pod::{
-    ConditionStatus, ConditionType, Pod, PodCondition, PodPhase, PodSpec, PodStart, PodStatus,
-    SpecContainer,
-};
+pub use pod::{Pod, PodPhase, PodSpec, PodStart, PodStatus, SpecContainer};
 pub use quantity::{Quantity, QuantityError};
 pub use replica_set::{
     PodTemplate, ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus,

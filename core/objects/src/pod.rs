@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{Address, ContainerStatuses, ObjectMeta, PackedTime, Rest, Str, Time, TokenVolume};
+use super::{
+    Address, ConditionStatus, ConditionType, ContainerStatuses, ObjectMeta, PackedTime,
+    PodConditions, Rest, Str, Time, TokenVolume,
+};
 
 /// There are as many pods as anything else, and most live three times over: stored, in the log of
-/// changes, half dead. With the 16 bytes of an `Arc`'s counts a pod takes 352 bytes: metadata 160,
-/// spec, node name and token volume 8 each, status 152 (conditions 88, container 32, phase 8, init
+/// changes, half dead. With the 16 bytes of an `Arc`'s counts a pod takes 312 bytes: metadata 160,
+/// spec, node name and token volume 8 each, status 112 (conditions 48, container 32, phase 8, init
 /// containers, start and rest 8 each).
 #[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<Pod>() <= 352 - 16);
+const _: () = assert!(size_of::<Pod>() <= 312 - 16);
 
 /// A pod.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -82,8 +85,8 @@ impl Hash for PodSpec {
 pub struct PodStatus {
     /// Where the pod is in its life.
     pub phase: PodPhase,
-    /// In the order given; a type may occur more than once. A kubelet writes five.
-    pub conditions: SmallVec<[PodCondition; 5]>,
+    /// In the order given; a type may occur more than once.
+    pub conditions: PodConditions,
     /// One for each container, ordinary pods have one.
     pub container_statuses: ContainerStatuses,
     /// One for each init container; absent when none.
@@ -133,49 +136,6 @@ impl PodPhase {
     }
 }
 
-/// An entry of `status.conditions`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PodCondition {
-    /// What the condition is about.
-    pub kind: ConditionType,
-    /// Whether it holds.
-    pub status: ConditionStatus,
-    /// When `status` last changed.
-    pub last_transition_time: PackedTime,
-    /// Fields without a typed place; also `type` and `status` where they are `Other`.
-    pub rest: Rest,
-}
-
-/// `type` of a pod condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ConditionType {
-    /// Bound to a node.
-    PodScheduled,
-    /// The sandbox is up.
-    PodReadyToStartContainers,
-    /// All init containers have ended well.
-    Initialized,
-    /// All containers are ready.
-    ContainersReady,
-    /// The pod can serve.
-    Ready,
-    /// Any other; its text is in `rest["type"]`.
-    Other,
-}
-
-/// `status` of a condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ConditionStatus {
-    /// It holds.
-    True,
-    /// It doesn't.
-    False,
-    /// Nobody knows.
-    Unknown,
-    /// Any other; its text is in `rest["status"]`.
-    Other,
-}
-
 impl Pod {
     /// Drops what the controller never needs and no write needs back: `metadata.managedFields`.
     /// This is the informer's transform, applied once when a pod enters.
@@ -193,24 +153,21 @@ impl Pod {
         !self.status.phase.is_terminal() && self.metadata.is_deleting()
     }
 
-    /// The first condition of type `Ready`; later duplicates are ignored.
-    pub fn ready_condition(&self) -> Option<&PodCondition> {
-        self.status
-            .conditions
-            .iter()
-            .find(|c| c.kind == ConditionType::Ready)
-    }
-
     /// Whether the pod is ready, whatever its phase.
     pub fn is_ready(&self) -> bool {
         self.ready_condition()
-            .is_some_and(|c| c.status == ConditionStatus::True)
+            .is_some_and(|(status, _)| status == ConditionStatus::True)
     }
 
     /// The moment the pod became ready; unset when it is not ready or the moment is not recorded.
     pub fn ready_time(&self) -> Time {
         self.ready_condition()
-            .filter(|c| c.status == ConditionStatus::True)
-            .map_or(Time::UNSET, |c| c.last_transition_time.get())
+            .filter(|(status, _)| *status == ConditionStatus::True)
+            .map_or(Time::UNSET, |(_, since)| since.get())
+    }
+
+    /// Status and last transition time of the first condition of type `Ready`.
+    fn ready_condition(&self) -> Option<(ConditionStatus, PackedTime)> {
+        self.status.conditions.first(ConditionType::Ready)
     }
 }

@@ -11,6 +11,7 @@ use ahash::RandomState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
+use super::conditions::ConditionRests;
 use super::{
     LabelSelector, Labels, ObjectMeta, OwnerReference, Pod, PodSpec, PodTemplate, ReplicaSet, Rest,
     Str,
@@ -27,6 +28,7 @@ pub struct Sharer {
     labels: HashTable<Labels>,
     texts: HashTable<Str>,
     owners: HashTable<Arc<OwnerReference>>,
+    condition_rests: HashTable<Arc<ConditionRests>>,
     rests: HashTable<Rest>,
 }
 
@@ -48,6 +50,7 @@ impl Sharer {
             labels: HashTable::new(),
             texts: HashTable::new(),
             owners: HashTable::new(),
+            condition_rests: HashTable::new(),
             rests: HashTable::new(),
         }
     }
@@ -57,8 +60,12 @@ impl Sharer {
         self.share_meta(&mut pod.metadata);
         self.share_spec(&mut pod.spec);
         self.share_place(pod);
-        for condition in &mut pod.status.conditions {
-            self.share_rest(&mut condition.rest);
+        match pod.status.conditions.rests_mut() {
+            Some(rests) => self.share_condition_rests(rests),
+            None => {
+                let conditions = &mut pod.status.conditions;
+                conditions.update(|condition| self.share_rest(&mut condition.rest));
+            }
         }
         let init = pod.status.init_container_statuses.iter_mut();
         let init = init.flat_map(|statuses| statuses.iter_mut());
@@ -205,9 +212,26 @@ impl Sharer {
         self.specs.retain(|known| Arc::strong_count(known) > 1);
         self.labels.retain(|known| known.is_shared());
         self.owners.retain(|known| Arc::strong_count(known) > 1);
+        self.condition_rests
+            .retain(|known| Arc::strong_count(known) > 1);
         self.rests.retain(|known| known.is_shared());
         self.texts
             .retain(|known| Str::strong_count(known) > Some(1));
+    }
+
+    /// Shares what conditions say beside their states, and the texts of what was not seen before.
+    fn share_condition_rests(&mut self, rests: &mut Arc<ConditionRests>) {
+        let hash = self.hasher.hash_one(&**rests);
+        if let Some(known) = self.condition_rests.find(hash, |known| known == rests) {
+            *rests = known.clone();
+            return;
+        }
+        for rest in Arc::make_mut(rests) {
+            self.share_rest(rest);
+        }
+        let hasher = &self.hasher;
+        self.condition_rests
+            .insert_unique(hash, rests.clone(), |known| hasher.hash_one(&**known));
     }
 
     fn share_rest(&mut self, rest: &mut Rest) {
@@ -273,7 +297,7 @@ mod tests {
             a.node_name.as_ref().unwrap(),
             c.node_name.as_ref().unwrap()
         ));
-        let rest = |pod: &Pod| pod.status.conditions[0].rest.clone();
+        let rest = |pod: &Pod| pod.status.conditions.get(0).unwrap().rest;
         assert!(rest(&a).is_same(&rest(&c)));
     }
 

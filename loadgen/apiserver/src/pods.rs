@@ -7,8 +7,8 @@ use ahash::RandomState;
 use compact_str::CompactString;
 use hashbrown::HashMap;
 use podstorm_objects::{
-    ApiError, ConditionStatus, ConditionType, Kind, Now, Pod, PodCondition, PodPatch, PodSpec,
-    PodStatus, Rest, Str, Time, Uid,
+    ApiError, ConditionStatus, ConditionType, Kind, Now, Pod, PodPatch, PodSpec, PodStatus, Rest,
+    Str, Uid,
 };
 
 use super::create::{prepare_metadata, refuse_invalid};
@@ -232,7 +232,9 @@ impl Cluster {
             }
             let mut new = Pod::clone(old);
             new.node_name = Some(node.clone());
-            set_condition_true(&mut new.status, ConditionType::PodScheduled, now.wall());
+            let conditions = &mut new.status.conditions;
+            let (kind, status) = (ConditionType::PodScheduled, ConditionStatus::True);
+            conditions.set(kind, status, now.wall());
             Ok(Update::Write(new, tally))
         })
     }
@@ -295,25 +297,6 @@ impl Cluster {
             prepare_and_validate(&mut new, old, tally.verb)?;
             Ok(Update::Write(new, tally))
         })
-    }
-}
-
-/// Sets a condition to `True`; its transition time moves only if it was not.
-pub(super) fn set_condition_true(status: &mut PodStatus, kind: ConditionType, now: Time) {
-    let new = PodCondition {
-        kind,
-        status: ConditionStatus::True,
-        last_transition_time: now.into(),
-        rest: Rest::NONE,
-    };
-    match status
-        .conditions
-        .iter_mut()
-        .find(|condition| condition.kind == kind)
-    {
-        Some(same) if same.status == ConditionStatus::True => {}
-        Some(other) => *other = new,
-        None => status.conditions.push(new),
     }
 }
 
@@ -424,10 +407,9 @@ mod tests {
         let cluster = cluster();
         let bound = bound_pod(&cluster, "a", json!({}));
         assert_eq!(bound.node_name.as_deref(), Some("n1"));
-        assert_eq!(bound.status.conditions[0].kind, ConditionType::PodScheduled);
         assert_eq!(
-            bound.status.conditions[0].last_transition_time,
-            at(0).wall().into()
+            bound.status.conditions.first(ConditionType::PodScheduled),
+            Some((ConditionStatus::True, at(0).wall().into()))
         );
         assert_eq!(bound.metadata.generation, 1);
     }
@@ -485,7 +467,8 @@ mod tests {
         let cluster = cluster();
         let first = bound_pod(&cluster, "a", json!({}));
         let mut status = first.status.clone();
-        set_condition_true(&mut status, ConditionType::Ready, at(5).wall());
+        let (kind, to) = (ConditionType::Ready, ConditionStatus::True);
+        status.conditions.set(kind, to, at(5).wall());
         let write =
             |uid: &Uid| cluster.patch_pod_status("default", "a", uid, status.clone(), at(5));
         assert_eq!(refused(write(&Uid::new("u"))), "409 Conflict");

@@ -426,8 +426,9 @@ mod tests {
                 {"type": "Ready", "status": "True"}],
             "initContainerStatuses": [{"name": "i", "restartCount": 4, "ready": true}]}}));
         assert_eq!(pod.status.phase, PodPhase::Other);
-        assert_eq!(pod.status.conditions[0].kind, ConditionType::Other);
-        assert_eq!(pod.status.conditions[0].status, ConditionStatus::Other);
+        let odd = pod.status.conditions.get(0).unwrap();
+        assert_eq!(odd.kind, ConditionType::Other);
+        assert_eq!(odd.status, ConditionStatus::Other);
         assert_eq!(pod.ready_time(), Time::UNSET);
         assert_eq!(
             pod.status.init_container_statuses.unwrap()[0].restart_count,

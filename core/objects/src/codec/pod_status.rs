@@ -56,7 +56,7 @@ impl PodStatus {
             started.write(out);
         }
         out.put_text("phase", self.phase.as_str().unwrap_or(""));
-        out.put_list("conditions", &self.conditions, |out, condition| {
+        out.put_list("conditions", self.conditions.iter(), |out, condition| {
             out.object(|out| condition.write(out));
         });
         let status = |out: &mut Writer, status: &ContainerStatus| {
@@ -332,8 +332,10 @@ mod tests {
             pod_ip: "10.0.0.2".into(),
             time,
         }));
-        status.conditions[0].kind = ConditionType::Ready;
-        status.conditions[0].status = ConditionStatus::True;
+        status.conditions.update(|condition| {
+            condition.kind = ConditionType::Ready;
+            condition.status = ConditionStatus::True;
+        });
         let details = status.container_statuses[0].details.as_mut().unwrap();
         Arc::make_mut(details).running_since = PackedTime::new(time);
         assert_eq!(

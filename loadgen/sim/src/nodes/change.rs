@@ -5,8 +5,8 @@ use std::sync::Arc;
 use podstorm::client::ApiError;
 use podstorm_apiserver::Cluster;
 use podstorm_objects::{
-    ConditionStatus, ConditionType, ContainerDetails, Now, PackedTime, Pod, PodCondition, PodPhase,
-    PodStatus, Time, Uid,
+    ConditionStatus, ConditionType, ContainerDetails, Now, PackedTime, Pod, PodPhase, PodStatus,
+    Time, Uid,
 };
 
 /// Looks at the live pod before a status write is given up: each needs another writer in between.
@@ -39,31 +39,12 @@ pub(super) fn change_status(
     false
 }
 
-/// Sets a condition; its transition time moves only if it changes.
-fn set_condition(status: &mut PodStatus, kind: ConditionType, to: ConditionStatus, now: Time) {
-    let new = PodCondition {
-        kind,
-        status: to,
-        last_transition_time: PackedTime::new(now),
-        rest: podstorm_objects::Rest::NONE,
-    };
-    let conditions = &mut status.conditions;
-    match conditions.iter_mut().find(|found| found.kind == kind) {
-        Some(found) if found.status == to => {}
-        Some(found) => *found = new,
-        None => conditions.push(new),
-    }
-}
-
 /// As its node's kubelet no longer reports: not ready, as far as anybody knows.
 pub(super) fn out_of_touch(status: &PodStatus, now: Time) -> PodStatus {
     let mut status = status.clone();
-    set_condition(
-        &mut status,
-        ConditionType::Ready,
-        ConditionStatus::False,
-        now,
-    );
+    status
+        .conditions
+        .set(ConditionType::Ready, ConditionStatus::False, now);
     status
 }
 
@@ -74,7 +55,7 @@ pub(super) fn recovered(status: &PodStatus, now: Time) -> PodStatus {
         container.ready = true;
     }
     for kind in [ConditionType::Ready, ConditionType::ContainersReady] {
-        set_condition(&mut status, kind, ConditionStatus::True, now);
+        status.conditions.set(kind, ConditionStatus::True, now);
     }
     status
 }
@@ -93,7 +74,7 @@ pub(super) fn restarted(status: &PodStatus, container: usize, now: Time) -> Opti
         restarted.details = Some(Arc::new(details));
     }
     for kind in [ConditionType::Ready, ConditionType::ContainersReady] {
-        set_condition(&mut status, kind, ConditionStatus::False, now);
+        status.conditions.set(kind, ConditionStatus::False, now);
     }
     Some(status)
 }
@@ -113,7 +94,7 @@ pub(super) fn ended(
     for kind in [ConditionType::Ready, ConditionType::ContainersReady] {
         // A pod that never came up has neither.
         if status.conditions.iter().any(|found| found.kind == kind) {
-            set_condition(&mut status, kind, ConditionStatus::False, now);
+            status.conditions.set(kind, ConditionStatus::False, now);
         }
     }
     if let Some((reason, message)) = why {

@@ -12,7 +12,6 @@ use podstorm_objects::{
     Time,
 };
 use serde_json::json;
-use smallvec::SmallVec;
 
 /// Makes the statuses of running pods. Memory: one entry per node and per image.
 #[derive(Debug)]
@@ -39,26 +38,22 @@ impl RunningStatus {
             last_transition_time: PackedTime::new(since),
             rest: Rest::NONE,
         };
-        let scheduled = pod
-            .status
-            .conditions
-            .iter()
-            .find(|condition| condition.kind == ConditionType::PodScheduled)
-            .filter(|condition| condition.status == ConditionStatus::True)
-            .map_or(now, |condition| condition.last_transition_time.get());
+        let scheduled = match pod.status.conditions.first(ConditionType::PodScheduled) {
+            Some((ConditionStatus::True, since)) => since.get(),
+            _ => now,
+        };
         let init: ContainerStatuses = self.containers(&pod.spec.init_containers, now).collect();
-        let mut conditions = SmallVec::with_capacity(5);
-        conditions.push(holds(ConditionType::PodReadyToStartContainers, now));
-        conditions.push(holds(ConditionType::Initialized, now));
-        conditions.push(holds(ConditionType::Ready, now));
-        conditions.push(holds(ConditionType::ContainersReady, now));
-        conditions.push(holds(ConditionType::PodScheduled, scheduled));
         let others = pod.status.conditions.iter();
-        conditions.extend(
-            others
-                .filter(|condition| condition.kind == ConditionType::Other)
-                .cloned(),
-        );
+        let conditions = [
+            holds(ConditionType::PodReadyToStartContainers, now),
+            holds(ConditionType::Initialized, now),
+            holds(ConditionType::Ready, now),
+            holds(ConditionType::ContainersReady, now),
+            holds(ConditionType::PodScheduled, scheduled),
+        ]
+        .into_iter()
+        .chain(others.filter(|condition| condition.kind == ConditionType::Other))
+        .collect();
         PodStatus {
             phase: PodPhase::Running,
             conditions,
