@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::num::NonZeroU64;
 
 use super::Str;
 
@@ -11,12 +12,16 @@ pub struct Uid(Repr);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Repr {
-    /// A lower-case UUID in the 8-4-4-4-12 form. Big-endian bytes order as the text does: the
-    /// dashes stand at the same places and `0`..`9` sort before `a`..`f`.
-    Uuid([u8; 16]),
-    /// Any other text, the empty one included.
+    /// A lower-case UUID in the 8-4-4-4-12 form, as the number it is. The numbers order as the
+    /// texts do: the dashes stand at the same places and `0`..`9` sort before `a`..`f`.
+    Uuid { high: u64, low: NonZeroU64 },
+    /// Any other text, the empty one included; also a UUID whose lower half is zero, which none
+    /// has that is made by the rules, so that zero can tell the variants apart.
     Text(Str),
 }
+
+/// It lies in the metadata of every object.
+const _: () = assert!(size_of::<Uid>() == 16);
 
 const DASHES: [usize; 4] = [8, 13, 18, 23];
 const HEX: &[u8; 16] = b"0123456789abcdef";
@@ -24,22 +29,28 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 impl Uid {
     /// The UID of that text.
     pub fn new(text: &str) -> Uid {
-        match parse_uuid(text.as_bytes()) {
-            Some(bytes) => Uid(Repr::Uuid(bytes)),
+        match parse_uuid(text.as_bytes()).map(u128::from_be_bytes) {
+            Some(bits) => Uid::from_u128(bits),
             None => Uid(Repr::Text(text.into())),
         }
     }
 
     /// The UID whose canonical UUID form has these bits. The caller sets version and variant.
-    pub const fn from_u128(bits: u128) -> Uid {
-        Uid(Repr::Uuid(bits.to_be_bytes()))
+    pub fn from_u128(bits: u128) -> Uid {
+        match NonZeroU64::new(bits as u64) {
+            Some(low) => Uid(Repr::Uuid {
+                high: (bits >> 64) as u64,
+                low,
+            }),
+            None => Uid(Repr::Text(text_of(&uuid_text(bits)).into())),
+        }
     }
 
     /// The bits of a canonical UUID, which order as the texts do; `None` for any other text.
-    pub const fn as_u128(&self) -> Option<u128> {
+    pub fn as_u128(&self) -> Option<u128> {
         match &self.0 {
-            Repr::Uuid(bytes) => Some(u128::from_be_bytes(*bytes)),
-            Repr::Text(_) => None,
+            Repr::Uuid { high, low } => Some(u128::from(*high) << 64 | u128::from(low.get())),
+            Repr::Text(text) => parse_uuid(text.as_bytes()).map(u128::from_be_bytes),
         }
     }
 
@@ -51,9 +62,9 @@ impl Uid {
     fn with_text<T>(&self, read: impl FnOnce(&str) -> T) -> T {
         match &self.0 {
             Repr::Text(text) => read(text),
-            Repr::Uuid(bytes) => {
-                let text = uuid_text(bytes);
-                read(std::str::from_utf8(&text).expect("hex digits and dashes are ASCII"))
+            Repr::Uuid { high, low } => {
+                let bits = u128::from(*high) << 64 | u128::from(low.get());
+                read(text_of(&uuid_text(bits)))
             }
         }
     }
@@ -77,10 +88,10 @@ fn parse_uuid(text: &[u8]) -> Option<[u8; 16]> {
     Some(bytes)
 }
 
-fn uuid_text(bytes: &[u8; 16]) -> [u8; 36] {
+fn uuid_text(bits: u128) -> [u8; 36] {
     let mut text = [b'-'; 36];
     let mut at = 0;
-    for byte in bytes {
+    for byte in bits.to_be_bytes() {
         if DASHES.contains(&at) {
             at += 1;
         }
@@ -89,6 +100,10 @@ fn uuid_text(bytes: &[u8; 16]) -> [u8; 36] {
         at += 2;
     }
     text
+}
+
+fn text_of(uuid: &[u8; 36]) -> &str {
+    str::from_utf8(uuid).expect("hex digits and dashes are ASCII")
 }
 
 impl Default for Uid {
@@ -100,7 +115,7 @@ impl Default for Uid {
 impl Ord for Uid {
     fn cmp(&self, other: &Self) -> Ordering {
         match (&self.0, &other.0) {
-            (Repr::Uuid(a), Repr::Uuid(b)) => a.cmp(b),
+            (Repr::Uuid { high, low }, Repr::Uuid { high: h, low: l }) => (high, low).cmp(&(h, l)),
             _ => self.with_text(|a| other.with_text(|b| a.cmp(b))),
         }
     }
@@ -141,10 +156,15 @@ mod tests {
             "7f420cbd-206a-47ea-a64a-f37288a6840d",
             "8df9bcb8-481d-4037-8798-84343b02ebd7",
             "a0000000-0000-4000-8000-000000000000",
+            "a0000000-0000-4000-0000-000000000000",
+            "00000000-0000-0000-0000-000000000000",
         ];
+        const ZERO: &str = "-0000-000000000000";
         for a in texts {
             assert_eq!(Uid::new(a).to_string(), a);
-            assert!(matches!(Uid::new(a).0, Repr::Uuid(_)));
+            let bits = Uid::new(a).as_u128().unwrap();
+            assert_eq!(Uid::from_u128(bits), Uid::new(a));
+            assert_eq!(matches!(Uid::new(a).0, Repr::Text(_)), a.ends_with(ZERO));
             for b in texts.iter().copied().chain(["u1", "", "zz", "7f42"]) {
                 assert_eq!(Uid::new(a).cmp(&Uid::new(b)), a.cmp(b), "{a} against {b}");
             }
@@ -160,6 +180,7 @@ mod tests {
             "7f420cbd_206a",
         ] {
             assert_eq!(Uid::new(text).to_string(), text);
+            assert_eq!(Uid::new(text).as_u128(), None);
         }
         assert!(Uid::default().is_empty());
     }
