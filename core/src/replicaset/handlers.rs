@@ -118,10 +118,7 @@ impl Controller {
     }
 
     fn pod_deleted(&self, pod: &Pod, group: Option<&Group>, now: Now) {
-        // Nobody waits for the deletion of an orphan.
-        if pod.metadata.controller().is_none() {
-            return;
-        }
+        // Nobody waits for the deletion of an orphan: its group resolves to no parent.
         if let Some(key) = self.resolve(group) {
             self.expectations.deletion_observed(key, &pod.metadata.name);
             self.queue.add(key, now.mono_ns);

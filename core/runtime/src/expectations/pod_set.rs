@@ -19,6 +19,8 @@
 //! rewritten finds the words closed after that, or `live` changed: and it looks at one or the other
 //! before it believes what it read.
 
+use std::slice;
+
 use super::mark::{Mark, PodKey};
 use crate::primitives::{
     AtomicU64, Mutex, OnceLock, Ordering, fence, load_to_exchange, lock, store_among_exchanges,
@@ -32,16 +34,16 @@ const FIRST_PLACES: usize = if cfg!(any(feature = "loom", feature = "shuttle")) 
 };
 /// Bits of a word that tell whether pods are waited for; the others are the epoch.
 const BITS: usize = 32;
-/// Sizes of tables that a key has room to name from the first; the last has 1,024 places, enough for
-/// the largest burst of a sync.
-const SMALL_SIZES: usize = 6;
+/// Sizes of tables, after the first, that a key has room to name from the first; the last has 1,024
+/// places, enough for the largest burst of a sync.
+const SMALL_SIZES: usize = 5;
 /// The other sizes. The last has 2^31 places.
 const LARGE_SIZES: usize = 21;
 
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
-const _: () = assert!(crate::limits::BURST_REPLICAS * 2 <= FIRST_PLACES << (SMALL_SIZES - 1));
+const _: () = assert!(crate::limits::BURST_REPLICAS * 2 <= FIRST_PLACES << SMALL_SIZES);
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
-const _: () = assert!(FIRST_PLACES << (SMALL_SIZES + LARGE_SIZES - 1) == 1 << 31);
+const _: () = assert!(FIRST_PLACES << (SMALL_SIZES + LARGE_SIZES) == 1 << 31);
 
 /// Which set counts: the epoch in the upper half; below it 0 when no set is stored, 1 for the empty
 /// set, otherwise 2 and the size of the table.
@@ -112,37 +114,89 @@ pub(super) struct PodSet<P> {
 
 #[derive(Debug, Default)]
 struct Tables {
-    small: [OnceLock<Box<Table>>; SMALL_SIZES],
-    large: OnceLock<Box<[OnceLock<Box<Table>>; LARGE_SIZES]>>,
+    /// The smallest table, in place: who looks for a pod follows one pointer, not three.
+    first: First,
+    small: [OnceLock<Box<Stored>>; SMALL_SIZES],
+    large: OnceLock<Box<[OnceLock<Box<Stored>>; LARGE_SIZES]>>,
 }
 
 impl Tables {
     #[inline]
-    fn get(&self, size: usize) -> Option<&Table> {
-        let table = match self.small.get(size) {
-            Some(table) => table,
-            None => &self.large.get()?[size - SMALL_SIZES],
+    fn get(&self, size: usize) -> Option<Table<'_>> {
+        let Some(stored) = size.checked_sub(1) else {
+            return Some(self.first.table());
         };
-        table.get().map(|table| &**table)
+        let stored = match self.small.get(stored) {
+            Some(stored) => stored,
+            None => &self.large.get()?[stored - SMALL_SIZES],
+        };
+        stored.get().map(|stored| stored.table())
     }
 
-    fn get_or_make(&self, size: usize) -> &Table {
-        let table = match self.small.get(size) {
-            Some(table) => table,
-            None => &self.large.get_or_init(Box::default)[size - SMALL_SIZES],
+    fn get_or_make(&self, size: usize) -> Table<'_> {
+        let Some(at) = size.checked_sub(1) else {
+            return self.first.table();
         };
-        table.get_or_init(|| Box::new(Table::new(FIRST_PLACES << size)))
+        let stored = match self.small.get(at) {
+            Some(stored) => stored,
+            None => &self.large.get_or_init(Box::default)[at - SMALL_SIZES],
+        };
+        let make = || Box::new(Stored::new(FIRST_PLACES << size));
+        stored.get_or_init(make).table()
+    }
+}
+
+/// The table of the first size.
+#[derive(Debug, Default)]
+struct First {
+    word: AtomicU64,
+    places: [Place; FIRST_PLACES],
+}
+
+impl First {
+    #[inline]
+    fn table(&self) -> Table<'_> {
+        Table {
+            places: &self.places,
+            words: slice::from_ref(&self.word),
+        }
+    }
+}
+
+/// A table of any other size.
+#[derive(Debug)]
+struct Stored {
+    places: Box<[Place]>,
+    words: Box<[AtomicU64]>,
+}
+
+impl Stored {
+    fn new(places: usize) -> Stored {
+        Stored {
+            places: (0..places).map(|_| Place::default()).collect(),
+            words: (0..places.div_ceil(BITS))
+                .map(|_| AtomicU64::new(0))
+                .collect(),
+        }
+    }
+
+    #[inline]
+    fn table(&self) -> Table<'_> {
+        Table {
+            places: &self.places,
+            words: &self.words,
+        }
     }
 }
 
 /// Twice as many places as pods or more.
-#[derive(Debug)]
-struct Table {
+#[derive(Clone, Copy)]
+struct Table<'a> {
     /// Marks, or zeros. Written by who replaces the set only.
-    places: Box<[Place]>,
+    places: &'a [Place],
     /// By place over `BITS`: the epoch above, the bits below. Closed, filled and opened by who
     /// replaces the set; bits are cleared by any thread, as long as the epoch is the one it knows.
-    words: Box<[AtomicU64]>,
+    words: &'a [AtomicU64],
 }
 
 #[derive(Debug, Default)]
@@ -154,26 +208,17 @@ struct Place {
 /// The words of a table have gone on to another set.
 struct Stale;
 
-impl Table {
-    fn new(places: usize) -> Table {
-        Table {
-            places: (0..places).map(|_| Place::default()).collect(),
-            words: (0..places.div_ceil(BITS))
-                .map(|_| AtomicU64::new(0))
-                .collect(),
-        }
-    }
-
+impl Table<'_> {
     /// The place where the search for a mark begins.
     #[inline]
-    fn first_place(&self, mark: Mark) -> usize {
+    fn first_place(self, mark: Mark) -> usize {
         // The upper half by as many places as there are is below 2^63.
         ((mark.spread >> 32) as usize * self.places.len()) >> 32
     }
 
     /// The place of a mark. While the table is being rewritten the answer may be wrong.
     #[inline]
-    fn find(&self, mark: Mark) -> Option<usize> {
+    fn find(self, mark: Mark) -> Option<usize> {
         let mut at = self.first_place(mark);
         // Once round at most: in a table that is being rewritten there may be no empty place to see.
         for _ in 0..self.places.len() {
@@ -194,7 +239,7 @@ impl Table {
 
     /// Clears the bit of a place; returns whether it was set.
     #[inline]
-    fn take(&self, at: usize, epoch: u64) -> Result<bool, Stale> {
+    fn take(self, at: usize, epoch: u64) -> Result<bool, Stale> {
         let (word, bit) = (&self.words[at / BITS], 1 << (at % BITS));
         // Acquire: places that were read from a rewriting came after the closing of the words.
         fence(Ordering::Acquire);
@@ -218,16 +263,16 @@ impl Table {
     }
 
     /// Makes this the set of these pods, of which those that are there twice are dropped.
-    fn fill<P: PodKey>(&self, epoch: u64, pods: &mut Vec<P>) {
+    fn fill<P: PodKey>(self, epoch: u64, pods: &mut Vec<P>) {
         // Release: who finds a word closed, and fences, finds another set named than the one it knew.
         fence(Ordering::Release);
         // Relaxed, all: published by the fence, and in the end by `live`.
-        for word in &self.words {
+        for word in self.words {
             store_among_exchanges(word, epoch);
         }
         // Release: who reads one of the stores below, and fences, sees the words closed.
         fence(Ordering::Release);
-        for place in &self.places {
+        for place in self.places {
             place.rest.store(0, Ordering::Relaxed);
         }
         pods.retain(|pod| {
@@ -256,7 +301,7 @@ impl Table {
 
     /// The words' bits.
     #[inline]
-    fn bits(&self, epoch: u64) -> impl Iterator<Item = u32> {
+    fn bits(self, epoch: u64) -> impl Iterator<Item = u32> {
         self.words.iter().map(move |word| {
             // Acquire: pairs with the Release of `take`; exchanges after one another all count.
             let word = word.load(Ordering::Acquire);
@@ -278,7 +323,7 @@ impl<P> PodSet<P> {
     }
 
     #[inline]
-    fn table(&self, live: Live) -> Option<&Table> {
+    fn table(&self, live: Live) -> Option<Table<'_>> {
         let size = live.size()?;
         self.tables[(live.0 >> BITS & 1) as usize].get(size)
     }
