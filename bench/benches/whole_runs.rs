@@ -93,13 +93,11 @@ fn measure() -> anyhow::Result<()> {
         let per_minute = f64::from(seeds) / spent.cpu_seconds * 60.0;
         record_runs("whole_runs/fault-seeds/60", &[per_minute], Unit::Count);
     }
-    if !quick && wanted("whole_runs/up-down/10000000") {
-        if Machine::here().memory_bytes >= MEMORY_10M_BYTES {
-            let runs = repeat(&binary, UP_DOWN_10M, 1)?;
-            record_spent("up-down", 10_000_000, &runs);
-        } else {
-            eprintln!("whole_runs/up-down/10000000: needs 12 GB of memory, not measured");
-        }
+    // The table says so where the memory is not there.
+    let has_room = Machine::here().memory_bytes >= MEMORY_10M_BYTES;
+    if has_room && !quick && wanted("whole_runs/up-down/10000000") {
+        let runs = repeat(&binary, UP_DOWN_10M, 1)?;
+        record_spent("up-down", 10_000_000, &runs);
     }
     Ok(())
 }

@@ -111,6 +111,18 @@ impl Few {
         })
     }
 
+    #[inline]
+    fn first(&self, kind: ConditionType) -> Option<State> {
+        for place in self.states {
+            // Free places are the last.
+            let state = place?;
+            if state.kind == kind {
+                return Some(state);
+            }
+        }
+        None
+    }
+
     fn set(&mut self, index: usize, condition: PodCondition) {
         self.states[index] = Some(State::of(&condition));
         let is_same = match &self.rests {
@@ -158,12 +170,11 @@ impl PodConditions {
     /// Status and last transition time of the first condition of that type; later duplicates are
     /// ignored.
     pub fn first(&self, kind: ConditionType) -> Option<(ConditionStatus, PackedTime)> {
-        let is_it = |state: &State| state.kind == kind;
-        let found = match &self.0 {
-            Repr::Few(few) => few.states.iter().flatten().copied().find(is_it),
-            Repr::Many(all) => all.iter().map(State::of).find(is_it),
+        let state = match &self.0 {
+            Repr::Few(few) => few.first(kind)?,
+            Repr::Many(all) => all.iter().map(State::of).find(|state| state.kind == kind)?,
         };
-        found.map(|state| (state.status, state.last_transition_time))
+        Some((state.status, state.last_transition_time))
     }
 
     /// Puts a condition at the end. O(1) while all lie in place, O(length) after that.

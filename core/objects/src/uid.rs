@@ -49,7 +49,7 @@ impl Uid {
     /// The bits of a canonical UUID, which order as the texts do; `None` for any other text.
     pub fn as_u128(&self) -> Option<u128> {
         match &self.0 {
-            Repr::Uuid { high, low } => Some(u128::from(*high) << 64 | u128::from(low.get())),
+            Repr::Uuid { high, low } => Some(bits_of(*high, *low)),
             Repr::Text(text) => parse_uuid(text.as_bytes()).map(u128::from_be_bytes),
         }
     }
@@ -62,12 +62,13 @@ impl Uid {
     fn with_text<T>(&self, read: impl FnOnce(&str) -> T) -> T {
         match &self.0 {
             Repr::Text(text) => read(text),
-            Repr::Uuid { high, low } => {
-                let bits = u128::from(*high) << 64 | u128::from(low.get());
-                read(text_of(&uuid_text(bits)))
-            }
+            Repr::Uuid { high, low } => read(text_of(&uuid_text(bits_of(*high, *low)))),
         }
     }
+}
+
+fn bits_of(high: u64, low: NonZeroU64) -> u128 {
+    u128::from(high) << 64 | u128::from(low.get())
 }
 
 fn parse_uuid(text: &[u8]) -> Option<[u8; 16]> {
@@ -115,7 +116,9 @@ impl Default for Uid {
 impl Ord for Uid {
     fn cmp(&self, other: &Self) -> Ordering {
         match (&self.0, &other.0) {
-            (Repr::Uuid { high, low }, Repr::Uuid { high: h, low: l }) => (high, low).cmp(&(h, l)),
+            (Repr::Uuid { high, low }, Repr::Uuid { high: h, low: l }) => {
+                bits_of(*high, *low).cmp(&bits_of(*h, *l))
+            }
             _ => self.with_text(|a| other.with_text(|b| a.cmp(b))),
         }
     }
