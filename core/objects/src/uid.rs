@@ -29,7 +29,7 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 impl Uid {
     /// The UID of that text.
     pub fn new(text: &str) -> Uid {
-        match parse_uuid(text.as_bytes()).map(u128::from_be_bytes) {
+        match bits_of_text(text) {
             Some(bits) => Uid::from_u128(bits),
             None => Uid(Repr::Text(text.into())),
         }
@@ -47,10 +47,11 @@ impl Uid {
     }
 
     /// The bits of a canonical UUID, which order as the texts do; `None` for any other text.
+    #[inline]
     pub fn as_u128(&self) -> Option<u128> {
         match &self.0 {
             Repr::Uuid { high, low } => Some(bits_of(*high, *low)),
-            Repr::Text(text) => parse_uuid(text.as_bytes()).map(u128::from_be_bytes),
+            Repr::Text(text) => bits_of_text(text),
         }
     }
 
@@ -67,8 +68,14 @@ impl Uid {
     }
 }
 
+#[inline]
 fn bits_of(high: u64, low: NonZeroU64) -> u128 {
     u128::from(high) << 64 | u128::from(low.get())
+}
+
+#[cold]
+fn bits_of_text(text: &str) -> Option<u128> {
+    parse_uuid(text.as_bytes()).map(u128::from_be_bytes)
 }
 
 fn parse_uuid(text: &[u8]) -> Option<[u8; 16]> {
