@@ -29,7 +29,7 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 impl Uid {
     /// The UID of that text.
     pub fn new(text: &str) -> Uid {
-        match bits_of_text(text) {
+        match parse_uuid(text.as_bytes()).map(u128::from_be_bytes) {
             Some(bits) => Uid::from_u128(bits),
             None => Uid(Repr::Text(text.into())),
         }
