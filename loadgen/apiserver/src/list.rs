@@ -119,6 +119,12 @@ impl Cluster {
         (snapshot.objects, ResourceVersion::Number(snapshot.version))
     }
 
+    /// Looks at every object of a kind as of one version, in no order and without a list of them. O(n);
+    /// nobody writes objects of the kind meanwhile, `look` neither.
+    pub fn for_each<R: ClusterResource>(&self, look: impl FnMut(&Arc<R>)) {
+        R::store(self).for_each(look);
+    }
+
     /// A page of a list. The first one fixes the state that all show; up to 16 unfinished lists
     /// are kept.
     ///
@@ -204,6 +210,18 @@ mod tests {
         assert_eq!(version.number(), Some(cluster.resource_version()));
         assert_eq!(names(&cluster.list::<Pod>(Some("other")).0), &wanted[3..]);
         assert!(cluster.list::<Pod>(Some("none")).0.is_empty());
+    }
+
+    #[test]
+    fn every_object_is_looked_at_once() {
+        let cluster = filled();
+        let mut seen = Vec::new();
+        cluster.for_each::<Pod>(|pod| seen.push(pod.clone()));
+        seen.sort_by(|a, b| {
+            let name = |pod: &Pod| (pod.metadata.namespace.clone(), pod.metadata.name.clone());
+            name(a).cmp(&name(b))
+        });
+        assert_eq!(seen, cluster.list::<Pod>(None).0);
     }
 
     #[test]

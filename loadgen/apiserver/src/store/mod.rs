@@ -299,6 +299,14 @@ impl<R: Strategy> KindStore<R> {
         }
     }
 
+    /// Looks at the whole kind as of one version, in no order. O(n); holds every shard's lock.
+    pub(crate) fn for_each(&self, mut look: impl FnMut(&Arc<R>)) {
+        let shards: Vec<_> = self.shards.iter().map(|shard| shard.lock()).collect();
+        for stored in shards.iter().flat_map(|shard| &shard.table) {
+            look(&stored.object);
+        }
+    }
+
     /// The whole kind, and a watch position behind it.
     pub(crate) fn snapshot_and_watch(&self, waker: Option<Waker>) -> (Snapshot<R>, Position<R>) {
         let (objects, (position, version)) = self.collect(None, || self.log.open_at_end(waker));

@@ -213,10 +213,16 @@ impl NodeController {
     }
 }
 
-/// Every pod on a node, sorted. O(pods).
+/// Every pod on a node, sorted by namespace and name. O(pods).
 pub(super) fn pods_on(cluster: &Cluster, node: &str) -> Vec<Arc<Pod>> {
-    let (mut pods, _) = cluster.list::<Pod>(None);
-    pods.retain(|pod| pod.node_name.as_deref() == Some(node));
+    let mut pods = Vec::new();
+    cluster.for_each::<Pod>(|pod| {
+        if pod.node_name.as_deref() == Some(node) {
+            pods.push(pod.clone());
+        }
+    });
+    let name = |pod: &Pod| (pod.metadata.namespace.clone(), pod.metadata.name.clone());
+    pods.sort_by_cached_key(|pod| name(pod));
     pods
 }
 
