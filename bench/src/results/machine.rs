@@ -10,7 +10,7 @@ use super::package_directory;
 /// A machine, as far as Linux tells; unknown parts are empty or zero.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
-    /// Processor model.
+    /// Processor: name, family and model.
     pub cpu_model: String,
     /// Processors that this process may use.
     pub cores: usize,
@@ -23,10 +23,25 @@ pub struct Machine {
 impl Machine {
     /// This one.
     pub fn here() -> Machine {
-        let model = || {
+        let processor = || {
             let info = fs::read_to_string("/proc/cpuinfo").ok()?;
-            let line = info.lines().find(|line| line.starts_with("model name"))?;
-            Some(line.split_once(':')?.1.trim().to_owned())
+            let member = |name: &str| {
+                let mut members = info.lines().filter_map(|line| line.split_once(':'));
+                Some(
+                    members
+                        .find(|(key, _)| key.trim() == name)?
+                        .1
+                        .trim()
+                        .to_owned(),
+                )
+            };
+            // Virtual machines give one name to several generations.
+            let numbers = (member("cpu family")?, member("model")?);
+            let name = member("model name")?;
+            Some(format!(
+                "{name} (family {}, model {})",
+                numbers.0, numbers.1
+            ))
         };
         let memory = || {
             let info = fs::read_to_string("/proc/meminfo").ok()?;
@@ -35,7 +50,7 @@ impl Machine {
             Some(kilobytes * 1024)
         };
         Machine {
-            cpu_model: model().unwrap_or_default(),
+            cpu_model: processor().unwrap_or_default(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: memory().unwrap_or_default(),
             platform: format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH),

@@ -148,17 +148,8 @@ fn verdict(
     machine: &Machine,
 ) -> Verdict {
     let Some(ours) = ours else {
-        let memory_bytes = |gb: u64| gb * 1_000_000_000;
-        return match (&target.unmeasured, target.cores, target.memory_gb) {
-            (Some(why), _, _) => Verdict::Cannot(why.clone()),
-            (None, Some(needed), _) if needed > machine.cores => {
-                Verdict::Cannot(format!("needs {needed} cores"))
-            }
-            (None, _, Some(needed)) if memory_bytes(needed) > machine.memory_bytes => {
-                Verdict::Cannot(format!("needs {needed} GB of memory"))
-            }
-            _ => Verdict::NotMeasured,
-        };
+        let why = target.unmeasured.clone().or_else(|| target.lacks(machine));
+        return why.map_or(Verdict::NotMeasured, Verdict::Cannot);
     };
     if let Ok(age) = since.duration_since(ours.written)
         && !age.is_zero()

@@ -8,6 +8,7 @@ use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::Unit;
+use super::machine::Machine;
 
 /// One figure to reach; the file itself says what each member means.
 #[derive(Clone, Debug, Deserialize)]
@@ -51,6 +52,18 @@ pub struct Target {
     pub cores: Option<usize>,
     /// And with so much memory, 10⁹ bytes.
     pub memory_gb: Option<u64>,
+}
+
+impl Target {
+    /// What a machine lacks to measure this row; `None` where it has enough.
+    pub fn lacks(&self, machine: &Machine) -> Option<String> {
+        if let Some(cores) = self.cores.filter(|&cores| cores > machine.cores) {
+            return Some(format!("needs {cores} cores"));
+        }
+        let memory = self.memory_gb?;
+        (memory * 1_000_000_000 > machine.memory_bytes)
+            .then(|| format!("needs {memory} GB of memory"))
+    }
 }
 
 /// A table of targets.

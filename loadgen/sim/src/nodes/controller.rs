@@ -221,8 +221,7 @@ pub(super) fn pods_on(cluster: &Cluster, node: &str) -> Vec<Arc<Pod>> {
             pods.push(pod.clone());
         }
     });
-    let name = |pod: &Pod| (pod.metadata.namespace.clone(), pod.metadata.name.clone());
-    pods.sort_by_cached_key(|pod| name(pod));
+    pods.sort_by_cached_key(|pod| (pod.metadata.namespace.clone(), pod.metadata.name.clone()));
     pods
 }
 
