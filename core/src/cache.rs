@@ -15,7 +15,7 @@ pub type Listed = podstorm_runtime::cache::Listed<RankFields>;
 /// Pods of one controller that stood together in a list.
 pub type PodRun = podstorm_runtime::cache::PodRun<RankFields>;
 /// The pods of one owner, or the orphans of a namespace.
-pub type Group = podstorm_runtime::cache::Group<RankFields>;
+pub type OwnedPods = podstorm_runtime::cache::OwnedPods<RankFields>;
 /// One pod of a group.
 pub type Member = podstorm_runtime::cache::Member<RankFields>;
 /// The pods of a group, locked.

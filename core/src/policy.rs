@@ -50,7 +50,7 @@ impl Behaviour {
             record_every_write: hardened,
             fence_unknown_outcomes: hardened,
             fence_at_start: hardened,
-            settle_expectations: hardened,
+            clear_stale_expectations: hardened,
             choose_pod_names: hardened,
             delete_by_uid: hardened,
             retry_max_ns: if hardened {
@@ -59,10 +59,10 @@ impl Behaviour {
                 None
             },
             keep_status_with_its_object: hardened,
-            recheck_parent_between_batches: hardened,
+            recheck_owner_between_batches: hardened,
             rank_without_owner: hardened,
             terminating_namespace_is_a_failure: hardened,
-            wake_whoever_lost_a_pod: hardened,
+            wake_previous_owners: hardened,
             bound_availability_checks: hardened,
             watch_retry_max_ns: if hardened {
                 Some(HARDENED_WATCH_RETRY_MAX_NS)
@@ -106,7 +106,7 @@ pub struct Policy {
     /// expected, adopted a pod or released one (or was refused to, as invalid) is woken after
     /// [`RETRY_MAX`](HARDENED_RETRY_MAX_NS) by itself. Expectations decide
     /// only where versions can't be compared. Costs one sync without a request for a burst.
-    pub settle_expectations: bool,
+    pub clear_stale_expectations: bool,
     /// **Names.** Upstream lets the server name pods, so a create that is sent again makes a
     /// second pod. Hardened: the controller names them, by the number of a slot and the owner's
     /// UID: five characters after the prefix, as the server's own look. The lowest slots whose
@@ -140,8 +140,8 @@ pub struct Policy {
     /// **Bursts.** Upstream goes on creating for an object that was deleted or replaced during the
     /// burst. Hardened: each batch begins with a look into the cache, and the burst ends there.
     /// Costs one look-up per batch.
-    pub recheck_parent_between_batches: bool,
-    /// **Co-location.** Upstream ranks victims by the pods of the same owner's ReplicaSets on their
+    pub recheck_owner_between_batches: bool,
+    /// **Co-location.** Upstream ranks pods to delete by the pods of the same owner's ReplicaSets on their
     /// node, so a ReplicaSet without an owner, and every ReplicationController, is scaled down
     /// without regard to nodes. Hardened: its own pods count. Costs a walk over its pods.
     pub rank_without_owner: bool,
@@ -153,7 +153,7 @@ pub struct Policy {
     /// between the last change that the cache has seen and its end, upstream does not wake that owner.
     /// Nor, when an orphan is adopted, the others that match it, one of which may have been refused over
     /// it and wait for a long retry. Hardened: it does. Costs one sync of each.
-    pub wake_whoever_lost_a_pod: bool,
+    pub wake_previous_owners: bool,
     /// **The clock.** Upstream looks at a pod's availability again when `minReadySeconds` will have
     /// passed since it became ready by the controller's wall clock; where that is behind by an hour,
     /// an hour later, though the clock be put right. Hardened: `minReadySeconds` from now at most.
@@ -186,15 +186,15 @@ mod tests {
             record_every_write: false,
             fence_unknown_outcomes: false,
             fence_at_start: false,
-            settle_expectations: false,
+            clear_stale_expectations: false,
             choose_pod_names: false,
             delete_by_uid: false,
             retry_max_ns: None,
             keep_status_with_its_object: false,
-            recheck_parent_between_batches: false,
+            recheck_owner_between_batches: false,
             rank_without_owner: false,
             terminating_namespace_is_a_failure: false,
-            wake_whoever_lost_a_pod: false,
+            wake_previous_owners: false,
             bound_availability_checks: false,
             watch_retry_max_ns: None,
         };

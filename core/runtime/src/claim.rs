@@ -1,5 +1,5 @@
-//! Which pods a parent owns: keep, release or adopt, one patch at a time, with at most one live
-//! read of the parent before the first adoption.
+//! Which pods an owner owns: keep, release or adopt, one patch at a time, with at most one live
+//! read of the owner before the first adoption.
 
 use std::sync::Arc;
 
@@ -53,8 +53,8 @@ pub struct Claim {
 /// What the claim wants next.
 #[derive(Clone, Debug)]
 pub enum ClaimStep {
-    /// Read the parent from the server, then [`Claim::parent_read`].
-    ReadParent,
+    /// Read the owner from the server, then [`Claim::owner_read`].
+    ReadOwner,
     /// Patch this pod, then [`Claim::patched`].
     Patch(Arc<Pod>, PodPatch),
     /// All pods are decided.
@@ -102,7 +102,7 @@ impl Claim {
                     pod_uid: pod.metadata.uid.clone(),
                 }),
                 ClaimDecision::Adopt => match &self.may_adopt {
-                    None => return ClaimStep::ReadParent,
+                    None => return ClaimStep::ReadOwner,
                     Some(Err(why)) => {
                         let meta = &pod.metadata;
                         self.errors.push(format!(
@@ -126,7 +126,7 @@ impl Claim {
     }
 
     /// The live read's answer: adoption needs the same UID and no deletion under way.
-    pub fn parent_read(&mut self, answer: Result<&ObjectMeta, &ApiError>) {
+    pub fn owner_read(&mut self, answer: Result<&ObjectMeta, &ApiError>) {
         self.may_adopt = Some(self.check(answer));
     }
 

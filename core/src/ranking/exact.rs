@@ -48,7 +48,7 @@ pub(super) struct Probe {
 
 /// A group of pods with equal keys.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Group<'a> {
+pub(super) struct TiedPods<'a> {
     /// By slot.
     exact: &'a [Exact],
     /// The UIDs by slot, where any of them is not canonical; else empty.
@@ -57,10 +57,10 @@ pub(super) struct Group<'a> {
     log_now: Option<i64>,
 }
 
-impl<'a> Group<'a> {
+impl<'a> TiedPods<'a> {
     /// `uids` are all the UIDs by slot where any is not canonical, else it is empty.
-    pub(super) fn new(exact: &'a [Exact], uids: &'a [Uid], options: &RankOptions) -> Group<'a> {
-        Group {
+    pub(super) fn new(exact: &'a [Exact], uids: &'a [Uid], options: &RankOptions) -> TiedPods<'a> {
+        TiedPods {
             exact,
             uids,
             log_now: options.log_now(),

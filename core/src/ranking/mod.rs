@@ -28,8 +28,8 @@
 //! let candidates = (0u32..).zip(&pods);
 //! let options = RankOptions::at(1_772_921_233_000_000_000);
 //! let mut ranker = Ranker::new();
-//! let victims = ranker.choose(candidates, |node| related.get(node), &options, 1);
-//! assert_eq!(victims, [0]);
+//! let pods to delete = ranker.choose(candidates, |node| related.get(node), &options, 1);
+//! assert_eq!(pods to delete, [0]);
 //! ```
 
 mod admissible;
@@ -43,8 +43,8 @@ mod node_counts;
 mod parallel;
 mod ranker;
 mod relation;
+mod segments;
 mod select;
-mod stretches;
 
 pub use admissible::{Inadmissible, check_admissible};
 pub use age::age_bucket;
@@ -53,7 +53,7 @@ pub use fields::RankFields;
 pub use node_counts::NodeCounts;
 pub use ranker::Ranker;
 pub use relation::{Candidate, RankOptions, Rule, before, deciding_rule};
-pub use stretches::{Stretch, StretchKind, shares_group, stretches};
+pub use segments::{OrderSegment, SegmentKind, has_same_key, order_segments};
 
 #[cfg(test)]
 mod tests;

@@ -103,7 +103,7 @@ impl Ranker {
         options: &RankOptions,
         k: usize,
     ) {
-        self.make_room(kept);
+        self.reserve(kept);
         self.chosen.clear();
         let mut tied_at = std::mem::take(&mut self.tied);
         let keys = pieces.iter().flat_map(|piece| &piece.keys[..piece.kept]);

@@ -2,7 +2,7 @@
 
 use podstorm_objects::Uid;
 
-use super::exact::{Exact, Group, Probe};
+use super::exact::{Exact, Probe, TiedPods};
 use super::fields::RankFields;
 use super::key::{FINE_RANK_MAX, Packing};
 use super::relation::RankOptions;
@@ -10,7 +10,7 @@ use super::select::{merge_sort, select_first};
 
 /// For so many pods at the cut there is room from the first time on (40 KB), so that the usual
 /// handful, a little more this time than the last, doesn't grow the scratch memory bit by bit.
-const TIED_ROOM_MIN: usize = 512;
+const TIED_CAPACITY_MIN: usize = 512;
 
 /// How many keys are sampled to find a bound for the keys that matter.
 pub(super) const SAMPLE: usize = 256;
@@ -164,12 +164,12 @@ impl Ranker {
         self.exact.clear();
         self.exact.extend(fields.clone().map(Exact::new));
         self.uids.extend(fields.map(|fields| fields.uid().clone()));
-        let group = Group::new(&self.exact, &self.uids, options);
+        let tied_pods = TiedPods::new(&self.exact, &self.uids, options);
         let keys = &self.keys;
         for part in [first_part, last_part] {
             merge_sort(part, &mut self.order_scratch, &|a: &u32, b: &u32| {
                 let by_key = keys[*a as usize].cmp(&keys[*b as usize]);
-                by_key.then_with(|| group.compare_slots(*a, *b))
+                by_key.then_with(|| tied_pods.compare_slots(*a, *b))
             });
         }
         self.uids.clear();
@@ -225,7 +225,7 @@ impl Ranker {
             return;
         }
 
-        self.make_room(self.keys.len());
+        self.reserve(self.keys.len());
         let narrowed = self.bound(k).map_or(0, |bound| self.keep_near(bound));
         let places = (&mut self.below[..], &mut self.tied[..]);
         let (below, tied) = if narrowed >= k {
@@ -246,13 +246,13 @@ impl Ranker {
     }
 
     /// Makes room for a list of so many keys.
-    pub(super) fn make_room(&mut self, keys: usize) {
+    pub(super) fn reserve(&mut self, keys: usize) {
         if self.near.len() < keys {
             self.near.resize(keys, 0);
             self.loose_keys.resize(keys, 0);
             self.below.resize(keys, 0);
             self.tied.resize(keys, 0);
-            self.make_room_for_tied(TIED_ROOM_MIN.min(keys));
+            self.reserve_for_tied(TIED_CAPACITY_MIN.min(keys));
         }
     }
 
@@ -302,7 +302,7 @@ impl Ranker {
     }
 
     /// Empties what is kept of each tied pod, and makes room for so many.
-    fn make_room_for_tied(&mut self, tied: usize) {
+    fn reserve_for_tied(&mut self, tied: usize) {
         self.exact.clear();
         self.exact.reserve(tied);
         self.probes.clear();
@@ -319,7 +319,7 @@ impl Ranker {
         options: &RankOptions,
         missing: usize,
     ) {
-        self.make_room_for_tied(tied.len());
+        self.reserve_for_tied(tied.len());
         let mut canonical = true;
         self.exact.extend(tied_fields.clone().map(|fields| {
             canonical &= fields.uid().as_u128().is_some();
@@ -329,13 +329,13 @@ impl Ranker {
             self.uids
                 .extend(tied_fields.map(|fields| fields.uid().clone()));
         }
-        let group = Group::new(&self.exact, &self.uids, options);
-        group.probe(&mut self.probes);
+        let tied_pods = TiedPods::new(&self.exact, &self.uids, options);
+        tied_pods.probe(&mut self.probes);
         select_first(
             &mut self.probes,
             missing,
             &mut self.probe_scratch,
-            |a, b| group.compare(a, b),
+            |a, b| tied_pods.compare(a, b),
         );
         self.chosen.extend(
             self.probes[..missing]

@@ -21,12 +21,12 @@ impl Controller {
     /// Handles pods that came together: one observation for each, and one key for all.
     fn handle_run(&self, run: &PodRun, now: Now) {
         for pod in &run.others {
-            self.handle_new_pod(pod, Some(&run.group), now);
+            self.handle_new_pod(pod, Some(&run.owned_pods), now);
         }
-        if run.living > 0
-            && let Some(key) = self.resolve(Some(&run.group))
+        if run.not_deleting > 0
+            && let Some(key) = self.resolve(Some(&run.owned_pods))
         {
-            for _ in 0..run.living {
+            for _ in 0..run.not_deleting {
                 self.expectations.creation_observed(key);
             }
             self.queue.add(key, now.mono_ns);

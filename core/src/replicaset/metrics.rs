@@ -8,7 +8,7 @@ const AGE_RATIO_BOUNDS: [f64; 6] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
 /// The ReplicaSet controller's own metrics.
 #[derive(Debug)]
 pub struct ControllerMetrics {
-    /// Per ready victim of a scale-down: its age over the age of the youngest ready candidate.
+    /// Per ready pod to delete of a scale-down: its age over the age of the youngest ready candidate.
     pub sorting_deletion_age_ratio: Histogram,
     /// Syncs put off because the cache had not shown an own write of a pod.
     pub stale_sync_skips_pods: Counter,

@@ -9,7 +9,7 @@ use podstorm_runtime::client::{Answer, ApiError, Request};
 use super::Controller;
 use super::Step;
 use super::adapter::{as_replica_set, of_kind};
-use super::parents::Parent;
+use super::owners::Owner;
 use super::reconcile::{
     StatusCounts, availability_cutoff, compute_status, is_available, next_check_of_times,
     status_is_unchanged,
@@ -17,23 +17,23 @@ use super::reconcile::{
 use super::sync::{State, Sync, SyncErrorClass};
 
 impl Controller {
-    pub(super) fn update_status(&self, parent: &Arc<Parent>, sync: &mut Sync, now: Now) -> Step {
-        let object = &parent.object;
+    pub(super) fn update_status(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
+        let object = &owner.object;
         let min_ready_seconds = object.spec.min_ready_seconds;
-        let mut counts = sync.census.counts;
+        let mut counts = sync.counts.status;
         counts.available = if min_ready_seconds == 0 {
             counts.ready
         } else {
-            let waiting = sync.census.ready_times.iter();
+            let waiting = sync.counts.ready_times.iter();
             let since = waiting
                 .filter(|(time, _)| is_available(*time, min_ready_seconds, now.wall_ns))
                 .map(|(_, pods)| pods);
-            let available = sync.census.matured + since.sum::<u32>();
+            let available = sync.counts.available_at_cutoff + since.sum::<u32>();
             i32::try_from(available).expect("a ReplicaSet's pods fit 31 bits")
         };
         let terminating = (self.options.gates.terminating_replicas
             && self.options.kind == Kind::REPLICA_SET)
-            .then_some(sync.census.terminating);
+            .then_some(sync.counts.terminating);
         let status = if is_same_status(object, counts, terminating)
             && sync.manage_error.is_none()
             && object.status.conditions.is_empty()
@@ -45,13 +45,13 @@ impl Controller {
             (!status_is_unchanged(object, &status)).then_some(status)
         };
         let Some(mut status) = status else {
-            return self.status_written(parent, sync, object, now);
+            return self.status_written(owner, sync, object, now);
         };
         status.observed_generation = object.metadata.generation;
         let mut updated = ReplicaSet::clone(object);
         updated.status = status.clone();
         sync.new_status = Some(Box::new(status));
-        sync.ask(
+        sync.request(
             State::PuttingStatus,
             [Request::PutStatus {
                 object: of_kind(self.options.kind, updated),
@@ -61,13 +61,13 @@ impl Controller {
 
     pub(super) fn status_written(
         &self,
-        parent: &Parent,
+        owner: &Owner,
         sync: &mut Sync,
         updated: &ReplicaSet,
         now: Now,
     ) -> Step {
         if self.keeps_records {
-            let uid = &parent.object.metadata.uid;
+            let uid = &owner.object.metadata.uid;
             self.consistency.wrote_at(
                 sync.key,
                 uid,
@@ -82,11 +82,11 @@ impl Controller {
         if min_ready_seconds > 0
             && updated.status.ready_replicas != updated.status.available_replicas
         {
-            if parent.object.spec.min_ready_seconds != min_ready_seconds {
+            if owner.object.spec.min_ready_seconds != min_ready_seconds {
                 let cutoff = availability_cutoff(min_ready_seconds, now.wall_ns);
-                self.count_matured_anew(parent, sync, cutoff);
+                self.recount_available(owner, sync, cutoff);
             }
-            let times = sync.census.ready_times.iter().map(|(time, _)| *time);
+            let times = sync.counts.ready_times.iter().map(|(time, _)| *time);
             let delay =
                 next_check_of_times(times, min_ready_seconds, now.wall_ns).unwrap_or(i64::MAX);
             let longest = i64::from(min_ready_seconds) * 1_000_000_000;
@@ -97,23 +97,23 @@ impl Controller {
     }
 
     /// Goes on with writing the status.
-    pub(super) fn status_answered(&self, parent: &Arc<Parent>, sync: &mut Sync, now: Now) -> Step {
+    pub(super) fn status_answered(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
         let state = sync.state;
         match (state, sync.only_answer()) {
-            (State::ReadingParentToRetry, Answer::Object(live)) => {
-                self.retry_status(parent, parent_of(&live), sync, now)
+            (State::ReadingOwnerToRetry, Answer::Object(live)) => {
+                self.retry_status(owner, replica_set_of(&live), sync, now)
             }
             (_, Answer::Object(updated)) => {
-                self.status_written(parent, sync, &parent_of(&updated), now)
+                self.status_written(owner, sync, &replica_set_of(&updated), now)
             }
             (State::PuttingStatus, answer) => {
                 self.note_failure(&failure(answer), self.options.kind, sync);
                 let request = Request::Get {
                     kind: self.options.kind,
-                    namespace: parent.namespace.clone(),
-                    name: parent.object.metadata.name.clone(),
+                    namespace: owner.namespace.clone(),
+                    name: owner.object.metadata.name.clone(),
                 };
-                sync.ask(State::ReadingParentToRetry, [request])
+                sync.request(State::ReadingOwnerToRetry, [request])
             }
             (_, answer) => {
                 let error = failure(answer);
@@ -128,19 +128,19 @@ impl Controller {
     /// Writes the same status once more, on what the server has now.
     fn retry_status(
         &self,
-        parent: &Arc<Parent>,
+        owner: &Arc<Owner>,
         live: Arc<ReplicaSet>,
         sync: &mut Sync,
         now: Now,
     ) -> Step {
-        if let Some(step) = self.keeps_status(parent, &live, sync, now) {
+        if let Some(step) = self.keep_status(owner, &live, sync, now) {
             return step;
         }
         let status = *sync.new_status.take().expect("the status is being written");
         // Upstream looks neither at the UID nor at the generation.
         let mut object = ReplicaSet::clone(&live);
         object.status = status;
-        sync.ask(
+        sync.request(
             State::PuttingStatusAgain,
             [Request::PutStatus {
                 object: of_kind(self.options.kind, object),
@@ -159,13 +159,13 @@ fn is_same_status(object: &ReplicaSet, counts: StatusCounts, terminating: Option
         && status.observed_generation == object.metadata.generation
 }
 
-fn parent_of(answer: &AnyObject) -> Arc<ReplicaSet> {
+fn replica_set_of(answer: &AnyObject) -> Arc<ReplicaSet> {
     as_replica_set(answer).expect("the answer is of the kind that was asked about")
 }
 
 fn failure(answer: Answer) -> ApiError {
     match answer {
         Answer::Failed(error) => error,
-        other => panic!("expected a failure or the parent, not {other:?}"),
+        other => panic!("expected a failure or the owner, not {other:?}"),
     }
 }

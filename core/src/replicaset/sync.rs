@@ -11,10 +11,10 @@ use podstorm_runtime::driver::{Step, SyncState};
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::slow_start::SlowStart;
 
-use super::hardened::Open;
-use super::parents::Parent;
+use super::hardened::PendingNames;
+use super::owners::Owner;
 use super::reconcile::StatusCounts;
-use super::scale::Victims;
+use super::scale::PodsToDelete;
 
 /// A sync in progress. Made once per worker and reused, with its scratch memory, for every key.
 #[derive(Debug)]
@@ -28,20 +28,20 @@ pub struct Sync {
     pub(super) answered: Vec<usize>,
     pub(super) events: Vec<EventIntent>,
     pub(super) requests_made: u32,
-    /// Everything below is of this sync alone. The parent is kept while requests are out.
-    pub(super) parent: Option<Arc<Parent>>,
+    /// Everything below is of this sync alone. The owner is kept while requests are out.
+    pub(super) owner: Option<Arc<Owner>>,
     pub(super) may_scale: bool,
     pub(super) claim: Option<Box<Claim>>,
-    pub(super) census: Census,
-    pub(super) victims: Victims,
+    pub(super) counts: PodCounts,
+    pub(super) to_delete: PodsToDelete,
     pub(super) slow_start: SlowStart,
     pub(super) creates_wanted: usize,
     /// The lowest slot whose name was not looked at, where the controller names pods.
     pub(super) next_slot: u64,
     /// Names of creates of unknown outcome, as they were when the pods were counted.
-    pub(super) open: Open,
+    pub(super) pending: PendingNames,
     /// How many of those that nobody had have been asked for again.
-    pub(super) open_asked: usize,
+    pub(super) pending_asked: usize,
     /// What went wrong with creating or deleting; returned only after the status is written.
     pub(super) manage_error: Option<(SyncErrorClass, String)>,
     pub(super) new_status: Option<Box<ReplicaSetStatus>>,
@@ -50,16 +50,16 @@ pub struct Sync {
     /// Kinds of which a write may or may not have been committed.
     pub(super) unknown: Kinds,
     /// Why the sync is to be retried, where that is nobody's business: no Event, no condition.
-    pub(super) quiet_error: Option<(SyncErrorClass, String)>,
+    pub(super) silent_error: Option<(SyncErrorClass, String)>,
 }
 
 /// What the claimed pods add up to, as of the moment they were claimed.
 #[derive(Debug, Default)]
-pub(super) struct Census {
-    pub(super) counts: StatusCounts,
+pub(super) struct PodCounts {
+    pub(super) status: StatusCounts,
     /// Ready pods that were available already; counted, like the next, where `minReadySeconds` asks
     /// for it.
-    pub(super) matured: u32,
+    pub(super) available_at_cutoff: u32,
     /// When the other ready pods became so, and how many at a time.
     pub(super) ready_times: Vec<(Time, u32)>,
     pub(super) terminating: i32,
@@ -68,14 +68,14 @@ pub(super) struct Census {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Finished,
-    ReadingParentToAdopt,
+    ReadingOwnerToAdopt,
     Patching,
     Creating,
     Deleting,
     PuttingStatus,
-    ReadingParentToRetry,
+    ReadingOwnerToRetry,
     PuttingStatusAgain,
-    /// Before anything else: no parent is known.
+    /// Before anything else: no owner is known.
     ReadingFence,
     /// After all else.
     ReadingLastFence,
@@ -109,7 +109,7 @@ pub enum SyncErrorClass {
     Consistency(Kind),
     /// A version that the caches must reach could not be read.
     Fence,
-    /// The parent has no namespace, name or UID.
+    /// The owner has no namespace, name or UID.
     Identity,
     /// A pod could not be adopted or released.
     Claim,
@@ -178,21 +178,21 @@ impl Sync {
             answered: Vec::new(),
             events: Vec::new(),
             requests_made: 0,
-            parent: None,
+            owner: None,
             may_scale: false,
             claim: None,
-            census: Census::default(),
-            victims: Victims::default(),
+            counts: PodCounts::default(),
+            to_delete: PodsToDelete::default(),
             slow_start: SlowStart::new(0, 1),
             creates_wanted: 0,
             next_slot: 0,
-            open: Open::default(),
-            open_asked: 0,
+            pending: PendingNames::default(),
+            pending_asked: 0,
             manage_error: None,
             new_status: None,
             unknown: Kinds::default(),
             rewinds: 0,
-            quiet_error: None,
+            silent_error: None,
         }
     }
 
@@ -243,30 +243,30 @@ impl Sync {
         self.answered.clear();
         self.events.clear();
         self.requests_made = 0;
-        self.parent = None;
+        self.owner = None;
         self.claim = None;
-        self.census.counts = StatusCounts::default();
-        self.census.matured = 0;
-        self.census.ready_times.clear();
-        self.census.terminating = 0;
-        self.victims.clear();
+        self.counts.status = StatusCounts::default();
+        self.counts.available_at_cutoff = 0;
+        self.counts.ready_times.clear();
+        self.counts.terminating = 0;
+        self.to_delete.clear();
         self.next_slot = 0;
-        self.open.clear();
-        self.open_asked = 0;
+        self.pending.clear();
+        self.pending_asked = 0;
         self.manage_error = None;
         self.new_status = None;
         self.unknown = Kinds::default();
-        self.quiet_error = None;
+        self.silent_error = None;
     }
 
     /// Takes the error that the sync ends with once its status is written, if any.
     #[inline]
     pub(super) fn take_error(&mut self) -> Option<(SyncErrorClass, String)> {
-        if self.manage_error.is_none() && self.quiet_error.is_none() {
+        if self.manage_error.is_none() && self.silent_error.is_none() {
             return None;
         }
         let error = self.manage_error.take();
-        error.or_else(|| self.quiet_error.take())
+        error.or_else(|| self.silent_error.take())
     }
 
     pub(super) fn finish(&mut self) -> Step {
@@ -286,19 +286,19 @@ impl Sync {
     }
 
     /// Replaces the batch of requests.
-    pub(super) fn ask(
+    pub(super) fn request(
         &mut self,
         state: State,
         requests: impl IntoIterator<Item = Request>,
     ) -> Step {
         self.requests.clear();
         self.requests.extend(requests);
-        self.asked(state)
+        self.await_answers(state)
     }
 
     /// Replaces the batch by so many of the same request; those of the batch before, which must be
     /// of that kind too, stay what they are.
-    pub(super) fn ask_again(
+    pub(super) fn request_again(
         &mut self,
         state: State,
         size: usize,
@@ -308,11 +308,11 @@ impl Sync {
             self.requests.clear();
         }
         self.requests.resize_with(size, request);
-        self.asked(state)
+        self.await_answers(state)
     }
 
     /// The requests are there; makes room for their answers.
-    pub(super) fn asked(&mut self, state: State) -> Step {
+    pub(super) fn await_answers(&mut self, state: State) -> Step {
         self.state = state;
         self.answers.clear();
         self.answered.clear();

@@ -113,7 +113,7 @@ fn a_wish_is_found_by_the_keys_next_sync() {
                 taken
             })
         };
-        // A parent that goes while its sync ends.
+        // An owner that goes while its sync ends.
         fences.want(1, fences.kinds());
         fences.forget(&1);
         assert!(fences.wanted(&1).is_empty());

@@ -16,7 +16,7 @@ fn version(number: u64) -> ResourceVersion {
     ResourceVersion::Number(number)
 }
 
-/// The versions that caches have come to, the parents' being of no matter.
+/// The versions that caches have come to, the owners' being of no matter.
 fn at(pods: u64) -> [ResourceVersion; 2] {
     [version(pods), ResourceVersion::default()]
 }

@@ -11,7 +11,7 @@ use hashbrown::HashTable;
 use podstorm_objects::Pod;
 
 use super::PodFields;
-use super::group::Group;
+use super::owned_pods::OwnedPods;
 use crate::intern::FIXED_STATE;
 use crate::primitives::{CachePadded, Mutex, MutexGuard, lock};
 
@@ -27,13 +27,13 @@ const SUFFIX: usize = 6;
 
 /// Where a pod of some name is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct NameHash {
     pub(super) shard: u32,
     pub(super) hash: u32,
 }
 
-impl Place {
-    pub(super) fn of(namespace: &str, name: &str) -> Place {
+impl NameHash {
+    pub(super) fn of(namespace: &str, name: &str) -> NameHash {
         let (family, suffix) = match name.as_bytes().split_last_chunk::<SUFFIX>() {
             Some((family, &[a, b, c, d, e, f])) => {
                 (family, u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
@@ -46,7 +46,7 @@ impl Place {
         let shard = (hasher.finish() >> SHARD_SHIFT) as u32;
         hasher.write_u64(suffix);
         let hash = (hasher.finish() >> u32::BITS) as u32;
-        Place { shard, hash }
+        NameHash { shard, hash }
     }
 }
 
@@ -76,7 +76,7 @@ pub(super) struct Shard<F> {
 #[derive(Debug)]
 pub(super) struct Slot<F> {
     pub(super) pod: Arc<Pod>,
-    pub(super) group: Arc<Group<F>>,
+    pub(super) owned_pods: Arc<OwnedPods<F>>,
     /// The pod's handle in its group.
     pub(super) handle: u32,
     /// Of the name, so that growing the table reads no names.
@@ -207,14 +207,14 @@ mod tests {
 
     #[test]
     fn pods_of_one_controller_share_a_shard_and_controllers_spread() {
-        let shard = |name: &str| Place::of("ns", name).shard;
+        let shard = |name: &str| NameHash::of("ns", name).shard;
         assert_eq!(shard("web-5d9c-abcde"), shard("web-5d9c-vwxyz"));
         let mut counts = [0; SHARDS];
         for set in 0..6_400 {
             counts[shard(&format!("web-{set}-abcde")) as usize] += 1;
         }
         assert!(counts.iter().all(|count| (50..200).contains(count)));
-        assert_ne!(Place::of("a", "x").hash, Place::of("b", "x").hash);
-        assert_ne!(Place::of("a", "").hash, Place::of("", "a").hash);
+        assert_ne!(NameHash::of("a", "x").hash, NameHash::of("b", "x").hash);
+        assert_ne!(NameHash::of("a", "").hash, NameHash::of("", "a").hash);
     }
 }

@@ -2,7 +2,7 @@
 
 use podstorm_objects::{Labels, Pod, Time};
 
-use super::maturing::Maturing;
+use super::ready_times::ReadyTimes;
 
 /// Where a pod counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub struct LabelSet {
     /// What they add up to.
     pub totals: Totals,
     /// Its active ready pods by time, once somebody has asked.
-    pub(super) maturing: Option<Box<Maturing>>,
+    pub(super) ready_times: Option<Box<ReadyTimes>>,
 }
 
 /// When an active ready pod became so.
@@ -75,19 +75,19 @@ pub(super) fn ready_since(pod: &Pod, state: PodState) -> Option<Time> {
 impl LabelSet {
     pub(super) fn enter(&mut self, pod: &Pod, state: PodState) {
         self.totals.add(state);
-        if let Some(maturing) = &mut self.maturing
+        if let Some(ready_times) = &mut self.ready_times
             && let Some(since) = ready_since(pod, state)
         {
-            maturing.enter(since);
+            ready_times.enter(since);
         }
     }
 
     pub(super) fn leave(&mut self, pod: &Pod, state: PodState) {
         self.totals.remove(state);
-        if let Some(maturing) = &mut self.maturing
+        if let Some(ready_times) = &mut self.ready_times
             && let Some(since) = ready_since(pod, state)
         {
-            maturing.leave(since);
+            ready_times.leave(since);
         }
     }
 }
@@ -96,14 +96,14 @@ impl LabelSet {
 #[derive(Debug, Default)]
 pub(crate) struct LabelSetChange {
     /// Labels that no pod of the group carried before.
-    pub(crate) came: Option<Labels>,
+    pub(crate) added: Option<Labels>,
     /// Labels that no pod of the group carries any more.
-    pub(crate) went: Option<Labels>,
+    pub(crate) removed: Option<Labels>,
 }
 
 impl LabelSetChange {
     /// Whether nothing came and nothing went.
     pub(crate) fn is_none(&self) -> bool {
-        self.came.is_none() && self.went.is_none()
+        self.added.is_none() && self.removed.is_none()
     }
 }

@@ -15,8 +15,8 @@ use podstorm_objects::{Pod, ResourceVersion};
 use rayon::prelude::*;
 use smallvec::{SmallVec, smallvec};
 
-use super::group::Group;
-use super::index::{Place, SHARDS, Slot};
+use super::index::{NameHash, SHARDS, Slot};
+use super::owned_pods::OwnedPods;
 use super::pods::same_controller;
 use super::{PodCache, PodChange, PodFields};
 use crate::intern::FIXED_STATE;
@@ -37,37 +37,37 @@ pub struct Listed<F> {
 #[derive(Debug)]
 pub struct PodRun<F> {
     /// The pods of that controller.
-    pub group: Arc<Group<F>>,
+    pub owned_pods: Arc<OwnedPods<F>>,
     /// How many of them are not on their way out.
-    pub living: u32,
+    pub not_deleting: u32,
     /// Those that must be looked at one by one: orphans, and pods on their way out.
     pub others: Vec<Arc<Pod>>,
 }
 
 /// A stretch of the list with one controller.
 #[derive(Debug)]
-struct Stretch {
+struct ListSegment {
     pods: Range<usize>,
     /// How many of them are on their way out.
     deleting: u32,
     /// The number of its group.
-    group: u32,
+    owned_pods: u32,
 }
 
 /// What the first pass finds out about one part of the list.
 #[derive(Debug, Default)]
-struct Part {
-    places: Vec<Place>,
-    stretches: Vec<Stretch>,
+struct Chunk {
+    name_hashes: Vec<NameHash>,
+    segments: Vec<ListSegment>,
     /// Whether its names ascend, none twice.
     is_sorted: bool,
 }
 
 /// A group with the stretches that go to it, in their order.
-type Entrants<F> = (Arc<Group<F>>, SmallVec<[u32; 1]>);
+type OwnerSegments<F> = (Arc<OwnedPods<F>>, SmallVec<[u32; 1]>);
 
 /// How many pods make a part: the same whatever the number of threads, since stretches end with it.
-const PART: usize = 4096;
+const CHUNK_LEN: usize = 4096;
 
 impl<F: PodFields> PodCache<F> {
     /// Replaces the whole store by a list: pods that are missing from it come first, as deleted
@@ -78,15 +78,15 @@ impl<F: PodFields> PodCache<F> {
     /// servers send it.
     pub fn replace(&self, items: Vec<Arc<Pod>>, version: &ResourceVersion) -> Listed<F> {
         self.version().before_list(version);
-        let parts = if self.is_empty() {
-            read_parts(&items)
+        let chunks = if self.is_empty() {
+            read_chunks(&items)
         } else {
             None
         };
-        let listed = match parts {
-            Some(parts) => Listed {
+        let listed = match chunks {
+            Some(chunks) => Listed {
                 changes: Vec::new(),
-                runs: self.fill(items, parts),
+                runs: self.fill(items, chunks),
             },
             None => Listed {
                 changes: self.merge(items),
@@ -114,30 +114,31 @@ impl<F: PodFields> PodCache<F> {
     }
 
     /// Puts a sorted list into the empty cache.
-    fn fill(&self, items: Vec<Arc<Pod>>, parts: Vec<Part>) -> Vec<PodRun<F>> {
-        let mut places = Vec::with_capacity(items.len());
-        let mut stretches = Vec::new();
-        for part in parts {
-            places.extend(part.places);
-            stretches.extend(part.stretches);
+    fn fill(&self, items: Vec<Arc<Pod>>, chunks: Vec<Chunk>) -> Vec<PodRun<F>> {
+        let mut name_hashes = Vec::with_capacity(items.len());
+        let mut segments = Vec::new();
+        for chunk in chunks {
+            name_hashes.extend(chunk.name_hashes);
+            segments.extend(chunk.segments);
         }
-        let groups = self.assign(&items, &mut stretches);
+        let all_owned = self.assign(&items, &mut segments);
         let handles: Vec<AtomicU32> = items.iter().map(|_| AtomicU32::new(0)).collect();
-        let groups: Vec<Arc<Group<F>>> = map_all(items.len(), &groups, |entrants| {
-            self.enter_all(entrants, &stretches, &items, &handles)
-        });
-        let run_of = |stretch: &Stretch| run_of(stretch, &groups, &items);
-        let runs = stretches.iter().map(run_of).collect();
+        let all_owned: Vec<Arc<OwnedPods<F>>> =
+            map_all(items.len(), &all_owned, |owner_segments| {
+                self.insert_all(owner_segments, &segments, &items, &handles)
+            });
+        let run_of = |segment: &ListSegment| run_of(segment, &all_owned, &items);
+        let runs = segments.iter().map(run_of).collect();
         // From here on the list's own references are the index's: none is counted up or down.
         let mut shards: Vec<Vec<Slot<F>>> = (0..SHARDS).map(|_| Vec::new()).collect();
         let mut pods = items.into_iter();
-        for stretch in &stretches {
-            let group = &groups[stretch.group as usize];
-            for (at, pod) in stretch.pods.clone().zip(&mut pods) {
-                let Place { shard, hash } = places[at];
+        for segment in &segments {
+            let owned_pods = &all_owned[segment.owned_pods as usize];
+            for (at, pod) in segment.pods.clone().zip(&mut pods) {
+                let NameHash { shard, hash } = name_hashes[at];
                 shards[shard as usize].push(Slot {
                     pod,
-                    group: group.clone(),
+                    owned_pods: owned_pods.clone(),
                     // Relaxed: written by threads that have been waited for.
                     handle: handles[at].load(Ordering::Relaxed),
                     hash,
@@ -149,58 +150,59 @@ impl<F: PodFields> PodCache<F> {
     }
 
     /// Finds the group of each stretch.
-    fn assign(&self, items: &[Arc<Pod>], stretches: &mut [Stretch]) -> Vec<Entrants<F>> {
-        let mut groups: Vec<Entrants<F>> = Vec::new();
+    fn assign(&self, items: &[Arc<Pod>], segments: &mut [ListSegment]) -> Vec<OwnerSegments<F>> {
+        let mut all_owned: Vec<OwnerSegments<F>> = Vec::new();
         let mut numbers: HashTable<u32> = HashTable::new();
-        let hash = |group: &Arc<Group<F>>| FIXED_STATE.hash_one(Arc::as_ptr(group).addr());
-        for (at, stretch) in (0u32..).zip(stretches) {
-            let group = self.groups.of(&items[stretch.pods.start].metadata);
-            let is_it = |number: &u32| Arc::ptr_eq(&groups[*number as usize].0, &group);
-            if let Some(number) = numbers.find(hash(&group), is_it) {
-                stretch.group = *number;
-                groups[*number as usize].1.push(at);
+        let hash =
+            |owned_pods: &Arc<OwnedPods<F>>| FIXED_STATE.hash_one(Arc::as_ptr(owned_pods).addr());
+        for (at, segment) in (0u32..).zip(segments) {
+            let owned_pods = self.by_controller.of(&items[segment.pods.start].metadata);
+            let is_it = |number: &u32| Arc::ptr_eq(&all_owned[*number as usize].0, &owned_pods);
+            if let Some(number) = numbers.find(hash(&owned_pods), is_it) {
+                segment.owned_pods = *number;
+                all_owned[*number as usize].1.push(at);
                 continue;
             }
-            stretch.group = u32::try_from(groups.len()).expect("fewer groups than pods");
-            groups.push((group, smallvec![at]));
-            let fresh = &groups[stretch.group as usize].0;
-            numbers.insert_unique(hash(fresh), stretch.group, |number| {
-                hash(&groups[*number as usize].0)
+            segment.owned_pods = u32::try_from(all_owned.len()).expect("fewer owners than pods");
+            all_owned.push((owned_pods, smallvec![at]));
+            let fresh = &all_owned[segment.owned_pods as usize].0;
+            numbers.insert_unique(hash(fresh), segment.owned_pods, |number| {
+                hash(&all_owned[*number as usize].0)
             });
         }
-        groups
+        all_owned
     }
 
     /// Puts the pods of some stretches into their group, and returns it: another one, where it was
     /// dropped as unused meanwhile.
-    fn enter_all(
+    fn insert_all(
         &self,
-        (group, entrants): &Entrants<F>,
-        stretches: &[Stretch],
+        (owned_pods, owner_segments): &OwnerSegments<F>,
+        segments: &[ListSegment],
         items: &[Arc<Pod>],
         handles: &[AtomicU32],
-    ) -> Arc<Group<F>> {
-        let stretches = entrants.iter().map(|at| &stretches[*at as usize].pods);
-        let mut group = group.clone();
+    ) -> Arc<OwnedPods<F>> {
+        let segments = owner_segments.iter().map(|at| &segments[*at as usize].pods);
+        let mut owned_pods = owned_pods.clone();
         loop {
-            let mut members = group.lock();
+            let mut members = owned_pods.lock();
             if members.is_closed() {
                 drop(members);
-                group = self
-                    .groups
-                    .of(&items[stretches.clone().next().map_or(0, |pods| pods.start)].metadata);
+                owned_pods = self
+                    .by_controller
+                    .of(&items[segments.clone().next().map_or(0, |pods| pods.start)].metadata);
                 continue;
             }
-            members.reserve(stretches.clone().map(|pods| pods.len()).sum());
-            for at in stretches.flat_map(|pods| pods.clone()) {
+            members.reserve(segments.clone().map(|pods| pods.len()).sum());
+            for at in segments.flat_map(|pods| pods.clone()) {
                 let (handle, change) = members.insert(items[at].clone(), self.node_of(&items[at]));
-                self.note(&group, change);
+                self.note(&owned_pods, change);
                 // Relaxed: read when all threads are through.
                 handles[at].store(handle, Ordering::Relaxed);
             }
-            group.set_pod_count(members.len());
+            owned_pods.set_pod_count(members.len());
             drop(members);
-            return group;
+            return owned_pods;
         }
     }
 
@@ -217,70 +219,72 @@ impl<F: PodFields> PodCache<F> {
 }
 
 /// Reads a list in parts; `None` when it is not sorted.
-fn read_parts(items: &[Arc<Pod>]) -> Option<Vec<Part>> {
-    let starts: Vec<usize> = (0..items.len()).step_by(PART).collect();
-    let parts = map_all(items.len(), &starts, |&start| {
-        let end = items.len().min(start + PART);
-        read_part(items, start..end)
+fn read_chunks(items: &[Arc<Pod>]) -> Option<Vec<Chunk>> {
+    let starts: Vec<usize> = (0..items.len()).step_by(CHUNK_LEN).collect();
+    let chunks = map_all(items.len(), &starts, |&start| {
+        let end = items.len().min(start + CHUNK_LEN);
+        read_chunk(items, start..end)
     });
-    parts.iter().all(|part| part.is_sorted).then_some(parts)
+    chunks.iter().all(|chunk| chunk.is_sorted).then_some(chunks)
 }
 
-fn read_part(items: &[Arc<Pod>], range: Range<usize>) -> Part {
-    let mut part = Part {
-        places: Vec::with_capacity(range.len()),
-        stretches: Vec::new(),
+fn read_chunk(items: &[Arc<Pod>], range: Range<usize>) -> Chunk {
+    let mut chunk = Chunk {
+        name_hashes: Vec::with_capacity(range.len()),
+        segments: Vec::new(),
         is_sorted: true,
     };
     for at in range.clone() {
         let meta = &items[at].metadata;
-        part.places.push(Place::of(&meta.namespace, &meta.name));
+        chunk
+            .name_hashes
+            .push(NameHash::of(&meta.namespace, &meta.name));
         let before = at.checked_sub(1).map(|before| &items[before].metadata);
         if before.is_some_and(|before| {
             (&before.namespace, &before.name) >= (&meta.namespace, &meta.name)
         }) {
-            part.is_sorted = false;
+            chunk.is_sorted = false;
             break;
         }
         let goes_on = before.filter(|before| {
             at > range.start && before.namespace == meta.namespace && same_controller(before, meta)
         });
-        match part.stretches.last_mut() {
-            Some(stretch) if goes_on.is_some() => stretch.pods.end = at + 1,
-            _ => part.stretches.push(Stretch {
+        match chunk.segments.last_mut() {
+            Some(segment) if goes_on.is_some() => segment.pods.end = at + 1,
+            _ => chunk.segments.push(ListSegment {
                 pods: at..at + 1,
                 deleting: 0,
-                group: 0,
+                owned_pods: 0,
             }),
         }
         if meta.is_deleting()
-            && let Some(stretch) = part.stretches.last_mut()
+            && let Some(segment) = chunk.segments.last_mut()
         {
-            stretch.deleting += 1;
+            segment.deleting += 1;
         }
     }
-    part
+    chunk
 }
 
 fn run_of<F: PodFields>(
-    stretch: &Stretch,
-    groups: &[Arc<Group<F>>],
+    segment: &ListSegment,
+    all_owned: &[Arc<OwnedPods<F>>],
     items: &[Arc<Pod>],
 ) -> PodRun<F> {
-    let group = &groups[stretch.group as usize];
-    let pods = &items[stretch.pods.clone()];
+    let owned_pods = &all_owned[segment.owned_pods as usize];
+    let pods = &items[segment.pods.clone()];
     let all = u32::try_from(pods.len()).expect("fewer pods than 32 bits count");
-    let (living, others) = if group.is_orphans() {
+    let (not_deleting, others) = if owned_pods.is_orphans() {
         (0, pods.to_vec())
-    } else if stretch.deleting > 0 {
+    } else if segment.deleting > 0 {
         let deleting = pods.iter().filter(|pod| pod.metadata.is_deleting());
-        (all - stretch.deleting, deleting.cloned().collect())
+        (all - segment.deleting, deleting.cloned().collect())
     } else {
         (all, Vec::new())
     };
     PodRun {
-        group: group.clone(),
-        living,
+        owned_pods: owned_pods.clone(),
+        not_deleting,
         others,
     }
 }
@@ -338,7 +342,7 @@ mod tests {
                 n.is_multiple_of(11),
             )
         };
-        (0..PARALLEL_LIST_MIN + PART + 5).map(pod).collect()
+        (0..PARALLEL_LIST_MIN + CHUNK_LEN + 5).map(pod).collect()
     }
 
     #[test]
@@ -350,7 +354,7 @@ mod tests {
         let told = listed
             .runs
             .iter()
-            .map(|run| run.living as usize + run.others.len());
+            .map(|run| run.not_deleting as usize + run.others.len());
         assert_eq!(told.sum::<usize>(), items.len());
         for pod in &items {
             single.apply(crate::cache::Delta::Applied(pod.clone()));
@@ -359,19 +363,19 @@ mod tests {
         for pod in &items {
             let found = bulk.get("ns", &pod.metadata.name).expect("it was listed");
             assert!(Arc::ptr_eq(&found, pod));
-            let groups = [&bulk, &single].map(|cache| cache.groups.of(&pod.metadata));
-            assert_eq!(groups[0].pod_count(), groups[1].pod_count());
+            let all_owned = [&bulk, &single].map(|cache| cache.by_controller.of(&pod.metadata));
+            assert_eq!(all_owned[0].pod_count(), all_owned[1].pod_count());
         }
         for pod in &items[..350] {
-            let groups = [&bulk, &single].map(|cache| cache.groups.of(&pod.metadata));
-            let members = groups[0].lock();
+            let all_owned = [&bulk, &single].map(|cache| cache.by_controller.of(&pod.metadata));
+            let members = all_owned[0].lock();
             assert!(members.totals_are_exact());
             let pods = |(pod, _): (&Arc<Pod>, _)| Arc::as_ptr(pod);
             assert!(
                 members
                     .iter()
                     .map(pods)
-                    .eq(groups[1].lock().iter().map(pods))
+                    .eq(all_owned[1].lock().iter().map(pods))
             );
         }
         // What it has put in can be taken out again.
@@ -395,10 +399,10 @@ mod tests {
         let runs = cache.replace(items, &9.into()).runs;
         let told: Vec<_> = runs
             .iter()
-            .map(|run| (run.living, run.others.len()))
+            .map(|run| (run.not_deleting, run.others.len()))
             .collect();
         assert_eq!(told, [(0, 1), (2, 1), (1, 0), (1, 0)]);
-        assert!(Arc::ptr_eq(&runs[1].group, &runs[3].group));
+        assert!(Arc::ptr_eq(&runs[1].owned_pods, &runs[3].owned_pods));
         assert_eq!(cache.version().get(), ResourceVersion::Number(9));
     }
 

@@ -7,23 +7,23 @@
 //!
 //! Locks, in the order in which they may be held together:
 //! 1. A shard of `PodCache::index`: names to pods. Appliers alone take them, one shard each.
-//! 2. A shard of `PodCache::groups`: owners to groups; for a look-up or to drop a group.
-//! 3. `Group::members`: the pods of one owner. Taken by that owner's events and its syncs alone.
+//! 2. A shard of `PodCache::by_controller`: owners to groups; for a look-up or to drop a group.
+//! 3. `OwnedPods::members`: the pods of one owner. Taken by that owner's events and its syncs alone.
 //! 4. `PodCache::namespaces`: which groups hold which label sets. Taken when a label set comes to
 //!    or leaves a group, and by a scale-down that ranks by co-location.
 //!
 //! No lock is held across a call into another module of the crate, but for pure functions.
 
-mod group;
-mod groups;
+mod by_controller;
 mod index;
 mod label_set;
 mod listed;
-mod maturing;
 #[cfg(test)]
 mod model_tests;
 mod namespaces;
+mod owned_pods;
 mod pods;
+mod ready_times;
 mod selector_index;
 mod version;
 
@@ -31,10 +31,10 @@ use std::sync::Arc;
 
 use podstorm_objects::Pod;
 
-pub use group::{Group, Member, Members, MembersGuard};
 pub use label_set::{LabelSet, Totals};
 pub use listed::{Listed, PodRun};
 pub use namespaces::NamespacedSelector;
+pub use owned_pods::{Member, Members, MembersGuard, OwnedPods};
 pub use pods::{PodCache, PodChange};
 pub use selector_index::SelectorIndex;
 pub use version::StoreVersion;

@@ -79,10 +79,10 @@ fn tally_of(cache: &PodCache<()>, selectors: &[&str], cutoff: Time) -> Tally {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
     cache.matching_label_sets(&selectors, &mut found);
-    for (labels, group) in found {
-        let mut members = group.lock();
+    for (labels, owned_pods) in found {
+        let mut members = owned_pods.lock();
         assert!(members.totals_are_exact());
-        assert_eq!(group.pod_count(), members.len());
+        assert_eq!(owned_pods.pod_count(), members.len());
         let index = members
             .label_set_of(&labels)
             .expect("the index names sets that exist");
@@ -105,8 +105,8 @@ fn tally_of(cache: &PodCache<()>, selectors: &[&str], cutoff: Time) -> Tally {
         );
         assert_eq!(later.first().map(|(time, _)| *time), first);
         let value = labels.get("set").expect("every pod has it").to_string();
-        let namespace = group.namespace().to_string();
-        let name = group.owner().map(|owner| owner.name.to_string());
+        let namespace = owned_pods.namespace().to_string();
+        let name = owned_pods.owner_id().map(|owner| owner.name.to_string());
         assert!(
             seen.insert((namespace.clone(), name.clone(), value.clone())),
             "named twice"
@@ -207,8 +207,8 @@ fn threads_that_apply_different_pods_leave_what_one_leaves() {
                         for life in &own {
                             let change = shared.apply_out_of_order(life[version].clone());
                             // Groups come and go under the appliers' feet.
-                            if let Some(group) = change.new_group {
-                                assert!(group.lock().totals_are_exact());
+                            if let Some(owned_pods) = change.new_owned_pods {
+                                assert!(owned_pods.lock().totals_are_exact());
                             }
                         }
                     }
@@ -226,8 +226,13 @@ fn threads_that_apply_different_pods_leave_what_one_leaves() {
                 .get(&meta.namespace, &meta.name)
                 .expect("both hold it");
             assert!(Arc::ptr_eq(&held, &change.new), "the last version is held");
-            let group = shared.groups.find(meta).expect("it has a pod");
-            assert!(group.lock().iter().any(|(pod, _)| Arc::ptr_eq(pod, &held)));
+            let owned_pods = shared.by_controller.find(meta).expect("it has a pod");
+            assert!(
+                owned_pods
+                    .lock()
+                    .iter()
+                    .any(|(pod, _)| Arc::ptr_eq(pod, &held))
+            );
         }
         // Nothing is left of groups without pods.
         for change in single.resync() {
@@ -237,7 +242,7 @@ fn threads_that_apply_different_pods_leave_what_one_leaves() {
         for number in 1..4 {
             for namespace in [0, 1] {
                 let pod = pod(namespace, 1, (number, 0, false, false));
-                assert!(shared.groups.find(&pod.metadata).is_none());
+                assert!(shared.by_controller.find(&pod.metadata).is_none());
             }
         }
     }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use podstorm_objects::{Kind, Labels, ObjectMeta, OwnerReference, Pod, ResourceVersion, Str};
 
-use super::group::{Group, GroupOwner, Members};
-use super::groups::Groups;
-use super::index::{Index, Place, Slot};
+use super::by_controller::PodsByController;
+use super::index::{Index, NameHash, Slot};
 use super::label_set::LabelSetChange;
 use super::namespaces::{NamespacedSelector, Namespaces};
+use super::owned_pods::{Members, OwnedPods, OwnerId};
 use super::{Delta, PodFields, StoreVersion};
 use crate::intern::{KeyId, StrTable};
 use crate::primitives::{CachePadded, Mutex, lock};
@@ -18,7 +18,7 @@ use crate::primitives::{CachePadded, Mutex, lock};
 #[derive(Debug)]
 pub struct PodCache<F> {
     pub(super) index: Index<F>,
-    pub(super) groups: Groups<F>,
+    pub(super) by_controller: PodsByController<F>,
     pub(super) namespaces: Mutex<Namespaces<F>>,
     pub(super) nodes: StrTable,
     /// Alone in its line: every sync reads it, and appliers must not disturb each other by it.
@@ -35,9 +35,9 @@ pub struct PodChange<F> {
     /// Whether the pod is gone.
     pub deleted: bool,
     /// Group of the old pod's controller; `None` when not known.
-    pub old_group: Option<Arc<Group<F>>>,
+    pub old_owned_pods: Option<Arc<OwnedPods<F>>>,
     /// Group of the new pod's controller; `None` when no such group exists.
-    pub new_group: Option<Arc<Group<F>>>,
+    pub new_owned_pods: Option<Arc<OwnedPods<F>>>,
 }
 
 impl<F: PodFields> PodChange<F> {
@@ -45,15 +45,15 @@ impl<F: PodFields> PodChange<F> {
     /// of theirs, or is or was nobody's, to be adopted.
     #[inline]
     pub fn concerns(&self, owners: Kind) -> bool {
-        let is_theirs = |group: &Option<Arc<Group<F>>>| {
-            let owner = |group: &Arc<Group<F>>| {
-                let kind = group.owner_kind();
+        let is_theirs = |owned_pods: &Option<Arc<OwnedPods<F>>>| {
+            let owner = |owned_pods: &Arc<OwnedPods<F>>| {
+                let kind = owned_pods.owner_kind();
                 kind.is_none_or(|kind| kind == owners.name())
             };
-            group.as_ref().is_some_and(owner)
+            owned_pods.as_ref().is_some_and(owner)
         };
-        is_theirs(&self.new_group)
-            || is_theirs(&self.old_group)
+        is_theirs(&self.new_owned_pods)
+            || is_theirs(&self.old_owned_pods)
             || self.new.metadata.controller().is_none()
     }
 }
@@ -75,7 +75,7 @@ impl<F: PodFields> PodCache<F> {
         );
         PodCache {
             index: Index::default(),
-            groups: Groups::default(),
+            by_controller: PodsByController::default(),
             namespaces: Mutex::new(Namespaces::new()),
             nodes,
             version: CachePadded::default(),
@@ -99,17 +99,17 @@ impl<F: PodFields> PodCache<F> {
 
     /// The pod of that name.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
-        let place = Place::of(namespace, name);
-        let shard = self.index.lock(place.shard);
-        let slot = shard.find(place.hash, namespace, name)?;
+        let name_hash = NameHash::of(namespace, name);
+        let shard = self.index.lock(name_hash.shard);
+        let slot = shard.find(name_hash.hash, namespace, name)?;
         Some(shard.slot(slot).pod.clone())
     }
 
     /// Whether there is a pod of that name.
     pub fn contains(&self, namespace: &str, name: &str) -> bool {
-        let place = Place::of(namespace, name);
-        let shard = self.index.lock(place.shard);
-        shard.find(place.hash, namespace, name).is_some()
+        let name_hash = NameHash::of(namespace, name);
+        let shard = self.index.lock(name_hash.shard);
+        shard.find(name_hash.hash, namespace, name).is_some()
     }
 
     /// Applies one event of the watch, says what it changed, and advances the store's version to
@@ -138,7 +138,7 @@ impl<F: PodFields> PodCache<F> {
     /// # Panics
     /// When `count` is zero.
     pub fn thread_of(&self, meta: &ObjectMeta, count: usize) -> usize {
-        Place::of(&meta.namespace, &meta.name).shard as usize % count
+        NameHash::of(&meta.namespace, &meta.name).shard as usize % count
     }
 
     /// The periodic resync: an update of every pod to itself, which handlers ignore.
@@ -147,8 +147,8 @@ impl<F: PodFields> PodCache<F> {
             old: Some(slot.pod.clone()),
             new: slot.pod.clone(),
             deleted: false,
-            old_group: Some(slot.group.clone()),
-            new_group: Some(slot.group.clone()),
+            old_owned_pods: Some(slot.owned_pods.clone()),
+            new_owned_pods: Some(slot.owned_pods.clone()),
         };
         let mut changes = Vec::new();
         for shard in self.index.iter() {
@@ -170,37 +170,37 @@ impl<F: PodFields> PodCache<F> {
         name: &str,
         last_known: Option<Arc<Pod>>,
     ) -> Option<PodChange<F>> {
-        let (old, old_group) = self.remove(namespace, name).unzip();
+        let (old, old_owned_pods) = self.remove(namespace, name).unzip();
         let new = last_known?;
-        let new_group = self.groups.find(&new.metadata);
+        let new_owned_pods = self.by_controller.find(&new.metadata);
         Some(PodChange {
             old,
             new,
             deleted: true,
-            old_group,
-            new_group,
+            old_owned_pods,
+            new_owned_pods,
         })
     }
 
-    /// Makes a parent known to the pods that refer to it, and returns their group.
-    pub fn attach_parent(
+    /// Makes an owner known to the pods that refer to it, and returns their group.
+    pub fn attach_owner(
         &self,
         namespace: &Str,
         owner: &OwnerReference,
         key: KeyId,
-    ) -> Arc<Group<F>> {
-        self.groups.attach(namespace, owner, key)
+    ) -> Arc<OwnedPods<F>> {
+        self.by_controller.attach(namespace, owner, key)
     }
 
-    /// Takes a parent back; its group stays as long as it has pods.
-    pub fn detach_parent(&self, group: &Arc<Group<F>>) {
-        group.set_parent(None);
-        self.groups.drop_if_unused(group);
+    /// Takes an owner back; its group stays as long as it has pods.
+    pub fn detach_owner(&self, owned_pods: &Arc<OwnedPods<F>>) {
+        owned_pods.set_owner_key(None);
+        self.by_controller.drop_if_unused(owned_pods);
     }
 
     /// The orphans of a namespace; an empty group where there are none.
-    pub fn orphans(&self, namespace: &Str) -> Arc<Group<F>> {
-        self.groups.orphans(namespace)
+    pub fn orphans(&self, namespace: &Str) -> Arc<OwnedPods<F>> {
+        self.by_controller.orphans(namespace)
     }
 
     /// The dense number of a node's name; the empty name has 0.
@@ -212,138 +212,141 @@ impl<F: PodFields> PodCache<F> {
     pub fn matching_label_sets(
         &self,
         selectors: &[NamespacedSelector],
-        found: &mut Vec<(Labels, Arc<Group<F>>)>,
+        found: &mut Vec<(Labels, Arc<OwnedPods<F>>)>,
     ) {
         lock(&self.namespaces).matching(selectors, found);
     }
 
     pub(super) fn put(&self, pod: Arc<Pod>) -> PodChange<F> {
         let (namespace, name) = (&pod.metadata.namespace, &*pod.metadata.name);
-        let place = Place::of(namespace, name);
-        let mut shard = self.index.lock(place.shard);
-        let Some(slot) = shard.find(place.hash, namespace, name) else {
+        let name_hash = NameHash::of(namespace, name);
+        let mut shard = self.index.lock(name_hash.shard);
+        let Some(slot) = shard.find(name_hash.hash, namespace, name) else {
             let node = self.node_of(&pod);
-            let (group, handle) = self.enter(&pod, node);
+            let (owned_pods, handle) = self.enter(&pod, node);
             shard.insert(Slot {
                 pod: pod.clone(),
-                group: group.clone(),
+                owned_pods: owned_pods.clone(),
                 handle,
-                hash: place.hash,
+                hash: name_hash.hash,
             });
             return PodChange {
                 old: None,
                 new: pod,
                 deleted: false,
-                old_group: None,
-                new_group: Some(group),
+                old_owned_pods: None,
+                new_owned_pods: Some(owned_pods),
             };
         };
         let slot = shard.slot_mut(slot);
         let old = std::mem::replace(&mut slot.pod, pod.clone());
-        let old_group = slot.group.clone();
-        let new_group = if same_controller(&old.metadata, &pod.metadata) {
-            let mut members = old_group.lock();
+        let old_owned_pods = slot.owned_pods.clone();
+        let new_owned_pods = if same_controller(&old.metadata, &pod.metadata) {
+            let mut members = old_owned_pods.lock();
             let node = if old.node_name == pod.node_name {
                 members.node_of(slot.handle)
             } else {
                 self.node_of(&pod)
             };
             let change = members.update(slot.handle, pod.clone(), node);
-            self.note(&old_group, change);
+            self.note(&old_owned_pods, change);
             drop(members);
-            old_group.clone()
+            old_owned_pods.clone()
         } else {
             let node = self.node_of(&pod);
-            self.leave(&old_group, slot.handle);
-            let (group, handle) = self.enter(&pod, node);
-            slot.group = group.clone();
+            self.leave(&old_owned_pods, slot.handle);
+            let (owned_pods, handle) = self.enter(&pod, node);
+            slot.owned_pods = owned_pods.clone();
             slot.handle = handle;
-            group
+            owned_pods
         };
         PodChange {
             old: Some(old),
             new: pod,
             deleted: false,
-            old_group: Some(old_group),
-            new_group: Some(new_group),
+            old_owned_pods: Some(old_owned_pods),
+            new_owned_pods: Some(new_owned_pods),
         }
     }
 
     pub(super) fn take(&self, last: Arc<Pod>) -> PodChange<F> {
         let meta = &last.metadata;
-        let Some((old, old_group)) = self.remove(&meta.namespace, &meta.name) else {
-            let new_group = self.groups.find(meta);
+        let Some((old, old_owned_pods)) = self.remove(&meta.namespace, &meta.name) else {
+            let new_owned_pods = self.by_controller.find(meta);
             return PodChange {
                 old: None,
                 new: last,
                 deleted: true,
-                old_group: None,
-                new_group,
+                old_owned_pods: None,
+                new_owned_pods,
             };
         };
-        let new_group = if same_controller(&old.metadata, meta) {
-            Some(old_group.clone())
+        let new_owned_pods = if same_controller(&old.metadata, meta) {
+            Some(old_owned_pods.clone())
         } else {
-            self.groups.find(meta)
+            self.by_controller.find(meta)
         };
         PodChange {
             old: Some(old),
             new: last,
             deleted: true,
-            old_group: Some(old_group),
-            new_group,
+            old_owned_pods: Some(old_owned_pods),
+            new_owned_pods,
         }
     }
 
     /// Takes a pod out; answers it and its group.
-    fn remove(&self, namespace: &str, name: &str) -> Option<(Arc<Pod>, Arc<Group<F>>)> {
-        let place = Place::of(namespace, name);
-        let mut shard = self.index.lock(place.shard);
-        let slot = shard.find(place.hash, namespace, name)?;
+    fn remove(&self, namespace: &str, name: &str) -> Option<(Arc<Pod>, Arc<OwnedPods<F>>)> {
+        let name_hash = NameHash::of(namespace, name);
+        let mut shard = self.index.lock(name_hash.shard);
+        let slot = shard.find(name_hash.hash, namespace, name)?;
         let Slot {
-            pod, group, handle, ..
+            pod,
+            owned_pods,
+            handle,
+            ..
         } = shard.remove(slot);
-        self.leave(&group, handle);
-        Some((pod, group))
+        self.leave(&owned_pods, handle);
+        Some((pod, owned_pods))
     }
 
     /// Adds a pod to the group of its controller, or the orphans of its namespace.
-    fn enter(&self, pod: &Arc<Pod>, node: u32) -> (Arc<Group<F>>, u32) {
+    fn enter(&self, pod: &Arc<Pod>, node: u32) -> (Arc<OwnedPods<F>>, u32) {
         loop {
-            let group = self.groups.of(&pod.metadata);
-            let mut members = group.lock();
+            let owned_pods = self.by_controller.of(&pod.metadata);
+            let mut members = owned_pods.lock();
             // Dropped as unused since the look-up, which will make a new one.
             if members.is_closed() {
                 continue;
             }
             let (handle, change) = members.insert(pod.clone(), node);
-            self.settle(&group, &members, change);
+            self.settle(&owned_pods, &members, change);
             drop(members);
-            return (group, handle);
+            return (owned_pods, handle);
         }
     }
 
-    fn leave(&self, group: &Arc<Group<F>>, handle: u32) {
-        let mut members = group.lock();
+    fn leave(&self, owned_pods: &Arc<OwnedPods<F>>, handle: u32) {
+        let mut members = owned_pods.lock();
         let change = members.remove(handle);
-        self.settle(group, &members, change);
+        self.settle(owned_pods, &members, change);
         drop(members);
-        if group.parent().is_none() {
-            self.groups.drop_if_unused(group);
+        if owned_pods.owner_key().is_none() {
+            self.by_controller.drop_if_unused(owned_pods);
         }
     }
 
     /// Tells others what came of a change in the number of a group's pods.
-    fn settle(&self, group: &Arc<Group<F>>, members: &Members<F>, change: LabelSetChange) {
-        group.set_pod_count(members.len());
-        self.note(group, change);
+    fn settle(&self, owned_pods: &Arc<OwnedPods<F>>, members: &Members<F>, change: LabelSetChange) {
+        owned_pods.set_pod_count(members.len());
+        self.note(owned_pods, change);
     }
 
     /// Files label sets that have come or gone. The group is locked, so that the namespaces hear of
     /// its changes in their order.
-    pub(super) fn note(&self, group: &Arc<Group<F>>, change: LabelSetChange) {
+    pub(super) fn note(&self, owned_pods: &Arc<OwnedPods<F>>, change: LabelSetChange) {
         if !change.is_none() {
-            lock(&self.namespaces).note(group, change);
+            lock(&self.namespaces).note(owned_pods, change);
         }
     }
 
@@ -357,7 +360,7 @@ impl<F: PodFields> PodCache<F> {
 pub(super) fn same_controller(a: &ObjectMeta, b: &ObjectMeta) -> bool {
     match (a.controller(), b.controller()) {
         (None, None) => true,
-        (Some(a), Some(b)) => Arc::ptr_eq(a, b) || GroupOwner::is_same(a, b),
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b) || OwnerId::is_same(a, b),
         _ => false,
     }
 }
@@ -393,18 +396,24 @@ mod tests {
         let cache = PodCache::<()>::new();
         let owner = owner("u1");
         let added = cache.apply(Delta::Applied(pod("a", 1, None)));
-        assert!(added.old.is_none() && added.new_group.as_ref().is_some_and(|g| g.is_orphans()));
+        assert!(
+            added.old.is_none()
+                && added
+                    .new_owned_pods
+                    .as_ref()
+                    .is_some_and(|g| g.is_orphans())
+        );
         cache.apply(Delta::Applied(pod("b", 2, Some(&owner))));
         let adopted = cache.apply(Delta::Applied(pod("a", 3, Some(&owner))));
         assert!(
             adopted
-                .old_group
+                .old_owned_pods
                 .as_ref()
-                .is_some_and(|group| group.is_orphans())
+                .is_some_and(|owned_pods| owned_pods.is_orphans())
         );
-        let group = cache.groups.of(&pod("b", 2, Some(&owner)).metadata);
-        assert_eq!(group.lock().len(), 2);
-        assert!(group.lock().totals_are_exact());
+        let owned_pods = cache.by_controller.of(&pod("b", 2, Some(&owner)).metadata);
+        assert_eq!(owned_pods.lock().len(), 2);
+        assert!(owned_pods.lock().totals_are_exact());
         assert_eq!(cache.orphans(&"ns".into()).pod_count(), 0);
         let gone = cache.apply(Delta::Deleted(pod("b", 4, Some(&owner))));
         assert!(gone.deleted && gone.old.is_some());
@@ -414,7 +423,7 @@ mod tests {
         cache.apply(Delta::Deleted(pod("a", 5, Some(&owner))));
         assert!(
             cache
-                .groups
+                .by_controller
                 .find(&pod("a", 5, Some(&owner)).metadata)
                 .is_none()
         );
@@ -426,7 +435,7 @@ mod tests {
         let owner = owner("web");
         let kinds = [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER];
         let concerned = |change: &PodChange<()>| kinds.map(|kind| change.concerns(kind));
-        cache.attach_parent(&"ns".into(), &owner, KeyId::default());
+        cache.attach_owner(&"ns".into(), &owner, KeyId::default());
         let orphan = cache.apply(Delta::Applied(pod("a", 1, None)));
         assert_eq!(concerned(&orphan), [true, true]);
         let adopted = cache.apply(Delta::Applied(pod("a", 2, Some(&owner))));

@@ -39,7 +39,7 @@ const NAME_MAX: usize = 253;
 pub struct EventRecorder {
     component: &'static str,
     hashes: [ahash::RandomState; 2],
-    groups: Lru<Group>,
+    aggregates: Lru<Aggregate>,
     log: Lru<Logged>,
     spam: Lru<Bucket>,
     /// The object of the last intent and its hash; the `Arc` keeps the address from being reused.
@@ -64,7 +64,7 @@ struct Topic {
 
 /// The messages of one object, type and reason.
 #[derive(Debug)]
-struct Group {
+struct Aggregate {
     /// Hashes of distinct messages, at most one less than starts the combining.
     messages: [u128; COMBINE_FROM - 1],
     count: usize,
@@ -96,7 +96,7 @@ impl EventRecorder {
                 ahash::RandomState::with_seeds(0x6576, 0x656e, 0x7473, 0x3031),
                 ahash::RandomState::with_seeds(0x6576, 0x656e, 0x7473, 0x3032),
             ],
-            groups: Lru::new(MEMORY_ENTRIES),
+            aggregates: Lru::new(MEMORY_ENTRIES),
             log: Lru::new(MEMORY_ENTRIES),
             spam: Lru::new(MEMORY_ENTRIES),
             last_object: None,
@@ -118,25 +118,25 @@ impl EventRecorder {
     /// O(length of the message); allocates only when something is to be written.
     pub fn correlate(&mut self, intent: EventIntent, made: Now, now: Now) -> Option<EventWrite> {
         let object = self.object_hash(&intent.regarding);
-        let group_key = self.hash((object, intent.kind, intent.reason));
+        let aggregate_key = self.hash((object, intent.kind, intent.reason));
         self.text.clear();
         let (start, rest) = intent.message.parts();
         self.text.push_str(start);
         self.text.push_str(rest);
         let message_key = self.hash(&self.text);
 
-        let group = self.groups.touch(group_key, Group::new);
-        let combined = group.combines(message_key, now);
+        let aggregate = self.aggregates.touch(aggregate_key, Aggregate::new);
+        let combined = aggregate.combines(message_key, now);
         let (key, at) = match combined {
-            true => (group_key, now),
-            false => (self.hash((group_key, message_key)), made),
+            true => (aggregate_key, now),
+            false => (self.hash((aggregate_key, message_key)), made),
         };
         let logged = self.observe(key, at);
         let spam_key = self.hash((object, intent.kind));
         if !self.spam.touch(spam_key, || Bucket::full(now)).accepts(now) {
             return None;
         }
-        Some(self.write(intent, combined, group_key, logged, at))
+        Some(self.write(intent, combined, aggregate_key, logged, at))
     }
 
     /// Says that the last write has succeeded, a create in place of a patch included.
@@ -166,7 +166,7 @@ impl EventRecorder {
         &mut self,
         intent: EventIntent,
         combined: bool,
-        group_key: u128,
+        aggregate_key: u128,
         logged: Logged,
         at: Now,
     ) -> EventWrite {
@@ -182,7 +182,7 @@ impl EventRecorder {
         };
         // Upstream files a written event under its own message, a combined one too. Nothing ever
         // looks that entry up, but it takes a place among the 4096.
-        self.written = Some((self.hash((group_key, self.hash(&message))), logged));
+        self.written = Some((self.hash((aggregate_key, self.hash(&message))), logged));
         let namespace = match &*regarding.namespace {
             "" => Str::from("default"),
             _ => Str::clone(&regarding.namespace),
@@ -270,9 +270,9 @@ impl EventRecorder {
     }
 }
 
-impl Group {
-    fn new() -> Group {
-        Group {
+impl Aggregate {
+    fn new() -> Aggregate {
+        Aggregate {
             messages: [0; COMBINE_FROM - 1],
             count: 0,
             last_ns: i64::MIN,

@@ -74,13 +74,13 @@ impl EventSink {
 
     /// Queues an intent; false when the queue is full and the intent was dropped.
     pub fn push(&mut self, intent: EventIntent, now: Now) -> bool {
-        let room = self.queue.len() < EVENT_QUEUE_MAX;
-        if room {
+        let has_capacity = self.queue.len() < EVENT_QUEUE_MAX;
+        if has_capacity {
             self.queue.push_back((intent, now));
         } else {
             self.dropped += 1;
         }
-        room
+        has_capacity
     }
 
     /// How many intents were dropped because the queue was full.

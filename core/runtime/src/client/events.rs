@@ -1,4 +1,4 @@
-//! Events about parents: what a sync wants to say, and the API calls it may lead to.
+//! Events about owners: what a sync wants to say, and the API calls it may lead to.
 //!
 //! An [`EventIntent`] goes to the recorder (`event_recorder.rs`), an [`EventWrite`](podstorm_objects::EventWrite) comes out of
 //! it, or nothing.
@@ -58,7 +58,7 @@ impl fmt::Display for EventMessage {
     }
 }
 
-/// Something a sync wants to say about its parent.
+/// Something a sync wants to say about its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventIntent {
     /// What it is about.

@@ -15,7 +15,7 @@ pub enum Request {
         /// From the request path; the body has none.
         namespace: Str,
         /// `generateName`, labels, annotations, finalizers, one owner reference, the spec.
-        body: Arc<Pod>,
+        pod: Arc<Pod>,
         /// The pod's name, to be set in the body; `None` lets the server make one from
         /// `generateName`.
         name: Option<CompactString>,

@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 
-use super::mark::PodKey;
+use super::fingerprint::PodKey;
 use super::pod_set::{Live, PodSet};
 use crate::limits::EXPECTATIONS_TIMEOUT_NS;
 use crate::primitives::{AtomicI64, AtomicU64, OnceLock, Ordering};
@@ -101,7 +101,7 @@ impl<P> Entry<P> {
     fn left_over(&self, live: Live) -> i64 {
         let left = self.waiting(live);
         if left == 0 {
-            live.retire(&self.live);
+            live.mark_empty(&self.live);
         }
         left
     }
@@ -193,7 +193,7 @@ impl<P> Entry<P> {
             return false;
         }
         let sets = self.sets.get();
-        sets.is_some_and(|sets| sets.take(&self.live, live, pod.mark()))
+        sets.is_some_and(|sets| sets.take(&self.live, live, pod.fingerprint()))
     }
 }
 

@@ -26,7 +26,7 @@
 //! [`satisfied`]: ExpectationStore::satisfied
 
 mod entry;
-mod mark;
+mod fingerprint;
 mod named;
 mod pod_set;
 
@@ -35,7 +35,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 pub use entry::Counts;
-pub use mark::{Mark, PodKey};
+pub use fingerprint::{Fingerprint, PodKey};
 pub use named::NamedEntries;
 
 use crate::intern::{AppendTable, DenseKey};

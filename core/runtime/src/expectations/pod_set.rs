@@ -21,13 +21,13 @@
 
 use std::slice;
 
-use super::mark::{Mark, PodKey};
+use super::fingerprint::{Fingerprint, PodKey};
 use crate::primitives::{
     AtomicU64, Mutex, OnceLock, Ordering, fence, load_to_exchange, lock, store_among_exchanges,
 };
 
 /// Places of the smallest table; every further size is twice that. (A model goes through all of them.)
-const FIRST_PLACES: usize = if cfg!(any(feature = "loom", feature = "shuttle")) {
+const FIRST_BUCKETS: usize = if cfg!(any(feature = "loom", feature = "shuttle")) {
     2
 } else {
     BITS
@@ -41,9 +41,9 @@ const SMALL_SIZES: usize = 5;
 const LARGE_SIZES: usize = 21;
 
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
-const _: () = assert!(crate::limits::BURST_REPLICAS * 2 <= FIRST_PLACES << SMALL_SIZES);
+const _: () = assert!(crate::limits::BURST_REPLICAS * 2 <= FIRST_BUCKETS << SMALL_SIZES);
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
-const _: () = assert!(FIRST_PLACES << (SMALL_SIZES + LARGE_SIZES) == 1 << 31);
+const _: () = assert!(FIRST_BUCKETS << (SMALL_SIZES + LARGE_SIZES) == 1 << 31);
 
 /// Which set counts: the epoch in the upper half; below it 0 when no set is stored, 1 for the empty
 /// set, otherwise 2 and the size of the table.
@@ -95,7 +95,7 @@ impl Live {
 
     /// Leaves the table of a set of which nothing is waited for any more, so that it need not be
     /// looked through again.
-    pub(super) fn retire(self, word: &AtomicU64) {
+    pub(super) fn mark_empty(self, word: &AtomicU64) {
         // Relaxed, both: no bit of that table can be cleared that is not clear. If the set is another
         // one meanwhile, there is nothing to retire.
         let empty = Live::with(self.epoch(), Live::EMPTY).0;
@@ -115,9 +115,9 @@ pub(super) struct PodSet<P> {
 #[derive(Debug, Default)]
 struct Tables {
     /// The smallest table, in place: who looks for a pod follows one pointer, not three.
-    first: First,
-    small: [OnceLock<Box<Stored>>; SMALL_SIZES],
-    large: OnceLock<Box<[OnceLock<Box<Stored>>; LARGE_SIZES]>>,
+    first: FirstTable,
+    small: [OnceLock<Box<LargerTable>>; SMALL_SIZES],
+    large: OnceLock<Box<[OnceLock<Box<LargerTable>>; LARGE_SIZES]>>,
 }
 
 impl Tables {
@@ -141,23 +141,23 @@ impl Tables {
             Some(stored) => stored,
             None => &self.large.get_or_init(Box::default)[at - SMALL_SIZES],
         };
-        let make = || Box::new(Stored::new(FIRST_PLACES << size));
+        let make = || Box::new(LargerTable::new(FIRST_BUCKETS << size));
         stored.get_or_init(make).table()
     }
 }
 
 /// The table of the first size.
 #[derive(Debug, Default)]
-struct First {
+struct FirstTable {
     word: AtomicU64,
-    places: [Place; FIRST_PLACES],
+    buckets: [Bucket; FIRST_BUCKETS],
 }
 
-impl First {
+impl FirstTable {
     #[inline]
     fn table(&self) -> Table<'_> {
         Table {
-            places: &self.places,
+            buckets: &self.buckets,
             words: slice::from_ref(&self.word),
         }
     }
@@ -165,16 +165,16 @@ impl First {
 
 /// A table of any other size.
 #[derive(Debug)]
-struct Stored {
-    places: Box<[Place]>,
+struct LargerTable {
+    buckets: Box<[Bucket]>,
     words: Box<[AtomicU64]>,
 }
 
-impl Stored {
-    fn new(places: usize) -> Stored {
-        Stored {
-            places: (0..places).map(|_| Place::default()).collect(),
-            words: (0..places.div_ceil(BITS))
+impl LargerTable {
+    fn new(buckets: usize) -> LargerTable {
+        LargerTable {
+            buckets: (0..buckets).map(|_| Bucket::default()).collect(),
+            words: (0..buckets.div_ceil(BITS))
                 .map(|_| AtomicU64::new(0))
                 .collect(),
         }
@@ -183,7 +183,7 @@ impl Stored {
     #[inline]
     fn table(&self) -> Table<'_> {
         Table {
-            places: &self.places,
+            buckets: &self.buckets,
             words: &self.words,
         }
     }
@@ -193,60 +193,62 @@ impl Stored {
 #[derive(Clone, Copy)]
 struct Table<'a> {
     /// Marks, or zeros. Written by who replaces the set only.
-    places: &'a [Place],
+    buckets: &'a [Bucket],
     /// By place over `BITS`: the epoch above, the bits below. Closed, filled and opened by who
     /// replaces the set; bits are cleared by any thread, as long as the epoch is the one it knows.
     words: &'a [AtomicU64],
 }
 
 #[derive(Debug, Default)]
-struct Place {
+struct Bucket {
     spread: AtomicU64,
     rest: AtomicU64,
 }
 
 /// The words of a table have gone on to another set.
-struct Stale;
+struct EpochChanged;
 
 impl Table<'_> {
     /// The place where the search for a mark begins.
     #[inline]
-    fn first_place(self, mark: Mark) -> usize {
+    fn first_bucket(self, fingerprint: Fingerprint) -> usize {
         // The upper half by as many places as there are is below 2^63.
-        ((mark.spread >> 32) as usize * self.places.len()) >> 32
+        ((fingerprint.spread >> 32) as usize * self.buckets.len()) >> 32
     }
 
     /// The place of a mark. While the table is being rewritten the answer may be wrong.
     #[inline]
-    fn find(self, mark: Mark) -> Option<usize> {
-        let mut at = self.first_place(mark);
+    fn find(self, fingerprint: Fingerprint) -> Option<usize> {
+        let mut at = self.first_bucket(fingerprint);
         // Once round at most: in a table that is being rewritten there may be no empty place to see.
-        for _ in 0..self.places.len() {
-            let place = &self.places[at];
+        for _ in 0..self.buckets.len() {
+            let bucket = &self.buckets[at];
             // Relaxed, both: `live` was acquired before, and what was rewritten since shows in the
             // fence and the look behind it.
-            let rest = place.rest.load(Ordering::Relaxed);
-            if rest == mark.rest && place.spread.load(Ordering::Relaxed) == mark.spread {
+            let rest = bucket.rest.load(Ordering::Relaxed);
+            if rest == fingerprint.rest
+                && bucket.spread.load(Ordering::Relaxed) == fingerprint.spread
+            {
                 return Some(at);
             }
             if rest == 0 {
                 return None;
             }
-            at = (at + 1) & (self.places.len() - 1);
+            at = (at + 1) & (self.buckets.len() - 1);
         }
         None
     }
 
     /// Clears the bit of a place; returns whether it was set.
     #[inline]
-    fn take(self, at: usize, epoch: u64) -> Result<bool, Stale> {
+    fn take(self, at: usize, epoch: u64) -> Result<bool, EpochChanged> {
         let (word, bit) = (&self.words[at / BITS], 1 << (at % BITS));
         // Acquire: places that were read from a rewriting came after the closing of the words.
         fence(Ordering::Acquire);
         let mut seen = load_to_exchange(word);
         loop {
             if (seen ^ epoch) >> BITS != 0 {
-                return Err(Stale);
+                return Err(EpochChanged);
             }
             if seen & bit == 0 {
                 return Ok(false);
@@ -272,25 +274,31 @@ impl Table<'_> {
         }
         // Release: who reads one of the stores below, and fences, sees the words closed.
         fence(Ordering::Release);
-        for place in self.places {
-            place.rest.store(0, Ordering::Relaxed);
+        for bucket in self.buckets {
+            bucket.rest.store(0, Ordering::Relaxed);
         }
         pods.retain(|pod| {
-            let mark = pod.mark();
-            let mut at = self.first_place(mark);
+            let fingerprint = pod.fingerprint();
+            let mut at = self.first_bucket(fingerprint);
             loop {
-                let place = &self.places[at];
-                let rest = place.rest.load(Ordering::Relaxed);
+                let bucket = &self.buckets[at];
+                let rest = bucket.rest.load(Ordering::Relaxed);
                 if rest == 0 {
                     break;
                 }
-                if rest == mark.rest && place.spread.load(Ordering::Relaxed) == mark.spread {
+                if rest == fingerprint.rest
+                    && bucket.spread.load(Ordering::Relaxed) == fingerprint.spread
+                {
                     return false;
                 }
-                at = (at + 1) & (self.places.len() - 1);
+                at = (at + 1) & (self.buckets.len() - 1);
             }
-            self.places[at].spread.store(mark.spread, Ordering::Relaxed);
-            self.places[at].rest.store(mark.rest, Ordering::Relaxed);
+            self.buckets[at]
+                .spread
+                .store(fingerprint.spread, Ordering::Relaxed);
+            self.buckets[at]
+                .rest
+                .store(fingerprint.rest, Ordering::Relaxed);
             // A load and a store: nobody else exchanges words of an epoch that nobody knows yet.
             let word = &self.words[at / BITS];
             let bits = word.load(Ordering::Relaxed) | 1 << (at % BITS);
@@ -349,12 +357,12 @@ impl<P> PodSet<P> {
 
     /// Takes a pod out of the set that counts; returns whether it was in.
     #[inline]
-    pub(super) fn take(&self, word: &AtomicU64, mut live: Live, mark: Mark) -> bool {
+    pub(super) fn take(&self, word: &AtomicU64, mut live: Live, fingerprint: Fingerprint) -> bool {
         loop {
             let Some(table) = self.table(live) else {
                 return false;
             };
-            match table.find(mark) {
+            match table.find(fingerprint) {
                 Some(at) => {
                     if let Ok(taken) = table.take(at, live.epoch()) {
                         return taken;
@@ -395,8 +403,8 @@ impl<P: PodKey + Clone> PodSet<P> {
             publish(Live::with(epoch, Live::EMPTY).0);
             return;
         }
-        let places = (2 * names.len()).next_power_of_two().max(FIRST_PLACES);
-        let size = (places / FIRST_PLACES).ilog2();
+        let buckets = (2 * names.len()).next_power_of_two().max(FIRST_BUCKETS);
+        let size = (buckets / FIRST_BUCKETS).ilog2();
         let next = Live::with(epoch, Live::FIRST_SIZE + u64::from(size));
         let tables = &self.tables[(epoch >> BITS & 1) as usize];
         tables.get_or_make(size as usize).fill(epoch, &mut names);
@@ -414,7 +422,7 @@ impl<P: PodKey + Clone> PodSet<P> {
             return Some(Vec::new());
         };
         let waits = |pod: &&P| {
-            table.find(pod.mark()).is_some_and(|at| {
+            table.find(pod.fingerprint()).is_some_and(|at| {
                 // Relaxed: a look, and the set can't be replaced under the lock.
                 table.words[at / BITS].load(Ordering::Relaxed) >> (at % BITS) & 1 == 1
             })

@@ -4,8 +4,8 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::fifo::{Fifo, Popped};
-use super::slot::{Carried, Slot, State, Word};
-use super::stats::{QueueStats, ReadOut};
+use super::slot::{Overflow, Slot, State, Word};
+use super::stats::{QueueStats, Reported};
 use crate::intern::{AppendTable, DenseKey};
 use crate::limits::TABLE_FIRST_CHUNK;
 use crate::primitives::{Ordering, between_seq_cst};
@@ -30,8 +30,8 @@ pub enum Take<K> {
 pub struct WorkQueue<K> {
     slots: AppendTable<Slot>,
     fifo: Fifo,
-    carried: Carried,
-    read_out: ReadOut,
+    overflow: Overflow,
+    reported: Reported,
     key: PhantomData<fn(K) -> K>,
 }
 
@@ -53,8 +53,8 @@ impl<K: DenseKey> WorkQueue<K> {
         WorkQueue {
             slots,
             fifo: Fifo::new(keys),
-            carried: Carried::default(),
-            read_out: ReadOut::default(),
+            overflow: Overflow::default(),
+            reported: Reported::default(),
             key: PhantomData,
         }
     }
@@ -66,8 +66,8 @@ impl<K: DenseKey> WorkQueue<K> {
     /// Whatever the caller did before is visible to the worker that takes the key next.
     #[inline]
     pub fn add(&self, key: K, now_ns: i64) -> bool {
-        let gate = self.fifo.gate();
-        if gate.is_shutting() {
+        let control = self.fifo.control();
+        if control.is_shutting() {
             return false;
         }
         let slot = self.slots.get_or_grow(key.index());
@@ -83,7 +83,7 @@ impl<K: DenseKey> WorkQueue<K> {
                 Err(other) => seen = other,
                 Ok(()) => {
                     if state == State::Idle {
-                        self.fifo.push(gate, ring_index(key));
+                        self.fifo.push(control, ring_index(key));
                     }
                     return next != seen;
                 }
@@ -107,7 +107,7 @@ impl<K: DenseKey> WorkQueue<K> {
     pub fn try_take_with_wait(&self, now_ns: i64) -> Take<(K, u64)> {
         match self.fifo.pop() {
             Popped::Key(index) => Take::Key(self.taken(index, now_ns)),
-            Popped::Nothing(gate) if gate.is_shutting() => Take::ShutDown,
+            Popped::Nothing(control) if control.is_shutting() => Take::ShutDown,
             Popped::Nothing(_) => Take::Empty,
         }
     }
@@ -126,7 +126,7 @@ impl<K: DenseKey> WorkQueue<K> {
             .slots
             .get(key.index())
             .expect("a key in the ring has a slot")
-            .take(now_ns, &self.carried);
+            .take(now_ns, &self.overflow);
         (key, waited_ns)
     }
 
@@ -140,7 +140,7 @@ impl<K: DenseKey> WorkQueue<K> {
         if matches!(seen.state(), State::Idle | State::Queued) {
             return;
         }
-        slot.count_work(now_ns, &self.carried);
+        slot.count_work(now_ns, &self.overflow);
         let again = loop {
             let (next, again) = match seen.state() {
                 State::Dirty => (Word::new(State::Queued, seen.added_ns()), true),
@@ -152,11 +152,11 @@ impl<K: DenseKey> WorkQueue<K> {
             }
         };
         between_seq_cst();
-        let gate = self.fifo.gate();
+        let control = self.fifo.control();
         if again {
-            self.fifo.push(gate, ring_index(key));
+            self.fifo.push(control, ring_index(key));
         }
-        if gate.is_draining() {
+        if control.is_draining() {
             self.fifo.wake_drain();
         }
     }
@@ -198,14 +198,14 @@ impl<K: DenseKey> WorkQueue<K> {
     /// Whether [`shut_down_with_drain`](Self::shut_down_with_drain) would return if it was asked to
     /// look now; false when nobody has shut down. O(keys).
     pub fn drain_complete(&self) -> bool {
-        let gate = self.fifo.gate();
-        gate.is_shutting() && (!gate.is_draining() || self.nothing_is_running())
+        let control = self.fifo.control();
+        control.is_shutting() && (!control.is_draining() || self.nothing_is_running())
     }
 
     /// Whether the queue is shut down.
     #[inline]
     pub fn shutting_down(&self) -> bool {
-        self.fifo.gate().is_shutting()
+        self.fifo.control().is_shutting()
     }
 
     /// Whether at one moment no key was being worked on.
@@ -240,11 +240,11 @@ impl<K: DenseKey> WorkQueue<K> {
 
     /// The metrics now. O(keys); for a scrape, not for a hot path.
     pub fn stats(&self, now_ns: i64) -> QueueStats {
-        let mut stats = QueueStats::of(&self.carried);
+        let mut stats = QueueStats::of(&self.overflow);
         for (_, slot) in self.slots.iter() {
             stats.count(slot, now_ns);
         }
-        stats.conclude(&self.read_out);
+        stats.conclude(&self.reported);
         stats
     }
 }

@@ -13,29 +13,29 @@ use crate::primitives::{
 /// the lowest bit: parked threads (16 bits), the two flags, the ring pushed to (5 bits), and the
 /// oldest ring that may hold keys (5 bits).
 #[derive(Clone, Copy)]
-pub(super) struct Gate(u64);
+pub(super) struct Control(u64);
 
-const SLEEPER: u64 = 1;
-const SLEEPERS: u64 = 0xffff;
+const PARKED_ONE: u64 = 1;
+const PARKED_MASK: u64 = 0xffff;
 const SHUTTING: u64 = 1 << 16;
 const DRAINING: u64 = 1 << 17;
-const CURRENT_SHIFT: u32 = 18;
-const FLOOR_SHIFT: u32 = 23;
+const NEWEST_SHIFT: u32 = 18;
+const OLDEST_SHIFT: u32 = 23;
 const GENERATION: u64 = 0x1f;
 
 const _: () = assert!(QUEUE_GENERATIONS as u64 <= GENERATION);
 
-impl Gate {
-    fn sleepers(self) -> u64 {
-        self.0 & SLEEPERS
+impl Control {
+    fn parked(self) -> u64 {
+        self.0 & PARKED_MASK
     }
 
-    fn current(self) -> usize {
-        (self.0 >> CURRENT_SHIFT & GENERATION) as usize
+    fn newest(self) -> usize {
+        (self.0 >> NEWEST_SHIFT & GENERATION) as usize
     }
 
-    fn floor(self) -> usize {
-        (self.0 >> FLOOR_SHIFT & GENERATION) as usize
+    fn oldest(self) -> usize {
+        (self.0 >> OLDEST_SHIFT & GENERATION) as usize
     }
 
     pub(super) fn is_shutting(self) -> bool {
@@ -51,12 +51,12 @@ impl Gate {
 pub(super) enum Popped {
     Key(u32),
     /// Nothing, and the gate as it was before looking.
-    Nothing(Gate),
+    Nothing(Control),
 }
 
 #[derive(Debug)]
 pub(super) struct Fifo {
-    gate: CachePadded<AtomicU64>,
+    control: CachePadded<AtomicU64>,
     /// Ring `g` has room for `first_capacity << g` keys. Made under `growth`, never unmade.
     rings: [OnceLock<ArrayQueue<u32>>; QUEUE_GENERATIONS],
     first_capacity: usize,
@@ -75,7 +75,7 @@ impl Fifo {
     pub(super) fn new(capacity: usize) -> Self {
         let first_capacity = capacity.next_power_of_two().max(QUEUE_FIRST_CAPACITY);
         let fifo = Fifo {
-            gate: CachePadded::new(AtomicU64::new(0)),
+            control: CachePadded::new(AtomicU64::new(0)),
             rings: std::array::from_fn(|_| OnceLock::new()),
             first_capacity,
             growth: Mutex::new(()),
@@ -88,52 +88,52 @@ impl Fifo {
     }
 
     #[inline]
-    pub(super) fn gate(&self) -> Gate {
+    pub(super) fn control(&self) -> Control {
         // SeqCst: pairs with `start_drain` for `done` (see README.md, "To drain"); a plain load on
         // x86. Its Acquire part shows the ring that the word names.
-        Gate(self.gate.load(Ordering::SeqCst))
+        Control(self.control.load(Ordering::SeqCst))
     }
 
     #[inline]
     fn ring(&self, generation: usize) -> &ArrayQueue<u32> {
         self.rings[generation]
             .get()
-            .expect("the gate names rings that exist")
+            .expect("the control word names rings that exist")
     }
 
-    /// Appends a key that is in no ring; `gate` is as read a moment ago. Wakes a parked thread, if
+    /// Appends a key that is in no ring; `control` is as read a moment ago. Wakes a parked thread, if
     /// any.
     #[inline]
-    pub(super) fn push(&self, mut gate: Gate, key: u32) {
-        if key as usize >> gate.current() >= self.first_capacity {
-            gate = self.grow_for(key);
+    pub(super) fn push(&self, mut control: Control, key: u32) {
+        if key as usize >> control.newest() >= self.first_capacity {
+            control = self.grow_for(key);
         }
-        self.push_to(gate.current(), key);
-        let after = self.gate_after_ring();
-        if after.current() != gate.current() {
-            self.carry_over(gate.current());
+        self.push_to(control.newest(), key);
+        let after = self.control_after_ring();
+        if after.newest() != control.newest() {
+            self.move_late_keys(control.newest());
         }
-        if after.sleepers() > 0 {
+        if after.parked() > 0 {
             self.wake_one();
         }
     }
 
     /// The gate as it is after what this thread did to a ring. Whoever changes the gate and then
-    /// looks at the ring has a fence in between too ([`Self::ring_after_gate`]): the one sees the
+    /// looks at the ring has a fence in between too ([`Self::fence_before_ring`]): the one sees the
     /// key, or the other sees the gate.
     #[inline]
-    fn gate_after_ring(&self) -> Gate {
+    fn control_after_ring(&self) -> Control {
         // SeqCst: the one order of all fences decides who sees whom.
         fence(Ordering::SeqCst);
         // Relaxed: by the fence.
-        Gate(self.gate.load(Ordering::Relaxed))
+        Control(self.control.load(Ordering::Relaxed))
     }
 
     /// To be called between a change of the gate, one's own or one that was read, and a look at a
     /// ring that must not miss the keys of those who have not seen the change.
     #[inline]
-    fn ring_after_gate() {
-        // SeqCst: as in `gate_after_ring`.
+    fn fence_before_ring() {
+        // SeqCst: as in `control_after_ring`.
         fence(Ordering::SeqCst);
     }
 
@@ -146,38 +146,38 @@ impl Fifo {
     /// Takes the oldest key.
     #[inline]
     pub(super) fn pop(&self) -> Popped {
-        let gate = self.gate();
-        match self.ring(gate.floor()).pop() {
+        let control = self.control();
+        match self.ring(control.oldest()).pop() {
             Some(key) => Popped::Key(key),
-            None => self.pop_slow(gate),
+            None => self.pop_slow(control),
         }
     }
 
     /// As `pop`, after the ring that the gate called the oldest had nothing.
     #[cold]
-    fn pop_slow(&self, mut gate: Gate) -> Popped {
+    fn pop_slow(&self, mut control: Control) -> Popped {
         loop {
-            let floor = gate.floor();
-            if floor < gate.current() {
+            let oldest = control.oldest();
+            if oldest < control.newest() {
                 // If this finds nothing, a late key can only come from a push that has yet to see
                 // that the ring was replaced, and it will act on that under the lock.
                 let _growth = lock(&self.growth);
-                Self::ring_after_gate();
-                if let Some(key) = self.ring(floor).pop() {
+                Self::fence_before_ring();
+                if let Some(key) = self.ring(oldest).pop() {
                     return Popped::Key(key);
                 }
-                if self.gate().floor() == floor {
+                if self.control().oldest() == oldest {
                     // Release: who reads the new floor finds the old ring as this thread did.
-                    self.gate.fetch_add(1 << FLOOR_SHIFT, Ordering::Release);
+                    self.control.fetch_add(1 << OLDEST_SHIFT, Ordering::Release);
                 }
             } else {
-                let now = self.gate();
-                if now.current() == gate.current() {
-                    return Popped::Nothing(gate);
+                let now = self.control();
+                if now.newest() == control.newest() {
+                    return Popped::Nothing(control);
                 }
             }
-            gate = self.gate();
-            if let Some(key) = self.ring(gate.floor()).pop() {
+            control = self.control();
+            if let Some(key) = self.ring(control.oldest()).pop() {
                 return Popped::Key(key);
             }
         }
@@ -185,17 +185,17 @@ impl Fifo {
 
     /// Makes rings until one has room for the key; returns the gate that names it.
     #[cold]
-    fn grow_for(&self, key: u32) -> Gate {
+    fn grow_for(&self, key: u32) -> Control {
         let _growth = lock(&self.growth);
         loop {
-            let gate = self.gate();
-            let next = gate.current() + 1;
-            if (key as usize) >> gate.current() < self.first_capacity {
-                return gate;
+            let control = self.control();
+            let next = control.newest() + 1;
+            if (key as usize) >> control.newest() < self.first_capacity {
+                return control;
             }
             self.rings[next].get_or_init(|| ArrayQueue::new(self.first_capacity << next));
             // Release: publishes the ring.
-            self.gate.fetch_add(1 << CURRENT_SHIFT, Ordering::Release);
+            self.control.fetch_add(1 << NEWEST_SHIFT, Ordering::Release);
         }
     }
 
@@ -203,21 +203,21 @@ impl Fifo {
     /// already, moves what is in it to the newest: these are keys of pushes that have not returned
     /// yet, so they may stand behind everything. If not, they stand where they should.
     #[cold]
-    fn carry_over(&self, generation: usize) {
-        let mut sleepers = 0;
+    fn move_late_keys(&self, generation: usize) {
+        let mut parked = 0;
         {
             let _growth = lock(&self.growth);
-            let gate = self.gate();
-            if gate.floor() <= generation {
+            let control = self.control();
+            if control.oldest() <= generation {
                 return;
             }
             while let Some(key) = self.ring(generation).pop() {
                 // This ring cannot be replaced under the lock.
-                self.push_to(gate.current(), key);
-                sleepers += u64::from(self.gate_after_ring().sleepers() > 0);
+                self.push_to(control.newest(), key);
+                parked += u64::from(self.control_after_ring().parked() > 0);
             }
         }
-        for _ in 0..sleepers {
+        for _ in 0..parked {
             self.wake_one();
         }
     }
@@ -232,45 +232,45 @@ impl Fifo {
     pub(super) fn pop_or_park(&self) -> Option<u32> {
         match self.pop() {
             Popped::Key(key) => return Some(key),
-            Popped::Nothing(gate) if gate.is_shutting() => return None,
+            Popped::Nothing(control) if control.is_shutting() => return None,
             Popped::Nothing(_) => {}
         }
         let mut park = lock(&self.park);
         // Relaxed: by the fence. A push either sees this thread and waits for the lock, or is seen
         // by the look below.
-        self.gate.fetch_add(SLEEPER, Ordering::Relaxed);
-        Self::ring_after_gate();
+        self.control.fetch_add(PARKED_ONE, Ordering::Relaxed);
+        Self::fence_before_ring();
         let found = loop {
             match self.pop() {
                 Popped::Key(key) => break Some(key),
-                Popped::Nothing(gate) if gate.is_shutting() => break None,
+                Popped::Nothing(control) if control.is_shutting() => break None,
                 Popped::Nothing(_) => park = wait(&self.pushed, park),
             }
         };
         // Relaxed: a push that still sees this thread wakes another or nobody.
-        self.gate.fetch_sub(SLEEPER, Ordering::Relaxed);
+        self.control.fetch_sub(PARKED_ONE, Ordering::Relaxed);
         found
     }
 
     /// Keys in the rings.
     pub(super) fn len(&self) -> usize {
-        let gate = self.gate();
-        (gate.floor()..=gate.current())
+        let control = self.control();
+        (control.oldest()..=control.newest())
             .map(|generation| self.ring(generation).len())
             .sum()
     }
 
     pub(super) fn shut_down(&self) {
         // SeqCst, both: as in `start_drain`.
-        self.gate.fetch_or(SHUTTING, Ordering::SeqCst);
-        self.gate.fetch_and(!DRAINING, Ordering::SeqCst);
+        self.control.fetch_or(SHUTTING, Ordering::SeqCst);
+        self.control.fetch_and(!DRAINING, Ordering::SeqCst);
         self.wake_all();
     }
 
     pub(super) fn start_drain(&self) {
         // SeqCst: either a `done` that comes later sees the flag, or the look at the keys that
         // follows this sees its key released.
-        self.gate.fetch_or(SHUTTING | DRAINING, Ordering::SeqCst);
+        self.control.fetch_or(SHUTTING | DRAINING, Ordering::SeqCst);
         between_seq_cst();
         self.wake_all();
     }

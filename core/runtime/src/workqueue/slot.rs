@@ -68,12 +68,12 @@ pub(super) struct Slot {
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
 const _: () = assert!(size_of::<Slot>() == 64);
 
-/// How many durations fell where, up to 255; what goes beyond is carried to the queue's [`Carried`].
+/// How many durations fell where, up to 255; what goes beyond is carried to the queue's [`Overflow`].
 pub(super) type Buckets = [AtomicU8; BUCKETS];
 
 /// What the buckets of all keys of a queue were too small for.
 #[derive(Debug, Default)]
-pub(super) struct Carried {
+pub(super) struct Overflow {
     pub(super) queued: [AtomicU64; BUCKETS],
     pub(super) worked: [AtomicU64; BUCKETS],
 }
@@ -100,7 +100,7 @@ impl Slot {
     /// Marks a key as taken that this thread has popped; nobody else can change it meanwhile, but
     /// adds touch it. Returns for how long it was queued, in nanoseconds.
     #[inline]
-    pub(super) fn take(&self, now_ns: i64, carried: &Carried) -> u64 {
+    pub(super) fn take(&self, now_ns: i64, overflow: &Overflow) -> u64 {
         // Acquire: shows the time of adding; it cannot change while the key is queued.
         let added = Word(self.word.load(Ordering::Acquire));
         debug_assert_eq!(added.state(), State::Queued);
@@ -114,16 +114,16 @@ impl Slot {
         let takes = self.takes.load(Ordering::Relaxed).wrapping_add(1);
         self.takes.store(takes, Ordering::Relaxed);
         let duration_ns = now_ns.saturating_sub(added.added_ns());
-        observe(&self.queued_ns, &self.queued, &carried.queued, duration_ns)
+        observe(&self.queued_ns, &self.queued, &overflow.queued, duration_ns)
     }
 
     /// Counts the work that ends now on a key that this thread has taken.
     #[inline]
-    pub(super) fn count_work(&self, now_ns: i64, carried: &Carried) {
+    pub(super) fn count_work(&self, now_ns: i64, overflow: &Overflow) {
         // Relaxed: stored by the thread that took the key, who is this one or told this one.
         let started_ns = self.started_ns.load(Ordering::Relaxed);
         let duration_ns = now_ns.saturating_sub(started_ns);
-        observe(&self.worked_ns, &self.worked, &carried.worked, duration_ns);
+        observe(&self.worked_ns, &self.worked, &overflow.worked, duration_ns);
     }
 }
 
@@ -132,7 +132,7 @@ impl Slot {
 fn observe(
     sum_ns: &AtomicU64,
     buckets: &Buckets,
-    carried: &[AtomicU64; BUCKETS],
+    overflow: &[AtomicU64; BUCKETS],
     duration_ns: i64,
 ) -> u64 {
     let duration_ns = u64::try_from(duration_ns).unwrap_or(0);
@@ -142,13 +142,13 @@ fn observe(
     let count = buckets[at].load(Ordering::Relaxed).wrapping_add(1);
     buckets[at].store(count, Ordering::Relaxed);
     if count == 0 {
-        carry(&carried[at]);
+        add_overflow(&overflow[at]);
     }
     duration_ns
 }
 
 #[cold]
-fn carry(to: &AtomicU64) {
+fn add_overflow(to: &AtomicU64) {
     // Release: who reads this finds the bucket emptied, and counts nothing twice.
     to.fetch_add(1 << u8::BITS, Ordering::Release);
 }

@@ -2,7 +2,7 @@
 
 use podstorm_objects::Str;
 
-use super::slot::{BUCKETS, Buckets, Carried, Slot, State};
+use super::slot::{BUCKETS, Buckets, Overflow, Slot, State};
 use crate::limits::QUEUE_DURATION_BOUNDS_NS;
 use crate::metrics::{Family, HistogramSnapshot, Kind, Value};
 use crate::primitives::{AtomicU64, Ordering, fence};
@@ -55,7 +55,7 @@ fn seconds(ns: u64) -> f64 {
 /// The most that was ever read out of the counters whose parts are read one after the other: a part
 /// on its way from one place to another is missing for a moment, and a counter must not go back.
 #[derive(Debug, Default)]
-pub(super) struct ReadOut {
+pub(super) struct Reported {
     adds: AtomicU64,
     queued: [AtomicU64; BUCKETS],
     worked: [AtomicU64; BUCKETS],
@@ -63,14 +63,14 @@ pub(super) struct ReadOut {
 
 impl QueueStats {
     /// What all keys together have carried, to begin with.
-    pub(super) fn of(carried: &Carried) -> QueueStats {
+    pub(super) fn of(overflow: &Overflow) -> QueueStats {
         let mut stats = QueueStats::default();
         let both = [
-            (&mut stats.queue_duration, &carried.queued),
-            (&mut stats.work_duration, &carried.worked),
+            (&mut stats.queue_duration, &overflow.queued),
+            (&mut stats.work_duration, &overflow.worked),
         ];
-        for (histogram, carried) in both {
-            for (total, count) in histogram.counts.iter_mut().zip(carried) {
+        for (histogram, overflow) in both {
+            for (total, count) in histogram.counts.iter_mut().zip(overflow) {
                 // Acquire: the buckets are read after what they were emptied into.
                 *total = count.load(Ordering::Acquire);
             }
@@ -98,16 +98,16 @@ impl QueueStats {
     }
 
     /// To be called when all keys are counted.
-    pub(super) fn conclude(&mut self, read_out: &ReadOut) {
+    pub(super) fn conclude(&mut self, reported: &Reported) {
         // Each add waits, or has been taken and its time in the queue counted.
         self.adds_total = self.depth + self.queue_duration.counts.iter().sum::<u64>();
         // Relaxed: a statistic.
         let keep = |now: &mut u64, most: &AtomicU64| {
             *now = most.fetch_max(*now, Ordering::Relaxed).max(*now);
         };
-        keep(&mut self.adds_total, &read_out.adds);
-        let queued = self.queue_duration.counts.iter_mut().zip(&read_out.queued);
-        let worked = self.work_duration.counts.iter_mut().zip(&read_out.worked);
+        keep(&mut self.adds_total, &reported.adds);
+        let queued = self.queue_duration.counts.iter_mut().zip(&reported.queued);
+        let worked = self.work_duration.counts.iter_mut().zip(&reported.worked);
         for (now, most) in queued.chain(worked) {
             keep(now, most);
         }

@@ -29,7 +29,7 @@ impl Controller {
             unread = self.hardened.fences.kinds();
         }
         if unread.is_empty() {
-            return self.stop_behind_caches(sync);
+            return self.stop_if_caches_lag(sync);
         }
         Some(self.read_versions(State::ReadingFence, unread, sync))
     }
@@ -38,8 +38,8 @@ impl Controller {
     /// sync unless the caches have passed them.
     pub(in super::super) fn fence_read(&self, sync: &mut Sync) -> Option<Step> {
         let key = sync.key;
-        let parent = self.parents.get(key);
-        let uid = parent.as_ref().map(|parent| &parent.object.metadata.uid);
+        let owner = self.owners.get(key);
+        let uid = owner.as_ref().map(|owner| &owner.object.metadata.uid);
         let wanted = !self.hardened.fences.wanted(&key).is_empty();
         // Another worker may have come first: then the caches must come to what that one read.
         let starting = !self.hardened.fences.is_started();
@@ -60,7 +60,7 @@ impl Controller {
         if starting {
             self.hardened.fences.start();
         }
-        let stopped = self.stop_behind_caches(sync);
+        let stopped = self.stop_if_caches_lag(sync);
         if stopped.is_some() {
             // The server answers again; caches lag by milliseconds, and are not worth another of the
             // long delays that its failures have come to.
@@ -69,31 +69,31 @@ impl Controller {
         stopped
     }
 
-    fn stop_behind_caches(&self, sync: &mut Sync) -> Option<Step> {
+    fn stop_if_caches_lag(&self, sync: &mut Sync) -> Option<Step> {
         let key = sync.key;
         // Before the versions.
         sync.rewinds = self.rewinds();
         // Before any pod is read: what these versions promise is then in the cache.
-        let stores = [self.pods().version().get(), self.parents.version().get()];
+        let stores = [self.pods().version().get(), self.owners.version().get()];
         if let Err(stale) = self.hardened.fences.check(&stores) {
-            return Some(self.put_off(&stale, sync));
+            return Some(self.postpone(&stale, sync));
         }
         // A cache may go back behind this, with a list from a server that lags; and the record is
         // dropped when it has been seen once.
         self.hardened.fences.raise_all(&stores);
         if let Err(stale) = self.consistency.ensure_ready(&key, &stores) {
-            return Some(self.put_off(&stale, sync));
+            return Some(self.postpone(&stale, sync));
         }
         let [pods, _] = &stores;
-        if self.hardened.policy.settle_expectations && pods.number().is_some() {
-            self.settle(key);
+        if self.hardened.policy.clear_stale_expectations && pods.number().is_some() {
+            self.clear_expectations(key);
         }
         None
     }
 
     /// How often the caches went back to an older list.
     pub(super) fn rewinds(&self) -> u64 {
-        self.pods().version().rewinds() + self.parents.version().rewinds()
+        self.pods().version().rewinds() + self.owners.version().rewinds()
     }
 
     /// A cache went back between the look at its version and the look at what it holds, so what was
@@ -107,7 +107,7 @@ impl Controller {
     }
 
     /// The cache shows all that was done for the key: what is still expected will not be seen.
-    fn settle(&self, key: KeyId) {
+    fn clear_expectations(&self, key: KeyId) {
         if self.outstanding(key).is_some() {
             self.metrics.expectations_settled.increment();
         }
@@ -122,19 +122,19 @@ impl Controller {
 
     /// Ends a sync: when the outcome of a write is unknown, by reading the versions first.
     #[inline(never)]
-    pub(super) fn close(&self, sync: &mut Sync, now: Now) -> Step {
+    pub(super) fn end_sync(&self, sync: &mut Sync, now: Now) -> Step {
         let unknown = std::mem::take(&mut sync.unknown);
         if self.hardened.policy.fence_unknown_outcomes && !unknown.is_empty() {
             return self.read_versions(State::ReadingLastFence, unknown, sync);
         }
-        if self.hardened.policy.settle_expectations && sync.outcome == Outcome::Ok {
-            self.look_again(sync.key, now);
+        if self.hardened.policy.clear_stale_expectations && sync.outcome == Outcome::Ok {
+            self.requeue_for_expectations(sync.key, now);
         }
         Step::Finished
     }
 
     /// The events that the key expects wake it. Should they never come, it looks for itself.
-    fn look_again(&self, key: KeyId, now: Now) {
+    fn requeue_for_expectations(&self, key: KeyId, now: Now) {
         let Some(since_ns) = self.outstanding(key) else {
             return;
         };
@@ -148,7 +148,7 @@ impl Controller {
 
     /// Nothing else may wake the key.
     #[inline(never)]
-    pub(super) fn look_again_later(&self, key: KeyId, now: Now) {
+    pub(super) fn requeue_later(&self, key: KeyId, now: Now) {
         self.queue
             .add_after(key, HARDENED_RETRY_MAX_NS, now.mono_ns);
     }
@@ -172,7 +172,7 @@ impl Controller {
     fn read_versions(&self, state: State, kinds: Kinds, sync: &mut Sync) -> Step {
         self.metrics.fences.increment();
         let requests = kinds.iter().map(|kind| Request::ReadVersion { kind });
-        sync.ask(state, requests)
+        sync.request(state, requests)
     }
 }
 

@@ -6,7 +6,7 @@ mod fence;
 #[cfg(test)]
 mod fence_tests;
 mod names;
-mod open_names;
+mod pending_creates;
 #[cfg(test)]
 mod tests;
 
@@ -20,36 +20,36 @@ use podstorm_runtime::consistency::Fences;
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::limits::HARDENED_STALE_RETRY_MAX_NS;
 
-use super::parents::Parent;
+use super::owners::Owner;
 use super::sync::{Outcome, Sync, SyncErrorClass};
 use super::{Controller, Step};
 use crate::cache::PodChange;
 use crate::policy::{Behaviour, Policy};
 #[cfg(test)]
-use open_names::Holder;
-pub(super) use open_names::Open;
-use open_names::OpenNames;
+use pending_creates::Holder;
+use pending_creates::PendingCreates;
+pub(super) use pending_creates::PendingNames;
 
 /// The rows of a controller's behaviour, and what the hardened one remembers.
 #[derive(Debug)]
 pub(super) struct Hardened {
     policy: Policy,
     fences: Fences<KeyId>,
-    open_names: OpenNames,
+    pending_creates: PendingCreates,
 }
 
 /// What a create that was refused comes to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum CreateFailure {
     /// It counts as made: whatever else happens in that namespace comes from its deletion.
-    Made,
+    CountsAsCreated,
     /// It failed, without Event or condition.
-    Quiet,
+    Silent,
     /// The same; and the pod was made before, by this one or another, or is somebody else's: the cache
     /// must show.
-    Taken,
+    NameTaken,
     /// It failed, as everybody is told.
-    Loud,
+    Reported,
 }
 
 impl Hardened {
@@ -59,7 +59,7 @@ impl Hardened {
         Hardened {
             policy,
             fences: Fences::new(kinds),
-            open_names: OpenNames::default(),
+            pending_creates: PendingCreates::default(),
         }
     }
 
@@ -91,12 +91,12 @@ impl Hardened {
     pub(super) fn forget(&self, key: KeyId) {
         if self.policy.fence_unknown_outcomes {
             self.fences.forget(&key);
-            self.open_names.forget(key);
+            self.pending_creates.forget(key);
         }
     }
 
     /// After how long a key is looked at again for its pods' availability: `delay_ns` says the wall clock,
-    /// which may be wrong; `longest_ns` is the parent's `minReadySeconds`.
+    /// which may be wrong; `longest_ns` is the owner's `minReadySeconds`.
     pub(super) fn availability_check(&self, delay_ns: i64, longest_ns: i64) -> i64 {
         if delay_ns == i64::MAX || self.policy.bound_availability_checks {
             delay_ns.min(longest_ns)
@@ -110,13 +110,13 @@ impl Hardened {
     pub(super) fn create_failure(&self, error: &ApiError) -> CreateFailure {
         if error.has_cause("NamespaceTerminating") {
             match self.policy.terminating_namespace_is_a_failure {
-                true => CreateFailure::Quiet,
-                false => CreateFailure::Made,
+                true => CreateFailure::Silent,
+                false => CreateFailure::CountsAsCreated,
             }
         } else if self.names_pods() && error.reason == Reason::AlreadyExists {
-            CreateFailure::Taken
+            CreateFailure::NameTaken
         } else {
-            CreateFailure::Loud
+            CreateFailure::Reported
         }
     }
 
@@ -132,21 +132,22 @@ impl Hardened {
     /// As a sync of that owner's leaves it that could not find out what became of a create.
     pub(super) fn remember_something(&self, key: KeyId, owner: &Uid) {
         self.fences.want(key, self.fences.kinds());
-        self.open_names.note(key, owner, &"old-x".into(), false, 0);
+        self.pending_creates
+            .note(key, owner, &"old-x".into(), false, 0);
     }
 
     pub(super) fn remembers_nothing(&self, key: KeyId, owner: &Uid) -> bool {
-        let open = self.open_names.of(key, owner, 1, |_| Holder::Nobody);
-        self.fences.wanted(&key).is_empty() && open.free.is_empty()
+        let pending = self.pending_creates.of(key, owner, 1, |_| Holder::Nobody);
+        self.fences.wanted(&key).is_empty() && pending.free.is_empty()
     }
 }
 
 impl Controller {
     /// Before the pods are counted.
     #[inline(always)]
-    pub(super) fn before_count(&self, parent: &Parent, sync: &mut Sync, now: Now) {
+    pub(super) fn before_count(&self, owner: &Owner, sync: &mut Sync, now: Now) {
         if self.hardened.policy.choose_pod_names {
-            self.load_open_names(parent, sync, now);
+            self.load_pending_creates(owner, sync, now);
         }
     }
 
@@ -161,21 +162,21 @@ impl Controller {
     #[inline(always)]
     pub(super) fn before_end(&self, sync: &mut Sync, now: Now) -> Step {
         let policy = &self.hardened.policy;
-        if policy.fence_unknown_outcomes || policy.settle_expectations {
-            return self.close(sync, now);
+        if policy.fence_unknown_outcomes || policy.clear_stale_expectations {
+            return self.end_sync(sync, now);
         }
         Step::Finished
     }
 
     /// A pod was adopted or released.
-    pub(super) fn patched(&self, parent: &Parent, pod: &Pod, key: KeyId, now: Now) {
+    pub(super) fn patched(&self, owner: &Owner, pod: &Pod, key: KeyId, now: Now) {
         if self.hardened.policy.record_every_write {
-            let (uid, version) = (&parent.owner.uid, &pod.metadata.resource_version);
+            let (uid, version) = (&owner.controller_ref.uid, &pod.metadata.resource_version);
             self.consistency.wrote_at(key, uid, Kind::POD, version);
             // No expectation waits for its event. Should that never come, and the pod change again
             // before a list shows it, nothing else wakes the key.
-            if self.hardened.policy.settle_expectations {
-                self.look_again_later(key, now);
+            if self.hardened.policy.clear_stale_expectations {
+                self.requeue_later(key, now);
             }
         } else if self.keeps_records {
             self.record_pod_write(&pod.metadata);
@@ -189,13 +190,13 @@ impl Controller {
             // adopted: the cache must show what became of it, and then the key is counted.
             sync.unknown.insert(Kind::POD);
             sync.may_scale = false;
-            let quiet = || (SyncErrorClass::Claim, error.message.clone());
-            sync.quiet_error.get_or_insert_with(quiet);
+            let silent = || (SyncErrorClass::Claim, error.message.clone());
+            sync.silent_error.get_or_insert_with(silent);
         }
         // A release that is refused as invalid counts as done by somebody else; should it have been
         // refused for another reason, no event comes.
-        if error.is_invalid() && self.hardened.policy.settle_expectations {
-            self.look_again_later(sync.key, now);
+        if error.is_invalid() && self.hardened.policy.clear_stale_expectations {
+            self.requeue_later(sync.key, now);
         }
     }
 
@@ -210,18 +211,18 @@ impl Controller {
 
     /// Whether a burst ends before its next batch, because its object is gone: the handler that saw it
     /// go has added the key; what was made is collected with it.
-    pub(super) fn burst_ends(&self, parent: &Parent) -> bool {
+    pub(super) fn must_end_burst(&self, owner: &Owner) -> bool {
         let is_current = || {
-            self.parents.get(parent.key).is_some_and(|cached| {
+            self.owners.get(owner.key).is_some_and(|cached| {
                 let meta = &cached.object.metadata;
-                meta.uid == parent.object.metadata.uid && !meta.is_deleting()
+                meta.uid == owner.object.metadata.uid && !meta.is_deleting()
             })
         };
-        self.hardened.policy.recheck_parent_between_batches && !is_current()
+        self.hardened.policy.recheck_owner_between_batches && !is_current()
     }
 
     /// The deletes of a batch are answered.
-    pub(super) fn deletes_answered(&self, parent: &Parent, sync: &mut Sync) {
+    pub(super) fn deletes_answered(&self, owner: &Owner, sync: &mut Sync) {
         // It is not known when those were committed that came back without a version.
         let versioned = |answer: &Option<Answer>| {
             matches!(answer, Some(Answer::Failed(_) | Answer::Deleted(Some(_))))
@@ -235,7 +236,7 @@ impl Controller {
                 Some(Answer::Deleted(version)) => version.as_ref(),
                 _ => None,
             });
-            let uid = &parent.owner.uid;
+            let uid = &owner.controller_ref.uid;
             self.consistency
                 .wrote_all(sync.key, uid, Kind::POD, versions);
         }
@@ -243,9 +244,9 @@ impl Controller {
 
     /// A status could not be written, and `live` is what the server has: stops the sync where that is
     /// another object or generation, or ends it where the status is there already.
-    pub(super) fn keeps_status(
+    pub(super) fn keep_status(
         &self,
-        parent: &Arc<Parent>,
+        owner: &Arc<Owner>,
         live: &ReplicaSet,
         sync: &mut Sync,
         now: Now,
@@ -256,7 +257,7 @@ impl Controller {
         // Whatever became of the first attempt, this shows it.
         let kind = self.options.kind;
         sync.unknown.remove(kind);
-        let (ours, theirs) = (&parent.object.metadata, &live.metadata);
+        let (ours, theirs) = (&owner.object.metadata, &live.metadata);
         if ours.uid != theirs.uid || ours.generation != theirs.generation {
             let version = &theirs.resource_version;
             self.consistency
@@ -268,20 +269,20 @@ impl Controller {
             return Some(sync.fail(class, message));
         }
         let written = sync.new_status.as_deref() == Some(&live.status);
-        written.then(|| self.status_written(parent, sync, live, now))
+        written.then(|| self.status_written(owner, sync, live, now))
     }
 
     /// A pod goes whose owner is another than the cache had. That one has lost a pod too, and so have those
     /// that matched an orphan; where the event that told so was lost, nothing else wakes them.
     #[inline(always)]
-    pub(super) fn wake_losers(&self, change: &PodChange, now: Now) {
-        if self.hardened.policy.wake_whoever_lost_a_pod {
-            self.wake_those_who_lost(change, now);
+    pub(super) fn wake_previous_owners(&self, change: &PodChange, now: Now) {
+        if self.hardened.policy.wake_previous_owners {
+            self.enqueue_previous_owners(change, now);
         }
     }
 
     #[inline(never)]
-    fn wake_those_who_lost(&self, change: &PodChange, now: Now) {
+    fn enqueue_previous_owners(&self, change: &PodChange, now: Now) {
         let Some(old) = &change.old else {
             return;
         };
@@ -290,14 +291,14 @@ impl Controller {
         }
         if old.metadata.controller().is_none() {
             self.enqueue_matching(old, now);
-        } else if let Some(key) = self.resolve(change.old_group.as_deref()) {
+        } else if let Some(key) = self.resolve(change.old_owned_pods.as_deref()) {
             self.queue.add(key, now.mono_ns);
         }
     }
 
     /// An orphan was adopted: those that matched it too are woken.
-    pub(super) fn adopted_by_one(&self, orphan: &Pod, now: Now) {
-        if self.hardened.policy.wake_whoever_lost_a_pod {
+    pub(super) fn wake_other_matches(&self, orphan: &Pod, now: Now) {
+        if self.hardened.policy.wake_previous_owners {
             self.enqueue_matching(orphan, now);
         }
     }

@@ -8,10 +8,10 @@ use podstorm_objects::{Now, Pod, Selector, Uid};
 use podstorm_runtime::client::{Answer, Reason, Request};
 use podstorm_runtime::intern::KeyId;
 
-use super::super::parents::Parent;
+use super::super::owners::Owner;
 use super::super::sync::{State, Sync};
 use super::super::{Controller, Step};
-use super::open_names::Holder;
+use super::pending_creates::Holder;
 
 /// The characters that the API server puts at the end of generated names.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -83,13 +83,13 @@ fn hash_of(uid: &Uid) -> u64 {
     mixed ^ (mixed >> 29)
 }
 
-/// What a pod is to a parent, as a sync counts.
-fn holder_of(parent: &Parent, pod: &Pod) -> Holder {
-    let owner = pod.metadata.controller();
+/// What a pod is to an owner, as a sync counts.
+fn holder_of(owner: &Owner, pod: &Pod) -> Holder {
+    let controller = pod.metadata.controller();
     let selects = |selector: &Selector| selector.matches(&pod.metadata.labels);
-    if owner.is_none_or(|owner| owner.uid != parent.owner.uid) {
+    if controller.is_none_or(|controller| controller.uid != owner.controller_ref.uid) {
         Holder::Foreign
-    } else if pod.is_active() && parent.selector.as_deref().is_ok_and(selects) {
+    } else if pod.is_active() && owner.selector.as_deref().is_ok_and(selects) {
         Holder::Counted
     } else {
         Holder::Uncounted
@@ -100,7 +100,7 @@ impl Controller {
     /// What is known now of a create under a chosen name.
     pub(in super::super) fn note_outcome(
         &self,
-        parent: &Parent,
+        owner: &Owner,
         key: KeyId,
         request: &Request,
         answer: &Answer,
@@ -117,10 +117,10 @@ impl Controller {
         if let Answer::Failed(error) = answer {
             let is_taken = error.reason == Reason::AlreadyExists;
             if is_taken || error.outcome_is_unknown() {
-                let owner = &parent.owner.uid;
+                let uid = &owner.controller_ref.uid;
                 self.hardened
-                    .open_names
-                    .note(key, owner, name, is_taken, now.mono_ns);
+                    .pending_creates
+                    .note(key, uid, name, is_taken, now.mono_ns);
             }
         }
     }
@@ -128,51 +128,51 @@ impl Controller {
     /// Loads the names of which it is not known what became of them into the sync. To be called
     /// before the pods are counted: a pod that comes to one of these names after that is not among
     /// the counted ones, and asking for it again finds its name taken.
-    pub(super) fn load_open_names(&self, parent: &Parent, sync: &mut Sync, now: Now) {
-        let holder = |name: &CompactString| match self.pods().get(&parent.namespace, name) {
+    pub(super) fn load_pending_creates(&self, owner: &Owner, sync: &mut Sync, now: Now) {
+        let holder = |name: &CompactString| match self.pods().get(&owner.namespace, name) {
             None => Holder::Nobody,
-            Some(pod) => holder_of(parent, &pod),
+            Some(pod) => holder_of(owner, &pod),
         };
-        let owner = &parent.owner.uid;
-        sync.open = self
+        let uid = &owner.controller_ref.uid;
+        sync.pending = self
             .hardened
-            .open_names
-            .of(sync.key, owner, now.mono_ns, holder);
+            .pending_creates
+            .of(sync.key, uid, now.mono_ns, holder);
     }
 
     /// How many of the missing pods must not be made yet, because the name of such a create is with
     /// a pod that does not count, and a late create may come in its place. The key comes back when
     /// that is settled.
     pub(super) fn held_back(&self, sync: &Sync, now: Now) -> usize {
-        if sync.open.uncounted > 0 {
+        if sync.pending.uncounted > 0 {
             self.queue
-                .add_after(sync.key, sync.open.until_ns - now.mono_ns, now.mono_ns);
+                .add_after(sync.key, sync.pending.until_ns - now.mono_ns, now.mono_ns);
         }
-        sync.open.uncounted
+        sync.pending.uncounted
     }
 
     /// Asks for so many pods, each under a name of which it is not known what became of it, or else
     /// of the next slot that the cache does not hold. O(own pods) look-ups in a sync, because a slot
     /// is looked at once.
-    pub(in super::super) fn ask_for_named_pods(
+    pub(in super::super) fn request_named_pods(
         &self,
-        parent: &Arc<Parent>,
+        owner: &Arc<Owner>,
         sync: &mut Sync,
         size: usize,
     ) -> Step {
-        let body = parent.body();
-        let prefix = body.metadata.generate_name.as_deref().unwrap_or_default();
-        let names = SlotNames::new(prefix, &parent.owner.uid);
-        let held = |name: &CompactString| self.pods().contains(&parent.namespace, name);
+        let pod = owner.pod_from_template();
+        let prefix = pod.metadata.generate_name.as_deref().unwrap_or_default();
+        let names = SlotNames::new(prefix, &owner.controller_ref.uid);
+        let held = |name: &CompactString| self.pods().contains(&owner.namespace, name);
         let mut slot = sync.next_slot;
         sync.requests.clear();
         for _ in 0..size {
-            let again = sync.open.free.get(sync.open_asked).cloned();
-            sync.open_asked += usize::from(again.is_some());
+            let again = sync.pending.free.get(sync.pending_asked).cloned();
+            sync.pending_asked += usize::from(again.is_some());
             let name = again.or_else(|| {
                 let free = |slot: &u64| {
                     let name = names.name(*slot);
-                    !sync.open.free.contains(&name) && !held(&name)
+                    !sync.pending.free.contains(&name) && !held(&name)
                 };
                 // With every name taken the server may find one.
                 let found = (slot..SLOTS).find(free);
@@ -180,13 +180,13 @@ impl Controller {
                 found.map(|found| names.name(found))
             });
             sync.requests.push(Request::CreatePod {
-                namespace: parent.namespace.clone(),
-                body: body.clone(),
+                namespace: owner.namespace.clone(),
+                pod: pod.clone(),
                 name,
             });
         }
         sync.next_slot = slot;
-        sync.asked(State::Creating)
+        sync.await_answers(State::Creating)
     }
 }
 
@@ -194,7 +194,7 @@ impl Controller {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::super::rig::{Fault, LOST, Rig};
+    use super::super::super::harness::{Fault, Harness, LOST};
     use super::super::super::{Outcome, SyncErrorClass};
     use super::*;
     use crate::policy::Behaviour::{Hardened, Upstream};
@@ -242,59 +242,59 @@ mod tests {
 
     #[test]
     fn the_lowest_slots_whose_names_are_free_are_taken() {
-        let mut rig = Rig::new(Hardened, 3);
-        rig.sync();
-        rig.deliver();
-        let first: BTreeSet<String> = rig.server.pods.keys().cloned().collect();
-        rig.sync();
+        let mut harness = Harness::new(Hardened, 3);
+        harness.sync();
+        harness.deliver();
+        let first: BTreeSet<String> = harness.server.pods.keys().cloned().collect();
+        harness.sync();
         let gone = first.iter().next().unwrap().clone();
-        rig.server.remove_pod(&gone);
-        rig.deliver();
-        rig.sync();
+        harness.server.remove_pod(&gone);
+        harness.deliver();
+        harness.sync();
         assert_eq!(
-            rig.server.pods.keys().cloned().collect::<BTreeSet<_>>(),
+            harness.server.pods.keys().cloned().collect::<BTreeSet<_>>(),
             first
         );
         // A pod on its way out still has its name.
-        rig.deliver();
-        rig.sync();
-        let mut leaving = Pod::clone(&rig.server.pods[&gone]);
-        leaving.metadata.deletion_timestamp = rig.now.wall();
-        rig.server.put_pod(leaving);
-        rig.deliver();
-        assert_eq!(rig.sync(), Outcome::Ok);
-        assert_eq!(rig.server.pods.len(), 4);
+        harness.deliver();
+        harness.sync();
+        let mut leaving = Pod::clone(&harness.server.pods[&gone]);
+        leaving.metadata.deletion_timestamp = harness.now.wall();
+        harness.server.put_pod(leaving);
+        harness.deliver();
+        assert_eq!(harness.sync(), Outcome::Ok);
+        assert_eq!(harness.server.pods.len(), 4);
     }
 
     #[test]
     fn a_create_of_another_incarnation_is_not_made_again() {
         for behaviour in [Upstream, Hardened] {
-            let mut rig = Rig::new(behaviour, 2);
+            let mut harness = Harness::new(behaviour, 2);
             // Committed after this one's caches were filled and its fences read.
-            let body = rig
+            let pod = harness
                 .controller
-                .parents()
-                .get(rig.key)
+                .owners()
+                .get(harness.key)
                 .unwrap()
-                .body()
+                .pod_from_template()
                 .clone();
-            let names = SlotNames::new("web-", &rig.server.parent.metadata.uid);
-            let mut pod = Pod::clone(&body);
+            let names = SlotNames::new("web-", &harness.server.owner.metadata.uid);
+            let mut pod = Pod::clone(&pod);
             pod.metadata.name = names.name(0);
-            rig.server.put_pod(pod);
-            let failed = rig.sync() != Outcome::Ok;
+            harness.server.put_pod(pod);
+            let failed = harness.sync() != Outcome::Ok;
             assert_eq!(failed, behaviour == Hardened);
             assert_eq!(
-                rig.driver.sync.take_events().count(),
+                harness.driver.sync.take_events().count(),
                 if failed { 0 } else { 2 }
             );
-            assert!(rig.server.parent.status.conditions.is_empty());
-            rig.deliver();
-            rig.sync();
+            assert!(harness.server.owner.status.conditions.is_empty());
+            harness.deliver();
+            harness.sync();
             // Upstream made one too many and takes it back.
-            assert_eq!(rig.server.pods.len(), 2);
+            assert_eq!(harness.server.pods.len(), 2);
             assert_eq!(
-                rig.server.calls("delete"),
+                harness.server.calls("delete"),
                 usize::from(behaviour == Upstream)
             );
         }
@@ -302,98 +302,108 @@ mod tests {
 
     #[test]
     fn a_name_that_another_holds_is_left_to_it() {
-        let mut rig = Rig::new(Hardened, 1);
-        let names = SlotNames::new("web-", &rig.server.parent.metadata.uid);
+        let mut harness = Harness::new(Hardened, 1);
+        let names = SlotNames::new("web-", &harness.server.owner.metadata.uid);
         let mut pod = Pod::default();
         pod.metadata.name = names.name(0);
-        rig.server.put_pod(pod);
-        let outcome = rig.sync();
+        harness.server.put_pod(pod);
+        let outcome = harness.sync();
         assert!(
             matches!(&outcome, Outcome::Failed(error) if error.class == SyncErrorClass::Create)
         );
         // The fence makes sure that the cache shows whose it is.
-        assert_eq!(rig.server.log.last().unwrap(), "read pods");
-        rig.deliver();
-        assert_eq!(rig.sync(), Outcome::Ok);
-        assert!(rig.server.pods.contains_key(&*names.name(1)));
+        assert_eq!(harness.server.log.last().unwrap(), "read pods");
+        harness.deliver();
+        assert_eq!(harness.sync(), Outcome::Ok);
+        assert!(harness.server.pods.contains_key(&*names.name(1)));
     }
 
     #[test]
     fn batches_of_one_sync_share_no_name() {
-        let mut rig = Rig::new(Hardened, 40);
-        assert_eq!(rig.sync(), Outcome::Ok);
+        let mut harness = Harness::new(Hardened, 40);
+        assert_eq!(harness.sync(), Outcome::Ok);
         assert_eq!(
-            (rig.server.pods.len(), rig.server.calls("create")),
+            (harness.server.pods.len(), harness.server.calls("create")),
             (40, 40)
         );
     }
 
     #[test]
     fn a_refused_create_is_told_of_and_one_that_is_lost_keeps_its_slot() {
-        let mut rig = Rig::new(Hardened, 2);
+        let mut harness = Harness::new(Hardened, 2);
         let error = ApiError::status(403, Reason::Forbidden, "exceeded quota");
-        rig.server.fault("create", 0, LOST);
-        rig.server.fault("create", 1, Fault::Refuse(error));
-        rig.sync();
-        assert_eq!(rig.driver.sync.take_events().count(), 1);
-        rig.deliver();
-        assert!(matches!(rig.sync(), Outcome::Failed(_)));
-        rig.deliver();
-        assert_eq!(rig.sync(), Outcome::Ok);
-        let names = SlotNames::new("web-", &rig.server.parent.metadata.uid);
+        harness.server.fault("create", 0, LOST);
+        harness.server.fault("create", 1, Fault::Refuse(error));
+        harness.sync();
+        assert_eq!(harness.driver.sync.take_events().count(), 1);
+        harness.deliver();
+        assert!(matches!(harness.sync(), Outcome::Failed(_)));
+        harness.deliver();
+        assert_eq!(harness.sync(), Outcome::Ok);
+        let names = SlotNames::new("web-", &harness.server.owner.metadata.uid);
         let expected = [names.name(0), names.name(1)].map(String::from);
         assert!(
             expected
                 .iter()
-                .all(|name| rig.server.pods.contains_key(name))
+                .all(|name| harness.server.pods.contains_key(name))
         );
     }
 
     #[test]
     fn a_create_that_may_come_yet_is_asked_for_again_under_its_name() {
-        let mut rig = Rig::new(Hardened, 3);
-        rig.sync();
-        rig.deliver();
-        rig.sync();
-        let names = SlotNames::new("web-", &rig.server.parent.metadata.uid);
-        rig.server.set_replicas(4);
-        rig.deliver_parents();
+        let mut harness = Harness::new(Hardened, 3);
+        harness.sync();
+        harness.deliver();
+        harness.sync();
+        let names = SlotNames::new("web-", &harness.server.owner.metadata.uid);
+        harness.server.set_replicas(4);
+        harness.deliver_owners();
         // Not committed so far, for all that is known.
         let cut = Fault::Refuse(ApiError::transport("connection reset by peer"));
-        rig.server.fault("create", rig.server.calls("create"), cut);
-        assert!(matches!(rig.sync(), Outcome::Failed(_)));
+        harness
+            .server
+            .fault("create", harness.server.calls("create"), cut);
+        assert!(matches!(harness.sync(), Outcome::Failed(_)));
         // A lower slot becomes free, and must not be taken instead.
-        rig.server.remove_pod(&names.name(0));
-        rig.deliver();
-        rig.server.set_replicas(3);
-        rig.deliver_parents();
-        rig.sync();
-        assert!(rig.server.pods.contains_key(&*names.name(3)));
-        assert!(!rig.server.pods.contains_key(&*names.name(0)));
+        harness.server.remove_pod(&names.name(0));
+        harness.deliver();
+        harness.server.set_replicas(3);
+        harness.deliver_owners();
+        harness.sync();
+        assert!(harness.server.pods.contains_key(&*names.name(3)));
+        assert!(!harness.server.pods.contains_key(&*names.name(0)));
     }
 
     #[test]
     fn a_late_create_that_lands_while_pods_are_adopted_is_not_made_beside() {
-        let mut rig = Rig::new(Hardened, 2);
+        let mut harness = Harness::new(Hardened, 2);
         // Not committed so far, for all that is known.
         let cut = Fault::Refuse(ApiError::transport("connection reset by peer"));
-        rig.server.fault("create", 0, cut);
-        assert!(matches!(rig.sync(), Outcome::Failed(_)));
-        let names = SlotNames::new("web-", &rig.server.parent.metadata.uid);
-        let late = rig.own_pod(&names.name(0));
-        let mut orphan = rig.own_pod("orphan");
+        harness.server.fault("create", 0, cut);
+        assert!(matches!(harness.sync(), Outcome::Failed(_)));
+        let names = SlotNames::new("web-", &harness.server.owner.metadata.uid);
+        let late = harness.own_pod(&names.name(0));
+        let mut orphan = harness.own_pod("orphan");
         orphan.metadata.owner_references = Default::default();
-        rig.server.put_pod(orphan);
-        rig.deliver();
+        harness.server.put_pod(orphan);
+        harness.deliver();
         // The sync has counted its pods, and asks whether it may adopt.
-        assert_eq!(rig.begin(), Progress::Waiting);
-        assert!(matches!(rig.driver.sync.requests(), [Request::Get { .. }]));
-        rig.server.put_pod(late);
-        rig.deliver();
-        rig.answer();
-        rig.run_on();
-        assert_eq!(rig.server.calls("patch"), 1, "the orphan is adopted");
-        assert_eq!(rig.server.pods.len(), 2, "{:?}", rig.server.pods.keys());
+        assert_eq!(harness.begin(), Progress::Waiting);
+        assert!(matches!(
+            harness.driver.sync.requests(),
+            [Request::Get { .. }]
+        ));
+        harness.server.put_pod(late);
+        harness.deliver();
+        harness.answer();
+        harness.resume_to_end();
+        assert_eq!(harness.server.calls("patch"), 1, "the orphan is adopted");
+        assert_eq!(
+            harness.server.pods.len(),
+            2,
+            "{:?}",
+            harness.server.pods.keys()
+        );
     }
 
     #[test]
@@ -418,37 +428,40 @@ mod tests {
     }
 
     fn nothing_takes_the_place_after(error: ApiError, loss: fn(&mut Pod, Now)) {
-        let mut rig = Rig::new(Hardened, 1);
-        rig.server.fault("create", 0, Fault::Refuse(error));
-        rig.sync();
-        rig.deliver();
-        assert_eq!(rig.sync(), Outcome::Ok);
-        rig.deliver();
-        rig.sync();
-        let names = SlotNames::new("web-", &rig.server.parent.metadata.uid);
+        let mut harness = Harness::new(Hardened, 1);
+        harness.server.fault("create", 0, Fault::Refuse(error));
+        harness.sync();
+        harness.deliver();
+        assert_eq!(harness.sync(), Outcome::Ok);
+        harness.deliver();
+        harness.sync();
+        let names = SlotNames::new("web-", &harness.server.owner.metadata.uid);
         let name = names.name(0);
-        let mut lost = Pod::clone(&rig.server.pods[&*name]);
-        loss(&mut lost, rig.now);
-        rig.server.put_pod(lost);
-        rig.deliver();
-        let made = rig.server.calls("create");
-        assert_eq!(rig.sync(), Outcome::Ok);
+        let mut lost = Pod::clone(&harness.server.pods[&*name]);
+        loss(&mut lost, harness.now);
+        harness.server.put_pod(lost);
+        harness.deliver();
+        let made = harness.server.calls("create");
+        assert_eq!(harness.sync(), Outcome::Ok);
         assert_eq!(
-            rig.server.calls("create"),
+            harness.server.calls("create"),
             made,
             "the first one may come when this is gone"
         );
-        rig.server.remove_pod(&name);
-        rig.deliver();
-        assert_eq!(rig.sync(), Outcome::Ok);
-        assert!(rig.server.pods.contains_key(&*name), "under the same name");
+        harness.server.remove_pod(&name);
+        harness.deliver();
+        assert_eq!(harness.sync(), Outcome::Ok);
+        assert!(
+            harness.server.pods.contains_key(&*name),
+            "under the same name"
+        );
         // Long after, another may be made at once.
-        let mut leaving = Pod::clone(&rig.server.pods[&*name]);
-        leaving.metadata.deletion_timestamp = rig.now.wall();
-        rig.server.put_pod(leaving);
-        rig.deliver();
-        rig.pass(REQUEST_DEADLINE_NS);
-        rig.sync();
-        assert!(rig.server.pods.contains_key(&*names.name(1)));
+        let mut leaving = Pod::clone(&harness.server.pods[&*name]);
+        leaving.metadata.deletion_timestamp = harness.now.wall();
+        harness.server.put_pod(leaving);
+        harness.deliver();
+        harness.advance(REQUEST_DEADLINE_NS);
+        harness.sync();
+        assert!(harness.server.pods.contains_key(&*names.name(1)));
     }
 }

@@ -2,10 +2,10 @@
 //! new pod looks like, what the status says. No cache, no queue, no clock.
 
 mod availability;
-mod body;
+mod pod_from_template;
 mod status;
 
 pub(crate) use availability::{availability_cutoff, next_check_of_times};
 pub use availability::{is_available, next_availability_check};
-pub use body::{NO_LABELS_ERROR, pod_body, pod_name_prefix};
+pub use pod_from_template::{NO_LABELS_ERROR, pod_from_template, pod_name_prefix};
 pub use status::{StatusCounts, compute_status, status_is_unchanged};

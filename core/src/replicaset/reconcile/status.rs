@@ -1,4 +1,4 @@
-//! The status of a parent: what its pods add up to, when it must be written, and its one
+//! The status of an owner: what its pods add up to, when it must be written, and its one
 //! condition.
 
 use podstorm_objects::{Labels, Pod, ReplicaSet, ReplicaSetCondition, ReplicaSetStatus, Str, Time};
@@ -57,20 +57,20 @@ impl StatusCounts {
 /// wrong when pods were created or deleted in this sync, and absent also when nothing was tried,
 /// which removes the condition. `observed_generation` is set when the status is written.
 pub fn compute_status(
-    parent: &ReplicaSet,
+    owner: &ReplicaSet,
     counts: StatusCounts,
     terminating: Option<i32>,
     manage_error: Option<&str>,
     now: Time,
 ) -> ReplicaSetStatus {
-    let mut status = parent.status.clone();
+    let mut status = owner.status.clone();
     let failure = status
         .conditions
         .iter()
         .any(|condition| *condition.kind == *REPLICA_FAILURE);
     match manage_error {
         Some(message) if !failure => {
-            let reason = match counts.replicas.cmp(&parent.replicas()) {
+            let reason = match counts.replicas.cmp(&owner.replicas()) {
                 std::cmp::Ordering::Less => "FailedCreate",
                 std::cmp::Ordering::Greater => "FailedDelete",
                 std::cmp::Ordering::Equal => "",
@@ -100,14 +100,14 @@ pub fn compute_status(
 }
 
 /// Whether the status needs no write: nothing differs and the generation has been observed.
-pub fn status_is_unchanged(parent: &ReplicaSet, new: &ReplicaSetStatus) -> bool {
-    let old = &parent.status;
+pub fn status_is_unchanged(owner: &ReplicaSet, new: &ReplicaSetStatus) -> bool {
+    let old = &owner.status;
     old.replicas == new.replicas
         && old.fully_labeled_replicas == new.fully_labeled_replicas
         && old.ready_replicas == new.ready_replicas
         && old.available_replicas == new.available_replicas
         && old.terminating_replicas == new.terminating_replicas
-        && parent.metadata.generation == old.observed_generation
+        && owner.metadata.generation == old.observed_generation
         && old.conditions == new.conditions
 }
 
@@ -115,10 +115,10 @@ pub fn status_is_unchanged(parent: &ReplicaSet, new: &ReplicaSetStatus) -> bool 
 mod tests {
     use super::*;
 
-    fn parent(replicas: i32) -> ReplicaSet {
-        let mut parent = ReplicaSet::default();
-        parent.spec.replicas = Some(replicas);
-        parent
+    fn owner(replicas: i32) -> ReplicaSet {
+        let mut owner = ReplicaSet::default();
+        owner.spec.replicas = Some(replicas);
+        owner
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
             replicas: 2,
             ..StatusCounts::default()
         };
-        let mut rs = parent(3);
+        let mut rs = owner(3);
         rs.status = compute_status(&rs, counts, Some(0), Some("quota"), now);
         assert_eq!(&*rs.status.conditions[0].reason, "FailedCreate");
         let again = compute_status(
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn absent_and_zero_terminating_replicas_differ() {
-        let rs = parent(0);
+        let rs = owner(0);
         let zero = compute_status(&rs, StatusCounts::default(), Some(0), None, Time::UNSET);
         assert!(!status_is_unchanged(&rs, &zero));
         let absent = compute_status(&rs, StatusCounts::default(), None, None, Time::UNSET);

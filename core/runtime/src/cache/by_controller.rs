@@ -8,7 +8,7 @@ use hashbrown::{HashMap, HashTable};
 use podstorm_objects::{ObjectMeta, OwnerReference, Str};
 
 use super::PodFields;
-use super::group::{Group, GroupOwner};
+use super::owned_pods::{OwnedPods, OwnerId};
 use crate::intern::{FIXED_STATE, KeyId};
 use crate::primitives::{CachePadded, Mutex, MutexGuard, lock};
 
@@ -19,13 +19,13 @@ const SHARD_SHIFT: u32 = 40;
 
 /// All groups.
 #[derive(Debug)]
-pub(super) struct Groups<F>(Box<[CachePadded<Mutex<Shard<F>>>]>);
+pub(super) struct PodsByController<F>(Box<[CachePadded<Mutex<Shard<F>>>]>);
 
 #[derive(Debug)]
 struct Shard<F> {
     /// By the owner's UID; namespace, kind and name are compared beyond it.
-    owned: HashTable<Arc<Group<F>>>,
-    orphans: HashMap<Str, Arc<Group<F>>, RandomState>,
+    owned: HashTable<Arc<OwnedPods<F>>>,
+    orphans: HashMap<Str, Arc<OwnedPods<F>>, RandomState>,
     /// With more namespaces than these, those that nobody uses are dropped.
     orphans_max: usize,
 }
@@ -33,14 +33,14 @@ struct Shard<F> {
 /// Namespaces of a shard that are kept without asking whether they are used.
 const ORPHANS_KEPT: usize = 1;
 
-impl<F: PodFields> Default for Groups<F> {
+impl<F: PodFields> Default for PodsByController<F> {
     fn default() -> Self {
         let shard = || Shard {
             owned: HashTable::new(),
             orphans: HashMap::with_hasher(FIXED_STATE),
             orphans_max: ORPHANS_KEPT,
         };
-        Groups(
+        PodsByController(
             (0..SHARDS)
                 .map(|_| CachePadded::new(Mutex::new(shard())))
                 .collect(),
@@ -48,14 +48,14 @@ impl<F: PodFields> Default for Groups<F> {
     }
 }
 
-impl<F: PodFields> Groups<F> {
+impl<F: PodFields> PodsByController<F> {
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard<F>> {
         lock(&self.0[(hash >> SHARD_SHIFT) as usize % SHARDS])
     }
 
     /// The group of an object's controller reference or, without one, of its namespace's orphans;
     /// made when it doesn't exist.
-    pub(super) fn of(&self, meta: &ObjectMeta) -> Arc<Group<F>> {
+    pub(super) fn of(&self, meta: &ObjectMeta) -> Arc<OwnedPods<F>> {
         match meta.controller() {
             Some(owner) => {
                 let hash = hash_of(owner);
@@ -65,8 +65,8 @@ impl<F: PodFields> Groups<F> {
         }
     }
 
-    /// As [`Groups::of`], but makes none.
-    pub(super) fn find(&self, meta: &ObjectMeta) -> Option<Arc<Group<F>>> {
+    /// As [`PodsByController::of`], but makes none.
+    pub(super) fn find(&self, meta: &ObjectMeta) -> Option<Arc<OwnedPods<F>>> {
         match meta.controller() {
             Some(owner) => {
                 let hash = hash_of(owner);
@@ -81,40 +81,42 @@ impl<F: PodFields> Groups<F> {
     }
 
     /// The orphans of a namespace; an empty group where there are none.
-    pub(super) fn orphans(&self, namespace: &Str) -> Arc<Group<F>> {
+    pub(super) fn orphans(&self, namespace: &Str) -> Arc<OwnedPods<F>> {
         self.shard(FIXED_STATE.hash_one(namespace))
             .orphans(namespace)
     }
 
-    /// Makes a parent known to the group of a reference, which is returned.
+    /// Makes an owner known to the group of a reference, which is returned.
     pub(super) fn attach(
         &self,
         namespace: &Str,
         owner: &OwnerReference,
         key: KeyId,
-    ) -> Arc<Group<F>> {
+    ) -> Arc<OwnedPods<F>> {
         let hash = hash_of(owner);
         let mut shard = self.shard(hash);
-        let group = shard.owned(hash, namespace, owner);
+        let owned_pods = shard.owned(hash, namespace, owner);
         // Under the lock, so that the group isn't dropped as unused in between.
-        group.set_parent(Some(key));
-        group
+        owned_pods.set_owner_key(Some(key));
+        owned_pods
     }
 
-    /// Drops an owner's group when it has neither pods nor a parent. Pods that were about to enter
+    /// Drops an owner's group when it has neither pods nor an owner. Pods that were about to enter
     /// it find it closed and ask for a new one.
     ///
-    /// Called after the last pod left and after the parent was taken back. Whichever of the two is
+    /// Called after the last pod left and after the owner was taken back. Whichever of the two is
     /// later sees the other's doing, since both have held the group's lock in between.
-    pub(super) fn drop_if_unused(&self, group: &Arc<Group<F>>) {
-        let Some(owner) = group.owner() else { return };
+    pub(super) fn drop_if_unused(&self, owned_pods: &Arc<OwnedPods<F>>) {
+        let Some(owner) = owned_pods.owner_id() else {
+            return;
+        };
         let hash = FIXED_STATE.hash_one(&owner.uid);
         let mut shard = self.shard(hash);
-        if group.parent().is_none()
-            && group.lock().close_if_empty()
+        if owned_pods.owner_key().is_none()
+            && owned_pods.lock().close_if_empty()
             && let Ok(entry) = shard
                 .owned
-                .find_entry(hash, |held| Arc::ptr_eq(held, group))
+                .find_entry(hash, |held| Arc::ptr_eq(held, owned_pods))
         {
             entry.remove();
         }
@@ -124,29 +126,36 @@ impl<F: PodFields> Groups<F> {
 impl<F: PodFields> Shard<F> {
     /// Amortised O(1): namespaces come and go, and those that nobody uses are looked for when there are
     /// twice as many as were in use the last time.
-    fn orphans(&mut self, namespace: &Str) -> Arc<Group<F>> {
-        if let Some(group) = self.orphans.get(namespace) {
-            return group.clone();
+    fn orphans(&mut self, namespace: &Str) -> Arc<OwnedPods<F>> {
+        if let Some(owned_pods) = self.orphans.get(namespace) {
+            return owned_pods.clone();
         }
         if self.orphans.len() >= self.orphans_max {
             // Whoever uses one has it from here, under this lock; its pods hold it too.
-            self.orphans.retain(|_, group| Arc::strong_count(group) > 1);
+            self.orphans
+                .retain(|_, owned_pods| Arc::strong_count(owned_pods) > 1);
             self.orphans_max = (2 * self.orphans.len()).max(ORPHANS_KEPT);
         }
-        let group = Arc::new(Group::new(namespace.clone(), None));
-        self.orphans.insert(namespace.clone(), group.clone());
-        group
+        let owned_pods = Arc::new(OwnedPods::new(namespace.clone(), None));
+        self.orphans.insert(namespace.clone(), owned_pods.clone());
+        owned_pods
     }
 
-    fn owned(&mut self, hash: u64, namespace: &Str, owner: &OwnerReference) -> Arc<Group<F>> {
-        if let Some(group) = self.find_owned(hash, namespace, owner) {
-            return group;
+    fn owned(&mut self, hash: u64, namespace: &Str, owner: &OwnerReference) -> Arc<OwnedPods<F>> {
+        if let Some(owned_pods) = self.find_owned(hash, namespace, owner) {
+            return owned_pods;
         }
-        let group = Arc::new(Group::new(namespace.clone(), Some(GroupOwner::of(owner))));
-        self.owned.insert_unique(hash, group.clone(), |group| {
-            FIXED_STATE.hash_one(&group.owner().expect("only owned groups are here").uid)
-        });
-        group
+        let owned_pods = Arc::new(OwnedPods::new(namespace.clone(), Some(OwnerId::of(owner))));
+        self.owned
+            .insert_unique(hash, owned_pods.clone(), |owned_pods| {
+                FIXED_STATE.hash_one(
+                    &owned_pods
+                        .owner_id()
+                        .expect("orphans have a map of their own")
+                        .uid,
+                )
+            });
+        owned_pods
     }
 
     fn find_owned(
@@ -154,9 +163,10 @@ impl<F: PodFields> Shard<F> {
         hash: u64,
         namespace: &Str,
         owner: &OwnerReference,
-    ) -> Option<Arc<Group<F>>> {
-        let is_it = |group: &Arc<Group<F>>| {
-            group.owner().is_some_and(|held| held.is(owner)) && group.namespace() == namespace
+    ) -> Option<Arc<OwnedPods<F>>> {
+        let is_it = |owned_pods: &Arc<OwnedPods<F>>| {
+            owned_pods.owner_id().is_some_and(|held| held.is(owner))
+                && owned_pods.namespace() == namespace
         };
         self.owned.find(hash, is_it).cloned()
     }

@@ -212,8 +212,8 @@ impl<const N: usize> Record<N> {
 mod tests {
     use super::*;
 
-    fn versions(pods: &str, parents: &str) -> [ResourceVersion; 2] {
-        [ResourceVersion::new(pods), ResourceVersion::new(parents)]
+    fn versions(pods: &str, owners: &str) -> [ResourceVersion; 2] {
+        [ResourceVersion::new(pods), ResourceVersion::new(owners)]
     }
 
     fn store() -> ConsistencyStore<u32> {

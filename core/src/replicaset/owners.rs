@@ -1,4 +1,4 @@
-//! The store of parents: ReplicaSets, or ReplicationControllers seen as such, by dense key, with
+//! The store of owners: ReplicaSets, or ReplicationControllers seen as such, by dense key, with
 //! their compiled selectors, the group of their pods, and the body of the pods they create.
 
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use podstorm_runtime::intern::{AppendTable, DenseKey, FIXED_STATE, KeyId, KeyTab
 use podstorm_runtime::primitives::{Mutex, MutexGuard, OnceLock, lock};
 use smallvec::SmallVec;
 
-use super::reconcile::pod_body;
-use crate::cache::{Delta, Group, PodCache, StoreVersion};
+use super::reconcile::pod_from_template;
+use crate::cache::{Delta, OwnedPods, PodCache, StoreVersion};
 
-/// The cached parents of one kind. One informer applies deltas; handlers and workers read.
+/// The cached owners of one kind. One informer applies deltas; handlers and workers read.
 #[derive(Debug)]
-pub struct ParentStore {
+pub struct OwnerStore {
     kind: Kind,
     pods: Arc<PodCache>,
     keys: KeyTable,
-    slots: AppendTable<Mutex<Option<Arc<Parent>>>>,
+    slots: AppendTable<Mutex<Option<Arc<Owner>>>>,
     indexes: Mutex<Indexes>,
     version: StoreVersion,
 }
@@ -31,13 +31,13 @@ pub struct ParentStore {
 #[derive(Debug)]
 struct Indexes {
     selectors: SelectorIndex,
-    /// Keys by the UID of the parent's own controller, e.g. its Deployment.
+    /// Keys by the UID of the owner's own controller, e.g. its Deployment.
     by_controller: HashMap<Uid, Vec<KeyId>, RandomState>,
 }
 
-/// A cached parent with what is derived from it once.
+/// A cached owner with what is derived from it once.
 #[derive(Debug)]
-pub struct Parent {
+pub struct Owner {
     /// Its dense key.
     pub key: KeyId,
     /// The object.
@@ -47,35 +47,35 @@ pub struct Parent {
     /// The compiled selector, or why there is none.
     pub selector: Result<Arc<Selector>, SelectorError>,
     /// The controller reference that its pods carry.
-    pub owner: Arc<OwnerReference>,
+    pub controller_ref: Arc<OwnerReference>,
     /// The pods that carry that reference.
-    pub(crate) group: Arc<Group>,
+    pub(crate) owned_pods: Arc<OwnedPods>,
     /// The pods of the namespace that nobody controls.
-    pub(crate) orphans: Arc<Group>,
+    pub(crate) orphans: Arc<OwnedPods>,
     /// The body of a pod to create; built when first needed.
-    body: OnceLock<Arc<Pod>>,
+    pod_from_template: OnceLock<Arc<Pod>>,
     /// What Events about it say they are about; built when first needed.
     reference: OnceLock<Arc<ObjectReference>>,
 }
 
 /// What a delta did.
 #[derive(Clone, Debug)]
-pub struct ParentChange {
+pub struct OwnerChange {
     /// The key concerned.
     pub key: KeyId,
     /// The object as the store had it.
-    pub old: Option<Arc<Parent>>,
+    pub old: Option<Arc<Owner>>,
     /// The object as it is now; `None` when it is gone.
-    pub new: Option<Arc<Parent>>,
+    pub new: Option<Arc<Owner>>,
     /// UID of the object in its last state, where it is gone.
     pub deleted_uid: Option<Uid>,
 }
 
-impl Parent {
+impl Owner {
     /// The body of a pod to create, the same for every pod.
-    pub fn body(&self) -> &Arc<Pod> {
-        self.body
-            .get_or_init(|| Arc::new(pod_body(&self.object, &self.owner)))
+    pub fn pod_from_template(&self) -> &Arc<Pod> {
+        self.pod_from_template
+            .get_or_init(|| Arc::new(pod_from_template(&self.object, &self.controller_ref)))
     }
 
     /// The object in this version, for the Events about it; `kind` is its kind.
@@ -85,10 +85,10 @@ impl Parent {
     }
 }
 
-impl ParentStore {
+impl OwnerStore {
     /// An empty store of that kind over those pods.
-    pub fn new(kind: Kind, pods: Arc<PodCache>) -> ParentStore {
-        ParentStore {
+    pub fn new(kind: Kind, pods: Arc<PodCache>) -> OwnerStore {
+        OwnerStore {
             kind,
             pods,
             keys: KeyTable::new(),
@@ -101,7 +101,7 @@ impl ParentStore {
         }
     }
 
-    /// The kind of the parents: ReplicaSet or ReplicationController.
+    /// The kind of the owners: ReplicaSet or ReplicationController.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -126,12 +126,12 @@ impl ParentStore {
         self.keys.find(namespace, name)
     }
 
-    /// Gives the key of a parent that is gone to a name that has none; false when it has one.
+    /// Gives the key of an owner that is gone to a name that has none; false when it has one.
     ///
     /// # Panics
-    /// When the key has a parent, or is not of this store.
+    /// When the key has an owner, or is not of this store.
     pub(crate) fn rename(&self, key: KeyId, namespace: &str, name: &str) -> bool {
-        assert!(self.get(key).is_none(), "a parent keeps its key");
+        assert!(self.get(key).is_none(), "a owner keeps its key");
         self.keys.rename(key, namespace, name)
     }
 
@@ -140,13 +140,13 @@ impl ParentStore {
         self.keys.key(key)
     }
 
-    /// The parent of that key, where it is cached. One lock of that key's own.
-    pub fn get(&self, key: KeyId) -> Option<Arc<Parent>> {
+    /// The owner of that key, where it is cached. One lock of that key's own.
+    pub fn get(&self, key: KeyId) -> Option<Arc<Owner>> {
         lock(self.slots.get(key.index())?).clone()
     }
 
     /// Applies one event of the watch and says what it changed.
-    pub fn apply(&self, delta: Delta<ReplicaSet>) -> ParentChange {
+    pub fn apply(&self, delta: Delta<ReplicaSet>) -> OwnerChange {
         match delta {
             Delta::Applied(object) => {
                 let version = object.metadata.resource_version.clone();
@@ -159,7 +159,7 @@ impl ParentStore {
                 let key = self.intern(&meta.namespace, &meta.name);
                 let old = self.swap(key, None);
                 self.version.set(&meta.resource_version);
-                ParentChange {
+                OwnerChange {
                     key,
                     old,
                     new: None,
@@ -176,12 +176,12 @@ impl ParentStore {
         namespace: &str,
         name: &str,
         last_known: Option<&ReplicaSet>,
-    ) -> Option<ParentChange> {
+    ) -> Option<OwnerChange> {
         let old = self.swap(self.intern(namespace, name), None);
         let meta = &last_known?.metadata;
         // Handlers go by the name of the object they are shown.
         let key = self.intern(&meta.namespace, &meta.name);
-        Some(ParentChange {
+        Some(OwnerChange {
             key,
             old,
             new: None,
@@ -189,30 +189,30 @@ impl ParentStore {
         })
     }
 
-    /// Replaces the whole store by a list: missing parents first, in name order, as deleted in the
+    /// Replaces the whole store by a list: missing owners first, in name order, as deleted in the
     /// state last cached; then the items in list order.
     pub fn replace(
         &self,
         items: Vec<Arc<ReplicaSet>>,
         version: &ResourceVersion,
-    ) -> Vec<ParentChange> {
+    ) -> Vec<OwnerChange> {
         self.version.before_list(version);
         let listed: std::collections::BTreeSet<KeyId> = items
             .iter()
             .map(|item| self.intern(&item.metadata.namespace, &item.metadata.name))
             .collect();
-        let mut gone: Vec<Arc<Parent>> = self
+        let mut gone: Vec<Arc<Owner>> = self
             .all()
             .into_iter()
-            .filter(|parent| !listed.contains(&parent.key))
+            .filter(|owner| !listed.contains(&owner.key))
             .collect();
-        gone.sort_by_key(|parent| self.name(parent.key).to_string());
+        gone.sort_by_key(|owner| self.name(owner.key).to_string());
         let mut changes = Vec::with_capacity(gone.len() + items.len());
-        for parent in gone {
-            let uid = parent.object.metadata.uid.clone();
-            let old = self.swap(parent.key, None);
-            changes.push(ParentChange {
-                key: parent.key,
+        for owner in gone {
+            let uid = owner.object.metadata.uid.clone();
+            let old = self.swap(owner.key, None);
+            changes.push(OwnerChange {
+                key: owner.key,
                 old,
                 new: None,
                 deleted_uid: Some(uid),
@@ -223,28 +223,28 @@ impl ParentStore {
         changes
     }
 
-    /// The periodic resync: an update of every parent to itself, in key order.
-    pub fn resync(&self) -> Vec<ParentChange> {
-        let unchanged = |parent: Arc<Parent>| ParentChange {
-            key: parent.key,
-            old: Some(parent.clone()),
-            new: Some(parent),
+    /// The periodic resync: an update of every owner to itself, in key order.
+    pub fn resync(&self) -> Vec<OwnerChange> {
+        let unchanged = |owner: Arc<Owner>| OwnerChange {
+            key: owner.key,
+            old: Some(owner.clone()),
+            new: Some(owner),
             deleted_uid: None,
         };
         self.all().into_iter().map(unchanged).collect()
     }
 
-    /// Every cached parent, in key order.
-    pub fn all(&self) -> Vec<Arc<Parent>> {
+    /// Every cached owner, in key order.
+    pub fn all(&self) -> Vec<Arc<Owner>> {
         (0..self.keys.len())
             .filter_map(|index| self.get(KeyId::from_index(index)))
             .collect()
     }
 
-    /// The parents of a namespace whose selector is valid, not empty, and matches the labels, in
+    /// The owners of a namespace whose selector is valid, not empty, and matches the labels, in
     /// name order. A pod without labels has none. O(labels + candidates); allocates only when
     /// there are more than four.
-    pub fn matching(&self, namespace: &Str, labels: &Labels) -> SmallVec<[Arc<Parent>; 4]> {
+    pub fn matching(&self, namespace: &Str, labels: &Labels) -> SmallVec<[Arc<Owner>; 4]> {
         let mut found = SmallVec::new();
         if labels.is_empty() {
             return found;
@@ -254,27 +254,27 @@ impl ParentStore {
             .selectors
             .candidates(namespace, labels, |key| keys.push(key));
         for key in keys {
-            if let Some(parent) = self.get(key)
-                && let Ok(selector) = &parent.selector
+            if let Some(owner) = self.get(key)
+                && let Ok(selector) = &owner.selector
                 && !selector.is_empty()
                 && selector.matches(labels)
             {
-                found.push(parent);
+                found.push(owner);
             }
         }
         if found.len() > 1 {
-            found.sort_by(|a: &Arc<Parent>, b| a.object.metadata.name.cmp(&b.object.metadata.name));
+            found.sort_by(|a: &Arc<Owner>, b| a.object.metadata.name.cmp(&b.object.metadata.name));
         }
         found
     }
 
-    /// Fills `related` with the selectors of all parents that share this one's controller, itself
+    /// Fills `related` with the selectors of all owners that share this one's controller, itself
     /// included, each with its namespace; none when it has no controller. Selectors that don't
     /// compile are left out.
-    pub(crate) fn related_selectors(&self, parent: &Parent, related: &mut Vec<NamespacedSelector>) {
+    pub(crate) fn related_selectors(&self, owner: &Owner, related: &mut Vec<NamespacedSelector>) {
         related.clear();
         // Upstream's index yields nothing for ReplicationControllers.
-        let Some(controller) = parent.object.metadata.controller() else {
+        let Some(controller) = owner.object.metadata.controller() else {
             return;
         };
         if self.kind != Kind::REPLICA_SET {
@@ -294,20 +294,20 @@ impl ParentStore {
         }
     }
 
-    fn put(&self, object: Arc<ReplicaSet>) -> ParentChange {
+    fn put(&self, object: Arc<ReplicaSet>) -> OwnerChange {
         let key = self.intern(&object.metadata.namespace, &object.metadata.name);
-        let parent = Arc::new(self.parent_of(key, object, self.get(key).as_deref()));
-        let old = self.swap(key, Some(parent.clone()));
-        ParentChange {
+        let owner = Arc::new(self.derive_owner(key, object, self.get(key).as_deref()));
+        let old = self.swap(key, Some(owner.clone()));
+        OwnerChange {
             key,
             old,
-            new: Some(parent),
+            new: Some(owner),
             deleted_uid: None,
         }
     }
 
-    /// Derives a parent, sharing with the old one what did not change.
-    fn parent_of(&self, key: KeyId, object: Arc<ReplicaSet>, old: Option<&Parent>) -> Parent {
+    /// Derives an owner, sharing with the old one what did not change.
+    fn derive_owner(&self, key: KeyId, object: Arc<ReplicaSet>, old: Option<&Owner>) -> Owner {
         let meta = &object.metadata;
         let old = old.filter(|old| old.object.metadata.uid == meta.uid);
         let selector = match old {
@@ -315,46 +315,48 @@ impl ParentStore {
             _ => Selector::compile(object.spec.selector.as_deref()).map(Arc::new),
         };
         if let Some(old) = old {
-            let body = OnceLock::new();
+            let pod_from_template = OnceLock::new();
             if Arc::ptr_eq(&old.object.spec.template, &object.spec.template)
-                && let Some(built) = old.body.get()
+                && let Some(built) = old.pod_from_template.get()
             {
-                body.get_or_init(|| built.clone());
+                pod_from_template.get_or_init(|| built.clone());
             }
-            return Parent {
+            return Owner {
                 key,
                 namespace: old.namespace.clone(),
                 selector,
-                owner: old.owner.clone(),
-                group: old.group.clone(),
+                controller_ref: old.controller_ref.clone(),
+                owned_pods: old.owned_pods.clone(),
                 orphans: old.orphans.clone(),
-                body,
+                pod_from_template,
                 reference: OnceLock::new(),
                 object,
             };
         }
-        let owner = Arc::new(self.kind.controller_reference(meta));
-        Parent {
+        let controller_ref = Arc::new(self.kind.controller_reference(meta));
+        Owner {
             key,
             namespace: meta.namespace.clone(),
             selector,
-            group: self.pods.attach_parent(&meta.namespace, &owner, key),
+            owned_pods: self
+                .pods
+                .attach_owner(&meta.namespace, &controller_ref, key),
             orphans: self.pods.orphans(&meta.namespace),
-            owner,
-            body: OnceLock::new(),
+            controller_ref,
+            pod_from_template: OnceLock::new(),
             reference: OnceLock::new(),
             object,
         }
     }
 
-    /// Stores a parent (or none), keeps the indexes, and returns the one before.
-    fn swap(&self, key: KeyId, new: Option<Arc<Parent>>) -> Option<Arc<Parent>> {
+    /// Stores an owner (or none), keeps the indexes, and returns the one before.
+    fn swap(&self, key: KeyId, new: Option<Arc<Owner>>) -> Option<Arc<Owner>> {
         let old = std::mem::replace(&mut *lock(self.slots.get_or_grow(key.index())), new.clone());
         let unchanged = match (&old, &new) {
             (Some(old), Some(new)) => {
                 same_selector(old, new)
                     && old.object.metadata.controller() == new.object.metadata.controller()
-                    && Arc::ptr_eq(&old.group, &new.group)
+                    && Arc::ptr_eq(&old.owned_pods, &new.owned_pods)
             }
             _ => false,
         };
@@ -373,9 +375,9 @@ impl ParentStore {
         if let Some(old) = &old
             && new
                 .as_ref()
-                .is_none_or(|new| !Arc::ptr_eq(&old.group, &new.group))
+                .is_none_or(|new| !Arc::ptr_eq(&old.owned_pods, &new.owned_pods))
         {
-            self.pods.detach_parent(&old.group);
+            self.pods.detach_owner(&old.owned_pods);
         }
         old
     }
@@ -385,7 +387,7 @@ impl ParentStore {
     }
 }
 
-fn same_selector(a: &Parent, b: &Parent) -> bool {
+fn same_selector(a: &Owner, b: &Owner) -> bool {
     match (&a.selector, &b.selector) {
         (Ok(a), Ok(b)) => Arc::ptr_eq(a, b),
         (Err(_), Err(_)) => true,
@@ -394,28 +396,28 @@ fn same_selector(a: &Parent, b: &Parent) -> bool {
 }
 
 impl Indexes {
-    fn insert(&mut self, parent: &Parent) {
-        let meta = &parent.object.metadata;
-        if let Ok(selector) = &parent.selector {
-            self.selectors.insert(&meta.namespace, selector, parent.key);
+    fn insert(&mut self, owner: &Owner) {
+        let meta = &owner.object.metadata;
+        if let Ok(selector) = &owner.selector {
+            self.selectors.insert(&meta.namespace, selector, owner.key);
         }
         if let Some(controller) = meta.controller() {
             self.by_controller
                 .entry(controller.uid.clone())
                 .or_default()
-                .push(parent.key);
+                .push(owner.key);
         }
     }
 
-    fn remove(&mut self, parent: &Parent) {
-        let meta = &parent.object.metadata;
-        if let Ok(selector) = &parent.selector {
-            self.selectors.remove(&meta.namespace, selector, parent.key);
+    fn remove(&mut self, owner: &Owner) {
+        let meta = &owner.object.metadata;
+        if let Ok(selector) = &owner.selector {
+            self.selectors.remove(&meta.namespace, selector, owner.key);
         }
         if let Some(controller) = meta.controller()
             && let Some(keys) = self.by_controller.get_mut(&controller.uid)
         {
-            keys.retain(|held| *held != parent.key);
+            keys.retain(|held| *held != owner.key);
             if keys.is_empty() {
                 self.by_controller.remove(&controller.uid);
             }

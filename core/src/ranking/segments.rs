@@ -14,16 +14,16 @@ use super::relation::{Candidate, RankOptions};
 
 /// Some neighbours in an order of deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct OrderSegment {
     /// Positions in the order.
     pub range: Range<usize>,
     /// What is known about the order within.
-    pub kind: StretchKind,
+    pub kind: SegmentKind,
 }
 
 /// What is known about the order within a stretch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StretchKind {
+pub enum SegmentKind {
     /// A single pod: its place is certain.
     Single,
     /// No rule tells any two of these pods apart.
@@ -34,7 +34,7 @@ pub enum StretchKind {
 
 /// Whether nothing that every correct order agrees on divides the two pods: rules 1 to 5 leave them
 /// alike, and so does the step of the age by which the next rule begins. O(1).
-pub fn shares_group(a: Candidate<'_>, b: Candidate<'_>, options: &RankOptions) -> bool {
+pub fn has_same_key(a: Candidate<'_>, b: Candidate<'_>, options: &RankOptions) -> bool {
     first_key(&a, options) == first_key(&b, options)
 }
 
@@ -43,7 +43,7 @@ pub fn shares_group(a: Candidate<'_>, b: Candidate<'_>, options: &RankOptions) -
 /// stretches ends at `k`; else the choice among the pods of the stretch around `k` is open.
 ///
 /// Pods with one UID, which no server has, make a stretch contradictory. O(n log n).
-pub fn stretches(order: &[Candidate<'_>], options: &RankOptions) -> Vec<Stretch> {
+pub fn order_segments(order: &[Candidate<'_>], options: &RankOptions) -> Vec<OrderSegment> {
     let keys: Vec<(Key, Extension)> = order.iter().map(|pod| first_key(pod, options)).collect();
     let mut found = Vec::new();
     let mut start = 0;
@@ -71,7 +71,7 @@ fn divide(
     order: &[Candidate<'_>],
     range: Range<usize>,
     options: &RankOptions,
-    found: &mut Vec<Stretch>,
+    found: &mut Vec<OrderSegment>,
 ) {
     let pods = &order[range.clone()];
     let ready_time = pods[0].fields.ready_time;
@@ -86,12 +86,17 @@ fn divide(
 }
 
 /// Divides neighbours whose order hangs on pairs.
-fn settle(pods: &[Candidate<'_>], start: usize, options: &RankOptions, found: &mut Vec<Stretch>) {
+fn settle(
+    pods: &[Candidate<'_>],
+    start: usize,
+    options: &RankOptions,
+    found: &mut Vec<OrderSegment>,
+) {
     let range = start..start + pods.len();
     if options.log_now().is_some() && !is_order(pods, options) {
-        return found.push(Stretch {
+        return found.push(OrderSegment {
             range,
-            kind: StretchKind::Contradictory,
+            kind: SegmentKind::Contradictory,
         });
     }
     let exact = |pod: &Candidate<'_>| {
@@ -100,12 +105,12 @@ fn settle(pods: &[Candidate<'_>], start: usize, options: &RankOptions, found: &m
     };
     let mut start = range.start;
     for tied in pods.chunk_by(|a, b| exact(a) == exact(b)) {
-        found.push(Stretch {
+        found.push(OrderSegment {
             range: start..start + tied.len(),
             kind: if tied.len() == 1 {
-                StretchKind::Single
+                SegmentKind::Single
             } else {
-                StretchKind::Tied
+                SegmentKind::Tied
             },
         });
         start += tied.len();
@@ -282,11 +287,11 @@ mod tests {
                     rank: 1,
                 })
                 .collect();
-            let found = stretches(&order, &options);
-            let ends: Vec<usize> = found.iter().map(|stretch| stretch.range.end).collect();
+            let found = order_segments(&order, &options);
+            let ends: Vec<usize> = found.iter().map(|segment| segment.range.end).collect();
             assert_eq!(ends.last(), Some(&order.len()));
-            for stretch in &found {
-                seen[stretch.kind as usize] += 1;
+            for segment in &found {
+                seen[segment.kind as usize] += 1;
             }
             for cut in 1..order.len() {
                 let correct = correct_choices(&order, cut, &options);
@@ -357,12 +362,12 @@ mod tests {
                 rank: 1,
             })
             .collect();
-        let found = stretches(&order, &options);
-        assert!(found.iter().any(|one| one.kind == StretchKind::Tied));
+        let found = order_segments(&order, &options);
+        assert!(found.iter().any(|one| one.kind == SegmentKind::Tied));
         assert!(
             found
                 .iter()
-                .all(|one| one.kind != StretchKind::Contradictory)
+                .all(|one| one.kind != SegmentKind::Contradictory)
         );
     }
 }

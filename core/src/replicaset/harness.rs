@@ -28,7 +28,7 @@ pub(super) enum Fault {
 }
 
 /// A controller, its caches and a driver of its syncs over a [`Server`].
-pub(super) struct Rig {
+pub(super) struct Harness {
     pub(super) controller: Controller,
     pub(super) cache: Arc<PodCache>,
     pub(super) driver: Driver<Sync>,
@@ -39,42 +39,42 @@ pub(super) struct Rig {
 
 /// What is committed, and what its watches have not delivered yet.
 pub(super) struct Server {
-    pub(super) parent: Arc<ReplicaSet>,
+    pub(super) owner: Arc<ReplicaSet>,
     pub(super) pods: BTreeMap<String, Arc<Pod>>,
     pod_events: VecDeque<Delta<Pod>>,
-    parent_events: VecDeque<Delta<ReplicaSet>>,
+    owner_events: VecDeque<Delta<ReplicaSet>>,
     version: u64,
-    /// The version of the last write, of pods and of parents.
+    /// The version of the last write, of pods and of owners.
     last: [u64; 2],
     made: u64,
     faults: BTreeMap<(&'static str, usize), Fault>,
     calls: BTreeMap<&'static str, usize>,
     /// Every request, as `verb name`.
     pub(super) log: Vec<String>,
-    /// Whether answers wait for [`Rig::answer`].
+    /// Whether answers wait for [`Harness::answer`].
     held: bool,
 }
 
-impl Rig {
-    /// A parent `web` that wants so many pods and has none; the caches know it, and the versions
+impl Harness {
+    /// An owner `web` that wants so many pods and has none; the caches know it, and the versions
     /// that the hardened behaviour wants at its start have been read.
-    pub(super) fn new(behaviour: Behaviour, replicas: i32) -> Rig {
-        let mut rig = Rig::unstarted(Kind::REPLICA_SET, behaviour, replicas);
+    pub(super) fn new(behaviour: Behaviour, replicas: i32) -> Harness {
+        let mut harness = Harness::before_first_sync(Kind::REPLICA_SET, behaviour, replicas);
         if behaviour == Behaviour::Hardened {
-            rig.server.set_replicas(0);
-            rig.deliver();
-            assert_eq!(rig.sync(), Outcome::Ok);
-            rig.deliver();
-            rig.server.log.clear();
-            rig.server.calls.clear();
-            rig.server.set_replicas(replicas);
-            rig.deliver();
+            harness.server.set_replicas(0);
+            harness.deliver();
+            assert_eq!(harness.sync(), Outcome::Ok);
+            harness.deliver();
+            harness.server.log.clear();
+            harness.server.calls.clear();
+            harness.server.set_replicas(replicas);
+            harness.deliver();
         }
-        rig
+        harness
     }
 
     /// The same before its first sync.
-    pub(super) fn unstarted(kind: Kind, behaviour: Behaviour, replicas: i32) -> Rig {
+    pub(super) fn before_first_sync(kind: Kind, behaviour: Behaviour, replicas: i32) -> Harness {
         let cache = Arc::new(PodCache::new());
         let options = ControllerOptions {
             behaviour,
@@ -82,38 +82,38 @@ impl Rig {
         };
         let controller = Controller::new(options, cache.clone());
         let labels = Labels::from_pairs([("app", "web")]);
-        let mut parent = ReplicaSet::default();
-        parent.metadata.name = "web".into();
-        parent.metadata.namespace = "ns".into();
-        parent.metadata.uid = Uid::from_u128(0xa);
-        parent.metadata.generation = 1;
-        parent.metadata.resource_version = 10.into();
-        parent.spec.replicas = Some(replicas);
-        parent.spec.selector = Some(Arc::new(LabelSelector {
+        let mut owner = ReplicaSet::default();
+        owner.metadata.name = "web".into();
+        owner.metadata.namespace = "ns".into();
+        owner.metadata.uid = Uid::from_u128(0xa);
+        owner.metadata.generation = 1;
+        owner.metadata.resource_version = 10.into();
+        owner.spec.replicas = Some(replicas);
+        owner.spec.selector = Some(Arc::new(LabelSelector {
             match_labels: labels.clone(),
             match_expressions: Arc::new([]),
         }));
         let mut template = PodTemplate::default();
         template.metadata.labels = labels;
-        parent.spec.template = Arc::new(template);
-        let parent = Arc::new(parent);
+        owner.spec.template = Arc::new(template);
+        let owner = Arc::new(owner);
         let now = Now {
             mono_ns: 1_000_000_000,
             wall_ns: 1_700_000_000_000_000_000,
         };
         cache.bookmark(&10.into());
-        controller.parent_delta(Delta::Applied(parent.clone()), now);
-        Rig {
-            key: controller.parents().intern("ns", "web"),
+        controller.owner_delta(Delta::Applied(owner.clone()), now);
+        Harness {
+            key: controller.owners().intern("ns", "web"),
             controller,
             cache,
             driver: Driver::default(),
             now,
             server: Server {
-                parent,
+                owner,
                 pods: BTreeMap::new(),
                 pod_events: VecDeque::new(),
-                parent_events: VecDeque::new(),
+                owner_events: VecDeque::new(),
                 version: 10,
                 last: [10; 2],
                 made: 0,
@@ -144,7 +144,7 @@ impl Rig {
     }
 
     /// Answers a batch and goes on to the next.
-    pub(super) fn go_on(&mut self) -> Progress {
+    pub(super) fn answer_and_resume(&mut self) -> Progress {
         self.answer();
         self.resume()
     }
@@ -160,8 +160,8 @@ impl Rig {
         self.driver.poll(controller, server, self.now)
     }
 
-    /// Goes on after [`answer`](Rig::answer) to the sync's end.
-    pub(super) fn run_on(&mut self) {
+    /// Goes on after [`answer`](Harness::answer) to the sync's end.
+    pub(super) fn resume_to_end(&mut self) {
         self.server.held = false;
         assert_eq!(self.resume(), Progress::Finished);
     }
@@ -169,7 +169,7 @@ impl Rig {
     /// Lets the caches hear all there is.
     pub(super) fn deliver(&mut self) {
         self.deliver_pods(usize::MAX);
-        self.deliver_parents();
+        self.deliver_owners();
     }
 
     /// Once the caches have heard all there is, a sync goes well.
@@ -178,10 +178,10 @@ impl Rig {
         assert_eq!(self.sync(), Outcome::Ok);
     }
 
-    /// Lets the parents' cache hear all there is.
-    pub(super) fn deliver_parents(&mut self) {
-        for delta in std::mem::take(&mut self.server.parent_events) {
-            self.controller.parent_delta(delta, self.now);
+    /// Lets the owners' cache hear all there is.
+    pub(super) fn deliver_owners(&mut self) {
+        for delta in std::mem::take(&mut self.server.owner_events) {
+            self.controller.owner_delta(delta, self.now);
         }
     }
 
@@ -202,22 +202,26 @@ impl Rig {
     }
 
     /// Takes the key, which must be due, syncs it and finishes.
-    pub(super) fn turn(&mut self) -> Outcome {
+    pub(super) fn process_next(&mut self) -> Outcome {
         assert!(self.take(), "the key is due");
         let outcome = self.sync();
         self.controller.finish(&mut self.driver.sync, self.now);
         outcome
     }
 
-    pub(super) fn pass(&mut self, ns: i64) {
+    pub(super) fn advance(&mut self, ns: i64) {
         self.now.mono_ns += ns;
         self.now.wall_ns += ns;
     }
 
-    /// A pod as the cached parent's creates ask for it, under that name.
+    /// A pod as the cached owner's creates ask for it, under that name.
     pub(super) fn own_pod(&self, name: &str) -> Pod {
-        let parent = self.controller.parents().get(self.key);
-        let mut pod = Pod::clone(parent.expect("the cache knows the parent").body());
+        let owner = self.controller.owners().get(self.key);
+        let mut pod = Pod::clone(
+            owner
+                .expect("the cache knows the owner")
+                .pod_from_template(),
+        );
         pod.metadata.name = name.into();
         pod
     }
@@ -241,19 +245,19 @@ impl Server {
     }
 
     pub(super) fn set_replicas(&mut self, replicas: i32) {
-        self.change_parent(|parent| {
-            parent.spec.replicas = Some(replicas);
-            parent.metadata.generation += 1;
+        self.change_owner(|owner| {
+            owner.spec.replicas = Some(replicas);
+            owner.metadata.generation += 1;
         });
     }
 
-    pub(super) fn change_parent(&mut self, change: impl FnOnce(&mut ReplicaSet)) {
-        let mut parent = ReplicaSet::clone(&self.parent);
-        change(&mut parent);
-        parent.metadata.resource_version = self.next_version(Kind::REPLICA_SET);
-        self.parent = Arc::new(parent);
-        self.parent_events
-            .push_back(Delta::Applied(self.parent.clone()));
+    pub(super) fn change_owner(&mut self, change: impl FnOnce(&mut ReplicaSet)) {
+        let mut owner = ReplicaSet::clone(&self.owner);
+        change(&mut owner);
+        owner.metadata.resource_version = self.next_version(Kind::REPLICA_SET);
+        self.owner = Arc::new(owner);
+        self.owner_events
+            .push_back(Delta::Applied(self.owner.clone()));
     }
 
     /// A pod of the server's own making.
@@ -297,7 +301,7 @@ impl Server {
             Request::Get { .. } => ("get", ""),
             Request::PutStatus { .. } => ("put", ""),
             Request::ReadVersion { kind } if *kind == Kind::POD => ("read", "pods"),
-            Request::ReadVersion { .. } => ("read", "parents"),
+            Request::ReadVersion { .. } => ("read", "owners"),
         };
         self.log
             .push(format!("{verb} {name}").trim_end().to_owned());
@@ -316,8 +320,8 @@ impl Server {
 
     fn serve(&mut self, request: &Request) -> Answer {
         match request {
-            Request::CreatePod { body, name, .. } => {
-                let mut pod = Pod::clone(body);
+            Request::CreatePod { pod, name, .. } => {
+                let mut pod = Pod::clone(pod);
                 pod.metadata.name = match name {
                     Some(name) => name.clone(),
                     None => format!("web-g{:04}", self.made).into(),
@@ -351,15 +355,15 @@ impl Server {
                 }
                 Answer::Pod(self.put_pod(pod))
             }
-            Request::Get { .. } => Answer::Object(self.parent.clone()),
+            Request::Get { .. } => Answer::Object(self.owner.clone()),
             Request::PutStatus { object } => {
                 let object = as_replica_set(object).expect("of the kind under test");
-                let (sent, live) = (&object.metadata, &self.parent.metadata);
+                let (sent, live) = (&object.metadata, &self.owner.metadata);
                 if sent.resource_version != live.resource_version || sent.uid != live.uid {
                     return refused(409, Reason::Conflict);
                 }
-                self.change_parent(|parent| parent.status = object.status.clone());
-                Answer::Object(self.parent.clone())
+                self.change_owner(|owner| owner.status = object.status.clone());
+                Answer::Object(self.owner.clone())
             }
             Request::ReadVersion { kind } => {
                 Answer::Version(self.last[usize::from(*kind != Kind::POD)].into())

@@ -10,18 +10,18 @@ pub const NO_LABELS_ERROR: &str = "unable to create pods, no labels";
 /// Longest name the API accepts for a pod, in bytes (DNS-1123 subdomain).
 const MAX_NAME_BYTES: usize = 253;
 
-/// The body of a pod made from the parent's template: labels, annotations and finalizers of the
+/// The body of a pod made from the owner's template: labels, annotations and finalizers of the
 /// template, `generateName`, exactly one owner reference, and the template's spec. Whatever else
 /// the template's metadata says is ignored. Shares everything, copies nothing.
-pub fn pod_body(parent: &ReplicaSet, owner: &Arc<OwnerReference>) -> Pod {
-    let template = &parent.spec.template;
+pub fn pod_from_template(owner: &ReplicaSet, controller_ref: &Arc<OwnerReference>) -> Pod {
+    let template = &owner.spec.template;
     Pod {
         metadata: ObjectMeta {
-            generate_name: Some(pod_name_prefix(&parent.metadata.name).into()),
+            generate_name: Some(pod_name_prefix(&owner.metadata.name).into()),
             labels: template.metadata.labels.clone(),
             annotations: template.metadata.annotations.clone(),
             finalizers: template.metadata.finalizers.clone(),
-            owner_references: std::iter::once(owner.clone()).collect(),
+            owner_references: std::iter::once(controller_ref.clone()).collect(),
             ..ObjectMeta::default()
         },
         spec: template.spec.clone(),
@@ -31,7 +31,7 @@ pub fn pod_body(parent: &ReplicaSet, owner: &Arc<OwnerReference>) -> Pod {
     }
 }
 
-/// The prefix of the names of a parent's pods: its name and a dash; without the dash where the
+/// The prefix of the names of an owner's pods: its name and a dash; without the dash where the
 /// prefix could not begin a pod name. As upstream, the check looks at the prefix with its last two
 /// characters replaced by one `a`.
 pub fn pod_name_prefix(parent_name: &str) -> String {
@@ -67,10 +67,10 @@ mod tests {
     fn a_body_has_the_volumes_of_the_template() {
         let spec = json!({"volumes": [{"name": "kube-api-access-aaaaa"}], "containers": [
             {"name": "c", "volumeMounts": [{"name": "kube-api-access-aaaaa"}]}]});
-        let parent = ReplicaSet::from_json(json!({"metadata": {"name": "web"},
+        let owner = ReplicaSet::from_json(json!({"metadata": {"name": "web"},
             "spec": {"template": {"spec": spec}}}))
         .unwrap();
-        let owner = OwnerReference {
+        let controller_ref = OwnerReference {
             api_version: "apps/v1".into(),
             kind: "ReplicaSet".into(),
             name: "web".into(),
@@ -78,9 +78,9 @@ mod tests {
             controller: Some(true),
             block_owner_deletion: Some(true),
         };
-        let body = pod_body(&parent, &Arc::new(owner));
-        assert!(Arc::ptr_eq(&body.spec, &parent.spec.template.spec));
-        assert_eq!(body.to_json()["spec"], spec);
+        let pod = pod_from_template(&owner, &Arc::new(controller_ref));
+        assert!(Arc::ptr_eq(&pod.spec, &owner.spec.template.spec));
+        assert_eq!(pod.to_json()["spec"], spec);
     }
 
     #[test]

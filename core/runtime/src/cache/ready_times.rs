@@ -12,7 +12,7 @@ use podstorm_objects::Time;
 /// Who asks moves the cutoff forward with the clock. There are then as many entries at most as
 /// `minReadySeconds` has seconds, but for times in the future. Memory is kept for reuse.
 #[derive(Debug)]
-pub(super) struct Maturing {
+pub(super) struct ReadyTimes {
     cutoff: Time,
     /// Seconds in order, each once, with the number of pods; none at the cutoff or before.
     later: VecDeque<(Time, u32)>,
@@ -20,16 +20,16 @@ pub(super) struct Maturing {
     unset: u32,
 }
 
-impl Maturing {
+impl ReadyTimes {
     /// The pods that became ready at those times.
-    pub(super) fn new(cutoff: Time, ready_times: impl Iterator<Item = Time>) -> Maturing {
-        let mut maturing = Maturing {
+    pub(super) fn new(cutoff: Time, times: impl Iterator<Item = Time>) -> ReadyTimes {
+        let mut ready_times = ReadyTimes {
             cutoff,
             later: VecDeque::new(),
             unset: 0,
         };
-        ready_times.for_each(|time| maturing.enter(time));
-        maturing
+        times.for_each(|time| ready_times.enter(time));
+        ready_times
     }
 
     /// A pod has become ready. O(pods' seconds after that time).
@@ -70,7 +70,7 @@ impl Maturing {
     }
 
     /// How many of so many ready pods became so at the cutoff or before.
-    pub(super) fn settled(&self, ready: u32) -> u32 {
+    pub(super) fn ready_by_cutoff(&self, ready: u32) -> u32 {
         ready - self.unset - self.later.iter().map(|(_, pods)| pods).sum::<u32>()
     }
 
@@ -115,14 +115,14 @@ mod tests {
             (rng >> 33) % below
         };
         let mut all: Vec<Time> = Vec::new();
-        let mut maturing = Maturing::new(at(0), [].into_iter());
+        let mut ready_times = ReadyTimes::new(at(0), [].into_iter());
         for now in 0..2_000i64 {
             match draw(4) {
                 0 if !all.is_empty() => {
                     let gone = all.swap_remove(draw(all.len() as u64) as usize);
-                    maturing.leave(gone);
+                    ready_times.leave(gone);
                 }
-                1 => assert!(maturing.advance(at(now / 10))),
+                1 => assert!(ready_times.advance(at(now / 10))),
                 _ => {
                     let back = i64::try_from(draw(40)).expect("small");
                     let time = if back == 39 {
@@ -131,18 +131,21 @@ mod tests {
                         at(now / 10 + 20 - back)
                     };
                     all.push(time);
-                    maturing.enter(time);
+                    ready_times.enter(time);
                 }
             }
-            assert!(maturing.is_exact(all.iter().copied()));
-            let settled = all
+            assert!(ready_times.is_exact(all.iter().copied()));
+            let ready_by_cutoff = all
                 .iter()
-                .filter(|time| !time.is_unset() && **time <= maturing.cutoff);
+                .filter(|time| !time.is_unset() && **time <= ready_times.cutoff);
             let ready = u32::try_from(all.len()).expect("few");
-            assert_eq!(maturing.settled(ready) as usize, settled.count());
-            let first = all.iter().filter(|time| **time > maturing.cutoff).min();
             assert_eq!(
-                maturing.later().next().map(|(time, _)| time),
+                ready_times.ready_by_cutoff(ready) as usize,
+                ready_by_cutoff.count()
+            );
+            let first = all.iter().filter(|time| **time > ready_times.cutoff).min();
+            assert_eq!(
+                ready_times.later().next().map(|(time, _)| time),
                 first.copied()
             );
         }
@@ -150,10 +153,10 @@ mod tests {
 
     #[test]
     fn the_cutoff_never_goes_back() {
-        let mut maturing = Maturing::new(at(5), [at(5), at(6), at(7)].into_iter());
-        assert_eq!(maturing.settled(3), 1);
-        assert!(maturing.advance(at(6)));
-        assert!(!maturing.advance(at(5)));
-        assert_eq!(maturing.later().collect::<Vec<_>>(), [(at(7), 1)]);
+        let mut ready_times = ReadyTimes::new(at(5), [at(5), at(6), at(7)].into_iter());
+        assert_eq!(ready_times.ready_by_cutoff(3), 1);
+        assert!(ready_times.advance(at(6)));
+        assert!(!ready_times.advance(at(5)));
+        assert_eq!(ready_times.later().collect::<Vec<_>>(), [(at(7), 1)]);
     }
 }

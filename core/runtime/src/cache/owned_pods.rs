@@ -10,19 +10,19 @@ use smallvec::SmallVec;
 
 use super::PodFields;
 use super::label_set::{LabelSet, LabelSetChange, PodState, Totals, ready_since};
-use super::maturing::Maturing;
+use super::ready_times::ReadyTimes;
 use crate::intern::{DenseKey, FIXED_STATE, KeyId};
 use crate::primitives::{AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
 
 /// The pods of one controller reference, or the orphans of one namespace.
 #[derive(Debug)]
-pub struct Group<F> {
+pub struct OwnedPods<F> {
     namespace: Str,
     /// Kind, name and UID of the reference; `None` for the orphans of the namespace.
-    owner: Option<GroupOwner>,
-    /// The key of the cached parent that the reference resolves to; `NO_PARENT` when there is
-    /// none. Written by the parents' informer, read by the pods' handlers.
-    parent: AtomicU32,
+    owner_id: Option<OwnerId>,
+    /// The key of the cached owner that the reference resolves to; `NO_OWNER` when there is
+    /// none. Written by the owners' informer, read by the pods' handlers.
+    owner_key: AtomicU32,
     /// How many pods there are, to be asked without the lock. Written under it.
     pod_count: AtomicUsize,
     members: Mutex<Members<F>>,
@@ -30,15 +30,15 @@ pub struct Group<F> {
 
 /// What makes a controller reference the same: kind, name and UID (the API version is ignored).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct GroupOwner {
+pub(crate) struct OwnerId {
     pub(crate) kind: Str,
     pub(crate) name: Str,
     pub(crate) uid: Uid,
 }
 
-impl GroupOwner {
-    pub(crate) fn of(reference: &OwnerReference) -> GroupOwner {
-        GroupOwner {
+impl OwnerId {
+    pub(crate) fn of(reference: &OwnerReference) -> OwnerId {
+        OwnerId {
             kind: reference.kind.clone(),
             name: reference.name.clone(),
             uid: reference.uid.clone(),
@@ -55,8 +55,8 @@ impl GroupOwner {
     }
 }
 
-/// No cached parent; also the end of the key space, which no key reaches.
-const NO_PARENT: u32 = u32::MAX;
+/// No cached owner; also the end of the key space, which no key reaches.
+const NO_OWNER: u32 = u32::MAX;
 
 /// A locked view of a group's pods.
 pub type MembersGuard<'a, F> = MutexGuard<'a, Members<F>>;
@@ -128,12 +128,12 @@ fn reserve_one<T>(items: &mut Vec<T>) {
     }
 }
 
-impl<F: PodFields> Group<F> {
-    pub(crate) fn new(namespace: Str, owner: Option<GroupOwner>) -> Group<F> {
-        Group {
+impl<F: PodFields> OwnedPods<F> {
+    pub(crate) fn new(namespace: Str, owner_id: Option<OwnerId>) -> OwnedPods<F> {
+        OwnedPods {
             namespace,
-            owner,
-            parent: AtomicU32::new(NO_PARENT),
+            owner_id,
+            owner_key: AtomicU32::new(NO_OWNER),
             pod_count: AtomicUsize::new(0),
             members: Mutex::new(Members::default()),
         }
@@ -157,35 +157,35 @@ impl<F: PodFields> Group<F> {
         &self.namespace
     }
 
-    pub(crate) fn owner(&self) -> Option<&GroupOwner> {
-        self.owner.as_ref()
+    pub(crate) fn owner_id(&self) -> Option<&OwnerId> {
+        self.owner_id.as_ref()
     }
 
     /// Whether these are the orphans of a namespace.
     pub fn is_orphans(&self) -> bool {
-        self.owner.is_none()
+        self.owner_id.is_none()
     }
 
     /// The kind of the owner; `None` for orphans.
     pub fn owner_kind(&self) -> Option<&str> {
-        self.owner.as_ref().map(|owner| &*owner.kind)
+        self.owner_id.as_ref().map(|owner_id| &*owner_id.kind)
     }
 
-    /// The cached parent to which the pods' controller reference resolves.
-    pub fn parent(&self) -> Option<KeyId> {
-        // Acquire: pairs with the Release of `set_parent`; the parent is stored before.
-        match self.parent.load(Ordering::Acquire) {
-            NO_PARENT => None,
+    /// The cached owner to which the pods' controller reference resolves.
+    pub fn owner_key(&self) -> Option<KeyId> {
+        // Acquire: pairs with the Release of `set_owner_key`; the owner is stored before.
+        match self.owner_key.load(Ordering::Acquire) {
+            NO_OWNER => None,
             key => Some(KeyId::from_index(key as usize)),
         }
     }
 
-    pub(crate) fn set_parent(&self, parent: Option<KeyId>) {
-        let key = parent.map_or(NO_PARENT, |key| {
+    pub(crate) fn set_owner_key(&self, owner_key: Option<KeyId>) {
+        let key = owner_key.map_or(NO_OWNER, |key| {
             u32::try_from(key.index()).expect("keys are numbered in 32 bits")
         });
-        // Release: pairs with the Acquire of `parent`.
-        self.parent.store(key, Ordering::Release);
+        // Release: pairs with the Acquire of `owner_id`.
+        self.owner_key.store(key, Ordering::Release);
     }
 
     /// Its pods, locked.
@@ -269,7 +269,7 @@ impl<F: PodFields> Members<F> {
     /// Adds a pod behind the others and returns its handle.
     pub(crate) fn insert(&mut self, pod: Arc<Pod>, node: u32) -> (u32, LabelSetChange) {
         let state = PodState::of(&pod);
-        let (label_set, came) = self.enter_label_set(&pod, state);
+        let (label_set, added) = self.enter_label_set(&pod, state);
         let position = u32::try_from(self.pods.len()).expect("fewer pods than 32 bits count");
         let handle = self.take_handle(position);
         reserve_one(&mut self.members);
@@ -282,7 +282,13 @@ impl<F: PodFields> Members<F> {
         });
         reserve_one(&mut self.pods);
         self.pods.push(pod);
-        (handle, LabelSetChange { came, went: None })
+        (
+            handle,
+            LabelSetChange {
+                added,
+                removed: None,
+            },
+        )
     }
 
     fn take_handle(&mut self, position: u32) -> u32 {
@@ -309,16 +315,16 @@ impl<F: PodFields> Members<F> {
         let set = &mut self.label_sets[old_set as usize];
         let mut change = LabelSetChange::default();
         if set.labels == pod.metadata.labels {
-            if old != state || set.maturing.is_some() {
+            if old != state || set.ready_times.is_some() {
                 set.leave(&self.pods[position], old);
                 set.enter(&pod, state);
             }
         } else {
             let last = self.pods[position].clone();
-            change.went = self.leave_label_set(old_set, &last, old);
-            let (label_set, came) = self.enter_label_set(&pod, state);
+            change.removed = self.leave_label_set(old_set, &last, old);
+            let (label_set, added) = self.enter_label_set(&pod, state);
             self.members[position].label_set = label_set;
-            change.came = came;
+            change.added = added;
         }
         self.pods[position] = pod;
         change
@@ -333,8 +339,11 @@ impl<F: PodFields> Members<F> {
         if let Some(moved) = self.members.get(position as usize) {
             self.positions[moved.handle as usize] = position;
         }
-        let went = self.leave_label_set(member.label_set, &pod, member.state);
-        LabelSetChange { came: None, went }
+        let removed = self.leave_label_set(member.label_set, &pod, member.state);
+        LabelSetChange {
+            added: None,
+            removed,
+        }
     }
 
     /// The index of the label set of exactly these labels.
@@ -355,7 +364,7 @@ impl<F: PodFields> Members<F> {
     }
 
     /// Files a label set that has come, and all others with it as soon as there are many.
-    fn file_label_set(&mut self, labels: &Labels, index: u32) {
+    fn index_label_set(&mut self, labels: &Labels, index: u32) {
         match &mut self.by_labels {
             Some(by_labels) => {
                 by_labels.insert(labels.clone(), index);
@@ -373,14 +382,14 @@ impl<F: PodFields> Members<F> {
 
     fn enter_label_set(&mut self, pod: &Pod, state: PodState) -> (u32, Option<Labels>) {
         let labels = &pod.metadata.labels;
-        let (index, came) = match self.label_set_of(labels) {
+        let (index, added) = match self.label_set_of(labels) {
             Some(index) => (index, None),
             None => {
                 let fresh = LabelSet {
                     labels: labels.clone(),
                     pods: 0,
                     totals: Totals::default(),
-                    maturing: None,
+                    ready_times: None,
                 };
                 let index = if let Some(free) = self.free_label_sets.pop() {
                     self.label_sets[free as usize] = fresh;
@@ -389,14 +398,14 @@ impl<F: PodFields> Members<F> {
                     self.label_sets.push(fresh);
                     u32::try_from(self.label_sets.len() - 1).expect("fewer label sets than pods")
                 };
-                self.file_label_set(labels, index);
+                self.index_label_set(labels, index);
                 (index, Some(labels.clone()))
             }
         };
         let set = &mut self.label_sets[index as usize];
         set.pods += 1;
         set.enter(pod, state);
-        (index, came)
+        (index, added)
     }
 
     fn leave_label_set(&mut self, index: u32, pod: &Pod, state: PodState) -> Option<Labels> {
@@ -421,16 +430,16 @@ impl<F: PodFields> Members<F> {
     pub fn ready_by(&mut self, label_set: u32, cutoff: Time, later: &mut Vec<(Time, u32)>) -> u32 {
         let set = &mut self.label_sets[label_set as usize];
         let is_kept = set
-            .maturing
+            .ready_times
             .as_mut()
             .is_some_and(|kept| kept.advance(cutoff));
         if !is_kept {
             let times = ready_times(&self.pods, &self.members, label_set);
-            set.maturing = Some(Box::new(Maturing::new(cutoff, times)));
+            set.ready_times = Some(Box::new(ReadyTimes::new(cutoff, times)));
         }
-        let maturing = set.maturing.as_ref().expect("it was kept or made");
-        later.extend(maturing.later());
-        maturing.settled(set.totals.ready)
+        let ready_times = set.ready_times.as_ref().expect("it was kept or made");
+        later.extend(ready_times.later());
+        ready_times.ready_by_cutoff(set.totals.ready)
     }
 
     /// Recounts every label set and says whether the running totals are right, and whether every
@@ -451,10 +460,10 @@ impl<F: PodFields> Members<F> {
         let mut sets = (0u32..).zip(self.label_sets.iter().zip(counted));
         sets.all(|(index, (set, (pods, totals)))| {
             let times = ready_times(&self.pods, &self.members, index);
-            let maturing = set.maturing.as_ref();
+            let ready_times = set.ready_times.as_ref();
             set.pods == pods
                 && set.totals == totals
-                && maturing.is_none_or(|maturing| maturing.is_exact(times))
+                && ready_times.is_none_or(|ready_times| ready_times.is_exact(times))
         })
     }
 }
@@ -489,18 +498,18 @@ mod tests {
         let labels = |n: u32| Labels::from_pairs([("n", n.to_string().as_str())]);
         let labelled = |n: u32| pod("p", &[("n", &n.to_string())], PodPhase::Running);
         for n in 0..20 {
-            assert!(members.insert(labelled(n), 0).1.came.is_some());
+            assert!(members.insert(labelled(n), 0).1.added.is_some());
             assert_eq!(members.by_labels.is_some(), n >= 8);
             for known in 0..=n {
                 assert_eq!(members.label_set_of(&labels(known)), Some(known));
             }
             assert_eq!(members.label_set_of(&labels(n + 1)), None);
-            assert!(members.insert(labelled(n), 0).1.came.is_none());
+            assert!(members.insert(labelled(n), 0).1.added.is_none());
         }
         (0..40).for_each(|handle| drop(members.remove(handle)));
         assert_eq!(members.len(), 0);
         assert!((0..20).all(|n| members.label_set_of(&labels(n)).is_none()));
-        assert_eq!(members.insert(labelled(3), 0).1.came, Some(labels(3)));
+        assert_eq!(members.insert(labelled(3), 0).1.added, Some(labels(3)));
         assert_eq!(members.label_sets.len(), 20, "a free one is used again");
         assert!(members.totals_are_exact());
     }
@@ -510,15 +519,15 @@ mod tests {
         let mut members = Members::<()>::default();
         let web = [("app", "web")];
         let (a, change) = members.insert(pod("a", &web, PodPhase::Running), 0);
-        assert!(change.came.is_some());
+        assert!(change.added.is_some());
         let (b, change) = members.insert(pod("b", &web, PodPhase::Running), 0);
-        assert!(change.came.is_none());
+        assert!(change.added.is_none());
         let (c, _) = members.insert(pod("c", &[("app", "db")], PodPhase::Running), 0);
         assert!(members.totals_are_exact());
         members.update(a, pod("a", &web, PodPhase::Failed), 0);
         assert_eq!(members.label_sets()[0].totals.active, 1);
         let change = members.update(c, pod("c", &web, PodPhase::Running), 0);
-        assert_eq!(change.went, Some(Labels::from_pairs([("app", "db")])));
+        assert_eq!(change.removed, Some(Labels::from_pairs([("app", "db")])));
         assert!(members.totals_are_exact());
         assert!(members.remove(a).is_none());
         assert_eq!(&*members.pod(0).metadata.name, "c", "the last one moved");
@@ -529,7 +538,7 @@ mod tests {
         assert!(!members.close_if_empty());
         assert!(members.remove(c).is_none());
         assert!(members.remove(b).is_none());
-        assert!(members.remove(d).went.is_some());
+        assert!(members.remove(d).removed.is_some());
         assert_eq!(members.len(), 0);
         assert!(members.totals_are_exact());
         assert!(members.close_if_empty());

@@ -13,24 +13,24 @@ use podstorm_runtime::primitives::{AtomicUsize, Mutex, Ordering, lock};
 
 /// The open names of every key.
 #[derive(Debug, Default)]
-pub(in super::super) struct OpenNames {
-    by_key: Mutex<BTreeMap<KeyId, OfOwner>>,
+pub(in super::super) struct PendingCreates {
+    by_key: Mutex<BTreeMap<KeyId, OwnerCreates>>,
     /// Keys with open names: hardly ever any, and then nobody takes the lock.
     count: AtomicUsize,
 }
 
 /// The names of one owner's creates.
 #[derive(Debug, Default)]
-struct OfOwner {
+struct OwnerCreates {
     owner: Uid,
-    names: BTreeMap<CompactString, Name>,
+    names: BTreeMap<CompactString, PendingCreate>,
 }
 
 /// A name of which it is not known what became of it.
 #[derive(Clone, Copy, Debug)]
-struct Name {
+struct PendingCreate {
     /// The moment at which it is settled, ns.
-    settled_ns: i64,
+    expires_ns: i64,
     /// Whether the last that was heard of it is that it is taken: then a foreign pod that has it had
     /// it before.
     is_taken: bool,
@@ -50,7 +50,7 @@ pub(super) enum Holder {
 
 /// What is open for a key.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct Open {
+pub(in super::super) struct PendingNames {
     /// Names that nobody has, in their order: to be asked for first.
     pub(super) free: Vec<CompactString>,
     /// How many names are with pods that don't count: when such a pod goes, a late create may come in
@@ -60,7 +60,7 @@ pub(in super::super) struct Open {
     pub(super) until_ns: i64,
 }
 
-impl Open {
+impl PendingNames {
     /// Nothing is open.
     pub(in super::super) fn clear(&mut self) {
         self.free.clear();
@@ -68,7 +68,7 @@ impl Open {
     }
 }
 
-impl OpenNames {
+impl PendingCreates {
     fn is_empty(&self) -> bool {
         // Acquire, with the Release below; a key's own names were noted by its last sync, which the
         // queue puts before this one.
@@ -76,7 +76,7 @@ impl OpenNames {
     }
 
     /// Lets everyone see how many keys have open names. Under the lock.
-    fn publish(&self, by_key: &BTreeMap<KeyId, OfOwner>) {
+    fn publish(&self, by_key: &BTreeMap<KeyId, OwnerCreates>) {
         // Release: see `is_empty`.
         self.count.store(by_key.len(), Ordering::Release);
     }
@@ -94,14 +94,14 @@ impl OpenNames {
         let mut by_key = lock(&self.by_key);
         let known = by_key.entry(key).or_default();
         if known.owner != *owner {
-            *known = OfOwner {
+            *known = OwnerCreates {
                 owner: owner.clone(),
                 names: BTreeMap::new(),
             };
         }
-        let settled_ns = now_ns.saturating_add(REQUEST_DEADLINE_NS);
-        let note = Name {
-            settled_ns,
+        let expires_ns = now_ns.saturating_add(REQUEST_DEADLINE_NS);
+        let note = PendingCreate {
+            expires_ns,
             is_taken,
         };
         known.names.insert(name.clone(), note);
@@ -115,26 +115,26 @@ impl OpenNames {
         owner: &Uid,
         now_ns: i64,
         holder: impl Fn(&CompactString) -> Holder,
-    ) -> Open {
-        let mut open = Open {
+    ) -> PendingNames {
+        let mut pending = PendingNames {
             until_ns: i64::MAX,
-            ..Open::default()
+            ..PendingNames::default()
         };
         if self.is_empty() {
-            return open;
+            return pending;
         }
         let mut by_key = lock(&self.by_key);
         let Some(known) = by_key.get_mut(&key).filter(|known| known.owner == *owner) else {
-            return open;
+            return pending;
         };
-        known.names.retain(|_, note| note.settled_ns > now_ns);
+        known.names.retain(|_, note| note.expires_ns > now_ns);
         for (name, note) in &known.names {
             match holder(name) {
-                Holder::Nobody => open.free.push(name.clone()),
+                Holder::Nobody => pending.free.push(name.clone()),
                 Holder::Foreign if note.is_taken => {}
                 Holder::Foreign | Holder::Uncounted => {
-                    open.uncounted += 1;
-                    open.until_ns = open.until_ns.min(note.settled_ns);
+                    pending.uncounted += 1;
+                    pending.until_ns = pending.until_ns.min(note.expires_ns);
                 }
                 Holder::Counted => {}
             }
@@ -143,10 +143,10 @@ impl OpenNames {
             by_key.remove(&key);
         }
         self.publish(&by_key);
-        open
+        pending
     }
 
-    /// The parent is gone, and with it whatever may still come.
+    /// The owner is gone, and with it whatever may still come.
     pub(super) fn forget(&self, key: KeyId) {
         if self.is_empty() {
             return;
@@ -163,34 +163,34 @@ mod tests {
 
     const KEY: KeyId = KeyId(0);
 
-    fn names(open: &OpenNames, owner: &Uid, now_ns: i64) -> Vec<CompactString> {
-        open.of(KEY, owner, now_ns, |_| Holder::Nobody).free
+    fn names(pending: &PendingCreates, owner: &Uid, now_ns: i64) -> Vec<CompactString> {
+        pending.of(KEY, owner, now_ns, |_| Holder::Nobody).free
     }
 
     #[test]
     fn a_name_is_open_until_no_server_works_on_it_any_more() {
-        let (open, owner) = (OpenNames::default(), Uid::new("a"));
-        open.note(KEY, &owner, &"web-b".into(), false, 0);
-        open.note(KEY, &owner, &"web-a".into(), false, 5);
-        assert_eq!(names(&open, &owner, 5), ["web-a", "web-b"]);
-        assert_eq!(names(&open, &owner, REQUEST_DEADLINE_NS), ["web-a"]);
-        assert!(names(&open, &owner, REQUEST_DEADLINE_NS + 5).is_empty());
-        assert!(open.is_empty());
+        let (pending, owner) = (PendingCreates::default(), Uid::new("a"));
+        pending.note(KEY, &owner, &"web-b".into(), false, 0);
+        pending.note(KEY, &owner, &"web-a".into(), false, 5);
+        assert_eq!(names(&pending, &owner, 5), ["web-a", "web-b"]);
+        assert_eq!(names(&pending, &owner, REQUEST_DEADLINE_NS), ["web-a"]);
+        assert!(names(&pending, &owner, REQUEST_DEADLINE_NS + 5).is_empty());
+        assert!(pending.is_empty());
     }
 
     #[test]
     fn names_of_pods_that_do_not_count_are_numbered_and_not_asked_for() {
-        let (open, owner) = (OpenNames::default(), Uid::new("a"));
+        let (pending, owner) = (PendingCreates::default(), Uid::new("a"));
         for name in ["gone", "leaving", "staying", "stolen", "taken"] {
-            open.note(KEY, &owner, &name.into(), name == "taken", 0);
+            pending.note(KEY, &owner, &name.into(), name == "taken", 0);
         }
-        let found = open.of(KEY, &owner, 1, |name| match name.as_str() {
+        let found = pending.of(KEY, &owner, 1, |name| match name.as_str() {
             "gone" => Holder::Nobody,
             "leaving" => Holder::Uncounted,
             "stolen" | "taken" => Holder::Foreign,
             _ => Holder::Counted,
         });
-        let expected = Open {
+        let expected = PendingNames {
             free: vec!["gone".into()],
             uncounted: 2,
             until_ns: REQUEST_DEADLINE_NS,
@@ -200,12 +200,12 @@ mod tests {
 
     #[test]
     fn a_successor_has_no_open_names() {
-        let (open, owner) = (OpenNames::default(), Uid::new("a"));
-        open.note(KEY, &owner, &"web-a".into(), false, 0);
-        assert!(names(&open, &Uid::new("b"), 1).is_empty());
-        open.note(KEY, &Uid::new("b"), &"web-c".into(), false, 1);
-        assert!(names(&open, &owner, 1).is_empty());
-        open.forget(KEY);
-        assert!(open.is_empty());
+        let (pending, owner) = (PendingCreates::default(), Uid::new("a"));
+        pending.note(KEY, &owner, &"web-a".into(), false, 0);
+        assert!(names(&pending, &Uid::new("b"), 1).is_empty());
+        pending.note(KEY, &Uid::new("b"), &"web-c".into(), false, 1);
+        assert!(names(&pending, &owner, 1).is_empty());
+        pending.forget(KEY);
+        assert!(pending.is_empty());
     }
 }
