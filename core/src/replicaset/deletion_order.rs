@@ -1,5 +1,5 @@
-//! The order in which a scale-down would take an owner's pods, for explanations. The pods are
-//! found, ranked and chosen by the same functions as in a sync; nothing is asked of a server.
+//! The order in which a scale-down would delete an owner's pods, for explanations. The same
+//! functions as in a sync find, rank and choose the pods. No request is sent to a server.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use super::scale::matching_sets;
 use super::{Controller, Sync};
 use crate::ranking::{Candidate, RankFields, RankOptions, Ranker, has_same_key, order_segments};
 
-/// A pod as it was ranked.
+/// A ranked pod.
 #[derive(Clone, Debug)]
 pub struct Ranked {
     /// The pod.
     pub pod: Arc<Pod>,
     /// Its ranking fields.
     pub fields: RankFields,
-    /// How many active related pods are on its node; 0 where that counts for nothing.
+    /// The number of active related pods on its node; 0 if it does not count.
     pub rank: u32,
-    /// Whether nobody controls it yet: the sync adopts it first.
+    /// Whether the pod is an orphan, which the sync adopts first.
     pub adopted: bool,
 }
 
 impl Ranked {
-    /// The pod as the rules see it.
+    /// What the rules compare of the pod.
     pub fn candidate(&self) -> Candidate<'_> {
         Candidate {
             fields: &self.fields,
@@ -33,32 +33,32 @@ impl Ranked {
     }
 }
 
-/// What the next sync of an owner would do about a surplus of pods.
+/// What the next sync of an owner would do with a surplus of pods.
 #[derive(Clone, Debug)]
 pub struct DeletionOrder {
-    /// Every active pod that the owner has claimed or would adopt, the first to go first.
+    /// Every active pod that the owner has claimed or would adopt, in the order of deletion.
     pub pods: Vec<Ranked>,
-    /// So many of them the sync deletes: the surplus, up to the burst.
+    /// How many of them the sync deletes, from the front: the surplus, limited by the burst.
     pub to_delete: usize,
-    /// The owner's active pods that its selector no longer matches: released, and none of the
-    /// above.
+    /// The number of the owner's active pods that its selector no longer matches. They are released
+    /// and are not in `pods`.
     pub released: usize,
-    /// Whether there is no other correct choice of as many pods to delete.
+    /// Whether this is the only correct choice of that many pods to delete.
     pub is_only_choice: bool,
-    /// What they were ranked with.
+    /// The options of the ranking.
     pub options: RankOptions,
 }
 
 impl Controller {
-    /// Ranks the active pods of an owner as a sync at `now` would. Where the burst leaves a surplus
-    /// to the next sync, only the pods to delete are in order, in front; the rest stands as it is in the
-    /// cache. An owner that is being deleted deletes and adopts nothing.
+    /// Ranks the active pods of an owner as a sync at `now` would. If the burst leaves a surplus to
+    /// the next sync, only the pods to delete are in order, at the front; the rest is in the order
+    /// of the cache. An owner that is being deleted neither deletes nor adopts.
     ///
-    /// O(n log n) in the owner's pods, or O(n) and O(k log k) in the pods to delete where there is a next
-    /// sync; allocates. Adoption and release are taken to succeed.
+    /// O(n log n) in the owner's pods, or O(n) and O(k log k) in the pods to delete if a surplus is
+    /// left. Allocates. Adoptions and releases are assumed to succeed.
     ///
     /// # Errors
-    /// The owner's selector can't be compiled: its syncs end before they look at pods.
+    /// The owner's selector can't be compiled. Its syncs end before they look at pods.
     pub fn deletion_order(&self, owner: &Owner, now: Now) -> Result<DeletionOrder, SelectorError> {
         let selector = owner.selector.as_ref().map_err(Clone::clone)?;
         let deleting = owner.object.metadata.is_deleting();
@@ -133,8 +133,8 @@ impl Controller {
     }
 }
 
-/// Whether the first pods are the only correct choice of so many. O(pods), and O(m log m) in the
-/// pods that share the first rules' key with the last pod to delete.
+/// Whether the first `to_delete` pods are the only correct choice. O(pods), and O(m log m) in the
+/// pods that have the same first key as the last pod to delete.
 fn is_only_choice(
     pods: &[Ranked],
     to_delete: usize,
@@ -152,7 +152,7 @@ fn is_only_choice(
     if chosen == owned_pods.len() {
         return true;
     }
-    // All have one rank, so that it needn't be known by node.
+    // All have the same rank, so it need not be looked up by node.
     let fields = (0u32..).zip(owned_pods.iter().map(|ranked| &ranked.fields));
     let order = ranker.full_order(fields, |_| last.rank, options, chosen);
     let order: Vec<Candidate<'_>> = order

@@ -1,5 +1,5 @@
-//! Event handlers: a change of the cache becomes observations (expectations) and keys (queue).
-//! Nothing else happens here, and nothing is called.
+//! Event handlers. They turn a change of the cache into observations (for the expectations) and
+//! keys (for the queue). They do nothing else and make no API call.
 
 use podstorm_objects::{Now, Pod, Uid};
 use podstorm_runtime::intern::KeyId;
@@ -11,9 +11,9 @@ use crate::cache::{OwnedPods, PodChange};
 const NS_PER_SECOND: i64 = 1_000_000_000;
 
 impl Controller {
-    /// Handles a change of the owners, which the caller has applied: added and updated ones are
-    /// enqueued; one that is gone, or was replaced by another of the same name, loses expectations and
-    /// records first.
+    /// Handles a change of the owners that the caller has applied. Added and updated owners are
+    /// enqueued. An owner that is gone, or was replaced by another with the same name, first loses
+    /// its expectations and records.
     pub fn owner_changed(&self, change: &OwnerChange, now: Now) {
         match (&change.old, &change.new) {
             (_, None) => self.recycled_ids.insert(change.key, now.mono_ns),
@@ -45,7 +45,7 @@ impl Controller {
         self.hardened.forget(key);
     }
 
-    /// Handles a change of the pod cache, which the caller has applied.
+    /// Handles a change of the pod cache that the caller has applied.
     pub fn pod_changed(&self, change: &PodChange, now: Now) {
         let new = &change.new;
         if change.deleted {
@@ -59,10 +59,10 @@ impl Controller {
         }
     }
 
-    /// Handles a pod that was not known.
+    /// Handles a pod that the cache did not know.
     pub(super) fn handle_new_pod(&self, pod: &Pod, owned_pods: Option<&OwnedPods>, now: Now) {
         if pod.metadata.is_deleting() {
-            // Seen for the first time on its way out: never counted as a creation.
+            // First seen while it is terminating, so it never counts as a creation.
             self.pod_deleted(pod, owned_pods, now);
         } else {
             self.pod_added(pod, owned_pods, now);
@@ -91,7 +91,7 @@ impl Controller {
         );
         let labels_changed = old.metadata.labels != new.metadata.labels;
         if new.metadata.is_deleting() {
-            // A graceful deletion begins with an update; the pod is as good as gone for counting.
+            // A graceful deletion begins with an update. For counting, the pod is already gone.
             self.pod_deleted(new, new_owned_pods, now);
             if labels_changed {
                 self.pod_deleted(old, old_owned_pods, now);
@@ -121,15 +121,15 @@ impl Controller {
     }
 
     fn pod_deleted(&self, pod: &Pod, owned_pods: Option<&OwnedPods>, now: Now) {
-        // Nobody waits for the deletion of an orphan: its group resolves to no owner.
+        // No owner waits for the deletion of an orphan: it resolves to no owner.
         if let Some(key) = self.resolve(owned_pods) {
             self.expectations.deletion_observed(key, &pod.metadata.name);
             self.queue.add(key, now.mono_ns);
         }
     }
 
-    /// A pod that has just become ready is available `minReadySeconds` later, when nothing else
-    /// may happen to wake its owner.
+    /// A pod that has just become ready is available `minReadySeconds` later. No event may come
+    /// then, so the owner's key is added with a delay.
     fn check_availability_later(&self, key: KeyId, now: Now) {
         let owner = self.owners.get(key);
         let seconds = owner.map_or(0, |owner| owner.object.spec.min_ready_seconds);
@@ -148,7 +148,8 @@ impl Controller {
         }
     }
 
-    /// The key of the cached owner of our kind that a pod's controller reference means.
+    /// The key of the cached owner of this controller's kind to which a pod's controller reference
+    /// resolves.
     pub(super) fn resolve(&self, owned_pods: Option<&OwnedPods>) -> Option<KeyId> {
         owned_pods
             .filter(|owned_pods| owned_pods.owner_kind() == Some(self.options.kind.name()))?

@@ -1,5 +1,5 @@
-//! A transport and a driver for tests of a sync's steps: what is committed, what the caches have heard
-//! of it, and which answers get lost, each in the hands of the test.
+//! The test harness for a sync's steps: a transport and a driver. The test decides what is
+//! committed, which events the caches get, and which answers are lost.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use crate::policy::Behaviour;
 
 pub(super) const LOST: Fault = Fault::Lose;
 
-/// What happens to one request.
+/// The injected outcome of one request.
 #[derive(Clone, Debug)]
 pub(super) enum Fault {
-    /// It is not carried out; this is the answer.
+    /// The request is not carried out; this is the answer.
     Refuse(ApiError),
-    /// It is carried out, but no answer comes.
+    /// The request is carried out, but no answer comes.
     Lose,
 }
 
@@ -37,14 +37,14 @@ pub(super) struct Harness {
     pub(super) server: Server,
 }
 
-/// What is committed, and what its watches have not delivered yet.
+/// The committed state, and the watch events that are not delivered yet.
 pub(super) struct Server {
     pub(super) owner: Arc<ReplicaSet>,
     pub(super) pods: BTreeMap<String, Arc<Pod>>,
     pod_events: VecDeque<Delta<Pod>>,
     owner_events: VecDeque<Delta<ReplicaSet>>,
     version: u64,
-    /// The version of the last write, of pods and of owners.
+    /// The version of the last write: of pods, of owners.
     last: [u64; 2],
     made: u64,
     faults: BTreeMap<(&'static str, usize), Fault>,
@@ -56,8 +56,8 @@ pub(super) struct Server {
 }
 
 impl Harness {
-    /// An owner `web` that wants so many pods and has none; the caches know it, and the versions
-    /// that the hardened behaviour wants at its start have been read.
+    /// An owner `web` with this many replicas and no pods. The caches know it, and the versions
+    /// that the hardened behaviour reads at its start have been read.
     pub(super) fn new(behaviour: Behaviour, replicas: i32) -> Harness {
         let mut harness = Harness::before_first_sync(Kind::REPLICA_SET, behaviour, replicas);
         if behaviour == Behaviour::Hardened {
@@ -73,7 +73,7 @@ impl Harness {
         harness
     }
 
-    /// The same before its first sync.
+    /// The same, before the first sync.
     pub(super) fn before_first_sync(kind: Kind, behaviour: Behaviour, replicas: i32) -> Harness {
         let cache = Arc::new(PodCache::new());
         let options = ControllerOptions {
@@ -166,26 +166,26 @@ impl Harness {
         assert_eq!(self.resume(), Progress::Finished);
     }
 
-    /// Lets the caches hear all there is.
+    /// Delivers all events to the caches.
     pub(super) fn deliver(&mut self) {
         self.deliver_pods(usize::MAX);
         self.deliver_owners();
     }
 
-    /// Once the caches have heard all there is, a sync goes well.
+    /// Delivers all events; a sync then succeeds.
     pub(super) fn catch_up(&mut self) {
         self.deliver();
         assert_eq!(self.sync(), Outcome::Ok);
     }
 
-    /// Lets the owners' cache hear all there is.
+    /// Delivers all events of owners.
     pub(super) fn deliver_owners(&mut self) {
         for delta in std::mem::take(&mut self.server.owner_events) {
             self.controller.owner_delta(delta, self.now);
         }
     }
 
-    /// Lets the pod cache hear the next events.
+    /// Delivers the next `count` events of pods.
     pub(super) fn deliver_pods(&mut self, count: usize) {
         let count = count.min(self.server.pod_events.len());
         for delta in self.server.pod_events.drain(..count) {
@@ -194,14 +194,14 @@ impl Harness {
         }
     }
 
-    /// Whether a sync is due: takes the key from the queue if so.
+    /// Takes the key from the queue. Returns whether it was due.
     pub(super) fn take(&mut self) -> bool {
         self.controller.queue().fire_due(self.now.mono_ns);
         let taken = self.controller.queue().try_take(self.now.mono_ns);
         matches!(taken, podstorm_runtime::workqueue::Take::Key(_))
     }
 
-    /// Takes the key, which must be due, syncs it and finishes.
+    /// Takes the key, which must be due, syncs it and finishes it.
     pub(super) fn process_next(&mut self) -> Outcome {
         assert!(self.take(), "the key is due");
         let outcome = self.sync();
@@ -214,7 +214,7 @@ impl Harness {
         self.now.wall_ns += ns;
     }
 
-    /// A pod as the cached owner's creates ask for it, under that name.
+    /// The pod that the cached owner creates, with this name.
     pub(super) fn own_pod(&self, name: &str) -> Pod {
         let owner = self.controller.owners().get(self.key);
         let mut pod = Pod::clone(
@@ -234,12 +234,12 @@ impl Transport for Server {
 }
 
 impl Server {
-    /// The fate of the call of that verb with that number, counted from 0.
+    /// Sets the outcome of the call with this verb and number, counted from 0.
     pub(super) fn fault(&mut self, verb: &'static str, number: usize, fault: Fault) {
         self.faults.insert((verb, number), fault);
     }
 
-    /// The pod cache will never hear of what it has not heard yet.
+    /// Drops the pod events that are not delivered yet.
     pub(super) fn forget_pod_events(&mut self) {
         self.pod_events.clear();
     }
@@ -260,7 +260,7 @@ impl Server {
             .push_back(Delta::Applied(self.owner.clone()));
     }
 
-    /// A pod of the server's own making.
+    /// Stores a pod that the controller did not create.
     pub(super) fn put_pod(&mut self, mut pod: Pod) -> Arc<Pod> {
         pod.metadata.namespace = "ns".into();
         pod.metadata.resource_version = self.next_version(Kind::POD);
@@ -282,7 +282,7 @@ impl Server {
         version
     }
 
-    /// The requests of that verb so far.
+    /// The number of requests with this verb so far.
     pub(super) fn calls(&self, verb: &str) -> usize {
         self.calls.get(verb).copied().unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! The controller of ReplicaSets (or, through the same code, of ReplicationControllers): event
+//! The controller of ReplicaSets and, through the same code, of ReplicationControllers: the event
 //! handlers, the work queue, and the sync that a worker drives.
 //!
 //! ```text
@@ -8,9 +8,9 @@
 //!                        expectations ◀──────── expect ──────┘
 //! ```
 //!
-//! Nothing here does I/O or reads a clock. A driver carries out the requests of a [`Sync`] and
-//! feeds the answers; see [`Controller::begin`]. Different keys share no lock on this path but
-//! those inside the queue's growth and the string border.
+//! This module does no I/O and reads no clock. A driver carries out the requests of a [`Sync`] and
+//! passes it the answers; see [`Controller::begin`]. Syncs of different keys share no lock, except
+//! when the queue grows or a new name gets its key.
 
 mod adapter;
 mod deletion_order;
@@ -26,8 +26,6 @@ pub mod reconcile;
 mod recycled_ids;
 mod scale;
 mod status;
-#[cfg(test)]
-mod status_tests;
 mod steps;
 mod sync;
 
@@ -56,12 +54,12 @@ pub use owners::{Owner, OwnerChange, OwnerStore};
 pub use podstorm_runtime::driver::Step;
 pub use sync::{Outcome, Sync, SyncError, SyncErrorClass};
 
-/// What a controller is told at its start.
+/// The options of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerOptions {
-    /// Which kind it controls: `ReplicaSet` or `ReplicationController`.
+    /// The kind that it controls: `ReplicaSet` or `ReplicationController`.
     pub kind: Kind,
-    /// Most pods created or deleted in one sync; upstream compiles in 500.
+    /// The most pods created or deleted in one sync; upstream compiles in 500.
     pub burst_replicas: usize,
     /// The feature gates that change behaviour.
     pub gates: Gates,
@@ -103,14 +101,14 @@ impl ControllerOptions {
     }
 }
 
-/// The name under which a pod is waited for: its name, in the namespace of the key.
+/// The name by which an expectation waits for a pod: the pod's name, in the namespace of the key.
 pub type PodName = CompactString;
 
-/// A controller over a pod cache that it may share with others.
+/// A controller over a pod cache, which several controllers may share.
 #[derive(Debug)]
 pub struct Controller {
     options: ControllerOptions,
-    /// Whether read-your-writes records are kept: upstream never does for ReplicationControllers.
+    /// Whether read-your-writes records are kept. Upstream keeps none for ReplicationControllers.
     keeps_records: bool,
     owners: OwnerStore,
     expectations: Expectations<KeyId, PodName>,
@@ -122,10 +120,10 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// A controller with an empty store of owners over that pod cache.
+    /// A controller over this pod cache, with an empty store of owners.
     ///
     /// # Panics
-    /// When the kind is neither ReplicaSet nor ReplicationController.
+    /// The kind is neither ReplicaSet nor ReplicationController.
     pub fn new(options: ControllerOptions, pods: Arc<PodCache>) -> Controller {
         assert!(
             [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER].contains(&options.kind),
@@ -148,7 +146,7 @@ impl Controller {
         }
     }
 
-    /// What it was told.
+    /// The options.
     pub fn options(&self) -> &ControllerOptions {
         &self.options
     }
@@ -183,7 +181,7 @@ impl Controller {
         &self.metrics
     }
 
-    /// Applies one watch event of an owner to the store and handles the change.
+    /// Applies a watch event of an owner to the store and handles the change.
     pub fn owner_delta(&self, delta: Delta<ReplicaSet>, now: Now) {
         if let Delta::Applied(object) = &delta {
             self.reuse_key(&object.metadata, now);
@@ -191,7 +189,7 @@ impl Controller {
         self.owner_changed(&self.owners.apply(delta), now);
     }
 
-    /// Replaces the owners by a list and handles every change.
+    /// Replaces all owners by a list and handles every change.
     pub fn owner_replace(&self, items: Vec<Arc<ReplicaSet>>, version: &ResourceVersion, now: Now) {
         for item in &items {
             self.reuse_key(&item.metadata, now);
@@ -201,21 +199,22 @@ impl Controller {
         }
     }
 
-    /// The periodic resync of the owners (upstream: every 12 to 24 hours): every key is added.
-    /// The pods' resync, [`PodCache::resync`], changes nothing: pods of an equal version are ignored.
+    /// The periodic resync of the owners (upstream: every 12 to 24 hours): adds every key. The
+    /// resync of the pods, [`PodCache::resync`], changes nothing, because handlers ignore pods
+    /// whose version has not changed.
     pub fn owner_resync(&self, now: Now) {
         for change in self.owners.resync() {
             self.owner_changed(&change, now);
         }
     }
 
-    /// Advances the version of the owners' store without a change.
+    /// Advances the version of the store of owners without a change.
     pub fn owner_bookmark(&self, version: &ResourceVersion) {
         self.owners.version().set(version);
     }
 
-    /// Takes the key of a finished sync out of the queue's hands: forgotten when it went well,
-    /// else retried after a growing delay.
+    /// Gives the key of a finished sync back to the queue. After success its failures are
+    /// forgotten; after a failure it is retried after a growing delay.
     pub fn finish(&self, sync: &mut Sync, now: Now) {
         self.retry(sync, now);
         self.queue.done(sync.key(), now.mono_ns);
@@ -235,7 +234,7 @@ impl Workload for Controller {
     }
 
     fn object_changed(&self, delta: Delta<dyn Object>, now: Now) {
-        // An informer of our kind hears of no other.
+        // The informer of this kind delivers no other kind.
         let delta = match delta {
             Delta::Applied(object) => as_replica_set(&object).map(Delta::Applied),
             Delta::Deleted(object) => as_replica_set(&object).map(Delta::Deleted),

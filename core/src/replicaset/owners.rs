@@ -1,5 +1,5 @@
-//! The store of owners: ReplicaSets, or ReplicationControllers seen as such, by dense key, with
-//! their compiled selectors, the group of their pods, and the body of the pods they create.
+//! The store of owners: ReplicaSets, or ReplicationControllers converted to ReplicaSets, by dense
+//! key. Each has its compiled selector, its owned pods, and the pod from its template.
 
 use std::sync::Arc;
 
@@ -35,50 +35,50 @@ struct Indexes {
     by_controller: HashMap<Uid, Vec<KeyId>, RandomState>,
 }
 
-/// A cached owner with what is derived from it once.
+/// A cached owner with the values that are derived from it once.
 #[derive(Debug)]
 pub struct Owner {
     /// Its dense key.
     pub key: KeyId,
     /// The object.
     pub object: Arc<ReplicaSet>,
-    /// Its namespace, as requests want it.
+    /// Its namespace, as requests need it.
     pub namespace: Str,
-    /// The compiled selector, or why there is none.
+    /// The compiled selector, or the error of compiling it.
     pub selector: Result<Arc<Selector>, SelectorError>,
-    /// The controller reference that its pods carry.
+    /// The controller reference of its pods.
     pub controller_ref: Arc<OwnerReference>,
-    /// The pods that carry that reference.
+    /// The pods with that controller reference.
     pub(crate) owned_pods: Arc<OwnedPods>,
-    /// The pods of the namespace that nobody controls.
+    /// The orphans of the namespace.
     pub(crate) orphans: Arc<OwnedPods>,
-    /// The body of a pod to create; built when first needed.
+    /// The pod to create, made from the template when first needed.
     pod_from_template: OnceLock<Arc<Pod>>,
-    /// What Events about it say they are about; built when first needed.
+    /// The reference that Events about the owner carry, made when first needed.
     reference: OnceLock<Arc<ObjectReference>>,
 }
 
-/// What a delta did.
+/// The change that a delta made.
 #[derive(Clone, Debug)]
 pub struct OwnerChange {
-    /// The key concerned.
+    /// The owner's key.
     pub key: KeyId,
-    /// The object as the store had it.
+    /// The owner as the store had it.
     pub old: Option<Arc<Owner>>,
-    /// The object as it is now; `None` when it is gone.
+    /// The owner now; `None` if it is gone.
     pub new: Option<Arc<Owner>>,
-    /// UID of the object in its last state, where it is gone.
+    /// UID of the object in its last state, if it is gone.
     pub deleted_uid: Option<Uid>,
 }
 
 impl Owner {
-    /// The body of a pod to create, the same for every pod.
+    /// The pod to create, made from the template. The same for every pod.
     pub fn pod_from_template(&self) -> &Arc<Pod> {
         self.pod_from_template
             .get_or_init(|| Arc::new(pod_from_template(&self.object, &self.controller_ref)))
     }
 
-    /// The object in this version, for the Events about it; `kind` is its kind.
+    /// The reference to the object in this version, for Events about it; `kind` is its kind.
     pub fn reference(&self, kind: Kind) -> &Arc<ObjectReference> {
         self.reference
             .get_or_init(|| Arc::new(ObjectReference::new(kind, &self.object.metadata)))
@@ -86,7 +86,7 @@ impl Owner {
 }
 
 impl OwnerStore {
-    /// An empty store of that kind over those pods.
+    /// An empty store of this kind over these pods.
     pub fn new(kind: Kind, pods: Arc<PodCache>) -> OwnerStore {
         OwnerStore {
             kind,
@@ -106,7 +106,7 @@ impl OwnerStore {
         self.kind
     }
 
-    /// The pods beneath.
+    /// The pod cache.
     pub fn pods(&self) -> &Arc<PodCache> {
         &self.pods
     }
@@ -116,7 +116,7 @@ impl OwnerStore {
         &self.version
     }
 
-    /// The key of a name, numbered when it is new.
+    /// The key of a name; a new name gets a new key.
     pub fn intern(&self, namespace: &str, name: &str) -> KeyId {
         self.keys.intern(namespace, name)
     }
@@ -126,10 +126,11 @@ impl OwnerStore {
         self.keys.find(namespace, name)
     }
 
-    /// Gives the key of an owner that is gone to a name that has none; false when it has one.
+    /// Gives the key of an owner that is gone to a name without a key. Returns false if the name
+    /// has a key.
     ///
     /// # Panics
-    /// When the key has an owner, or is not of this store.
+    /// The key has an owner, or is not of this store.
     pub(crate) fn rename(&self, key: KeyId, namespace: &str, name: &str) -> bool {
         assert!(self.get(key).is_none(), "a owner keeps its key");
         self.keys.rename(key, namespace, name)
@@ -140,12 +141,12 @@ impl OwnerStore {
         self.keys.key(key)
     }
 
-    /// The owner of that key, where it is cached. One lock of that key's own.
+    /// The owner of this key, if it is cached. Takes only the lock of this key.
     pub fn get(&self, key: KeyId) -> Option<Arc<Owner>> {
         lock(self.slots.get(key.index())?).clone()
     }
 
-    /// Applies one event of the watch and says what it changed.
+    /// Applies a watch event and returns what it changed.
     pub fn apply(&self, delta: Delta<ReplicaSet>) -> OwnerChange {
         match delta {
             Delta::Applied(object) => {
@@ -169,8 +170,8 @@ impl OwnerStore {
         }
     }
 
-    /// The change that a tombstone stands for: the key leaves the store; handlers see
-    /// `last_known`, and nothing when the tombstone holds no object.
+    /// Applies a tombstone: the owner leaves the store. The handlers get `last_known`; they get
+    /// nothing if the tombstone has no object.
     pub fn apply_tombstone(
         &self,
         namespace: &str,
@@ -179,7 +180,7 @@ impl OwnerStore {
     ) -> Option<OwnerChange> {
         let old = self.swap(self.intern(namespace, name), None);
         let meta = &last_known?.metadata;
-        // Handlers go by the name of the object they are shown.
+        // Handlers use the name of the object that they get.
         let key = self.intern(&meta.namespace, &meta.name);
         Some(OwnerChange {
             key,
@@ -189,8 +190,8 @@ impl OwnerStore {
         })
     }
 
-    /// Replaces the whole store by a list: missing owners first, in name order, as deleted in the
-    /// state last cached; then the items in list order.
+    /// Replaces the whole store by a list. Owners missing from the list come first, in name order,
+    /// as deleted in the state last cached; then the items in list order.
     pub fn replace(
         &self,
         items: Vec<Arc<ReplicaSet>>,
@@ -242,8 +243,8 @@ impl OwnerStore {
     }
 
     /// The owners of a namespace whose selector is valid, not empty, and matches the labels, in
-    /// name order. A pod without labels has none. O(labels + candidates); allocates only when
-    /// there are more than four.
+    /// name order. Nothing matches a pod without labels. O(labels + candidates). Allocates only for
+    /// more than four owners.
     pub fn matching(&self, namespace: &Str, labels: &Labels) -> SmallVec<[Arc<Owner>; 4]> {
         let mut found = SmallVec::new();
         if labels.is_empty() {
@@ -268,12 +269,12 @@ impl OwnerStore {
         found
     }
 
-    /// Fills `related` with the selectors of all owners that share this one's controller, itself
-    /// included, each with its namespace; none when it has no controller. Selectors that don't
+    /// Fills `related` with the selectors and namespaces of all owners that have the same
+    /// controller as this one, itself included. Empty if it has no controller. Selectors that don't
     /// compile are left out.
     pub(crate) fn related_selectors(&self, owner: &Owner, related: &mut Vec<NamespacedSelector>) {
         related.clear();
-        // Upstream's index yields nothing for ReplicationControllers.
+        // Upstream's index is empty for ReplicationControllers.
         let Some(controller) = owner.object.metadata.controller() else {
             return;
         };
@@ -306,7 +307,7 @@ impl OwnerStore {
         }
     }
 
-    /// Derives an owner, sharing with the old one what did not change.
+    /// Derives an owner. Values that did not change are shared with the old one.
     fn derive_owner(&self, key: KeyId, object: Arc<ReplicaSet>, old: Option<&Owner>) -> Owner {
         let meta = &object.metadata;
         let old = old.filter(|old| old.object.metadata.uid == meta.uid);
@@ -349,7 +350,7 @@ impl OwnerStore {
         }
     }
 
-    /// Stores an owner (or none), keeps the indexes, and returns the one before.
+    /// Stores an owner or none, updates the indexes, and returns the old owner.
     fn swap(&self, key: KeyId, new: Option<Arc<Owner>>) -> Option<Arc<Owner>> {
         let old = std::mem::replace(&mut *lock(self.slots.get_or_grow(key.index())), new.clone());
         let unchanged = match (&old, &new) {

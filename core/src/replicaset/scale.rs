@@ -1,5 +1,5 @@
-//! Counting an owner's pods and choosing which to delete, from the cache's running totals where
-//! nothing needs claiming, from the claimed pods one by one where something does.
+//! Counts an owner's pods and chooses which to delete: from the cache's running totals if nothing
+//! needs claiming, else from the claimed pods one by one.
 
 use std::sync::Arc;
 
@@ -19,15 +19,15 @@ use crate::ranking::{NodeCounts, RankFields, RankOptions, Ranker};
 #[derive(Debug, Default)]
 pub(super) struct PodsToDelete {
     names: Vec<CompactString>,
-    /// Their UIDs in the same order, where deletes carry them.
+    /// Their UIDs in the same order, if deletes carry them.
     uids: Vec<Uid>,
     ranker: Ranker,
     pub(super) related: NodeCounts,
-    /// What the related pods are found by; filled and emptied while they are counted.
+    /// The selectors of the related pods. Filled and emptied while they are counted.
     selectors: Vec<NamespacedSelector>,
     label_sets: Vec<(Labels, Arc<OwnedPods>)>,
     claimed: Vec<RankFields>,
-    /// The claimed pods themselves, where they were claimed one by one.
+    /// The claimed pods, if they were claimed one by one.
     claimed_pods: Vec<Arc<Pod>>,
 }
 
@@ -36,7 +36,7 @@ impl PodsToDelete {
         &self.names
     }
 
-    /// Their UIDs in the same order, none where deletes don't carry them.
+    /// Their UIDs in the same order; empty if deletes don't carry them.
     pub(super) fn uids(&self) -> &[Uid] {
         &self.uids
     }
@@ -51,12 +51,12 @@ impl PodsToDelete {
 }
 
 impl Controller {
-    /// Counts the owner's pods and, where too many, chooses the pods to delete, all from one moment.
-    /// Where a pod must be released or adopted, returns instead the active pods to claim: own
-    /// ones, then orphans.
+    /// Counts the owner's pods and, if there are too many, chooses the pods to delete, all at one
+    /// moment. If a pod must be released or adopted, it returns the active pods to claim instead:
+    /// own pods, then orphans.
     ///
-    /// O(label sets) for the counts; pods are looked at when some must go, when
-    /// `minReadySeconds` is set, or when there is something to claim.
+    /// O(label sets) for the counts. Pods are looked at if some must be deleted, if
+    /// `minReadySeconds` is set, or if there is something to claim.
     pub(super) fn count_pods(
         &self,
         owner: &Owner,
@@ -108,7 +108,7 @@ impl Controller {
             let wanted = usize::try_from(wanted).expect("clamped to the positive");
             let ranked = wanted < matching.active as usize;
             if sync.may_scale && wanted > 0 && ranked && !related_counted {
-                // Other groups are locked for this, so not while holding this one.
+                // This locks the pods of other owners, so this owner's lock is released first.
                 drop(members);
                 self.count_related(owner, sync);
                 related_counted = true;
@@ -170,7 +170,7 @@ impl Controller {
         }
     }
 
-    /// Counts the claimed pods one by one and, where too many, chooses the pods to delete.
+    /// Counts the claimed pods one by one and, if there are too many, chooses the pods to delete.
     pub(super) fn count_claimed(
         &self,
         owner: &Owner,
@@ -241,7 +241,7 @@ impl Controller {
         self.observe_age_ratios(fields.iter(), to_delete, now);
     }
 
-    /// Counts the ready pods anew for another `minReadySeconds` than the census did.
+    /// Counts the available pods again for another `minReadySeconds` than `count_pods` used.
     pub(super) fn recount_available(&self, owner: &Owner, sync: &mut Sync, cutoff: Time) {
         if !sync.to_delete.claimed_pods.is_empty() {
             return; // All times were collected when they were claimed.
@@ -252,7 +252,8 @@ impl Controller {
         }
     }
 
-    /// Counts the ready pods that became so at the cutoff or before, and the others by time.
+    /// Counts the pods that became ready at the cutoff or before, and collects the ready times of
+    /// the others.
     fn count_available(
         &self,
         members: &mut Members,
@@ -281,8 +282,8 @@ impl Controller {
         }
     }
 
-    /// The active orphans of the namespace that match, in their order. O(orphans), but the selector is
-    /// asked once for all that have the same labels.
+    /// The active orphans of the namespace that match, in their order. O(orphans), but the selector
+    /// is evaluated once per label set.
     pub(super) fn push_adoptable(
         &self,
         owner: &Owner,
@@ -297,9 +298,9 @@ impl Controller {
         pods.extend(adoptable.map(|(pod, _)| pod.clone()));
     }
 
-    /// Counts, by node, the active pods that any sibling's selector matches: the owners with the
-    /// same controller, this one included. None without a controller, but in the hardened behaviour
-    /// those of its own selector.
+    /// Counts, by node, the active pods that the selector of any sibling matches. The siblings are
+    /// the owners with the same controller, this one included. Without a controller nothing is
+    /// counted, except for this owner's own pods in the hardened behaviour.
     pub(super) fn count_related(&self, owner: &Owner, sync: &mut Sync) {
         let PodsToDelete {
             related,
@@ -332,7 +333,7 @@ impl Controller {
         selectors.clear();
     }
 
-    /// The related pods of an owner (active or not) as they count for co-location, for tests and
+    /// The related pods of an owner (active or not) that count for co-location, for tests and
     /// explanations. O(pods of the related label sets).
     pub fn related_pods(&self, owner: &Owner) -> Vec<Arc<Pod>> {
         let (mut pods, mut selectors, mut label_sets) = (Vec::new(), Vec::new(), Vec::new());
@@ -359,9 +360,9 @@ impl Controller {
         }
     }
 
-    /// `replicaset_controller_sorting_deletion_age_ratio`: for each ready pod to delete its age over that
-    /// of the youngest ready candidate, in whole milliseconds and by integer division, as
-    /// upstream has it. Nothing is observed where that age is under a millisecond.
+    /// `replicaset_controller_sorting_deletion_age_ratio`: for each ready pod to delete, its age
+    /// divided by the age of the youngest ready candidate, in whole milliseconds and by integer
+    /// division, as in upstream. Nothing is observed if that age is under a millisecond.
     fn observe_age_ratios<'a>(
         &self,
         candidates: impl Iterator<Item = &'a RankFields>,
@@ -373,7 +374,7 @@ impl Controller {
             created.map_or(i64::MAX, |created| now.wall_ns.saturating_sub(created)) / 1_000_000
         };
         let ready = candidates.filter(|fields| fields.is_ready());
-        // The latest creation is the least age; an unset one is before all others.
+        // The latest creation time is the smallest age. An unset time sorts before all others.
         let Some(youngest) = ready.max_by_key(|fields| fields.creation_time()) else {
             return;
         };
@@ -396,7 +397,7 @@ fn index(at: usize) -> u32 {
     u32::try_from(at).expect("a ReplicaSet's pods fit 32 bits")
 }
 
-/// By label set of a group: whether it has pods and the selector matches them.
+/// For each label set: whether it has pods and the selector matches them.
 pub(super) fn matching_sets(members: &Members, selector: &Selector) -> SmallVec<[bool; 8]> {
     let sets = members.label_sets().iter();
     sets.map(|set| set.pods > 0 && selector.matches(&set.labels))

@@ -1,6 +1,6 @@
-//! The steps of a sync. Their order is upstream's and is observable: the read-your-writes gate, the
-//! owner, the expectations (before any pod is read, so that what they counted is in the cache),
-//! claim, scale; `status.rs` has the rest.
+//! The steps of a sync, in upstream's order, which is observable: the read-your-writes check, the
+//! owner, the expectations (before any pod is read, so that the cache contains what they have
+//! counted), claim, scale. The status is in `status.rs`.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::owners::Owner;
 use super::sync::{Outcome, State, Sync, SyncError, SyncErrorClass};
 
 impl Controller {
-    /// Begins the sync of a key taken from the queue. End it with [`Controller::finish`].
+    /// Begins the sync of a key that was taken from the queue. End it with [`Controller::finish`].
     pub fn begin(&self, key: KeyId, sync: &mut Sync, now: Now) -> Step {
         sync.reset(key);
         if self.hardened.records_every_write() {
@@ -34,7 +34,7 @@ impl Controller {
         self.begin_after_gate(sync, now)
     }
 
-    /// The caches lack what they must have.
+    /// Fails a sync whose caches do not show the controller's own writes.
     #[cold]
     pub(super) fn postpone(&self, stale: &Stale, sync: &mut Sync) -> Step {
         let skips = if stale.kind == Kind::POD {
@@ -46,9 +46,10 @@ impl Controller {
         sync.fail(SyncErrorClass::Consistency(stale.kind), stale.to_string())
     }
 
-    /// The caches are as new as they must be.
+    /// Begins a sync after the read-your-writes check has passed.
     ///
-    /// Inlined by force: the other caller, the hardened behaviour's, costs every idle sync a call.
+    /// Always inlined: the second caller, the hardened behaviour, would otherwise cost every idle
+    /// sync a call.
     #[inline(always)]
     pub(super) fn begin_after_gate(&self, sync: &mut Sync, now: Now) -> Step {
         let key = sync.key;
@@ -63,7 +64,8 @@ impl Controller {
         self.conclude_step(step, owner, sync, now)
     }
 
-    /// What the sync asks for next, if it isn't over; keeps the owner until it is resumed.
+    /// Ends a step: runs the end of a finished sync, and stores the owner in a sync that waits for
+    /// answers.
     #[inline]
     fn conclude_step(&self, mut step: Step, owner: Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
         if step == Step::Finished {
@@ -75,13 +77,13 @@ impl Controller {
         step
     }
 
-    /// Inlined by force, as the above.
+    /// Always inlined, for the same reason.
     #[inline(always)]
     fn begin_with(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
-        // Before any pod is read: what the expectations have counted is then in the cache.
+        // Read before any pod: the cache then contains what the expectations have counted.
         let satisfied = self.expectations.satisfied(sync.key, now.mono_ns);
         let Ok(selector) = &owner.selector else {
-            // Nothing that a retry would mend; an update of the owner brings the key back.
+            // A retry would not help. An update of the owner brings the key back.
             return sync.finish();
         };
         let meta = &owner.object.metadata;
@@ -114,10 +116,10 @@ impl Controller {
         self.scale(owner, sync, now)
     }
 
-    /// Goes on after every request of the batch has its answer.
+    /// Continues a sync after every request of its batch has an answer.
     ///
     /// # Panics
-    /// When a request has no answer, or the sync is over.
+    /// A request has no answer, or the sync is over.
     pub fn resume(&self, sync: &mut Sync, now: Now) -> Step {
         if sync.state == State::ReadingFence {
             return self.begin_after_fence(sync, now);
@@ -177,7 +179,7 @@ impl Controller {
         }
     }
 
-    /// Most creates or deletes in one sync.
+    /// The most creates or deletes in one sync.
     pub(super) fn burst(&self) -> i64 {
         i64::try_from(self.options.burst_replicas).unwrap_or(i64::MAX)
     }
@@ -219,7 +221,7 @@ impl Controller {
         }
     }
 
-    /// Creates what is missing or deletes what is too much, if it may.
+    /// Creates missing pods or deletes surplus pods, if the sync may.
     fn scale(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
         let missing = i64::from(owner.object.replicas()) - i64::from(sync.counts.status.replicas);
         if !sync.may_scale || missing == 0 {
@@ -235,7 +237,7 @@ impl Controller {
             sync.creates_wanted = usize::try_from(wanted).expect("positive here");
             sync.slow_start = SlowStart::new(sync.creates_wanted, 1);
             if owner.object.spec.template.metadata.labels.is_empty() {
-                // Refused here, without a call and without an Event.
+                // Refused locally, without a call and without an Event.
                 let error = super::reconcile::NO_LABELS_ERROR.to_owned();
                 return self.finish_creates(owner, sync, Some(error), now);
             }
@@ -284,7 +286,7 @@ impl Controller {
         }
     }
 
-    /// Not inlined: a function of its own keeps its loop in registers.
+    /// Not inlined: a separate function keeps its loop in registers.
     #[inline(never)]
     fn created(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
         let regarding = owner.reference(self.options.kind);
@@ -340,15 +342,15 @@ impl Controller {
         self.create_batch(owner, sync, now)
     }
 
-    /// Remembers the versions of the pods that were created: the newest of those that came back with the
-    /// reference they were sent with, as they all do.
+    /// Records the newest version of the created pods, except for pods that came back with another
+    /// controller reference than they were sent with.
     fn record_creations(&self, owner: &Owner, sync: &Sync) {
         if !self.keeps_records {
             return;
         }
         let (namespace, uid) = (&owner.object.metadata.namespace, &owner.controller_ref.uid);
         let is_owner = |reference: &Arc<OwnerReference>| *reference == owner.controller_ref;
-        // For the barrier it is enough that this sync wrote them.
+        // If every write is recorded, it is enough that this sync wrote the pod.
         let every = self.hardened.records_every_write();
         let mut newest = 0;
         for index in &sync.answered {
@@ -381,7 +383,7 @@ impl Controller {
     ) -> Step {
         let lost = sync.creates_wanted - sync.slow_start.successes();
         if lost > 0 {
-            // Failed and never attempted ones will not be observed.
+            // Creates that failed or were not attempted will not be observed.
             let lost = i64::try_from(lost).expect("bursts are bounded");
             self.expectations.creations_observed(sync.key, lost);
         }
@@ -389,7 +391,7 @@ impl Controller {
         self.update_status(owner, sync, now)
     }
 
-    /// Not inlined: a function of its own keeps its loop in registers.
+    /// Not inlined: a separate function keeps its loop in registers.
     #[inline(never)]
     fn deleted(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
         let regarding = owner.reference(self.options.kind);
@@ -433,14 +435,15 @@ impl Controller {
         self.update_status(owner, sync, now)
     }
 
-    /// Notes whether a write that failed may have been committed nevertheless.
+    /// Notes that a failed write may have been committed, if its outcome is unknown.
     pub(super) fn note_failure(&self, error: &ApiError, kind: Kind, sync: &mut Sync) {
         if error.outcome_is_unknown() {
             sync.unknown.insert(kind);
         }
     }
 
-    /// Remembers the version of a pod we wrote, for its controller as the server has it now.
+    /// Records the version of a pod that this controller wrote, for the pod's controller on the
+    /// server.
     pub(super) fn record_pod_write(&self, meta: &ObjectMeta) {
         if let Some(controller) = meta.controller() {
             let owner = self.owners.intern(&meta.namespace, &controller.name);
@@ -450,7 +453,7 @@ impl Controller {
     }
 }
 
-/// The answer of that request, all of which are there.
+/// The answer to this request; all requests are answered.
 fn answer_of(answers: &[Option<Answer>], index: usize) -> &Answer {
     answers[index].as_ref().expect("it has been answered")
 }

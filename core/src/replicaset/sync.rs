@@ -1,5 +1,5 @@
-//! One sync of one key as a state machine: it asks for API calls and is fed their answers. What it
-//! holds between its steps is here, the steps are in `steps.rs`.
+//! One sync of one key as a state machine: it requests API calls and gets their answers. This file
+//! has its state; `steps.rs` has the steps.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::owners::Owner;
 use super::reconcile::StatusCounts;
 use super::scale::PodsToDelete;
 
-/// A sync in progress. Made once per worker and reused, with its scratch memory, for every key.
+/// A sync in progress. Each worker makes one and reuses it, with its scratch memory, for every key.
 #[derive(Debug)]
 pub struct Sync {
     pub(super) key: KeyId,
@@ -24,11 +24,11 @@ pub struct Sync {
     pub(super) outcome: Outcome,
     pub(super) requests: Vec<Request>,
     pub(super) answers: Vec<Option<Answer>>,
-    /// The answered requests in the order in which their answers came.
+    /// The indices of the answered requests, in the order of the answers.
     pub(super) answered: Vec<usize>,
     pub(super) events: Vec<EventIntent>,
     pub(super) requests_made: u32,
-    /// Everything below is of this sync alone. The owner is kept while requests are out.
+    /// Everything below belongs to this sync alone. The owner is kept while requests are in flight.
     pub(super) owner: Option<Arc<Owner>>,
     pub(super) may_scale: bool,
     pub(super) claim: Option<Box<Claim>>,
@@ -36,31 +36,31 @@ pub struct Sync {
     pub(super) to_delete: PodsToDelete,
     pub(super) slow_start: SlowStart,
     pub(super) creates_wanted: usize,
-    /// The lowest slot whose name was not looked at, where the controller names pods.
+    /// The lowest slot whose name was not looked up yet, if the controller names pods.
     pub(super) next_slot: u64,
-    /// Names of creates of unknown outcome, as they were when the pods were counted.
+    /// The names of creates of unknown outcome, loaded when the pods were counted.
     pub(super) pending: PendingNames,
-    /// How many of those that nobody had have been asked for again.
+    /// How many of the free pending names have been used again.
     pub(super) pending_asked: usize,
-    /// What went wrong with creating or deleting; returned only after the status is written.
+    /// The error of creating or deleting. Returned only after the status is written.
     pub(super) manage_error: Option<(SyncErrorClass, String)>,
     pub(super) new_status: Option<Box<ReplicaSetStatus>>,
-    /// How often the caches had gone back when their versions were read, in the hardened behaviour.
+    /// How often the caches had gone back when their versions were read; hardened behaviour only.
     pub(super) rewinds: u64,
-    /// Kinds of which a write may or may not have been committed.
+    /// Kinds with a write of unknown outcome.
     pub(super) unknown: Kinds,
-    /// Why the sync is to be retried, where that is nobody's business: no Event, no condition.
+    /// Why the sync is retried, for an error without Event and condition.
     pub(super) silent_error: Option<(SyncErrorClass, String)>,
 }
 
-/// What the claimed pods add up to, as of the moment they were claimed.
+/// The counts of the claimed pods at the moment they were claimed.
 #[derive(Debug, Default)]
 pub(super) struct PodCounts {
     pub(super) status: StatusCounts,
-    /// Ready pods that were available already; counted, like the next, where `minReadySeconds` asks
-    /// for it.
+    /// The pods that became ready at the availability cutoff or before. Filled, like the next
+    /// field, only if `minReadySeconds` is set.
     pub(super) available_at_cutoff: u32,
-    /// When the other ready pods became so, and how many at a time.
+    /// When the other pods became ready, and how many pods at each time.
     pub(super) ready_times: Vec<(Time, u32)>,
     pub(super) terminating: i32,
 }
@@ -75,18 +75,18 @@ pub(super) enum State {
     PuttingStatus,
     ReadingOwnerToRetry,
     PuttingStatusAgain,
-    /// Before anything else: no owner is known.
+    /// Before anything else. No owner is known yet.
     ReadingFence,
-    /// After all else.
+    /// After everything else.
     ReadingLastFence,
 }
 
 /// How a sync ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Well, or there was nothing to do.
+    /// Success, or there was nothing to do.
     Ok,
-    /// The key is to be retried.
+    /// The key is retried.
     Failed(SyncError),
 }
 
@@ -94,11 +94,11 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SyncError {
-    /// Which step.
+    /// The step that failed.
     pub class: SyncErrorClass,
     /// The error's text.
     pub message: String,
-    /// The single errors behind it, where several pods were claimed.
+    /// The errors of the single pods, if several pods were claimed.
     pub details: Vec<String>,
 }
 
@@ -146,7 +146,7 @@ impl SyncState for Sync {
 }
 
 impl SyncErrorClass {
-    /// In a word or two.
+    /// One or two words for statistics.
     pub fn label(self) -> &'static str {
         match self {
             SyncErrorClass::Consistency(_) => "stale cache",
@@ -167,7 +167,7 @@ impl Default for Sync {
 }
 
 impl Sync {
-    /// A sync that is over; [`Controller::begin`](super::Controller::begin) starts it.
+    /// A sync in its final state; [`Controller::begin`](super::Controller::begin) starts it.
     pub fn new() -> Sync {
         Sync {
             key: KeyId::default(),
@@ -201,16 +201,16 @@ impl Sync {
         self.key
     }
 
-    /// The requests to carry out, concurrently.
+    /// The requests to carry out concurrently.
     pub fn requests(&self) -> &[Request] {
         &self.requests
     }
 
-    /// Gives a request its answer, in any order; of several failures the one that comes first is
+    /// Sets the answer of a request, in any order. Of several failures the first to arrive becomes
     /// the sync's error.
     ///
     /// # Panics
-    /// When there is no request of that index, or it has been answered.
+    /// There is no request with this index, or it has been answered.
     pub fn answer(&mut self, index: usize, answer: Answer) {
         let place = &mut self.answers[index];
         assert!(place.is_none(), "request {index} is answered twice");
@@ -218,7 +218,7 @@ impl Sync {
         self.answered.push(index);
     }
 
-    /// How many requests the sync has asked for so far.
+    /// The number of requests that the sync has made so far.
     pub fn requests_made(&self) -> u32 {
         self.requests_made
     }
@@ -228,14 +228,14 @@ impl Sync {
         self.events.drain(..)
     }
 
-    /// How the sync ended; meaningless before it has.
+    /// How the sync ended. Meaningless before the end.
     pub fn outcome(&self) -> &Outcome {
         &self.outcome
     }
 
     pub(super) fn reset(&mut self, key: KeyId) {
         if self.state != State::Finished {
-            // The sync before was given up; the end of one leaves neither.
+            // The last sync was abandoned; a finished sync leaves no requests or answers.
             let _step = self.finish();
         }
         self.key = key;
@@ -259,7 +259,7 @@ impl Sync {
         self.silent_error = None;
     }
 
-    /// Takes the error that the sync ends with once its status is written, if any.
+    /// Takes the error with which the sync ends once its status is written, if any.
     #[inline]
     pub(super) fn take_error(&mut self) -> Option<(SyncErrorClass, String)> {
         if self.manage_error.is_none() && self.silent_error.is_none() {
@@ -296,8 +296,8 @@ impl Sync {
         self.await_answers(state)
     }
 
-    /// Replaces the batch by so many of the same request; those of the batch before, which must be
-    /// of that kind too, stay what they are.
+    /// Replaces the batch by `size` equal requests. The requests of the last batch, which must be
+    /// of the same kind, are kept.
     pub(super) fn request_again(
         &mut self,
         state: State,
@@ -311,7 +311,7 @@ impl Sync {
         self.await_answers(state)
     }
 
-    /// The requests are there; makes room for their answers.
+    /// Prepares for the answers to the requests.
     pub(super) fn await_answers(&mut self, state: State) -> Step {
         self.state = state;
         self.answers.clear();
@@ -321,7 +321,7 @@ impl Sync {
         Step::Requests
     }
 
-    /// Insists that every request has its answer.
+    /// Checks that every request has an answer.
     pub(super) fn require_answers(&self) {
         assert_eq!(
             self.answered.len(),
@@ -330,7 +330,7 @@ impl Sync {
         );
     }
 
-    /// Takes the answer of a batch of one.
+    /// Takes the answer of a batch of one request.
     pub(super) fn only_answer(&mut self) -> Answer {
         self.require_answers();
         let index = self.answered[0];

@@ -1,7 +1,7 @@
 //! Label selectors: as written, and compiled for matching.
 //!
-//! Compiling sorts the requirements by key, as the labels are; matching is then a search among few
-//! labels, or one walk over two sorted lists, that allocates nothing and stops at the first failure.
+//! Compiling sorts the requirements by key, like the labels. Matching then searches few labels, or
+//! walks over two sorted lists. It allocates nothing and stops at the first failure.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ mod syntax;
 
 pub use syntax::{SyntaxError, check_label_key, check_label_value};
 
-/// So many labels are searched for each requirement; of more, both lists are walked in order.
+/// Up to this number of labels, each requirement searches the labels. Above it, both sorted lists
+/// are walked in order.
 const SEARCHED_LABELS: usize = 8;
 
 /// A `LabelSelector` as written: all of `match_labels` and all of `match_expressions` must hold.
@@ -36,7 +37,7 @@ pub struct LabelSelectorRequirement {
     pub values: Arc<[Str]>,
 }
 
-/// A selector that can't be converted.
+/// A selector that could not be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SelectorError(pub String);
@@ -44,9 +45,9 @@ pub struct SelectorError(pub String);
 /// A compiled selector. Cloning shares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
-    /// Sorted by key; of one key, in the order written. `None` matches nothing.
+    /// Sorted by key; requirements of one key in the order written. `None` matches nothing.
     requirements: Option<Arc<[Requirement]>>,
-    /// What every match carries, sorted by key, one pair for a key.
+    /// The pairs that every match has, sorted by key, one pair per key.
     required_pairs: Arc<[(Str, Str)]>,
 }
 
@@ -68,9 +69,9 @@ enum Test {
     NotIn(Arc<[Str]>),
     Exists,
     DoesNotExist,
-    /// Strictly above; only selector strings can say it.
+    /// Strictly above. Only selector strings can express it.
     GreaterThan(i64, Str),
-    /// Strictly below; only selector strings can say it.
+    /// Strictly below. Only selector strings can express it.
     LessThan(i64, Str),
 }
 
@@ -208,7 +209,7 @@ impl Selector {
         &self.required_pairs
     }
 
-    /// The keys that it asks about, in order; a key comes as often as it is asked about.
+    /// The keys of the requirements, in order. A key occurs once per requirement.
     pub fn keys(&self) -> impl Iterator<Item = &Str> {
         let requirements = self.requirements.iter().flat_map(|all| all.iter());
         requirements.map(|requirement| &requirement.key)
@@ -227,7 +228,7 @@ impl Requirement {
         Ok(())
     }
 
-    /// The one value that satisfies the requirement, where there is just one.
+    /// The only value that satisfies the requirement, if there is exactly one.
     fn only_value(&self) -> Option<&Str> {
         match &self.test {
             Test::Equals(value) => Some(value),
@@ -302,8 +303,8 @@ fn sorted(values: &[Str]) -> Arc<[Str]> {
     values.into()
 }
 
-/// The canonical string form, e.g. `app=web,tier in (a,b),!x`, requirements by key. Both the
-/// selector that matches everything and the one that matches nothing print as nothing.
+/// The canonical string form, e.g. `app=web,tier in (a,b),!x`, sorted by key. The selector that
+/// matches everything and the one that matches nothing both print as the empty text.
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, requirement) in self
@@ -332,146 +333,4 @@ impl fmt::Display for Selector {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn requirement(key: &str, operator: &str, values: &[&str]) -> LabelSelectorRequirement {
-        LabelSelectorRequirement {
-            key: key.into(),
-            operator: operator.into(),
-            values: values.iter().map(|value| Str::from(*value)).collect(),
-        }
-    }
-
-    fn compile(
-        pairs: &[(&str, &str)],
-        expressions: &[LabelSelectorRequirement],
-    ) -> Result<Selector, SelectorError> {
-        Selector::compile(Some(&LabelSelector {
-            match_labels: Labels::from_pairs(pairs.iter().copied()),
-            match_expressions: expressions.into(),
-        }))
-    }
-
-    fn labels(pairs: &[(&str, &str)]) -> Labels {
-        Labels::from_pairs(pairs.iter().copied())
-    }
-
-    #[test]
-    fn absent_matches_nothing_and_empty_everything() {
-        let nothing = Selector::compile(None).unwrap();
-        let everything = compile(&[], &[]).unwrap();
-        for labels in [labels(&[]), labels(&[("app", "web")]), Labels::ABSENT] {
-            assert!(!nothing.matches(&labels));
-            assert!(everything.matches(&labels));
-        }
-        assert!(!nothing.is_empty());
-        assert!(everything.is_empty());
-        assert_eq!(nothing, Selector::nothing());
-    }
-
-    #[test]
-    fn every_operator_reads_presence_and_value() {
-        for (operator, values, matching, others) in [
-            (
-                "In",
-                &["a", "b"][..],
-                &["a", "b"][..],
-                &["", "c", "none"][..],
-            ),
-            ("NotIn", &["a", "b"], &["", "c", "none"], &["a", "b"]),
-            ("Exists", &[], &["", "a"], &["none"]),
-            ("DoesNotExist", &[], &["none"], &["", "a"]),
-        ] {
-            let selector = compile(&[], &[requirement("m", operator, values)]).unwrap();
-            let of = |value: &str| match value {
-                "none" => labels(&[("a", "a"), ("z", "a")]),
-                value => labels(&[("a", "x"), ("m", value), ("z", "x")]),
-            };
-            for value in matching {
-                assert!(selector.matches(&of(value)), "{selector} on {value}");
-            }
-            for value in others {
-                assert!(!selector.matches(&of(value)), "{selector} on {value}");
-            }
-        }
-    }
-
-    #[test]
-    fn two_requirements_on_one_key_both_hold() {
-        let both = [
-            requirement("app", "In", &["a", "b"]),
-            requirement("app", "NotIn", &["b"]),
-        ];
-        let selector = compile(&[], &both).unwrap();
-        assert!(selector.matches(&labels(&[("app", "a")])));
-        assert!(!selector.matches(&labels(&[("app", "b")])));
-    }
-
-    #[test]
-    fn required_pairs_are_what_every_match_carries() {
-        let expressions = [
-            requirement("zone", "In", &["x", "x"]),
-            requirement("tier", "In", &["a", "b"]),
-            requirement("gone", "DoesNotExist", &[]),
-            requirement("app", "In", &["web"]),
-        ];
-        let selector = compile(&[("app", "web")], &expressions).unwrap();
-        let pairs: Vec<_> = selector
-            .required_pairs()
-            .iter()
-            .map(|(k, v)| (&**k, &**v))
-            .collect();
-        assert_eq!(pairs, [("app", "web"), ("zone", "x")]);
-
-        let never = compile(&[("app", "web")], &[requirement("app", "In", &["db"])]).unwrap();
-        assert!(never.required_pairs().is_empty());
-        assert!(!never.matches(&labels(&[("app", "web")])));
-        assert!(!never.is_empty());
-    }
-
-    #[test]
-    fn what_cannot_be_converted_is_refused() {
-        for (key, operator, values) in [
-            ("app", "Bogus", &[][..]),
-            ("app", "in", &["web"]),
-            ("app", "In", &[]),
-            ("app", "NotIn", &[]),
-            ("app", "Exists", &["web"]),
-            ("app", "DoesNotExist", &["web"]),
-            ("a b", "Exists", &[]),
-            ("app", "In", &["web", "-x"]),
-        ] {
-            let compiled = compile(&[], &[requirement(key, operator, values)]);
-            assert!(compiled.is_err(), "{key} {operator} {values:?}");
-        }
-        assert!(compile(&[("app", "a/b")], &[]).is_err());
-        assert!(compile(&[("a/b/c", "x")], &[]).is_err());
-    }
-
-    #[test]
-    fn the_string_form_sorts_by_key_and_values() {
-        let expressions = [
-            requirement("x", "DoesNotExist", &[]),
-            requirement("tier", "In", &["b", "a"]),
-            requirement("env", "NotIn", &["dev"]),
-            requirement("cpu", "Exists", &[]),
-        ];
-        let selector = compile(&[("app", "web")], &expressions).unwrap();
-        assert_eq!(
-            selector.to_string(),
-            "app=web,cpu,env notin (dev),tier in (a,b),!x"
-        );
-        assert_eq!(Selector::nothing().to_string(), "");
-    }
-
-    #[test]
-    fn a_plain_map_is_a_selector_of_its_pairs() {
-        let selector = Selector::of_pairs(&labels(&[("app", "web"), ("tier", "a")]));
-        assert!(selector.matches(&labels(&[("app", "web"), ("tier", "a"), ("z", "")])));
-        assert!(!selector.matches(&labels(&[("app", "web")])));
-        assert_eq!(selector.to_string(), "app=web,tier=a");
-        assert!(!Selector::of_pairs(&Labels::ABSENT).matches(&labels(&[])));
-        assert!(Selector::of_pairs(&labels(&[])).is_empty());
-    }
-}
+mod tests;

@@ -1,5 +1,5 @@
-//! Controller references to their groups, and namespaces to their orphans, in shards by the UID of
-//! the reference or the namespace.
+//! The owned pods by controller reference, and the orphans by namespace, in shards by the UID of
+//! the reference or by the namespace.
 
 use std::sync::Arc;
 
@@ -13,24 +13,24 @@ use crate::intern::{FIXED_STATE, KeyId};
 use crate::primitives::{CachePadded, Mutex, MutexGuard, lock};
 
 const SHARDS: usize = 64;
-/// The tables take their tags from the seven highest bits and their buckets from the lowest ones;
-/// the shard is told by bits between.
+/// The tables use the seven highest bits for tags and the lowest for buckets; the shard uses bits
+/// between them.
 const SHARD_SHIFT: u32 = 40;
 
-/// All groups.
+/// The owned pods of all owners, and the orphans of all namespaces.
 #[derive(Debug)]
 pub(super) struct PodsByController<F>(Box<[CachePadded<Mutex<Shard<F>>>]>);
 
 #[derive(Debug)]
 struct Shard<F> {
-    /// By the owner's UID; namespace, kind and name are compared beyond it.
+    /// By the owner's UID. Namespace, kind and name are compared too.
     owned: HashTable<Arc<OwnedPods<F>>>,
     orphans: HashMap<Str, Arc<OwnedPods<F>>, RandomState>,
-    /// With more namespaces than these, those that nobody uses are dropped.
+    /// With more namespaces than this, unused ones are dropped.
     orphans_max: usize,
 }
 
-/// Namespaces of a shard that are kept without asking whether they are used.
+/// The number of namespaces of a shard that are kept without checking whether they are used.
 const ORPHANS_KEPT: usize = 1;
 
 impl<F: PodFields> Default for PodsByController<F> {
@@ -53,8 +53,8 @@ impl<F: PodFields> PodsByController<F> {
         lock(&self.0[(hash >> SHARD_SHIFT) as usize % SHARDS])
     }
 
-    /// The group of an object's controller reference or, without one, of its namespace's orphans;
-    /// made when it doesn't exist.
+    /// The pods with an object's controller reference or, without one, the orphans of its
+    /// namespace. Made if they don't exist.
     pub(super) fn of(&self, meta: &ObjectMeta) -> Arc<OwnedPods<F>> {
         match meta.controller() {
             Some(owner) => {
@@ -80,13 +80,13 @@ impl<F: PodFields> PodsByController<F> {
         }
     }
 
-    /// The orphans of a namespace; an empty group where there are none.
+    /// The orphans of a namespace; an empty list if there are none.
     pub(super) fn orphans(&self, namespace: &Str) -> Arc<OwnedPods<F>> {
         self.shard(FIXED_STATE.hash_one(namespace))
             .orphans(namespace)
     }
 
-    /// Makes an owner known to the group of a reference, which is returned.
+    /// Attaches a cached owner to the pods with its controller reference, and returns them.
     pub(super) fn attach(
         &self,
         namespace: &Str,
@@ -96,16 +96,16 @@ impl<F: PodFields> PodsByController<F> {
         let hash = hash_of(owner);
         let mut shard = self.shard(hash);
         let owned_pods = shard.owned(hash, namespace, owner);
-        // Under the lock, so that the group isn't dropped as unused in between.
+        // Under the lock, so that the list isn't dropped as unused in between.
         owned_pods.set_owner_key(Some(key));
         owned_pods
     }
 
-    /// Drops an owner's group when it has neither pods nor an owner. Pods that were about to enter
-    /// it find it closed and ask for a new one.
+    /// Drops an owner's list if it has neither pods nor a cached owner. A pod that was about to be
+    /// added finds the list closed and asks for a new one.
     ///
-    /// Called after the last pod left and after the owner was taken back. Whichever of the two is
-    /// later sees the other's doing, since both have held the group's lock in between.
+    /// Called after the last pod left and after the owner was detached. The later of the two calls
+    /// sees the effect of the other, because both have held the list's lock in between.
     pub(super) fn drop_if_unused(&self, owned_pods: &Arc<OwnedPods<F>>) {
         let Some(owner) = owned_pods.owner_id() else {
             return;
@@ -124,14 +124,14 @@ impl<F: PodFields> PodsByController<F> {
 }
 
 impl<F: PodFields> Shard<F> {
-    /// Amortised O(1): namespaces come and go, and those that nobody uses are looked for when there are
-    /// twice as many as were in use the last time.
+    /// Amortised O(1): namespaces come and go. Unused ones are looked for when there are twice as
+    /// many as were in use the last time.
     fn orphans(&mut self, namespace: &Str) -> Arc<OwnedPods<F>> {
         if let Some(owned_pods) = self.orphans.get(namespace) {
             return owned_pods.clone();
         }
         if self.orphans.len() >= self.orphans_max {
-            // Whoever uses one has it from here, under this lock; its pods hold it too.
+            // Every user got it from here, under this lock, and its pods hold it too.
             self.orphans
                 .retain(|_, owned_pods| Arc::strong_count(owned_pods) > 1);
             self.orphans_max = (2 * self.orphans.len()).max(ORPHANS_KEPT);

@@ -1,5 +1,5 @@
-//! Which groups of a namespace hold pods of which labels: how a scale-down finds the pods that a
-//! sibling's selector matches, whoever owns them, without walking the namespace.
+//! Which owners of a namespace have pods with which labels. A scale-down uses it to find the pods
+//! that a sibling's selector matches, of any owner, without walking over the namespace.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use super::label_set::LabelSetChange;
 use super::owned_pods::OwnedPods;
 use crate::intern::FIXED_STATE;
 
-/// Per namespace, the groups by label set.
+/// Per namespace, the owned pods by label set.
 #[derive(Debug)]
 pub(crate) struct Namespaces<F> {
     by_name: HashMap<Str, LabelSets<F>, RandomState>,
 }
 
-/// A selector of an owner that counts for co-location, with the owner's namespace.
+/// An owner's selector that counts for co-location, with the owner's namespace.
 pub type NamespacedSelector = (Str, Arc<Selector>);
 
 /// The label sets of one namespace.
@@ -36,7 +36,7 @@ impl<F: PodFields> Namespaces<F> {
         }
     }
 
-    /// Notes what a group's change did to its label sets.
+    /// Records how a change of owned pods changed their label sets.
     pub(crate) fn note(&mut self, owned_pods: &Arc<OwnedPods<F>>, change: LabelSetChange) {
         if let Some(labels) = change.added {
             let sets = self
@@ -49,17 +49,17 @@ impl<F: PodFields> Namespaces<F> {
             && let Some(sets) = self.by_name.get_mut(owned_pods.namespace())
         {
             sets.remove(&labels, owned_pods);
-            // Namespaces come and go, each under a name of its own.
+            // Namespaces come and go, each with a new name.
             if sets.holders.is_empty() {
                 self.by_name.remove(owned_pods.namespace());
             }
         }
     }
 
-    /// Fills `found` with the label sets that any of the selectors matches, each with a group that
-    /// holds pods of it. A pair of labels and group comes once, in no particular order.
+    /// Fills `found` with the label sets that any of the selectors matches, each with owned pods
+    /// that have it. A pair of labels and owned pods occurs once, in no particular order.
     ///
-    /// O(label sets that share the rarest pair which a selector requires), for each selector.
+    /// O(label sets that share the rarest pair that the selector requires), for each selector.
     pub(crate) fn matching(
         &self,
         selectors: &[NamespacedSelector],
@@ -128,7 +128,7 @@ impl<F: PodFields> LabelSets<F> {
         }
     }
 
-    /// Calls `candidate` for every label set that the selector might match.
+    /// Calls `candidate` for every label set that the selector may match.
     fn candidates(
         &self,
         selector: &Selector,
@@ -141,7 +141,7 @@ impl<F: PodFields> LabelSets<F> {
         }
         let mut rarest: Option<&HashSet<Labels, RandomState>> = None;
         for pair in pairs {
-            // What no label set carries, no match can carry.
+            // A pair without a label set has no match.
             let Some(sets) = self.by_pair.get(pair) else {
                 return;
             };

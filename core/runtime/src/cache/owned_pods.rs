@@ -1,5 +1,5 @@
-//! The pods that one owner controls (or that nobody does, in one namespace), with running totals
-//! by label set, so that a sync with nothing to do looks at no pod.
+//! The pods that one owner controls, or the orphans of one namespace, with running totals by label
+//! set, so that a sync with nothing to do looks at no pod.
 
 use std::sync::Arc;
 
@@ -14,21 +14,21 @@ use super::ready_times::ReadyTimes;
 use crate::intern::{DenseKey, FIXED_STATE, KeyId};
 use crate::primitives::{AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
 
-/// The pods of one controller reference, or the orphans of one namespace.
+/// The pods with one controller reference, or the orphans of one namespace.
 #[derive(Debug)]
 pub struct OwnedPods<F> {
     namespace: Str,
     /// Kind, name and UID of the reference; `None` for the orphans of the namespace.
     owner_id: Option<OwnerId>,
-    /// The key of the cached owner that the reference resolves to; `NO_OWNER` when there is
-    /// none. Written by the owners' informer, read by the pods' handlers.
+    /// The key of the cached owner to which the reference resolves; `NO_OWNER` if there is none.
+    /// Written by the owners' informer, read by the pods' handlers.
     owner_key: AtomicU32,
-    /// How many pods there are, to be asked without the lock. Written under it.
+    /// The number of pods, readable without the lock. Written under it.
     pod_count: AtomicUsize,
     members: Mutex<Members<F>>,
 }
 
-/// What makes a controller reference the same: kind, name and UID (the API version is ignored).
+/// The identity of a controller reference: kind, name and UID. The API version is ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OwnerId {
     pub(crate) kind: Str,
@@ -45,7 +45,7 @@ impl OwnerId {
         }
     }
 
-    /// Whether both references mean the same.
+    /// Whether both references have the same identity.
     pub(crate) fn is_same(a: &OwnerReference, b: &OwnerReference) -> bool {
         a.uid == b.uid && a.name == b.name && a.kind == b.kind
     }
@@ -55,22 +55,23 @@ impl OwnerId {
     }
 }
 
-/// No cached owner; also the end of the key space, which no key reaches.
+/// No cached owner. This is the end of the key space, which no key reaches.
 const NO_OWNER: u32 = u32::MAX;
 
-/// A locked view of a group's pods.
+/// A locked view of the owned pods.
 pub type MembersGuard<'a, F> = MutexGuard<'a, Members<F>>;
 
-/// One pod of a group: what syncs and ranking read of it, dense and apart from the pod itself.
+/// One of the owned pods: the values that syncs and ranking read, dense and apart from the pod
+/// itself.
 #[derive(Clone, Debug)]
 pub struct Member<F> {
-    /// What the workloads keep of the pod.
+    /// The values that the workloads keep of the pod.
     pub fields: F,
-    /// Index into the group's label sets.
+    /// Index into the owner's label sets.
     pub label_set: u32,
-    /// The pod's handle: `positions[handle]` is where it is.
+    /// The pod's handle: `positions[handle]` is its position.
     handle: u32,
-    /// Dense number of the pod's node; 0 when it is not bound.
+    /// Dense number of the pod's node; 0 if it is not bound.
     pub node: u32,
     state: PodState,
 }
@@ -81,7 +82,7 @@ impl<F: PodFields> Member<F> {
         self.state.active
     }
 
-    /// Whether the pod is on its way out.
+    /// Whether the pod is terminating.
     pub fn is_terminating(&self) -> bool {
         self.state.terminating
     }
@@ -92,22 +93,22 @@ impl<F: PodFields> Member<F> {
     }
 }
 
-/// The pods of a group. `pods[i]` and `members[i]` are one pod, and so is
-/// `positions[members[i].handle]`, which is `i`.
+/// The owned pods. `pods[i]` and `members[i]` belong to one pod, and `positions[members[i].handle]`
+/// is `i`.
 ///
-/// Outside a pod goes by its handle, which stays the same while others come and go: nobody else
-/// need be told when a pod moves to another position.
+/// Other modules refer to a pod by its handle. The handle stays the same when other pods come and
+/// go, so no other structure changes when a pod moves to another position.
 #[derive(Debug)]
 pub struct Members<F> {
     pods: Vec<Arc<Pod>>,
     members: Vec<Member<F>>,
-    /// By handle: the position or, where the handle is free, the next free handle.
+    /// By handle: the position or, if the handle is free, the next free handle.
     positions: Vec<u32>,
-    /// The first free handle; that of no pod when none is free.
+    /// The first free handle; `NO_HANDLE` if none is free.
     free_handle: u32,
-    /// Whether the group was dropped: no pod enters it any more.
+    /// Whether these owned pods were dropped: no pod is added any more.
     is_closed: bool,
-    /// Nearly always a single one.
+    /// Nearly always a single label set.
     label_sets: SmallVec<[LabelSet; 1]>,
     /// Label sets by their labels, once there have been more than [`SEARCHED_SETS`].
     by_labels: Option<Box<HashMap<Labels, u32, RandomState>>>,
@@ -117,10 +118,10 @@ pub struct Members<F> {
 /// The end of the list of free handles.
 const NO_HANDLE: u32 = u32::MAX;
 
-/// So many label sets are searched one by one.
+/// Up to this number of label sets are searched one by one.
 const SEARCHED_SETS: usize = 8;
 
-/// Makes room for one more, with less to spare than a vector would: there is a group for every
+/// Reserves memory for one more item, with less to spare than a vector: there is one list per
 /// owner, and half of an 80-byte member for each pod is more than the pod's other entries.
 fn reserve_one<T>(items: &mut Vec<T>) {
     if items.len() == items.capacity() {
@@ -139,14 +140,14 @@ impl<F: PodFields> OwnedPods<F> {
         }
     }
 
-    /// How many pods the group has.
+    /// The number of pods.
     pub fn pod_count(&self) -> usize {
-        // Acquire: pairs with the Release of `set_pod_count`; a caller that was woken by a pod's
-        // arrival finds it counted.
+        // Acquire: pairs with the Release of `set_pod_count`. A caller that was woken by a new pod
+        // finds it counted.
         self.pod_count.load(Ordering::Acquire)
     }
 
-    /// Tells those who don't lock how many pods there are.
+    /// Publishes the number of pods to readers without the lock.
     pub(crate) fn set_pod_count(&self, count: usize) {
         // Release: pairs with the Acquire of `pod_count`.
         self.pod_count.store(count, Ordering::Release);
@@ -171,9 +172,9 @@ impl<F: PodFields> OwnedPods<F> {
         self.owner_id.as_ref().map(|owner_id| &*owner_id.kind)
     }
 
-    /// The cached owner to which the pods' controller reference resolves.
+    /// The key of the cached owner to which the pods' controller reference resolves.
     pub fn owner_key(&self) -> Option<KeyId> {
-        // Acquire: pairs with the Release of `set_owner_key`; the owner is stored before.
+        // Acquire: pairs with the Release of `set_owner_key`. The owner is stored before.
         match self.owner_key.load(Ordering::Acquire) {
             NO_OWNER => None,
             key => Some(KeyId::from_index(key as usize)),
@@ -210,7 +211,7 @@ impl<F: PodFields> Default for Members<F> {
 }
 
 impl<F: PodFields> Members<F> {
-    /// How many pods there are.
+    /// The number of pods.
     pub fn len(&self) -> usize {
         self.pods.len()
     }
@@ -223,38 +224,39 @@ impl<F: PodFields> Members<F> {
     /// The pod at a position.
     ///
     /// # Panics
-    /// When there is none.
+    /// There is no pod at this position.
     pub fn pod(&self, position: usize) -> &Arc<Pod> {
         &self.pods[position]
     }
 
-    /// The pods with what is kept beside them, by position.
+    /// The pods with their members, by position.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<Pod>, &Member<F>)> {
         self.pods.iter().zip(&self.members)
     }
 
-    /// What is kept beside the pods, by position.
+    /// The members, by position.
     pub fn members(&self) -> &[Member<F>] {
         &self.members
     }
 
-    /// Running totals by labels; those of no pods are free.
+    /// Running totals by labels. Label sets without pods are free.
     pub fn label_sets(&self) -> &[LabelSet] {
         &self.label_sets
     }
 
-    /// Closes the group to pods when there are none; whether it is closed now.
+    /// Closes the list if it has no pods: no pod can be added any more. Returns whether it is
+    /// closed now.
     pub(crate) fn close_if_empty(&mut self) -> bool {
         self.is_closed |= self.pods.is_empty();
         self.is_closed
     }
 
-    /// Whether the group was dropped.
+    /// Whether the list was dropped.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// Makes room for so many more pods.
+    /// Reserves memory for `count` more pods.
     pub(crate) fn reserve(&mut self, count: usize) {
         self.pods.reserve_exact(count);
         self.members.reserve_exact(count);
@@ -266,7 +268,7 @@ impl<F: PodFields> Members<F> {
         self.members[self.positions[handle as usize] as usize].node
     }
 
-    /// Adds a pod behind the others and returns its handle.
+    /// Appends a pod and returns its handle.
     pub(crate) fn insert(&mut self, pod: Arc<Pod>, node: u32) -> (u32, LabelSetChange) {
         let state = PodState::of(&pod);
         let (label_set, added) = self.enter_label_set(&pod, state);
@@ -330,7 +332,7 @@ impl<F: PodFields> Members<F> {
         change
     }
 
-    /// Removes a pod; the last one takes its position.
+    /// Removes a pod. The last pod takes its position.
     pub(crate) fn remove(&mut self, handle: u32) -> LabelSetChange {
         let position = std::mem::replace(&mut self.positions[handle as usize], self.free_handle);
         self.free_handle = handle;
@@ -363,7 +365,8 @@ impl<F: PodFields> Members<F> {
         found.map(|(index, _)| index)
     }
 
-    /// Files a label set that has come, and all others with it as soon as there are many.
+    /// Adds a new label set to the map by labels. Makes the map with all others as soon as there
+    /// are many.
     fn index_label_set(&mut self, labels: &Labels, index: u32) {
         match &mut self.by_labels {
             Some(by_labels) => {
@@ -423,10 +426,11 @@ impl<F: PodFields> Members<F> {
         Some(labels)
     }
 
-    /// Of the active ready pods of a label set, how many became so at `cutoff` or before; adds to
-    /// `later` the seconds after it in which others did, in order, with their number.
+    /// Of the active ready pods of a label set, the number that became ready at `cutoff` or before.
+    /// Appends to `later` the later seconds in which pods became ready, in order, with their number
+    /// of pods.
     ///
-    /// O(pods) at the first time and when the cutoff goes back, else O(seconds after it).
+    /// O(pods) at the first call and when the cutoff goes back, else O(seconds after the cutoff).
     pub fn ready_by(&mut self, label_set: u32, cutoff: Time, later: &mut Vec<(Time, u32)>) -> u32 {
         let set = &mut self.label_sets[label_set as usize];
         let is_kept = set
@@ -442,14 +446,14 @@ impl<F: PodFields> Members<F> {
         ready_times.ready_by_cutoff(set.totals.ready)
     }
 
-    /// Recounts every label set and says whether the running totals are right, and whether every
-    /// handle leads to its pod. O(pods).
+    /// Recounts every label set. Returns whether the running totals are right and every handle
+    /// leads to its pod. O(pods).
     pub fn totals_are_exact(&self) -> bool {
         let mut handles = (0u32..).zip(self.members.iter().map(|member| member.handle));
         if !handles.all(|(position, handle)| self.positions[handle as usize] == position) {
             return false;
         }
-        // Debug builds recount at every sync, and a sync with nothing to do allocates nothing.
+        // Debug builds recount at every sync, and a sync with nothing to do must allocate nothing.
         let mut counted: SmallVec<[(u32, Totals); 4]> =
             smallvec::smallvec![(0, Totals::default()); self.label_sets.len()];
         for (pod, member) in self.iter() {
@@ -468,7 +472,7 @@ impl<F: PodFields> Members<F> {
     }
 }
 
-/// When the active ready pods of a label set became so. O(pods).
+/// When the active ready pods of a label set became ready. O(pods).
 fn ready_times<F>(
     pods: &[Arc<Pod>],
     members: &[Member<F>],

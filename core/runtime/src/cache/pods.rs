@@ -1,4 +1,4 @@
-//! The pod store: names to pods, pods to the group of their controller, and what a delta changed.
+//! The pod store: pods by name, each with its owned pods, and the changes that deltas make.
 
 use std::sync::Arc;
 
@@ -13,36 +13,37 @@ use super::{Delta, PodFields, StoreVersion};
 use crate::intern::{KeyId, StrTable};
 use crate::primitives::{CachePadded, Mutex, lock};
 
-/// The cached pods of all namespaces. One informer or several apply deltas, those of one pod in
-/// their order; workers read groups.
+/// The cached pods of all namespaces. One or several informers apply deltas, those of one pod in
+/// their order; workers read owned pods.
 #[derive(Debug)]
 pub struct PodCache<F> {
     pub(super) index: Index<F>,
     pub(super) by_controller: PodsByController<F>,
     pub(super) namespaces: Mutex<Namespaces<F>>,
     pub(super) nodes: StrTable,
-    /// Alone in its line: every sync reads it, and appliers must not disturb each other by it.
+    /// Alone in its cache line: every sync reads it, and threads that apply events must not slow
+    /// each other down by it.
     version: CachePadded<StoreVersion>,
 }
 
-/// What a delta did.
+/// The change that a delta made.
 #[derive(Clone, Debug)]
 pub struct PodChange<F> {
-    /// The pod as the store had it; `None` when it was not known.
+    /// The pod as the store had it; `None` if it was not known.
     pub old: Option<Arc<Pod>>,
-    /// The pod as it is now or, when `deleted`, in its last state.
+    /// The pod now or, if `deleted`, in its last state.
     pub new: Arc<Pod>,
     /// Whether the pod is gone.
     pub deleted: bool,
-    /// Group of the old pod's controller; `None` when not known.
+    /// The owned pods of the old pod's controller; `None` if the pod was not known.
     pub old_owned_pods: Option<Arc<OwnedPods<F>>>,
-    /// Group of the new pod's controller; `None` when no such group exists.
+    /// The owned pods of the new pod's controller; `None` if there are none.
     pub new_owned_pods: Option<Arc<OwnedPods<F>>>,
 }
 
 impl<F: PodFields> PodChange<F> {
-    /// Whether it is of any interest to whoever looks after owners of that kind: the pod is or was one's
-    /// of theirs, or is or was nobody's, to be adopted.
+    /// Whether the change concerns a workload with owners of this kind: the pod belongs or belonged
+    /// to such an owner, or it is or was an orphan that can be adopted.
     #[inline]
     pub fn concerns(&self, owners: Kind) -> bool {
         let is_theirs = |owned_pods: &Option<Arc<OwnedPods<F>>>| {
@@ -82,7 +83,7 @@ impl<F: PodFields> PodCache<F> {
         }
     }
 
-    /// How many pods are cached. Locks the shards in turn.
+    /// The number of cached pods. Locks the shards one after the other.
     pub fn len(&self) -> usize {
         self.index.len()
     }
@@ -97,7 +98,7 @@ impl<F: PodFields> PodCache<F> {
         &self.version
     }
 
-    /// The pod of that name.
+    /// The pod with this name.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
         let name_hash = NameHash::of(namespace, name);
         let shard = self.index.lock(name_hash.shard);
@@ -105,26 +106,26 @@ impl<F: PodFields> PodCache<F> {
         Some(shard.slot(slot).pod.clone())
     }
 
-    /// Whether there is a pod of that name.
+    /// Whether there is a pod with this name.
     pub fn contains(&self, namespace: &str, name: &str) -> bool {
         let name_hash = NameHash::of(namespace, name);
         let shard = self.index.lock(name_hash.shard);
         shard.find(name_hash.hash, namespace, name).is_some()
     }
 
-    /// Applies one event of the watch, says what it changed, and advances the store's version to
-    /// the event's. O(1) amortised.
+    /// Applies a watch event, returns what it changed, and advances the store's version to that of
+    /// the event. Amortised O(1).
     pub fn apply(&self, delta: Delta<Pod>) -> PodChange<F> {
         let change = self.apply_out_of_order(delta);
         self.version.set(&change.new.metadata.resource_version);
         change
     }
 
-    /// Applies one event of the watch and leaves the store's version as it is: for several threads
-    /// that apply the events of different pods, those of one pod in their order. When all events
-    /// up to a version are applied, one of them says so by [`PodCache::bookmark`].
+    /// Applies a watch event and leaves the store's version as it is: for several threads that
+    /// apply the events of different pods, those of one pod in their order. When all events up to a
+    /// version are applied, one thread sets the version by [`PodCache::bookmark`].
     ///
-    /// Threads that deal with pods of different controllers share no lock, but by chance.
+    /// Threads that apply events of different controllers' pods share no lock, except by chance.
     pub fn apply_out_of_order(&self, delta: Delta<Pod>) -> PodChange<F> {
         match delta {
             Delta::Applied(pod) => self.put(pod),
@@ -132,8 +133,8 @@ impl<F: PodFields> PodCache<F> {
         }
     }
 
-    /// Which of `count` threads is to apply the events of a pod, so that the events of one pod are
-    /// applied by one thread and the pods of one controller mostly too.
+    /// Which of `count` threads should apply the events of a pod. The events of one pod always go
+    /// to one thread, and mostly also those of one controller's pods.
     ///
     /// # Panics
     /// When `count` is zero.
@@ -141,7 +142,7 @@ impl<F: PodFields> PodCache<F> {
         NameHash::of(&meta.namespace, &meta.name).shard as usize % count
     }
 
-    /// The periodic resync: an update of every pod to itself, which handlers ignore.
+    /// The periodic resync: an update of every pod to itself. Handlers ignore it.
     pub fn resync(&self) -> Vec<PodChange<F>> {
         let unchanged = |slot: &Slot<F>| PodChange {
             old: Some(slot.pod.clone()),
@@ -162,8 +163,8 @@ impl<F: PodFields> PodCache<F> {
         self.version.set(version);
     }
 
-    /// The change that a tombstone with this object stands for: `key` leaves the store, and the
-    /// handlers see `last_known`, which may be older than what the store had.
+    /// Applies a tombstone: the pod with this name leaves the store. The handlers get `last_known`,
+    /// which may be older than the pod in the store.
     pub fn apply_tombstone(
         &self,
         namespace: &str,
@@ -182,7 +183,7 @@ impl<F: PodFields> PodCache<F> {
         })
     }
 
-    /// Makes an owner known to the pods that refer to it, and returns their group.
+    /// Attaches a cached owner to the pods that refer to it, and returns them.
     pub fn attach_owner(
         &self,
         namespace: &Str,
@@ -192,23 +193,23 @@ impl<F: PodFields> PodCache<F> {
         self.by_controller.attach(namespace, owner, key)
     }
 
-    /// Takes an owner back; its group stays as long as it has pods.
+    /// Detaches an owner. Its owned pods stay as long as there are any.
     pub fn detach_owner(&self, owned_pods: &Arc<OwnedPods<F>>) {
         owned_pods.set_owner_key(None);
         self.by_controller.drop_if_unused(owned_pods);
     }
 
-    /// The orphans of a namespace; an empty group where there are none.
+    /// The orphans of a namespace; an empty list if there are none.
     pub fn orphans(&self, namespace: &Str) -> Arc<OwnedPods<F>> {
         self.by_controller.orphans(namespace)
     }
 
-    /// The dense number of a node's name; the empty name has 0.
+    /// The dense number of a node's name. The empty name has 0.
     pub fn node_number(&self, node: &str) -> u32 {
         self.nodes.intern(node)
     }
 
-    /// Fills `found` with the label sets that one of the selectors matches, with their groups.
+    /// Fills `found` with the label sets that one of the selectors matches, with their owned pods.
     pub fn matching_label_sets(
         &self,
         selectors: &[NamespacedSelector],
@@ -295,7 +296,7 @@ impl<F: PodFields> PodCache<F> {
         }
     }
 
-    /// Takes a pod out; answers it and its group.
+    /// Removes a pod. Returns it and the owned pods that it was in.
     fn remove(&self, namespace: &str, name: &str) -> Option<(Arc<Pod>, Arc<OwnedPods<F>>)> {
         let name_hash = NameHash::of(namespace, name);
         let mut shard = self.index.lock(name_hash.shard);
@@ -310,12 +311,12 @@ impl<F: PodFields> PodCache<F> {
         Some((pod, owned_pods))
     }
 
-    /// Adds a pod to the group of its controller, or the orphans of its namespace.
+    /// Adds a pod to the owned pods of its controller, or to the orphans of its namespace.
     fn enter(&self, pod: &Arc<Pod>, node: u32) -> (Arc<OwnedPods<F>>, u32) {
         loop {
             let owned_pods = self.by_controller.of(&pod.metadata);
             let mut members = owned_pods.lock();
-            // Dropped as unused since the look-up, which will make a new one.
+            // Dropped as unused since the look-up. The next look-up makes new ones.
             if members.is_closed() {
                 continue;
             }
@@ -336,14 +337,14 @@ impl<F: PodFields> PodCache<F> {
         }
     }
 
-    /// Tells others what came of a change in the number of a group's pods.
+    /// Publishes a change in the number of owned pods.
     fn settle(&self, owned_pods: &Arc<OwnedPods<F>>, members: &Members<F>, change: LabelSetChange) {
         owned_pods.set_pod_count(members.len());
         self.note(owned_pods, change);
     }
 
-    /// Files label sets that have come or gone. The group is locked, so that the namespaces hear of
-    /// its changes in their order.
+    /// Records label sets that were added or removed. The owned pods are locked, so the namespaces
+    /// get their changes in order.
     pub(super) fn note(&self, owned_pods: &Arc<OwnedPods<F>>, change: LabelSetChange) {
         if !change.is_none() {
             lock(&self.namespaces).note(owned_pods, change);
@@ -356,7 +357,7 @@ impl<F: PodFields> PodCache<F> {
     }
 }
 
-/// Whether both have the same controller as far as grouping goes.
+/// Whether both have the same controller: the same kind, name and UID.
 pub(super) fn same_controller(a: &ObjectMeta, b: &ObjectMeta) -> bool {
     match (a.controller(), b.controller()) {
         (None, None) => true,

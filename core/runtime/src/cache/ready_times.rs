@@ -1,27 +1,26 @@
-//! The ready pods of one label set by the moment they became ready, as far as that moment is later
-//! than some other: what `minReadySeconds` asks for, kept as pods change, so that a sync need not
-//! look at each pod.
+//! The ready times of one label set's pods after a cutoff. They answer the question of
+//! `minReadySeconds`. They are updated as pods change, so that a sync need not look at each pod.
 
 use std::collections::VecDeque;
 
 use podstorm_objects::Time;
 
-/// Ready pods by the second in which they became ready, as far as it is after the cutoff; of those
-/// before nothing is kept, and that is nearly all of them.
+/// The number of ready pods by the second in which they became ready, for seconds after the cutoff.
+/// Nothing is stored for earlier seconds, and that is nearly all pods.
 ///
-/// Who asks moves the cutoff forward with the clock. There are then as many entries at most as
-/// `minReadySeconds` has seconds, but for times in the future. Memory is kept for reuse.
+/// Callers move the cutoff forward with the clock. So there are at most as many entries as
+/// `minReadySeconds` has seconds, except for times in the future. The memory is kept for reuse.
 #[derive(Debug)]
 pub(super) struct ReadyTimes {
     cutoff: Time,
-    /// Seconds in order, each once, with the number of pods; none at the cutoff or before.
+    /// Seconds in order, each once, with the number of pods; no second is at the cutoff or before.
     later: VecDeque<(Time, u32)>,
-    /// Ready pods that don't say since when; they never become available.
+    /// The number of ready pods without a ready time. They never become available.
     unset: u32,
 }
 
 impl ReadyTimes {
-    /// The pods that became ready at those times.
+    /// The ready times of pods that became ready at these times.
     pub(super) fn new(cutoff: Time, times: impl Iterator<Item = Time>) -> ReadyTimes {
         let mut ready_times = ReadyTimes {
             cutoff,
@@ -32,7 +31,7 @@ impl ReadyTimes {
         ready_times
     }
 
-    /// A pod has become ready. O(pods' seconds after that time).
+    /// Adds a pod that has become ready. O(entries after this time).
     pub(super) fn enter(&mut self, time: Time) {
         if time.is_unset() {
             self.unset += 1;
@@ -44,7 +43,7 @@ impl ReadyTimes {
         }
     }
 
-    /// A pod that was ready since then is so no longer, or is gone.
+    /// Removes a pod that was ready since this time.
     pub(super) fn leave(&mut self, time: Time) {
         if time.is_unset() {
             self.unset -= 1;
@@ -57,7 +56,8 @@ impl ReadyTimes {
         }
     }
 
-    /// Moves the cutoff forward; false when it would have to go back, for which nothing is kept.
+    /// Moves the cutoff forward. Returns false if it would have to go back, because the earlier
+    /// entries are gone.
     pub(super) fn advance(&mut self, cutoff: Time) -> bool {
         if cutoff < self.cutoff {
             return false;
@@ -69,7 +69,7 @@ impl ReadyTimes {
         true
     }
 
-    /// How many of so many ready pods became so at the cutoff or before.
+    /// How many of `ready` ready pods became ready at the cutoff or before.
     pub(super) fn ready_by_cutoff(&self, ready: u32) -> u32 {
         ready - self.unset - self.later.iter().map(|(_, pods)| pods).sum::<u32>()
     }
@@ -79,7 +79,7 @@ impl ReadyTimes {
         self.later.iter().copied()
     }
 
-    /// Whether it counts what pods that became ready at these times would have it count.
+    /// Whether the counts are those of pods that became ready at these times.
     pub(super) fn is_exact(&self, ready_times: impl Iterator<Item = Time> + Clone) -> bool {
         let unset = ready_times.clone().filter(|time| time.is_unset());
         let later = ready_times.filter(|time| *time > self.cutoff);
@@ -93,7 +93,7 @@ impl ReadyTimes {
                     .sum::<usize>()
     }
 
-    /// Where the second is, or would be.
+    /// The index of the second, or where to insert it.
     fn place(&self, time: Time) -> Result<usize, usize> {
         self.later.binary_search_by_key(&time, |(time, _)| *time)
     }

@@ -1,10 +1,10 @@
-//! The read-your-writes gate: an owner is synced again only once the caches have caught up with
-//! what its last sync wrote.
+//! The read-your-writes check: an owner is synced again only once the caches have caught up with
+//! the writes of its last sync.
 //!
-//! Data enters by [`wrote_at`](ConsistencyStore::wrote_at) (the version each write returned) and
-//! leaves by [`ensure_ready`](ConsistencyStore::ensure_ready), which compares it with the versions
-//! that the caches have reached. Owners are spread over shards with one short lock each; no lock is
-//! held across a call out of this file, and two are never held at once.
+//! Data enters by [`wrote_at`](ConsistencyStore::wrote_at), with the version that each write
+//! returned. [`ensure_ready`](ConsistencyStore::ensure_ready) compares it with the versions that
+//! the caches have reached. Owners are in shards with one short lock each. No lock is held across a
+//! call out of this module, and two are never held at once.
 
 mod fences;
 
@@ -18,12 +18,12 @@ use podstorm_objects::{Kind, ResourceVersion, Uid};
 
 use crate::primitives::{CachePadded, Mutex, MutexGuard, lock};
 
-/// 64 locks for at most a few dozen workers: two different owners rarely share one.
+/// 64 locks for at most a few dozen workers: two owners rarely share one.
 const SHARDS: usize = 64;
 
-/// Records of what was written for each owner, by owner key `K` (a dense key id in the
-/// controller); at most one record for an owner. Writes of `N` kinds are told apart: of pods and of
-/// the owners themselves in the controller.
+/// The writes for each owner, by owner key `K` (a dense key id in the controller), with at most one
+/// record per owner. Writes of `N` kinds are recorded separately: in the controller, of pods and of
+/// the owners themselves.
 ///
 /// Every method takes one shard lock and costs O(N).
 #[derive(Debug)]
@@ -33,28 +33,29 @@ pub struct ConsistencyStore<K, const N: usize = 2> {
     hasher: ahash::RandomState,
 }
 
-/// Found by the hash that has told the shard already.
+/// Looked up with the hash that has selected the shard.
 type Records<K, const N: usize> = HashTable<(K, Record<N>)>;
 
 type Shard<K, const N: usize> = CachePadded<Mutex<Records<K, N>>>;
 
-/// What is remembered of one owner.
+/// The recorded writes for one owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record<const N: usize = 2> {
-    /// The UID of the owner the writes were made for.
+    /// The UID of the owner for which the writes were made.
     pub uid: Uid,
-    /// The newest version written, in the order of the store's kinds; `None` where nothing was.
+    /// The newest version written, in the order of the store's kinds; `None` if nothing was
+    /// written.
     pub written: [Option<ResourceVersion>; N],
 }
 
-/// A cache has not seen a write yet. Its text is upstream's.
+/// The error of a cache that has not seen a write yet. Its text is upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "read version: {store} is not as new as written version: {wrote} for group resource {}",
     kind.group_resource()
 )]
 pub struct Stale {
-    /// Of which kind.
+    /// The kind of the written object.
     pub kind: Kind,
     /// The version that was written.
     pub wrote: ResourceVersion,
@@ -65,7 +66,7 @@ pub struct Stale {
 impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
     /// An empty store for writes of these kinds.
     pub fn new(kinds: [Kind; N]) -> Self {
-        // Fixed seeds: no order can be seen, but runs stay repeatable down to the allocations.
+        // Fixed seeds: no order is visible, but runs are repeatable down to their allocations.
         let hasher = ahash::RandomState::with_seeds(0x636f, 0x6e73, 0x6973, 0x7431);
         let shard = || CachePadded::new(Mutex::new(Records::new()));
         ConsistencyStore {
@@ -75,12 +76,12 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
         }
     }
 
-    /// Notes that a write of an object of that kind for the owner with that UID returned `version`. A record
-    /// for another UID is replaced. Of two comparable versions the newer is kept; a version that
-    /// can't be compared with the one noted replaces it.
+    /// Records that a write of an object of this kind, for the owner with this UID, returned
+    /// `version`. A record for another UID is replaced. Of two comparable versions the newer is
+    /// kept. A version that can't be compared with the recorded one replaces it.
     ///
     /// # Panics
-    /// When the kind is none of the store's.
+    /// The kind is not one of the store's.
     pub fn wrote_at(&self, owner: K, uid: &Uid, kind: Kind, version: &ResourceVersion) {
         let place = place_of(kind, &self.kinds);
         let hash = self.hash(&owner);
@@ -102,7 +103,8 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
         }
     }
 
-    /// The same for several writes at once, in any order. Of numbered versions the newest alone is noted.
+    /// The same for several writes at once, in any order. Of numeric versions only the newest is
+    /// recorded.
     #[inline]
     pub fn wrote_all<'a>(
         &self,
@@ -125,7 +127,7 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
         }
     }
 
-    /// Forgets the owner's record; with a UID only when the record is for that one.
+    /// Drops the owner's record; with a UID, only if the record is for that UID.
     pub fn clear(&self, owner: &K, uid: Option<&Uid>) {
         let hash = self.hash(owner);
         let mut records = self.records(hash);
@@ -136,12 +138,13 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
         }
     }
 
-    /// Whether the caches, which have reached the versions `stores` in the order of the store's kinds, have
-    /// seen all that was written for the owner. A positive answer drops the record. A store version that is
-    /// unset, or that can't be compared with the one written, counts as having seen it.
+    /// Checks whether the caches have seen all writes for the owner. `stores` has the versions that
+    /// the caches have reached, in the order of the store's kinds. Success drops the record. A
+    /// version in `stores` that is unset, or can't be compared with the written one, counts as
+    /// having seen it.
     ///
     /// # Errors
-    /// The first kind whose cache is behind; the record is kept. The caller should try again
+    /// The first kind whose cache is behind. The record is kept, and the caller should try again
     /// later.
     pub fn ensure_ready(&self, owner: &K, stores: &[ResourceVersion; N]) -> Result<(), Stale> {
         let hash = self.hash(owner);
@@ -172,7 +175,7 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
         known.map(|(_, record)| record.clone())
     }
 
-    /// How many owners have a record; takes every lock in turn.
+    /// The number of owners with a record. Takes every lock, one after the other.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).len()).sum()
     }
@@ -186,14 +189,15 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
         self.hasher.hash_one(owner)
     }
 
-    /// The records of the shard that the owner with that hash is in.
+    /// The records of the shard for this hash.
     fn records(&self, hash: u64) -> MutexGuard<'_, Records<K, N>> {
-        // The middle bits: a shard's table uses the lowest for the bucket, the highest for the tag.
+        // The middle bits: a shard's table uses the lowest for the bucket and the highest for the
+        // tag.
         lock(&self.shards[(hash >> 32) as usize % SHARDS])
     }
 }
 
-/// Where a kind stands among those that are tracked.
+/// The index of a kind among the tracked kinds.
 fn place_of(kind: Kind, kinds: &[Kind]) -> usize {
     let place = kinds.iter().position(|known| *known == kind);
     place.unwrap_or_else(|| panic!("writes of a {} are not tracked", kind.name()))

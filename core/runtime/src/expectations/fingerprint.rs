@@ -1,34 +1,35 @@
-//! What stands for a pod in a set that is read without a lock.
+//! The fingerprint of a pod's name, for sets that are read without a lock.
 
 use compact_str::CompactString;
 
 use crate::intern::FIXED_STATE;
 
-/// 128 bits that stand for a pod: two pods of one key have different marks.
+/// 128 bits that identify a pod: two pods of one key have different fingerprints.
 ///
-/// A number is its own mark, exactly. A name's mark is a 64-bit hash of the whole and, as they are,
-/// its last eight bytes. Pods that a controller made differ in their last five characters, so their
-/// marks differ for certain; pods that were named by hand to end alike are told apart by the hash.
+/// A number is its own fingerprint, exactly. A name's fingerprint is a 64-bit hash of the whole
+/// name, and its last eight bytes unchanged. Pods that a controller made differ in their last five
+/// characters, so their fingerprints always differ. Pods named by hand with the same ending differ
+/// by the hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
-    /// Spread evenly in its upper bits.
+    /// Evenly distributed in its upper bits.
     pub(super) spread: u64,
-    /// Never zero, which is left to places without a pod.
+    /// Never zero, because zero marks an empty bucket.
     pub(super) rest: u64,
 }
 
-/// Names of pods that expectations can wait for.
+/// A pod name that expectations can wait for.
 ///
-/// What a value borrows as has the same mark as the value.
+/// A borrowed form must have the same fingerprint as the value.
 pub trait PodKey {
-    /// The mark of this pod. O(length of the name); allocates nothing.
+    /// The fingerprint of this name. O(length of the name); allocates nothing.
     fn fingerprint(&self) -> Fingerprint;
 }
 
 impl PodKey for u64 {
     #[inline]
     fn fingerprint(&self) -> Fingerprint {
-        // An odd factor (2^64 over the golden ratio) loses nothing, and fills the upper bits.
+        // An odd factor (2^64 over the golden ratio) loses no information and fills the upper bits.
         Fingerprint {
             spread: self.wrapping_mul(0x9e37_79b9_7f4a_7c15),
             rest: 1,
@@ -55,7 +56,7 @@ impl PodKey for str {
         };
         Fingerprint {
             spread: FIXED_STATE.hash_one(bytes),
-            // Zero only for a text of nothing but NUL, which is no name.
+            // Zero only for a text of NULs, which is not a name.
             rest: rest.max(1),
         }
     }

@@ -1,13 +1,13 @@
-//! Dense ids for names, and the table that dense ids index.
+//! Dense ids for names, and the table that is indexed by dense ids.
 //!
-//! A name enters as text at the border ([`KeyTable`], [`StrTable`]) and leaves as a `u32` counted
-//! from 0. Behind the border everything is an index into an [`AppendTable`], whose readers take no
-//! lock. A text's id means that text for the life of its table; a key's means its name until the
-//! owner of the table gives it to another, when nobody uses it any more.
+//! A name enters as text ([`KeyTable`], [`StrTable`]) and becomes a `u32` counted from 0. All other
+//! modules use it as an index into an [`AppendTable`], whose readers take no lock. A text's id
+//! means that text for the life of its table. A key's id means its name until the owner of the
+//! table gives it to another name, when no user is left.
 //!
-//! Locks: a key table has one `RwLock` around its text index and one lock around each id's name, a text
-//! table one `RwLock` around each shard of its index; all held for one look-up or one change and
-//! never across a call out. Reading a text by its id takes none.
+//! Locks: a key table has one `RwLock` for its text index and one lock for each id's name. A text
+//! table has one `RwLock` for each shard of its index. All are held for one look-up or one change,
+//! and never across a call out. Reading a text by its id takes none.
 
 mod keys;
 
@@ -23,8 +23,8 @@ use podstorm_objects::Str;
 use crate::limits::{TABLE_CHUNKS, TABLE_FIRST_CHUNK};
 use crate::primitives::{AtomicU32, CachePadded, OnceLock, Ordering, RwLock};
 
-/// The hasher of every look-up table here: fast, and with fixed seeds so that two runs are alike.
-/// It does not resist chosen collisions.
+/// The hasher of every look-up table here: fast, with fixed seeds so that runs are repeatable. It
+/// does not resist chosen collisions.
 pub const FIXED_STATE: ahash::RandomState = ahash::RandomState::with_seeds(
     0x243f_6a88_85a3_08d3,
     0x1319_8a2e_0370_7344,
@@ -32,17 +32,17 @@ pub const FIXED_STATE: ahash::RandomState = ahash::RandomState::with_seeds(
     0x082e_fa98_ec4e_6c89,
 );
 
-/// Keys that are small integers counted from 0, so that per-key state lives in arrays.
+/// Keys that are small integers counted from 0, so that state per key can be in arrays.
 ///
 /// `from_index(key.index())` is `key`, and indices are below 2^32.
 pub trait DenseKey: Copy + Eq + Ord + Hash + fmt::Debug + Send + Sync + 'static {
-    /// The key's place in arrays.
+    /// The key's index in arrays.
     fn index(self) -> usize;
 
-    /// The key at that place.
+    /// The key with this index.
     ///
     /// # Panics
-    /// When the index does not fit in 32 bits.
+    /// The index does not fit in 32 bits.
     fn from_index(index: usize) -> Self;
 }
 
@@ -63,7 +63,7 @@ impl DenseKey for u32 {
 pub struct KeyId(pub u32);
 
 impl KeyId {
-    /// The id's place in arrays.
+    /// The id's index in arrays.
     #[inline]
     pub fn index(self) -> usize {
         self.0 as usize
@@ -100,17 +100,17 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// A table that only grows and whose entries never move: chunks of doubling length, each made whole
-/// at its first use. Entries start as `T::default()`.
+/// A table that only grows and whose entries never move. It has chunks of doubling length, each
+/// allocated as a whole at first use. Entries start as `T::default()`.
 ///
-/// Reading takes no lock and costs two dependent loads. Growing allocates one chunk; of threads that
-/// race to grow, one does it and the others wait.
+/// Reading takes no lock and costs two dependent loads. Growing allocates one chunk; if several
+/// threads need it, one allocates and the others wait.
 pub struct AppendTable<T> {
     chunks: [OnceLock<Box<[T]>>; TABLE_CHUNKS],
 }
 
-/// Chunk and place in it. Chunk `c` holds the indices `FIRST * (2^c - 1)` to `FIRST * (2^(c+1) - 1)`,
-/// so adding `FIRST` makes the highest bit tell the chunk.
+/// The chunk of an index, and the offset in it. Chunk `c` has the indices `FIRST * (2^c - 1)` to
+/// `FIRST * (2^(c+1) - 1)`, so after adding `FIRST` the highest bit is the chunk.
 #[inline]
 fn place(index: usize) -> (usize, usize) {
     let shifted = index + TABLE_FIRST_CHUNK;
@@ -133,10 +133,10 @@ impl<T: Default> AppendTable<T> {
         self.chunks.get(chunk)?.get()?.get(offset)
     }
 
-    /// The entry; makes its chunk if need be, which allocates.
+    /// The entry. Allocates its chunk if needed.
     ///
     /// # Panics
-    /// When the index does not fit in 32 bits.
+    /// The index does not fit in 32 bits.
     #[inline]
     pub fn get_or_grow(&self, index: usize) -> &T {
         let (chunk, offset) = place(index);
@@ -148,7 +148,7 @@ impl<T: Default> AppendTable<T> {
         &chunk[offset]
     }
 
-    /// All entries of the chunks that exist, with their indices, in order of index.
+    /// All entries of the allocated chunks, with their indices, in order.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
         self.chunks.iter().enumerate().flat_map(|(chunk, entries)| {
             let first = (TABLE_FIRST_CHUNK << chunk) - TABLE_FIRST_CHUNK;
@@ -180,17 +180,17 @@ impl<T> fmt::Debug for AppendTable<T> {
     }
 }
 
-/// Shards of a text table's index: more than the threads that look texts up at a time.
+/// Shards of a text table's index: more than the threads that look up texts at the same time.
 const TEXT_SHARDS: usize = 32;
 
-/// Ids for texts, given in the order of first use; for names of nodes and the like.
+/// Ids for texts, in the order of first use: for names of nodes and the like.
 ///
-/// The index is in shards, each alone in its cache lines, so that threads that look different texts
-/// up don't take turns at one lock's word.
+/// The index is in shards, each in its own cache lines, so that threads that look up different
+/// texts don't contend for one lock.
 #[derive(Debug)]
 pub struct StrTable {
     texts: AppendTable<OnceLock<Str>>,
-    /// How many ids are given.
+    /// The number of ids given.
     count: AtomicU32,
     /// Ids by the hash of their text.
     index: Box<[CachePadded<RwLock<HashTable<u32>>>]>,
@@ -212,11 +212,11 @@ impl StrTable {
         }
     }
 
-    /// The id of that text, a new one at first use. Takes a lock for reading, and for writing when
-    /// the text is new; only then allocates.
+    /// The id of a text; a new text gets a new id. Takes a lock for reading; for a new text also
+    /// for writing, and only then allocates.
     ///
     /// # Panics
-    /// When there are 2^32 texts already.
+    /// There are 2^32 texts already.
     pub fn intern(&self, text: &str) -> u32 {
         let hash = FIXED_STATE.hash_one(text);
         let shard = self.shard(hash);
@@ -234,7 +234,7 @@ impl StrTable {
         if let Some(&known) = index.find(hash, |&id| **self.text_ref(id) == *text) {
             return known;
         }
-        // Relaxed: it only hands out numbers; the lock makes the text seen before its id.
+        // Relaxed: it only gives out numbers. The lock makes the text visible before its id.
         let id = self.count.fetch_add(1, Ordering::Relaxed);
         assert!(id < u32::MAX, "ids fit in 32 bits");
         let fresh = self.texts.get_or_grow(id as usize).set(text.into()).is_ok();
@@ -245,7 +245,7 @@ impl StrTable {
         id
     }
 
-    /// The id of that text, if it has one. Takes a lock for reading; allocates nothing.
+    /// The id of a text, if it has one. Takes a lock for reading; allocates nothing.
     pub fn find(&self, text: &str) -> Option<u32> {
         let hash = FIXED_STATE.hash_one(text);
         self.shard(hash)
@@ -256,22 +256,22 @@ impl StrTable {
     }
 
     fn shard(&self, hash: u64) -> &RwLock<HashTable<u32>> {
-        // The tables take their tags from the seven highest bits, their buckets from the lowest.
+        // The tables use the seven highest bits for tags and the lowest for buckets.
         &self.index[(hash >> 40) as usize % TEXT_SHARDS]
     }
 
-    /// The text with that id, shared. Takes no lock.
+    /// The text with this id, shared. Takes no lock.
     ///
     /// # Panics
-    /// When the id is not of this table.
+    /// The id is not of this table.
     pub fn text(&self, id: u32) -> Str {
         self.text_ref(id).clone()
     }
 
-    /// The text with that id, by reference. Takes no lock.
+    /// The text with this id, by reference. Takes no lock.
     ///
     /// # Panics
-    /// When the id is not of this table.
+    /// The id is not of this table.
     pub fn text_ref(&self, id: u32) -> &Str {
         self.texts
             .get(id as usize)
@@ -279,9 +279,9 @@ impl StrTable {
             .expect("the id is of this table")
     }
 
-    /// The number of texts; all smaller ids are given.
+    /// The number of texts. All smaller ids are in use.
     pub fn len(&self) -> usize {
-        // Relaxed: a number to look at, which orders nothing.
+        // Relaxed: a statistic that orders nothing.
         self.count.load(Ordering::Relaxed) as usize
     }
 

@@ -1,10 +1,10 @@
-//! The one place that names synchronisation primitives: std's atomics and locks, crossbeam's bounded
-//! queue and padding.
+//! The only module that names synchronisation primitives: std's atomics and locks, crossbeam's
+//! bounded queue and padding.
 //!
-//! With the feature `loom` the model checker's stand in for them, and all of their interleavings can be
-//! run through (`tests/models`). With the feature `shuttle` those of a tester do that runs long schedules
-//! at random (`tests/schedules`); given both, `loom` holds. With the feature `contention` they count, for each thread, what is
-//! done to them (`primitives/contention.rs`). Nothing else changes.
+//! With the feature `loom` they are the model checker's, which runs through all interleavings
+//! (`tests/models`). With the feature `shuttle` they are those of a tester that runs long schedules
+//! at random (`tests/schedules`). With both, `loom` wins. With the feature `contention` they count,
+//! for each thread, how they are used (`primitives/contention.rs`). Nothing else changes.
 
 #[cfg(feature = "contention")]
 pub mod contention;
@@ -48,30 +48,30 @@ pub use std::sync::Arc;
 pub use std::sync::OnceLock;
 pub use std::sync::atomic::Ordering;
 
-/// To be called between two sequentially consistent accesses of which both must hold their place in the
-/// one order of all such accesses. It does nothing but under the model checker, which takes
-/// such an access for no more than acquire and release, and only such a fence for what it is.
+/// Must be called between two sequentially consistent accesses that both need their place in the
+/// single order of such accesses. It does nothing, except under loom. Loom treats such an access as
+/// acquire and release only, and models only a fence as sequentially consistent.
 #[inline]
 pub fn between_seq_cst() {
     #[cfg(feature = "loom")]
     fence(Ordering::SeqCst);
 }
 
-/// Loads a word, relaxed, of which an exchange by this thread follows. A plain load but under the model
-/// checker, which leaves out schedules where a load goes before an exchange of the same word.
+/// Loads a word, relaxed, before an exchange of the word by this thread. A plain load, except under
+/// loom, which skips schedules where a load goes before an exchange of the same word.
 #[inline]
 pub fn load_to_exchange(word: &AtomicU64) -> u64 {
     #[cfg(feature = "loom")]
     return word.fetch_add(0, Ordering::Relaxed);
-    // Relaxed: the exchange fails if another value is there meanwhile.
+    // Relaxed: the exchange fails if the value has changed meanwhile.
     #[cfg(not(feature = "loom"))]
     word.load(Ordering::Relaxed)
 }
 
-/// Stores a value, relaxed, into a word that other threads exchange. A plain store but under the model
-/// checker: that does not know that a successful exchange comes right behind the value it has
-/// read, and so before a store that comes behind that value too, and would let this thread read the
-/// exchanged value afterwards. Of its own exchanges it does know the order.
+/// Stores a value, relaxed, into a word that other threads exchange. A plain store, except under
+/// loom. Loom does not know that a successful exchange directly follows the value it has read, and
+/// so precedes a store that follows that value too; it would let this thread read the exchanged
+/// value afterwards. It does know the order of exchanges.
 #[inline]
 pub fn store_among_exchanges(word: &AtomicU64, value: u64) {
     #[cfg(feature = "loom")]
@@ -84,7 +84,7 @@ pub fn store_among_exchanges(word: &AtomicU64, value: u64) {
 /// Locks a mutex.
 ///
 /// # Panics
-/// When a thread panicked while it held the lock: what it guards may be half changed.
+/// A thread panicked while it held the lock: the data may be inconsistent.
 #[inline]
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex

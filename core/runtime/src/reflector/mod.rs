@@ -1,9 +1,9 @@
 //! List-and-watch as a state machine: which request to make next, and what an answer or an event
-//! means for the store that follows along.
+//! means for the store.
 //!
-//! A driver asks [`Reflector::next`] and carries the [`Action`] out; answers and events go back
-//! through the `on_…` methods, and what comes out of those, a [`Delivery`], goes to the store in
-//! that order. No I/O, no clock, no locks: one driver owns the reflector.
+//! A driver calls [`Reflector::next`] and carries the [`Action`] out. It passes answers and events
+//! to the `on_…` methods. What these return, a [`Delivery`], goes to the store in that order. No
+//! I/O, no clock, no locks: one driver owns the reflector.
 
 use std::mem;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ const BACKOFF_FIRST_NS: i64 = 800_000_000;
 /// Longest delay before jitter, ns, upstream.
 const BACKOFF_MAX_NS: i64 = 30_000_000_000;
 
-/// Delays start over when none was needed for longer than this: 2 min.
+/// Delays start over if none was needed for longer than this: 2 min.
 const BACKOFF_RESET_NS: i64 = 120_000_000_000;
 
-/// A stream without events that ends sooner counts as an error.
+/// A stream without events that ends sooner than this counts as an error.
 const SHORT_WATCH_NS: i64 = 1_000_000_000;
 
 /// The server ends a watch after this many seconds, times 1 to 2.
 const WATCH_TIMEOUT_SECONDS: f64 = 300.0;
 
-/// How many objects a page of a list has where lists are paged.
+/// How many objects a page of a list has, if the list is paged.
 const PAGE_LIMIT: u32 = 500;
 
 /// How to list and watch.
@@ -36,10 +36,10 @@ const PAGE_LIMIT: u32 = 500;
 pub struct ReflectorOptions {
     /// Whether the initial state comes through the watch (`WatchListClient`).
     pub streaming: bool,
-    /// For how long, in ns, a stream that ends with 500 is simply opened again; 0 never.
+    /// For how long, in ns, a stream that ends with 500 is opened again; 0 means never.
     pub internal_error_retry_ns: i64,
-    /// The longest delay before another attempt, ns, to which up to as much again is drawn; from
-    /// 0.8 s on. Upstream has 30 s.
+    /// The longest delay before another attempt, ns, without jitter, which adds up to as much
+    /// again. Delays begin at 0.8 s. Upstream has 30 s.
     pub backoff_max_ns: i64,
 }
 
@@ -53,47 +53,47 @@ impl Default for ReflectorOptions {
     }
 }
 
-/// What the driver is to do.
+/// What the driver must do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// List, then [`Reflector::on_list`].
+    /// List, then call [`Reflector::on_list`].
     List {
-        /// Empty: the newest state. `0`: any state. Else: no older than this.
+        /// Empty: the newest state. `0`: any state. Any other: no older than this version.
         version: ResourceVersion,
-        /// Objects a page; absent is all at once.
+        /// Objects per page; `None` for all at once.
         limit: Option<u32>,
     },
-    /// Open a watch with bookmarks, then [`Reflector::on_watch`], then its events.
+    /// Open a watch with bookmarks, then call [`Reflector::on_watch`], then pass on its events.
     Watch {
         /// Events after this version.
         version: ResourceVersion,
-        /// Whether the state comes first, ending in a bookmark (`sendInitialEvents`); `version`
-        /// then says how old it may be, empty for the newest.
+        /// Whether the initial state comes first, ending in a bookmark (`sendInitialEvents`).
+        /// `version` then says how old it may be; empty means the newest.
         initial_events: bool,
         /// When the server should end it.
         timeout_seconds: u32,
     },
-    /// Nothing until that time, monotonic ns.
+    /// Nothing, until this time, monotonic ns.
     Wait {
-        /// When to ask again.
+        /// When to call again.
         until_ns: i64,
     },
-    /// Nothing until the answer to the request under way, or the next event, is in.
+    /// Nothing, until the request in progress is answered or the next event comes.
     Busy,
 }
 
-/// What the store is to do, in the order given.
+/// What the store must do, in the order given.
 #[derive(Clone, Debug)]
 pub enum Delivery<T: ?Sized> {
     /// An object was applied or deleted.
     Delta(Delta<T>),
     /// Nothing changed up to this version.
     Bookmark(ResourceVersion),
-    /// This, at this version, is all there is.
+    /// These are all objects at this version.
     Replace(Vec<Arc<T>>, ResourceVersion),
 }
 
-/// Keeps a store in step with the server for one kind of object.
+/// Keeps a store in sync with the server, for one kind of object.
 #[derive(Debug)]
 pub struct Reflector<T: ?Sized> {
     options: ReflectorOptions,
@@ -103,29 +103,29 @@ pub struct Reflector<T: ?Sized> {
     /// Whether the server said that it does not have `last`.
     unavailable: bool,
     backoff: Backoff,
-    /// When the present run of 500s began.
+    /// When the current series of 500s began.
     internal_errors_since_ns: Option<i64>,
 }
 
 #[derive(Debug)]
 enum Phase<T: ?Sized> {
-    /// To do this now.
+    /// Do this now.
     Ready(Step),
-    /// To do this after a delay that is to be drawn, counting from that time.
+    /// Do this after a random delay, counted from `since_ns`.
     BackOff { since_ns: i64, then: Step },
-    /// To do this at that time.
+    /// Do this at `until_ns`.
     Waiting { until_ns: i64, then: Step },
-    /// A list was asked for; the second one of a cycle is the last.
+    /// A list was requested. The second list of a cycle is the last.
     Listing { again: bool },
-    /// A watch was asked for at that time.
+    /// A watch was requested at `since_ns`.
     Opening { since_ns: i64, then: Step },
-    /// The initial state is coming in.
+    /// The initial state is being received.
     Collecting {
         since_ns: i64,
         events: u64,
         objects: Objects<T>,
     },
-    /// Changes are coming in.
+    /// Changes are being received.
     Watching {
         since_ns: i64,
         events: u64,
@@ -133,9 +133,9 @@ enum Phase<T: ?Sized> {
     },
 }
 
-/// The initial state as it comes in. Servers send it sorted by namespace and name and each object
-/// once, so objects are put one behind the other; whether that was right is looked at when an
-/// object changes meanwhile, and at the end.
+/// The initial state while it is received. Servers send it sorted by namespace and name and each
+/// object once, so objects are appended. The order is checked when an object changes meanwhile, and
+/// at the end.
 #[derive(Debug)]
 struct Objects<T: ?Sized>(Vec<Arc<T>>);
 
@@ -154,12 +154,12 @@ impl<T: Object + ?Sized> Objects<T> {
         }
     }
 
-    /// Sorts by namespace and name; of several objects of one name the last is left.
+    /// Sorts by namespace and name. Of several objects with one name the last is kept.
     fn settle(&mut self) {
         if self.0.is_sorted_by(|a, b| key(&**a) < key(&**b)) {
             return;
         }
-        // Later ones first among equals, so that they are the ones that are kept.
+        // Later objects come first among equals, so they are kept.
         self.0.reverse();
         self.0.sort_by(|a, b| key(&**a).cmp(&key(&**b)));
         self.0.dedup_by(|a, b| key(&**a) == key(&**b));
@@ -175,7 +175,7 @@ impl<T: Object + ?Sized> Objects<T> {
 enum Step {
     /// Starts a cycle.
     Initial,
-    /// Lists; `again` when the version asked for first was not available.
+    /// Lists; `again` if the version requested first was not available.
     List { again: bool },
     /// Watches from `last`.
     Watch,
@@ -199,7 +199,7 @@ impl<T: Object + ?Sized> Reflector<T> {
         &self.last
     }
 
-    /// What to do now. A request is handed out once. `random` is evenly distributed over 0..1.
+    /// What to do now. A request is returned once. `random` is evenly distributed over 0..1.
     pub fn next(&mut self, now: Now, random: f64) -> Action {
         if let Phase::BackOff { since_ns, then } = self.phase {
             let until_ns = since_ns.saturating_add(self.backoff.delay_ns(
@@ -259,10 +259,10 @@ impl<T: Object + ?Sized> Reflector<T> {
         }
     }
 
-    /// The list under way was answered with these objects at that version.
+    /// Handles the answer of the list in progress: objects at a version, or an error.
     ///
     /// # Panics
-    /// When no list is under way.
+    /// No list is in progress.
     pub fn on_list(
         &mut self,
         answer: Result<(Vec<Arc<T>>, ResourceVersion), &ApiError>,
@@ -290,10 +290,10 @@ impl<T: Object + ?Sized> Reflector<T> {
         None
     }
 
-    /// The watch asked for was opened, or refused.
+    /// Handles the answer to the requested watch: opened or refused.
     ///
     /// # Panics
-    /// When no watch was asked for.
+    /// No watch was requested.
     pub fn on_watch(&mut self, answer: Result<(), &ApiError>, now: Now) {
         let Phase::Opening { since_ns, then } = self.phase else {
             panic!("no watch is asked for")
@@ -314,11 +314,11 @@ impl<T: Object + ?Sized> Reflector<T> {
         }
     }
 
-    /// The next event of the open stream. After an error event the stream is over: the driver
-    /// closes it and asks for the next action.
+    /// Handles the next event of the open stream. After an error event the stream is over: the
+    /// driver closes it and asks for the next action.
     ///
     /// # Panics
-    /// When no stream is open.
+    /// No stream is open.
     pub fn on_event(&mut self, event: WatchEvent<T>, now: Now) -> Option<Delivery<T>> {
         match &mut self.phase {
             Phase::Collecting { .. } => self.collect(event, now),
@@ -327,10 +327,10 @@ impl<T: Object + ?Sized> Reflector<T> {
         }
     }
 
-    /// The stream ended without an error event.
+    /// Handles the end of the stream without an error event.
     ///
     /// # Panics
-    /// When no stream is open.
+    /// No stream is open.
     pub fn on_closed(&mut self, now: Now) {
         let (since_ns, events, initial) = match self.phase {
             Phase::Collecting {
@@ -344,7 +344,7 @@ impl<T: Object + ?Sized> Reflector<T> {
         let short = events == 0 && now.mono_ns - since_ns < SHORT_WATCH_NS;
         match (initial, short) {
             (true, false) => self.phase = Phase::Ready(Step::Initial),
-            // No different from any other error of a stream that never worked.
+            // Like any other error of a stream that never worked.
             (true, true) => self.phase = Phase::Ready(Step::List { again: false }),
             (false, false) => self.phase = Phase::Ready(Step::Watch),
             (false, true) => self.leave(now),
@@ -421,8 +421,8 @@ impl<T: Object + ?Sized> Reflector<T> {
     }
 
     fn watch(&mut self, since_ns: i64) {
-        // From no version in particular the first events are the state as it is, in no order of
-        // versions: none of them is a place to go on from.
+        // A watch from no particular version begins with the current state, in no order of
+        // versions, so it cannot be resumed from one of these events.
         let anywhere = self.last.is_unset() || self.last == ResourceVersion::new("0");
         self.phase = Phase::Watching {
             since_ns,
@@ -431,7 +431,7 @@ impl<T: Object + ?Sized> Reflector<T> {
         };
     }
 
-    /// The stream of the initial state failed, before or while it was open.
+    /// Handles a failure of the stream of the initial state, before or while it was open.
     fn initial_failed(&mut self, error: &ApiError, now: Now) {
         if is_retriable(error) {
             self.back_off(Step::Initial, now);
@@ -443,7 +443,7 @@ impl<T: Object + ?Sized> Reflector<T> {
         }
     }
 
-    /// The stream of changes ended with an error.
+    /// Handles an error of the stream of changes.
     fn watch_failed(&mut self, error: &ApiError, now: Now) {
         if is_too_many_requests(error) {
             self.back_off(Step::Watch, now);
@@ -465,7 +465,7 @@ impl<T: Object + ?Sized> Reflector<T> {
         retries
     }
 
-    /// Ends the cycle; the next one starts after a delay.
+    /// Ends the cycle. The next one starts after a delay.
     fn leave(&mut self, now: Now) {
         self.back_off(Step::Initial, now);
     }
@@ -483,7 +483,7 @@ fn key<T: Object + ?Sized>(object: &T) -> (&str, &str) {
     (&metadata.namespace, &metadata.name)
 }
 
-/// Whether a refused request may simply be made again later.
+/// Whether a refused request can be made again later.
 fn is_retriable(error: &ApiError) -> bool {
     is_too_many_requests(error) || (error.code == 0 && error.message.contains("connection refused"))
 }
@@ -501,7 +501,7 @@ fn is_expired(error: &ApiError) -> bool {
     error.code == 410 || error.reason == Reason::Expired
 }
 
-/// The version is one that the server has not reached yet: a cause says so, or the text of a 504.
+/// The server has not reached the version yet: a cause says so, or the text of a 504.
 fn is_too_large(error: &ApiError) -> bool {
     error.has_cause("ResourceVersionTooLarge")
         || (error.reason == Reason::Timeout && error.message.contains("Too large resource version"))
@@ -510,13 +510,13 @@ fn is_too_large(error: &ApiError) -> bool {
 /// Growing delays, shared by the cycles and the requests within them.
 #[derive(Debug, Default)]
 struct Backoff {
-    /// How many delays in a row; enough to reach the longest.
+    /// The number of delays in a row, up to the longest delay.
     steps: u32,
     last_ns: Option<i64>,
 }
 
 impl Backoff {
-    /// 0.8 s, doubling up to the longest, times 1 to 2.
+    /// 0.8 s, doubled up to the longest delay, times 1 to 2.
     fn delay_ns(&mut self, max_ns: i64, now_ns: i64, random: f64) -> i64 {
         if self
             .last_ns

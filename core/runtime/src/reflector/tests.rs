@@ -7,7 +7,7 @@ use crate::client::Cause;
 
 const SECOND: i64 = 1_000_000_000;
 
-/// A reflector with a clock of its own; the random number is 0 throughout.
+/// The test harness: a reflector with its own clock. The random number is always 0.
 struct Harness {
     reflector: Reflector<Pod>,
     now: Now,
@@ -25,7 +25,7 @@ impl Harness {
         }
     }
 
-    /// In the watch loop, from version 10, just opened.
+    /// A harness in the watch loop, from version 10, just opened.
     fn watching() -> Harness {
         let mut harness = Harness::new(false);
         harness.next();
@@ -70,7 +70,8 @@ impl Harness {
         assert!(self.reflector.on_list(Err(error), self.now).is_none());
     }
 
-    /// Asserts that the next action comes `tenths` of a second from now, and goes there.
+    /// Asserts that the next action comes after `tenths` tenths of a second, and advances the clock
+    /// there.
     fn waits(&mut self, tenths: i64) {
         let until_ns = self.now.mono_ns + tenths * SECOND / 10;
         assert_eq!(self.next(), Action::Wait { until_ns });
@@ -248,7 +249,7 @@ fn any_other_error_of_the_initial_stream_falls_back_to_a_list() {
     harness.opened();
     harness.event(WatchEvent::Error(internal()));
     harness.waits(8);
-    // For that cycle alone.
+    // The fallback is for that cycle only.
     assert_eq!(harness.next(), stream("10"));
     harness.opened();
     harness.closed();

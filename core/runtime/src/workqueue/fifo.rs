@@ -1,7 +1,7 @@
-//! The order in which keys are served: a bounded ring that is replaced by a larger one as keys are
-//! added, and the gate that tells of growing, parking and shutting down.
+//! The FIFO order of keys: a bounded ring that is replaced by a larger one as keys are added, and
+//! the control word for growing, parking and shutting down.
 //!
-//! The page beside this file (README.md) tells the protocol; the comments here tell each step.
+//! README.md in this folder describes the protocol; the comments here describe each step.
 
 use crate::limits::{QUEUE_FIRST_CAPACITY, QUEUE_GENERATIONS};
 use crate::primitives::{
@@ -9,9 +9,9 @@ use crate::primitives::{
     between_seq_cst, fence, lock,
 };
 
-/// One word that everybody reads and that changes rarely, so that each core keeps a copy of it. From
-/// the lowest bit: parked threads (16 bits), the two flags, the ring pushed to (5 bits), and the
-/// oldest ring that may hold keys (5 bits).
+/// The control word. All threads read it and it rarely changes, so each core keeps a copy. From the
+/// lowest bit: parked threads (16 bits), the two flags, the newest ring, which is pushed to (5
+/// bits), and the oldest ring that may hold keys (5 bits).
 #[derive(Clone, Copy)]
 pub(super) struct Control(u64);
 
@@ -50,28 +50,28 @@ impl Control {
 /// What a pop found.
 pub(super) enum Popped {
     Key(u32),
-    /// Nothing, and the gate as it was before looking.
+    /// Nothing, and the control word from before the pop.
     Nothing(Control),
 }
 
 #[derive(Debug)]
 pub(super) struct Fifo {
     control: CachePadded<AtomicU64>,
-    /// Ring `g` has room for `first_capacity << g` keys. Made under `growth`, never unmade.
+    /// Ring `g` has capacity for `first_capacity << g` keys. Made under `growth`, never freed.
     rings: [OnceLock<ArrayQueue<u32>>; QUEUE_GENERATIONS],
     first_capacity: usize,
-    /// Held to add a ring and to leave one behind. Never held while taking `park`.
+    /// Held to add a ring and to retire the oldest. Never held while taking `park`.
     growth: Mutex<()>,
-    /// Held from announcing to park until parked, and to wake. May take `growth`.
+    /// Held from the announcement to park until parked, and to wake. May take `growth`.
     park: Mutex<()>,
-    /// A key was pushed, or the queue is shutting down.
+    /// Notified when a key was pushed or the queue is shutting down.
     pushed: Condvar,
-    /// A key was done while draining, or draining was called off.
+    /// Notified when a key was done while draining, or when the drain was cancelled.
     done: Condvar,
 }
 
 impl Fifo {
-    /// Room for that many keys without growing.
+    /// A queue with capacity for this many keys without growing.
     pub(super) fn new(capacity: usize) -> Self {
         let first_capacity = capacity.next_power_of_two().max(QUEUE_FIRST_CAPACITY);
         let fifo = Fifo {
@@ -90,7 +90,7 @@ impl Fifo {
     #[inline]
     pub(super) fn control(&self) -> Control {
         // SeqCst: pairs with `start_drain` for `done` (see README.md, "To drain"); a plain load on
-        // x86. Its Acquire part shows the ring that the word names.
+        // x86. Its Acquire part makes the ring visible that the word names.
         Control(self.control.load(Ordering::SeqCst))
     }
 
@@ -101,7 +101,7 @@ impl Fifo {
             .expect("the control word names rings that exist")
     }
 
-    /// Appends a key that is in no ring; `control` is as read a moment ago. Wakes a parked thread, if
+    /// Appends a key that is in no ring. `control` was read a moment ago. Wakes a parked thread, if
     /// any.
     #[inline]
     pub(super) fn push(&self, mut control: Control, key: u32) {
@@ -118,19 +118,19 @@ impl Fifo {
         }
     }
 
-    /// The gate as it is after what this thread did to a ring. Whoever changes the gate and then
-    /// looks at the ring has a fence in between too ([`Self::fence_before_ring`]): the one sees the
-    /// key, or the other sees the gate.
+    /// The control word after this thread's change of a ring. A thread that changes the control
+    /// word and then looks at the ring has a fence in between too ([`Self::fence_before_ring`]). So
+    /// either that thread sees the key, or this one sees the new control word.
     #[inline]
     fn control_after_ring(&self) -> Control {
-        // SeqCst: the one order of all fences decides who sees whom.
+        // SeqCst: the single order of all fences decides which thread sees the other.
         fence(Ordering::SeqCst);
-        // Relaxed: by the fence.
+        // Relaxed: ordered by the fence.
         Control(self.control.load(Ordering::Relaxed))
     }
 
-    /// To be called between a change of the gate, one's own or one that was read, and a look at a
-    /// ring that must not miss the keys of those who have not seen the change.
+    /// Must be called between a change of the control word, made or read by this thread, and a look
+    /// at a ring that must not miss the keys of threads that have not seen the change.
     #[inline]
     fn fence_before_ring() {
         // SeqCst: as in `control_after_ring`.
@@ -153,21 +153,22 @@ impl Fifo {
         }
     }
 
-    /// As `pop`, after the ring that the gate called the oldest had nothing.
+    /// As `pop`, after the oldest ring was empty.
     #[cold]
     fn pop_slow(&self, mut control: Control) -> Popped {
         loop {
             let oldest = control.oldest();
             if oldest < control.newest() {
-                // If this finds nothing, a late key can only come from a push that has yet to see
-                // that the ring was replaced, and it will act on that under the lock.
+                // If this finds nothing, a late key can only come from a push that has not seen yet
+                // that the ring was replaced. That push will check under the lock.
                 let _growth = lock(&self.growth);
                 Self::fence_before_ring();
                 if let Some(key) = self.ring(oldest).pop() {
                     return Popped::Key(key);
                 }
                 if self.control().oldest() == oldest {
-                    // Release: who reads the new floor finds the old ring as this thread did.
+                    // Release: a thread that reads the new oldest ring finds the old one as this
+                    // thread did.
                     self.control.fetch_add(1 << OLDEST_SHIFT, Ordering::Release);
                 }
             } else {
@@ -183,7 +184,7 @@ impl Fifo {
         }
     }
 
-    /// Makes rings until one has room for the key; returns the gate that names it.
+    /// Makes rings until one has capacity for the key. Returns the control word that names it.
     #[cold]
     fn grow_for(&self, key: u32) -> Control {
         let _growth = lock(&self.growth);
@@ -199,9 +200,9 @@ impl Fifo {
         }
     }
 
-    /// Called by a push that went to a ring while a newer one took over. If that ring is left behind
-    /// already, moves what is in it to the newest: these are keys of pushes that have not returned
-    /// yet, so they may stand behind everything. If not, they stand where they should.
+    /// Called by a push to a ring that was replaced meanwhile. If that ring is retired already, its
+    /// keys are moved to the newest ring: they come from pushes that have not returned yet, so they
+    /// may be last. If it is not retired, the keys are in the right place.
     #[cold]
     fn move_late_keys(&self, generation: usize) {
         let mut parked = 0;
@@ -228,7 +229,7 @@ impl Fifo {
         self.pushed.notify_one();
     }
 
-    /// Takes the oldest key; parks while there is none. `None` when shut down and empty.
+    /// Takes the oldest key. Parks while there is none. `None` when shut down and empty.
     pub(super) fn pop_or_park(&self) -> Option<u32> {
         match self.pop() {
             Popped::Key(key) => return Some(key),
@@ -236,8 +237,8 @@ impl Fifo {
             Popped::Nothing(_) => {}
         }
         let mut park = lock(&self.park);
-        // Relaxed: by the fence. A push either sees this thread and waits for the lock, or is seen
-        // by the look below.
+        // Relaxed: ordered by the fence. A push either sees this thread and waits for the lock, or
+        // the look below sees the push.
         self.control.fetch_add(PARKED_ONE, Ordering::Relaxed);
         Self::fence_before_ring();
         let found = loop {
@@ -247,12 +248,12 @@ impl Fifo {
                 Popped::Nothing(_) => park = wait(&self.pushed, park),
             }
         };
-        // Relaxed: a push that still sees this thread wakes another or nobody.
+        // Relaxed: a push that still sees this thread wakes another thread or none.
         self.control.fetch_sub(PARKED_ONE, Ordering::Relaxed);
         found
     }
 
-    /// Keys in the rings.
+    /// The number of keys in the rings.
     pub(super) fn len(&self) -> usize {
         let control = self.control();
         (control.oldest()..=control.newest())
@@ -268,8 +269,8 @@ impl Fifo {
     }
 
     pub(super) fn start_drain(&self) {
-        // SeqCst: either a `done` that comes later sees the flag, or the look at the keys that
-        // follows this sees its key released.
+        // SeqCst: either a later `done` sees the flag, or the look at the keys after this sees that
+        // `done`'s key released.
         self.control.fetch_or(SHUTTING | DRAINING, Ordering::SeqCst);
         between_seq_cst();
         self.wake_all();
@@ -281,14 +282,15 @@ impl Fifo {
         self.done.notify_all();
     }
 
-    /// Tells whoever waits for the drain to look again.
+    /// Wakes the threads that wait for the drain to check again.
     #[cold]
     pub(super) fn wake_drain(&self) {
         let _park = lock(&self.park);
         self.done.notify_all();
     }
 
-    /// Parks until `complete`, which is asked again after each `wake_drain` and `shut_down`.
+    /// Parks until `complete` returns true. It is called again after each `wake_drain` and
+    /// `shut_down`.
     pub(super) fn wait_for_drain(&self, complete: impl Fn() -> bool) {
         let mut park = lock(&self.park);
         while !complete() {

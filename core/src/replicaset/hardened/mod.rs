@@ -1,10 +1,8 @@
-//! Where the hardened behaviour does otherwise than upstream. Each place of a handler, a sync or a retry
-//! where the two may part asks a question of this folder, and nothing else knows which of them it is; the
-//! rows and their reasons are in [`crate::policy`].
+//! The differences between the hardened behaviour and upstream's. Where the two may differ,
+//! handlers, syncs and retries call a function of this folder. No other code knows which behaviour
+//! is active. The rows and their reasons are in [`crate::policy`].
 
 mod fence;
-#[cfg(test)]
-mod fence_tests;
 mod names;
 mod pending_creates;
 #[cfg(test)]
@@ -30,7 +28,7 @@ use pending_creates::Holder;
 use pending_creates::PendingCreates;
 pub(super) use pending_creates::PendingNames;
 
-/// The rows of a controller's behaviour, and what the hardened one remembers.
+/// The rows of a controller's behaviour, and the state of the hardened one.
 #[derive(Debug)]
 pub(super) struct Hardened {
     policy: Policy,
@@ -38,22 +36,22 @@ pub(super) struct Hardened {
     pending_creates: PendingCreates,
 }
 
-/// What a create that was refused comes to.
+/// How a refused create is handled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum CreateFailure {
-    /// It counts as made: whatever else happens in that namespace comes from its deletion.
+    /// It counts as created: everything else in that namespace is handled by its deletion.
     CountsAsCreated,
     /// It failed, without Event or condition.
     Silent,
-    /// The same; and the pod was made before, by this one or another, or is somebody else's: the cache
-    /// must show.
+    /// It failed, without Event or condition, because the name is taken: by a pod that this or
+    /// another incarnation made before, or by a foreign pod. The cache must show which.
     NameTaken,
-    /// It failed, as everybody is told.
+    /// It failed, with an Event and a condition.
     Reported,
 }
 
 impl Hardened {
-    /// Of a controller of that behaviour, whose caches hold these kinds.
+    /// The state for a controller with this behaviour, whose caches hold these kinds.
     pub(super) fn new(behaviour: Behaviour, kinds: [Kind; 2]) -> Hardened {
         let policy = behaviour.policy();
         Hardened {
@@ -63,31 +61,32 @@ impl Hardened {
         }
     }
 
-    /// Whether every own write must be in the caches before a key is synced again, whoever made it for
-    /// the key; else those alone that the read-your-writes gate of upstream records.
+    /// Whether every write for a key must be in the caches before the key is synced again. If not,
+    /// only the writes that upstream's read-your-writes check records.
     #[inline]
     pub(super) fn records_every_write(&self) -> bool {
         self.policy.record_every_write
     }
 
-    /// Whether creates name their pods; else the server does.
+    /// Whether the controller names pods; if not, the server does.
     #[inline]
     pub(super) fn names_pods(&self) -> bool {
         self.policy.choose_pod_names
     }
 
-    /// Whether a delete is of the pod that was chosen; else of whichever has its name.
+    /// Whether a delete is limited to the chosen pod by its UID; if not, it deletes whichever pod
+    /// has the name.
     #[inline]
     pub(super) fn deletes_by_uid(&self) -> bool {
         self.policy.delete_by_uid
     }
 
-    /// Whether own pods on a node count in ranking where no owner has others.
+    /// Whether an owner's own pods count in the co-location ranking if it has no owner itself.
     pub(super) fn ranks_without_owner(&self) -> bool {
         self.policy.rank_without_owner
     }
 
-    /// Forgets what is remembered of a key.
+    /// Forgets the state of a key.
     pub(super) fn forget(&self, key: KeyId) {
         if self.policy.fence_unknown_outcomes {
             self.fences.forget(&key);
@@ -95,8 +94,9 @@ impl Hardened {
         }
     }
 
-    /// After how long a key is looked at again for its pods' availability: `delay_ns` says the wall clock,
-    /// which may be wrong; `longest_ns` is the owner's `minReadySeconds`.
+    /// The delay after which a key is synced again for its pods' availability. `delay_ns` is
+    /// computed from the wall clock, which may be wrong; `longest_ns` is the owner's
+    /// `minReadySeconds`.
     pub(super) fn availability_check(&self, delay_ns: i64, longest_ns: i64) -> i64 {
         if delay_ns == i64::MAX || self.policy.bound_availability_checks {
             delay_ns.min(longest_ns)
@@ -105,7 +105,7 @@ impl Hardened {
         }
     }
 
-    /// What becomes of a create that was refused.
+    /// How a refused create is handled.
     #[cold]
     pub(super) fn create_failure(&self, error: &ApiError) -> CreateFailure {
         if error.has_cause("NamespaceTerminating") {
@@ -120,8 +120,9 @@ impl Hardened {
         }
     }
 
-    /// Whether a delete was refused because the pod is gone: another has its name, or none. Should the
-    /// conflict have been about something else, or the pod be there after all, the next sync deletes it.
+    /// Whether a delete was refused because the pod is gone: its name is free or belongs to another
+    /// pod. If the conflict had another reason, or the pod exists after all, the next sync deletes
+    /// it.
     pub(super) fn is_gone(&self, error: &ApiError) -> bool {
         self.deletes_by_uid() && (error.reason == Reason::Conflict || error.is_not_found())
     }
@@ -129,7 +130,7 @@ impl Hardened {
 
 #[cfg(test)]
 impl Hardened {
-    /// As a sync of that owner's leaves it that could not find out what became of a create.
+    /// The state that a sync leaves if it could not find out the outcome of a create.
     pub(super) fn remember_something(&self, key: KeyId, owner: &Uid) {
         self.fences.want(key, self.fences.kinds());
         self.pending_creates
@@ -143,7 +144,7 @@ impl Hardened {
 }
 
 impl Controller {
-    /// Before the pods are counted.
+    /// Called before the pods are counted.
     #[inline(always)]
     pub(super) fn before_count(&self, owner: &Owner, sync: &mut Sync, now: Now) {
         if self.hardened.policy.choose_pod_names {
@@ -151,14 +152,14 @@ impl Controller {
         }
     }
 
-    /// After the pods were counted: stops the sync where the cache went back meanwhile.
+    /// Called after the pods were counted. Stops the sync if the cache went back meanwhile.
     #[inline(always)]
     pub(super) fn after_count(&self, sync: &mut Sync) -> Option<Step> {
         let rewound = self.hardened.policy.record_every_write && self.rewinds() != sync.rewinds;
         rewound.then(|| self.stop_rewound(sync))
     }
 
-    /// At the end of a sync: what is to be asked for before it is over.
+    /// Called at the end of a sync. Returns a step if requests must be made first.
     #[inline(always)]
     pub(super) fn before_end(&self, sync: &mut Sync, now: Now) -> Step {
         let policy = &self.hardened.policy;
@@ -168,13 +169,13 @@ impl Controller {
         Step::Finished
     }
 
-    /// A pod was adopted or released.
+    /// Called when a pod was adopted or released.
     pub(super) fn patched(&self, owner: &Owner, pod: &Pod, key: KeyId, now: Now) {
         if self.hardened.policy.record_every_write {
             let (uid, version) = (&owner.controller_ref.uid, &pod.metadata.resource_version);
             self.consistency.wrote_at(key, uid, Kind::POD, version);
-            // No expectation waits for its event. Should that never come, and the pod change again
-            // before a list shows it, nothing else wakes the key.
+            // No expectation waits for the event of this write. If it never comes, and the pod
+            // changes again before a list shows it, nothing else wakes the key.
             if self.hardened.policy.clear_stale_expectations {
                 self.requeue_later(key, now);
             }
@@ -183,18 +184,19 @@ impl Controller {
         }
     }
 
-    /// An adoption or a release was refused.
+    /// Called when an adoption or a release was refused.
     pub(super) fn patch_refused(&self, error: &ApiError, sync: &mut Sync, now: Now) {
         if error.is_not_found() && self.hardened.policy.fence_unknown_outcomes {
-            // Gone, says the server, perhaps to a layer below that asked twice, and the first time it was
-            // adopted: the cache must show what became of it, and then the key is counted.
+            // The server says that the pod is gone. A layer below may have sent the request twice,
+            // and the first attempt may have adopted the pod. The cache must show the result before
+            // the key is counted.
             sync.unknown.insert(Kind::POD);
             sync.may_scale = false;
             let silent = || (SyncErrorClass::Claim, error.message.clone());
             sync.silent_error.get_or_insert_with(silent);
         }
-        // A release that is refused as invalid counts as done by somebody else; should it have been
-        // refused for another reason, no event comes.
+        // A release refused as invalid counts as done by another client. If it was refused for
+        // another reason, no event comes.
         if error.is_invalid() && self.hardened.policy.clear_stale_expectations {
             self.requeue_later(sync.key, now);
         }
@@ -209,8 +211,8 @@ impl Controller {
         missing.saturating_sub_unsigned(waits as u64).max(0)
     }
 
-    /// Whether a burst ends before its next batch, because its object is gone: the handler that saw it
-    /// go has added the key; what was made is collected with it.
+    /// Whether a burst ends before its next batch because its object is gone. The handler that saw
+    /// the object go has added the key. The created pods are garbage-collected with the object.
     pub(super) fn must_end_burst(&self, owner: &Owner) -> bool {
         let is_current = || {
             self.owners.get(owner.key).is_some_and(|cached| {
@@ -221,9 +223,9 @@ impl Controller {
         self.hardened.policy.recheck_owner_between_batches && !is_current()
     }
 
-    /// The deletes of a batch are answered.
+    /// Called when the deletes of a batch are answered.
     pub(super) fn deletes_answered(&self, owner: &Owner, sync: &mut Sync) {
-        // It is not known when those were committed that came back without a version.
+        // For a delete answered without a version, the time of its commit is unknown.
         let versioned = |answer: &Option<Answer>| {
             matches!(answer, Some(Answer::Failed(_) | Answer::Deleted(Some(_))))
         };
@@ -242,8 +244,9 @@ impl Controller {
         }
     }
 
-    /// A status could not be written, and `live` is what the server has: stops the sync where that is
-    /// another object or generation, or ends it where the status is there already.
+    /// Called when a status could not be written and `live` was read from the server. Stops the
+    /// sync if `live` is another object or generation. Ends the sync if `live` has the status
+    /// already.
     pub(super) fn keep_status(
         &self,
         owner: &Arc<Owner>,
@@ -254,7 +257,7 @@ impl Controller {
         if !self.hardened.policy.keep_status_with_its_object {
             return None;
         }
-        // Whatever became of the first attempt, this shows it.
+        // This read shows the outcome of the first attempt.
         let kind = self.options.kind;
         sync.unknown.remove(kind);
         let (ours, theirs) = (&owner.object.metadata, &live.metadata);
@@ -272,8 +275,9 @@ impl Controller {
         written.then(|| self.status_written(owner, sync, live, now))
     }
 
-    /// A pod goes whose owner is another than the cache had. That one has lost a pod too, and so have those
-    /// that matched an orphan; where the event that told so was lost, nothing else wakes them.
+    /// Handles a deleted pod whose owner differs from the one in the cache. The cached owner has
+    /// lost a pod too, and so have the owners that matched an orphan. If the event of the earlier
+    /// change was lost, nothing else wakes them.
     #[inline(always)]
     pub(super) fn wake_previous_owners(&self, change: &PodChange, now: Now) {
         if self.hardened.policy.wake_previous_owners {
@@ -296,15 +300,15 @@ impl Controller {
         }
     }
 
-    /// An orphan was adopted: those that matched it too are woken.
+    /// Handles an adoption: wakes the other owners that matched the orphan.
     pub(super) fn wake_other_matches(&self, orphan: &Pod, now: Now) {
         if self.hardened.policy.wake_previous_owners {
             self.enqueue_matching(orphan, now);
         }
     }
 
-    /// Decides when the key of a finished sync is synced again: its failures are forgotten when it went
-    /// well, else it comes back after a growing delay.
+    /// Decides when the key of a finished sync is synced again. After success its failures are
+    /// forgotten; after a failure it is added after a growing delay.
     pub(super) fn retry(&self, sync: &Sync, now: Now) {
         let key = sync.key();
         match (sync.outcome(), self.hardened.policy.retry_max_ns) {
@@ -315,10 +319,11 @@ impl Controller {
             }
             (Outcome::Failed(error), Some(max_ns)) => {
                 if sync.slow_start.successes() > 0 {
-                    // It got on: this is no failure after failures.
+                    // The sync made progress, so this counts as a first failure.
                     self.queue.forget_retries(key);
                 }
-                // Put off before it asked for anything.
+                // A sync that failed the read-your-writes check was postponed before its first
+                // request.
                 let asked = !matches!(error.class, SyncErrorClass::Consistency(_));
                 let max_ns = if asked {
                     max_ns

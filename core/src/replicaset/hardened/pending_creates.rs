@@ -1,7 +1,7 @@
-//! Names under which a pod may still come to be: of creates whose outcome is unknown, in the
-//! hardened behaviour, for as long as a server may take to carry a request out. The next creates of
-//! the key use them first, so that what was under way then and what is asked for now can't both be
-//! made; and while such a name is with a pod that does not count, no other is made in its place.
+//! Pending creates: the names of creates whose outcome is unknown, in the hardened behaviour. A
+//! name is kept for as long as a server may work on the request. The key's next creates use these
+//! names first, so the old and the new request can't both create a pod. While a pod that does not
+//! count has such a name, no other pod is created in its place.
 
 use std::collections::BTreeMap;
 
@@ -11,57 +11,58 @@ use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::limits::REQUEST_DEADLINE_NS;
 use podstorm_runtime::primitives::{AtomicUsize, Mutex, Ordering, lock};
 
-/// The open names of every key.
+/// The pending creates of every key.
 #[derive(Debug, Default)]
 pub(in super::super) struct PendingCreates {
     by_key: Mutex<BTreeMap<KeyId, OwnerCreates>>,
-    /// Keys with open names: hardly ever any, and then nobody takes the lock.
+    /// The number of keys with pending creates. It is nearly always 0, and then the lock is not
+    /// taken.
     count: AtomicUsize,
 }
 
-/// The names of one owner's creates.
+/// The pending creates of one owner.
 #[derive(Debug, Default)]
 struct OwnerCreates {
     owner: Uid,
     names: BTreeMap<CompactString, PendingCreate>,
 }
 
-/// A name of which it is not known what became of it.
+/// A create whose outcome is unknown.
 #[derive(Clone, Copy, Debug)]
 struct PendingCreate {
-    /// The moment at which it is settled, ns.
+    /// When no server works on the create any more, ns.
     expires_ns: i64,
-    /// Whether the last that was heard of it is that it is taken: then a foreign pod that has it had
+    /// Whether the last answer was that the name is taken. A foreign pod that has the name then had
     /// it before.
     is_taken: bool,
 }
 
-/// Who has a name now, as the cache knows.
+/// What the cache holds under a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     Nobody,
-    /// Another's pod, or nobody's.
+    /// A pod of another owner, or an orphan.
     Foreign,
-    /// A pod of the owner that does not count: on its way out, or ended.
+    /// A pod of the owner that does not count, because it is terminating or has ended.
     Uncounted,
     /// One of the owner's active pods.
     Counted,
 }
 
-/// What is open for a key.
+/// The pending names of a key.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct PendingNames {
-    /// Names that nobody has, in their order: to be asked for first.
+    /// Names without a pod, sorted. They are used first.
     pub(super) free: Vec<CompactString>,
-    /// How many names are with pods that don't count: when such a pod goes, a late create may come in
-    /// its place, beside whatever was made instead.
+    /// The number of names that belong to pods that don't count. When such a pod goes, a late
+    /// create may replace it, in addition to any pod made instead.
     pub(super) uncounted: usize,
-    /// When the first of those is settled, ns; meaningless when there is none.
+    /// When the first of those creates expires, ns. Meaningless if there is none.
     pub(super) until_ns: i64,
 }
 
 impl PendingNames {
-    /// Nothing is open.
+    /// Clears all names.
     pub(in super::super) fn clear(&mut self) {
         self.free.clear();
         self.uncounted = 0;
@@ -70,19 +71,19 @@ impl PendingNames {
 
 impl PendingCreates {
     fn is_empty(&self) -> bool {
-        // Acquire, with the Release below; a key's own names were noted by its last sync, which the
-        // queue puts before this one.
+        // Acquire: pairs with the Release in `publish`. A key's own names were noted by its last
+        // sync, which the queue orders before this one.
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// Lets everyone see how many keys have open names. Under the lock.
+    /// Publishes the number of keys with pending creates. Called under the lock.
     fn publish(&self, by_key: &BTreeMap<KeyId, OwnerCreates>) {
         // Release: see `is_empty`.
         self.count.store(by_key.len(), Ordering::Release);
     }
 
-    /// A create under that name may have been carried out, or may be yet.
-    /// `is_taken`: so the server said.
+    /// Notes that a create with this name may have been carried out, or may be carried out later.
+    /// `is_taken`: the server said that the name is taken.
     pub(super) fn note(
         &self,
         key: KeyId,
@@ -108,7 +109,8 @@ impl PendingCreates {
         self.publish(&by_key);
     }
 
-    /// What is open for a key now, `holder` being who has a name. O(open names of the key).
+    /// The pending names of a key now. `holder` returns what the cache holds under a name.
+    /// O(pending creates of the key).
     pub(super) fn of(
         &self,
         key: KeyId,
@@ -146,7 +148,7 @@ impl PendingCreates {
         pending
     }
 
-    /// The owner is gone, and with it whatever may still come.
+    /// Forgets the pending creates of an owner that is gone.
     pub(super) fn forget(&self, key: KeyId) {
         if self.is_empty() {
             return;

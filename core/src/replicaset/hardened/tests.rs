@@ -1,4 +1,4 @@
-//! The smaller rows of the hardened behaviour, each beside what upstream does.
+//! Tests of the smaller rows of the hardened behaviour, each next to what upstream does.
 
 use podstorm_objects::{Kind, Labels, Pod, Time, Uid};
 use podstorm_runtime::client::{ApiError, Cause, Reason, Request};
@@ -9,7 +9,7 @@ use super::super::harness::{Fault, Harness, LOST};
 use super::super::{Outcome, SyncErrorClass};
 use crate::policy::Behaviour::{Hardened, Upstream};
 
-/// A rig whose owner has so many pods, all known to the caches.
+/// A harness whose owner has this many pods, all of them in the caches.
 fn settled(behaviour: crate::policy::Behaviour, pods: i32) -> Harness {
     let mut harness = Harness::new(behaviour, pods);
     for _ in 0..3 {
@@ -20,7 +20,7 @@ fn settled(behaviour: crate::policy::Behaviour, pods: i32) -> Harness {
     harness
 }
 
-/// Syncs the key until nothing wakes it any more.
+/// Syncs the key until nothing wakes it.
 fn finish_all(harness: &mut Harness) {
     while harness.take() {
         assert_eq!(harness.sync(), Outcome::Ok);
@@ -72,7 +72,7 @@ fn a_pod_that_is_there_although_the_server_knew_of_none_is_deleted_again() {
         );
         let again = harness.sync() != Outcome::Ok;
         assert_eq!(again, behaviour == Hardened);
-        // It is no failure: nobody is told.
+        // This is not a failure, so there is no condition and no Event.
         assert!(harness.server.owner.status.conditions.is_empty());
         assert_eq!(harness.driver.sync.take_events().count(), 0);
         if again {
@@ -89,7 +89,7 @@ fn a_pod_that_is_there_although_the_server_knew_of_none_is_deleted_again() {
 
 #[test]
 fn deletes_carry_the_uid_of_the_pod_that_was_chosen() {
-    // All of them, some by rank, and some after a claim.
+    // Deletes of all pods, of some by rank, and of some after a claim.
     for (left, orphans) in [(0, 0), (1, 0), (0, 1), (2, 1)] {
         let mut harness = settled(Hardened, 4);
         for number in 0..orphans {
@@ -138,7 +138,7 @@ fn a_create_that_a_terminating_namespace_refuses_is_retried() {
             let counts = harness.controller.expectations().counts(harness.key);
             counts.is_some_and(|counts| counts.add > 0)
         };
-        // Upstream waits for a pod that nobody makes.
+        // Upstream waits for a pod that is never created.
         assert_eq!(waits(&harness), behaviour == Upstream);
         harness.deliver();
         harness.sync();
@@ -156,7 +156,7 @@ fn a_burst_ends_with_its_object() {
             let mut harness = Harness::new(behaviour, 7);
             assert_eq!(harness.begin(), Progress::Waiting);
             assert_eq!(harness.answer_and_resume(), Progress::Waiting);
-            // 1 is made, 2 are on their way, 4 would follow.
+            // One pod is created, two are requested, four would follow.
             harness.answer();
             harness.server.change_owner(|owner| {
                 if replaced {
@@ -181,7 +181,7 @@ fn own_pods_on_a_node_count_without_an_owner() {
     for kind in [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER] {
         for behaviour in [Upstream, Hardened] {
             let mut harness = Harness::before_first_sync(kind, behaviour, 0);
-            // Two share a node; the third, alone on its own, would go first by its UID.
+            // Two pods share a node. The third, alone on its node, would go first by its UID.
             for (name, node) in [("c", "n2"), ("b", "n1"), ("a", "n1")] {
                 let mut pod = harness.own_pod(name);
                 pod.node_name = Some(node.into());
@@ -213,7 +213,7 @@ fn an_owner_that_loses_a_pod_as_its_deletion_begins_is_woken() {
     }
 }
 
-/// Seed 9027647 of the fault simulator: the events that told of the tampering were lost.
+/// Seed 9027647 of the fault simulator: the events of the changes by another client were lost.
 #[test]
 fn an_owner_whose_pod_was_taken_over_and_removed_unseen_is_woken() {
     for behaviour in [Upstream, Hardened] {
@@ -231,7 +231,7 @@ fn an_owner_whose_pod_was_taken_over_and_removed_unseen_is_woken() {
     }
 }
 
-/// Seed 1300107631 of the fault simulator: one that was refused over an orphan waited for 30 s more.
+/// Seed 1300107631 of the fault simulator: an owner that was refused an orphan waited 30 s more.
 #[test]
 fn those_that_match_an_orphan_are_woken_when_another_adopts_it() {
     use super::super::{Controller, ControllerOptions};
@@ -325,7 +325,7 @@ fn a_pod_of_the_other_kind_s_owner_wakes_nobody_here() {
 fn a_failure_after_progress_is_a_first_one() {
     for (behaviour, failures) in [(Upstream, 3), (Hardened, 1)] {
         let mut harness = Harness::new(behaviour, 10);
-        // One create of each sync goes well, and one of the next two fails.
+        // In each sync one create succeeds and one of the next two fails.
         for create in [1, 4, 7] {
             let refused = ApiError::status(500, Reason::InternalError, "refused");
             harness
@@ -340,7 +340,7 @@ fn a_failure_after_progress_is_a_first_one() {
         }
         let queue = harness.controller.queue();
         assert_eq!(queue.num_requeues(harness.key), failures, "{behaviour:?}");
-        // And one that gets nowhere counts on.
+        // A sync without progress keeps counting.
         let refused = ApiError::status(500, Reason::InternalError, "refused");
         harness.server.fault("create", 9, Fault::Refuse(refused));
         harness.advance(HARDENED_RETRY_MAX_NS);
@@ -354,7 +354,7 @@ fn a_failure_after_progress_is_a_first_one() {
     }
 }
 
-/// Seed 30014505 of the fault simulator: after minutes in which the fence could not be read the cache
+/// Seed 30014505 of the fault simulator: the fence could not be read for minutes. Then the cache
 /// was some milliseconds behind, and the key waited for half a minute more.
 #[test]
 fn a_fence_that_can_be_read_again_ends_the_failures_before_it() {
@@ -370,7 +370,7 @@ fn a_fence_that_can_be_read_again_ends_the_failures_before_it() {
         harness.advance(HARDENED_RETRY_MAX_NS);
     }
     assert_eq!(harness.controller.queue().num_requeues(harness.key), 12);
-    // The version is read, and the cache does not show the pod of that version yet.
+    // The version is read, and the cache has not reached it yet.
     let outcome = harness.process_next();
     let class = match &outcome {
         Outcome::Failed(error) => error.class,
@@ -401,15 +401,15 @@ fn a_release_that_is_refused_as_invalid_is_tried_again() {
         harness.advance(HARDENED_RETRY_MAX_NS);
         assert_eq!(harness.take(), behaviour == Hardened);
         if behaviour == Hardened {
-            // Past the pod that was made in the meantime.
+            // After the event of the pod that was created in the meantime.
             harness.catch_up();
             assert_eq!(harness.server.calls("patch"), tried + 1);
         }
     }
 }
 
-/// Seed 1400253375 of the fault simulator: an adoption was sent again by a layer below, and then answered
-/// that there is no such pod, although the first try had been carried out.
+/// Seed 1400253375 of the fault simulator: a layer below sent an adoption again. The answer was
+/// that there is no such pod, although the first attempt had been carried out.
 #[test]
 fn no_pod_is_made_beside_one_whose_adoption_finds_nothing() {
     for behaviour in [Upstream, Hardened] {
@@ -439,8 +439,8 @@ fn no_pod_is_made_beside_one_whose_adoption_finds_nothing() {
     }
 }
 
-/// Seed 300009169 of the fault simulator: the event of an adoption was lost, and the pod was an orphan
-/// again when the next list came, so no change showed.
+/// Seed 300009169 of the fault simulator: the event of an adoption was lost, and the pod was an
+/// orphan again in the next list, so no change was visible.
 #[test]
 fn an_adoption_whose_event_is_lost_is_looked_at_again() {
     for behaviour in [Upstream, Hardened] {

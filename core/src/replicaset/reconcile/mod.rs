@@ -1,5 +1,5 @@
-//! The decisions of a sync as pure functions and small state machines: which pods to claim, what a
-//! new pod looks like, what the status says. No cache, no queue, no clock.
+//! The decisions of a sync as pure functions: the pod from the template, the status, the
+//! availability. No cache, no queue, no clock.
 
 mod availability;
 mod pod_from_template;

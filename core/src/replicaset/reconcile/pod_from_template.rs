@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use podstorm_objects::{ObjectMeta, OwnerReference, Pod, ReplicaSet};
 
-/// The local error for a template without labels: such a pod is never asked for.
+/// The local error for a template without labels. Such a pod is never requested.
 pub const NO_LABELS_ERROR: &str = "unable to create pods, no labels";
 
-/// Longest name the API accepts for a pod, in bytes (DNS-1123 subdomain).
+/// The longest name that the API accepts for a pod, in bytes (DNS-1123 subdomain).
 const MAX_NAME_BYTES: usize = 253;
 
-/// The body of a pod made from the owner's template: labels, annotations and finalizers of the
-/// template, `generateName`, exactly one owner reference, and the template's spec. Whatever else
-/// the template's metadata says is ignored. Shares everything, copies nothing.
+/// The pod made from the owner's template: labels, annotations and finalizers of the template,
+/// `generateName`, exactly one owner reference, and the template's spec. Everything else in the
+/// template's metadata is ignored. Shares everything, copies nothing.
 pub fn pod_from_template(owner: &ReplicaSet, controller_ref: &Arc<OwnerReference>) -> Pod {
     let template = &owner.spec.template;
     Pod {
@@ -31,9 +31,9 @@ pub fn pod_from_template(owner: &ReplicaSet, controller_ref: &Arc<OwnerReference
     }
 }
 
-/// The prefix of the names of an owner's pods: its name and a dash; without the dash where the
-/// prefix could not begin a pod name. As upstream, the check looks at the prefix with its last two
-/// characters replaced by one `a`.
+/// The prefix of the names of an owner's pods: the owner's name and a dash. The dash is left out if
+/// the prefix could not begin a pod name. As in upstream, the check looks at the prefix with its
+/// last two characters replaced by one `a`.
 pub fn pod_name_prefix(parent_name: &str) -> String {
     let mut masked = parent_name.to_owned();
     masked.pop();

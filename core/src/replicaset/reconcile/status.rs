@@ -1,4 +1,4 @@
-//! The status of an owner: what its pods add up to, when it must be written, and its one
+//! The status of an owner: the counts of its pods, whether it must be written, and its one
 //! condition.
 
 use podstorm_objects::{Labels, Pod, ReplicaSet, ReplicaSetCondition, ReplicaSetStatus, Str, Time};
@@ -7,21 +7,21 @@ use super::availability::is_available;
 
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// Counts over the claimed active pods.
+/// Counts of the claimed active pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatusCounts {
-    /// All of them.
+    /// All pods.
     pub replicas: i32,
-    /// Those with every label of the template.
+    /// Pods with every label of the template.
     pub fully_labeled: i32,
-    /// Those that are ready.
+    /// Ready pods.
     pub ready: i32,
-    /// Those that have been ready long enough.
+    /// Available pods: ready for `minReadySeconds`.
     pub available: i32,
 }
 
 impl StatusCounts {
-    /// Counts one by one. O(pods).
+    /// Counts the pods one by one. O(pods).
     pub fn count<'a>(
         pods: impl IntoIterator<Item = &'a Pod>,
         template_labels: &Labels,
@@ -53,9 +53,9 @@ impl StatusCounts {
     }
 }
 
-/// The new status. `terminating` is absent where the feature is off; `manage_error` is what went
-/// wrong when pods were created or deleted in this sync, and absent also when nothing was tried,
-/// which removes the condition. `observed_generation` is set when the status is written.
+/// The new status. `terminating` is `None` if the feature is off. `manage_error` is the error of
+/// creating or deleting pods in this sync; `None` removes the condition, also if nothing was tried.
+/// `observed_generation` is set when the status is written.
 pub fn compute_status(
     owner: &ReplicaSet,
     counts: StatusCounts,
@@ -99,7 +99,7 @@ pub fn compute_status(
     status
 }
 
-/// Whether the status needs no write: nothing differs and the generation has been observed.
+/// Whether the status needs no write: nothing differs, and the generation has been observed.
 pub fn status_is_unchanged(owner: &ReplicaSet, new: &ReplicaSetStatus) -> bool {
     let old = &owner.status;
     old.replicas == new.replicas

@@ -1,4 +1,4 @@
-//! The pod cache against the plain way: one map of pods, searched.
+//! The pod cache against a naive model: one map of pods, searched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use proptest::prelude::*;
 
 use super::{Delta, NamespacedSelector, PodCache};
 
-/// What a step does to one pod: its owner, labels, whether it has ended, whether it is on its way
-/// out; or nothing, for its removal.
+/// What a step does to one pod: sets its owner, its labels, whether it has ended and whether it is
+/// being deleted. `None` removes it.
 type Shape = Option<(u8, u8, bool, bool)>;
 
 fn owner(number: u8) -> Arc<OwnerReference> {
@@ -38,7 +38,7 @@ fn pod(name: u8, version: u64, (controller, labels, ended, deleting): (u8, u8, b
     if deleting {
         pod.metadata.deletion_timestamp = Time::from_unix_seconds(1);
     }
-    // Some don't say since when, some will be ready in the future.
+    // Some pods have no ready time, some have one in the future.
     let ready_since = match version % 5 {
         0 => Time::UNSET,
         more => Time::from_unix_seconds((version + more).cast_signed()),
@@ -64,9 +64,9 @@ fn pod(name: u8, version: u64, (controller, labels, ended, deleting): (u8, u8, b
 /// Active pods by namespace, owner and labels.
 type Tally = BTreeMap<(String, Option<String>, String), u32>;
 
-/// By a selector that matches everything, or by those of single label sets and their neighbours.
+/// Counts by a selector that matches everything, or by selectors of single label sets.
 ///
-/// On the way it asks for the pods that have been ready since the cutoff.
+/// It also checks the pods that have been ready since the cutoff.
 fn tally_of(cache: &PodCache<()>, selectors: &[&str], cutoff: Time) -> Tally {
     let compiled = selectors
         .iter()
@@ -152,7 +152,7 @@ proptest! {
                 let set = pod.metadata.labels.get("set").expect("every pod has it").to_string();
                 *expected.entry((pod.metadata.namespace.to_string(), owner, set)).or_default() += 1;
             }
-            // Forward with the versions, and at times back.
+            // The cutoff goes forward with the versions, and sometimes back.
             let cutoff = Time::from_unix_seconds((version / 2 + version % 3).cast_signed());
             prop_assert_eq!(tally_of(&cache, &[""], cutoff), expected.clone());
             let single = ["set=0", "set=1", "set in (0,2)", "set=2", "set=9"];
@@ -161,7 +161,7 @@ proptest! {
     }
 }
 
-/// The fate of one pod, as a number of versions drawn from a seed.
+/// The versions of one pod, drawn from a seed.
 fn life(name: u8, seed: u64) -> Vec<Delta<Pod>> {
     let mut state = seed ^ u64::from(name).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut draw = |below: u64| {
@@ -206,7 +206,7 @@ fn threads_that_apply_different_pods_leave_what_one_leaves() {
                     for version in 0..own[0].len() {
                         for life in &own {
                             let change = shared.apply_out_of_order(life[version].clone());
-                            // Groups come and go under the appliers' feet.
+                            // Owned pods are made and dropped while threads apply events.
                             if let Some(owned_pods) = change.new_owned_pods {
                                 assert!(owned_pods.lock().totals_are_exact());
                             }
@@ -234,7 +234,7 @@ fn threads_that_apply_different_pods_leave_what_one_leaves() {
                     .any(|(pod, _)| Arc::ptr_eq(pod, &held))
             );
         }
-        // Nothing is left of groups without pods.
+        // Owned pods without pods are dropped.
         for change in single.resync() {
             shared.apply(Delta::Deleted(change.new));
         }

@@ -1,4 +1,4 @@
-//! The barrier, the fence and what comes of them, each beside what upstream does.
+//! Tests of the read-your-writes check and the fence, each next to what upstream does.
 
 use podstorm_objects::Kind;
 use podstorm_runtime::client::{ApiError, Reason};
@@ -7,8 +7,8 @@ use podstorm_runtime::limits::{
     EXPECTATIONS_TIMEOUT_NS, HARDENED_RETRY_MAX_NS, HARDENED_STALE_RETRY_MAX_NS,
 };
 
-use super::super::harness::{Fault, Harness, LOST};
-use super::super::{Outcome, Step, SyncErrorClass};
+use super::super::super::harness::{Fault, Harness, LOST};
+use super::super::super::{Outcome, Step, SyncErrorClass};
 use crate::policy::Behaviour::{Hardened, Upstream};
 
 fn class(outcome: &Outcome) -> Option<SyncErrorClass> {
@@ -28,8 +28,9 @@ fn a_create_whose_answer_is_lost_is_not_made_twice() {
         let mut harness = Harness::new(behaviour, 1);
         harness.server.fault("create", 0, LOST);
         assert_eq!(class(&harness.sync()), Some(SyncErrorClass::Create));
-        // The pod is there, its event is not: upstream, which counted it as failed, makes another.
-        // (Its status must have come back, or its own gate would hold the key.)
+        // The pod exists and its event has not come. Upstream counted the create as failed and
+        // makes another pod. (The status must have come back, or upstream's own gate would hold the
+        // key.)
         harness.deliver_owners();
         let outcome = harness.sync();
         assert_eq!(is_postponed(&outcome), behaviour == Hardened, "{outcome:?}");
@@ -66,7 +67,7 @@ fn a_sync_that_waits_for_its_caches_is_tried_again_within_seconds() {
     let mut harness = Harness::new(Hardened, 1);
     assert_eq!(harness.sync(), Outcome::Ok);
     harness.deliver_owners();
-    // The event of its pod stays away for minutes.
+    // The event of the pod does not come for minutes.
     for _ in 0..60 {
         assert!(is_postponed(&harness.process_next()));
         harness.advance(HARDENED_STALE_RETRY_MAX_NS);
@@ -86,7 +87,7 @@ fn a_fence_that_fails_is_asked_for_again_before_anything_is_counted() {
     harness.deliver_owners();
     let made = harness.server.calls("create");
     assert_eq!(class(&harness.sync()), Some(SyncErrorClass::Fence));
-    // Read at last, and the cache is behind it.
+    // The version is read now, and the cache is behind it.
     assert!(is_postponed(&harness.sync()));
     assert_eq!(harness.server.calls("create"), made);
     harness.catch_up();
@@ -94,7 +95,7 @@ fn a_fence_that_fails_is_asked_for_again_before_anything_is_counted() {
         (harness.server.pods.len(), harness.server.calls("create")),
         (1, 1)
     );
-    // Forgotten when it was read.
+    // The fence is forgotten once its version was read.
     let reads = harness.server.calls("read");
     harness.sync();
     assert_eq!(harness.server.calls("read"), reads);
@@ -142,7 +143,7 @@ fn a_lost_delete_and_one_that_finds_nothing_ask_for_a_fence() {
                 harness.server.remove_pod(&name);
             }
         }
-        // Both are looked at again, also where no event tells that there is something to do.
+        // The key is synced again in both cases, also without an event.
         assert_eq!(class(&harness.sync()), Some(SyncErrorClass::Delete));
         assert_eq!(harness.server.log.last().unwrap(), "read pods");
         harness.deliver_owners();
@@ -166,7 +167,7 @@ fn replication_controllers_have_a_barrier_too() {
 fn nothing_is_counted_before_the_caches_have_come_to_the_versions_of_the_start() {
     for behaviour in [Upstream, Hardened] {
         let mut harness = Harness::before_first_sync(Kind::REPLICA_SET, behaviour, 1);
-        // The incarnation before has made the pod; the first list did not show it.
+        // The previous incarnation has made the pod; the first list did not show it.
         harness.server.put_pod(harness.own_pod("web-old"));
         let outcome = harness.sync();
         assert_eq!(is_postponed(&outcome), behaviour == Hardened);
@@ -185,11 +186,11 @@ fn nothing_is_counted_before_the_caches_have_come_to_the_versions_of_the_start()
 fn two_workers_may_ask_for_the_start_at_once() {
     let mut harness = Harness::before_first_sync(Kind::REPLICA_SET, Hardened, 0);
     let other = harness.controller.owners().intern("ns", "other");
-    let mut second = super::super::Sync::new();
+    let mut second = super::super::super::Sync::new();
     assert_eq!(harness.begin(), Progress::Waiting);
     let step = harness.controller.begin(other, &mut second, harness.now);
     assert_eq!(step, Step::Requests);
-    // The second reads later versions, and is done first.
+    // The second sync reads later versions and finishes first.
     for index in 0..2 {
         second.answer(index, podstorm_runtime::client::Answer::Version(20.into()));
     }
@@ -240,7 +241,7 @@ fn what_is_expected_and_will_not_be_seen_holds_nothing_up() {
     for behaviour in [Upstream, Hardened] {
         let mut harness = Harness::new(behaviour, 1);
         harness.sync();
-        // Made and gone between two lists: no event ever tells of it.
+        // The pod was created and deleted between two lists, so no event for it ever comes.
         let name = harness.server.pods.keys().next().unwrap().clone();
         let version = harness.server.remove_pod(&name);
         harness.server.forget_pod_events();
@@ -302,7 +303,7 @@ fn a_successor_waits_for_no_more_than_its_own_writes() {
     harness.server.fault("create", 0, LOST);
     assert_eq!(harness.begin(), Progress::Waiting);
     harness.answer();
-    // Replaced by another of the same name while the answer is on its way.
+    // The owner is replaced by another with the same name while the answer is on its way.
     harness
         .server
         .change_owner(|owner| owner.metadata.uid = podstorm_objects::Uid::from_u128(0xb));
@@ -325,7 +326,7 @@ fn a_sync_that_is_put_off_is_retried_within_the_bound_and_does_not_spin() {
         let mut harness = Harness::new(behaviour, 1);
         harness.server.fault("create", 0, LOST);
         harness.process_next();
-        // The watch of pods stands still for half an hour; something else wakes the key every second.
+        // The watch of pods stalls for half an hour. Something else wakes the key every second.
         let (mut syncs, mut longest_ns, mut since_ns) = (0, 0, harness.now.mono_ns);
         for second in 0..1_800 {
             harness.advance(1_000_000_000);
@@ -346,7 +347,7 @@ fn a_sync_that_is_put_off_is_retried_within_the_bound_and_does_not_spin() {
                 syncs += 1;
             }
         }
-        // A hundred that were woken, and one in five seconds.
+        // A hundred syncs were woken, and one ran every five seconds.
         assert!(syncs < 450, "{behaviour:?}: {syncs} syncs");
         let bounded = longest_ns <= HARDENED_STALE_RETRY_MAX_NS + 2_000_000_000;
         assert_eq!(bounded, behaviour == Hardened, "{longest_ns}");
@@ -378,7 +379,7 @@ fn a_cache_that_goes_back_while_it_is_read_is_not_counted() {
         "{:?}",
         harness.driver.sync.outcome()
     );
-    // And behind the gate the next one waits for the cache.
+    // The next sync waits for the cache.
     assert!(is_postponed(&harness.sync()));
     assert_eq!(harness.server.calls("create"), 1);
 }

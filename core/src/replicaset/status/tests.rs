@@ -1,14 +1,14 @@
-//! Where a status may be written when the first attempt has failed.
+//! Tests of the second write of a status, after the first attempt failed.
 
 use podstorm_objects::Uid;
 use podstorm_runtime::client::{ApiError, Reason};
 use podstorm_runtime::driver::Progress;
 
-use super::Outcome;
-use super::harness::{Fault, Harness, LOST};
+use super::super::Outcome;
+use super::super::harness::{Fault, Harness, LOST};
 use crate::policy::Behaviour::{Hardened, Upstream};
 
-/// A sync whose status is about to be written, while the object becomes another.
+/// Runs a sync that is about to write its status while the object changes.
 fn overtaken(
     harness: &mut Harness,
     change: impl FnOnce(&mut podstorm_objects::ReplicaSet),
@@ -33,7 +33,7 @@ fn a_status_is_not_written_onto_a_successor() {
             owner.metadata.uid = Uid::from_u128(0xb);
             owner.status.replicas = 77;
         });
-        // Upstream says of the new object that it has no pods and was observed.
+        // Upstream writes onto the new object that it has no pods and was observed.
         assert_eq!(outcome == Outcome::Ok, behaviour == Upstream);
         let theirs = harness.server.owner.status.replicas == 77;
         assert_eq!(theirs, behaviour == Hardened);

@@ -1,5 +1,5 @@
-//! The end of a sync: the status is computed and written, once more when that fails, and the next
-//! check of availability is set.
+//! The end of a sync. The status is computed and written, a second time if the first write fails.
+//! The next check of availability is scheduled.
 
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ impl Controller {
         sync.finish()
     }
 
-    /// Goes on with writing the status.
+    /// Continues writing the status after an answer.
     pub(super) fn status_answered(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
         let state = sync.state;
         match (state, sync.only_answer()) {
@@ -125,7 +125,7 @@ impl Controller {
         }
     }
 
-    /// Writes the same status once more, on what the server has now.
+    /// Writes the same status once more, onto the object that the server has now.
     fn retry_status(
         &self,
         owner: &Arc<Owner>,
@@ -169,3 +169,6 @@ fn failure(answer: Answer) -> ApiError {
         other => panic!("expected a failure or the owner, not {other:?}"),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
-//! What must be in the caches before a key's pods are counted, in the hardened behaviour: own writes
-//! (the barrier), the version read after a write of unknown outcome (the fence) or before the first
-//! sync (the start), and whatever the caches have shown before. See [`crate::policy`].
+//! What the caches must show before a key's pods are counted, in the hardened behaviour: the
+//! controller's own writes (the read-your-writes check), the versions read after a write of unknown
+//! outcome (the fence) or before the first sync, and everything that the caches have shown before.
+//! See [`crate::policy`].
 //!
 //! ```text
 //! begin ─▶ fence wanted? ─yes─▶ ReadVersion ─▶ caches there? ─no─▶ put off, retried
@@ -19,10 +20,11 @@ use super::super::sync::{Outcome, State, Sync, SyncErrorClass};
 use super::super::{Controller, Step};
 
 impl Controller {
-    /// Stops a sync that begins before barrier and fence, unless the caches have passed both.
+    /// Stops a sync at its begin, unless the caches have passed the read-your-writes check and the
+    /// fence.
     #[inline(never)]
     pub(in super::super) fn stop_at_fence(&self, sync: &mut Sync) -> Option<Step> {
-        // Those of the sync before: `finish` asks for the successes of this one.
+        // Clears the last sync's successes, because `finish` reads those of this one.
         sync.slow_start = SlowStart::new(0, 1);
         let mut unread = self.hardened.fences.wanted(&sync.key);
         if self.hardened.policy.fence_at_start && !self.hardened.fences.is_started() {
@@ -34,14 +36,15 @@ impl Controller {
         Some(self.read_versions(State::ReadingFence, unread, sync))
     }
 
-    /// The versions that were asked for at the beginning are there, or could not be read. Stops the
-    /// sync unless the caches have passed them.
+    /// Handles the versions that were read at the beginning of the sync. Stops the sync if they
+    /// could not be read, or if the caches have not reached them.
     pub(in super::super) fn fence_read(&self, sync: &mut Sync) -> Option<Step> {
         let key = sync.key;
         let owner = self.owners.get(key);
         let uid = owner.as_ref().map(|owner| &owner.object.metadata.uid);
         let wanted = !self.hardened.fences.wanted(&key).is_empty();
-        // Another worker may have come first: then the caches must come to what that one read.
+        // If another worker was first, the caches must still reach the versions that this sync has
+        // read.
         let starting = !self.hardened.fences.is_started();
         let unread = take_versions(sync, |kind, version| {
             if starting {
@@ -62,8 +65,8 @@ impl Controller {
         }
         let stopped = self.stop_if_caches_lag(sync);
         if stopped.is_some() {
-            // The server answers again; caches lag by milliseconds, and are not worth another of the
-            // long delays that its failures have come to.
+            // The server answers again. The caches lag by milliseconds, so the long delay of the
+            // earlier failures no longer fits.
             self.queue.forget_retries(key);
         }
         stopped
@@ -71,15 +74,15 @@ impl Controller {
 
     fn stop_if_caches_lag(&self, sync: &mut Sync) -> Option<Step> {
         let key = sync.key;
-        // Before the versions.
+        // Read before the versions.
         sync.rewinds = self.rewinds();
-        // Before any pod is read: what these versions promise is then in the cache.
+        // Read before any pod: the cache then holds everything up to these versions.
         let stores = [self.pods().version().get(), self.owners.version().get()];
         if let Err(stale) = self.hardened.fences.check(&stores) {
             return Some(self.postpone(&stale, sync));
         }
-        // A cache may go back behind this, with a list from a server that lags; and the record is
-        // dropped when it has been seen once.
+        // A list from a server that lags may take a cache back behind this version, and the record
+        // is dropped once it has been seen.
         self.hardened.fences.raise_all(&stores);
         if let Err(stale) = self.consistency.ensure_ready(&key, &stores) {
             return Some(self.postpone(&stale, sync));
@@ -96,8 +99,8 @@ impl Controller {
         self.pods().version().rewinds() + self.owners.version().rewinds()
     }
 
-    /// A cache went back between the look at its version and the look at what it holds, so what was
-    /// counted may be older than what the gate has let through.
+    /// Fails a sync during which a cache went back to an older list: the counted pods may be older
+    /// than the versions that were checked.
     #[cold]
     pub(super) fn stop_rewound(&self, sync: &mut Sync) -> Step {
         self.metrics.stale_sync_skips_pods.increment();
@@ -106,7 +109,8 @@ impl Controller {
         sync.fail(SyncErrorClass::Consistency(Kind::POD), message)
     }
 
-    /// The cache shows all that was done for the key: what is still expected will not be seen.
+    /// Clears what the key still expects. The cache shows all that was done for the key, so no
+    /// event for it will come.
     fn clear_expectations(&self, key: KeyId) {
         if self.outstanding(key).is_some() {
             self.metrics.expectations_settled.increment();
@@ -114,13 +118,13 @@ impl Controller {
         self.expectations.delete(key);
     }
 
-    /// When what the key still expects was set, ns; `None` when it expects nothing.
+    /// When the key's open expectations were set, ns; `None` if it expects nothing.
     fn outstanding(&self, key: KeyId) -> Option<i64> {
         let counts = self.expectations.counts(key)?;
         (counts.add > 0 || counts.del > 0).then_some(counts.timestamp_ns)
     }
 
-    /// Ends a sync: when the outcome of a write is unknown, by reading the versions first.
+    /// Ends a sync. If the outcome of a write is unknown, the versions are read first.
     #[inline(never)]
     pub(super) fn end_sync(&self, sync: &mut Sync, now: Now) -> Step {
         let unknown = std::mem::take(&mut sync.unknown);
@@ -133,7 +137,8 @@ impl Controller {
         Step::Finished
     }
 
-    /// The events that the key expects wake it. Should they never come, it looks for itself.
+    /// Adds the key with a delay if it expects something. The expected events wake it earlier if
+    /// they come.
     fn requeue_for_expectations(&self, key: KeyId, now: Now) {
         let Some(since_ns) = self.outstanding(key) else {
             return;
@@ -146,15 +151,15 @@ impl Controller {
         }
     }
 
-    /// Nothing else may wake the key.
+    /// Adds the key with a delay, for a case in which no event may wake it.
     #[inline(never)]
     pub(super) fn requeue_later(&self, key: KeyId, now: Now) {
         self.queue
             .add_after(key, HARDENED_RETRY_MAX_NS, now.mono_ns);
     }
 
-    /// The versions that were asked for at the end are there: the next sync waits for them. What
-    /// could not be read is read at its beginning.
+    /// Handles the versions that were read at the end of the sync: the next sync waits for them. A
+    /// version that could not be read is read at the beginning of the next sync.
     pub(in super::super) fn last_fence_read(&self, uid: &Uid, sync: &mut Sync) -> Step {
         let key = sync.key;
         let unread = take_versions(sync, |kind, version| {
@@ -176,7 +181,8 @@ impl Controller {
     }
 }
 
-/// Tells of every version that was read; returns the kinds of which none was, with an error.
+/// Calls `read` with every version that was read. Returns the kinds without a version, with an
+/// error.
 fn take_versions(
     sync: &mut Sync,
     mut read: impl FnMut(Kind, &ResourceVersion),
@@ -199,3 +205,6 @@ fn take_versions(
     }
     first_error.map(|error| (unread, error))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,9 @@
-//! The whole store replaced by a list. A list into an empty cache, as at every start, is taken in
-//! bulk: the pods of one controller go to their group together, and what the handlers are told is
-//! a run of pods instead of a change for each.
+//! Replaces the whole store by a list. A list into an empty cache, as at every start, is taken in
+//! bulk: the pods of one controller are added to their owner together, and the handlers get a run
+//! of pods instead of one change per pod.
 //!
-//! With the feature `rayon` the bulk is divided among the threads of the caller's pool. What comes
-//! out is the same whatever their number: positions in a group follow the list.
+//! With the feature `rayon` the work is split over the threads of the caller's pool. The result
+//! does not depend on their number: the positions of an owner's pods follow the list.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -23,56 +23,57 @@ use crate::intern::FIXED_STATE;
 use crate::limits::PARALLEL_LIST_MIN;
 use crate::primitives::{AtomicU32, Mutex, Ordering, lock};
 
-/// What a list changed, to be handled in this order: first the changes, then the runs. One of the
+/// What a list changed. To be handled in this order: first the changes, then the runs. One of the
 /// two is empty.
 #[derive(Debug, Default)]
 pub struct Listed<F> {
-    /// Pods that are missing from the list, as deleted, in name order; then the listed ones.
+    /// Pods missing from the list, as deleted, in name order; then the listed pods.
     pub changes: Vec<PodChange<F>>,
-    /// All pods of the list, in its order, where the cache was empty before.
+    /// All pods of the list, in its order, if the cache was empty before.
     pub runs: Vec<PodRun<F>>,
 }
 
-/// Pods that stood together in a list, had the same controller, and were not known before.
+/// Consecutive pods of a list with the same controller that the cache did not know before.
 #[derive(Debug)]
 pub struct PodRun<F> {
     /// The pods of that controller.
     pub owned_pods: Arc<OwnedPods<F>>,
-    /// How many of them are not on their way out.
+    /// How many of them are not being deleted.
     pub not_deleting: u32,
-    /// Those that must be looked at one by one: orphans, and pods on their way out.
+    /// The pods that must be handled one by one: orphans, and pods that are being deleted.
     pub others: Vec<Arc<Pod>>,
 }
 
-/// A stretch of the list with one controller.
+/// Consecutive pods of the list with one controller.
 #[derive(Debug)]
 struct ListSegment {
     pods: Range<usize>,
-    /// How many of them are on their way out.
+    /// How many of them are being deleted.
     deleting: u32,
-    /// The number of its group.
+    /// The number of its owner.
     owned_pods: u32,
 }
 
-/// What the first pass finds out about one part of the list.
+/// What the first pass finds out about one chunk of the list.
 #[derive(Debug, Default)]
 struct Chunk {
     name_hashes: Vec<NameHash>,
     segments: Vec<ListSegment>,
-    /// Whether its names ascend, none twice.
+    /// Whether its names are strictly ascending.
     is_sorted: bool,
 }
 
-/// A group with the stretches that go to it, in their order.
+/// The owned pods of one owner, and the segments of the list to add to them, in order.
 type OwnerSegments<F> = (Arc<OwnedPods<F>>, SmallVec<[u32; 1]>);
 
-/// How many pods make a part: the same whatever the number of threads, since stretches end with it.
+/// How many pods a chunk has. It does not depend on the number of threads, because segments end
+/// with their chunk.
 const CHUNK_LEN: usize = 4096;
 
 impl<F: PodFields> PodCache<F> {
-    /// Replaces the whole store by a list: pods that are missing from it come first, as deleted
-    /// in the state last cached (tombstones), in name order; then the items in list order. Not to
-    /// be called while others apply events.
+    /// Replaces the whole store by a list. Pods missing from the list come first, as deleted in the
+    /// state last cached (tombstones), in name order; then the items in list order. Must not be
+    /// called while other threads apply events.
     ///
     /// O(n log n), or O(n) for a list into an empty cache that is sorted by namespace and name, as
     /// servers send it.
@@ -129,7 +130,8 @@ impl<F: PodFields> PodCache<F> {
             });
         let run_of = |segment: &ListSegment| run_of(segment, &all_owned, &items);
         let runs = segments.iter().map(run_of).collect();
-        // From here on the list's own references are the index's: none is counted up or down.
+        // From here on the list's own references move into the index, so no reference count
+        // changes.
         let mut shards: Vec<Vec<Slot<F>>> = (0..SHARDS).map(|_| Vec::new()).collect();
         let mut pods = items.into_iter();
         for segment in &segments {
@@ -139,7 +141,7 @@ impl<F: PodFields> PodCache<F> {
                 shards[shard as usize].push(Slot {
                     pod,
                     owned_pods: owned_pods.clone(),
-                    // Relaxed: written by threads that have been waited for.
+                    // Relaxed: the threads that wrote it have been joined.
                     handle: handles[at].load(Ordering::Relaxed),
                     hash,
                 });
@@ -149,7 +151,7 @@ impl<F: PodFields> PodCache<F> {
         runs
     }
 
-    /// Finds the group of each stretch.
+    /// Finds the owned pods for each segment.
     fn assign(&self, items: &[Arc<Pod>], segments: &mut [ListSegment]) -> Vec<OwnerSegments<F>> {
         let mut all_owned: Vec<OwnerSegments<F>> = Vec::new();
         let mut numbers: HashTable<u32> = HashTable::new();
@@ -173,8 +175,8 @@ impl<F: PodFields> PodCache<F> {
         all_owned
     }
 
-    /// Puts the pods of some stretches into their group, and returns it: another one, where it was
-    /// dropped as unused meanwhile.
+    /// Adds the pods of some segments to their owner, and returns its owned pods: new ones, if the
+    /// old ones were dropped as unused meanwhile.
     fn insert_all(
         &self,
         (owned_pods, owner_segments): &OwnerSegments<F>,
@@ -197,7 +199,7 @@ impl<F: PodFields> PodCache<F> {
             for at in segments.flat_map(|pods| pods.clone()) {
                 let (handle, change) = members.insert(items[at].clone(), self.node_of(&items[at]));
                 self.note(&owned_pods, change);
-                // Relaxed: read when all threads are through.
+                // Relaxed: read after all threads have been joined.
                 handles[at].store(handle, Ordering::Relaxed);
             }
             owned_pods.set_pod_count(members.len());
@@ -206,7 +208,7 @@ impl<F: PodFields> PodCache<F> {
         }
     }
 
-    /// Makes the slots found by their names. The index is empty.
+    /// Adds the slots to the index, which is empty.
     fn index_all(&self, shards: Vec<Vec<Slot<F>>>) {
         let count = shards.iter().map(Vec::len).sum();
         let shards: Vec<(u32, Mutex<Vec<Slot<F>>>)> =
@@ -218,7 +220,7 @@ impl<F: PodFields> PodCache<F> {
     }
 }
 
-/// Reads a list in parts; `None` when it is not sorted.
+/// Reads a list in chunks; `None` if it is not sorted.
 fn read_chunks(items: &[Arc<Pod>]) -> Option<Vec<Chunk>> {
     let starts: Vec<usize> = (0..items.len()).step_by(CHUNK_LEN).collect();
     let chunks = map_all(items.len(), &starts, |&start| {
@@ -293,7 +295,7 @@ fn name_of(pod: &Pod) -> (&str, &str) {
     (&pod.metadata.namespace, &pod.metadata.name)
 }
 
-/// The results of `work` on every item, in order. On the caller's pool where there are many pods.
+/// The results of `work` on every item, in order. Runs on the caller's pool if there are many pods.
 fn map_all<T: Sync, R: Send>(
     pods: usize,
     items: &[T],
@@ -307,137 +309,4 @@ fn map_all<T: Sync, R: Send>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use podstorm_objects::{OwnerReference, Time, Uid};
-
-    fn pod(name: &str, owner: Option<u128>, deleting: bool) -> Arc<Pod> {
-        let mut pod = Pod::default();
-        pod.metadata.name = name.into();
-        pod.metadata.namespace = "ns".into();
-        if let Some(uid) = owner {
-            pod.metadata.owner_references.push(Arc::new(OwnerReference {
-                api_version: "apps/v1".into(),
-                kind: "ReplicaSet".into(),
-                name: "web".into(),
-                uid: Uid::from_u128(uid),
-                controller: Some(true),
-                block_owner_deletion: Some(true),
-            }));
-        }
-        if deleting {
-            pod.metadata.deletion_timestamp = Time::from_unix_seconds(1);
-        }
-        Arc::new(pod)
-    }
-
-    /// Enough pods for several parts and threads: of owners that take turns, some of them orphans,
-    /// some on their way out.
-    fn many() -> Vec<Arc<Pod>> {
-        let pod = |n: usize| {
-            let owner = (n / 7 % 50) as u128;
-            pod(
-                &format!("p-{n:06}"),
-                (owner > 0).then_some(owner),
-                n.is_multiple_of(11),
-            )
-        };
-        (0..PARALLEL_LIST_MIN + CHUNK_LEN + 5).map(pod).collect()
-    }
-
-    #[test]
-    fn a_list_in_bulk_leaves_what_its_pods_one_by_one_leave() {
-        let items = many();
-        let (bulk, single) = (PodCache::<()>::new(), PodCache::<()>::new());
-        let listed = bulk.replace(items.clone(), &9.into());
-        assert!(listed.changes.is_empty());
-        let told = listed
-            .runs
-            .iter()
-            .map(|run| run.not_deleting as usize + run.others.len());
-        assert_eq!(told.sum::<usize>(), items.len());
-        for pod in &items {
-            single.apply(crate::cache::Delta::Applied(pod.clone()));
-        }
-        assert_eq!((bulk.len(), single.len()), (items.len(), items.len()));
-        for pod in &items {
-            let found = bulk.get("ns", &pod.metadata.name).expect("it was listed");
-            assert!(Arc::ptr_eq(&found, pod));
-            let all_owned = [&bulk, &single].map(|cache| cache.by_controller.of(&pod.metadata));
-            assert_eq!(all_owned[0].pod_count(), all_owned[1].pod_count());
-        }
-        for pod in &items[..350] {
-            let all_owned = [&bulk, &single].map(|cache| cache.by_controller.of(&pod.metadata));
-            let members = all_owned[0].lock();
-            assert!(members.totals_are_exact());
-            let pods = |(pod, _): (&Arc<Pod>, _)| Arc::as_ptr(pod);
-            assert!(
-                members
-                    .iter()
-                    .map(pods)
-                    .eq(all_owned[1].lock().iter().map(pods))
-            );
-        }
-        // What it has put in can be taken out again.
-        for pod in items {
-            assert!(bulk.apply(crate::cache::Delta::Deleted(pod)).old.is_some());
-        }
-        assert!(bulk.is_empty());
-    }
-
-    #[test]
-    fn runs_tell_living_pods_from_those_to_be_looked_at() {
-        let cache = PodCache::<()>::new();
-        let items = vec![
-            pod("a", None, false),
-            pod("b", Some(1), false),
-            pod("c", Some(1), true),
-            pod("d", Some(1), false),
-            pod("e", Some(2), false),
-            pod("f", Some(1), false),
-        ];
-        let runs = cache.replace(items, &9.into()).runs;
-        let told: Vec<_> = runs
-            .iter()
-            .map(|run| (run.not_deleting, run.others.len()))
-            .collect();
-        assert_eq!(told, [(0, 1), (2, 1), (1, 0), (1, 0)]);
-        assert!(Arc::ptr_eq(&runs[1].owned_pods, &runs[3].owned_pods));
-        assert_eq!(cache.version().get(), ResourceVersion::Number(9));
-    }
-
-    #[test]
-    fn a_list_that_is_not_sorted_or_names_a_pod_twice_is_taken_one_by_one() {
-        for names in [["b", "a"], ["a", "a"]] {
-            let cache = PodCache::<()>::new();
-            let listed =
-                cache.replace(names.map(|name| pod(name, None, false)).to_vec(), &9.into());
-            assert_eq!((listed.changes.len(), listed.runs.len()), (2, 0));
-            assert_eq!(cache.len(), if names[0] == names[1] { 1 } else { 2 });
-        }
-    }
-
-    #[test]
-    fn a_relist_deletes_what_is_missing_before_it_adds() {
-        let cache = PodCache::<()>::new();
-        for name in ["c", "a", "b"] {
-            cache.apply(crate::cache::Delta::Applied(pod(name, None, false)));
-        }
-        let list = vec![pod("d", None, false), pod("b", None, false)];
-        let changes = cache.replace(list, &9.into()).changes;
-        let told = changes.iter().map(|change| {
-            let name = change.new.metadata.name.as_str();
-            (name, change.deleted, change.old.is_some())
-        });
-        assert_eq!(
-            told.collect::<Vec<_>>(),
-            [
-                ("a", true, true),
-                ("c", true, true),
-                ("d", false, false),
-                ("b", false, true)
-            ]
-        );
-        assert_eq!(cache.version().get(), ResourceVersion::Number(9));
-    }
-}
+mod tests;

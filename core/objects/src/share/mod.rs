@@ -1,9 +1,9 @@
-//! Sharing among objects that were read apart: equal pod specs, label maps, texts, owner
+//! Sharing between objects that were read separately: equal pod specs, label maps, texts, owner
 //! references and unread members become one allocation each.
 //!
-//! Objects made by this program share already. Objects read from a dump or a list don't, and a
-//! thousand pods of one template would hold a thousand specs. Passing each through a [`Sharer`]
-//! right after it was read leaves one.
+//! Objects that this program makes share already. Objects read from a dump or a list don't: a
+//! thousand pods of one template hold a thousand specs. Pass each object through a [`Sharer`] right
+//! after reading it, and one spec is left.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use super::{
     Str,
 };
 
-/// Remembers what it has seen and replaces equal content by the first of its kind. It keeps all
-/// it has seen alive, so drop it after reading, or [`Sharer::shrink`] it now and then.
+/// Remembers each content and replaces an equal one by the first. It keeps everything alive that it
+/// has seen, so drop it after reading, or call [`Sharer::shrink`] now and then.
 #[derive(Debug)]
 pub struct Sharer {
     hasher: RandomState,
@@ -42,7 +42,7 @@ impl Sharer {
     /// An empty one.
     pub fn new() -> Sharer {
         Sharer {
-            // Fixed seeds: iteration order is never seen, and runs must be alike.
+            // Fixed seeds, so that runs are repeatable; the iteration order is never visible.
             hasher: RandomState::with_seeds(1, 2, 3, 4),
             specs: HashTable::new(),
             templates: HashTable::new(),
@@ -71,7 +71,7 @@ impl Sharer {
         let init = init.flat_map(|statuses| statuses.iter_mut());
         for status in pod.status.container_statuses.iter_mut().chain(init) {
             self.share_text(&mut status.name);
-            // Details that others hold too are not copied to share a part of them.
+            // Details with another holder are not copied to share a part of them.
             if let Some(details) = status.details.as_mut().and_then(Arc::get_mut) {
                 self.share_rest(&mut details.rest);
             }
@@ -79,8 +79,8 @@ impl Sharer {
         self.share_rest(&mut pod.status.rest);
     }
 
-    /// Shares what says where a pod runs, the names of its node: for a pod made of one whose other
-    /// parts are shared. O(length of the names).
+    /// Shares the node names of a pod: for a pod made from one whose other parts are shared.
+    /// O(length of the names).
     pub fn share_place(&mut self, pod: &mut Pod) {
         if let Some(node_name) = &mut pod.node_name {
             self.share_text(node_name);
@@ -88,13 +88,13 @@ impl Sharer {
         if let Some(started) = pod.status.started.as_mut().and_then(Arc::get_mut)
             && let Some(text) = started.host_ip.text_mut()
         {
-            // Many pods run on a host; a pod's own address is no other's.
+            // Many pods run on one host; a pod's own address is unique.
             self.share_text(text);
         }
     }
 
-    /// Shares the parts of a ReplicaSet, whose template's spec is then also that of its pods
-    /// where they are equal.
+    /// Shares the parts of a ReplicaSet. The spec of its template and the equal specs of its pods
+    /// become one.
     pub fn share_replica_set(&mut self, replica_set: &mut ReplicaSet) {
         self.share_meta(&mut replica_set.metadata);
         if let Some(selector) = &mut replica_set.spec.selector {
@@ -195,7 +195,7 @@ impl Sharer {
         if let Some(node_name) = &mut fresh.node_name {
             self.share_text(node_name);
         }
-        // The spec is shared by now, so its address stands for its content.
+        // The spec is shared now, so its address identifies its content.
         let hash = |template: &Arc<PodTemplate>| {
             let spec = Arc::as_ptr(&template.spec).addr();
             self.hasher
@@ -204,7 +204,7 @@ impl Sharer {
         share(&mut self.templates, template, hash, |a, b| a == b);
     }
 
-    /// Forgets what nothing else uses any more.
+    /// Forgets everything that has no other holder.
     pub fn shrink(&mut self) {
         // Templates and selectors hold specs and labels, and all of them hold texts.
         self.templates.retain(|known| Arc::strong_count(known) > 1);
@@ -219,7 +219,7 @@ impl Sharer {
             .retain(|known| Str::strong_count(known) > Some(1));
     }
 
-    /// Shares what conditions say beside their states, and the texts of what was not seen before.
+    /// Shares the other members of the conditions, and the texts of new ones.
     fn share_condition_rests(&mut self, rests: &mut Arc<ConditionRests>) {
         let hash = self.hasher.hash_one(&**rests);
         if let Some(known) = self.condition_rests.find(hash, |known| known == rests) {
@@ -242,7 +242,7 @@ impl Sharer {
     }
 }
 
-/// Replaces `value` by the equal one in the table, or puts it there.
+/// Replaces `value` by the equal value in the table, or inserts it.
 fn share<T: Clone>(
     table: &mut HashTable<T>,
     value: &mut T,
@@ -258,142 +258,4 @@ fn share<T: Clone>(
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::{Object, Resource};
-
-    fn pod(name: &str, image: &str) -> Pod {
-        Pod::from_json(json!({
-            "metadata": {"name": name, "namespace": "shop", "labels": {"app": "web"},
-                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web",
-                    "uid": "u", "controller": true}]},
-            "spec": {"containers": [{"name": "c", "image": image}], "nodeName": "n1"},
-            "status": {"conditions": [{"type": "Ready", "status": "True", "observedGeneration": 1}],
-                "containerStatuses": [{"name": "c"}]}
-        }))
-        .unwrap()
-    }
-
-    #[test]
-    fn equal_parts_of_pods_become_one() {
-        let mut sharer = Sharer::new();
-        let (mut a, mut b, mut c) = (pod("a", "x"), pod("b", "x"), pod("c", "y"));
-        let before = [a.clone(), b.clone(), c.clone()];
-        for pod in [&mut a, &mut b, &mut c] {
-            sharer.share_pod(pod);
-        }
-        assert_eq!([a.clone(), b.clone(), c.clone()], before);
-        assert!(Arc::ptr_eq(&a.spec, &b.spec));
-        assert!(!Arc::ptr_eq(&a.spec, &c.spec));
-        assert!(a.metadata.labels.is_same(&c.metadata.labels));
-        assert!(Arc::ptr_eq(
-            &a.metadata.owner_references[0],
-            &c.metadata.owner_references[0]
-        ));
-        assert!(Str::ptr_eq(&a.metadata.namespace, &c.metadata.namespace));
-        assert!(Str::ptr_eq(
-            a.node_name.as_ref().unwrap(),
-            c.node_name.as_ref().unwrap()
-        ));
-        let rest = |pod: &Pod| pod.status.conditions.get(0).unwrap().rest;
-        assert!(rest(&a).is_same(&rest(&c)));
-    }
-
-    #[test]
-    fn pods_that_run_apart_share_what_is_not_their_own() {
-        let running = |name: &str, last: u8| {
-            let address = |net: u8| format!("10.{net}.0.{last}");
-            Pod::from_json(json!({
-                "metadata": {"name": name},
-                "status": {"qosClass": "Burstable",
-                    "hostIP": "fd00::1", "hostIPs": [{"ip": "fd00::1"}],
-                    "podIP": address(64), "podIPs": [{"ip": address(64)}],
-                    "startTime": format!("2026-01-02T03:04:{last}Z"),
-                    "containerStatuses": [{"name": "c", "image": "x", "imageID": "sha256:1",
-                        "containerID": format!("containerd://{last:064x}"),
-                        "state": {"running": {"startedAt": format!("2026-01-02T03:05:{last}Z")}}}]}
-            }))
-            .unwrap()
-        };
-        let mut sharer = Sharer::new();
-        let (mut a, mut b) = (running("a", 10), running("b", 20));
-        let before = [a.to_json(), b.to_json()];
-        sharer.share_pod(&mut a);
-        sharer.share_pod(&mut b);
-        assert_eq!([a.to_json(), b.to_json()], before);
-        assert!(a.status.rest.is_same(&b.status.rest));
-        let details = |pod: &Pod| pod.status.container_statuses[0].details.clone().unwrap();
-        assert!(details(&a).rest.is_same(&details(&b).rest));
-        assert_ne!(details(&a), details(&b));
-        let host = |pod: &mut Pod| {
-            let start = Arc::make_mut(pod.status.started.as_mut().unwrap());
-            start.host_ip.text_mut().unwrap().clone()
-        };
-        assert!(Str::ptr_eq(&host(&mut a), &host(&mut b)));
-    }
-
-    #[test]
-    fn pods_that_admission_has_told_apart_share_the_spec() {
-        let admitted = |volume: &str| {
-            let container = json!({"name": "c", "volumeMounts": [{"name": volume}]});
-            Pod::from_json(
-                json!({"spec": {"volumes": [{"name": volume, "projected": {}}],
-                "containers": [container], "initContainers": [container]}}),
-            )
-            .unwrap()
-        };
-        let mut sharer = Sharer::new();
-        let mut pods = ["kube-api-access-b2c3d", "kube-api-access-x4x4x"].map(admitted);
-        let before = pods.each_ref().map(Pod::to_json);
-        for pod in &mut pods {
-            sharer.share_pod(pod);
-        }
-        assert_eq!(pods.each_ref().map(Pod::to_json), before);
-        let [a, b] = &pods;
-        assert!(Arc::ptr_eq(&a.spec, &b.spec));
-        assert_ne!(a, b);
-    }
-
-    #[test]
-    fn a_template_and_its_pods_share_the_spec() {
-        let mut sharer = Sharer::new();
-        let read = || {
-            ReplicaSet::from_json(json!({"metadata": {"name": "web", "uid": "u"}, "spec": {
-                "selector": {"matchLabels": {"app": "web"}},
-                "template": {"metadata": {"labels": {"app": "web"}},
-                    "spec": {"containers": [{"name": "c", "image": "x"}]}}}}))
-            .unwrap()
-        };
-        let (mut pod, mut one, mut two) = (pod("a", "x"), read(), read());
-        sharer.share_pod(&mut pod);
-        sharer.share_replica_set(&mut one);
-        sharer.share_replica_set(&mut two);
-        assert_eq!(one, read());
-        assert!(Arc::ptr_eq(&pod.spec, &one.spec.template.spec));
-        assert!(Arc::ptr_eq(&one.spec.template, &two.spec.template));
-        assert!(Arc::ptr_eq(
-            one.spec.selector.as_ref().unwrap(),
-            two.spec.selector.as_ref().unwrap()
-        ));
-    }
-
-    #[test]
-    fn unused_parts_are_forgotten() {
-        let mut sharer = Sharer::new();
-        let mut kept = pod("a", "x");
-        sharer.share_pod(&mut kept);
-        sharer.share_pod(&mut pod("b", "y"));
-        assert_eq!(sharer.specs.len(), 2);
-        sharer.shrink();
-        assert_eq!(sharer.specs.len(), 1);
-        drop(kept);
-        sharer.shrink();
-        assert_eq!(
-            sharer.specs.len() + sharer.labels.len() + sharer.owners.len(),
-            0
-        );
-        assert_eq!(sharer.texts.len(), 0);
-    }
-}
+mod tests;
