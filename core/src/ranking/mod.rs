@@ -18,7 +18,7 @@
 //! use podstorm::object::Pod;
 //! use podstorm::ranking::{NodeCounts, RankFields, RankOptions, Ranker};
 //!
-//! // Two pods that nobody has scheduled yet, and one on node number 1.
+//! // Two pods: one without a node, and one on node number 1.
 //! let bound = Pod { node_name: Some("node-a".into()), ..Pod::default() };
 //! let pods = [RankFields::of(&Pod::default(), 0), RankFields::of(&bound, 1)];
 //!
@@ -28,8 +28,8 @@
 //! let candidates = (0u32..).zip(&pods);
 //! let options = RankOptions::at(1_772_921_233_000_000_000);
 //! let mut ranker = Ranker::new();
-//! let pods to delete = ranker.choose(candidates, |node| related.get(node), &options, 1);
-//! assert_eq!(pods to delete, [0]);
+//! let to_delete = ranker.choose(candidates, |node| related.get(node), &options, 1);
+//! assert_eq!(to_delete, [0]);
 //! ```
 
 mod admissible;

@@ -214,7 +214,7 @@ fn rules_decide_in_turn() {
 }
 
 #[test]
-fn the_rules_go_round_in_a_circle_and_nobody_minds() {
+fn rules_that_form_a_cycle_do_no_harm() {
     // Two pods with the same ready time and restarts that disagree with the UIDs, and one pod in
     // between.
     let circle = [

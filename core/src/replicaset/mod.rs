@@ -290,7 +290,7 @@ mod tests {
     use podstorm_runtime::workqueue::Take;
 
     #[test]
-    fn a_resync_adds_every_parent_and_no_key_for_pods() {
+    fn a_resync_adds_every_owner_and_no_key_for_pods() {
         let pods = Arc::new(PodCache::new());
         let controller = Controller::new(ControllerOptions::new(Kind::REPLICA_SET), pods.clone());
         let now = Now::default();

@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_move_between_groups_with_their_controller() {
+    fn pods_move_between_owners_with_their_controller() {
         let cache = PodCache::<()>::new();
         let owner = owner("u1");
         let added = cache.apply(Delta::Applied(pod("a", 1, None)));
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_concerns_those_whose_the_pod_is_or_was_and_everybody_when_it_is_or_was_nobodys() {
+    fn a_change_concerns_its_owners_kind_and_every_kind_for_an_orphan() {
         let cache = PodCache::<()>::new();
         let owner = owner("web");
         let kinds = [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER];

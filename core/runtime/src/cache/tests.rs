@@ -62,12 +62,12 @@ fn pod(name: u8, version: u64, (controller, labels, ended, deleting): (u8, u8, b
 }
 
 /// Active pods by namespace, owner and labels.
-type Tally = BTreeMap<(String, Option<String>, String), u32>;
+type Counts = BTreeMap<(String, Option<String>, String), u32>;
 
 /// Counts by a selector that matches everything, or by selectors of single label sets.
 ///
 /// It also checks the pods that have been ready since the cutoff.
-fn tally_of(cache: &PodCache<()>, selectors: &[&str], cutoff: Time) -> Tally {
+fn counts_of(cache: &PodCache<()>, selectors: &[&str], cutoff: Time) -> Counts {
     let compiled = selectors
         .iter()
         .map(|text| Selector::parse(text).expect("it is valid"));
@@ -75,7 +75,7 @@ fn tally_of(cache: &PodCache<()>, selectors: &[&str], cutoff: Time) -> Tally {
         .map(Arc::new)
         .flat_map(|selector| ["a", "b"].map(|name| (Str::from(name), selector.clone())))
         .collect();
-    let mut tally = Tally::new();
+    let mut counts = Counts::new();
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
     cache.matching_label_sets(&selectors, &mut found);
@@ -112,10 +112,10 @@ fn tally_of(cache: &PodCache<()>, selectors: &[&str], cutoff: Time) -> Tally {
             "named twice"
         );
         if totals.active > 0 {
-            tally.insert((namespace, name, value), totals.active);
+            counts.insert((namespace, name, value), totals.active);
         }
     }
-    tally
+    counts
 }
 
 proptest! {
@@ -146,7 +146,7 @@ proptest! {
             };
             prop_assert_eq!(change.old.is_some(), known);
             prop_assert_eq!(cache.len(), plain.len());
-            let mut expected = Tally::new();
+            let mut expected = Counts::new();
             for pod in plain.values().filter(|pod| pod.is_active()) {
                 let owner = pod.metadata.controller().map(|owner| owner.name.to_string());
                 let set = pod.metadata.labels.get("set").expect("every pod has it").to_string();
@@ -154,9 +154,9 @@ proptest! {
             }
             // The cutoff goes forward with the versions, and sometimes back.
             let cutoff = Time::from_unix_seconds((version / 2 + version % 3).cast_signed());
-            prop_assert_eq!(tally_of(&cache, &[""], cutoff), expected.clone());
+            prop_assert_eq!(counts_of(&cache, &[""], cutoff), expected.clone());
             let single = ["set=0", "set=1", "set in (0,2)", "set=2", "set=9"];
-            prop_assert_eq!(tally_of(&cache, &single, cutoff), expected);
+            prop_assert_eq!(counts_of(&cache, &single, cutoff), expected);
         }
     }
 }
@@ -217,8 +217,8 @@ fn threads_that_apply_different_pods_leave_what_one_leaves() {
         });
         assert_eq!(shared.len(), single.len());
         assert_eq!(
-            tally_of(&shared, &[""], Time::UNSET),
-            tally_of(&single, &[""], Time::UNSET)
+            counts_of(&shared, &[""], Time::UNSET),
+            counts_of(&single, &[""], Time::UNSET)
         );
         for change in single.resync() {
             let meta = &change.new.metadata;

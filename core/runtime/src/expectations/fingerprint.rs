@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_differ_in_their_end_have_different_rests() {
+    fn names_with_different_ends_have_different_rests() {
         let rest = |name: &str| name.fingerprint().rest;
         assert_ne!(rest("web-7d4b9c6f5d-x7k2p"), rest("web-7d4b9c6f5d-x7k2q"));
         assert_eq!(rest("web-7d4b9c6f5d-x7k2p"), rest("api-7d4b9c6f5d-x7k2p"));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_name_borrows_as_has_its_mark() {
+    fn a_borrowed_name_has_the_same_fingerprint() {
         let name = "web-7d4b9c6f5d-x7k2p";
         assert_eq!(name.fingerprint(), String::from(name).fingerprint());
         assert_eq!(name.fingerprint(), CompactString::from(name).fingerprint());

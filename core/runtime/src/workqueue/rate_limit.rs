@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_no_token_leaves_them_to_others() {
+    fn a_failure_without_a_token_leaves_it_to_others() {
         let limiter = ControllerLimiter::<u32>::new();
         for key in 0..1_000 {
             let delay = limiter.when_within(key, SECOND_NS, false, 0);

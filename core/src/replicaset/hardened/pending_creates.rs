@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_open_until_no_server_works_on_it_any_more() {
+    fn a_create_is_pending_until_no_server_works_on_it() {
         let (pending, owner) = (PendingCreates::default(), Uid::new("a"));
         pending.note(KEY, &owner, &"web-b".into(), false, 0);
         pending.note(KEY, &owner, &"web-a".into(), false, 5);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_successor_has_no_open_names() {
+    fn a_successor_has_no_pending_creates() {
         let (pending, owner) = (PendingCreates::default(), Uid::new("a"));
         pending.note(KEY, &owner, &"web-a".into(), false, 0);
         assert!(names(&pending, &Uid::new("b"), 1).is_empty());

@@ -233,7 +233,7 @@ fn an_owner_whose_pod_was_taken_over_and_removed_unseen_is_woken() {
 
 /// Seed 1300107631 of the fault simulator: an owner that was refused an orphan waited 30 s more.
 #[test]
-fn those_that_match_an_orphan_are_woken_when_another_adopts_it() {
+fn owners_that_match_an_orphan_are_woken_when_another_adopts_it() {
     use super::super::{Controller, ControllerOptions};
     use crate::cache::{Delta, PodCache};
     use podstorm_objects::{Kind, Now, ReplicaSet, Resource};

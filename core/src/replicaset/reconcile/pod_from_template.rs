@@ -64,7 +64,7 @@ mod tests {
     use podstorm_objects::{Object, Resource};
 
     #[test]
-    fn a_body_has_the_volumes_of_the_template() {
+    fn a_pod_has_the_volumes_of_its_template() {
         let spec = json!({"volumes": [{"name": "kube-api-access-aaaaa"}], "containers": [
             {"name": "c", "volumeMounts": [{"name": "kube-api-access-aaaaa"}]}]});
         let owner = ReplicaSet::from_json(json!({"metadata": {"name": "web"},

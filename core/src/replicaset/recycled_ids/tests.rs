@@ -13,7 +13,7 @@ const A: KeyId = KeyId(1);
 const B: KeyId = KeyId(2);
 
 #[test]
-fn keys_are_given_away_oldest_first_after_their_rest() {
+fn keys_are_reused_oldest_first_after_their_cooldown() {
     let recycled_ids = RecycledIds::default();
     recycled_ids.insert(B, 10);
     recycled_ids.insert(A, 20);
@@ -24,7 +24,7 @@ fn keys_are_given_away_oldest_first_after_their_rest() {
 }
 
 #[test]
-fn a_key_that_is_back_is_not_given_away() {
+fn a_key_that_is_back_is_not_reused() {
     let recycled_ids = RecycledIds::default();
     recycled_ids.insert(A, 10);
     recycled_ids.remove(A);
@@ -70,7 +70,7 @@ fn work(controller: &Controller, now: Now) {
 }
 
 #[test]
-fn keys_grow_with_the_parents_alive_within_the_rest_and_not_with_all_that_ever_were() {
+fn keys_grow_with_the_owners_alive_within_the_cooldown() {
     let controller = controller(Behaviour::Upstream);
     for second in 0..20_000 {
         let now = at(second);
@@ -92,7 +92,7 @@ fn keys_grow_with_the_parents_alive_within_the_rest_and_not_with_all_that_ever_w
 }
 
 #[test]
-fn a_successor_in_a_key_owes_nothing() {
+fn a_successor_in_a_key_inherits_nothing() {
     let controller = controller(Behaviour::Hardened);
     let (old, new) = (owner("old", 1), owner("new", 2));
     controller.owner_delta(Delta::Applied(old.clone()), at(0));
@@ -121,7 +121,7 @@ fn a_successor_in_a_key_owes_nothing() {
 }
 
 #[test]
-fn a_key_whose_parent_is_back_is_its_own() {
+fn a_key_whose_owner_is_back_is_not_reused() {
     let controller = controller(Behaviour::Upstream);
     let (web, other) = (owner("web", 1), owner("other", 2));
     controller.owner_delta(Delta::Applied(web.clone()), at(0));
@@ -136,7 +136,7 @@ fn a_key_whose_parent_is_back_is_its_own() {
 }
 
 #[test]
-fn a_key_in_use_rests_anew() {
+fn a_key_in_use_starts_its_cooldown_again() {
     let recycled_ids = RecycledIds::default();
     recycled_ids.insert(A, 0);
     recycled_ids.insert(B, 1);

@@ -152,7 +152,7 @@ fn repeated_messages_are_counted_and_never_combined() {
 }
 
 #[test]
-fn a_silent_group_starts_anew_after_more_than_600_seconds() {
+fn a_silent_aggregate_starts_again_after_more_than_600_seconds() {
     for (silence, combined) in [(600, true), (601, false)] {
         let mut recorder = recorder();
         totals(&mut recorder, (0..9).map(|pod| created(1, pod)), now(0));

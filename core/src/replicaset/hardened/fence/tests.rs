@@ -154,7 +154,7 @@ fn a_lost_delete_and_one_that_finds_nothing_ask_for_a_fence() {
 }
 
 #[test]
-fn replication_controllers_have_a_barrier_too() {
+fn replication_controllers_wait_for_their_own_writes_too() {
     for behaviour in [Upstream, Hardened] {
         let mut harness = Harness::before_first_sync(Kind::REPLICATION_CONTROLLER, behaviour, 1);
         assert_eq!(harness.sync(), Outcome::Ok);
@@ -237,7 +237,7 @@ fn a_cache_that_goes_back_is_waited_for() {
 }
 
 #[test]
-fn what_is_expected_and_will_not_be_seen_holds_nothing_up() {
+fn expectations_that_will_not_be_seen_hold_nothing_up() {
     for behaviour in [Upstream, Hardened] {
         let mut harness = Harness::new(behaviour, 1);
         harness.sync();
@@ -276,7 +276,7 @@ fn a_key_that_expects_something_wakes_by_itself() {
 }
 
 #[test]
-fn a_status_whose_fate_is_unknown_is_waited_for() {
+fn a_status_of_unknown_outcome_is_waited_for() {
     let mut harness = Harness::new(Hardened, 0);
     harness
         .server
@@ -321,7 +321,7 @@ fn a_successor_waits_for_no_more_than_its_own_writes() {
 }
 
 #[test]
-fn a_sync_that_is_put_off_is_retried_within_the_bound_and_does_not_spin() {
+fn a_postponed_sync_is_retried_within_the_bound_and_does_not_spin() {
     for behaviour in [Upstream, Hardened] {
         let mut harness = Harness::new(behaviour, 1);
         harness.server.fault("create", 0, LOST);

@@ -135,7 +135,7 @@ fn batches_of_one_sync_share_no_name() {
 }
 
 #[test]
-fn a_refused_create_is_told_of_and_one_that_is_lost_keeps_its_slot() {
+fn a_refused_create_is_reported_and_a_lost_one_keeps_its_slot() {
     let mut harness = Harness::new(Hardened, 2);
     let error = ApiError::status(403, Reason::Forbidden, "exceeded quota");
     harness.server.fault("create", 0, LOST);
