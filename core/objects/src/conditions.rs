@@ -73,7 +73,7 @@ enum Repr {
 #[derive(Clone, Default, PartialEq)]
 struct Few {
     /// Free entries are last.
-    states: [Option<State>; PLACES],
+    states: [Option<PackedCondition>; PLACES],
     /// Absent if all are empty. Shared, because every condition may name the observed generation of
     /// the pod, which is the same for most pods.
     rests: Option<Arc<ConditionRests>>,
@@ -81,17 +81,17 @@ struct Few {
 
 /// A condition without its `rest`.
 #[derive(Clone, Copy, PartialEq)]
-struct State {
+struct PackedCondition {
     kind: ConditionType,
     status: ConditionStatus,
     last_transition_time: PackedTime,
 }
 
-const _: () = assert!(size_of::<Option<State>>() == 8);
+const _: () = assert!(size_of::<Option<PackedCondition>>() == 8);
 
-impl State {
-    fn of(condition: &PodCondition) -> State {
-        State {
+impl PackedCondition {
+    fn of(condition: &PodCondition) -> PackedCondition {
+        PackedCondition {
             kind: condition.kind,
             status: condition.status,
             last_transition_time: condition.last_transition_time,
@@ -112,7 +112,7 @@ impl Few {
     }
 
     #[inline]
-    fn first(&self, kind: ConditionType) -> Option<State> {
+    fn first(&self, kind: ConditionType) -> Option<PackedCondition> {
         for place in self.states {
             // Free entries are last.
             let state = place?;
@@ -124,7 +124,7 @@ impl Few {
     }
 
     fn set(&mut self, index: usize, condition: PodCondition) {
-        self.states[index] = Some(State::of(&condition));
+        self.states[index] = Some(PackedCondition::of(&condition));
         let is_same = match &self.rests {
             Some(rests) => rests[index] == condition.rest,
             None => condition.rest.is_empty(),
@@ -172,7 +172,10 @@ impl PodConditions {
     pub fn first(&self, kind: ConditionType) -> Option<(ConditionStatus, PackedTime)> {
         let state = match &self.0 {
             Repr::Few(few) => few.first(kind)?,
-            Repr::Many(all) => all.iter().map(State::of).find(|state| state.kind == kind)?,
+            Repr::Many(all) => all
+                .iter()
+                .map(PackedCondition::of)
+                .find(|state| state.kind == kind)?,
         };
         Some((state.status, state.last_transition_time))
     }

@@ -52,11 +52,11 @@ pub enum ReadError {
 #[derive(Clone, Copy, Debug)]
 pub struct Path<'a> {
     parent: Option<&'a Path<'a>>,
-    step: Step<'a>,
+    step: PathStep<'a>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Step<'a> {
+enum PathStep<'a> {
     Root,
     Member(&'a str),
     Item(usize),
@@ -67,14 +67,14 @@ impl<'a> Path<'a> {
     /// The whole object.
     pub const ROOT: Path<'static> = Path {
         parent: None,
-        step: Step::Root,
+        step: PathStep::Root,
     };
 
     /// A member of the object at this place: `.name`.
     pub fn member(&'a self, name: &'a str) -> Path<'a> {
         Path {
             parent: Some(self),
-            step: Step::Member(name),
+            step: PathStep::Member(name),
         }
     }
 
@@ -82,7 +82,7 @@ impl<'a> Path<'a> {
     pub fn item(&'a self, index: usize) -> Path<'a> {
         Path {
             parent: Some(self),
-            step: Step::Item(index),
+            step: PathStep::Item(index),
         }
     }
 
@@ -90,7 +90,7 @@ impl<'a> Path<'a> {
     pub fn key(&'a self, key: &'a str) -> Path<'a> {
         Path {
             parent: Some(self),
-            step: Step::Key(key),
+            step: PathStep::Key(key),
         }
     }
 
@@ -115,15 +115,15 @@ impl fmt::Display for Path<'_> {
             parent.fmt(f)?;
         }
         match self.step {
-            Step::Root => Ok(()),
-            Step::Member(name) => {
+            PathStep::Root => Ok(()),
+            PathStep::Member(name) => {
                 let first = self
                     .parent
-                    .is_none_or(|parent| matches!(parent.step, Step::Root));
+                    .is_none_or(|parent| matches!(parent.step, PathStep::Root));
                 write!(f, "{}{name}", if first { "" } else { "." })
             }
-            Step::Item(index) => write!(f, "[{index}]"),
-            Step::Key(key) => write!(f, "[{key}]"),
+            PathStep::Item(index) => write!(f, "[{index}]"),
+            PathStep::Key(key) => write!(f, "[{key}]"),
         }
     }
 }

@@ -15,7 +15,7 @@ use super::Controller;
 use super::Step;
 use super::hardened::CreateFailure;
 use super::owners::Owner;
-use super::sync::{Outcome, State, Sync, SyncError, SyncErrorClass};
+use super::sync::{Outcome, Sync, SyncError, SyncErrorClass, SyncStage};
 
 impl Controller {
     /// Begins the sync of a key that was taken from the queue. End it with [`Controller::finish`].
@@ -121,7 +121,7 @@ impl Controller {
     /// # Panics
     /// A request has no answer, or the sync is over.
     pub fn resume(&self, sync: &mut Sync, now: Now) -> Step {
-        if sync.state == State::ReadingFence {
+        if sync.stage == SyncStage::ReadingFence {
             return self.begin_after_fence(sync, now);
         }
         let owner = sync.owner.take();
@@ -139,12 +139,12 @@ impl Controller {
     }
 
     fn resume_with(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
-        match sync.state {
-            State::Finished | State::ReadingFence => {
+        match sync.stage {
+            SyncStage::Finished | SyncStage::ReadingFence => {
                 panic!("a sync that is over can't be resumed")
             }
-            State::ReadingLastFence => self.last_fence_read(&owner.controller_ref.uid, sync),
-            State::ReadingOwnerToAdopt => {
+            SyncStage::ReadingLastFence => self.last_fence_read(&owner.controller_ref.uid, sync),
+            SyncStage::ReadingOwnerToAdopt => {
                 let answer = sync.only_answer();
                 let claim = sync.claim.as_mut().expect("a claim is under way");
                 match &answer {
@@ -154,7 +154,7 @@ impl Controller {
                 }
                 self.continue_claim(owner, sync, now)
             }
-            State::Patching => {
+            SyncStage::Patching => {
                 let answer = sync.only_answer();
                 match &answer {
                     Answer::Pod(pod) => self.patched(owner, pod, sync.key, now),
@@ -171,11 +171,11 @@ impl Controller {
                 }
                 self.continue_claim(owner, sync, now)
             }
-            State::Creating => self.created(owner, sync, now),
-            State::Deleting => self.deleted(owner, sync, now),
-            State::PuttingStatus | State::ReadingOwnerToRetry | State::PuttingStatusAgain => {
-                self.status_answered(owner, sync, now)
-            }
+            SyncStage::Creating => self.created(owner, sync, now),
+            SyncStage::Deleting => self.deleted(owner, sync, now),
+            SyncStage::PuttingStatus
+            | SyncStage::ReadingOwnerToRetry
+            | SyncStage::PuttingStatusAgain => self.status_answered(owner, sync, now),
         }
     }
 
@@ -193,7 +193,7 @@ impl Controller {
                     namespace: owner.namespace.clone(),
                     name: owner.object.metadata.name.clone(),
                 };
-                sync.request(State::ReadingOwnerToAdopt, [request])
+                sync.request(SyncStage::ReadingOwnerToAdopt, [request])
             }
             ClaimStep::Patch(pod, patch) => {
                 let request = Request::PatchPod {
@@ -201,7 +201,7 @@ impl Controller {
                     name: pod.metadata.name.clone(),
                     patch,
                 };
-                sync.request(State::Patching, [request])
+                sync.request(SyncStage::Patching, [request])
             }
             ClaimStep::Finished => {
                 let claim = sync.claim.take().expect("a claim is under way");
@@ -262,7 +262,7 @@ impl Controller {
                 *uid = Some(chosen_uid.clone());
             }
         }
-        sync.await_answers(State::Deleting)
+        sync.await_answers(SyncStage::Deleting)
     }
 
     fn create_batch(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
@@ -277,7 +277,7 @@ impl Controller {
             Some(size) if self.hardened.names_pods() => self.request_named_pods(owner, sync, size),
             Some(size) => {
                 let (namespace, pod) = (&owner.namespace, owner.pod_from_template());
-                sync.request_again(State::Creating, size, || Request::CreatePod {
+                sync.request_again(SyncStage::Creating, size, || Request::CreatePod {
                     namespace: namespace.clone(),
                     pod: pod.clone(),
                     name: None,

@@ -20,7 +20,7 @@ use super::scale::PodsToDelete;
 #[derive(Debug)]
 pub struct Sync {
     pub(super) key: KeyId,
-    pub(super) state: State,
+    pub(super) stage: SyncStage,
     pub(super) outcome: Outcome,
     pub(super) requests: Vec<Request>,
     pub(super) answers: Vec<Option<Answer>>,
@@ -66,7 +66,7 @@ pub(super) struct PodCounts {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum SyncStage {
     Finished,
     ReadingOwnerToAdopt,
     Patching,
@@ -171,7 +171,7 @@ impl Sync {
     pub fn new() -> Sync {
         Sync {
             key: KeyId::default(),
-            state: State::Finished,
+            stage: SyncStage::Finished,
             outcome: Outcome::Ok,
             requests: Vec::new(),
             answers: Vec::new(),
@@ -234,7 +234,7 @@ impl Sync {
     }
 
     pub(super) fn reset(&mut self, key: KeyId) {
-        if self.state != State::Finished {
+        if self.stage != SyncStage::Finished {
             // The last sync was abandoned; a finished sync leaves no requests or answers.
             let _step = self.finish();
         }
@@ -270,7 +270,7 @@ impl Sync {
     }
 
     pub(super) fn finish(&mut self) -> Step {
-        self.state = State::Finished;
+        self.stage = SyncStage::Finished;
         self.requests.clear();
         self.answers.clear();
         Step::Finished
@@ -288,32 +288,32 @@ impl Sync {
     /// Replaces the batch of requests.
     pub(super) fn request(
         &mut self,
-        state: State,
+        stage: SyncStage,
         requests: impl IntoIterator<Item = Request>,
     ) -> Step {
         self.requests.clear();
         self.requests.extend(requests);
-        self.await_answers(state)
+        self.await_answers(stage)
     }
 
     /// Replaces the batch by `size` equal requests. The requests of the last batch, which must be
     /// of the same kind, are kept.
     pub(super) fn request_again(
         &mut self,
-        state: State,
+        stage: SyncStage,
         size: usize,
         request: impl FnMut() -> Request,
     ) -> Step {
-        if self.state != state {
+        if self.stage != stage {
             self.requests.clear();
         }
         self.requests.resize_with(size, request);
-        self.await_answers(state)
+        self.await_answers(stage)
     }
 
     /// Prepares for the answers to the requests.
-    pub(super) fn await_answers(&mut self, state: State) -> Step {
-        self.state = state;
+    pub(super) fn await_answers(&mut self, stage: SyncStage) -> Step {
+        self.stage = stage;
         self.answers.clear();
         self.answered.clear();
         self.answers.resize_with(self.requests.len(), || None);

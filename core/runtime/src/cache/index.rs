@@ -70,13 +70,13 @@ const KEPT: usize = 64;
 pub(super) struct Shard<F> {
     /// Slots by namespace and name.
     by_name: HashTable<u32>,
-    slots: Vec<Option<Slot<F>>>,
+    slots: Vec<Option<PodSlot<F>>>,
     free: Vec<u32>,
 }
 
 /// One pod.
 #[derive(Debug)]
-pub(super) struct Slot<F> {
+pub(super) struct PodSlot<F> {
     pub(super) pod: Arc<Pod>,
     pub(super) owned_pods: Arc<OwnedPods<F>>,
     /// The pod's handle among its owner's pods.
@@ -127,7 +127,7 @@ impl<F: PodFields> Shard<F> {
     }
 
     /// Fills an empty shard with pods that have different names.
-    pub(super) fn fill(&mut self, filled: Vec<Slot<F>>) {
+    pub(super) fn fill(&mut self, filled: Vec<PodSlot<F>>) {
         assert!(self.by_name.is_empty());
         let Shard {
             by_name,
@@ -144,7 +144,7 @@ impl<F: PodFields> Shard<F> {
     }
 
     /// Adds a pod whose name is not in the shard.
-    pub(super) fn insert(&mut self, slot: Slot<F>) {
+    pub(super) fn insert(&mut self, slot: PodSlot<F>) {
         let hash = slot.hash;
         let number = match self.free.pop() {
             Some(number) => {
@@ -163,7 +163,7 @@ impl<F: PodFields> Shard<F> {
     }
 
     /// Removes a pod. The number comes from `find`.
-    pub(super) fn remove(&mut self, number: u32) -> Slot<F> {
+    pub(super) fn remove(&mut self, number: u32) -> PodSlot<F> {
         let slot = self.slots[number as usize]
             .take()
             .expect("found slots are taken");
@@ -178,25 +178,25 @@ impl<F: PodFields> Shard<F> {
         slot
     }
 
-    pub(super) fn slot(&self, number: u32) -> &Slot<F> {
+    pub(super) fn slot(&self, number: u32) -> &PodSlot<F> {
         self.slots[number as usize]
             .as_ref()
             .expect("indexed slots are taken")
     }
 
-    pub(super) fn slot_mut(&mut self, number: u32) -> &mut Slot<F> {
+    pub(super) fn slot_mut(&mut self, number: u32) -> &mut PodSlot<F> {
         self.slots[number as usize]
             .as_mut()
             .expect("indexed slots are taken")
     }
 
     /// The pods, in no particular order.
-    pub(super) fn slots(&self) -> impl Iterator<Item = &Slot<F>> {
+    pub(super) fn slots(&self) -> impl Iterator<Item = &PodSlot<F>> {
         self.slots.iter().flatten()
     }
 }
 
-fn hash_of<F>(slots: &[Option<Slot<F>>], number: u32) -> u32 {
+fn hash_of<F>(slots: &[Option<PodSlot<F>>], number: u32) -> u32 {
     slots[number as usize]
         .as_ref()
         .expect("indexed slots are taken")

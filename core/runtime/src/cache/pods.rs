@@ -5,7 +5,7 @@ use std::sync::Arc;
 use podstorm_objects::{Kind, Labels, ObjectMeta, OwnerReference, Pod, ResourceVersion, Str};
 
 use super::by_controller::PodsByController;
-use super::index::{Index, NameHash, Slot};
+use super::index::{Index, NameHash, PodSlot};
 use super::label_set::LabelSetChange;
 use super::namespaces::{NamespacedSelector, Namespaces};
 use super::owned_pods::{Members, OwnedPods, OwnerId};
@@ -144,7 +144,7 @@ impl<F: PodFields> PodCache<F> {
 
     /// The periodic resync: an update of every pod to itself. Handlers ignore it.
     pub fn resync(&self) -> Vec<PodChange<F>> {
-        let unchanged = |slot: &Slot<F>| PodChange {
+        let unchanged = |slot: &PodSlot<F>| PodChange {
             old: Some(slot.pod.clone()),
             new: slot.pod.clone(),
             deleted: false,
@@ -225,7 +225,7 @@ impl<F: PodFields> PodCache<F> {
         let Some(slot) = shard.find(name_hash.hash, namespace, name) else {
             let node = self.node_of(&pod);
             let (owned_pods, handle) = self.enter(&pod, node);
-            shard.insert(Slot {
+            shard.insert(PodSlot {
                 pod: pod.clone(),
                 owned_pods: owned_pods.clone(),
                 handle,
@@ -301,7 +301,7 @@ impl<F: PodFields> PodCache<F> {
         let name_hash = NameHash::of(namespace, name);
         let mut shard = self.index.lock(name_hash.shard);
         let slot = shard.find(name_hash.hash, namespace, name)?;
-        let Slot {
+        let PodSlot {
             pod,
             owned_pods,
             handle,

@@ -13,13 +13,13 @@ const NONE: u32 = u32::MAX;
 pub(super) struct Lru<V> {
     capacity: usize,
     table: HashTable<u32>,
-    slots: Vec<Slot<V>>,
+    slots: Vec<LruSlot<V>>,
     newest: u32,
     oldest: u32,
 }
 
 #[derive(Debug)]
-struct Slot<V> {
+struct LruSlot<V> {
     key: u128,
     value: V,
     newer: u32,
@@ -71,7 +71,7 @@ impl<V> Lru<V> {
     /// Puts a new key into a slot; if the map is full, into the oldest one's. The slot is not
     /// linked yet.
     fn place(&mut self, key: u128, value: V) -> u32 {
-        let slot = Slot {
+        let slot = LruSlot {
             key,
             value,
             newer: NONE,
@@ -96,7 +96,7 @@ impl<V> Lru<V> {
     }
 
     fn unlink(&mut self, at: u32) {
-        let Slot { newer, older, .. } = self.slots[at as usize];
+        let LruSlot { newer, older, .. } = self.slots[at as usize];
         match newer {
             NONE => self.newest = older,
             newer => self.slots[newer as usize].older = older,

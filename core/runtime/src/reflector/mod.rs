@@ -110,15 +110,15 @@ pub struct Reflector<T: ?Sized> {
 #[derive(Debug)]
 enum Phase<T: ?Sized> {
     /// Do this now.
-    Ready(Step),
+    Ready(CycleStep),
     /// Do this after a random delay, counted from `since_ns`.
-    BackOff { since_ns: i64, then: Step },
+    BackOff { since_ns: i64, then: CycleStep },
     /// Do this at `until_ns`.
-    Waiting { until_ns: i64, then: Step },
+    Waiting { until_ns: i64, then: CycleStep },
     /// A list was requested. The second list of a cycle is the last.
     Listing { again: bool },
     /// A watch was requested at `since_ns`.
-    Opening { since_ns: i64, then: Step },
+    Opening { since_ns: i64, then: CycleStep },
     /// The initial state is being received.
     Collecting {
         since_ns: i64,
@@ -172,7 +172,7 @@ impl<T: Object + ?Sized> Objects<T> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum CycleStep {
     /// Starts a cycle.
     Initial,
     /// Lists; `again` if the version requested first was not available.
@@ -186,7 +186,7 @@ impl<T: Object + ?Sized> Reflector<T> {
     pub fn new(options: ReflectorOptions) -> Self {
         Reflector {
             options,
-            phase: Phase::Ready(Step::Initial),
+            phase: Phase::Ready(CycleStep::Initial),
             last: ResourceVersion::Unset,
             unavailable: false,
             backoff: Backoff::default(),
@@ -216,12 +216,12 @@ impl<T: Object + ?Sized> Reflector<T> {
         }
     }
 
-    fn begin(&mut self, step: Step, now: Now, random: f64) -> Action {
+    fn begin(&mut self, step: CycleStep, now: Now, random: f64) -> Action {
         let initial_events = match step {
-            Step::Initial if self.options.streaming => true,
-            Step::Watch => false,
-            Step::Initial => return self.begin_list(false),
-            Step::List { again } => return self.begin_list(again),
+            CycleStep::Initial if self.options.streaming => true,
+            CycleStep::Watch => false,
+            CycleStep::Initial => return self.begin_list(false),
+            CycleStep::List { again } => return self.begin_list(again),
         };
         self.phase = Phase::Opening {
             since_ns: now.mono_ns,
@@ -275,13 +275,13 @@ impl<T: Object + ?Sized> Reflector<T> {
             Ok((objects, version)) => {
                 self.unavailable = false;
                 self.last = version.clone();
-                self.phase = Phase::Ready(Step::Watch);
+                self.phase = Phase::Ready(CycleStep::Watch);
                 return Some(Delivery::Replace(objects, version));
             }
             Err(error) if is_expired(error) || is_too_large(error) => {
                 self.unavailable = true;
                 match again {
-                    false => self.phase = Phase::Ready(Step::List { again: true }),
+                    false => self.phase = Phase::Ready(CycleStep::List { again: true }),
                     true => self.leave(now),
                 }
             }
@@ -299,7 +299,7 @@ impl<T: Object + ?Sized> Reflector<T> {
             panic!("no watch is asked for")
         };
         match (answer, then) {
-            (Ok(()), Step::Watch) => self.watch(since_ns),
+            (Ok(()), CycleStep::Watch) => self.watch(since_ns),
             (Ok(()), _) => {
                 let objects = Objects(Vec::new());
                 self.phase = Phase::Collecting {
@@ -308,8 +308,10 @@ impl<T: Object + ?Sized> Reflector<T> {
                     objects,
                 };
             }
-            (Err(error), Step::Watch) if is_retriable(error) => self.back_off(Step::Watch, now),
-            (Err(_), Step::Watch) => self.leave(now),
+            (Err(error), CycleStep::Watch) if is_retriable(error) => {
+                self.back_off(CycleStep::Watch, now)
+            }
+            (Err(_), CycleStep::Watch) => self.leave(now),
             (Err(error), _) => self.initial_failed(error, now),
         }
     }
@@ -343,10 +345,10 @@ impl<T: Object + ?Sized> Reflector<T> {
         };
         let short = events == 0 && now.mono_ns - since_ns < SHORT_WATCH_NS;
         match (initial, short) {
-            (true, false) => self.phase = Phase::Ready(Step::Initial),
+            (true, false) => self.phase = Phase::Ready(CycleStep::Initial),
             // Like any other error of a stream that never worked.
-            (true, true) => self.phase = Phase::Ready(Step::List { again: false }),
-            (false, false) => self.phase = Phase::Ready(Step::Watch),
+            (true, true) => self.phase = Phase::Ready(CycleStep::List { again: false }),
+            (false, false) => self.phase = Phase::Ready(CycleStep::Watch),
             (false, true) => self.leave(now),
         }
     }
@@ -434,21 +436,21 @@ impl<T: Object + ?Sized> Reflector<T> {
     /// Handles a failure of the stream of the initial state, before or while it was open.
     fn initial_failed(&mut self, error: &ApiError, now: Now) {
         if is_retriable(error) {
-            self.back_off(Step::Initial, now);
+            self.back_off(CycleStep::Initial, now);
         } else if is_expired(error) || is_too_large(error) {
             self.unavailable = true;
-            self.phase = Phase::Ready(Step::Initial);
+            self.phase = Phase::Ready(CycleStep::Initial);
         } else {
-            self.phase = Phase::Ready(Step::List { again: false });
+            self.phase = Phase::Ready(CycleStep::List { again: false });
         }
     }
 
     /// Handles an error of the stream of changes.
     fn watch_failed(&mut self, error: &ApiError, now: Now) {
         if is_too_many_requests(error) {
-            self.back_off(Step::Watch, now);
+            self.back_off(CycleStep::Watch, now);
         } else if is_internal(error) && self.retries_internal_errors(now) {
-            self.phase = Phase::Ready(Step::Watch);
+            self.phase = Phase::Ready(CycleStep::Watch);
         } else {
             // An expired version is kept: a list "not older than" it may well succeed.
             self.leave(now);
@@ -467,10 +469,10 @@ impl<T: Object + ?Sized> Reflector<T> {
 
     /// Ends the cycle. The next one starts after a delay.
     fn leave(&mut self, now: Now) {
-        self.back_off(Step::Initial, now);
+        self.back_off(CycleStep::Initial, now);
     }
 
-    fn back_off(&mut self, then: Step, now: Now) {
+    fn back_off(&mut self, then: CycleStep, now: Now) {
         self.phase = Phase::BackOff {
             since_ns: now.mono_ns,
             then,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::fifo::{Fifo, Popped};
-use super::slot::{Overflow, Slot, State, Word};
+use super::slot::{KeyState, Overflow, Slot, Word};
 use super::stats::{QueueStats, Reported};
 use crate::intern::{AppendTable, DenseKey};
 use crate::limits::TABLE_FIRST_CHUNK;
@@ -75,14 +75,14 @@ impl<K: DenseKey> WorkQueue<K> {
         loop {
             let state = seen.state();
             let next = match state {
-                State::Idle => Word::new(State::Queued, now_ns),
-                State::Running => Word::new(State::Dirty, now_ns),
-                State::Queued | State::Dirty => seen,
+                KeyState::Idle => Word::new(KeyState::Queued, now_ns),
+                KeyState::Running => Word::new(KeyState::Dirty, now_ns),
+                KeyState::Queued | KeyState::Dirty => seen,
             };
             match slot.exchange(seen, next) {
                 Err(other) => seen = other,
                 Ok(()) => {
-                    if state == State::Idle {
+                    if state == KeyState::Idle {
                         self.fifo.push(control, ring_index(key));
                     }
                     return next != seen;
@@ -137,14 +137,14 @@ impl<K: DenseKey> WorkQueue<K> {
             return;
         };
         let mut seen = slot.word();
-        if matches!(seen.state(), State::Idle | State::Queued) {
+        if matches!(seen.state(), KeyState::Idle | KeyState::Queued) {
             return;
         }
         slot.count_work(now_ns, &self.overflow);
         let again = loop {
             let (next, again) = match seen.state() {
-                State::Dirty => (Word::new(State::Queued, seen.added_ns()), true),
-                _ => (Word::new(State::Idle, 0), false),
+                KeyState::Dirty => (Word::new(KeyState::Queued, seen.added_ns()), true),
+                _ => (Word::new(KeyState::Idle, 0), false),
             };
             match slot.exchange(seen, next) {
                 Err(other) => seen = other,
@@ -164,7 +164,7 @@ impl<K: DenseKey> WorkQueue<K> {
     /// Whether the key neither waits nor is worked on now.
     pub fn is_idle(&self, key: K) -> bool {
         let slot = self.slots.get(key.index());
-        slot.is_none_or(|slot| slot.word().state() == State::Idle)
+        slot.is_none_or(|slot| slot.word().state() == KeyState::Idle)
     }
 
     /// The number of keys that can be taken now, without those being worked on.
@@ -214,7 +214,8 @@ impl<K: DenseKey> WorkQueue<K> {
     /// finished before it. So this makes two passes: if no key was taken between them and none was
     /// running in either, none was running in between.
     fn nothing_is_running(&self) -> bool {
-        let running = |slot: &Slot| matches!(slot.word().state(), State::Running | State::Dirty);
+        let running =
+            |slot: &Slot| matches!(slot.word().state(), KeyState::Running | KeyState::Dirty);
         loop {
             let (mut before, mut after) = (0u64, 0u64);
             for (_, slot) in self.slots.iter() {

@@ -7,7 +7,7 @@ pub(super) const BUCKETS: usize = QUEUE_DURATION_BOUNDS_NS.len() + 1;
 
 /// The state of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum KeyState {
     /// Neither queued nor taken.
     Idle,
     /// In a ring, or about to be.
@@ -26,17 +26,17 @@ pub(super) struct Word(u64);
 impl Word {
     /// The time has 62 bits, which is 73 years in both directions.
     #[inline]
-    pub(super) fn new(state: State, added_ns: i64) -> Self {
+    pub(super) fn new(state: KeyState, added_ns: i64) -> Self {
         Word((added_ns as u64) << 2 | state as u64)
     }
 
     #[inline]
-    pub(super) fn state(self) -> State {
+    pub(super) fn state(self) -> KeyState {
         match self.0 & 3 {
-            0 => State::Idle,
-            1 => State::Queued,
-            2 => State::Running,
-            _ => State::Dirty,
+            0 => KeyState::Idle,
+            1 => KeyState::Queued,
+            2 => KeyState::Running,
+            _ => KeyState::Dirty,
         }
     }
 
@@ -103,13 +103,13 @@ impl Slot {
     pub(super) fn take(&self, now_ns: i64, overflow: &Overflow) -> u64 {
         // Acquire: makes the time of adding visible; it cannot change while the key is queued.
         let added = Word(self.word.load(Ordering::Acquire));
-        debug_assert_eq!(added.state(), State::Queued);
+        debug_assert_eq!(added.state(), KeyState::Queued);
         // Relaxed: published by the swap.
         self.started_ns.store(now_ns, Ordering::Relaxed);
         // SeqCst: a swap and not a store, so that everything before adds without an effect is
         // visible from here on; and as in `word`.
         self.word
-            .swap(Word::new(State::Running, 0).0, Ordering::SeqCst);
+            .swap(Word::new(KeyState::Running, 0).0, Ordering::SeqCst);
         // Relaxed, both: as in `bump`.
         let takes = self.takes.load(Ordering::Relaxed).wrapping_add(1);
         self.takes.store(takes, Ordering::Relaxed);
@@ -190,7 +190,12 @@ mod tests {
 
     #[test]
     fn words_keep_state_and_time() {
-        for state in [State::Idle, State::Queued, State::Running, State::Dirty] {
+        for state in [
+            KeyState::Idle,
+            KeyState::Queued,
+            KeyState::Running,
+            KeyState::Dirty,
+        ] {
             for added_ns in [
                 0,
                 1,

@@ -2,7 +2,7 @@
 
 use podstorm_objects::Str;
 
-use super::slot::{BUCKETS, Buckets, Overflow, Slot, State};
+use super::slot::{BUCKETS, Buckets, KeyState, Overflow, Slot};
 use crate::limits::QUEUE_DURATION_BOUNDS_NS;
 use crate::metrics::{Family, HistogramSnapshot, Kind, Value};
 use crate::primitives::{AtomicU64, Ordering, fence};
@@ -86,8 +86,8 @@ impl QueueStats {
         // for now, and is not counted both as waiting and as taken.
         fence(Ordering::Acquire);
         let state = slot.word().state();
-        self.depth += u64::from(matches!(state, State::Queued | State::Dirty));
-        if matches!(state, State::Running | State::Dirty) {
+        self.depth += u64::from(matches!(state, KeyState::Queued | KeyState::Dirty));
+        if matches!(state, KeyState::Running | KeyState::Dirty) {
             // Relaxed: a statistic.
             let age_ns = now_ns.saturating_sub(slot.started_ns.load(Ordering::Relaxed));
             let age = seconds(u64::try_from(age_ns).unwrap_or(0));

@@ -14,7 +14,7 @@ use super::reconcile::{
     StatusCounts, availability_cutoff, compute_status, is_available, next_check_of_times,
     status_is_unchanged,
 };
-use super::sync::{State, Sync, SyncErrorClass};
+use super::sync::{Sync, SyncErrorClass, SyncStage};
 
 impl Controller {
     pub(super) fn update_status(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
@@ -52,7 +52,7 @@ impl Controller {
         updated.status = status.clone();
         sync.new_status = Some(Box::new(status));
         sync.request(
-            State::PuttingStatus,
+            SyncStage::PuttingStatus,
             [Request::PutStatus {
                 object: of_kind(self.options.kind, updated),
             }],
@@ -98,26 +98,26 @@ impl Controller {
 
     /// Continues writing the status after an answer.
     pub(super) fn status_answered(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
-        let state = sync.state;
-        match (state, sync.only_answer()) {
-            (State::ReadingOwnerToRetry, Answer::Object(live)) => {
+        let stage = sync.stage;
+        match (stage, sync.only_answer()) {
+            (SyncStage::ReadingOwnerToRetry, Answer::Object(live)) => {
                 self.retry_status(owner, replica_set_of(&live), sync, now)
             }
             (_, Answer::Object(updated)) => {
                 self.status_written(owner, sync, &replica_set_of(&updated), now)
             }
-            (State::PuttingStatus, answer) => {
+            (SyncStage::PuttingStatus, answer) => {
                 self.note_failure(&failure(answer), self.options.kind, sync);
                 let request = Request::Get {
                     kind: self.options.kind,
                     namespace: owner.namespace.clone(),
                     name: owner.object.metadata.name.clone(),
                 };
-                sync.request(State::ReadingOwnerToRetry, [request])
+                sync.request(SyncStage::ReadingOwnerToRetry, [request])
             }
             (_, answer) => {
                 let error = failure(answer);
-                if state == State::PuttingStatusAgain {
+                if stage == SyncStage::PuttingStatusAgain {
                     self.note_failure(&error, self.options.kind, sync);
                 }
                 sync.fail(SyncErrorClass::Status, error.message)
@@ -141,7 +141,7 @@ impl Controller {
         let mut object = ReplicaSet::clone(&live);
         object.status = status;
         sync.request(
-            State::PuttingStatusAgain,
+            SyncStage::PuttingStatusAgain,
             [Request::PutStatus {
                 object: of_kind(self.options.kind, object),
             }],

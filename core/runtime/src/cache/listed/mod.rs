@@ -15,7 +15,7 @@ use podstorm_objects::{Pod, ResourceVersion};
 use rayon::prelude::*;
 use smallvec::{SmallVec, smallvec};
 
-use super::index::{NameHash, SHARDS, Slot};
+use super::index::{NameHash, PodSlot, SHARDS};
 use super::owned_pods::OwnedPods;
 use super::pods::same_controller;
 use super::{PodCache, PodChange, PodFields};
@@ -132,13 +132,13 @@ impl<F: PodFields> PodCache<F> {
         let runs = segments.iter().map(run_of).collect();
         // From here on the list's own references move into the index, so no reference count
         // changes.
-        let mut shards: Vec<Vec<Slot<F>>> = (0..SHARDS).map(|_| Vec::new()).collect();
+        let mut shards: Vec<Vec<PodSlot<F>>> = (0..SHARDS).map(|_| Vec::new()).collect();
         let mut pods = items.into_iter();
         for segment in &segments {
             let owned_pods = &all_owned[segment.owned_pods as usize];
             for (at, pod) in segment.pods.clone().zip(&mut pods) {
                 let NameHash { shard, hash } = name_hashes[at];
-                shards[shard as usize].push(Slot {
+                shards[shard as usize].push(PodSlot {
                     pod,
                     owned_pods: owned_pods.clone(),
                     // Relaxed: the threads that wrote it have been joined.
@@ -209,9 +209,9 @@ impl<F: PodFields> PodCache<F> {
     }
 
     /// Adds the slots to the index, which is empty.
-    fn index_all(&self, shards: Vec<Vec<Slot<F>>>) {
+    fn index_all(&self, shards: Vec<Vec<PodSlot<F>>>) {
         let count = shards.iter().map(Vec::len).sum();
-        let shards: Vec<(u32, Mutex<Vec<Slot<F>>>)> =
+        let shards: Vec<(u32, Mutex<Vec<PodSlot<F>>>)> =
             (0u32..).zip(shards.into_iter().map(Mutex::new)).collect();
         map_all(count, &shards, |(number, slots)| {
             let slots = std::mem::take(&mut *lock(slots));

@@ -16,7 +16,7 @@ use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::limits::{EXPECTATIONS_TIMEOUT_NS, HARDENED_RETRY_MAX_NS};
 use podstorm_runtime::slow_start::SlowStart;
 
-use super::super::sync::{Outcome, State, Sync, SyncErrorClass};
+use super::super::sync::{Outcome, Sync, SyncErrorClass, SyncStage};
 use super::super::{Controller, Step};
 
 impl Controller {
@@ -33,7 +33,7 @@ impl Controller {
         if unread.is_empty() {
             return self.stop_if_caches_lag(sync);
         }
-        Some(self.read_versions(State::ReadingFence, unread, sync))
+        Some(self.read_versions(SyncStage::ReadingFence, unread, sync))
     }
 
     /// Handles the versions that were read at the beginning of the sync. Stops the sync if they
@@ -129,7 +129,7 @@ impl Controller {
     pub(super) fn end_sync(&self, sync: &mut Sync, now: Now) -> Step {
         let unknown = std::mem::take(&mut sync.unknown);
         if self.hardened.policy.fence_unknown_outcomes && !unknown.is_empty() {
-            return self.read_versions(State::ReadingLastFence, unknown, sync);
+            return self.read_versions(SyncStage::ReadingLastFence, unknown, sync);
         }
         if self.hardened.policy.clear_stale_expectations && sync.outcome == Outcome::Ok {
             self.requeue_for_expectations(sync.key, now);
@@ -174,10 +174,10 @@ impl Controller {
         sync.finish()
     }
 
-    fn read_versions(&self, state: State, kinds: Kinds, sync: &mut Sync) -> Step {
+    fn read_versions(&self, stage: SyncStage, kinds: Kinds, sync: &mut Sync) -> Step {
         self.metrics.fences.increment();
         let requests = kinds.iter().map(|kind| Request::ReadVersion { kind });
-        sync.request(state, requests)
+        sync.request(stage, requests)
     }
 }
 

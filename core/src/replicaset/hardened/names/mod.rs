@@ -9,7 +9,7 @@ use podstorm_runtime::client::{Answer, Reason, Request};
 use podstorm_runtime::intern::KeyId;
 
 use super::super::owners::Owner;
-use super::super::sync::{State, Sync};
+use super::super::sync::{Sync, SyncStage};
 use super::super::{Controller, Step};
 use super::pending_creates::Holder;
 
@@ -186,7 +186,7 @@ impl Controller {
             });
         }
         sync.next_slot = slot;
-        sync.await_answers(State::Creating)
+        sync.await_answers(SyncStage::Creating)
     }
 }
 
