@@ -1,5 +1,5 @@
-//! The pod cache as the workloads of this crate share it: with what ranking reads of each pod kept
-//! beside it. See [`podstorm_runtime::cache`].
+//! The pod cache with the ranking fields of this crate's workloads stored with each pod. See
+//! [`podstorm_runtime::cache`].
 
 use podstorm_objects::Pod;
 pub use podstorm_runtime::cache::{Delta, PodFields, StoreVersion, Totals};
@@ -8,17 +8,17 @@ use crate::ranking::RankFields;
 
 /// The cached pods of all namespaces.
 pub type PodCache = podstorm_runtime::cache::PodCache<RankFields>;
-/// What an event changed.
+/// What a watch event changed.
 pub type PodChange = podstorm_runtime::cache::PodChange<RankFields>;
 /// What a list changed.
 pub type Listed = podstorm_runtime::cache::Listed<RankFields>;
-/// Pods of one controller that stood together in a list.
+/// Consecutive pods of one controller in a list.
 pub type PodRun = podstorm_runtime::cache::PodRun<RankFields>;
 /// The pods of one owner, or the orphans of a namespace.
-pub type Group = podstorm_runtime::cache::Group<RankFields>;
-/// One pod of a group.
+pub type OwnedPods = podstorm_runtime::cache::OwnedPods<RankFields>;
+/// One pod of an owner.
 pub type Member = podstorm_runtime::cache::Member<RankFields>;
-/// The pods of a group, locked.
+/// The pods of an owner, locked.
 pub type Members = podstorm_runtime::cache::Members<RankFields>;
 
 impl PodFields for RankFields {

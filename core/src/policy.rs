@@ -1,34 +1,40 @@
-//! Upstream's behaviour and the hardened one, row by row: the one place that says where they
-//! differ, and why.
+//! Upstream's behaviour and the hardened behaviour, row by row. This is the only place that says
+//! where they differ, and why.
 //!
-//! A [`Policy`] has one field per row. Its comment says what upstream does, what the hardened
-//! behaviour does, and what that costs. With [`Behaviour::Upstream`] every row is as upstream has it.
+//! A [`Policy`] has one field per row. The field's comment says what upstream does, what the
+//! hardened behaviour does, and what that costs. With [`Behaviour::Upstream`] every row is as in
+//! upstream.
 //!
-//! Left as upstream has them: the status written by a sync that creates pods still shows the counts
-//! before (they are what the cache showed; the pods' own events bring the next one); a pod that can't
-//! be adopted or released keeps the rest of the sync from happening (its count would be a guess); pods
-//! that fail at once are replaced at once (upstream has no back-off for that, and when to give up is
-//! the user's decision); a pod whose owner reference is changed by others between the cache and its
-//! deletion is deleted nevertheless (to exclude it, deletes would need the version too, and fail for
-//! every change of a pod's status); requests for the status outlive a shutdown.
+//! Some behaviour is the same in both:
+//!
+//! * The status that a sync writes after creating pods shows the counts from before. The cache
+//!   showed those counts, and the events of the new pods bring the next status.
+//! * A pod that can't be adopted or released stops the rest of the sync, because its count would be
+//!   a guess.
+//! * A pod that fails at once is replaced at once. Upstream has no back-off for this, and it is the
+//!   user's decision when to give up.
+//! * A pod is deleted even if another client changed its owner reference after the cache saw it. To
+//!   exclude such a pod, deletes would need the version too, and would then fail for every change
+//!   of a pod's status.
+//! * Requests for the status outlive a shutdown.
 
 use podstorm_runtime::limits::{HARDENED_RETRY_MAX_NS, HARDENED_WATCH_RETRY_MAX_NS};
 
-/// Whose behaviour a controller has.
+/// The behaviour of a controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Behaviour {
-    /// That of Kubernetes 1.36, oddities included.
+    /// The behaviour of Kubernetes 1.36, oddities included.
     #[default]
     Upstream,
-    /// The same but for what the rows of [`Policy`] mend.
+    /// The same, except for the rows of [`Policy`].
     Hardened,
 }
 
 impl Behaviour {
-    /// Both.
+    /// Both behaviours.
     pub const ALL: [Behaviour; 2] = [Behaviour::Upstream, Behaviour::Hardened];
 
-    /// Its name in flags and results.
+    /// The name in flags and results.
     pub const fn as_str(self) -> &'static str {
         match self {
             Behaviour::Upstream => "upstream",
@@ -36,21 +42,21 @@ impl Behaviour {
         }
     }
 
-    /// The behaviour of that name.
+    /// The behaviour with this name.
     pub fn from_name(name: &str) -> Option<Behaviour> {
         Behaviour::ALL
             .into_iter()
             .find(|known| known.as_str() == name)
     }
 
-    /// Its rows.
+    /// The rows of this behaviour.
     pub const fn policy(self) -> Policy {
         let hardened = matches!(self, Behaviour::Hardened);
         Policy {
             record_every_write: hardened,
             fence_unknown_outcomes: hardened,
             fence_at_start: hardened,
-            settle_expectations: hardened,
+            clear_stale_expectations: hardened,
             choose_pod_names: hardened,
             delete_by_uid: hardened,
             retry_max_ns: if hardened {
@@ -59,10 +65,10 @@ impl Behaviour {
                 None
             },
             keep_status_with_its_object: hardened,
-            recheck_parent_between_batches: hardened,
+            recheck_owner_between_batches: hardened,
             rank_without_owner: hardened,
             terminating_namespace_is_a_failure: hardened,
-            wake_whoever_lost_a_pod: hardened,
+            wake_previous_owners: hardened,
             bound_availability_checks: hardened,
             watch_retry_max_ns: if hardened {
                 Some(HARDENED_WATCH_RETRY_MAX_NS)
@@ -76,93 +82,102 @@ impl Behaviour {
 /// What a controller does where the two behaviours differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// **The barrier.** Upstream remembers the versions of pods it created or adopted and of
-    /// statuses it wrote, for ReplicaSets, behind a feature gate; the next sync waits until the
-    /// caches have seen them. It forgets deletes and releases. Hardened: every own write that was
-    /// committed is remembered, for ReplicationControllers too and whatever the gate says; and a
-    /// cache that went back behind a version it had (a list from a server that lags) is waited for
-    /// too. Costs a record per key between a write and its event, and some more syncs put off
-    /// without a request.
+    /// **Read-your-writes.** Upstream records the versions of pods it created or adopted and of
+    /// statuses it wrote. It does so for ReplicaSets only, behind a feature gate. The next sync
+    /// waits until the caches have seen these versions. Deletes and releases are not recorded.
+    /// Hardened: every committed write of the controller is recorded, for ReplicationControllers
+    /// too and whatever the gate says. A cache that went back behind a version it had (a list from
+    /// a server that lags) is waited for too. Cost: one record per key between a write and its
+    /// event, and some more syncs that are postponed without a request.
     pub record_every_write: bool,
-    /// **The fence.** A write whose answer was lost counts as failed upstream, though it may have
-    /// been committed: the pod is then made twice. Hardened: the sync ends with a consistent read
-    /// of the resource's version, and the next one waits until the cache has come to that version;
-    /// if the read fails too, the next sync begins with it. The same after a create that met its
-    /// chosen name taken, and after a delete, an adoption or a release whose pod was gone: all show
-    /// that the cache lags, and the key looks again; after such an adoption or release the sync itself
-    /// neither creates nor deletes any more. Costs one read of one object per such sync. On a server
-    /// whose lists carry a version that is not of the resource alone, the key may wait for the watch's
-    /// next bookmark.
+    /// **Fence.** Upstream counts a write whose answer was lost as failed, though it may have been
+    /// committed. The pod is then created twice. Hardened: the sync ends with a consistent read of
+    /// the resource's version, and the next sync waits until the cache has reached that version. If
+    /// this read fails too, the next sync begins with it. The same happens after a create whose
+    /// chosen name was taken, and after a delete, an adoption or a release whose pod was gone. All
+    /// of these show that the cache lags, so the key is synced again. After such an adoption or
+    /// release the sync neither creates nor deletes any more. Cost: one read of one object per such
+    /// sync. If a server's list version is not a version of that resource alone, the key may wait
+    /// for the watch's next bookmark.
     pub fence_unknown_outcomes: bool,
-    /// **The start.** Upstream counts what its first list showed, which may be older than what the
-    /// incarnation before did (kubernetes#59848). Hardened: before the first sync the versions of
-    /// both resources are read, and nothing is counted before the caches have come to them. Costs
-    /// two reads per worker at most, once.
+    /// **Start.** Upstream counts what its first list showed. That list may be older than the last
+    /// writes of the controller's previous incarnation (kubernetes#59848). Hardened: before the
+    /// first sync the versions of both resources are read, and no pods are counted before the
+    /// caches have reached them. Cost: at most two reads per worker, once.
     pub fence_at_start: bool,
-    /// **Expectations.** Upstream neither creates nor deletes for a key until every pod it expects
-    /// was seen, or five minutes are over and something else wakes the key; then it acts on a cache
-    /// that may still be old (kubernetes#129795). Hardened: past barrier and fence the cache shows
-    /// all that was done, so what is still expected is cleared; and a key whose sync left something
-    /// expected, adopted a pod or released one (or was refused to, as invalid) is woken after
-    /// [`RETRY_MAX`](HARDENED_RETRY_MAX_NS) by itself. Expectations decide
-    /// only where versions can't be compared. Costs one sync without a request for a burst.
-    pub settle_expectations: bool,
-    /// **Names.** Upstream lets the server name pods, so a create that is sent again makes a
-    /// second pod. Hardened: the controller names them, by the number of a slot and the owner's
-    /// UID: five characters after the prefix, as the server's own look. The lowest slots whose
-    /// names the cache does not hold are taken; a create that is sent again, also by the next
-    /// incarnation, finds its name taken. A taken name is no failure to be told: no Event, no
-    /// condition. A name whose create has an unknown outcome goes first, for it may be made yet; and
-    /// while it is with a pod that does not count (on its way out, ended, another's) none is made in
-    /// its place, for as long as a server may work on a request (30 s): the late one may come. Costs
-    /// O(own pods) look-ups in a sync that creates, and such a wait.
+    /// **Expectations.** Upstream neither creates nor deletes for a key until it has seen every
+    /// expected pod, or until five minutes are over and something else wakes the key. Then it acts
+    /// on a cache that may still be old (kubernetes#129795). Hardened: once the read-your-writes
+    /// check and the fence have passed, the cache shows all that was done, so the remaining
+    /// expectations are cleared. A key also wakes by itself after
+    /// [`RETRY_MAX`](HARDENED_RETRY_MAX_NS) if its sync left an expectation, adopted or released a
+    /// pod, or was refused an adoption or release as invalid. Expectations then matter only where
+    /// versions can't be compared. Cost: one sync without a request per burst.
+    pub clear_stale_expectations: bool,
+    /// **Names.** Upstream lets the server name pods, so a create that is sent again makes a second
+    /// pod. Hardened: the controller names pods by a slot number and the owner's UID: five
+    /// characters after the prefix, like the server's own names. It takes the lowest slots whose
+    /// names are not in the cache. A create that is sent again, also by the next incarnation, finds
+    /// its name taken. A taken name is not reported as a failure: no Event and no condition. A name
+    /// whose create has an unknown outcome is tried first, because its pod may still be created.
+    /// While a pod that does not count (terminating, ended or foreign) has such a name, no other
+    /// pod is created in its place, for as long as a server may work on a request (30 s): the late
+    /// create may still succeed. Cost: O(own pods) look-ups in a sync that creates, and such a
+    /// wait.
     pub choose_pod_names: bool,
-    /// **Deletes.** Upstream deletes by name, whoever has the name now. Hardened: with the UID as a
-    /// precondition; a conflict is as good as "not found", and after either the key looks again
-    /// behind the fence, should the answer have been wrong. Costs some bytes per request, and a sync
-    /// after such an answer.
+    /// **Deletes.** Upstream deletes by name, whichever pod has the name now. Hardened: the delete
+    /// has the UID as a precondition. A conflict means the same as "not found". After either answer
+    /// the key is synced again behind the fence, in case the answer was wrong. Cost: some bytes per
+    /// request, and one sync after such an answer.
     pub delete_by_uid: bool,
-    /// **Retries.** Upstream waits up to 1,000 s after repeated failures, longer when all keys fail
-    /// (the bucket), and each sync that an event causes meanwhile counts as one more failure.
-    /// Hardened: at most so many ns, `None` is upstream; while a retry is due, another failure
-    /// neither counts nor moves it; a sync that was only put off does not draw from the bucket, for
-    /// it has asked nothing of the server, and is tried again after
-    /// [`STALE_RETRY_MAX`](podstorm_runtime::limits::HARDENED_STALE_RETRY_MAX_NS) at most; where the fence could be read again and just the caches are
-    /// behind, the failures before are over; and the failure of a sync that created a pod is a first
-    /// one, so that creates of which a part fails go on. Costs more retries during a long outage (one
-    /// per key and 30 s, in a stall of the watch one per key and 5 s, without a request) and while a part fails (ten a second of all keys together, by the bucket).
+    /// **Retries.** Upstream waits up to 1,000 s after repeated failures, and longer if all keys
+    /// fail (the token bucket). Each sync that an event causes in between counts as one more
+    /// failure. Hardened: the delay is at most this number of ns; `None` is upstream. While a retry
+    /// is due, another failure neither counts nor moves it. A sync that was only postponed takes no
+    /// token from the bucket, because it has sent no request, and it is tried again after
+    /// [`STALE_RETRY_MAX`](podstorm_runtime::limits::HARDENED_STALE_RETRY_MAX_NS) at most. If the
+    /// fence can be read again and only the caches are behind, the earlier failures are forgotten.
+    /// The failure of a sync that created a pod counts as a first one, so that creates continue
+    /// while some of them fail. Cost: more retries during a long outage (one per key and 30 s; in a
+    /// stall of the watch one per key and 5 s, without a request) and while some creates fail (ten
+    /// per second over all keys, by the bucket).
     pub retry_max_ns: Option<i64>,
     /// **Status.** When a status can't be written, upstream reads the object and writes the same
-    /// status onto whatever it finds, be it of another generation or another object of the same name.
-    /// Hardened: only onto the same UID and generation, and not when it is there already; else the
-    /// sync fails and the next one computes it anew. Costs one more sync after such a conflict.
+    /// status onto what it finds, even onto another generation or another object with the same
+    /// name. Hardened: only onto the same UID and generation, and not if the status is there
+    /// already. Otherwise the sync fails and the next one computes the status anew. Cost: one more
+    /// sync after such a conflict.
     pub keep_status_with_its_object: bool,
     /// **Bursts.** Upstream goes on creating for an object that was deleted or replaced during the
-    /// burst. Hardened: each batch begins with a look into the cache, and the burst ends there.
-    /// Costs one look-up per batch.
-    pub recheck_parent_between_batches: bool,
-    /// **Co-location.** Upstream ranks victims by the pods of the same owner's ReplicaSets on their
-    /// node, so a ReplicaSet without an owner, and every ReplicationController, is scaled down
-    /// without regard to nodes. Hardened: its own pods count. Costs a walk over its pods.
+    /// burst. Hardened: each batch first looks the object up in the cache, and the burst ends if it
+    /// is gone. Cost: one look-up per batch.
+    pub recheck_owner_between_batches: bool,
+    /// **Co-location.** Upstream ranks pods by the number of pods on their node that belong to the
+    /// same owner's ReplicaSets. So a ReplicaSet without an owner, and every ReplicationController,
+    /// is scaled down without regard to nodes. Hardened: its own pods count. Cost: a walk over its
+    /// pods.
     pub rank_without_owner: bool,
-    /// **Terminating namespaces.** Upstream takes a create that a terminating namespace refuses for
-    /// a success and then waits for a pod that never comes. Hardened: a failed create, retried while
-    /// the object is there; without Event or condition. Costs one refused create per retry.
+    /// **Terminating namespaces.** Upstream counts a create that a terminating namespace refuses as
+    /// a success and then waits for a pod that never comes. Hardened: it is a failed create,
+    /// retried while the object exists, without Event or condition. Cost: one refused create per
+    /// retry.
     pub terminating_namespace_is_a_failure: bool,
-    /// **Lost pods.** When a pod loses its owner in the same change that begins its deletion, or
-    /// between the last change that the cache has seen and its end, upstream does not wake that owner.
-    /// Nor, when an orphan is adopted, the others that match it, one of which may have been refused over
-    /// it and wait for a long retry. Hardened: it does. Costs one sync of each.
-    pub wake_whoever_lost_a_pod: bool,
-    /// **The clock.** Upstream looks at a pod's availability again when `minReadySeconds` will have
-    /// passed since it became ready by the controller's wall clock; where that is behind by an hour,
-    /// an hour later, though the clock be put right. Hardened: `minReadySeconds` from now at most.
-    /// Costs a sync per `minReadySeconds` while a clock is wrong.
+    /// **Lost pods.** Upstream does not wake an owner that loses a pod in the same change that
+    /// begins the pod's deletion, or between the last change that the cache has seen and the pod's
+    /// end. Nor does it wake, when an orphan is adopted, the other owners that match it; one of
+    /// them may have been refused the adoption and wait for a long retry. Hardened: it wakes all of
+    /// these. Cost: one sync each.
+    pub wake_previous_owners: bool,
+    /// **Clock.** Upstream checks a pod's availability again `minReadySeconds` after it became
+    /// ready, by the controller's wall clock. If the clock is one hour behind, it checks one hour
+    /// late, even if the clock is corrected. Hardened: at most `minReadySeconds` from now. Cost:
+    /// one sync per `minReadySeconds` while a clock is wrong.
     pub bound_availability_checks: bool,
-    /// **Watches.** Upstream waits up to 30 s, and as much again by lot, before it lists or watches
-    /// again after repeated failures; for so long nothing is known of what others do. Hardened: at
-    /// most so many ns before the lot, `None` is upstream. Drivers give it to their reflectors. Costs
-    /// more attempts during a long outage: one per resource and 10 s.
+    /// **Watches.** After repeated failures upstream waits up to 30 s, plus up to the same again at
+    /// random, before it lists or watches again. During this time the controller does not see
+    /// changes by others. Hardened: at most this number of ns before the random part; `None` is
+    /// upstream. Drivers pass it to their reflectors. Cost: more attempts during a long outage: one
+    /// per resource and 10 s.
     pub watch_retry_max_ns: Option<i64>,
 }
 
@@ -186,15 +201,15 @@ mod tests {
             record_every_write: false,
             fence_unknown_outcomes: false,
             fence_at_start: false,
-            settle_expectations: false,
+            clear_stale_expectations: false,
             choose_pod_names: false,
             delete_by_uid: false,
             retry_max_ns: None,
             keep_status_with_its_object: false,
-            recheck_parent_between_batches: false,
+            recheck_owner_between_batches: false,
             rank_without_owner: false,
             terminating_namespace_is_a_failure: false,
-            wake_whoever_lost_a_pod: false,
+            wake_previous_owners: false,
             bound_availability_checks: false,
             watch_retry_max_ns: None,
         };

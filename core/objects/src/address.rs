@@ -1,17 +1,17 @@
-//! IP addresses as the API writes them: four bytes where that loses nothing.
+//! IP addresses as the API writes them. An IPv4 address in its usual form takes four bytes.
 
 use core::net::Ipv4Addr;
 use std::fmt;
 
 use super::Str;
 
-/// An IP address in its text form. Two are equal when their texts are.
+/// An IP address in its text form. Two addresses are equal when their texts are equal.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Address(Repr);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Repr {
-    /// Four decimal numbers without leading zeros; there is one text for each.
+    /// Four decimal numbers without leading zeros; each address has exactly one such text.
     V4([u8; 4]),
     /// Any other text: IPv6 has many texts for one address.
     Text(Str),
@@ -27,7 +27,7 @@ impl Address {
         matches!(&self.0, Repr::Text(text) if text.is_empty())
     }
 
-    /// The text where it is kept as one, so that equal ones can share it.
+    /// The text, if the address is stored as text, so that equal texts can be shared.
     pub(super) fn text_mut(&mut self) -> Option<&mut Str> {
         match &mut self.0 {
             Repr::V4(_) => None,
@@ -38,7 +38,8 @@ impl Address {
 
 impl From<&str> for Address {
     fn from(text: &str) -> Self {
-        // The parser takes just the form that is written: no leading zeros, nothing left out.
+        // The parser accepts exactly the form that `Display` writes: no leading zeros, nothing left
+        // out.
         Address(match text.parse::<Ipv4Addr>() {
             Ok(address) => Repr::V4(address.octets()),
             Err(_) => Repr::Text(text.into()),

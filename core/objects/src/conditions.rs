@@ -1,14 +1,14 @@
-//! The conditions of a pod, and their list in six words.
+//! The conditions of a pod, in a list that takes 48 bytes.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::{PackedTime, Rest, Time};
 
-/// How many conditions lie in place: as many as a kubelet writes.
+/// How many conditions are stored inline: as many as a kubelet writes.
 const PLACES: usize = 5;
 
-/// The `rest` of each condition that lies in place.
+/// The `rest` of each inline condition.
 pub(super) type ConditionRests = [Rest; PLACES];
 
 /// An entry of `status.conditions`.
@@ -37,7 +37,7 @@ pub enum ConditionType {
     ContainersReady,
     /// The pod can serve.
     Ready,
-    /// Any other; its text is in `rest["type"]`.
+    /// Any other type. Its text is in `rest["type"]`.
     Other,
 }
 
@@ -48,50 +48,50 @@ pub enum ConditionStatus {
     True,
     /// It doesn't.
     False,
-    /// Nobody knows.
+    /// Unknown.
     Unknown,
-    /// Any other; its text is in `rest["status"]`.
+    /// Any other status. Its text is in `rest["status"]`.
     Other,
 }
 
-/// `status.conditions` of a pod: in the order given; a type may occur more than once. Up to five
-/// take no allocation where their types, statuses and times are all they say.
+/// `status.conditions` of a pod, in the order given. A type may occur more than once. Up to five
+/// conditions with only a type, a status and a time take no allocation.
 #[derive(Clone, Default, PartialEq)]
 pub struct PodConditions(Repr);
 
-/// It lies in every pod.
+/// Every pod contains one.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<PodConditions>() == 48);
 
 #[derive(Clone, PartialEq)]
 enum Repr {
     Few(Few),
-    /// More than [`PLACES`].
+    /// More than [`PLACES`] conditions.
     Many(Box<[PodCondition]>),
 }
 
 #[derive(Clone, Default, PartialEq)]
 struct Few {
-    /// The last ones may be free.
-    states: [Option<State>; PLACES],
-    /// Absent where all are empty. Shared: every condition may name the generation of the pod
-    /// that was observed, which is the same for most pods.
+    /// Free entries are last.
+    states: [Option<PackedCondition>; PLACES],
+    /// Absent if all are empty. Shared, because every condition may name the observed generation of
+    /// the pod, which is the same for most pods.
     rests: Option<Arc<ConditionRests>>,
 }
 
 /// A condition without its `rest`.
 #[derive(Clone, Copy, PartialEq)]
-struct State {
+struct PackedCondition {
     kind: ConditionType,
     status: ConditionStatus,
     last_transition_time: PackedTime,
 }
 
-const _: () = assert!(size_of::<Option<State>>() == 8);
+const _: () = assert!(size_of::<Option<PackedCondition>>() == 8);
 
-impl State {
-    fn of(condition: &PodCondition) -> State {
-        State {
+impl PackedCondition {
+    fn of(condition: &PodCondition) -> PackedCondition {
+        PackedCondition {
             kind: condition.kind,
             status: condition.status,
             last_transition_time: condition.last_transition_time,
@@ -112,9 +112,9 @@ impl Few {
     }
 
     #[inline]
-    fn first(&self, kind: ConditionType) -> Option<State> {
+    fn first(&self, kind: ConditionType) -> Option<PackedCondition> {
         for place in self.states {
-            // Free places are the last.
+            // Free entries are last.
             let state = place?;
             if state.kind == kind {
                 return Some(state);
@@ -124,7 +124,7 @@ impl Few {
     }
 
     fn set(&mut self, index: usize, condition: PodCondition) {
-        self.states[index] = Some(State::of(&condition));
+        self.states[index] = Some(PackedCondition::of(&condition));
         let is_same = match &self.rests {
             Some(rests) => rests[index] == condition.rest,
             None => condition.rest.is_empty(),
@@ -154,7 +154,7 @@ impl PodConditions {
         self.len() == 0
     }
 
-    /// The condition at that place.
+    /// The condition at this index.
     pub fn get(&self, index: usize) -> Option<PodCondition> {
         match &self.0 {
             Repr::Few(few) => few.get(index),
@@ -167,17 +167,20 @@ impl PodConditions {
         (0..).map_while(|index| self.get(index))
     }
 
-    /// Status and last transition time of the first condition of that type; later duplicates are
+    /// Status and last transition time of the first condition of this type. Later duplicates are
     /// ignored.
     pub fn first(&self, kind: ConditionType) -> Option<(ConditionStatus, PackedTime)> {
         let state = match &self.0 {
             Repr::Few(few) => few.first(kind)?,
-            Repr::Many(all) => all.iter().map(State::of).find(|state| state.kind == kind)?,
+            Repr::Many(all) => all
+                .iter()
+                .map(PackedCondition::of)
+                .find(|state| state.kind == kind)?,
         };
         Some((state.status, state.last_transition_time))
     }
 
-    /// Puts a condition at the end. O(1) while all lie in place, O(length) after that.
+    /// Appends a condition. O(1) while all conditions fit inline, then O(length).
     pub fn push(&mut self, condition: PodCondition) {
         let len = self.len();
         match &mut self.0 {
@@ -186,8 +189,9 @@ impl PodConditions {
         }
     }
 
-    /// Gives the first condition of that type another status since `time`, and nothing else to
-    /// say; puts one at the end where there is none. One of that status stays as it is.
+    /// Sets the status of the first condition of this type, with the transition time `time` and no
+    /// other members. Appends a condition if there is none. A condition that has this status
+    /// already stays unchanged.
     pub fn set(&mut self, kind: ConditionType, status: ConditionStatus, time: Time) {
         if self.first(kind).is_some_and(|(before, _)| before == status) {
             return;
@@ -223,7 +227,7 @@ impl PodConditions {
         }
     }
 
-    /// Whether the list takes an allocation of its own.
+    /// Whether the list has an allocation of its own.
     pub fn spilled(&self) -> bool {
         match &self.0 {
             Repr::Few(few) => few.rests.is_some(),
@@ -231,7 +235,7 @@ impl PodConditions {
         }
     }
 
-    /// What the conditions that lie in place say beside their states, where any says something.
+    /// The other members of the inline conditions, if any has some.
     pub(super) fn rests_mut(&mut self) -> Option<&mut Arc<ConditionRests>> {
         match &mut self.0 {
             Repr::Few(few) => few.rests.as_mut(),

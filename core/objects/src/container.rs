@@ -1,5 +1,5 @@
-//! Container statuses: what the controller reads, what is each container's own, and what the
-//! containers of one template share.
+//! Container statuses, in three parts: the members that the controller reads, the members that
+//! differ between containers, and the members that the containers of one template share.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::{PackedTime, Rest, Str};
 
-/// Statuses of containers.
+/// The statuses of a pod's containers.
 pub type ContainerStatuses = SmallVec<[ContainerStatus; 1]>;
 
 /// An entry of `status.containerStatuses` or `status.initContainerStatuses`.
@@ -20,29 +20,29 @@ pub struct ContainerStatus {
     pub restart_count: i32,
     /// Whether it passes its readiness probe.
     pub ready: bool,
-    /// All else; absent where there is nothing else.
+    /// All other members; absent if there are none.
     pub details: Option<Arc<ContainerDetails>>,
 }
 
-/// What a container status says beside what the controller reads. The members that differ from
-/// container to container are taken out of `rest`, so that it can be shared.
+/// The members of a container status that the controller does not read. The members that differ
+/// between containers have typed fields, so that `rest` can be shared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContainerDetails {
     /// `containerID`.
     pub id: Option<ContainerId>,
-    /// `state.running.startedAt` of a state that says nothing else; unset where `state` is absent
-    /// or of another form, which is then in `rest`.
+    /// `state.running.startedAt` of a state with no other member. Unset if `state` is absent or has
+    /// another form; `rest` then has it.
     pub running_since: PackedTime,
-    /// Fields without a typed place.
+    /// Members without a typed field.
     pub rest: Rest,
 }
 
-/// With the counts of an `Arc` 72 bytes a container, 33 of which are its id.
+/// With the counts of an `Arc`: 72 bytes per container, 33 of them for its id.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<ContainerDetails>() <= 72 - 16);
 
-/// The id that a container runtime gave: `runtime://` and 64 hex digits in half the bytes, any
-/// other text as it is.
+/// The id that a container runtime gave. `runtime://` and 64 hex digits take half the bytes; any
+/// other text is stored as it is.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ContainerId(Repr);
 
@@ -54,7 +54,7 @@ enum Repr {
     Text(Box<str>),
 }
 
-/// What ids start with; kept as a place in this list.
+/// What ids start with. An id stores the index in this list.
 const RUNTIMES: [&str; 3] = ["containerd://", "cri-o://", "docker://"];
 
 const HEX: &[u8; 16] = b"0123456789abcdef";

@@ -1,8 +1,8 @@
 //! Reading objects from JSON: typed access to members, with errors that name the field.
 //!
-//! A [`Members`] takes typed members of a JSON object one by one; what is left at the end is carried
-//! unread. Null is absent everywhere, as in the Kubernetes API. A [`Path`] is a chain on
-//! the stack and costs nothing until an error is made of it.
+//! A [`Members`] takes typed members of a JSON object one by one. The members that are left are
+//! carried unread. Null means absent everywhere, as in the Kubernetes API. A [`Path`] is a chain on
+//! the stack; it costs nothing until an error needs its text.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -27,20 +27,20 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// A member that can't be read.
+/// A member that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {problem}")]
 pub struct DecodeError {
-    /// Where.
+    /// Where the member is.
     pub path: FieldPath,
     /// What is wrong and what is expected, e.g. `expected an integer, found the string "three"`.
     pub problem: String,
 }
 
-/// A text that no object can be read from.
+/// A text that could not be read as an object.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It is not JSON, or gives a member twice.
+    /// The text is not JSON, or it has a member twice.
     #[error(transparent)]
     Syntax(#[from] serde_json::Error),
     /// A member can't be read.
@@ -48,15 +48,15 @@ pub enum ReadError {
     Member(#[from] DecodeError),
 }
 
-/// Where a reader stands, as a chain of steps from the root.
+/// The position of a reader, as a chain of steps from the root.
 #[derive(Clone, Copy, Debug)]
 pub struct Path<'a> {
     parent: Option<&'a Path<'a>>,
-    step: Step<'a>,
+    step: PathStep<'a>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Step<'a> {
+enum PathStep<'a> {
     Root,
     Member(&'a str),
     Item(usize),
@@ -67,14 +67,14 @@ impl<'a> Path<'a> {
     /// The whole object.
     pub const ROOT: Path<'static> = Path {
         parent: None,
-        step: Step::Root,
+        step: PathStep::Root,
     };
 
     /// A member of the object at this place: `.name`.
     pub fn member(&'a self, name: &'a str) -> Path<'a> {
         Path {
             parent: Some(self),
-            step: Step::Member(name),
+            step: PathStep::Member(name),
         }
     }
 
@@ -82,7 +82,7 @@ impl<'a> Path<'a> {
     pub fn item(&'a self, index: usize) -> Path<'a> {
         Path {
             parent: Some(self),
-            step: Step::Item(index),
+            step: PathStep::Item(index),
         }
     }
 
@@ -90,7 +90,7 @@ impl<'a> Path<'a> {
     pub fn key(&'a self, key: &'a str) -> Path<'a> {
         Path {
             parent: Some(self),
-            step: Step::Key(key),
+            step: PathStep::Key(key),
         }
     }
 
@@ -102,7 +102,7 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// An error at this place: something else was expected.
+    /// An error at this place: the value is not what was expected.
     pub fn mismatch(&self, expected: &str, found: JsonValue<'_>) -> DecodeError {
         let found = describe(&found.to_value());
         self.error(format!("expected {expected}, found {found}"))
@@ -115,20 +115,21 @@ impl fmt::Display for Path<'_> {
             parent.fmt(f)?;
         }
         match self.step {
-            Step::Root => Ok(()),
-            Step::Member(name) => {
+            PathStep::Root => Ok(()),
+            PathStep::Member(name) => {
                 let first = self
                     .parent
-                    .is_none_or(|parent| matches!(parent.step, Step::Root));
+                    .is_none_or(|parent| matches!(parent.step, PathStep::Root));
                 write!(f, "{}{name}", if first { "" } else { "." })
             }
-            Step::Item(index) => write!(f, "[{index}]"),
-            Step::Key(key) => write!(f, "[{key}]"),
+            PathStep::Item(index) => write!(f, "[{index}]"),
+            PathStep::Key(key) => write!(f, "[{key}]"),
         }
     }
 }
 
-/// A JSON value in words: `the number 3`, `the string "three"`, `a list`. Long strings are cut.
+/// A JSON value in words: `the number 3`, `the string "three"`, `a list`. Long strings are
+/// shortened.
 pub fn describe(value: &Value) -> String {
     const SHOWN_CHARS_MAX: usize = 64;
     match value {
@@ -145,22 +146,23 @@ pub fn describe(value: &Value) -> String {
     }
 }
 
-/// The members of one JSON object while it is being read. Members lie sorted by name: a reader that asks
-/// in that order passes the object once.
+/// The members of one JSON object while it is being read. Members are sorted by name, so a reader
+/// that asks in that order goes through the object once.
 #[derive(Debug)]
 pub struct Members<'t, 'p> {
     all: Pairs<'t>,
-    /// Those that the last look-up did not pass, the place of the first of them, and the name before it.
+    /// The members that the last look-up did not pass, the index of the first of them, and the name
+    /// before it.
     ahead: Pairs<'t>,
     place: usize,
     passed: Option<&'t str>,
-    /// Bits of the members that were taken, by their place.
+    /// One bit per member, by index: set once the member is taken.
     taken: SmallVec<[u64; 1]>,
     path: &'p Path<'p>,
 }
 
 impl<'t, 'p> Members<'t, 'p> {
-    /// The members of `value`, which stands at `path`; null has none.
+    /// The members of `value`, which is at `path`. Null has none.
     ///
     /// # Errors
     /// When it is not an object.
@@ -178,7 +180,7 @@ impl<'t, 'p> Members<'t, 'p> {
         Err(path.mismatch("an object", value))
     }
 
-    /// Takes a member as it is; null is absent.
+    /// Takes a member. Null means absent.
     pub fn take(&mut self, key: &str) -> Option<JsonValue<'t>> {
         let value = self.find(key)?;
         if self.taken.len() <= self.place / 64 {
@@ -188,7 +190,7 @@ impl<'t, 'p> Members<'t, 'p> {
         Some(value).filter(|value| !value.is_null())
     }
 
-    /// Leaves a member that was taken.
+    /// Puts a taken member back.
     pub fn put_back(&mut self, key: &str) {
         if self.find(key).is_some()
             && let Some(bits) = self.taken.get_mut(self.place / 64)
@@ -197,13 +199,13 @@ impl<'t, 'p> Members<'t, 'p> {
         }
     }
 
-    /// Looks at a member without taking it; null is absent.
+    /// Returns a member without taking it. Null means absent.
     pub(crate) fn look(&mut self, key: &str) -> Option<JsonValue<'t>> {
         self.find(key).filter(|value| !value.is_null())
     }
 
-    /// Goes on, or back and on, to the first member that does not come before that name, and finds the
-    /// one of the name there.
+    /// Moves to the first member whose name is not before `key`, from the start if needed. Returns
+    /// its value if the name is `key`.
     fn find(&mut self, key: &str) -> Option<JsonValue<'t>> {
         if self
             .passed
@@ -234,7 +236,7 @@ impl<'t, 'p> Members<'t, 'p> {
         self.take(key).map(read).transpose()
     }
 
-    /// Takes a string; absent is empty.
+    /// Takes a string. Absent means empty.
     ///
     /// # Errors
     /// When it is something else.
@@ -242,7 +244,7 @@ impl<'t, 'p> Members<'t, 'p> {
         Ok(self.opt_text(key)?.unwrap_or_default())
     }
 
-    /// Takes a string to be shared; absent is empty.
+    /// Takes a string as a shared string. Absent means empty.
     ///
     /// # Errors
     /// When it is something else.
@@ -268,7 +270,7 @@ impl<'t, 'p> Members<'t, 'p> {
         self.take(key).map(read).transpose()
     }
 
-    /// Takes an integer of 32 bits; absent is 0.
+    /// Takes an integer of 32 bits. Absent means 0.
     ///
     /// # Errors
     /// When it is something else or out of range.
@@ -288,7 +290,7 @@ impl<'t, 'p> Members<'t, 'p> {
         value.as_bool().ok_or_else(wrong).map(Some)
     }
 
-    /// Takes an RFC 3339 time; absent is unset.
+    /// Takes an RFC 3339 time. Absent means unset.
     ///
     /// # Errors
     /// When it is something else.
@@ -312,7 +314,7 @@ impl<'t, 'p> Members<'t, 'p> {
         read(value, &self.path.member(key)).map(Some)
     }
 
-    /// Takes a list and reads each entry with `read`; absent is empty.
+    /// Takes a list and reads each entry with `read`. Absent means empty.
     ///
     /// # Errors
     /// When it is something else, or what `read` answers.
@@ -333,7 +335,7 @@ impl<'t, 'p> Members<'t, 'p> {
         }
     }
 
-    /// What was not taken, without nulls, in the order of names.
+    /// The members that were not taken, without nulls, sorted by name.
     pub fn left(&self) -> impl Iterator<Item = (&'t str, JsonValue<'t>)> {
         let is_taken = |place: usize| {
             let bits = self.taken.get(place / 64).copied().unwrap_or(0);
@@ -345,14 +347,14 @@ impl<'t, 'p> Members<'t, 'p> {
             .map(|(_, pair)| pair)
     }
 
-    /// What was not taken, without nulls, as trees.
+    /// The members that were not taken, without nulls, as trees.
     pub fn left_to_map(&self) -> Map {
         let left = self.left();
         left.map(|(name, value)| (name.to_owned(), value.to_value()))
             .collect()
     }
 
-    /// What was not taken, without nulls, to be carried unread.
+    /// The members that were not taken, without nulls, as text to carry unread.
     pub fn rest(&self) -> Rest {
         Rest::of(|out| {
             for (name, value) in self.left() {
@@ -369,7 +371,7 @@ pub(crate) fn read_text<'t>(value: JsonValue<'t>, path: &Path<'_>) -> Result<&'t
         .ok_or_else(|| path.mismatch("a string", value))
 }
 
-/// Reads a string that is to be shared.
+/// Reads a shared string.
 pub(crate) fn read_string(value: JsonValue<'_>, path: &Path<'_>) -> Result<Str, DecodeError> {
     Ok(read_text(value, path)?.into())
 }

@@ -1,4 +1,4 @@
-//! API errors as the server words them.
+//! API errors with the server's own texts.
 
 use std::fmt;
 
@@ -16,8 +16,8 @@ pub struct ApiError {
     pub causes: Vec<Cause>,
     /// `Retry-After`, in seconds.
     pub retry_after_seconds: Option<u32>,
-    /// Whether the client had sent the request before: this answers its last attempt, and an
-    /// earlier one may have taken effect.
+    /// Whether the client sent the request more than once. Then this answers the last attempt, and
+    /// an earlier one may have taken effect.
     pub resent: bool,
 }
 
@@ -114,13 +114,13 @@ impl ApiError {
         }
     }
 
-    /// A failure of the transport: nobody knows whether the request took effect.
+    /// A failure of the transport: it is unknown whether the request took effect.
     pub fn transport(message: impl Into<String>) -> ApiError {
         ApiError::status(0, Reason::Other(String::new()), message)
     }
 
-    /// Whether the request may have taken effect nevertheless: no answer came, the server ran out
-    /// of time or failed, or an earlier attempt was answered so.
+    /// Whether the request may have taken effect although it failed: no answer came, the server
+    /// timed out or failed, or an earlier attempt may have succeeded.
     pub fn outcome_is_unknown(&self) -> bool {
         self.resent || self.code == 0 || self.code == 408 || self.code >= 500
     }

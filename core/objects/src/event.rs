@@ -1,5 +1,5 @@
-//! Events, in a form small enough to keep tens of thousands: what many of them share is one
-//! allocation, and a repetition changes three plain members.
+//! Events, in a form small enough to keep tens of thousands. Events with the same type, reason and
+//! source share one allocation for them. A repetition changes three plain members.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub struct Event {
     pub metadata: ObjectMeta,
     /// `involvedObject`: what it is about.
     pub regarding: Option<Regarding>,
-    /// What kind of event it is, and who says so.
+    /// Type, reason and source of the event.
     pub topic: Arc<EventTopic>,
     /// `message`: a sentence for people.
     pub message: Box<str>,
@@ -30,7 +30,7 @@ pub struct Event {
     pub rest: Rest,
 }
 
-/// What all events of one kind from one component have in common.
+/// The members that all events of one kind from one component share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventTopic {
     /// `type`: `Normal` or `Warning`.
@@ -50,9 +50,10 @@ pub struct EventTopic {
 /// The object an event is about.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Regarding {
-    /// One of the known kinds, named in full, with nothing beside.
+    /// An object of a known kind, with every member of a full reference and no others.
     Object(Arc<ObjectReference>),
-    /// Any other reference, as it is. Reading never makes it of what [`Regarding::Object`] holds.
+    /// Any other reference, unchanged. Reading never uses it for a reference that
+    /// [`Regarding::Object`] can hold.
     Other(Rest),
 }
 
@@ -69,7 +70,8 @@ impl Regarding {
     }
 }
 
-/// An object of a known kind, as it was in the cache. All events of a sync share one.
+/// An object of a known kind, at the version that the cache had. All events of a sync share one
+/// reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectReference {
     /// Its kind, which implies the API version.

@@ -11,13 +11,13 @@ use super::decode::{DecodeError, Members, Path};
 use super::json::{JsonValue, Tape, Writer};
 use super::{Map, Str};
 
-/// Pairs that lie beside the reference count; more get an allocation of their own.
+/// Pairs stored next to the reference count. More pairs get an allocation of their own.
 const INLINE_PAIRS: usize = 2;
 
 type Pairs = SmallVec<[(Str, Str); INLINE_PAIRS]>;
 
-/// A string map sorted by key. Absent (JSON null) and empty are told apart, as Go tells a nil map
-/// from an empty one. Cloning shares; equality looks at the pointer first.
+/// A string map sorted by key. Absent (JSON null) and empty are different, like a nil and an empty
+/// map in Go. Cloning shares the map; equality compares the pointers first.
 #[derive(Clone, Default)]
 pub struct Labels(Option<Arc<Pairs>>);
 
@@ -25,7 +25,7 @@ impl Labels {
     /// The absent map.
     pub const ABSENT: Labels = Labels(None);
 
-    /// The map of these pairs; of equal keys the last one stays.
+    /// A map with these pairs. Of equal keys the last one stays.
     pub fn from_pairs<K: Into<Str>, V: Into<Str>>(pairs: impl IntoIterator<Item = (K, V)>) -> Self {
         let map: std::collections::BTreeMap<Str, Str> = pairs
             .into_iter()
@@ -34,7 +34,7 @@ impl Labels {
         Labels(Some(Arc::new(map.into_iter().collect())))
     }
 
-    /// Reads a JSON object of strings; null is absent. A null value is the empty string.
+    /// Reads a JSON object of strings. Null means absent. A null value means the empty string.
     ///
     /// # Errors
     /// When it is something else, naming the key.
@@ -42,7 +42,7 @@ impl Labels {
         Labels::read(Tape::of(&value).root(), &Path::ROOT)
     }
 
-    /// As [`Labels::from_json`], for a value of a tape that stands at `path`.
+    /// As [`Labels::from_json`], for a value of a tape at `path`.
     ///
     /// # Errors
     /// When it is something else, naming the key.
@@ -78,7 +78,7 @@ impl Labels {
         )
     }
 
-    /// The map of pairs that mostly come in order already, each key once.
+    /// A map of pairs that mostly come sorted, each key once.
     pub(crate) fn from_sorted(mut pairs: Vec<(Str, Str)>) -> Labels {
         if !pairs.is_sorted_by(|(a, _), (b, _)| a < b) {
             pairs.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -101,8 +101,8 @@ impl Labels {
         self.pairs().len()
     }
 
-    /// Whether there are more pairs than lie beside the reference count, so that they have an
-    /// allocation of their own.
+    /// Whether the pairs have an allocation of their own, because there are too many to store next
+    /// to the reference count.
     pub fn spilled(&self) -> bool {
         self.0.as_ref().is_some_and(|pairs| pairs.spilled())
     }
@@ -121,7 +121,7 @@ impl Labels {
         Some(&pairs[at].1)
     }
 
-    /// Whether both are one and the same allocation (or both absent).
+    /// Whether both are the same allocation (or both absent).
     pub fn is_same(&self, other: &Labels) -> bool {
         match (&self.0, &other.0) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
@@ -130,7 +130,7 @@ impl Labels {
         }
     }
 
-    /// Whether another holder of this allocation exists.
+    /// Whether this allocation has another holder.
     pub(crate) fn is_shared(&self) -> bool {
         self.0
             .as_ref()
@@ -165,7 +165,7 @@ impl Labels {
         .or_absent()
     }
 
-    /// This map, absent when empty: the two differ in a ReplicationController's selector alone.
+    /// This map, absent if it is empty. The two differ only in a ReplicationController's selector.
     #[must_use]
     pub fn or_absent(self) -> Labels {
         if self.is_empty() {

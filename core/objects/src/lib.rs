@@ -1,8 +1,10 @@
-//! Kubernetes objects in compact form, lossless to and from JSON: what the controller reads has a
-//! typed field, the rest is carried unread in `rest`, as text.
+//! Kubernetes objects in compact form, lossless to and from JSON.
+#![doc = ""]
+#![doc = include_str!("../README.md")]
 //!
-//! Objects are immutable once published: they travel as `Arc<Pod>`, `Arc<ReplicaSet>`, and a
-//! change makes a new one that shares whatever did not change (labels, specs, owner references).
+//! Objects are immutable once they are published: they are shared as `Arc<Pod>` or
+//! `Arc<ReplicaSet>`. A change makes a new object that shares every part that did not change
+//! (labels, specs, owner references).
 
 mod address;
 mod codec;
@@ -66,8 +68,8 @@ pub use uid::Uid;
 pub use version::ResourceVersion;
 pub use watch::WatchEvent;
 
-/// An immutable string that many objects share: one word, and none beside it where it is empty.
+/// An immutable string that many objects share. It takes one word, and no memory if it is empty.
 pub type Str = arcstr::ArcStr;
 
-/// A JSON object, as carried for the fields that the controller does not read.
+/// A JSON object with the members that the controller does not read.
 pub type Map = serde_json::Map<String, serde_json::Value>;

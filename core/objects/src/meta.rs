@@ -35,7 +35,7 @@ pub struct ObjectMeta {
     pub owner_references: OwnerReferences,
     /// What must happen before the object is removed; absent when none.
     pub finalizers: Option<Arc<Vec<Str>>>,
-    /// Fields without a typed place.
+    /// Members without a typed field.
     pub rest: Rest,
 }
 
@@ -47,8 +47,7 @@ impl OptionalSeconds {
     /// No number.
     pub const NONE: OptionalSeconds = OptionalSeconds(i64::MIN);
 
-    /// That many seconds. The least number of all, 292 thousand million years ago, is taken for
-    /// none.
+    /// This number of seconds. The smallest `i64`, 292 thousand million years ago, means none.
     pub const fn new(seconds: i64) -> OptionalSeconds {
         OptionalSeconds(seconds)
     }

@@ -1,4 +1,4 @@
-//! Nodes: what scheduler and kubelets need of them.
+//! Nodes, with the fields that the scheduler and the kubelets read.
 
 use super::{Map, ObjectMeta};
 

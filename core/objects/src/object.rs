@@ -1,4 +1,4 @@
-//! What every object offers, whatever its kind, and an object of any kind.
+//! The interface of all objects, and an object of any kind.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::json::{JsonValue, Tape, Writer};
 use super::{DecodeError, Kind, ObjectMeta, ReadError};
 
-/// What every object offers, whatever its type.
+/// The interface of every object, whatever its type.
 pub trait Object: Any + Debug + Send + Sync {
     /// Its kind.
     fn kind(&self) -> Kind;
@@ -23,7 +23,7 @@ pub trait Object: Any + Debug + Send + Sync {
     /// Writes its JSON form, `apiVersion` and `kind` included. Unset members are left out.
     fn write_json(&self, out: &mut Writer);
 
-    /// Its JSON form as a tree. O(bytes of the text), which is written and read again.
+    /// Its JSON form as a tree. O(bytes): the text is written, then parsed.
     fn to_json(&self) -> Value {
         let mut out = Writer::new();
         self.write_json(&mut out);
@@ -43,7 +43,7 @@ pub trait Resource: Object + Clone {
     /// A field of a wrong type or an unreadable value, with its path.
     fn read(value: JsonValue<'_>) -> Result<Self, DecodeError>;
 
-    /// Reads an object from its JSON text, in one pass and a short one over what it found.
+    /// Reads an object from its JSON text: one pass over the text and a short one over its values.
     ///
     /// # Errors
     /// Where the text is not JSON or gives a member twice; then as [`read`](Resource::read).
@@ -60,7 +60,7 @@ pub trait Resource: Object + Clone {
     }
 }
 
-/// An object of any kind, shared. An `Arc` of a type is one by itself.
+/// An object of any kind, shared. An `Arc` of any object type converts to it.
 pub type AnyObject = Arc<dyn Object>;
 
 impl dyn Object {
@@ -78,7 +78,7 @@ impl dyn Object {
 }
 
 impl PartialEq for dyn Object {
-    /// Compares the JSON forms, unless both are the very same object.
+    /// Compares the JSON forms, unless both are the same object in memory.
     fn eq(&self, other: &dyn Object) -> bool {
         std::ptr::addr_eq(self, other) || (self.kind() == other.kind() && text(self) == text(other))
     }

@@ -1,4 +1,4 @@
-//! The list of an object's owners, in two words.
+//! The owner references of an object, in a list that takes two words.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -22,8 +22,8 @@ pub struct OwnerReference {
     pub block_owner_deletion: Option<bool>,
 }
 
-/// `metadata.ownerReferences`: a list, read as a slice. Ordinary objects have at most one owner,
-/// which takes no allocation; changing a longer list copies it.
+/// `metadata.ownerReferences`: a list that derefs to a slice. Most objects have at most one owner,
+/// which takes no allocation. Changing a longer list copies it.
 #[derive(Clone)]
 pub struct OwnerReferences(Repr);
 
@@ -35,7 +35,7 @@ enum Repr {
     Many(Box<[Arc<OwnerReference>]>),
 }
 
-/// It lies in the metadata of every object.
+/// The metadata of every object contains one.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<OwnerReferences>() == 16);
 
@@ -45,12 +45,12 @@ impl OwnerReferences {
         OwnerReferences(Repr::Few(None))
     }
 
-    /// Puts an owner at the end. O(length).
+    /// Appends an owner. O(length).
     pub fn push(&mut self, owner: Arc<OwnerReference>) {
         self.insert(self.len(), owner);
     }
 
-    /// Puts an owner before the one at `index`. O(length).
+    /// Inserts an owner before the one at `index`. O(length).
     ///
     /// # Panics
     /// When `index` is beyond the end.
@@ -85,7 +85,7 @@ impl OwnerReferences {
 
     /// The first owner whose `controller` is true.
     pub fn controller(&self) -> Option<&Arc<OwnerReference>> {
-        // Every event of a pod asks: without a loop where there is but one.
+        // Every event of a pod calls this, so the case of one owner has no loop.
         let is_controller = |owner: &&Arc<OwnerReference>| owner.controller == Some(true);
         match &self.0 {
             Repr::Few(one) => one.as_ref().filter(is_controller),
@@ -93,7 +93,7 @@ impl OwnerReferences {
         }
     }
 
-    /// Whether the list takes an allocation of its own.
+    /// Whether the list has an allocation of its own.
     pub fn spilled(&self) -> bool {
         matches!(self.0, Repr::Many(_))
     }

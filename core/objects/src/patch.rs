@@ -1,4 +1,4 @@
-//! The changes that controllers ask for besides whole objects.
+//! The changes that controllers request other than writes of whole objects.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
 /// A change of a pod's owner references.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PodPatch {
-    /// Adds the controller reference; refused by the server when the UID isn't the pod's.
+    /// Adds the controller reference. The server refuses the patch if the pod has another UID.
     Adopt {
         /// The reference to add.
         owner: Arc<OwnerReference>,
@@ -28,7 +28,7 @@ pub enum PodPatch {
     },
 }
 
-/// An API call that an intent leads to.
+/// An API call that writes an event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EventWrite {
     /// `POST` of a new event.
@@ -50,14 +50,14 @@ pub struct EventPatch {
     pub message: String,
     /// When it happened last.
     pub last_timestamp: Time,
-    /// What the event has beside that.
+    /// The members that a patch does not change.
     pub source: EventSource,
 }
 
-/// What an event has beside the members that a patch changes.
+/// The members of an event that a patch does not change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventSource {
-    /// What it is about.
+    /// What the event is about.
     pub regarding: Arc<ObjectReference>,
     /// Type, reason and reporter.
     pub topic: Arc<EventTopic>,
@@ -75,8 +75,8 @@ impl EventPatch {
         })
     }
 
-    /// The whole event, to create when the patch was answered with 404: the server has forgotten
-    /// it. It keeps its name, its count and its first time.
+    /// The whole event, to be created if the patch was answered with 404 because the server has
+    /// dropped the event. Name, count and first time stay.
     pub fn to_event(&self) -> Event {
         let EventSource {
             regarding,

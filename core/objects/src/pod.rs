@@ -1,4 +1,4 @@
-//! Pods: a small own part beside a spec that the pods of one template share.
+//! Pods: a small part of their own, and a spec that the pods of one template share.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use super::{
     PodConditions, Rest, Str, Time, TokenVolume,
 };
 
-/// There are as many pods as anything else, and most live three times over: stored, in the log of
-/// changes, half dead. With the 16 bytes of an `Arc`'s counts a pod takes 304 bytes: metadata 152,
-/// spec, node name and token volume 8 each, status 112 (conditions 48, container 32, phase 8, init
-/// containers, start and rest 8 each).
+/// Most objects are pods, and most pods are held three times: in the store, in the log of changes,
+/// and as a version that is about to be freed. With the 16 bytes of an `Arc`'s counts a pod takes
+/// 304 bytes: metadata 152, spec, node name and token volume 8 each, status 112 (conditions 48,
+/// container 32, phase 8, init containers, start and rest 8 each).
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Pod>() <= 304 - 16);
 
@@ -22,27 +22,28 @@ const _: () = assert!(size_of::<Pod>() <= 304 - 16);
 pub struct Pod {
     /// Name, labels, owners.
     pub metadata: ObjectMeta,
-    /// The spec without what is the pod's own, shared by all pods of one template.
+    /// The spec without the members that belong to this pod alone. All pods of one template share
+    /// it.
     pub spec: Arc<PodSpec>,
     /// `spec.nodeName`; absent until the pod is bound.
     pub node_name: Option<Str>,
-    /// The name that admission gave the pod's service-account volume; absent where `spec` has it
-    /// in full, or no such volume.
+    /// The name that admission gave the pod's service-account volume. Absent if `spec` contains the
+    /// name, or if there is no such volume.
     pub token_volume: Option<TokenVolume>,
     /// The status.
     pub status: PodStatus,
 }
 
-/// A pod spec as JSON text, with the few fields that are read taken out of it once.
+/// A pod spec as JSON text. The few members that are read also have typed fields, filled once.
 #[derive(Clone, Debug, Default)]
 pub struct PodSpec {
-    /// Every member but `nodeName`. Where the name of the service-account volume was taken out, a
-    /// placeholder stands for it.
+    /// Every member but `nodeName`. A placeholder stands where the name of the service-account
+    /// volume was taken out.
     pub(super) members: Rest,
-    /// Where in that text the placeholders' stars are.
+    /// The positions of the placeholders' stars in that text.
     pub(super) stars: SmallVec<[u32; 2]>,
-    /// Whether there is a `securityContext`, and both members for the service account are equal: what
-    /// reading as a ReplicationController's sees to.
+    /// Whether there is a `securityContext` and both service-account members are equal. Reading a
+    /// ReplicationController makes sure of this.
     pub(super) is_converted: bool,
     /// `terminationGracePeriodSeconds`.
     pub termination_grace_period_seconds: Option<i64>,
@@ -56,7 +57,7 @@ pub struct PodSpec {
     pub is_gated: bool,
 }
 
-/// What is read of a container in a spec.
+/// The members of a container in a spec that are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecContainer {
     /// `name`.
@@ -85,20 +86,20 @@ impl Hash for PodSpec {
 pub struct PodStatus {
     /// Where the pod is in its life.
     pub phase: PodPhase,
-    /// In the order given; a type may occur more than once.
+    /// In the order given. A type may occur more than once.
     pub conditions: PodConditions,
-    /// One for each container, ordinary pods have one.
+    /// One status per container. Most pods have one container.
     pub container_statuses: ContainerStatuses,
     /// One for each init container; absent when none.
     pub init_container_statuses: Option<Box<ContainerStatuses>>,
-    /// Start and addresses of a pod that has started in the ordinary way: one of each kind.
+    /// Start time and addresses of a pod that has started and has one address of each kind.
     pub started: Option<Arc<PodStart>>,
-    /// Fields without a typed place; also `phase` where it is `Other`.
+    /// Members without a typed field; also `phase` if it is `Other`.
     pub rest: Rest,
 }
 
-/// What a kubelet writes about a pod it has started: `hostIP`, `podIP` and the lists of just
-/// them, and `startTime`. Pods that share their node's address share this too.
+/// The members that a kubelet writes when it has started a pod: `startTime`, `hostIP` and `podIP`,
+/// and the lists with just these addresses. Pods that share their node's address share this too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodStart {
     /// `hostIP`, and the one entry of `hostIPs`.
@@ -125,7 +126,7 @@ pub enum PodPhase {
     Failed,
     /// The node could not be asked.
     Unknown,
-    /// A text that Kubernetes doesn't define; it is in `rest["phase"]`.
+    /// A text that Kubernetes doesn't define. It is in `rest["phase"]`.
     Other,
 }
 
@@ -137,8 +138,8 @@ impl PodPhase {
 }
 
 impl Pod {
-    /// Drops what the controller never needs and no write needs back: `metadata.managedFields`.
-    /// This is the informer's transform, applied once when a pod enters.
+    /// Drops `metadata.managedFields`, which the controller never reads and no write has to send
+    /// back. The informer applies this transform once, when a pod enters the cache.
     pub fn strip_for_cache(&mut self) {
         self.metadata.strip_for_cache();
     }
@@ -159,7 +160,7 @@ impl Pod {
             .is_some_and(|(status, _)| status == ConditionStatus::True)
     }
 
-    /// The moment the pod became ready; unset when it is not ready or the moment is not recorded.
+    /// When the pod became ready. Unset if the pod is not ready or the time is not recorded.
     pub fn ready_time(&self) -> Time {
         self.ready_condition()
             .filter(|(status, _)| *status == ConditionStatus::True)

@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use super::json::JsonValue;
 
-/// An amount of a resource, exact to a billionth; finer parts round away from zero.
+/// An amount of a resource, exact to a billionth. Smaller fractions round away from zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantity {
     nanos: i128,
 }
 
-/// A text that is not a resource quantity, or one too large to hold.
+/// A text that is not a resource quantity, or a quantity that is too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a resource quantity")]
 pub struct QuantityError;

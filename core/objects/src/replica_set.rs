@@ -9,33 +9,34 @@ use super::{LabelSelector, ObjectMeta, PodSpec, Rest, Str, Time, TokenVolume};
 pub struct ReplicaSet {
     /// Name, labels, owners.
     pub metadata: ObjectMeta,
-    /// What is wanted.
+    /// The wanted state.
     pub spec: ReplicaSetSpec,
-    /// What is.
+    /// The observed state.
     pub status: ReplicaSetStatus,
 }
 
 /// `spec` of a ReplicaSet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReplicaSetSpec {
-    /// How many pods; the server sets 1 when absent.
+    /// The number of pods. The server sets 1 when it is absent.
     pub replicas: Option<i32>,
     /// How many seconds a pod must stay ready before it is available.
     pub min_ready_seconds: i32,
-    /// Which pods; absent matches nothing.
+    /// Which pods. An absent selector matches nothing.
     pub selector: Option<Arc<LabelSelector>>,
     /// What new pods look like.
     pub template: Arc<PodTemplate>,
-    /// Fields without a typed place.
+    /// Members without a typed field.
     pub rest: Rest,
 }
 
 /// `spec.template`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodTemplate {
-    /// Labels, annotations and finalizers go to the pods; the rest is ignored.
+    /// Labels, annotations and finalizers are copied to the pods; the rest is ignored.
     pub metadata: ObjectMeta,
-    /// Shared by every pod made from it; what pods have of their own is beside it, as in a pod.
+    /// Shared by every pod made from the template. As in a pod, the members that belong to one pod
+    /// alone are not in it.
     pub spec: Arc<PodSpec>,
     /// `spec.nodeName` of the template, which pins all pods to one node.
     pub node_name: Option<Str>,
@@ -54,13 +55,13 @@ pub struct ReplicaSetStatus {
     pub ready_replicas: i32,
     /// Those that have been ready for `minReadySeconds`.
     pub available_replicas: i32,
-    /// Pods on their way out; absent where the feature is off, which differs from zero.
+    /// Terminating pods. Absent if the feature is off, which differs from zero.
     pub terminating_replicas: Option<i32>,
     /// The generation of the spec that this status answers.
     pub observed_generation: i64,
-    /// In order; the controller owns `ReplicaFailure` alone.
+    /// In order. The controller owns only `ReplicaFailure`.
     pub conditions: Vec<ReplicaSetCondition>,
-    /// Fields without a typed place.
+    /// Members without a typed field.
     pub rest: Rest,
 }
 
@@ -77,7 +78,7 @@ pub struct ReplicaSetCondition {
     pub reason: Str,
     /// A sentence for people.
     pub message: Str,
-    /// Fields without a typed place.
+    /// Members without a typed field.
     pub rest: Rest,
 }
 

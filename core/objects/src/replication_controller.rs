@@ -15,7 +15,7 @@ use super::{
 pub struct ReplicationController {
     /// Name, labels, owners.
     pub metadata: ObjectMeta,
-    /// How many pods; the server sets 1 when absent.
+    /// The number of pods. The server sets 1 when it is absent.
     pub replicas: Option<i32>,
     /// How many seconds a pod must stay ready before it is available.
     pub min_ready_seconds: i32,
@@ -30,10 +30,10 @@ pub struct ReplicationController {
 }
 
 impl ReplicationController {
-    /// This object as the controller sees it. The selector map becomes `matchLabels`: absent stays
-    /// absent and matches nothing, empty matches everything. An absent template becomes an empty
-    /// one. A present one gets `securityContext: {}` where it has none, and `serviceAccountName`
-    /// and `serviceAccount` become equal, as in a passage through the server's own types.
+    /// This object as a ReplicaSet. The selector map becomes `matchLabels`: absent stays absent and
+    /// matches nothing, empty matches everything. An absent template becomes an empty one. A
+    /// present template gets `securityContext: {}` if it has none, and `serviceAccountName` and
+    /// `serviceAccount` become equal, as in a conversion by the server's own types.
     ///
     /// Copies the template's spec only where that changes it.
     pub fn to_replica_set(&self) -> ReplicaSet {
@@ -58,8 +58,8 @@ impl ReplicationController {
         }
     }
 
-    /// The way back: what is written when the controller writes `replica_set`. An empty template
-    /// stays a template; `terminatingReplicas` is dropped.
+    /// The reverse conversion: what is written when the controller writes `replica_set`. An empty
+    /// template stays a template; `terminatingReplicas` is dropped.
     ///
     /// # Errors
     /// When the selector has expressions, which [`Self::to_replica_set`] never makes.

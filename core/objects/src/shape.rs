@@ -1,12 +1,12 @@
-//! Types of members that are carried unread: a table says what each must be, so that a wrong type
-//! is refused with its path although nobody reads the member.
+//! Types of the members that are carried unread. A table says what each member must be, so a wrong
+//! type is refused with its path although no code reads the member.
 
 use std::cmp::Ordering;
 
 use crate::decode::{DecodeError, Path, read_i32, read_i64, read_time};
 use crate::json::{JsonValue, order};
 
-/// What a JSON value must be. Null passes as absent wherever a member may be absent.
+/// What a JSON value must be. Null is accepted as absent wherever a member may be absent.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape {
     /// A string.
@@ -23,16 +23,16 @@ pub enum Shape {
     IntOrText,
     /// A string or a number: a resource quantity.
     Quantity,
-    /// A map of such values.
+    /// A map whose values have this shape.
     MapOf(&'static Shape),
-    /// A list of such values.
+    /// A list whose items have this shape.
     List(&'static Shape),
-    /// An object with these members, sorted by name; others pass unread.
+    /// An object with these members, sorted by name. Other members are accepted unread.
     Object(&'static [(&'static str, Shape)]),
 }
 
 impl Shape {
-    /// An object whose members nobody looks at.
+    /// An object with any members.
     pub const ANY_OBJECT: Shape = Shape::Object(&[]);
 
     /// Whether every table within is sorted by name, as it must be.

@@ -1,4 +1,4 @@
-//! Kinds of which little is read: namespaces.
+//! Kinds with few typed fields: namespaces.
 
 use super::{Map, ObjectMeta};
 

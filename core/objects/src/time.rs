@@ -1,4 +1,4 @@
-//! Points in time: API time stamps in whole seconds, and the `Now` that callers pass in.
+//! API time stamps in whole seconds, and the `Now` that callers pass in.
 
 use std::fmt;
 use std::str::FromStr;
@@ -45,15 +45,15 @@ impl Time {
     }
 }
 
-/// A [`Time`] in six bytes, to lie between smaller members.
+/// A [`Time`] in six bytes, to fit between smaller members.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PackedTime([u16; 3]);
 
 impl PackedTime {
-    /// The seconds that fit, 4.4 million years either way; the least stands for the unset time.
+    /// The seconds that fit: 4.4 million years in both directions. The smallest value means unset.
     const SECONDS: std::ops::RangeInclusive<i64> = -(1 << 47)..=(1 << 47) - 1;
 
-    /// The time in brief. Those beyond 4.4 million years, which no text can say, move to the
+    /// The packed time. A time beyond 4.4 million years, which no text can express, becomes the
     /// nearest that fits.
     pub const fn new(time: Time) -> PackedTime {
         let (low, high) = (*Self::SECONDS.start(), *Self::SECONDS.end());
@@ -73,7 +73,7 @@ impl PackedTime {
         ])
     }
 
-    /// The time at full length.
+    /// The unpacked time.
     pub const fn get(self) -> Time {
         let [low, middle, high] = self.0;
         // Two steps: the sign is in the highest part.
@@ -105,9 +105,9 @@ impl Default for Time {
 }
 
 impl Time {
-    /// Whether it is written as that text. Both are of the same time.
+    /// Whether this time is written as exactly that text. The text must be of the same time.
     pub(crate) fn is_written(self, text: &str) -> bool {
-        // Without fraction and offset there is one text for a time.
+        // Without a fraction and an offset, a time has exactly one text.
         text.len() == "2026-01-02T03:04:05Z".len() && text.ends_with('Z')
     }
 }
@@ -159,8 +159,8 @@ impl fmt::Display for Time {
 impl FromStr for Time {
     type Err = TimeError;
 
-    /// Reads RFC 3339 with any offset; a fraction is cut off. The empty text is unset, and so is
-    /// 0001-01-01T00:00:00Z, the zero time of Go.
+    /// Reads RFC 3339 with any offset. A fraction is cut off. The empty text means unset, and so
+    /// does 0001-01-01T00:00:00Z, the zero time of Go.
     fn from_str(text: &str) -> Result<Time, TimeError> {
         if text.is_empty() {
             return Ok(Time::UNSET);
@@ -232,12 +232,13 @@ fn read_offset(text: &str) -> Result<i64, TimeError> {
     Ok(sign * (i64::from(hours) * 3600 + i64::from(minutes) * 60))
 }
 
-/// The present, as a driver passes it in: the core reads no clock.
+/// The current time, passed in by the driver: core reads no clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// Nanoseconds on a monotonic line with an arbitrary origin: delays and time-outs.
+    /// Monotonic nanoseconds with an arbitrary origin: for delays and time-outs.
     pub mono_ns: i64,
-    /// Nanoseconds since the Unix epoch: whatever is compared with or written as an API time.
+    /// Nanoseconds since the Unix epoch: for everything that is compared with an API time or
+    /// written as one.
     pub wall_ns: i64,
 }
 
@@ -247,7 +248,7 @@ impl Now {
         Time::from_unix_nanos(self.wall_ns)
     }
 
-    /// This instant moved by `ns` nanoseconds on both lines, saturating.
+    /// This instant moved by `ns` nanoseconds in both fields, saturating.
     #[must_use]
     pub const fn plus_ns(self, ns: i64) -> Now {
         Now {

@@ -1,4 +1,4 @@
-//! Object UIDs: 16 bytes for the canonical UUIDs the API server makes, text for anything else.
+//! Object UIDs: 16 bytes for the canonical UUIDs that the API server makes, text for anything else.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -6,28 +6,28 @@ use std::num::NonZeroU64;
 
 use super::Str;
 
-/// The UID of an object. Two UIDs compare as their texts do, byte by byte.
+/// The UID of an object. UIDs compare like their texts, byte by byte.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Uid(Repr);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Repr {
-    /// A lower-case UUID in the 8-4-4-4-12 form, as the number it is. The numbers order as the
-    /// texts do: the dashes stand at the same places and `0`..`9` sort before `a`..`f`.
+    /// A lower-case UUID in the 8-4-4-4-12 form, stored as a number. The numbers sort like the
+    /// texts: the dashes are at the same places and `0`..`9` sort before `a`..`f`.
     Uuid { high: u64, low: NonZeroU64 },
-    /// Any other text, the empty one included; also a UUID whose lower half is zero, which none
-    /// has that is made by the rules, so that zero can tell the variants apart.
+    /// Any other text, also the empty one. Also a UUID whose lower half is zero: no valid UUID has
+    /// that, so zero can distinguish the variants.
     Text(Str),
 }
 
-/// It lies in the metadata of every object.
+/// The metadata of every object contains one.
 const _: () = assert!(size_of::<Uid>() == 16);
 
 const DASHES: [usize; 4] = [8, 13, 18, 23];
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
 impl Uid {
-    /// The UID of that text.
+    /// The UID with this text.
     pub fn new(text: &str) -> Uid {
         match parse_uuid(text.as_bytes()).map(u128::from_be_bytes) {
             Some(bits) => Uid::from_u128(bits),
@@ -55,7 +55,7 @@ impl Uid {
         }
     }
 
-    /// Whether the text is empty, as before the API server has set it.
+    /// Whether the text is empty, which it is until the API server sets the UID.
     pub fn is_empty(&self) -> bool {
         matches!(&self.0, Repr::Text(text) if text.is_empty())
     }

@@ -1,4 +1,5 @@
-//! Resource versions: opaque to clients but for the comparison that Kubernetes 1.36 allows.
+//! Resource versions. Clients may only compare them, and only in the way that Kubernetes 1.36
+//! allows.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -18,7 +19,7 @@ pub enum ResourceVersion {
 }
 
 impl ResourceVersion {
-    /// The version of that text.
+    /// The version with this text.
     pub fn new(text: &str) -> ResourceVersion {
         if text.is_empty() {
             return ResourceVersion::Unset;
@@ -35,7 +36,7 @@ impl ResourceVersion {
         matches!(self, ResourceVersion::Unset)
     }
 
-    /// The number, where it is one of 64 bits.
+    /// The number, if the version is a number of 64 bits.
     pub fn number(&self) -> Option<u64> {
         match self {
             ResourceVersion::Number(number) => Some(*number),
@@ -43,8 +44,8 @@ impl ResourceVersion {
         }
     }
 
-    /// Orders two versions as apimachinery's comparison does: decimal strings without leading
-    /// zeros, the longer one newer, equal lengths digit by digit. `None` for anything else.
+    /// Compares two versions like apimachinery: decimal strings without leading zeros, the longer
+    /// one is newer, equal lengths digit by digit. `None` for anything else.
     pub fn compare(&self, other: &ResourceVersion) -> Option<Ordering> {
         if let (Some(a), Some(b)) = (self.number(), other.number()) {
             return Some(a.cmp(&b));

@@ -7,13 +7,13 @@ use crate::{ApiError, Object, ResourceVersion};
 /// One event of a watch.
 #[derive(Debug)]
 pub enum WatchEvent<T: ?Sized> {
-    /// The object came to be (or into view).
+    /// The object was created, or now matches the watch.
     Added(Arc<T>),
     /// The object changed.
     Modified(Arc<T>),
-    /// The object is gone; its last state carries the version of the deletion.
+    /// The object is gone. Its last state has the version of the deletion.
     Deleted(Arc<T>),
-    /// Nothing but progress.
+    /// Progress without a change.
     Bookmark {
         /// Everything up to this version has been sent.
         version: ResourceVersion,
@@ -43,7 +43,7 @@ impl<T: ?Sized> Clone for WatchEvent<T> {
 }
 
 impl<T: Object> WatchEvent<T> {
-    /// The event with its object's type forgotten.
+    /// The event with its object's type erased.
     pub fn erased(self) -> WatchEvent<dyn Object> {
         match self {
             WatchEvent::Added(object) => WatchEvent::Added(object),

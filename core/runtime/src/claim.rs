@@ -1,5 +1,5 @@
-//! Which pods a parent owns: keep, release or adopt, one patch at a time, with at most one live
-//! read of the parent before the first adoption.
+//! Which pods an owner keeps, releases or adopts, one patch at a time, with at most one live read
+//! of the owner before the first adoption.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use crate::client::{ApiError, PodPatch};
 /// What to do with one pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimDecision {
-    /// Not ours to touch.
+    /// Another owner's pod, or one that must not be changed.
     Ignore,
-    /// Ours and matching: in the claimed set without a write.
+    /// An own pod that matches: claimed without a write.
     Keep,
-    /// Ours and no longer matching: drop the reference.
+    /// An own pod that no longer matches: remove the reference.
     Release,
-    /// Nobody's and matching: add the reference.
+    /// An orphan that matches: add the reference.
     Adopt,
 }
 
-/// The table of the claim rules: by controller reference, selector match, and whether owner or
-/// pod are being deleted.
+/// The table of the claim rules: by controller reference, selector match, and whether owner or pod
+/// are being deleted.
 pub fn claim_decision(owner: &ObjectMeta, pod: &Pod, selector_matches: bool) -> ClaimDecision {
     let deleting = owner.is_deleting();
     match pod.metadata.controller() {
@@ -44,17 +44,17 @@ pub struct Claim {
     owner: Arc<OwnerReference>,
     pods: Vec<(Arc<Pod>, ClaimDecision)>,
     next: usize,
-    /// The answer of the live read, once asked for.
+    /// The result of the live read, once it was made.
     may_adopt: Option<Result<(), String>>,
     claimed: Vec<Arc<Pod>>,
     errors: Vec<String>,
 }
 
-/// What the claim wants next.
+/// What the claim needs next.
 #[derive(Clone, Debug)]
 pub enum ClaimStep {
-    /// Read the parent from the server, then [`Claim::parent_read`].
-    ReadParent,
+    /// Read the owner from the server, then [`Claim::owner_read`].
+    ReadOwner,
     /// Patch this pod, then [`Claim::patched`].
     Patch(Arc<Pod>, PodPatch),
     /// All pods are decided.
@@ -62,8 +62,8 @@ pub enum ClaimStep {
 }
 
 impl Claim {
-    /// A claim, for the object with that metadata, of the pods in their order. `reference` is the
-    /// controller reference that its pods carry.
+    /// A claim of these pods, in their order, for the owner with this metadata. `reference` is the
+    /// controller reference of its pods.
     pub fn new(
         owner: &ObjectMeta,
         reference: Arc<OwnerReference>,
@@ -88,7 +88,7 @@ impl Claim {
         }
     }
 
-    /// Goes on to the next pod that needs the server. Call again after each answer.
+    /// Moves to the next pod that needs a request. Call it again after each answer.
     pub fn step(&mut self) -> ClaimStep {
         while let Some((pod, decision)) = self.pods.get(self.next) {
             let patch = match decision {
@@ -102,7 +102,7 @@ impl Claim {
                     pod_uid: pod.metadata.uid.clone(),
                 }),
                 ClaimDecision::Adopt => match &self.may_adopt {
-                    None => return ClaimStep::ReadParent,
+                    None => return ClaimStep::ReadOwner,
                     Some(Err(why)) => {
                         let meta = &pod.metadata;
                         self.errors.push(format!(
@@ -125,8 +125,8 @@ impl Claim {
         ClaimStep::Finished
     }
 
-    /// The live read's answer: adoption needs the same UID and no deletion under way.
-    pub fn parent_read(&mut self, answer: Result<&ObjectMeta, &ApiError>) {
+    /// The answer of the live read. Adoption needs the same UID and no deletion in progress.
+    pub fn owner_read(&mut self, answer: Result<&ObjectMeta, &ApiError>) {
         self.may_adopt = Some(self.check(answer));
     }
 
@@ -155,8 +155,8 @@ impl Claim {
         }
     }
 
-    /// The patch's answer. Not found means the pod is gone: no error, not claimed; a release that
-    /// is refused as invalid has been done by someone else.
+    /// The answer of the patch. "Not found" means that the pod is gone: no error, and the pod is
+    /// not claimed. A release that is refused as invalid was done by another client.
     pub fn patched(&mut self, answer: Result<(), &ApiError>) {
         let (pod, decision) = &self.pods[self.next];
         let adopting = *decision == ClaimDecision::Adopt;
@@ -175,13 +175,13 @@ impl Claim {
         &self.claimed
     }
 
-    /// One text for each pod that ended in an error.
+    /// One text per pod with an error.
     pub fn errors(&self) -> &[String] {
         &self.errors
     }
 
-    /// All errors as one text, as apimachinery's aggregate words it: alone as it is, several
-    /// without repetitions in brackets. `None` when there are none.
+    /// All errors as one text, worded like apimachinery's aggregate: a single error as it is,
+    /// several without repetitions in brackets. `None` if there are none.
     pub fn error(&self) -> Option<String> {
         let mut distinct: Vec<&str> = Vec::new();
         for error in &self.errors {

@@ -1,7 +1,10 @@
-//! What every controller stands on: the informer cache, the work queue, expectations, the
-//! read-your-writes gate, the reflector, slow start, and what stands between a sync and the API.
+//! The parts that every Kubernetes controller needs.
+#![doc = ""]
+#![doc = include_str!("../README.md")]
 //!
-//! Nothing here knows which workload is controlled, does I/O, starts a thread or reads a clock.
+//! No module knows which workload is controlled. [`cache`] is the informer cache, [`workqueue`] the
+//! queue, [`expectations`] and [`consistency`] keep a sync from acting on an old cache, [`claim`]
+//! adopts and releases pods, [`driver`] runs syncs, and [`client`] is the layer before the API.
 
 pub mod cache;
 pub mod claim;

@@ -1,8 +1,8 @@
-//! Counters and histograms under their Kubernetes names, and their read-out.
+//! Counters and histograms under their Kubernetes names, and their text form.
 //!
-//! What is counted on hot paths is counted where it happens (the work queue keeps its figures per
-//! key); this module holds the plain shared counters, the controller's own metrics, and [`Family`],
-//! the form in which every metric is handed out for a text exposition.
+//! Hot paths keep their own counts (the work queue has its metrics per key). This module has the
+//! plain shared counters, and [`Family`], the form in which every metric is returned for a text
+//! exposition.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ impl Counter {
         self.add(1);
     }
 
-    /// Adds that many.
+    /// Adds `count`.
     #[inline]
     pub fn add(&self, count: u64) {
         // Relaxed: a statistic that nothing else is ordered by.
@@ -39,7 +39,7 @@ impl Counter {
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [f64],
-    /// One per bound and one for what is above all of them.
+    /// One per bound, and one for values above all bounds.
     counts: Box<[AtomicU64]>,
     /// The bits of an `f64`.
     sum: AtomicU64,
@@ -62,13 +62,14 @@ impl Histogram {
         self.observe_all([value]);
     }
 
-    /// Counts several observations; readers see their sum all at once. O(number of bounds) each.
+    /// Counts several observations. Readers see their sum at once. O(number of bounds) each.
     pub fn observe_all(&self, values: impl IntoIterator<Item = f64>) {
         let (mut bucket, mut run, mut added) = (0, 0, 0.0);
         for value in values {
             let bound = self.bounds.iter().position(|&bound| value <= bound);
             let place = bound.unwrap_or(self.bounds.len());
-            // Neighbours often fall into one bucket, and an atomic addition costs more than they.
+            // Consecutive values are often in one bucket, and one atomic addition costs more than
+            // counting them.
             if place != bucket {
                 self.count(bucket, run);
                 (bucket, run) = (place, 0);
@@ -99,7 +100,7 @@ impl Histogram {
         self.counts[bucket].fetch_add(observations, Ordering::Relaxed);
     }
 
-    /// The counts now; read one after the other.
+    /// The current counts, read one after the other.
     pub fn snapshot(&self) -> HistogramSnapshot {
         // Relaxed, both: as in `observe`.
         HistogramSnapshot {
@@ -119,7 +120,7 @@ impl Histogram {
 pub struct HistogramSnapshot {
     /// Inclusive upper bounds, ascending.
     pub bounds: Vec<f64>,
-    /// Observations per bucket, not added up; one more than bounds, for what is above all of them.
+    /// Observations per bucket, not cumulative. One more than bounds, for values above all bounds.
     pub counts: Vec<u64>,
     /// Sum of all observations.
     pub sum: f64,
@@ -139,7 +140,7 @@ pub struct Family {
     pub name: &'static str,
     /// One sentence.
     pub help: &'static str,
-    /// How to read the values.
+    /// The type of the values.
     pub kind: Kind,
     /// The series, each with its labels.
     pub series: Vec<Series>,
@@ -157,7 +158,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The word of the text exposition.
+    /// The type's name in the text exposition.
     pub fn as_str(self) -> &'static str {
         match self {
             Kind::Counter => "counter",

@@ -1,5 +1,5 @@
-//! The cached objects of one kind, by dense key: what a workload knows of the objects that it looks after
-//! when it keeps nothing more about them.
+//! The cached objects of one kind, by dense key, for a workload that keeps no other values about
+//! its objects.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,9 @@ use crate::cache::{Delta, StoreVersion};
 use crate::intern::{AppendTable, DenseKey, KeyId, KeyTable, ObjectKey};
 use crate::primitives::{Mutex, lock};
 
-/// The objects of one kind. One informer changes it, any thread reads; every method but
-/// [`replace`](ObjectStore::replace) costs O(1) and takes at most one lock, that object's own.
+/// The objects of one kind. One informer changes the store; any thread reads it. Every method
+/// except [`replace`](ObjectStore::replace) costs O(1) and takes at most one lock, the object's
+/// own.
 #[derive(Debug, Default)]
 pub struct ObjectStore {
     keys: KeyTable,
@@ -19,7 +20,7 @@ pub struct ObjectStore {
 }
 
 impl ObjectStore {
-    /// Applies one event of the watch; the key of its object.
+    /// Applies a watch event and returns the key of its object.
     pub fn apply(&self, delta: Delta<dyn Object>) -> KeyId {
         let (object, stays) = match delta {
             Delta::Applied(object) => (object, true),
@@ -33,7 +34,8 @@ impl ObjectStore {
         key
     }
 
-    /// Replaces all by a list; the keys of what is gone, then of what is there. O(keys ever given).
+    /// Replaces all objects by a list. Returns the keys of the objects that are gone, then of the
+    /// listed ones. O(keys ever given).
     pub fn replace(&self, objects: Vec<AnyObject>, version: &ResourceVersion) -> Vec<KeyId> {
         self.version.before_list(version);
         let key = |object: &AnyObject| {
@@ -65,17 +67,17 @@ impl ObjectStore {
         &self.version
     }
 
-    /// The object of that key, where it is cached.
+    /// The object of this key, if it is cached.
     pub fn get(&self, key: KeyId) -> Option<AnyObject> {
         lock(self.slots.get(key.index())?).clone()
     }
 
-    /// The key of a name, numbered when it is new.
+    /// The key of a name; a new name gets a new key.
     pub fn key(&self, namespace: &str, name: &str) -> KeyId {
         self.keys.intern(namespace, name)
     }
 
-    /// Every key that was ever given, with an object or without.
+    /// All keys ever given, with an object or without.
     pub fn keys(&self) -> impl Iterator<Item = KeyId> {
         (0..self.keys.len()).map(KeyId::from_index)
     }
@@ -83,7 +85,7 @@ impl ObjectStore {
     /// The name of a key.
     ///
     /// # Panics
-    /// When the key is of another store.
+    /// The key is of another store.
     pub fn name(&self, key: KeyId) -> ObjectKey {
         self.keys.key(key)
     }

@@ -1,27 +1,28 @@
-//! Slow start: many calls in batches that double while all goes well.
+//! Slow start: many calls in batches that double while all calls succeed.
 //!
-//! A ReplicaSet whose pods are refused (quota, admission) would otherwise send hundreds of calls that
-//! all fail alike. Upstream: `slowStartBatch` of `pkg/controller/replicaset/replica_set.go`.
+//! A ReplicaSet whose pods are refused (quota, admission) would otherwise send hundreds of calls
+//! that all fail in the same way. Upstream: `slowStartBatch` of
+//! `pkg/controller/replicaset/replica_set.go`.
 
-/// The batches of one run. Ask [`next_batch`](SlowStart::next_batch), make as many calls, report each
-/// by [`on_result`](SlowStart::on_result), and ask again.
+/// The batches of one run. Call [`next_batch`](SlowStart::next_batch), make that many calls, report
+/// each by [`on_result`](SlowStart::on_result), and repeat.
 ///
-/// The first batch has the initial size, each further one twice that of the last, and none more than
-/// is left. After a batch with a failure there is no further one.
+/// The first batch has the initial size, each further one twice the last, limited by what is left.
+/// After a batch with a failure there is no further one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowStart {
-    /// Calls in batches that are not started.
+    /// Calls in batches that have not started.
     remaining: usize,
-    /// Size of the next batch, unless less remains.
+    /// Size of the next batch, unless fewer calls remain.
     batch_size: usize,
-    /// Calls of the batch under way without a result.
+    /// Calls of the current batch without a result.
     in_flight: usize,
     successes: usize,
     failures: usize,
 }
 
 impl SlowStart {
-    /// A run of `count` calls. With an initial batch of 0 nothing is ever called.
+    /// A run of `count` calls. With an initial batch of 0 no call is ever made.
     pub fn new(count: usize, initial_batch: usize) -> Self {
         SlowStart {
             remaining: count,
@@ -35,7 +36,7 @@ impl SlowStart {
     /// The number of calls to make now, all at once; `None` when the run is over.
     ///
     /// # Panics
-    /// When results of the last batch are missing.
+    /// Results of the last batch are missing.
     pub fn next_batch(&mut self) -> Option<usize> {
         assert_eq!(
             self.in_flight, 0,
@@ -57,7 +58,7 @@ impl SlowStart {
     /// Reports the result of one call. Returns whether it was the last of its batch.
     ///
     /// # Panics
-    /// When no call is under way.
+    /// No call is in progress.
     pub fn on_result(&mut self, succeeded: bool) -> bool {
         assert!(self.in_flight > 0, "a result belongs to a call");
         self.in_flight -= 1;
@@ -74,7 +75,7 @@ impl SlowStart {
         self.successes
     }
 
-    /// Calls that failed; all are of the last batch.
+    /// Calls that failed; all are in the last batch.
     pub fn failures(&self) -> usize {
         self.failures
     }
@@ -84,7 +85,7 @@ impl SlowStart {
         self.remaining
     }
 
-    /// Calls of the batch under way that have no result yet.
+    /// Calls of the current batch that have no result yet.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
@@ -94,7 +95,7 @@ impl SlowStart {
 mod tests {
     use super::*;
 
-    /// The batches when the call with that number fails.
+    /// The batches if the call with this number fails.
     fn batches(count: usize, initial: usize, failing: Option<usize>) -> (Vec<usize>, SlowStart) {
         let (mut run, mut batches, mut call) = (SlowStart::new(count, initial), Vec::new(), 0);
         while let Some(size) = run.next_batch() {

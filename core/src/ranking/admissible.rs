@@ -1,8 +1,8 @@
-//! Whether a choice of pods is one that a correct implementation may make.
+//! Checks whether a correct implementation may make a given choice of pods.
 //!
-//! The rules contradict themselves among some pods, so there is not always one right answer. What
-//! every comparison sort agrees on is an extended key: it is written out here in the long form,
-//! apart from the packed keys of the ranker, so that one checks the other.
+//! The rules contradict each other among some pods, so there is not always one right answer. Every
+//! comparison sort agrees on an extended key. This module writes that key in its long form,
+//! independent of the packed keys of the ranker, so that each checks the other.
 
 use std::cmp::Reverse;
 
@@ -11,10 +11,10 @@ use podstorm_objects::Time;
 use super::age::time_code;
 use super::relation::{Candidate, RankOptions, before};
 
-/// How a choice breaks the rules. Numbers are positions in the list of candidates.
+/// How a choice breaks the rules. Numbers are indices into the list of candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Inadmissible {
-    /// A flag is missing or there is one too many.
+    /// There are more or fewer flags than candidates.
     #[error("{flags} flags for {candidates} candidates")]
     Length {
         /// How many flags there are.
@@ -22,7 +22,7 @@ pub enum Inadmissible {
         /// How many candidates there are.
         candidates: usize,
     },
-    /// A pod was chosen though one that every sort puts before it was not.
+    /// A pod was chosen, and a pod that every sort puts before it was not.
     #[error("candidate {chosen} was chosen, though {spared} goes before it and was spared")]
     Order {
         /// The chosen one.
@@ -35,26 +35,28 @@ pub enum Inadmissible {
 /// Rules 1 to 5, smaller first: scheduled, phase, ready, cost, rank.
 pub(super) type Key = (bool, u8, bool, i32, Reverse<u32>);
 
-/// What follows for a pod whose key is shared. Pods of one key share readiness too, so the two
-/// readings of the fields never meet.
+/// The part of the extended key after rules 1 to 5. Pods with the same key have the same readiness,
+/// so the two variants are never compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Extension {
-    /// Ready pods: the code of the ready time; then, in a group of a single ready time, restarts
-    /// and the code of the creation time.
+    /// Ready pods: the code of the ready time. If all pods with this key have the same ready time,
+    /// also restarts and the code of the creation time.
     Ready(u8, Option<(Reverse<u64>, u8)>),
-    /// Others: restarts, code of the creation time.
+    /// Other pods: restarts and the code of the creation time.
     NotReady(Reverse<u64>, u8),
 }
 
 /// Checks a choice among the candidates: `chosen[i]` says whether candidate `i` is to be deleted.
-/// How many were chosen is not judged. With `options.now_wall_ns` as it was for the choice.
+/// The number of chosen pods is not checked. `options.now_wall_ns` must be the same as for the
+/// choice.
 ///
-/// Between pods of different extended keys, the smaller one must go first. Within the key at the
-/// cut, if the rules don't contradict themselves there, no spared pod may be before a chosen one;
-/// else any choice is good. O(n log n), and O(m²) in the `m` pods at the cut.
+/// Of two pods with different extended keys, the one with the smaller key must go first. Among the
+/// pods with the key at the cut, no spared pod may be before a chosen one, if the rules don't
+/// contradict each other there; if they do, any choice is good. O(n log n), and O(m²) in the `m`
+/// pods at the cut.
 ///
 /// # Errors
-/// The first pair found that stands the wrong way round.
+/// The first pair found in the wrong order.
 pub fn check_admissible(
     candidates: &[Candidate<'_>],
     chosen: &[bool],
@@ -102,7 +104,7 @@ pub fn check_admissible(
     }
 }
 
-/// The extended key of one pod, as far as it doesn't depend on the others.
+/// The part of one pod's extended key that doesn't depend on the other pods.
 pub(super) fn first_key(candidate: &Candidate<'_>, options: &RankOptions) -> (Key, Extension) {
     let fields = candidate.fields;
     let cost = if options.pod_deletion_cost {
@@ -126,7 +128,7 @@ pub(super) fn first_key(candidate: &Candidate<'_>, options: &RankOptions) -> (Ke
     (key, extension)
 }
 
-/// What rules 6 and 8 compare of unequal times before they compare UIDs.
+/// What rules 6 and 8 compare for unequal times before they compare UIDs.
 pub(super) fn code_of(time: Time, options: &RankOptions) -> u8 {
     match options.log_now() {
         Some(now_ns) => time_code(now_ns, time),
@@ -160,8 +162,8 @@ fn extended_keys(candidates: &[Candidate<'_>], options: &RankOptions) -> Vec<(Ke
     keys
 }
 
-/// Whether a relation on a group has no circles, and being told apart by nothing is transitive:
-/// just then it compares the numbers of predecessors.
+/// Whether a relation on a group is a strict weak order: it has no cycles, and incomparability is
+/// transitive. This holds exactly if it compares the numbers of predecessors.
 pub(super) fn is_strict_weak_order(group: &[usize], before: impl Fn(usize, usize) -> bool) -> bool {
     let predecessors = |at: usize| group.iter().filter(|other| before(**other, at)).count();
     let counted: Vec<(usize, usize)> = group.iter().map(|at| (*at, predecessors(*at))).collect();

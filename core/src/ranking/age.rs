@@ -1,19 +1,19 @@
-//! The logarithmic scale on which ages are compared: pods of about the same age are tied, so that
-//! a scale-down right after a scale-up doesn't take back precisely the newest.
+//! The logarithmic scale on which ages are compared. Pods of about the same age are tied, so a
+//! scale-down right after a scale-up doesn't delete exactly the newest pods.
 
 use podstorm_objects::Time;
 
-/// The bucket an age in nanoseconds falls in: -1 for ages of zero or less, else the binary
-/// logarithm of the age cut to a whole number, from 0 to 63. O(1).
+/// The bucket of an age in nanoseconds: -1 for ages of zero or less, else the binary logarithm of
+/// the age, rounded down, from 0 to 63. O(1).
 ///
-/// Upstream takes the logarithm of the age as a double, and that logarithm rounds up to `k` just
-/// below `2^k` nanoseconds from `k = 49` (6.5 days) on. The starts of the buckets are therefore a
-/// table; counting leading zeros alone would differ for ages recorded in the wild.
+/// Upstream takes the logarithm of the age as a double. From `k = 49` (6.5 days) on, that logarithm
+/// rounds up to `k` just below `2^k` nanoseconds. The starts of the buckets are therefore a table:
+/// counting leading zeros alone would give other results for ages recorded in the wild.
 pub const fn age_bucket(age_ns: i64) -> i32 {
     if age_ns <= 0 {
         return -1;
     }
-    // At most 62, so there is a next bucket.
+    // It is at most 62, so there is a next bucket.
     let floor = age_ns.ilog2();
     if age_ns >= STARTS[floor as usize + 1] {
         floor as i32 + 1
@@ -24,7 +24,8 @@ pub const fn age_bucket(age_ns: i64) -> i32 {
 
 /// By how many nanoseconds the buckets from 49 on start before their power of two. The double
 /// nearest to `log2(2^k - c)` is `k` while `c / (2^k ln 2)` is below half a unit in the last place
-/// of `k`; from 54 on that doubles with every `k`, below it whole numbers cut it.
+/// of `k`. From 54 on the value doubles with every `k`; below 54, rounding to whole numbers changes
+/// it.
 const EARLY_NS: [i64; 15] = [
     1, 2, 5, 11, 22, 45, 90, 180, 360, 720, 1_440, 2_880, 5_760, 11_520, 23_040,
 ];
@@ -42,7 +43,7 @@ const STARTS: [i64; 64] = {
         } else {
             EARLY_NS[bucket - EARLY_FIRST]
         };
-        // In 128 bits, since 2^63 itself does not fit 64 with a sign.
+        // In 128 bits, because 2^63 does not fit an `i64`.
         starts[bucket] = ((1i128 << bucket) - early as i128) as i64;
         bucket += 1;
     }
@@ -56,10 +57,10 @@ pub(super) fn age_ns(now_ns: i64, time: Time) -> Option<i64> {
     Some(age.clamp(-i128::from(i64::MAX), i128::from(i64::MAX)) as i64)
 }
 
-/// A bucket as a small number without a sign, where an unset time comes before all others.
+/// A bucket as a small unsigned number. An unset time sorts before all others.
 #[inline]
 pub(super) fn time_code(now_ns: i64, time: Time) -> u8 {
-    // For the present and times less than 146 years from 1970 nothing below can overflow.
+    // If the current time and `time` are less than 146 years from 1970, nothing below can overflow.
     const NEAR_NS: u64 = 1 << 62;
     const NEAR_SECONDS: u64 = NEAR_NS / 1_000_000_000;
     let seconds = time.unix_seconds().unwrap_or(i64::MIN);

@@ -1,19 +1,19 @@
-//! The annotation by which an owner of pods says which of them are dear.
+//! The annotation for the deletion cost of a pod.
 
 /// The annotation's key.
 pub const DELETION_COST_ANNOTATION: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// An annotation value that is no cost; it counts as 0.
+/// An annotation value that is not a valid cost. It counts as 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the pod deletion cost is no decimal 32-bit integer")]
 pub struct InvalidDeletionCost;
 
-/// The deletion cost that an annotation value stands for; absent is 0.
+/// The deletion cost that an annotation value means; absent means 0.
 ///
 /// # Errors
-/// When the value is not a decimal 32-bit integer, begins with `+`, or begins with `0` and has
-/// more to it (after a minus sign, leading zeros pass). Ranking takes such pods at cost 0: the API
-/// server has refused bad values ever since it knew the annotation, so they are old or odd.
+/// The value is not a decimal 32-bit integer, begins with `+`, or begins with `0` and has more
+/// characters (after a minus sign leading zeros are allowed). Ranking counts such pods as cost 0:
+/// the API server has refused invalid values since it knows the annotation, so they are rare.
 pub fn deletion_cost(annotation: Option<&str>) -> Result<i32, InvalidDeletionCost> {
     match annotation {
         None | Some("0") => Ok(0),

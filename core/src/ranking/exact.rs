@@ -1,9 +1,9 @@
-//! Telling apart the pods that share a key: rules 6 to 8 on exact values.
+//! Comparing the pods that share a key: rules 6 to 8 on exact values.
 //!
-//! In a burst nearly all pods share a key, and of nearly all pairs the UIDs decide, because the
-//! times differ but not their buckets. Where that is so for a whole group, 16 bytes of each pod
-//! are moved and compared, a [`Probe`]; the exact values are looked at for the few pairs that the
-//! probes leave open.
+//! In a burst nearly all pods share a key, and for nearly all pairs the UIDs decide, because the
+//! times differ but their buckets do not. If this holds for a whole set of pods, 16 bytes of each
+//! pod are moved and compared: a [`Probe`]. The exact values are read only for the few pairs that
+//! the probes leave undecided.
 
 use std::cmp::Ordering;
 
@@ -16,7 +16,7 @@ use super::relation::RankOptions;
 /// What rules 6 to 8 compare of one pod. Made only for the pods at the cut.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exact {
-    /// The bits of a canonical UID, which order as its text does.
+    /// The bits of a canonical UID, which sort like its text.
     uid: u128,
     ready_time: Time,
     creation_time: Time,
@@ -35,39 +35,40 @@ impl Exact {
     }
 }
 
-/// A pod at the cut as it is moved about.
+/// The small record of a pod at the cut that sorting moves.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
-    /// The upper half of the UID, where UIDs decide in this group; else zero for all.
+    /// The upper half of the UID if UIDs decide among these pods; else zero for all.
     uid_high: u64,
-    /// The lower half of the time that must differ for that, in seconds.
+    /// The lower half of the time that must differ for the UIDs to decide, in seconds.
     time_low: u32,
     /// Index of the pod's exact values.
     pub(super) slot: u32,
 }
 
-/// A group of pods with equal keys.
+/// The pods with the key at the cut.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Group<'a> {
+pub(super) struct TiedPods<'a> {
     /// By slot.
     exact: &'a [Exact],
-    /// The UIDs by slot, where any of them is not canonical; else empty.
+    /// The UIDs by slot if any of them is not canonical; else empty.
     uids: &'a [Uid],
-    /// The present, where ages go by the logarithm; else the later time goes first.
+    /// The current time if ages are compared on the logarithmic scale. `None` if the later time
+    /// goes first.
     log_now: Option<i64>,
 }
 
-impl<'a> Group<'a> {
-    /// `uids` are all the UIDs by slot where any is not canonical, else it is empty.
-    pub(super) fn new(exact: &'a [Exact], uids: &'a [Uid], options: &RankOptions) -> Group<'a> {
-        Group {
+impl<'a> TiedPods<'a> {
+    /// `uids` has all UIDs by slot if any is not canonical; else it is empty.
+    pub(super) fn new(exact: &'a [Exact], uids: &'a [Uid], options: &RankOptions) -> TiedPods<'a> {
+        TiedPods {
             exact,
             uids,
             log_now: options.log_now(),
         }
     }
 
-    /// Fills in the probes of the whole group.
+    /// Fills `probes` with a probe for every pod.
     pub(super) fn probe(&self, probes: &mut Vec<Probe>) {
         probes.clear();
         let records = (0u32..).zip(self.exact);
@@ -85,11 +86,12 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// The time of which it holds for the whole group: where two pods differ in it, the UIDs say
-    /// which goes first. `None` when there is no such time.
+    /// The time for which this holds among all these pods: if two pods differ in it, their UIDs say
+    /// which goes first. `None` if there is no such time.
     fn time_where_uids_decide(&self) -> Option<fn(&Exact) -> Time> {
         let log_now = self.log_now.filter(|_| self.uids.is_empty())?;
-        // Earliest and latest; codes don't fall as times fall, so all codes lie between theirs.
+        // Earliest and latest time. Codes are monotonic in the time, so all codes lie between
+        // theirs.
         let range = |time: fn(&Exact) -> Time| {
             let times = self.exact.iter().map(time);
             times.fold(
@@ -117,7 +119,7 @@ impl<'a> Group<'a> {
         one_code(range(creation)).then_some(creation)
     }
 
-    /// Which of two pods with equal keys goes first; equal when nothing tells them apart.
+    /// Which of two pods with equal keys goes first. Equal if no rule distinguishes them.
     #[inline]
     pub(super) fn compare(&self, a: &Probe, b: &Probe) -> Ordering {
         if a.time_low != b.time_low && a.uid_high != b.uid_high {
@@ -127,7 +129,7 @@ impl<'a> Group<'a> {
     }
 
     /// As [`compare`](Self::compare), by the exact values. Pods that are not ready have no ready
-    /// time, so rule 6 passes them over.
+    /// time, so rule 6 skips them.
     pub(super) fn compare_slots(&self, a_slot: u32, b_slot: u32) -> Ordering {
         let (a, b) = (&self.exact[a_slot as usize], &self.exact[b_slot as usize]);
         let by_uid = || match self.uids {

@@ -1,20 +1,21 @@
-//! What ranking needs to know of one pod, in one cache line.
+//! What ranking needs to know about one pod, in one cache line.
 
 use podstorm_objects::{Pod, PodPhase, Time, Uid};
 
 use super::cost::{DELETION_COST_ANNOTATION, deletion_cost};
 
-/// The ranking fields of a pod, computed once when the pod enters the cache. They hold all that
-/// the rules ask of the pod itself; what they ask of its neighbours goes by the node number.
+/// The ranking fields of a pod, computed once when the pod enters the cache. They hold all that the
+/// rules read of the pod itself. The number of related pods on its node is looked up by the node
+/// number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankFields {
-    /// Rules 1 to 4, smaller first: see the bit numbers below. The low 28 bits are zero.
+    /// Rules 1 to 4, smaller first; see the bit numbers below. The low 28 bits are zero.
     pub(super) prefix: u64,
-    /// When the pod became ready; unset when it is not ready.
+    /// When the pod became ready; unset if it is not ready.
     pub(super) ready_time: Time,
     pub(super) creation_time: Time,
-    /// Most restarts of a container in the high half, most of a sidecar in the low half, so that
-    /// the larger number is the pod that rule 7 deletes first.
+    /// The most restarts of a container in the high half, the most restarts of a sidecar in the low
+    /// half. So the pod with the larger number is the one that rule 7 deletes first.
     pub(super) restarts: u64,
     pub(super) uid: Uid,
     node: u32,
@@ -22,33 +23,33 @@ pub struct RankFields {
 
 /// The bit that is set when the pod has a node.
 pub(super) const SCHEDULED_SHIFT: u32 = 63;
-/// Two bits of phase: 0 pending or not known, 1 `Unknown`, 2 running.
+/// Two bits for the phase: 0 pending or not known, 1 `Unknown`, 2 running.
 pub(super) const PHASE_SHIFT: u32 = 61;
 /// The bit that is set when the pod is ready.
 pub(super) const READY_SHIFT: u32 = 60;
-/// 32 bits of deletion cost, moved so that they order without a sign.
+/// 32 bits for the deletion cost, shifted so that they compare unsigned.
 pub(super) const COST_SHIFT: u32 = 28;
 /// The bits of the deletion cost.
 pub(super) const COST_MASK: u64 = (u32::MAX as u64) << COST_SHIFT;
 
-// What the API server calls the zero time when it is spelled out: the year 1.
+// The zero time as Go writes it: the year 1.
 const ZERO_TIME: Time = Time::from_unix_seconds(-62_135_596_800);
 
-// One pod's fields are read together: they share a line.
+// One pod's fields are read together, so they must fit one cache line.
 const _: () = assert!(size_of::<RankFields>() <= 64);
 
 impl RankFields {
-    /// The fields of a pod. `node` is the dense number that the caller has given to the pod's node
-    /// name, 0 for pods without a node. Reads the annotation and walks the container statuses
-    /// once; allocates nothing.
+    /// The fields of a pod. `node` is the dense number that the caller gives to the pod's node
+    /// name, 0 without a node. Reads the annotation and walks over the container statuses once.
+    /// Allocates nothing.
     pub fn of(pod: &Pod, node: u32) -> RankFields {
         let annotation = pod.metadata.annotations.get(DELETION_COST_ANNOTATION);
         let cost = deletion_cost(annotation.map(|text| &**text)).unwrap_or(0);
         RankFields::with_cost(pod, node, cost)
     }
 
-    /// The fields of the next version of a pod whose fields these are: what can't have changed is
-    /// not worked out again.
+    /// The fields of the next version of the pod with these fields. Values that can't have changed
+    /// are not computed again.
     pub fn next(&self, old: &Pod, new: &Pod, node: u32) -> RankFields {
         if old.metadata.annotations.is_same(&new.metadata.annotations) {
             RankFields::with_cost(new, node, self.deletion_cost())
@@ -93,7 +94,7 @@ impl RankFields {
         self.prefix >> SCHEDULED_SHIFT & 1 == 1
     }
 
-    /// 0 for pending pods and unknown words, 1 for `Unknown`, 2 for running pods.
+    /// 0 for pending pods and unknown texts, 1 for `Unknown`, 2 for running pods.
     pub fn phase_ordinal(&self) -> u8 {
         (self.prefix >> PHASE_SHIFT & 3) as u8
     }
@@ -147,7 +148,7 @@ fn normalized(time: Time) -> Time {
     if time == ZERO_TIME { Time::UNSET } else { time }
 }
 
-/// All entries count, whether or not the spec has such a container.
+/// All entries count, also those for which the spec has no container.
 fn container_restarts(pod: &Pod) -> u64 {
     most(
         pod.status

@@ -1,12 +1,12 @@
-//! The part of the rules that forms a true order, as one number for each pod.
+//! The rules that form a true order, packed into one number per pod.
 //!
-//! From the top: scheduled (1 bit), phase (2), ready (1), cost (32), then, in the fine form, rank
-//! (21, inverted: more goes first) and seven bits of what comes next: the code of the ready time
-//! for ready pods, the container restarts (inverted) up to 127 for the others. Restarts above are
-//! one and the same to the key; pairs are told apart later.
+//! From the highest bit: scheduled (1 bit), phase (2), ready (1), cost (32). In the fine form
+//! follow the rank (21 bits, inverted: a higher rank goes first) and seven bits of the next rule:
+//! the code of the ready time for ready pods, the container restarts (inverted, up to 127) for
+//! others. All restarts above 127 give the same key; such pairs are compared later.
 //!
-//! A node with more than two million related pods does not fit the fine form. There is a coarse
-//! form without the seven bits for a ranking that has one.
+//! A node with more than two million related pods does not fit the fine form. A ranking with such a
+//! node uses the coarse form, without the seven bits.
 
 use super::age::time_code;
 use super::fields::{COST_MASK, COST_SHIFT, RankFields};
@@ -16,8 +16,8 @@ use super::relation::RankOptions;
 const DETAIL_BITS: u32 = 7;
 /// The largest rank that the fine form holds.
 pub(super) const FINE_RANK_MAX: u32 = (1 << (COST_SHIFT - DETAIL_BITS)) - 1;
-/// The largest rank that the coarse form holds; larger ones count as this. (No cluster has a node
-/// with 268 million pods.)
+/// The largest rank that the coarse form holds; larger ranks count as this one. (No cluster has a
+/// node with 268 million pods.)
 const COARSE_RANK_MAX: u32 = (1 << COST_SHIFT) - 1;
 /// The largest value of the detail.
 const DETAIL_MAX: u32 = (1 << DETAIL_BITS) - 1;
@@ -30,7 +30,7 @@ const _: () = assert!(DETAIL_MAX > 65);
 pub(super) struct Packing {
     /// Bits of the prefix that count.
     prefix_mask: u64,
-    /// The present, where ages go by the logarithm.
+    /// The current time, if ages are compared on the logarithmic scale.
     log_now: Option<i64>,
 }
 
@@ -47,7 +47,7 @@ impl Packing {
         }
     }
 
-    /// The rank as far as it matters: pods without a node all share theirs.
+    /// The rank that counts: pods without a node all have rank 0.
     #[inline]
     pub(super) fn rank(fields: &RankFields, rank_of_node: &impl Fn(u32) -> u32) -> u32 {
         let rank = rank_of_node(fields.node());

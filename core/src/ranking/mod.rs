@@ -1,24 +1,24 @@
-//! Choosing which pods to delete when there are too many.
+//! Chooses which pods to delete when there are too many.
 //!
-//! Upstream sorts the pods by eight rules and deletes from the front. The first five form a true
-//! order; the last three don't ([`before`] has the rules, and which pair breaks which law), so
-//! that a sort may not be asked for. What is asked for here is the set of the first `k`:
+//! Upstream sorts the pods by eight rules and deletes from the front. The first five rules form a
+//! true order. The last three don't ([`before`] has the rules, and which pair breaks which law), so
+//! a sort is not well defined. This module selects the first `k` instead:
 //!
-//! 1. What the rules need of a pod is computed once and kept: [`RankFields`].
-//! 2. [`Ranker::choose`] packs the rules that form an order into one `u64` for each pod, finds the
-//!    key at the cut, and takes every pod below it.
-//! 3. Of the pods that share the key at the cut, a tolerant quickselect takes as many as are
-//!    missing by comparing pairs.
+//! 1. The values that the rules need of a pod are computed once and kept: [`RankFields`].
+//! 2. [`Ranker::choose`] packs the rules that form an order into one `u64` per pod, finds the key
+//!    at the cut, and takes every pod below it.
+//! 3. Of the pods with the key at the cut, a quickselect that tolerates contradictions takes the
+//!    number that is missing, by comparing pairs.
 //!
-//! The result is admissible for any input ([`check_admissible`] says what that means and checks
-//! it), the same for the same input, and reached without a panic and, from the second call of a
-//! size on, without an allocation. Nothing here reads a clock: `now` is passed in.
+//! The result is admissible for any input ([`check_admissible`] defines this and checks it) and the
+//! same for the same input. Ranking never panics, and from the second call of a size on it
+//! allocates nothing. It reads no clock: `now` is an argument.
 //!
 //! ```
 //! use podstorm::object::Pod;
 //! use podstorm::ranking::{NodeCounts, RankFields, RankOptions, Ranker};
 //!
-//! // Two pods that nobody has scheduled yet, and one on node number 1.
+//! // Two pods: one without a node, and one on node number 1.
 //! let bound = Pod { node_name: Some("node-a".into()), ..Pod::default() };
 //! let pods = [RankFields::of(&Pod::default(), 0), RankFields::of(&bound, 1)];
 //!
@@ -28,8 +28,8 @@
 //! let candidates = (0u32..).zip(&pods);
 //! let options = RankOptions::at(1_772_921_233_000_000_000);
 //! let mut ranker = Ranker::new();
-//! let victims = ranker.choose(candidates, |node| related.get(node), &options, 1);
-//! assert_eq!(victims, [0]);
+//! let to_delete = ranker.choose(candidates, |node| related.get(node), &options, 1);
+//! assert_eq!(to_delete, [0]);
 //! ```
 
 mod admissible;
@@ -43,8 +43,8 @@ mod node_counts;
 mod parallel;
 mod ranker;
 mod relation;
+mod segments;
 mod select;
-mod stretches;
 
 pub use admissible::{Inadmissible, check_admissible};
 pub use age::age_bucket;
@@ -53,7 +53,7 @@ pub use fields::RankFields;
 pub use node_counts::NodeCounts;
 pub use ranker::Ranker;
 pub use relation::{Candidate, RankOptions, Rule, before, deciding_rule};
-pub use stretches::{Stretch, StretchKind, shares_group, stretches};
+pub use segments::{OrderSegment, SegmentKind, has_same_key, order_segments};
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
-//! How many pods there are on each node, by dense node number.
+//! The number of pods on each node, by dense node number.
 
-/// Counts by node number. Clearing costs what was counted, not the number of nodes, so one value
-/// serves one ranking after the other. Reused, it allocates only for node numbers never seen.
+/// Counts by node number. Clearing costs O(counted nodes), not O(all nodes), so one value serves
+/// many rankings. A reused value allocates only for node numbers it has never seen.
 #[derive(Clone, Debug, Default)]
 pub struct NodeCounts {
     /// By node number.
@@ -16,8 +16,8 @@ impl NodeCounts {
         NodeCounts::default()
     }
 
-    /// Counts one more pod on a node; number 0 stands for the pods without a node. O(1), but for a
-    /// node number above all before it, which costs memory in proportion to the number.
+    /// Counts one more pod on a node; number 0 stands for pods without a node. O(1), except for a
+    /// node number higher than all before, which costs memory in proportion to the number.
     #[inline]
     pub fn add(&mut self, node: u32) {
         let at = node as usize;
@@ -34,7 +34,7 @@ impl NodeCounts {
     #[cold]
     fn grow(&mut self, at: usize) {
         self.counts.resize((at + 1).next_power_of_two(), 0);
-        // Every number can be touched once: no growth later, in the middle of a count.
+        // Every number can be touched once, so this vector never grows during a count.
         self.touched.reserve(self.counts.len() - self.touched.len());
     }
 
@@ -44,7 +44,7 @@ impl NodeCounts {
         self.counts.get(node as usize).copied().unwrap_or(0)
     }
 
-    /// Back to zero. O(nodes touched since the last time).
+    /// Sets all counts to zero. O(nodes touched since the last time).
     pub fn clear(&mut self) {
         for node in self.touched.drain(..) {
             self.counts[node as usize] = 0;

@@ -1,8 +1,8 @@
-//! The choice from a long list on several cores: each takes pieces of the list, and of a piece keeps
-//! only the keys that may be at the cut or below. What is kept is a little more than what is to be
-//! chosen, and is looked at by one.
+//! Choosing from a long list on several cores. Each core takes pieces of the list and keeps, of
+//! each piece, only the keys that may be at the cut or below. The kept keys are few more than the
+//! number of pods to choose, and one core finishes the choice.
 //!
-//! The pieces are put together in the order of the list, so the choice is that of one core.
+//! The pieces are joined in the order of the list, so the choice is the same as on one core.
 
 use rayon::prelude::*;
 
@@ -11,38 +11,38 @@ use super::key::{FINE_RANK_MAX, Packing};
 use super::ranker::{Ranker, SAMPLE, bound_place, split};
 use super::relation::RankOptions;
 
-/// From this many items on several cores are asked. Two cores then gain 1.5 times and more; see
+/// From this many items on, several cores work. Two cores are then 1.5 times faster or more; see
 /// `bench/results/packages.md`.
 const PARALLEL_MIN: usize = 32_768;
 
-/// Items in a piece: some 20 µs of work, against the few that it costs to hand it out.
+/// Items in a piece: about 20 µs of work, against the few µs that it costs to hand it out.
 const PIECE: usize = 8_192;
 
-/// Fewest sampled candidates that a bound is taken from.
+/// The fewest sampled candidates from which a bound is taken.
 const SAMPLED_MIN: usize = SAMPLE / 4;
 
-/// What a piece of the list has of interest.
+/// The candidates that a piece of the list contributes.
 #[derive(Debug, Default)]
 pub(super) struct Piece {
-    /// Places in the list of the candidates up to the bound, then free places.
+    /// Indices into the list of the candidates up to the bound, then free entries.
     near: Vec<u32>,
-    /// Their keys.
+    /// The keys of these candidates.
     keys: Vec<u64>,
-    /// How many they are.
+    /// The number of these candidates.
     kept: usize,
     rank_max: u32,
 }
 
 impl Ranker {
-    /// The same ranker, which asks several cores from so many items on, instead of some ten
-    /// thousands.
+    /// The same ranker, which uses several cores from this number of items on, instead of the
+    /// default of some ten thousands.
     pub fn parallel_from(mut self, items: usize) -> Ranker {
         self.parallel_from = Some(items);
         self
     }
 
-    /// Fills `chosen` with places in the list; false where this is better done by one core, or can
-    /// only be done with all keys at hand.
+    /// Fills `chosen` with indices into the list. Returns false if one core is faster, or if the
+    /// choice needs all keys.
     pub(super) fn choose_parallel<'a, T: Sync>(
         &mut self,
         items: &'a [T],
@@ -103,7 +103,7 @@ impl Ranker {
         options: &RankOptions,
         k: usize,
     ) {
-        self.make_room(kept);
+        self.reserve(kept);
         self.chosen.clear();
         let mut tied_at = std::mem::take(&mut self.tied);
         let keys = pieces.iter().flat_map(|piece| &piece.keys[..piece.kept]);
@@ -142,7 +142,7 @@ impl Piece {
                 continue;
             };
             rank_max = rank_max.max(rank);
-            // Written always and kept by the count, as on one core.
+            // Every entry is written; the count decides which stay, as on one core.
             self.near[kept] = at;
             self.keys[kept] = key;
             kept += usize::from(key <= bound);
@@ -159,7 +159,7 @@ mod tests {
 
     const NOW_NS: i64 = 1_772_921_233 * 1_000_000_000;
 
-    /// Pods that tie a lot: a handful of ready times and nodes.
+    /// Pods with many ties: a handful of ready times and nodes.
     fn listed(count: u32, seed: u64) -> Vec<Option<RankFields>> {
         let mut state = seed;
         let mut draw = |below: u64| {

@@ -1,38 +1,39 @@
-//! The selection itself, with its scratch memory.
+//! The selection, with its scratch memory.
 
 use podstorm_objects::Uid;
 
-use super::exact::{Exact, Group, Probe};
+use super::exact::{Exact, Probe, TiedPods};
 use super::fields::RankFields;
 use super::key::{FINE_RANK_MAX, Packing};
 use super::relation::RankOptions;
 use super::select::{merge_sort, select_first};
 
-/// For so many pods at the cut there is room from the first time on (40 KB), so that the usual
-/// handful, a little more this time than the last, doesn't grow the scratch memory bit by bit.
-const TIED_ROOM_MIN: usize = 512;
+/// Capacity for this many tied pods is reserved from the first call on (40 KB), so that the usual
+/// handful, a little more in one call than in the last, doesn't grow the scratch memory bit by bit.
+const TIED_CAPACITY_MIN: usize = 512;
 
-/// How many keys are sampled to find a bound for the keys that matter.
+/// How many keys are sampled to find a bound for the relevant keys.
 pub(super) const SAMPLE: usize = 256;
-/// From this many pods on, and when a quarter of them or fewer go, such a bound is looked for.
+/// A bound is used from this many pods on, if at most a quarter of them are to be deleted.
 const NARROW_MIN: usize = 4 * SAMPLE;
 
-// The sample's place for the largest share of pods that is narrowed, with its margin.
+// The index in the sample for the largest share of pods that is narrowed, with its margin, must be
+// in the sample.
 const _: () = assert!(SAMPLE / 4 + 3 * (SAMPLE / 4).isqrt() + 4 < SAMPLE);
 
-/// Chooses pods to delete. Keeps its scratch memory from call to call: a call with no more pods
-/// than an earlier one, nor more than before (or than 512) that tie at the cut, allocates nothing.
-/// About 40 bytes a pod, and 100 for each pod at the cut.
+/// Chooses pods to delete. The scratch memory is kept between calls: a call allocates nothing if an
+/// earlier call had as many pods, and as many (or 512) pods tied at the cut. About 40 bytes per
+/// pod, and 100 bytes per pod at the cut.
 #[derive(Debug, Default)]
 pub struct Ranker {
-    /// What the caller calls the pods, by position.
+    /// The caller's numbers of the pods, by position.
     ids: Vec<u32>,
     /// By position.
     pub(super) keys: Vec<u64>,
-    /// Positions of the pods that may be at the cut or below, then free places; as long as the
+    /// Positions of the pods that may be at the cut or below, then free entries. As long as the
     /// longest list of keys so far, like the next three.
     near: Vec<u32>,
-    /// Their keys; in no particular order once the one at the cut is looked for.
+    /// The keys of these pods. Selecting the key at the cut changes their order.
     loose_keys: Vec<u64>,
     /// Positions of the pods below the cut.
     pub(super) below: Vec<u32>,
@@ -40,19 +41,19 @@ pub struct Ranker {
     pub(super) tied: Vec<u32>,
     /// Exact values of the tied pods, or of all for the full order.
     exact: Vec<Exact>,
-    /// Their UIDs, while there is one that is not canonical.
+    /// The UIDs of the tied pods, if any is not canonical.
     uids: Vec<Uid>,
     probes: Vec<Probe>,
     probe_scratch: Vec<Probe>,
-    /// The chosen pods: positions, and in the end what the caller calls them.
+    /// The chosen pods: positions first, the caller's numbers at the end.
     pub(super) chosen: Vec<u32>,
     /// Positions, for the full order.
     order: Vec<u32>,
     order_scratch: Vec<u32>,
-    /// What each piece of a list gone through on several cores has found.
+    /// What each piece of a list has found, on several cores.
     #[cfg(feature = "rayon")]
     pub(super) pieces: Vec<super::parallel::Piece>,
-    /// From how many items on several cores are asked, where that was set.
+    /// From how many items on several cores work, if it was set.
     #[cfg(feature = "rayon")]
     pub(super) parallel_from: Option<usize>,
 }
@@ -63,17 +64,18 @@ impl Ranker {
         Ranker::default()
     }
 
-    /// Chooses `k` of the candidates to delete, or all when there are not more. A candidate is
-    /// whatever number the caller knows the pod by, and its fields; the numbers chosen are
-    /// returned, in no particular order. The candidates should be active pods.
+    /// Chooses `k` of the candidates to delete, or all if there are not more. A candidate is the
+    /// caller's number of a pod and its fields. The chosen numbers are returned in no particular
+    /// order. The candidates should be active pods.
     ///
     /// `rank_of_node` gives the number of related pods on a node, for rule 5. It is called once or
-    /// twice for each candidate with [`RankFields::node`]; pods without a node are known as such
-    /// by their fields, and what it gives for them is not looked at.
+    /// twice per candidate with [`RankFields::node`]. Its result is ignored for pods without a
+    /// node, which are known by their fields.
     ///
-    /// The candidates are gone through up to three times, always in the same order, and the same
-    /// order of the same candidates gives the same choice. O(n) expected; O(n log n) at worst.
-    // Among a caller's own values there are too few registers for the loops: 4 % more instructions.
+    /// The candidates are iterated up to three times, always in the same order. The same candidates
+    /// in the same order give the same choice. O(n) expected, O(n log n) at worst.
+    // Not inlined: next to a caller's own values there are too few registers for the loops, which
+    // costs 4 % more instructions.
     #[inline(never)]
     pub fn choose<'a>(
         &mut self,
@@ -90,9 +92,10 @@ impl Ranker {
         &self.chosen
     }
 
-    /// As [`choose`](Self::choose), of those items of a list that have fields; the numbers chosen
-    /// are places in the list. With the feature `rayon`, a list of some ten thousands of which few
-    /// are to go is gone through on the rayon pool that the caller runs in; the choice is the same.
+    /// As [`choose`](Self::choose), among the items of a list that have fields. The chosen numbers
+    /// are indices into the list. With the feature `rayon`, a list of some ten thousand items of
+    /// which few are to be deleted is split over the rayon pool that the caller runs in; the choice
+    /// is the same.
     pub fn choose_among<'a, T: Sync>(
         &mut self,
         items: &'a [T],
@@ -110,11 +113,12 @@ impl Ranker {
         self.choose(candidates, rank_of_node, options, k)
     }
 
-    /// All candidates, most deletable first. The first `k` are exactly those that
-    /// [`choose`](Self::choose) returns for this `k`. Where the rules contradict themselves the
-    /// order is one of several that keep to what they agree on; see [`before`](super::before).
+    /// All candidates, in the order of deletion. The first `k` are exactly those that
+    /// [`choose`](Self::choose) returns for this `k`. Where the rules contradict each other, the
+    /// order is one of several that are consistent with what the rules agree on; see
+    /// [`before`](super::before).
     ///
-    /// O(n log n), meant for explanations.
+    /// O(n log n). Meant for explanations.
     pub fn full_order<'a>(
         &mut self,
         candidates: impl Iterator<Item = (u32, &'a RankFields)> + Clone,
@@ -125,8 +129,8 @@ impl Ranker {
         self.order(candidates, rank_of_node, options, k, true)
     }
 
-    /// As [`full_order`](Self::full_order), but behind the first `k` the candidates stay as they
-    /// come. O(n) expected, and O(k log k).
+    /// As [`full_order`](Self::full_order), but the candidates after the first `k` stay in their
+    /// original order. O(n) expected, and O(k log k).
     pub fn first_in_order<'a>(
         &mut self,
         candidates: impl Iterator<Item = (u32, &'a RankFields)> + Clone,
@@ -153,7 +157,7 @@ impl Ranker {
         self.chosen
             .iter()
             .for_each(|at| is_chosen[*at as usize] = true);
-        // The chosen to the front, each part in order of position until it is sorted.
+        // The chosen pods come first. Each part is in order of position until it is sorted.
         let (first, last): (Vec<u32>, Vec<u32>) =
             (0..end_of(&self.keys)).partition(|at| is_chosen[*at as usize]);
         self.order.clear();
@@ -164,12 +168,12 @@ impl Ranker {
         self.exact.clear();
         self.exact.extend(fields.clone().map(Exact::new));
         self.uids.extend(fields.map(|fields| fields.uid().clone()));
-        let group = Group::new(&self.exact, &self.uids, options);
+        let tied_pods = TiedPods::new(&self.exact, &self.uids, options);
         let keys = &self.keys;
         for part in [first_part, last_part] {
             merge_sort(part, &mut self.order_scratch, &|a: &u32, b: &u32| {
                 let by_key = keys[*a as usize].cmp(&keys[*b as usize]);
-                by_key.then_with(|| group.compare_slots(*a, *b))
+                by_key.then_with(|| tied_pods.compare_slots(*a, *b))
             });
         }
         self.uids.clear();
@@ -207,8 +211,8 @@ impl Ranker {
         }
     }
 
-    /// Fills `chosen` with the positions of the first `k`, from the keys and, where they don't
-    /// suffice, from the fields.
+    /// Fills `chosen` with the positions of the first `k`: from the keys and, where they are equal,
+    /// from the fields.
     fn select<'a>(
         &mut self,
         fields: impl Iterator<Item = &'a RankFields> + Clone,
@@ -225,7 +229,7 @@ impl Ranker {
             return;
         }
 
-        self.make_room(self.keys.len());
+        self.reserve(self.keys.len());
         let narrowed = self.bound(k).map_or(0, |bound| self.keep_near(bound));
         let places = (&mut self.below[..], &mut self.tied[..]);
         let (below, tied) = if narrowed >= k {
@@ -233,7 +237,7 @@ impl Ranker {
             let near = self.near[..narrowed].iter().copied();
             split(near.map(|at| (at, self.keys[at as usize])), *cut, places)
         } else {
-            // There was no bound, or an unlucky sample has left too few.
+            // There was no bound, or an unlucky sample gave too few candidates.
             let loose_keys = &mut self.loose_keys[..self.keys.len()];
             loose_keys.copy_from_slice(&self.keys);
             let (_, cut, _) = loose_keys.select_nth_unstable(k - 1);
@@ -245,18 +249,19 @@ impl Ranker {
         self.tied = tied_at;
     }
 
-    /// Makes room for a list of so many keys.
-    pub(super) fn make_room(&mut self, keys: usize) {
+    /// Reserves memory for a list of this many keys.
+    pub(super) fn reserve(&mut self, keys: usize) {
         if self.near.len() < keys {
             self.near.resize(keys, 0);
             self.loose_keys.resize(keys, 0);
             self.below.resize(keys, 0);
             self.tied.resize(keys, 0);
-            self.make_room_for_tied(TIED_ROOM_MIN.min(keys));
+            self.reserve_for_tied(TIED_CAPACITY_MIN.min(keys));
         }
     }
 
-    /// Adds to the chosen the first so many of `below`, and of the tied ones as many as are missing.
+    /// Adds the first `below` pods below the cut to the chosen ones, and as many of the tied pods
+    /// as are missing.
     pub(super) fn fill_chosen<'a>(
         &mut self,
         below: usize,
@@ -274,8 +279,8 @@ impl Ranker {
         }
     }
 
-    /// A key that is probably above the `k`-th, but not by much; `None` where looking for one
-    /// doesn't pay. Taken from a sample at even distances.
+    /// A key that is probably above the `k`-th, but not by much. `None` if looking for one doesn't
+    /// pay. Taken from a sample at regular distances.
     fn bound(&mut self, k: usize) -> Option<u64> {
         if self.keys.len() < NARROW_MIN || k > self.keys.len() / 4 {
             return None;
@@ -289,7 +294,7 @@ impl Ranker {
         Some(*bound)
     }
 
-    /// Fills `near` and `loose_keys` with the pods up to a key; returns how many there are.
+    /// Fills `near` and `loose_keys` with the pods up to a key. Returns their number.
     fn keep_near(&mut self, bound: u64) -> usize {
         let (near, loose_keys) = (&mut self.near[..], &mut self.loose_keys[..]);
         let mut kept = 0;
@@ -301,8 +306,8 @@ impl Ranker {
         kept
     }
 
-    /// Empties what is kept of each tied pod, and makes room for so many.
-    fn make_room_for_tied(&mut self, tied: usize) {
+    /// Clears the records of tied pods and reserves memory for this many.
+    fn reserve_for_tied(&mut self, tied: usize) {
         self.exact.clear();
         self.exact.reserve(tied);
         self.probes.clear();
@@ -311,7 +316,7 @@ impl Ranker {
         self.probe_scratch.reserve(2 * tied);
     }
 
-    /// Adds to the chosen as many of the tied pods as are missing.
+    /// Adds as many of the tied pods as are missing to the chosen ones.
     fn select_tied<'a>(
         &mut self,
         tied: &[u32],
@@ -319,7 +324,7 @@ impl Ranker {
         options: &RankOptions,
         missing: usize,
     ) {
-        self.make_room_for_tied(tied.len());
+        self.reserve_for_tied(tied.len());
         let mut canonical = true;
         self.exact.extend(tied_fields.clone().map(|fields| {
             canonical &= fields.uid().as_u128().is_some();
@@ -329,13 +334,13 @@ impl Ranker {
             self.uids
                 .extend(tied_fields.map(|fields| fields.uid().clone()));
         }
-        let group = Group::new(&self.exact, &self.uids, options);
-        group.probe(&mut self.probes);
+        let tied_pods = TiedPods::new(&self.exact, &self.uids, options);
+        tied_pods.probe(&mut self.probes);
         select_first(
             &mut self.probes,
             missing,
             &mut self.probe_scratch,
-            |a, b| group.compare(a, b),
+            |a, b| tied_pods.compare(a, b),
         );
         self.chosen.extend(
             self.probes[..missing]
@@ -346,14 +351,14 @@ impl Ranker {
     }
 }
 
-/// The place, in a sorted sample of so many keys, of one that is probably above the `k`-th.
+/// The index, in a sorted sample of `keys` keys, of a key that is probably above the `k`-th.
 pub(super) fn bound_place(k: usize, keys: usize) -> usize {
-    // The number of sampled keys below the k-th spreads by about its root.
+    // The number of sampled keys below the k-th varies by about its square root.
     let expected = k * SAMPLE / keys;
     expected + 3 * expected.isqrt() + 4
 }
 
-/// Writes down the positions of the keys below the cut and at the cut; returns how many there are.
+/// Writes the positions of the keys below the cut and at the cut. Returns the two numbers.
 pub(super) fn split(
     keys: impl Iterator<Item = (u32, u64)>,
     cut: u64,
@@ -361,7 +366,8 @@ pub(super) fn split(
 ) -> (usize, usize) {
     let (mut below, mut tied) = (0, 0);
     for (at, key) in keys {
-        // Written always and kept by the count: which it is can't be foreseen near the middle.
+        // Every position is written and the counts decide which stay, because the branch could not
+        // be predicted near the middle.
         below_places[below] = at;
         tied_places[tied] = at;
         below += usize::from(key < cut);
@@ -370,12 +376,12 @@ pub(super) fn split(
     (below, tied)
 }
 
-/// The position behind the last.
+/// The position after the last.
 fn end_of(keys: &[u64]) -> u32 {
     u32::try_from(keys.len()).expect("pods are numbered in 32 bits")
 }
 
-/// The items at some positions, which ascend.
+/// The items at these positions, which are ascending.
 fn at_positions<T>(
     positions: &[u32],
     mut items: impl Iterator<Item = T> + Clone,

@@ -1,4 +1,4 @@
-//! The rules by which upstream says of two pods which one goes first.
+//! Upstream's rules for which of two pods is deleted first.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -8,11 +8,11 @@ use podstorm_objects::Time;
 use super::RankFields;
 use super::age::{age_bucket, age_ns};
 
-/// What a ranking depends on besides the pods.
+/// The options of a ranking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankOptions {
-    /// The present in nanoseconds since the Unix epoch, read once for a ranking. `None` stands for
-    /// Go's zero time: times are then compared as with `logarithmic_scale_down` off.
+    /// The current time in nanoseconds since the Unix epoch, read once per ranking. `None` stands
+    /// for Go's zero time: times are then compared as if `logarithmic_scale_down` were off.
     pub now_wall_ns: Option<i64>,
     /// The feature gate `PodDeletionCost`; on since Kubernetes 1.22.
     pub pod_deletion_cost: bool,
@@ -31,50 +31,50 @@ impl RankOptions {
         }
     }
 
-    /// The present, where ages are compared on the logarithmic scale.
+    /// The current time, if ages are compared on the logarithmic scale.
     #[inline]
     pub(super) fn log_now(&self) -> Option<i64> {
         self.now_wall_ns.filter(|_| self.logarithmic_scale_down)
     }
 }
 
-/// A pod as the rules see it.
+/// What the rules compare of a pod.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
-    /// The pod's own part.
+    /// The pod's own fields.
     pub fields: &'a RankFields,
     /// How many active pods of the related ReplicaSets share its node, itself included; 0 for
     /// ReplicaSets without an owner.
     pub rank: u32,
 }
 
-/// What decided between two pods.
+/// The rule that decided between two pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
-    /// Without a node before with one.
+    /// A pod without a node goes before a pod with one.
     Unscheduled,
-    /// Pending before unknown before running.
+    /// Pending goes before unknown, unknown before running.
     Phase,
-    /// Not ready before ready.
+    /// Not ready goes before ready.
     NotReady,
-    /// The smaller deletion cost.
+    /// The smaller deletion cost goes first.
     DeletionCost,
-    /// The one on the node with more related pods.
+    /// The pod on the node with more related pods goes first.
     Colocation,
-    /// Ready for a shorter time, on the logarithmic scale.
+    /// The pod that has been ready for a shorter time goes first, on the logarithmic scale.
     ReadyTime,
-    /// Both became ready at about the same time, but not at the same moment: the smaller UID.
+    /// Both became ready in the same bucket, but not at the same time: the smaller UID goes first.
     ReadyTimeUid,
-    /// More restarts.
+    /// The pod with more restarts goes first.
     Restarts,
-    /// Created later, on the logarithmic scale.
+    /// The pod created later goes first, on the logarithmic scale.
     CreationTime,
-    /// Both were created at about the same time, but not at the same moment: the smaller UID.
+    /// Both were created in the same bucket, but not at the same time: the smaller UID goes first.
     CreationTimeUid,
 }
 
 impl Rule {
-    /// The number of the rule in the usual list of eight.
+    /// The number of the rule in upstream's list of eight.
     pub const fn number(self) -> u8 {
         match self {
             Rule::Unscheduled => 1,
@@ -88,7 +88,7 @@ impl Rule {
         }
     }
 
-    /// What the pod that goes first is, compared with the other, e.g. `not ready`.
+    /// A short text about the pod that goes first, compared with the other, e.g. `not ready`.
     pub const fn words(self) -> &'static str {
         match self {
             Rule::Unscheduled => "not scheduled",
@@ -111,17 +111,17 @@ impl fmt::Display for Rule {
     }
 }
 
-/// Whether `a` must go before `b`: the first rule that tells them apart says so. O(1).
+/// Whether `a` must go before `b`: the first rule that distinguishes them says so. O(1).
 ///
-/// This is no order to sort by. Rule 6 compares UIDs of pods that became ready at different
-/// moments of one age bucket, but leaves pods of the same moment to rule 7, so three pods can go
-/// round in a circle. And two pods that no rule tells apart need not both stand on the same side
-/// of a third.
+/// This relation is not an order to sort by. Rule 6 compares the UIDs of pods that became ready at
+/// different times of one age bucket, but leaves pods of the same time to rule 7, so three pods can
+/// form a cycle. And of two pods that no rule distinguishes, a third pod may be before one and
+/// after the other.
 pub fn before(a: Candidate<'_>, b: Candidate<'_>, options: &RankOptions) -> bool {
     matches!(decide(a, b, options), Some((_, Ordering::Less)))
 }
 
-/// The rule that tells two pods apart, whichever goes first; `None` when neither does. O(1).
+/// The rule that distinguishes two pods, whichever goes first. `None` if no rule does. O(1).
 pub fn deciding_rule(a: Candidate<'_>, b: Candidate<'_>, options: &RankOptions) -> Option<Rule> {
     match decide(a, b, options) {
         Some((_, Ordering::Equal)) | None => None,
@@ -129,8 +129,8 @@ pub fn deciding_rule(a: Candidate<'_>, b: Candidate<'_>, options: &RankOptions) 
     }
 }
 
-/// The first rule that applies, and what it says: less when `a` goes first. It may say equal, when
-/// times differ within a bucket and the UIDs don't; later rules then have no say.
+/// The first rule that applies and its result: less if `a` goes first. The result is equal if times
+/// differ within a bucket and the UIDs are the same; later rules then don't apply.
 fn decide(a: Candidate<'_>, b: Candidate<'_>, options: &RankOptions) -> Option<(Rule, Ordering)> {
     let (a, a_rank, b, b_rank) = (a.fields, a.rank, b.fields, b.rank);
     let told_apart = |rule: Rule, order: Ordering| order.is_ne().then_some((rule, order));
@@ -164,7 +164,7 @@ fn decide(a: Candidate<'_>, b: Candidate<'_>, options: &RankOptions) -> Option<(
         })
 }
 
-/// Rules 6 and 8: `None` when the times are the same moment.
+/// Rules 6 and 8. `None` if the times are equal.
 fn decide_by_time(
     (a, b): (&RankFields, &RankFields),
     (a_time, b_time): (Time, Time),

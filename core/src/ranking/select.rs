@@ -1,29 +1,29 @@
-//! Selecting and sorting by a relation that need not be an order.
+//! Selecting and sorting by a relation that may contradict itself.
 //!
-//! Both functions keep a promise for any relation whatever: when the items fall into groups such
-//! that every item of an earlier group is before every item of a later one, the result keeps to
-//! the groups. What happens inside a group of contradicting items depends on where they stand, not
-//! on chance. Neither ever panics on contradictions, as std's sorts may, and neither is quadratic.
+//! Both functions guarantee this for any relation: if the items fall into groups such that every
+//! item of an earlier group is before every item of a later one, the result keeps the order of the
+//! groups. Inside a group of contradicting items the result depends on their positions, not on
+//! chance. Neither function panics on contradictions, as std's sorts may, and neither is quadratic.
 
 use std::cmp::Ordering;
 
-/// Up to this many items are sorted by insertion, which beats partitioning them.
+/// Up to this many items are sorted by insertion, which is faster than partitioning them.
 const INSERTION_MAX: usize = 20;
 /// From this many items on, the pivot is the median of three medians.
 const NINTHER_MIN: usize = 64;
 
-/// Brings `count` items to the front that may stand there: no item behind them is in an earlier
-/// group. What is left behind them is unspecified and need not even be all the others.
+/// Moves `count` items to the front such that no item after them is in an earlier group. The rest
+/// of the slice is unspecified and may not contain all other items.
 ///
-/// `scratch` is grown to twice the items and not shrunk. O(n) expected, O(n log n) at worst.
+/// `scratch` grows to twice the items and never shrinks. O(n) expected, O(n log n) at worst.
 pub(super) fn select_first<T: Copy>(
     mut items: &mut [T],
     mut count: usize,
     scratch: &mut Vec<T>,
     compare: impl Fn(&T, &T) -> Ordering,
 ) {
-    // A relation with a sense of direction halves the rest every other round. One that has none,
-    // or that has been made to fool the choice of pivots, ends in the merge sort.
+    // A transitive relation halves the rest every other round. Any other relation, or input made to
+    // defeat the choice of pivots, ends in the merge sort.
     let mut rounds_left = 2 * (items.len() | 1).ilog2() + 4;
     while count > 0 && count < items.len() {
         if items.len() <= INSERTION_MAX {
@@ -46,8 +46,8 @@ pub(super) fn select_first<T: Copy>(
     }
 }
 
-/// Splits the items around a pivot: those before it, those that can't be told from it, those
-/// after it. Returns how many there are of the first two.
+/// Splits the items around a pivot: the items before it, those equal to it, those after it. Returns
+/// the numbers of the first two.
 fn partition<T: Copy>(
     items: &mut [T],
     pivot: T,
@@ -62,8 +62,8 @@ fn partition<T: Copy>(
     let (mut less, mut equal, mut greater) = (0, 0, 0);
     for at in 0..length {
         let item = items[at];
-        // Every item is written to two places, and stays in at most one: which one it is can't be
-        // foreseen, so that a branch would be guessed wrong every other time.
+        // Every item is written to two places and stays in at most one. A branch could not be
+        // predicted and would be wrong half of the time.
         items[less] = item;
         greater_items[greater] = item;
         let order = compare(&item, &pivot);
@@ -131,8 +131,8 @@ fn insertion_sort<T: Copy>(items: &mut [T], compare: &impl Fn(&T, &T) -> Orderin
     }
 }
 
-/// Sorts, stable, with the promise of this module. `scratch` is grown to the items and not shrunk.
-/// O(n log n) comparisons always.
+/// Stable sort with the guarantee of this module. `scratch` grows to the number of items and never
+/// shrinks. Always O(n log n) comparisons.
 pub(super) fn merge_sort<T: Copy>(
     items: &mut [T],
     scratch: &mut Vec<T>,
@@ -161,9 +161,9 @@ fn merge<T: Copy>(
     compare: &impl Fn(&T, &T) -> Ordering,
 ) {
     if !compare(&items[middle], &items[middle - 1]).is_lt() {
-        // Nothing of the later run goes before the last of the earlier one. Runs that keep to the
-        // groups then do so end to end: the two at the seam don't contradict the groups, and what
-        // surrounds them in their runs doesn't either.
+        // No item of the later run goes before the last of the earlier one. If both runs keep the
+        // order of the groups, their concatenation does too: the two items at the seam don't
+        // contradict the groups, and neither do the items around them.
         return;
     }
     scratch.clear();
@@ -171,7 +171,7 @@ fn merge<T: Copy>(
     let (mut early, mut late) = (0, middle);
     for at in 0..items.len() {
         if early == middle {
-            // The rest of the later run is in its place.
+            // The rest of the later run is in place already.
             return;
         }
         if late < items.len() && compare(&items[late], &scratch[early]).is_lt() {
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Groups of ten; inside a group a relation without rhyme or reason, but always the same.
+    /// Groups of ten. Inside a group the relation is arbitrary but deterministic.
     fn odd_relation(a: &u32, b: &u32) -> Ordering {
         if a / 10 != b / 10 {
             return a.cmp(b);
@@ -204,7 +204,7 @@ mod tests {
         }
     }
 
-    /// Whether nothing behind is in an earlier group than something in front.
+    /// Whether no item after the front is in an earlier group than an item of the front.
     fn keeps_to_groups(front: &[u32], all: &[u32]) -> bool {
         let mut expected: Vec<u32> = all.iter().map(|item| item / 10).collect();
         expected.sort_unstable();
@@ -248,7 +248,7 @@ mod tests {
             ("constant", vec![1; 20_000]),
         ];
         let directed = |a: &u32, b: &u32| a.cmp(b);
-        // Every item beats the next third of a circle: no pivot is in the middle of anything.
+        // Every item beats the next third of a circle, so no pivot is in the middle.
         let round = |a: &u32, b: &u32| match (b + length - a) % length {
             0 => Ordering::Equal,
             distance if distance < length / 3 => Ordering::Less,

@@ -1,4 +1,4 @@
-//! The ranker against the rules, on drawn pods.
+//! Tests of the ranker against the rules, on random pods.
 
 use podstorm_objects::{
     ConditionStatus, ConditionType, ContainerStatus, Labels, Pod, PodCondition, PodPhase, Time, Uid,
@@ -10,7 +10,7 @@ use super::*;
 const NOW_SECONDS: i64 = 1_772_921_233;
 const NOW_NS: i64 = NOW_SECONDS * 1_000_000_000 + 123;
 
-/// Fields from few values each, so that every rule gets to decide.
+/// Fields with few values each, so that every rule decides in some cases.
 fn pod() -> impl Strategy<Value = Pod> {
     let ages = || prop_oneof![4 => (0i64..90).prop_map(Some), 1 => Just(None), 1 => (0i64..900_000).prop_map(Some)];
     let uid = prop_oneof![
@@ -92,7 +92,7 @@ proptest! {
         pods in prop::collection::vec(pod(), 1..60),
         options in options(),
         ranks in [0u32..3, 0..3, 0..3, 0..3],
-        // Now and then nodes with so many pods that only the coarse keys hold them.
+        // Sometimes nodes with more pods than the fine keys can hold.
         crowd in prop_oneof![6 => Just(1u32), 1 => Just(3_000_000u32)],
         k in 0usize..60,
     ) {
@@ -104,7 +104,7 @@ proptest! {
             .iter()
             .map(|fields| Candidate { fields, rank: rank_of_node(fields.node()) })
             .collect();
-        // The caller's numbers are not the positions.
+        // The caller's numbers differ from the positions.
         let numbered = (0u32..).map(|n| n * 3 + 7).zip(&fields);
         let mut ranker = Ranker::new();
         let chosen = ranker.choose(numbered.clone(), rank_of_node, &options, k).to_vec();
@@ -128,8 +128,8 @@ proptest! {
         for cut in 0..=order.len() {
             let mut flags = vec![false; pods.len()];
             order[..cut].iter().for_each(|number| flags[(number - 7) as usize / 3] = true);
-            // The order within a contradicting group may be cut by the choice of k, so only what
-            // holds between groups is asked for there; the check knows.
+            // The order inside a contradicting group may depend on `k`, so only the order between
+            // groups is checked there, by `check_admissible`.
             prop_assert_eq!(check_admissible(&candidates, &flags, &options), Ok(()));
         }
     }
@@ -208,14 +208,15 @@ fn rules_decide_in_turn() {
         Some(Rule::CreationTimeUid)
     );
     assert_eq!(rule(&ready("a", 8 * 3600, 9 * 3600, 0), &old), None);
-    // A bucket shared and a UID shared: no later rule is asked.
+    // The same bucket and the same UID: no later rule applies.
     assert_eq!(rule(&ready("m", 7 * 3600, 9 * 3600, 0), &old), None);
     assert_eq!(rule(&ready("m", 7 * 3600, 9 * 3600, 5), &old), None);
 }
 
 #[test]
-fn the_rules_go_round_in_a_circle_and_nobody_minds() {
-    // Two of one second and restarts that disagree with the UIDs; one in between.
+fn rules_that_form_a_cycle_do_no_harm() {
+    // Two pods with the same ready time and restarts that disagree with the UIDs, and one pod in
+    // between.
     let circle = [
         ready("a", 100, 200, 0),
         ready("b", 100, 200, 5),
@@ -237,7 +238,7 @@ fn the_rules_go_round_in_a_circle_and_nobody_minds() {
     }
 }
 
-/// A sequence without a pattern, the same in every run.
+/// A pseudo-random sequence, the same in every run.
 fn drawn(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = seed;
     move |below| {
@@ -250,8 +251,9 @@ fn drawn(seed: u64) -> impl FnMut(u64) -> u64 {
 
 #[test]
 fn large_choices_are_admissible_too() {
-    // Spread over weeks, in one burst, and a burst among others: keys all different, all the same,
-    // and many the same. Both below and above the size and the share where a bound is sampled.
+    // Pods spread over weeks, in one burst, and in a burst among others: keys all different, all
+    // the same, and many the same. Both below and above the size and the share from which a bound
+    // is sampled.
     let mut ranker = Ranker::new();
     for (seed, spread_days, crowd) in [(1, 30, 40), (2, 0, 1), (3, 1, 1), (4, 0, 3)] {
         for count in [1_000usize, 1_100, 2_500] {
@@ -263,7 +265,7 @@ fn large_choices_are_admissible_too() {
                     ready_on(node, &uid, ready_age, ready_age + 9, drawn(20) as i32 / 18)
                 })
                 .collect();
-            // Nodes in turn, and the rank by the node.
+            // One node after the other, with a rank by the node.
             let rank_of_node = |node: u32| node % crowd;
             let candidates: Vec<Candidate<'_>> = fields
                 .iter()

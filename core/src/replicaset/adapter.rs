@@ -1,10 +1,10 @@
-//! ReplicationControllers as ReplicaSets, on their way from the API server and back.
+//! Converts ReplicationControllers from the API server to ReplicaSets, and back.
 
 use std::sync::Arc;
 
 use podstorm_objects::{AnyObject, Kind, ReplicaSet, ReplicationController};
 
-/// A ReplicaSet, or a ReplicationController as one; nothing for objects of other kinds.
+/// A ReplicaSet, or a ReplicationController converted to one; `None` for objects of other kinds.
 pub fn as_replica_set(object: &AnyObject) -> Option<Arc<ReplicaSet>> {
     if let Some(controller) = object.downcast_ref::<ReplicationController>() {
         return Some(Arc::new(controller.to_replica_set()));
@@ -12,7 +12,7 @@ pub fn as_replica_set(object: &AnyObject) -> Option<Arc<ReplicaSet>> {
     Arc::clone(object).downcast()
 }
 
-/// The object that a status write sends, of that kind.
+/// The object of this kind that a status write sends.
 pub(super) fn of_kind(kind: Kind, set: ReplicaSet) -> AnyObject {
     if kind != Kind::REPLICATION_CONTROLLER {
         return Arc::new(set);

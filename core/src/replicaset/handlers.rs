@@ -1,23 +1,23 @@
-//! Event handlers: a change of the cache becomes observations (expectations) and keys (queue).
-//! Nothing else happens here, and nothing is called.
+//! Event handlers. They turn a change of the cache into observations (for the expectations) and
+//! keys (for the queue). They do nothing else and make no API call.
 
 use podstorm_objects::{Now, Pod, Uid};
 use podstorm_runtime::intern::KeyId;
 
 use super::Controller;
-use super::parents::ParentChange;
-use crate::cache::{Group, PodChange};
+use super::owners::OwnerChange;
+use crate::cache::{OwnedPods, PodChange};
 
 const NS_PER_SECOND: i64 = 1_000_000_000;
 
 impl Controller {
-    /// Handles a change of the parents, which the caller has applied: added and updated ones are
-    /// enqueued; one that is gone, or was replaced by another of the same name, loses expectations and
-    /// records first.
-    pub fn parent_changed(&self, change: &ParentChange, now: Now) {
+    /// Handles a change of the owners that the caller has applied. Added and updated owners are
+    /// enqueued. An owner that is gone, or was replaced by another with the same name, first loses
+    /// its expectations and records.
+    pub fn owner_changed(&self, change: &OwnerChange, now: Now) {
         match (&change.old, &change.new) {
-            (_, None) => self.retired.insert(change.key, now.mono_ns),
-            (None, Some(_)) => self.retired.remove(change.key),
+            (_, None) => self.recycled_ids.insert(change.key, now.mono_ns),
+            (None, Some(_)) => self.recycled_ids.remove(change.key),
             (Some(_), Some(_)) => {}
         }
         if let Some(uid) = &change.deleted_uid {
@@ -45,33 +45,33 @@ impl Controller {
         self.hardened.forget(key);
     }
 
-    /// Handles a change of the pod cache, which the caller has applied.
+    /// Handles a change of the pod cache that the caller has applied.
     pub fn pod_changed(&self, change: &PodChange, now: Now) {
         let new = &change.new;
         if change.deleted {
-            self.pod_deleted(new, change.new_group.as_deref(), now);
-            self.wake_losers(change, now);
+            self.pod_deleted(new, change.new_owned_pods.as_deref(), now);
+            self.wake_previous_owners(change, now);
             return;
         }
         match &change.old {
-            None => self.handle_new_pod(new, change.new_group.as_deref(), now),
+            None => self.handle_new_pod(new, change.new_owned_pods.as_deref(), now),
             Some(old) => self.pod_updated(old, change, now),
         }
     }
 
-    /// Handles a pod that was not known.
-    pub(super) fn handle_new_pod(&self, pod: &Pod, group: Option<&Group>, now: Now) {
+    /// Handles a pod that the cache did not know.
+    pub(super) fn handle_new_pod(&self, pod: &Pod, owned_pods: Option<&OwnedPods>, now: Now) {
         if pod.metadata.is_deleting() {
-            // Seen for the first time on its way out: never counted as a creation.
-            self.pod_deleted(pod, group, now);
+            // First seen while it is terminating, so it never counts as a creation.
+            self.pod_deleted(pod, owned_pods, now);
         } else {
-            self.pod_added(pod, group, now);
+            self.pod_added(pod, owned_pods, now);
         }
     }
 
-    fn pod_added(&self, pod: &Pod, group: Option<&Group>, now: Now) {
+    fn pod_added(&self, pod: &Pod, owned_pods: Option<&OwnedPods>, now: Now) {
         if pod.metadata.controller().is_some() {
-            if let Some(key) = self.resolve(group) {
+            if let Some(key) = self.resolve(owned_pods) {
                 self.expectations.creation_observed(key);
                 self.queue.add(key, now.mono_ns);
             }
@@ -85,25 +85,28 @@ impl Controller {
         if old.metadata.resource_version == new.metadata.resource_version {
             return;
         }
-        let (new_group, old_group) = (change.new_group.as_deref(), change.old_group.as_deref());
+        let (new_owned_pods, old_owned_pods) = (
+            change.new_owned_pods.as_deref(),
+            change.old_owned_pods.as_deref(),
+        );
         let labels_changed = old.metadata.labels != new.metadata.labels;
         if new.metadata.is_deleting() {
-            // A graceful deletion begins with an update; the pod is as good as gone for counting.
-            self.pod_deleted(new, new_group, now);
+            // A graceful deletion begins with an update. For counting, the pod is already gone.
+            self.pod_deleted(new, new_owned_pods, now);
             if labels_changed {
-                self.pod_deleted(old, old_group, now);
+                self.pod_deleted(old, old_owned_pods, now);
             }
-            self.wake_losers(change, now);
+            self.wake_previous_owners(change, now);
             return;
         }
         let controller_changed = old.metadata.controller() != new.metadata.controller();
         if controller_changed && old.metadata.controller().is_none() {
-            self.adopted_by_one(old, now);
-        } else if controller_changed && let Some(key) = self.resolve(old_group) {
+            self.wake_other_matches(old, now);
+        } else if controller_changed && let Some(key) = self.resolve(old_owned_pods) {
             self.queue.add(key, now.mono_ns);
         }
         if new.metadata.controller().is_some() {
-            let Some(key) = self.resolve(new_group) else {
+            let Some(key) = self.resolve(new_owned_pods) else {
                 return;
             };
             self.queue.add(key, now.mono_ns);
@@ -117,19 +120,19 @@ impl Controller {
         }
     }
 
-    fn pod_deleted(&self, pod: &Pod, group: Option<&Group>, now: Now) {
-        // Nobody waits for the deletion of an orphan: its group resolves to no parent.
-        if let Some(key) = self.resolve(group) {
+    fn pod_deleted(&self, pod: &Pod, owned_pods: Option<&OwnedPods>, now: Now) {
+        // No owner waits for the deletion of an orphan: it resolves to no owner.
+        if let Some(key) = self.resolve(owned_pods) {
             self.expectations.deletion_observed(key, &pod.metadata.name);
             self.queue.add(key, now.mono_ns);
         }
     }
 
-    /// A pod that has just become ready is available `minReadySeconds` later, when nothing else
-    /// may happen to wake its owner.
+    /// A pod that has just become ready is available `minReadySeconds` later. No event may come
+    /// then, so the owner's key is added with a delay.
     fn check_availability_later(&self, key: KeyId, now: Now) {
-        let parent = self.parents.get(key);
-        let seconds = parent.map_or(0, |parent| parent.object.spec.min_ready_seconds);
+        let owner = self.owners.get(key);
+        let seconds = owner.map_or(0, |owner| owner.object.spec.min_ready_seconds);
         if seconds > 0 {
             self.queue
                 .add_after(key, i64::from(seconds) * NS_PER_SECOND, now.mono_ns);
@@ -137,18 +140,19 @@ impl Controller {
     }
 
     pub(super) fn enqueue_matching(&self, pod: &Pod, now: Now) {
-        for parent in self
-            .parents
+        for owner in self
+            .owners
             .matching(&pod.metadata.namespace, &pod.metadata.labels)
         {
-            self.queue.add(parent.key, now.mono_ns);
+            self.queue.add(owner.key, now.mono_ns);
         }
     }
 
-    /// The key of the cached parent of our kind that a pod's controller reference means.
-    pub(super) fn resolve(&self, group: Option<&Group>) -> Option<KeyId> {
-        group
-            .filter(|group| group.owner_kind() == Some(self.options.kind.name()))?
-            .parent()
+    /// The key of the cached owner of this controller's kind to which a pod's controller reference
+    /// resolves.
+    pub(super) fn resolve(&self, owned_pods: Option<&OwnedPods>) -> Option<KeyId> {
+        owned_pods
+            .filter(|owned_pods| owned_pods.owner_kind() == Some(self.options.kind.name()))?
+            .owner_key()
     }
 }

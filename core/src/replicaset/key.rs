@@ -1,14 +1,14 @@
 //! Work items as text: `namespace/name`.
 
-/// A work item that is no key.
+/// A work item that is not a valid key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unexpected key format: {0:?}")]
 pub struct KeyError(String);
 
-/// Splits a key into namespace and name; without a slash the namespace is empty.
+/// Splits a key into namespace and name. Without a slash the namespace is empty.
 ///
 /// # Errors
-/// When there is more than one slash.
+/// The key has more than one slash.
 pub fn parse_key(key: &str) -> Result<(&str, &str), KeyError> {
     match key.split_once('/') {
         None => Ok(("", key)),

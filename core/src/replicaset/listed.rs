@@ -1,4 +1,4 @@
-//! A list of pods, handled in runs: what a start hears of a million pods is a few thousand keys.
+//! Handles a list of pods in runs, so that a start with a million pods adds a few thousand keys.
 
 use podstorm_objects::Now;
 
@@ -6,9 +6,9 @@ use super::Controller;
 use crate::cache::{Listed, PodRun};
 
 impl Controller {
-    /// Handles what a list did to the pod cache, which the caller has filled by
-    /// [`crate::cache::PodCache::replace`]. What comes of it is what comes of the pods one by one, in the
-    /// order of the list.
+    /// Handles the changes of a list that the caller has put into the pod cache by
+    /// [`crate::cache::PodCache::replace`]. The result is the same as handling the pods one by one
+    /// in the order of the list.
     pub fn pods_listed(&self, listed: &Listed, now: Now) {
         for change in &listed.changes {
             self.pod_changed(change, now);
@@ -18,15 +18,15 @@ impl Controller {
         }
     }
 
-    /// Handles pods that came together: one observation for each, and one key for all.
+    /// Handles the pods of one run: one observation per pod, and one key for all.
     fn handle_run(&self, run: &PodRun, now: Now) {
         for pod in &run.others {
-            self.handle_new_pod(pod, Some(&run.group), now);
+            self.handle_new_pod(pod, Some(&run.owned_pods), now);
         }
-        if run.living > 0
-            && let Some(key) = self.resolve(Some(&run.group))
+        if run.not_deleting > 0
+            && let Some(key) = self.resolve(Some(&run.owned_pods))
         {
-            for _ in 0..run.living {
+            for _ in 0..run.not_deleting {
                 self.expectations.creation_observed(key);
             }
             self.queue.add(key, now.mono_ns);

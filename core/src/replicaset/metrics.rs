@@ -8,21 +8,23 @@ const AGE_RATIO_BOUNDS: [f64; 6] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
 /// The ReplicaSet controller's own metrics.
 #[derive(Debug)]
 pub struct ControllerMetrics {
-    /// Per ready victim of a scale-down: its age over the age of the youngest ready candidate.
+    /// Per ready pod that a scale-down deletes: its age divided by the age of the youngest ready
+    /// candidate.
     pub sorting_deletion_age_ratio: Histogram,
-    /// Syncs put off because the cache had not shown an own write of a pod.
+    /// Syncs postponed because the cache did not show one of the controller's own writes of a pod.
     pub stale_sync_skips_pods: Counter,
-    /// Syncs put off because the cache had not shown an own write of a ReplicaSet.
+    /// Syncs postponed because the cache did not show one of the controller's own writes of a
+    /// ReplicaSet.
     pub stale_sync_skips_replicasets: Counter,
-    /// Reads of versions that caches must come to; of the hardened behaviour.
+    /// Reads of versions that the caches must reach; hardened behaviour only.
     pub fences: Counter,
-    /// Keys of which something was still expected though the caches showed all that had been done;
-    /// of the hardened behaviour.
+    /// Keys with open expectations although the caches showed all that had been done; hardened
+    /// behaviour only.
     pub expectations_settled: Counter,
 }
 
 impl ControllerMetrics {
-    /// All at zero.
+    /// New metrics, all zero.
     pub fn new() -> Self {
         ControllerMetrics {
             sorting_deletion_age_ratio: Histogram::new(&AGE_RATIO_BOUNDS),
@@ -69,7 +71,7 @@ impl ControllerMetrics {
                 &self.expectations_settled,
             ),
         ] {
-            // Upstream has no such metrics, and never counts them.
+            // Upstream has no such metrics, so they are hidden while they are zero.
             if counter.value() > 0 {
                 let value = Value::Number(counter.value() as f64);
                 families.push(Family::single(name, help, Kind::Counter, Vec::new(), value));

@@ -1,4 +1,4 @@
-//! The controller of ReplicaSets (or, through the same code, of ReplicationControllers): event
+//! The controller of ReplicaSets and, through the same code, of ReplicationControllers: the event
 //! handlers, the work queue, and the sync that a worker drives.
 //!
 //! ```text
@@ -8,26 +8,24 @@
 //!                        expectations ◀──────── expect ──────┘
 //! ```
 //!
-//! Nothing here does I/O or reads a clock. A driver carries out the requests of a [`Sync`] and
-//! feeds the answers; see [`Controller::begin`]. Different keys share no lock on this path but
-//! those inside the queue's growth and the string border.
+//! This module does no I/O and reads no clock. A driver carries out the requests of a [`Sync`] and
+//! passes it the answers; see [`Controller::begin`]. Syncs of different keys share no lock, except
+//! when the queue grows or a new name gets its key.
 
 mod adapter;
 mod deletion_order;
 mod handlers;
 mod hardened;
+#[cfg(test)]
+mod harness;
 mod key;
 mod listed;
 mod metrics;
-mod parents;
+mod owners;
 pub mod reconcile;
-mod retired;
-#[cfg(test)]
-mod rig;
+mod recycled_ids;
 mod scale;
 mod status;
-#[cfg(test)]
-mod status_tests;
 mod steps;
 mod sync;
 
@@ -46,22 +44,22 @@ use crate::cache::{Delta, Listed, PodCache, PodChange};
 use crate::policy::Behaviour;
 use crate::ranking::RankFields;
 use hardened::Hardened;
-use retired::Retired;
+use recycled_ids::RecycledIds;
 
 pub use adapter::as_replica_set;
 pub use deletion_order::{DeletionOrder, Ranked};
 pub use key::{KeyError, parse_key};
 pub use metrics::ControllerMetrics;
-pub use parents::{Parent, ParentChange, ParentStore};
+pub use owners::{Owner, OwnerChange, OwnerStore};
 pub use podstorm_runtime::driver::Step;
 pub use sync::{Outcome, Sync, SyncError, SyncErrorClass};
 
-/// What a controller is told at its start.
+/// The options of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerOptions {
-    /// Which kind it controls: `ReplicaSet` or `ReplicationController`.
+    /// The kind that it controls: `ReplicaSet` or `ReplicationController`.
     pub kind: Kind,
-    /// Most pods created or deleted in one sync; upstream compiles in 500.
+    /// The most pods created or deleted in one sync; upstream compiles in 500.
     pub burst_replicas: usize,
     /// The feature gates that change behaviour.
     pub gates: Gates,
@@ -103,29 +101,29 @@ impl ControllerOptions {
     }
 }
 
-/// The name under which a pod is waited for: its name, in the namespace of the key.
+/// The name by which an expectation waits for a pod: the pod's name, in the namespace of the key.
 pub type PodName = CompactString;
 
-/// A controller over a pod cache that it may share with others.
+/// A controller over a pod cache, which several controllers may share.
 #[derive(Debug)]
 pub struct Controller {
     options: ControllerOptions,
-    /// Whether read-your-writes records are kept: upstream never does for ReplicationControllers.
+    /// Whether read-your-writes records are kept. Upstream keeps none for ReplicationControllers.
     keeps_records: bool,
-    parents: ParentStore,
+    owners: OwnerStore,
     expectations: Expectations<KeyId, PodName>,
     consistency: ConsistencyStore<KeyId>,
     hardened: Hardened,
-    retired: Retired,
+    recycled_ids: RecycledIds,
     queue: RateLimitingQueue<KeyId>,
     metrics: ControllerMetrics,
 }
 
 impl Controller {
-    /// A controller with an empty store of parents over that pod cache.
+    /// A controller over this pod cache, with an empty store of owners.
     ///
     /// # Panics
-    /// When the kind is neither ReplicaSet nor ReplicationController.
+    /// The kind is neither ReplicaSet nor ReplicationController.
     pub fn new(options: ControllerOptions, pods: Arc<PodCache>) -> Controller {
         assert!(
             [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER].contains(&options.kind),
@@ -136,31 +134,31 @@ impl Controller {
         let of_upstream =
             options.gates.stale_controller_consistency && options.kind == Kind::REPLICA_SET;
         Controller {
-            parents: ParentStore::new(options.kind, pods),
+            owners: OwnerStore::new(options.kind, pods),
             keeps_records: hardened.records_every_write() || of_upstream,
             options,
             expectations: Expectations::new(),
             consistency: ConsistencyStore::new(kinds),
             hardened,
-            retired: Retired::default(),
+            recycled_ids: RecycledIds::default(),
             queue: RateLimitingQueue::new(),
             metrics: ControllerMetrics::new(),
         }
     }
 
-    /// What it was told.
+    /// The options.
     pub fn options(&self) -> &ControllerOptions {
         &self.options
     }
 
-    /// The cached parents.
-    pub fn parents(&self) -> &ParentStore {
-        &self.parents
+    /// The cached owners.
+    pub fn owners(&self) -> &OwnerStore {
+        &self.owners
     }
 
     /// The pod cache.
     pub fn pods(&self) -> &Arc<PodCache> {
-        self.parents.pods()
+        self.owners.pods()
     }
 
     /// The expectations.
@@ -183,39 +181,40 @@ impl Controller {
         &self.metrics
     }
 
-    /// Applies one watch event of a parent to the store and handles the change.
-    pub fn parent_delta(&self, delta: Delta<ReplicaSet>, now: Now) {
+    /// Applies a watch event of an owner to the store and handles the change.
+    pub fn owner_delta(&self, delta: Delta<ReplicaSet>, now: Now) {
         if let Delta::Applied(object) = &delta {
             self.reuse_key(&object.metadata, now);
         }
-        self.parent_changed(&self.parents.apply(delta), now);
+        self.owner_changed(&self.owners.apply(delta), now);
     }
 
-    /// Replaces the parents by a list and handles every change.
-    pub fn parent_replace(&self, items: Vec<Arc<ReplicaSet>>, version: &ResourceVersion, now: Now) {
+    /// Replaces all owners by a list and handles every change.
+    pub fn owner_replace(&self, items: Vec<Arc<ReplicaSet>>, version: &ResourceVersion, now: Now) {
         for item in &items {
             self.reuse_key(&item.metadata, now);
         }
-        for change in self.parents.replace(items, version) {
-            self.parent_changed(&change, now);
+        for change in self.owners.replace(items, version) {
+            self.owner_changed(&change, now);
         }
     }
 
-    /// The periodic resync of the parents (upstream: every 12 to 24 hours): every key is added.
-    /// The pods' resync, [`PodCache::resync`], changes nothing: pods of an equal version are ignored.
-    pub fn parent_resync(&self, now: Now) {
-        for change in self.parents.resync() {
-            self.parent_changed(&change, now);
+    /// The periodic resync of the owners (upstream: every 12 to 24 hours): adds every key. The
+    /// resync of the pods, [`PodCache::resync`], changes nothing, because handlers ignore pods
+    /// whose version has not changed.
+    pub fn owner_resync(&self, now: Now) {
+        for change in self.owners.resync() {
+            self.owner_changed(&change, now);
         }
     }
 
-    /// Advances the version of the parents' store without a change.
-    pub fn parent_bookmark(&self, version: &ResourceVersion) {
-        self.parents.version().set(version);
+    /// Advances the version of the store of owners without a change.
+    pub fn owner_bookmark(&self, version: &ResourceVersion) {
+        self.owners.version().set(version);
     }
 
-    /// Takes the key of a finished sync out of the queue's hands: forgotten when it went well,
-    /// else retried after a growing delay.
+    /// Gives the key of a finished sync back to the queue. After success its failures are
+    /// forgotten; after a failure it is retried after a growing delay.
     pub fn finish(&self, sync: &mut Sync, now: Now) {
         self.retry(sync, now);
         self.queue.done(sync.key(), now.mono_ns);
@@ -231,27 +230,27 @@ impl Workload for Controller {
     }
 
     fn name(&self, key: KeyId) -> ObjectKey {
-        self.parents.name(key)
+        self.owners.name(key)
     }
 
     fn object_changed(&self, delta: Delta<dyn Object>, now: Now) {
-        // An informer of our kind hears of no other.
+        // The informer of this kind delivers no other kind.
         let delta = match delta {
             Delta::Applied(object) => as_replica_set(&object).map(Delta::Applied),
             Delta::Deleted(object) => as_replica_set(&object).map(Delta::Deleted),
         };
         if let Some(delta) = delta {
-            self.parent_delta(delta, now);
+            self.owner_delta(delta, now);
         }
     }
 
     fn objects_listed(&self, objects: Vec<AnyObject>, version: &ResourceVersion, now: Now) {
         let sets = objects.iter().filter_map(as_replica_set).collect();
-        self.parent_replace(sets, version, now);
+        self.owner_replace(sets, version, now);
     }
 
     fn bookmark(&self, version: &ResourceVersion) {
-        self.parent_bookmark(version);
+        self.owner_bookmark(version);
     }
 
     #[inline]
@@ -291,16 +290,16 @@ mod tests {
     use podstorm_runtime::workqueue::Take;
 
     #[test]
-    fn a_resync_adds_every_parent_and_no_key_for_pods() {
+    fn a_resync_adds_every_owner_and_no_key_for_pods() {
         let pods = Arc::new(PodCache::new());
         let controller = Controller::new(ControllerOptions::new(Kind::REPLICA_SET), pods.clone());
         let now = Now::default();
         for name in ["a", "b"] {
-            let mut parent = ReplicaSet::default();
-            parent.metadata.name = name.into();
-            parent.metadata.namespace = "ns".into();
-            parent.metadata.uid = Uid::new(name);
-            controller.parent_delta(Delta::Applied(Arc::new(parent)), now);
+            let mut owner = ReplicaSet::default();
+            owner.metadata.name = name.into();
+            owner.metadata.namespace = "ns".into();
+            owner.metadata.uid = Uid::new(name);
+            controller.owner_delta(Delta::Applied(Arc::new(owner)), now);
         }
         let mut pod = Pod::default();
         pod.metadata.name = "p".into();
@@ -313,7 +312,7 @@ mod tests {
             controller.pod_changed(&change, now);
         }
         assert_eq!(controller.queue().len(), 0);
-        controller.parent_resync(now);
+        controller.owner_resync(now);
         assert_eq!(controller.queue().len(), 2);
     }
 }

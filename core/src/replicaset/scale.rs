@@ -1,5 +1,5 @@
-//! Counting a parent's pods and choosing which to delete, from the cache's running totals where
-//! nothing needs claiming, from the claimed pods one by one where something does.
+//! Counts an owner's pods and chooses which to delete: from the cache's running totals if nothing
+//! needs claiming, else from the claimed pods one by one.
 
 use std::sync::Arc;
 
@@ -8,35 +8,35 @@ use podstorm_objects::{Labels, Now, Pod, Selector, Time, Uid};
 use podstorm_runtime::cache::NamespacedSelector;
 use smallvec::SmallVec;
 
-use super::parents::Parent;
+use super::owners::Owner;
 use super::reconcile::{StatusCounts, availability_cutoff};
-use super::sync::Census;
+use super::sync::PodCounts;
 use super::{Controller, Sync};
-use crate::cache::{Group, Member, Members, Totals};
+use crate::cache::{Member, Members, OwnedPods, Totals};
 use crate::ranking::{NodeCounts, RankFields, RankOptions, Ranker};
 
 /// The pods to delete in this sync, with the scratch memory for choosing them.
 #[derive(Debug, Default)]
-pub(super) struct Victims {
+pub(super) struct PodsToDelete {
     names: Vec<CompactString>,
-    /// Their UIDs in the same order, where deletes carry them.
+    /// Their UIDs in the same order, if deletes carry them.
     uids: Vec<Uid>,
     ranker: Ranker,
     pub(super) related: NodeCounts,
-    /// What the related pods are found by; filled and emptied while they are counted.
+    /// The selectors of the related pods. Filled and emptied while they are counted.
     selectors: Vec<NamespacedSelector>,
-    label_sets: Vec<(Labels, Arc<Group>)>,
+    label_sets: Vec<(Labels, Arc<OwnedPods>)>,
     claimed: Vec<RankFields>,
-    /// The claimed pods themselves, where they were claimed one by one.
+    /// The claimed pods, if they were claimed one by one.
     claimed_pods: Vec<Arc<Pod>>,
 }
 
-impl Victims {
+impl PodsToDelete {
     pub(super) fn names(&self) -> &[CompactString] {
         &self.names
     }
 
-    /// Their UIDs in the same order, none where deletes don't carry them.
+    /// Their UIDs in the same order; empty if deletes don't carry them.
     pub(super) fn uids(&self) -> &[Uid] {
         &self.uids
     }
@@ -51,24 +51,24 @@ impl Victims {
 }
 
 impl Controller {
-    /// Counts the parent's pods and, where too many, chooses the victims, all from one moment.
-    /// Where a pod must be released or adopted, returns instead the active pods to claim: own
-    /// ones, then orphans.
+    /// Counts the owner's pods and, if there are too many, chooses the pods to delete, all at one
+    /// moment. If a pod must be released or adopted, it returns the active pods to claim instead:
+    /// own pods, then orphans.
     ///
-    /// O(label sets) for the counts; pods are looked at when some must go, when
-    /// `minReadySeconds` is set, or when there is something to claim.
-    pub(super) fn take_census(
+    /// O(label sets) for the counts. Pods are looked at if some must be deleted, if
+    /// `minReadySeconds` is set, or if there is something to claim.
+    pub(super) fn count_pods(
         &self,
-        parent: &Parent,
+        owner: &Owner,
         selector: &Selector,
         sync: &mut Sync,
         now: Now,
     ) -> Option<Vec<Arc<Pod>>> {
-        let deleting = parent.object.metadata.is_deleting();
-        let adoptable = !deleting && self.adoptable_orphans(parent, selector);
+        let deleting = owner.object.metadata.is_deleting();
+        let adoptable = !deleting && self.adoptable_orphans(owner, selector);
         let mut related_counted = false;
         loop {
-            let mut members = parent.group.lock();
+            let mut members = owner.owned_pods.lock();
             debug_assert!(
                 members.totals_are_exact(),
                 "running totals must equal a recount"
@@ -81,7 +81,7 @@ impl Controller {
                     matching.merge(set.totals);
                     if set
                         .labels
-                        .contains_all(&parent.object.spec.template.metadata.labels)
+                        .contains_all(&owner.object.spec.template.metadata.labels)
                     {
                         fully_labeled += set.totals.active;
                     }
@@ -89,34 +89,34 @@ impl Controller {
                     others_active += set.totals.active;
                 }
             }
-            sync.census.terminating = count(matching.terminating);
+            sync.counts.terminating = count(matching.terminating);
             if adoptable || (others_active > 0 && !deleting) {
                 let own = members.iter().filter(|(_, member)| member.is_active());
                 let mut pods: Vec<Arc<Pod>> = own.map(|(pod, _)| pod.clone()).collect();
                 drop(members);
-                self.push_adoptable(parent, selector, &mut pods);
+                self.push_adoptable(owner, selector, &mut pods);
                 return Some(pods);
             }
-            sync.census.counts = StatusCounts {
+            sync.counts.status = StatusCounts {
                 replicas: count(matching.active),
                 fully_labeled: count(fully_labeled),
                 ready: count(matching.ready),
                 available: 0,
             };
-            let surplus = i64::from(matching.active) - i64::from(parent.object.replicas());
+            let surplus = i64::from(matching.active) - i64::from(owner.object.replicas());
             let wanted = surplus.clamp(0, self.burst());
             let wanted = usize::try_from(wanted).expect("clamped to the positive");
             let ranked = wanted < matching.active as usize;
             if sync.may_scale && wanted > 0 && ranked && !related_counted {
-                // Other groups are locked for this, so not while holding this one.
+                // This locks the pods of other owners, so this owner's lock is released first.
                 drop(members);
-                self.count_related(parent, sync);
+                self.count_related(owner, sync);
                 related_counted = true;
                 continue;
             }
-            if parent.object.spec.min_ready_seconds > 0 {
-                let cutoff = availability_cutoff(parent.object.spec.min_ready_seconds, now.wall_ns);
-                self.count_matured(&mut members, selector, cutoff, &mut sync.census);
+            if owner.object.spec.min_ready_seconds > 0 {
+                let cutoff = availability_cutoff(owner.object.spec.min_ready_seconds, now.wall_ns);
+                self.count_available(&mut members, selector, cutoff, &mut sync.counts);
             }
             if !sync.may_scale || wanted == 0 {
                 return None;
@@ -128,13 +128,13 @@ impl Controller {
                 .members()
                 .iter()
                 .filter(|member| is_candidate(member));
-            let Victims {
+            let PodsToDelete {
                 names,
                 uids,
                 ranker,
                 related,
                 ..
-            } = &mut sync.victims;
+            } = &mut sync.to_delete;
             let by_uid = self.hardened.deletes_by_uid();
             names.clear();
             uids.clear();
@@ -170,28 +170,28 @@ impl Controller {
         }
     }
 
-    /// Counts the claimed pods one by one and, where too many, chooses the victims.
+    /// Counts the claimed pods one by one and, if there are too many, chooses the pods to delete.
     pub(super) fn count_claimed(
         &self,
-        parent: &Parent,
+        owner: &Owner,
         claimed: &[Arc<Pod>],
         sync: &mut Sync,
         now: Now,
     ) {
-        let spec = &parent.object.spec;
-        sync.census.counts = StatusCounts::count(
+        let spec = &owner.object.spec;
+        sync.counts.status = StatusCounts::count(
             claimed.iter().map(|pod| &**pod),
             &spec.template.metadata.labels,
             spec.min_ready_seconds,
             now.wall_ns,
         );
         let ready = claimed.iter().filter(|pod| pod.is_ready());
-        sync.census.ready_times.clear();
-        sync.census
+        sync.counts.ready_times.clear();
+        sync.counts
             .ready_times
             .extend(ready.map(|pod| (pod.ready_time(), 1)));
-        sync.victims.claimed_pods.extend_from_slice(claimed);
-        let surplus = i64::from(sync.census.counts.replicas) - i64::from(parent.object.replicas());
+        sync.to_delete.claimed_pods.extend_from_slice(claimed);
+        let surplus = i64::from(sync.counts.status.replicas) - i64::from(owner.object.replicas());
         let wanted = surplus.clamp(0, self.burst());
         let wanted = usize::try_from(wanted).expect("clamped to the positive");
         if !sync.may_scale || wanted == 0 {
@@ -200,23 +200,23 @@ impl Controller {
         let by_uid = self.hardened.deletes_by_uid();
         if wanted == claimed.len() {
             let names = claimed.iter().map(|pod| pod.metadata.name.clone());
-            sync.victims.names.extend(names);
+            sync.to_delete.names.extend(names);
             if by_uid {
                 let uids = claimed.iter().map(|pod| pod.metadata.uid.clone());
-                sync.victims.uids.extend(uids);
+                sync.to_delete.uids.extend(uids);
             }
             return;
         }
-        self.count_related(parent, sync);
+        self.count_related(owner, sync);
         let nodes = self.pods();
-        let Victims {
+        let PodsToDelete {
             names,
             uids,
             ranker,
             related,
             claimed: fields,
             ..
-        } = &mut sync.victims;
+        } = &mut sync.to_delete;
         fields.extend(claimed.iter().map(|pod| {
             RankFields::of(
                 pod,
@@ -237,58 +237,60 @@ impl Controller {
             let uid = |at: usize| claimed[at].metadata.uid.clone();
             uids.extend(chosen.iter().map(|&at| uid(at as usize)));
         }
-        let victims = chosen.iter().map(|&at| &fields[at as usize]);
-        self.observe_age_ratios(fields.iter(), victims, now);
+        let to_delete = chosen.iter().map(|&at| &fields[at as usize]);
+        self.observe_age_ratios(fields.iter(), to_delete, now);
     }
 
-    /// Counts the ready pods anew for another `minReadySeconds` than the census did.
-    pub(super) fn count_matured_anew(&self, parent: &Parent, sync: &mut Sync, cutoff: Time) {
-        if !sync.victims.claimed_pods.is_empty() {
+    /// Counts the available pods again for another `minReadySeconds` than `count_pods` used.
+    pub(super) fn recount_available(&self, owner: &Owner, sync: &mut Sync, cutoff: Time) {
+        if !sync.to_delete.claimed_pods.is_empty() {
             return; // All times were collected when they were claimed.
         }
-        if let Ok(selector) = &parent.selector {
-            let mut members = parent.group.lock();
-            self.count_matured(&mut members, selector, cutoff, &mut sync.census);
+        if let Ok(selector) = &owner.selector {
+            let mut members = owner.owned_pods.lock();
+            self.count_available(&mut members, selector, cutoff, &mut sync.counts);
         }
     }
 
-    /// Counts the ready pods that became so at the cutoff or before, and the others by time.
-    fn count_matured(
+    /// Counts the pods that became ready at the cutoff or before, and collects the ready times of
+    /// the others.
+    fn count_available(
         &self,
         members: &mut Members,
         selector: &Selector,
         cutoff: Time,
-        census: &mut Census,
+        counts: &mut PodCounts,
     ) {
-        census.matured = 0;
-        census.ready_times.clear();
+        counts.available_at_cutoff = 0;
+        counts.ready_times.clear();
         for index in 0..members.label_sets().len() {
             let set = &members.label_sets()[index];
             if set.totals.ready > 0 && selector.matches(&set.labels) {
                 let index = u32::try_from(index).expect("fewer label sets than pods");
-                census.matured += members.ready_by(index, cutoff, &mut census.ready_times);
+                counts.available_at_cutoff +=
+                    members.ready_by(index, cutoff, &mut counts.ready_times);
             }
         }
     }
 
     /// Whether an active orphan of the namespace matches. O(label sets among the orphans).
-    pub(super) fn adoptable_orphans(&self, parent: &Parent, selector: &Selector) -> bool {
-        parent.orphans.pod_count() > 0 && {
-            let members = parent.orphans.lock();
+    pub(super) fn adoptable_orphans(&self, owner: &Owner, selector: &Selector) -> bool {
+        owner.orphans.pod_count() > 0 && {
+            let members = owner.orphans.lock();
             let mut sets = members.label_sets().iter();
             sets.any(|set| set.totals.active > 0 && selector.matches(&set.labels))
         }
     }
 
-    /// The active orphans of the namespace that match, in their order. O(orphans), but the selector is
-    /// asked once for all that have the same labels.
+    /// The active orphans of the namespace that match, in their order. O(orphans), but the selector
+    /// is evaluated once per label set.
     pub(super) fn push_adoptable(
         &self,
-        parent: &Parent,
+        owner: &Owner,
         selector: &Selector,
         pods: &mut Vec<Arc<Pod>>,
     ) {
-        let members = parent.orphans.lock();
+        let members = owner.orphans.lock();
         let matches = matching_sets(&members, selector);
         let adoptable = members
             .iter()
@@ -296,29 +298,29 @@ impl Controller {
         pods.extend(adoptable.map(|(pod, _)| pod.clone()));
     }
 
-    /// Counts, by node, the active pods that any sibling's selector matches: the parents with the
-    /// same controller, this one included. None without a controller, but in the hardened behaviour
-    /// those of its own selector.
-    pub(super) fn count_related(&self, parent: &Parent, sync: &mut Sync) {
-        let Victims {
+    /// Counts, by node, the active pods that the selector of any sibling matches. The siblings are
+    /// the owners with the same controller, this one included. Without a controller nothing is
+    /// counted, except for this owner's own pods in the hardened behaviour.
+    pub(super) fn count_related(&self, owner: &Owner, sync: &mut Sync) {
+        let PodsToDelete {
             related,
             selectors,
             label_sets,
             ..
-        } = &mut sync.victims;
+        } = &mut sync.to_delete;
         related.clear();
-        self.parents.related_selectors(parent, selectors);
+        self.owners.related_selectors(owner, selectors);
         if selectors.is_empty() && self.hardened.ranks_without_owner() {
-            let selector = parent.selector.iter().cloned();
-            let namespace = &parent.object.metadata.namespace;
+            let selector = owner.selector.iter().cloned();
+            let namespace = &owner.object.metadata.namespace;
             selectors.extend(selector.map(|selector| (namespace.clone(), selector)));
         }
         if selectors.is_empty() {
             return;
         }
         self.pods().matching_label_sets(selectors, label_sets);
-        for (labels, group) in label_sets.drain(..) {
-            let members = group.lock();
+        for (labels, owned_pods) in label_sets.drain(..) {
+            let members = owned_pods.lock();
             let Some(label_set) = members.label_set_of(&labels) else {
                 continue;
             };
@@ -331,14 +333,14 @@ impl Controller {
         selectors.clear();
     }
 
-    /// The related pods of a parent (active or not) as they count for co-location, for tests and
+    /// The related pods of an owner (active or not) that count for co-location, for tests and
     /// explanations. O(pods of the related label sets).
-    pub fn related_pods(&self, parent: &Parent) -> Vec<Arc<Pod>> {
+    pub fn related_pods(&self, owner: &Owner) -> Vec<Arc<Pod>> {
         let (mut pods, mut selectors, mut label_sets) = (Vec::new(), Vec::new(), Vec::new());
-        self.parents.related_selectors(parent, &mut selectors);
+        self.owners.related_selectors(owner, &mut selectors);
         self.pods().matching_label_sets(&selectors, &mut label_sets);
-        for (labels, group) in label_sets {
-            let members = group.lock();
+        for (labels, owned_pods) in label_sets {
+            let members = owned_pods.lock();
             let Some(label_set) = members.label_set_of(&labels) else {
                 continue;
             };
@@ -358,13 +360,13 @@ impl Controller {
         }
     }
 
-    /// `replicaset_controller_sorting_deletion_age_ratio`: for each ready victim its age over that
-    /// of the youngest ready candidate, in whole milliseconds and by integer division, as
-    /// upstream has it. Nothing is observed where that age is under a millisecond.
+    /// `replicaset_controller_sorting_deletion_age_ratio`: for each ready pod to delete, its age
+    /// divided by the age of the youngest ready candidate, in whole milliseconds and by integer
+    /// division, as in upstream. Nothing is observed if that age is under a millisecond.
     fn observe_age_ratios<'a>(
         &self,
         candidates: impl Iterator<Item = &'a RankFields>,
-        victims: impl Iterator<Item = &'a RankFields>,
+        to_delete: impl Iterator<Item = &'a RankFields>,
         now: Now,
     ) {
         let age_ms = |fields: &RankFields| {
@@ -372,7 +374,7 @@ impl Controller {
             created.map_or(i64::MAX, |created| now.wall_ns.saturating_sub(created)) / 1_000_000
         };
         let ready = candidates.filter(|fields| fields.is_ready());
-        // The latest creation is the least age; an unset one is before all others.
+        // The latest creation time is the smallest age. An unset time sorts before all others.
         let Some(youngest) = ready.max_by_key(|fields| fields.creation_time()) else {
             return;
         };
@@ -380,10 +382,10 @@ impl Controller {
         if youngest == 0 {
             return;
         }
-        let victims = victims.filter(|fields| fields.is_ready());
+        let to_delete = to_delete.filter(|fields| fields.is_ready());
         self.metrics
             .sorting_deletion_age_ratio
-            .observe_all(victims.map(|fields| (age_ms(fields) / youngest) as f64));
+            .observe_all(to_delete.map(|fields| (age_ms(fields) / youngest) as f64));
     }
 }
 
@@ -395,7 +397,7 @@ fn index(at: usize) -> u32 {
     u32::try_from(at).expect("a ReplicaSet's pods fit 32 bits")
 }
 
-/// By label set of a group: whether it has pods and the selector matches them.
+/// For each label set: whether it has pods and the selector matches them.
 pub(super) fn matching_sets(members: &Members, selector: &Selector) -> SmallVec<[bool; 8]> {
     let sets = members.label_sets().iter();
     sets.map(|set| set.pods > 0 && selector.matches(&set.labels))

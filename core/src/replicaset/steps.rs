@@ -1,6 +1,6 @@
-//! The steps of a sync. Their order is upstream's and is observable: the read-your-writes gate, the
-//! parent, the expectations (before any pod is read, so that what they counted is in the cache),
-//! claim, scale; `status.rs` has the rest.
+//! The steps of a sync, in upstream's order, which is observable: the read-your-writes check, the
+//! owner, the expectations (before any pod is read, so that the cache contains what they have
+//! counted), claim, scale. The status is in `status.rs`.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use podstorm_runtime::slow_start::SlowStart;
 use super::Controller;
 use super::Step;
 use super::hardened::CreateFailure;
-use super::parents::Parent;
-use super::sync::{Outcome, State, Sync, SyncError, SyncErrorClass};
+use super::owners::Owner;
+use super::sync::{Outcome, Sync, SyncError, SyncErrorClass, SyncStage};
 
 impl Controller {
-    /// Begins the sync of a key taken from the queue. End it with [`Controller::finish`].
+    /// Begins the sync of a key that was taken from the queue. End it with [`Controller::finish`].
     pub fn begin(&self, key: KeyId, sync: &mut Sync, now: Now) -> Step {
         sync.reset(key);
         if self.hardened.records_every_write() {
@@ -26,17 +26,17 @@ impl Controller {
                 return step;
             }
         } else if self.keeps_records {
-            let stores = [self.pods().version().get(), self.parents.version().get()];
+            let stores = [self.pods().version().get(), self.owners.version().get()];
             if let Err(stale) = self.consistency.ensure_ready(&key, &stores) {
-                return self.put_off(&stale, sync);
+                return self.postpone(&stale, sync);
             }
         }
-        self.begin_behind_gate(sync, now)
+        self.begin_after_gate(sync, now)
     }
 
-    /// The caches lack what they must have.
+    /// Fails a sync whose caches do not show the controller's own writes.
     #[cold]
-    pub(super) fn put_off(&self, stale: &Stale, sync: &mut Sync) -> Step {
+    pub(super) fn postpone(&self, stale: &Stale, sync: &mut Sync) -> Step {
         let skips = if stale.kind == Kind::POD {
             &self.metrics.stale_sync_skips_pods
         } else {
@@ -46,45 +46,47 @@ impl Controller {
         sync.fail(SyncErrorClass::Consistency(stale.kind), stale.to_string())
     }
 
-    /// The caches are as new as they must be.
+    /// Begins a sync after the read-your-writes check has passed.
     ///
-    /// Inlined by force: the other caller, the hardened behaviour's, costs every idle sync a call.
+    /// Always inlined: the second caller, the hardened behaviour, would otherwise cost every idle
+    /// sync a call.
     #[inline(always)]
-    pub(super) fn begin_behind_gate(&self, sync: &mut Sync, now: Now) -> Step {
+    pub(super) fn begin_after_gate(&self, sync: &mut Sync, now: Now) -> Step {
         let key = sync.key;
-        let Some(parent) = self.parents.get(key) else {
+        let Some(owner) = self.owners.get(key) else {
             if self.keeps_records {
                 self.consistency.clear(&key, None);
             }
             self.expectations.delete(key);
             return sync.finish();
         };
-        let step = self.begin_of(&parent, sync, now);
-        self.hand_over(step, parent, sync, now)
+        let step = self.begin_with(&owner, sync, now);
+        self.conclude_step(step, owner, sync, now)
     }
 
-    /// What the sync asks for next, if it isn't over; keeps the parent until it is resumed.
+    /// Ends a step: runs the end of a finished sync, and stores the owner in a sync that waits for
+    /// answers.
     #[inline]
-    fn hand_over(&self, mut step: Step, parent: Arc<Parent>, sync: &mut Sync, now: Now) -> Step {
+    fn conclude_step(&self, mut step: Step, owner: Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
         if step == Step::Finished {
             step = self.before_end(sync, now);
         }
         if step == Step::Requests {
-            sync.parent = Some(parent);
+            sync.owner = Some(owner);
         }
         step
     }
 
-    /// Inlined by force, as the above.
+    /// Always inlined, for the same reason.
     #[inline(always)]
-    fn begin_of(&self, parent: &Arc<Parent>, sync: &mut Sync, now: Now) -> Step {
-        // Before any pod is read: what the expectations have counted is then in the cache.
+    fn begin_with(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
+        // Read before any pod: the cache then contains what the expectations have counted.
         let satisfied = self.expectations.satisfied(sync.key, now.mono_ns);
-        let Ok(selector) = &parent.selector else {
-            // Nothing that a retry would mend; an update of the parent brings the key back.
+        let Ok(selector) = &owner.selector else {
+            // A retry would not help. An update of the owner brings the key back.
             return sync.finish();
         };
-        let meta = &parent.object.metadata;
+        let meta = &owner.object.metadata;
         for (member, empty) in [
             ("namespace", meta.namespace.is_empty()),
             ("name", meta.name.is_empty()),
@@ -96,63 +98,66 @@ impl Controller {
             }
         }
         sync.may_scale = satisfied && !meta.is_deleting();
-        self.before_count(parent, sync, now);
-        let to_claim = self.take_census(parent, selector, sync, now);
+        self.before_count(owner, sync, now);
+        let to_claim = self.count_pods(owner, selector, sync, now);
         if let Some(stopped) = self.after_count(sync) {
             return stopped;
         }
         if let Some(pods) = to_claim {
-            let claim = Claim::new(&parent.object.metadata, parent.owner.clone(), pods, |pod| {
-                selector.matches(&pod.metadata.labels)
-            });
+            let claim = Claim::new(
+                &owner.object.metadata,
+                owner.controller_ref.clone(),
+                pods,
+                |pod| selector.matches(&pod.metadata.labels),
+            );
             sync.claim = Some(Box::new(claim));
-            return self.claim_on(parent, sync, now);
+            return self.continue_claim(owner, sync, now);
         }
-        self.scale(parent, sync, now)
+        self.scale(owner, sync, now)
     }
 
-    /// Goes on after every request of the batch has its answer.
+    /// Continues a sync after every request of its batch has an answer.
     ///
     /// # Panics
-    /// When a request has no answer, or the sync is over.
+    /// A request has no answer, or the sync is over.
     pub fn resume(&self, sync: &mut Sync, now: Now) -> Step {
-        if sync.state == State::ReadingFence {
+        if sync.stage == SyncStage::ReadingFence {
             return self.begin_after_fence(sync, now);
         }
-        let parent = sync.parent.take();
-        let parent = parent.expect("a sync that is over can't be resumed");
-        let step = self.resume_of(&parent, sync, now);
-        self.hand_over(step, parent, sync, now)
+        let owner = sync.owner.take();
+        let owner = owner.expect("a sync that is over can't be resumed");
+        let step = self.resume_with(&owner, sync, now);
+        self.conclude_step(step, owner, sync, now)
     }
 
     #[inline(never)]
     fn begin_after_fence(&self, sync: &mut Sync, now: Now) -> Step {
         match self.fence_read(sync) {
             Some(stopped) => stopped,
-            None => self.begin_behind_gate(sync, now),
+            None => self.begin_after_gate(sync, now),
         }
     }
 
-    fn resume_of(&self, parent: &Arc<Parent>, sync: &mut Sync, now: Now) -> Step {
-        match sync.state {
-            State::Finished | State::ReadingFence => {
+    fn resume_with(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
+        match sync.stage {
+            SyncStage::Finished | SyncStage::ReadingFence => {
                 panic!("a sync that is over can't be resumed")
             }
-            State::ReadingLastFence => self.last_fence_read(&parent.owner.uid, sync),
-            State::ReadingParentToAdopt => {
+            SyncStage::ReadingLastFence => self.last_fence_read(&owner.controller_ref.uid, sync),
+            SyncStage::ReadingOwnerToAdopt => {
                 let answer = sync.only_answer();
                 let claim = sync.claim.as_mut().expect("a claim is under way");
                 match &answer {
-                    Answer::Object(live) => claim.parent_read(Ok(live.metadata())),
-                    Answer::Failed(error) => claim.parent_read(Err(error)),
-                    other => panic!("a read of the parent can't be answered by {other:?}"),
+                    Answer::Object(live) => claim.owner_read(Ok(live.metadata())),
+                    Answer::Failed(error) => claim.owner_read(Err(error)),
+                    other => panic!("a read of the owner can't be answered by {other:?}"),
                 }
-                self.claim_on(parent, sync, now)
+                self.continue_claim(owner, sync, now)
             }
-            State::Patching => {
+            SyncStage::Patching => {
                 let answer = sync.only_answer();
                 match &answer {
-                    Answer::Pod(pod) => self.patched(parent, pod, sync.key, now),
+                    Answer::Pod(pod) => self.patched(owner, pod, sync.key, now),
                     Answer::Failed(error) => {
                         self.patch_refused(error, sync, now);
                         self.note_failure(error, Kind::POD, sync);
@@ -164,31 +169,31 @@ impl Controller {
                     Answer::Failed(error) => claim.patched(Err(error)),
                     _ => claim.patched(Ok(())),
                 }
-                self.claim_on(parent, sync, now)
+                self.continue_claim(owner, sync, now)
             }
-            State::Creating => self.created(parent, sync, now),
-            State::Deleting => self.deleted(parent, sync, now),
-            State::PuttingStatus | State::ReadingParentToRetry | State::PuttingStatusAgain => {
-                self.status_answered(parent, sync, now)
-            }
+            SyncStage::Creating => self.created(owner, sync, now),
+            SyncStage::Deleting => self.deleted(owner, sync, now),
+            SyncStage::PuttingStatus
+            | SyncStage::ReadingOwnerToRetry
+            | SyncStage::PuttingStatusAgain => self.status_answered(owner, sync, now),
         }
     }
 
-    /// Most creates or deletes in one sync.
+    /// The most creates or deletes in one sync.
     pub(super) fn burst(&self) -> i64 {
         i64::try_from(self.options.burst_replicas).unwrap_or(i64::MAX)
     }
 
-    fn claim_on(&self, parent: &Arc<Parent>, sync: &mut Sync, now: Now) -> Step {
+    fn continue_claim(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
         let claim = sync.claim.as_mut().expect("a claim is under way");
         match claim.step() {
-            ClaimStep::ReadParent => {
+            ClaimStep::ReadOwner => {
                 let request = Request::Get {
                     kind: self.options.kind,
-                    namespace: parent.namespace.clone(),
-                    name: parent.object.metadata.name.clone(),
+                    namespace: owner.namespace.clone(),
+                    name: owner.object.metadata.name.clone(),
                 };
-                sync.ask(State::ReadingParentToAdopt, [request])
+                sync.request(SyncStage::ReadingOwnerToAdopt, [request])
             }
             ClaimStep::Patch(pod, patch) => {
                 let request = Request::PatchPod {
@@ -196,7 +201,7 @@ impl Controller {
                     name: pod.metadata.name.clone(),
                     patch,
                 };
-                sync.ask(State::Patching, [request])
+                sync.request(SyncStage::Patching, [request])
             }
             ClaimStep::Finished => {
                 let claim = sync.claim.take().expect("a claim is under way");
@@ -210,81 +215,83 @@ impl Controller {
                     });
                     return sync.finish();
                 }
-                self.count_claimed(parent, claim.claimed(), sync, now);
-                self.scale(parent, sync, now)
+                self.count_claimed(owner, claim.claimed(), sync, now);
+                self.scale(owner, sync, now)
             }
         }
     }
 
-    /// Creates what is missing or deletes what is too much, if it may.
-    fn scale(&self, parent: &Arc<Parent>, sync: &mut Sync, now: Now) -> Step {
-        let missing = i64::from(parent.object.replicas()) - i64::from(sync.census.counts.replicas);
+    /// Creates missing pods or deletes surplus pods, if the sync may.
+    fn scale(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
+        let missing = i64::from(owner.object.replicas()) - i64::from(sync.counts.status.replicas);
         if !sync.may_scale || missing == 0 {
-            return self.update_status(parent, sync, now);
+            return self.update_status(owner, sync, now);
         }
         if missing > 0 {
             let wanted = self.creatable(missing, sync, now).min(self.burst());
             if wanted == 0 {
-                return self.update_status(parent, sync, now);
+                return self.update_status(owner, sync, now);
             }
             self.expectations
                 .expect_creations(sync.key, wanted, now.mono_ns);
             sync.creates_wanted = usize::try_from(wanted).expect("positive here");
             sync.slow_start = SlowStart::new(sync.creates_wanted, 1);
-            if parent.object.spec.template.metadata.labels.is_empty() {
-                // Refused here, without a call and without an Event.
+            if owner.object.spec.template.metadata.labels.is_empty() {
+                // Refused locally, without a call and without an Event.
                 let error = super::reconcile::NO_LABELS_ERROR.to_owned();
-                return self.creates_ended(parent, sync, Some(error), now);
+                return self.finish_creates(owner, sync, Some(error), now);
             }
-            return self.create_batch(parent, sync, now);
+            return self.create_batch(owner, sync, now);
         }
-        let names = sync.victims.names().iter().cloned();
+        let names = sync.to_delete.names().iter().cloned();
         self.expectations
             .expect_deletions(sync.key, names, now.mono_ns);
         let Sync {
-            requests, victims, ..
+            requests,
+            to_delete,
+            ..
         } = sync;
         requests.clear();
-        requests.extend(victims.names().iter().map(|name| Request::DeletePod {
-            namespace: parent.namespace.clone(),
+        requests.extend(to_delete.names().iter().map(|name| Request::DeletePod {
+            namespace: owner.namespace.clone(),
             name: name.clone(),
             uid: None,
         }));
-        for (request, victim) in requests.iter_mut().zip(victims.uids()) {
+        for (request, chosen_uid) in requests.iter_mut().zip(to_delete.uids()) {
             if let Request::DeletePod { uid, .. } = request {
-                *uid = Some(victim.clone());
+                *uid = Some(chosen_uid.clone());
             }
         }
-        sync.asked(State::Deleting)
+        sync.await_answers(SyncStage::Deleting)
     }
 
-    fn create_batch(&self, parent: &Arc<Parent>, sync: &mut Sync, now: Now) -> Step {
-        if self.burst_ends(parent) {
+    fn create_batch(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
+        if self.must_end_burst(owner) {
             let missing = sync.creates_wanted - sync.slow_start.successes();
             let missing = i64::try_from(missing).expect("bursts are bounded");
             self.expectations.creations_observed(sync.key, missing);
             return sync.finish();
         }
         match sync.slow_start.next_batch() {
-            None => self.creates_ended(parent, sync, None, now),
-            Some(size) if self.hardened.names_pods() => self.ask_for_named_pods(parent, sync, size),
+            None => self.finish_creates(owner, sync, None, now),
+            Some(size) if self.hardened.names_pods() => self.request_named_pods(owner, sync, size),
             Some(size) => {
-                let (namespace, body) = (&parent.namespace, parent.body());
-                sync.ask_again(State::Creating, size, || Request::CreatePod {
+                let (namespace, pod) = (&owner.namespace, owner.pod_from_template());
+                sync.request_again(SyncStage::Creating, size, || Request::CreatePod {
                     namespace: namespace.clone(),
-                    body: body.clone(),
+                    pod: pod.clone(),
                     name: None,
                 })
             }
         }
     }
 
-    /// Not inlined: a function of its own keeps its loop in registers.
+    /// Not inlined: a separate function keeps its loop in registers.
     #[inline(never)]
-    fn created(&self, parent: &Arc<Parent>, sync: &mut Sync, now: Now) -> Step {
-        let regarding = parent.reference(self.options.kind);
+    fn created(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
+        let regarding = owner.reference(self.options.kind);
         sync.require_answers();
-        self.record_creations(parent, sync);
+        self.record_creations(owner, sync);
         let mut first_error: Option<String> = None;
         let Sync {
             key,
@@ -294,14 +301,14 @@ impl Controller {
             slow_start,
             events,
             unknown,
-            quiet_error,
+            silent_error,
             ..
         } = sync;
         let by_name = self.hardened.names_pods();
         for index in answered {
             let answer = answer_of(answers, *index);
             if by_name {
-                self.note_outcome(parent, *key, &requests[*index], answer, now);
+                self.note_outcome(owner, *key, &requests[*index], answer, now);
             }
             match answer {
                 Answer::Pod(pod) => {
@@ -310,40 +317,40 @@ impl Controller {
                 }
                 Answer::Failed(error) => {
                     let failure = self.hardened.create_failure(error);
-                    slow_start.on_result(failure == CreateFailure::Made);
+                    slow_start.on_result(failure == CreateFailure::CountsAsCreated);
                     match failure {
-                        CreateFailure::Made => continue,
-                        CreateFailure::Quiet | CreateFailure::Taken => {
-                            let quiet = || (SyncErrorClass::Create, error.message.clone());
-                            quiet_error.get_or_insert_with(quiet);
+                        CreateFailure::CountsAsCreated => continue,
+                        CreateFailure::Silent | CreateFailure::NameTaken => {
+                            let silent = || (SyncErrorClass::Create, error.message.clone());
+                            silent_error.get_or_insert_with(silent);
                         }
-                        CreateFailure::Loud => {
+                        CreateFailure::Reported => {
                             events.push(EventIntent::failed_create(regarding, error));
                             first_error.get_or_insert_with(|| error.message.clone());
                         }
                     }
-                    if failure == CreateFailure::Taken || error.outcome_is_unknown() {
+                    if failure == CreateFailure::NameTaken || error.outcome_is_unknown() {
                         unknown.insert(Kind::POD);
                     }
                 }
                 other => panic!("a create can't be answered by {other:?}"),
             }
         }
-        if first_error.is_some() || sync.quiet_error.is_some() {
-            return self.creates_ended(parent, sync, first_error, now);
+        if first_error.is_some() || sync.silent_error.is_some() {
+            return self.finish_creates(owner, sync, first_error, now);
         }
-        self.create_batch(parent, sync, now)
+        self.create_batch(owner, sync, now)
     }
 
-    /// Remembers the versions of the pods that were created: the newest of those that came back with the
-    /// reference they were sent with, as they all do.
-    fn record_creations(&self, parent: &Parent, sync: &Sync) {
+    /// Records the newest version of the created pods, except for pods that came back with another
+    /// controller reference than they were sent with.
+    fn record_creations(&self, owner: &Owner, sync: &Sync) {
         if !self.keeps_records {
             return;
         }
-        let (namespace, uid) = (&parent.object.metadata.namespace, &parent.owner.uid);
-        let is_owner = |owner: &Arc<OwnerReference>| *owner == parent.owner;
-        // For the barrier it is enough that this sync wrote them.
+        let (namespace, uid) = (&owner.object.metadata.namespace, &owner.controller_ref.uid);
+        let is_owner = |reference: &Arc<OwnerReference>| *reference == owner.controller_ref;
+        // If every write is recorded, it is enough that this sync wrote the pod.
         let every = self.hardened.records_every_write();
         let mut newest = 0;
         for index in &sync.answered {
@@ -367,47 +374,47 @@ impl Controller {
         }
     }
 
-    fn creates_ended(
+    fn finish_creates(
         &self,
-        parent: &Arc<Parent>,
+        owner: &Arc<Owner>,
         sync: &mut Sync,
         error: Option<String>,
         now: Now,
     ) -> Step {
         let lost = sync.creates_wanted - sync.slow_start.successes();
         if lost > 0 {
-            // Failed and never attempted ones will not be observed.
+            // Creates that failed or were not attempted will not be observed.
             let lost = i64::try_from(lost).expect("bursts are bounded");
             self.expectations.creations_observed(sync.key, lost);
         }
         sync.manage_error = error.map(|error| (SyncErrorClass::Create, error));
-        self.update_status(parent, sync, now)
+        self.update_status(owner, sync, now)
     }
 
-    /// Not inlined: a function of its own keeps its loop in registers.
+    /// Not inlined: a separate function keeps its loop in registers.
     #[inline(never)]
-    fn deleted(&self, parent: &Arc<Parent>, sync: &mut Sync, now: Now) -> Step {
-        let regarding = parent.reference(self.options.kind);
+    fn deleted(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
+        let regarding = owner.reference(self.options.kind);
         sync.require_answers();
         let mut first_error: Option<String> = None;
         let Sync {
             key,
             answers,
             answered,
-            victims,
+            to_delete,
             events,
             unknown,
-            quiet_error,
+            silent_error,
             ..
         } = sync;
         for index in answered {
-            let name = &victims.names()[*index];
+            let name = &to_delete.names()[*index];
             match answer_of(answers, *index) {
                 Answer::Failed(error) if self.hardened.is_gone(error) => {
                     self.expectations.deletion_observed(*key, name);
                     unknown.insert(Kind::POD);
-                    let quiet = || (SyncErrorClass::Delete, error.message.clone());
-                    quiet_error.get_or_insert_with(quiet);
+                    let silent = || (SyncErrorClass::Delete, error.message.clone());
+                    silent_error.get_or_insert_with(silent);
                 }
                 Answer::Failed(error) => {
                     self.expectations.deletion_observed(*key, name);
@@ -423,29 +430,30 @@ impl Controller {
                 _ => events.push(EventIntent::deleted_pod(regarding, name)),
             }
         }
-        self.deletes_answered(parent, sync);
+        self.deletes_answered(owner, sync);
         sync.manage_error = first_error.map(|error| (SyncErrorClass::Delete, error));
-        self.update_status(parent, sync, now)
+        self.update_status(owner, sync, now)
     }
 
-    /// Notes whether a write that failed may have been committed nevertheless.
+    /// Notes that a failed write may have been committed, if its outcome is unknown.
     pub(super) fn note_failure(&self, error: &ApiError, kind: Kind, sync: &mut Sync) {
         if error.outcome_is_unknown() {
             sync.unknown.insert(kind);
         }
     }
 
-    /// Remembers the version of a pod we wrote, for its controller as the server has it now.
+    /// Records the version of a pod that this controller wrote, for the pod's controller on the
+    /// server.
     pub(super) fn record_pod_write(&self, meta: &ObjectMeta) {
         if let Some(controller) = meta.controller() {
-            let owner = self.parents.intern(&meta.namespace, &controller.name);
+            let owner = self.owners.intern(&meta.namespace, &controller.name);
             self.consistency
                 .wrote_at(owner, &controller.uid, Kind::POD, &meta.resource_version);
         }
     }
 }
 
-/// The answer of that request, all of which are there.
+/// The answer to this request; all requests are answered.
 fn answer_of(answers: &[Option<Answer>], index: usize) -> &Answer {
     answers[index].as_ref().expect("it has been answered")
 }

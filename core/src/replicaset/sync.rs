@@ -1,5 +1,5 @@
-//! One sync of one key as a state machine: it asks for API calls and is fed their answers. What it
-//! holds between its steps is here, the steps are in `steps.rs`.
+//! One sync of one key as a state machine: it requests API calls and gets their answers. This file
+//! has its state; `steps.rs` has the steps.
 
 use std::sync::Arc;
 
@@ -11,82 +11,82 @@ use podstorm_runtime::driver::{Step, SyncState};
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::slow_start::SlowStart;
 
-use super::hardened::Open;
-use super::parents::Parent;
+use super::hardened::PendingNames;
+use super::owners::Owner;
 use super::reconcile::StatusCounts;
-use super::scale::Victims;
+use super::scale::PodsToDelete;
 
-/// A sync in progress. Made once per worker and reused, with its scratch memory, for every key.
+/// A sync in progress. Each worker makes one and reuses it, with its scratch memory, for every key.
 #[derive(Debug)]
 pub struct Sync {
     pub(super) key: KeyId,
-    pub(super) state: State,
+    pub(super) stage: SyncStage,
     pub(super) outcome: Outcome,
     pub(super) requests: Vec<Request>,
     pub(super) answers: Vec<Option<Answer>>,
-    /// The answered requests in the order in which their answers came.
+    /// The indices of the answered requests, in the order of the answers.
     pub(super) answered: Vec<usize>,
     pub(super) events: Vec<EventIntent>,
     pub(super) requests_made: u32,
-    /// Everything below is of this sync alone. The parent is kept while requests are out.
-    pub(super) parent: Option<Arc<Parent>>,
+    /// Everything below belongs to this sync alone. The owner is kept while requests are in flight.
+    pub(super) owner: Option<Arc<Owner>>,
     pub(super) may_scale: bool,
     pub(super) claim: Option<Box<Claim>>,
-    pub(super) census: Census,
-    pub(super) victims: Victims,
+    pub(super) counts: PodCounts,
+    pub(super) to_delete: PodsToDelete,
     pub(super) slow_start: SlowStart,
     pub(super) creates_wanted: usize,
-    /// The lowest slot whose name was not looked at, where the controller names pods.
+    /// The lowest slot whose name was not looked up yet, if the controller names pods.
     pub(super) next_slot: u64,
-    /// Names of creates of unknown outcome, as they were when the pods were counted.
-    pub(super) open: Open,
-    /// How many of those that nobody had have been asked for again.
-    pub(super) open_asked: usize,
-    /// What went wrong with creating or deleting; returned only after the status is written.
+    /// The names of creates of unknown outcome, loaded when the pods were counted.
+    pub(super) pending: PendingNames,
+    /// How many of the free pending names have been used again.
+    pub(super) pending_asked: usize,
+    /// The error of creating or deleting. Returned only after the status is written.
     pub(super) manage_error: Option<(SyncErrorClass, String)>,
     pub(super) new_status: Option<Box<ReplicaSetStatus>>,
-    /// How often the caches had gone back when their versions were read, in the hardened behaviour.
+    /// How often the caches had gone back when their versions were read; hardened behaviour only.
     pub(super) rewinds: u64,
-    /// Kinds of which a write may or may not have been committed.
+    /// Kinds with a write of unknown outcome.
     pub(super) unknown: Kinds,
-    /// Why the sync is to be retried, where that is nobody's business: no Event, no condition.
-    pub(super) quiet_error: Option<(SyncErrorClass, String)>,
+    /// Why the sync is retried, for an error without Event and condition.
+    pub(super) silent_error: Option<(SyncErrorClass, String)>,
 }
 
-/// What the claimed pods add up to, as of the moment they were claimed.
+/// The counts of the claimed pods at the moment they were claimed.
 #[derive(Debug, Default)]
-pub(super) struct Census {
-    pub(super) counts: StatusCounts,
-    /// Ready pods that were available already; counted, like the next, where `minReadySeconds` asks
-    /// for it.
-    pub(super) matured: u32,
-    /// When the other ready pods became so, and how many at a time.
+pub(super) struct PodCounts {
+    pub(super) status: StatusCounts,
+    /// The pods that became ready at the availability cutoff or before. Filled, like the next
+    /// field, only if `minReadySeconds` is set.
+    pub(super) available_at_cutoff: u32,
+    /// When the other pods became ready, and how many pods at each time.
     pub(super) ready_times: Vec<(Time, u32)>,
     pub(super) terminating: i32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum SyncStage {
     Finished,
-    ReadingParentToAdopt,
+    ReadingOwnerToAdopt,
     Patching,
     Creating,
     Deleting,
     PuttingStatus,
-    ReadingParentToRetry,
+    ReadingOwnerToRetry,
     PuttingStatusAgain,
-    /// Before anything else: no parent is known.
+    /// Before anything else. No owner is known yet.
     ReadingFence,
-    /// After all else.
+    /// After everything else.
     ReadingLastFence,
 }
 
 /// How a sync ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Well, or there was nothing to do.
+    /// Success, or there was nothing to do.
     Ok,
-    /// The key is to be retried.
+    /// The key is retried.
     Failed(SyncError),
 }
 
@@ -94,11 +94,11 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SyncError {
-    /// Which step.
+    /// The step that failed.
     pub class: SyncErrorClass,
     /// The error's text.
     pub message: String,
-    /// The single errors behind it, where several pods were claimed.
+    /// The errors of the single pods, if several pods were claimed.
     pub details: Vec<String>,
 }
 
@@ -109,7 +109,7 @@ pub enum SyncErrorClass {
     Consistency(Kind),
     /// A version that the caches must reach could not be read.
     Fence,
-    /// The parent has no namespace, name or UID.
+    /// The owner has no namespace, name or UID.
     Identity,
     /// A pod could not be adopted or released.
     Claim,
@@ -146,7 +146,7 @@ impl SyncState for Sync {
 }
 
 impl SyncErrorClass {
-    /// In a word or two.
+    /// One or two words for statistics.
     pub fn label(self) -> &'static str {
         match self {
             SyncErrorClass::Consistency(_) => "stale cache",
@@ -167,32 +167,32 @@ impl Default for Sync {
 }
 
 impl Sync {
-    /// A sync that is over; [`Controller::begin`](super::Controller::begin) starts it.
+    /// A sync in its final state; [`Controller::begin`](super::Controller::begin) starts it.
     pub fn new() -> Sync {
         Sync {
             key: KeyId::default(),
-            state: State::Finished,
+            stage: SyncStage::Finished,
             outcome: Outcome::Ok,
             requests: Vec::new(),
             answers: Vec::new(),
             answered: Vec::new(),
             events: Vec::new(),
             requests_made: 0,
-            parent: None,
+            owner: None,
             may_scale: false,
             claim: None,
-            census: Census::default(),
-            victims: Victims::default(),
+            counts: PodCounts::default(),
+            to_delete: PodsToDelete::default(),
             slow_start: SlowStart::new(0, 1),
             creates_wanted: 0,
             next_slot: 0,
-            open: Open::default(),
-            open_asked: 0,
+            pending: PendingNames::default(),
+            pending_asked: 0,
             manage_error: None,
             new_status: None,
             unknown: Kinds::default(),
             rewinds: 0,
-            quiet_error: None,
+            silent_error: None,
         }
     }
 
@@ -201,16 +201,16 @@ impl Sync {
         self.key
     }
 
-    /// The requests to carry out, concurrently.
+    /// The requests to carry out concurrently.
     pub fn requests(&self) -> &[Request] {
         &self.requests
     }
 
-    /// Gives a request its answer, in any order; of several failures the one that comes first is
+    /// Sets the answer of a request, in any order. Of several failures the first to arrive becomes
     /// the sync's error.
     ///
     /// # Panics
-    /// When there is no request of that index, or it has been answered.
+    /// There is no request with this index, or it has been answered.
     pub fn answer(&mut self, index: usize, answer: Answer) {
         let place = &mut self.answers[index];
         assert!(place.is_none(), "request {index} is answered twice");
@@ -218,7 +218,7 @@ impl Sync {
         self.answered.push(index);
     }
 
-    /// How many requests the sync has asked for so far.
+    /// The number of requests that the sync has made so far.
     pub fn requests_made(&self) -> u32 {
         self.requests_made
     }
@@ -228,14 +228,14 @@ impl Sync {
         self.events.drain(..)
     }
 
-    /// How the sync ended; meaningless before it has.
+    /// How the sync ended. Meaningless before the end.
     pub fn outcome(&self) -> &Outcome {
         &self.outcome
     }
 
     pub(super) fn reset(&mut self, key: KeyId) {
-        if self.state != State::Finished {
-            // The sync before was given up; the end of one leaves neither.
+        if self.stage != SyncStage::Finished {
+            // The last sync was abandoned; a finished sync leaves no requests or answers.
             let _step = self.finish();
         }
         self.key = key;
@@ -243,34 +243,34 @@ impl Sync {
         self.answered.clear();
         self.events.clear();
         self.requests_made = 0;
-        self.parent = None;
+        self.owner = None;
         self.claim = None;
-        self.census.counts = StatusCounts::default();
-        self.census.matured = 0;
-        self.census.ready_times.clear();
-        self.census.terminating = 0;
-        self.victims.clear();
+        self.counts.status = StatusCounts::default();
+        self.counts.available_at_cutoff = 0;
+        self.counts.ready_times.clear();
+        self.counts.terminating = 0;
+        self.to_delete.clear();
         self.next_slot = 0;
-        self.open.clear();
-        self.open_asked = 0;
+        self.pending.clear();
+        self.pending_asked = 0;
         self.manage_error = None;
         self.new_status = None;
         self.unknown = Kinds::default();
-        self.quiet_error = None;
+        self.silent_error = None;
     }
 
-    /// Takes the error that the sync ends with once its status is written, if any.
+    /// Takes the error with which the sync ends once its status is written, if any.
     #[inline]
     pub(super) fn take_error(&mut self) -> Option<(SyncErrorClass, String)> {
-        if self.manage_error.is_none() && self.quiet_error.is_none() {
+        if self.manage_error.is_none() && self.silent_error.is_none() {
             return None;
         }
         let error = self.manage_error.take();
-        error.or_else(|| self.quiet_error.take())
+        error.or_else(|| self.silent_error.take())
     }
 
     pub(super) fn finish(&mut self) -> Step {
-        self.state = State::Finished;
+        self.stage = SyncStage::Finished;
         self.requests.clear();
         self.answers.clear();
         Step::Finished
@@ -286,34 +286,34 @@ impl Sync {
     }
 
     /// Replaces the batch of requests.
-    pub(super) fn ask(
+    pub(super) fn request(
         &mut self,
-        state: State,
+        stage: SyncStage,
         requests: impl IntoIterator<Item = Request>,
     ) -> Step {
         self.requests.clear();
         self.requests.extend(requests);
-        self.asked(state)
+        self.await_answers(stage)
     }
 
-    /// Replaces the batch by so many of the same request; those of the batch before, which must be
-    /// of that kind too, stay what they are.
-    pub(super) fn ask_again(
+    /// Replaces the batch by `size` equal requests. The requests of the last batch, which must be
+    /// of the same kind, are kept.
+    pub(super) fn request_again(
         &mut self,
-        state: State,
+        stage: SyncStage,
         size: usize,
         request: impl FnMut() -> Request,
     ) -> Step {
-        if self.state != state {
+        if self.stage != stage {
             self.requests.clear();
         }
         self.requests.resize_with(size, request);
-        self.asked(state)
+        self.await_answers(stage)
     }
 
-    /// The requests are there; makes room for their answers.
-    pub(super) fn asked(&mut self, state: State) -> Step {
-        self.state = state;
+    /// Prepares for the answers to the requests.
+    pub(super) fn await_answers(&mut self, stage: SyncStage) -> Step {
+        self.stage = stage;
         self.answers.clear();
         self.answered.clear();
         self.answers.resize_with(self.requests.len(), || None);
@@ -321,7 +321,7 @@ impl Sync {
         Step::Requests
     }
 
-    /// Insists that every request has its answer.
+    /// Checks that every request has an answer.
     pub(super) fn require_answers(&self) {
         assert_eq!(
             self.answered.len(),
@@ -330,7 +330,7 @@ impl Sync {
         );
     }
 
-    /// Takes the answer of a batch of one.
+    /// Takes the answer of a batch of one request.
     pub(super) fn only_answer(&mut self) -> Answer {
         self.require_answers();
         let index = self.answered[0];

@@ -1,4 +1,5 @@
-//! How far a cache is and what is in it: who reads a version finds what was applied up to it.
+//! The version of a cache and its content: a thread that reads a version finds what was applied up
+//! to it.
 
 use podstorm::cache::{Delta, PodCache, StoreVersion};
 use podstorm::object::{Pod, ResourceVersion};
@@ -16,7 +17,8 @@ fn pod(name: &str, version: u64) -> std::sync::Arc<Pod> {
     std::sync::Arc::new(pod)
 }
 
-/// A version is one that was set, text and number never mixed up, and none comes back.
+/// A version that is read was set before. Text and number are never mixed, and no earlier version
+/// comes back.
 #[test]
 fn versions_are_those_that_were_set_in_their_order() {
     check(3, || {
@@ -42,7 +44,7 @@ fn versions_are_those_that_were_set_in_their_order() {
     });
 }
 
-/// Whoever reads the store's version finds the pods that came up to it, and not those that left.
+/// A thread that reads the store's version finds the pods added up to it, and not those removed.
 #[test]
 fn who_reads_a_version_finds_what_was_applied_up_to_it() {
     check(2, || {
@@ -58,7 +60,8 @@ fn who_reads_a_version_finds_what_was_applied_up_to_it() {
         let seen = cache.get("ns", "a").is_some();
         assert!(reached < 2 || !seen, "at version 2, where the pod is gone");
         if reached == 1 && !seen {
-            // Only because the deletion came meanwhile, and then nobody finds it any more.
+            // Only possible because the deletion came meanwhile; then no thread finds the pod any
+            // more.
             assert!(cache.get("ns", "a").is_none(), "it came after its version");
         }
         informer.join().unwrap();
@@ -67,7 +70,7 @@ fn who_reads_a_version_finds_what_was_applied_up_to_it() {
     });
 }
 
-/// Who finds that no older list has come since before the version was read has seen what the version
+/// A thread that finds no older list since before it read the version has seen what the version
 /// promises.
 #[test]
 fn what_is_read_beside_no_rewind_is_as_new_as_the_version() {
@@ -76,7 +79,7 @@ fn what_is_read_beside_no_rewind_is_as_new_as_the_version() {
         cache.apply(Delta::Applied(pod("a", 5)));
         let informer = {
             let cache = cache.clone();
-            // A server that lags knows of no pod yet.
+            // A server that lags has no pod yet.
             thread::spawn(move || drop(cache.replace(Vec::new(), &3.into())))
         };
         let rewinds = cache.version().rewinds();
@@ -90,7 +93,7 @@ fn what_is_read_beside_no_rewind_is_as_new_as_the_version() {
     });
 }
 
-/// Two threads apply a pod each, and whoever is the last says how far the store is.
+/// Two threads apply one pod each, and the last one sets the store's version.
 #[test]
 fn a_bookmark_behind_several_appliers_covers_them_all() {
     check(2, || {

@@ -1,4 +1,4 @@
-//! Later adds: the earliest time wins and is announced, none is lost and none fires twice.
+//! Delayed adds: the earliest time wins and is announced, no add is lost, and none fires twice.
 
 use podstorm::workqueue::{RateLimitingQueue, Take};
 
@@ -9,7 +9,7 @@ use crate::checker::thread::{self, JoinHandle};
 
 type Queue = RateLimitingQueue<u32>;
 
-/// Takes and finishes all keys that wait; how many there were.
+/// Takes and finishes all waiting keys. Returns how many there were.
 fn serve(queue: &Queue) -> usize {
     let keys = std::iter::from_fn(|| match queue.try_take(0) {
         Take::Key(key) => Some(key),
@@ -26,13 +26,14 @@ fn adds_later(queue: &Arc<Queue>) -> JoinHandle<()> {
     })
 }
 
-/// A thread that fires what is due; it tells how much that was.
+/// A thread that fires due keys and returns how many there were.
 fn fires(queue: &Arc<Queue>, now_ns: i64) -> JoinHandle<usize> {
     let queue = queue.clone();
     thread::spawn(move || queue.fire_due(now_ns))
 }
 
-/// Of two later adds of a key the earlier stays; who fires finds what the due time announced.
+/// Of two delayed adds of a key the earlier stays. A thread that fires finds the key that the due
+/// time announced.
 #[test]
 fn the_earlier_of_two_later_adds_stays() {
     check(2, || {
@@ -47,15 +48,15 @@ fn the_earlier_of_two_later_adds_stays() {
             assert_eq!(queue.len(), 1);
         }
         later.join().unwrap();
-        // Fired once or, where the second came after the firing, once more.
+        // Fired once or, if the second add came after the firing, twice.
         queue.fire_due(20);
         assert_eq!(queue.next_due(), None);
         assert_eq!(queue.len(), 1);
     });
 }
 
-/// A later add fires once, whoever of two timers finds it due; with an add at once beside it the key
-/// waits once nevertheless.
+/// A delayed add fires once, whichever of two timers finds it due. With an immediate add at the
+/// same time the key still waits only once.
 #[test]
 fn a_later_add_fires_once_and_beside_an_add_the_key_waits_once() {
     check(2, || {
@@ -70,8 +71,8 @@ fn a_later_add_fires_once_and_beside_an_add_the_key_waits_once() {
     });
 }
 
-/// A key that fires while it is worked on is served again after, and sees what was done before the
-/// later add.
+/// A key that fires while it is worked on is served again afterwards, and that work sees what was
+/// done before the delayed add.
 #[test]
 fn a_firing_beside_the_work_is_served_and_sees_what_came_before() {
     check(2, || {
@@ -105,8 +106,8 @@ fn a_firing_beside_the_work_is_served_and_sees_what_came_before() {
     });
 }
 
-/// The earliest time that is left was told to somebody who sets the timer: by the add that brought it, or
-/// by a look behind the firing.
+/// The earliest remaining time was returned to a thread that sets the timer: by the add that
+/// brought it, or by a look after the firing.
 #[test]
 fn the_timer_is_told_of_the_earliest_time() {
     check(3, || {
@@ -122,14 +123,14 @@ fn the_timer_is_told_of_the_earliest_time() {
         let due_ns = queue.next_due();
         assert!(due_ns.is_some(), "the later of the two is not due yet");
         assert!(told.contains(&due_ns), "{due_ns:?}, told were {told:?}");
-        // What the first firing took is not due again.
+        // Keys that the first firing took are not due again.
         let left = 2 - usize::from(due_ns == Some(20));
         assert_eq!(queue.fire_due(20), left);
         assert_eq!(serve(&queue), 2);
     });
 }
 
-/// One key fires while another is added for later: that one stays, and its time is told.
+/// One key fires while another is added for later. The other stays, and its time is announced.
 #[test]
 fn a_later_add_beside_a_firing_is_not_forgotten() {
     check(3, || {
@@ -148,7 +149,7 @@ fn a_later_add_beside_a_firing_is_not_forgotten() {
     });
 }
 
-/// Whoever looks while one of two keys fires sees that the other is to come.
+/// A thread that looks while one of two keys fires sees that the other is still to come.
 #[test]
 fn what_waits_is_seen_beside_a_firing() {
     check(3, || {
@@ -162,14 +163,14 @@ fn what_waits_is_seen_beside_a_firing() {
     });
 }
 
-/// Bounded retries beside a timer and an event of the key: the retry neither moves nor is lost.
+/// Bounded retries with a timer and an event of the key: the retry neither moves nor gets lost.
 #[test]
 fn a_bounded_retry_beside_a_timer_stays() {
     check(2, || {
         let queue = Arc::new(Queue::new());
         let first = queue.retry_within(0, 30, true, 0);
         let timer = fires(&queue, first);
-        // A wake-up for another reason, which is no retry.
+        // A wake-up for another reason, which does not count as a retry.
         queue.add_after(0, first + 5, 0);
         let again = queue.retry_within(0, 30, true, 0);
         assert!(again <= 30);
@@ -182,7 +183,7 @@ fn a_bounded_retry_beside_a_timer_stays() {
     });
 }
 
-/// Shutting down beside a later add and a firing: nothing is left to wait for.
+/// Shutting down during a delayed add and a firing: nothing is left to wait for.
 #[test]
 fn nothing_is_due_after_shutting_down() {
     check(2, || {

@@ -1,5 +1,5 @@
-//! Expectations: a key is satisfied when all is seen and not before, each pod counts once, and whoever
-//! finds the key satisfied sees what was done before the observations.
+//! Expectations: a key is satisfied when all events are seen and not before, each pod counts once,
+//! and a thread that finds the key satisfied sees what was done before the observations.
 
 use podstorm::expectations::Expectations;
 
@@ -10,7 +10,7 @@ use crate::checker::thread;
 
 type Store = Expectations<u32, u32>;
 
-/// Two handlers change the cache, each for its pod, and observe. The sync that is satisfied by both finds
+/// Two handlers change the cache, each for its pod, and observe. The sync that they satisfy finds
 /// both changes.
 fn who_is_satisfied_sees_both(expect: fn(&Store), observe: fn(&Store, u32)) {
     check(3, move || {
@@ -45,7 +45,7 @@ fn who_is_satisfied_by_creations_sees_the_pods() {
     );
 }
 
-/// Both pods leave one word.
+/// Both pods are in one word.
 #[test]
 fn who_is_satisfied_by_deletions_sees_them() {
     who_is_satisfied_sees_both(
@@ -54,7 +54,7 @@ fn who_is_satisfied_by_deletions_sees_them() {
     );
 }
 
-/// A pod's deletion is learnt from two sources and counts once; the other pod is still waited for.
+/// A pod's deletion is observed from two sources and counts once; the other pod is still awaited.
 #[test]
 fn a_deletion_counts_once() {
     check(3, || {
@@ -78,8 +78,9 @@ fn a_deletion_counts_once() {
     });
 }
 
-/// An observation that is overtaken by the next sets of the key takes nothing from them: neither from
-/// the next, which lies in the other table, nor from the one after it, which lies in the same places.
+/// An observation that is overtaken by the next sets of the key takes nothing from them: neither
+/// from the next, which is in the other table, nor from the one after it, which is in the same
+/// buckets.
 #[test]
 fn a_late_observation_takes_nothing_from_a_later_set() {
     check(3, || {
@@ -99,7 +100,7 @@ fn a_late_observation_takes_nothing_from_a_later_set() {
     });
 }
 
-/// The same pod is waited for again: the observation counts for one of the sets it is in, and if it
+/// The same pod is awaited again. The observation counts for one of the sets that contain it; if it
 /// came too late for the first and before the second, for none.
 #[test]
 fn an_observation_of_a_pod_in_two_sets_counts_once() {
@@ -124,8 +125,8 @@ fn an_observation_of_a_pod_in_two_sets_counts_once() {
     });
 }
 
-/// Creations are expected while the pods of an older set still leave it: the counters are satisfied by
-/// the creations alone.
+/// Creations are expected while pods of an older set are still being observed. The creations alone
+/// satisfy the counters.
 #[test]
 fn pods_left_over_do_not_hold_back_creations() {
     check(3, || {
@@ -144,7 +145,7 @@ fn pods_left_over_do_not_hold_back_creations() {
     });
 }
 
-/// A key that is forgotten while it is observed stays satisfied, and expects anew afterwards.
+/// A key that is cleared while it is observed stays satisfied, and can expect again afterwards.
 #[test]
 fn a_forgotten_key_starts_anew() {
     check(3, || {

@@ -1,5 +1,6 @@
-//! Fences: nobody counts before the caches are at what the server had at the start, a key's mark is
-//! found by its next sync, and what was counted at once stays the least.
+//! Fences: no sync counts before the caches have reached the versions of the start, a key's next
+//! sync finds its wanted versions, and the caches never go back behind a version at which pods were
+//! counted.
 
 use podstorm::cache::StoreVersion;
 use podstorm::consistency::{Fences, Kinds};
@@ -17,22 +18,23 @@ fn at(pods: ResourceVersion) -> [ResourceVersion; 2] {
     [pods, ResourceVersion::Number(1)]
 }
 
-/// What two workers and an informer share at the start.
+/// The state that two workers and an informer share at the start.
 struct Start {
     fences: Fences<u32>,
     reached: StoreVersion,
-    /// What is in the cache, as the version up to which it is.
+    /// The content of the cache: the version up to which it is.
     cache: AtomicU64,
-    /// The server's version, which others move on.
+    /// The server's version, which other clients advance.
     server: AtomicU64,
 }
 
 impl Start {
-    /// A sync's way to its pods, as the controller goes it; what it finds, if it may look.
+    /// A sync's steps up to reading its pods, as in the controller. Returns what it finds, if it
+    /// may read.
     fn sync(&self) -> Option<u64> {
         if !self.fences.is_started() {
             let read = self.server.load(Ordering::Relaxed);
-            // Asking takes a while: another worker may have come first meanwhile.
+            // The read takes a while: another worker may be first.
             if !self.fences.is_started() {
                 self.fences.raise(Kind::POD, &ResourceVersion::Number(read));
                 self.fences.start();
@@ -45,8 +47,8 @@ impl Start {
     }
 }
 
-/// The first list of a new life is old: at version 1, where the server is at 2. Of two workers that race
-/// for the start, neither counts before the event that brings the cache to 2.
+/// The first list of a new incarnation is old: at version 1, while the server is at 2. Two workers
+/// race for the start; neither counts before the event that brings the cache to 2.
 #[test]
 fn nobody_counts_behind_the_start() {
     check(2, || {
@@ -78,8 +80,8 @@ fn nobody_counts_behind_the_start() {
     });
 }
 
-/// A sync ends with the wish that a version be read; the next of the key, by whatever worker, finds it,
-/// while other keys' wishes come and go.
+/// A sync ends and wants a version to be read. The next sync of the key, by any worker, finds this,
+/// while other keys' wanted versions come and go.
 #[test]
 fn a_wish_is_found_by_the_keys_next_sync() {
     check(3, || {
@@ -113,7 +115,7 @@ fn a_wish_is_found_by_the_keys_next_sync() {
                 taken
             })
         };
-        // A parent that goes while its sync ends.
+        // An owner that is deleted while its sync ends.
         fences.want(1, fences.kinds());
         fences.forget(&1);
         assert!(fences.wanted(&1).is_empty());
@@ -127,8 +129,8 @@ fn a_wish_is_found_by_the_keys_next_sync() {
     });
 }
 
-/// A sync counts at one version, and the cache goes back behind it, as with a list of a server that
-/// lags: the key's next sync, by another worker, is put off.
+/// A sync counts at one version. Then the cache goes back behind it, as with a list of a server
+/// that lags. The key's next sync, by another worker, is postponed.
 #[test]
 fn what_was_counted_at_is_the_least_for_the_next_sync() {
     check(3, || {

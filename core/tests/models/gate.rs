@@ -1,5 +1,5 @@
-//! The read-your-writes gate: who passes it finds what was written in the cache, and no record is lost
-//! between a worker that writes, one that asks, and a handler that forgets.
+//! The read-your-writes check: a worker that passes it finds its writes in the cache, and no record
+//! is lost between a worker that writes, one that checks, and a handler that clears.
 
 use podstorm::cache::StoreVersion;
 use podstorm::consistency::ConsistencyStore;
@@ -16,13 +16,13 @@ fn version(number: u64) -> ResourceVersion {
     ResourceVersion::Number(number)
 }
 
-/// The versions that caches have come to, the parents' being of no matter.
+/// The versions that the caches have reached; that of the owners does not matter.
 fn at(pods: u64) -> [ResourceVersion; 2] {
     [version(pods), ResourceVersion::default()]
 }
 
-/// The informer changes the cache and then says how far it is. A worker whose last write was the second
-/// change asks the gate, and then reads the cache: passed, it finds that change.
+/// The informer changes the cache and then sets its version. A worker whose last write was the
+/// second change checks, and then reads the cache. If the check passed, it finds that change.
 #[test]
 fn who_passes_the_gate_finds_the_write_in_the_cache() {
     check(3, || {
@@ -57,8 +57,8 @@ fn who_passes_the_gate_finds_the_write_in_the_cache() {
     });
 }
 
-/// A write that is recorded while another worker asks is asked for by whoever comes next, whether the
-/// answer that drops the record came before it or after.
+/// A write that is recorded while another worker checks is awaited by the next check, whether it
+/// was recorded before or after the answer that drops the record.
 #[test]
 fn a_write_recorded_beside_a_positive_answer_stays() {
     check(3, || {
@@ -77,7 +77,7 @@ fn a_write_recorded_beside_a_positive_answer_stays() {
     });
 }
 
-/// Writes that are recorded at the same time all hold, and of one resource the newest.
+/// Writes that are recorded at the same time are all kept; of one resource the newest is kept.
 #[test]
 fn of_racing_records_the_newest_stays() {
     check(3, || {
@@ -97,9 +97,9 @@ fn of_racing_records_the_newest_stays() {
     });
 }
 
-/// A handler that forgets a deleted owner while a worker records for its successor of the same name
-/// takes nothing from the successor; a late record for the deleted one does replace it, as one of a
-/// restored owner would.
+/// A handler that clears a deleted owner, while a worker records for the successor with the same
+/// name, takes nothing from the successor. A late record for the deleted owner does replace it, as
+/// a record of a restored owner would.
 #[test]
 fn forgetting_an_owner_spares_its_successor() {
     check(3, || {

@@ -1,4 +1,4 @@
-//! Names and numbers: one name has one number, and who has the number finds the name.
+//! Names and numbers: one name has one number, and a thread that has the number finds the name.
 
 use podstorm::intern::KeyTable;
 

@@ -1,12 +1,12 @@
-//! Models of the lock-free parts: every interleaving of a few threads, and every value that the memory
-//! model lets a load return, up to a bound on preemptions.
+//! Models of the lock-free parts. Loom runs every interleaving of a few threads, with every value
+//! that the memory model lets a load return, up to a bound on preemptions.
 //!
 //! `cargo test -p podstorm --features loom --test models`. `LOOM_MAX_PREEMPTIONS=N` sets the bound
-//! (2 where a model says nothing else), `LOOM_LOG=trace` shows the run that failed. The same models,
-//! and longer ones, run at random schedules too: `tests/schedules`.
+//! (2 unless a model sets another), `LOOM_LOG=trace` shows the failed run. The same models and
+//! longer ones also run at random schedules: `tests/schedules`.
 //!
-//! The parts are those of the library with the checker's atomics and locks in place of std's. Of what
-//! crossbeam's queue is made is not looked into: a ring with its orderings stands in for it.
+//! The code under test is the library's, with the checker's atomics and locks in place of std's.
+//! Crossbeam's queue is replaced by a ring with the same orderings; its own code is not checked.
 
 mod cache;
 mod delays;
@@ -18,12 +18,12 @@ mod workqueue;
 
 use loom::model::Builder;
 
-/// What the models are written against.
+/// The checker's primitives that the models use.
 mod checker {
     pub(crate) use loom::{sync, thread};
 }
 
-/// Runs a model with at most so many preemptions (threads stopped where they could have gone on).
+/// Runs a model with at most this many preemptions (a thread stops although it could continue).
 fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = Builder::new();
     if builder.preemption_bound.is_none() {

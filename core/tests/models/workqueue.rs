@@ -1,5 +1,5 @@
-//! The work queue: what is added is served, once at a time, and sees what was done before the add;
-//! whoever parks is woken.
+//! The work queue: every added key is served, by one worker at a time, and the worker sees what was
+//! done before the add. Every parked thread is woken.
 
 use podstorm::workqueue::{Take, WorkQueue};
 
@@ -18,7 +18,7 @@ fn serve(queue: &Queue, mut work: impl FnMut(u32)) {
     }
 }
 
-/// A push that finds nobody parked and a worker that finds nothing must not miss each other. The
+/// A push that finds no parked thread and a worker that finds no key must not miss each other. The
 /// second key replaces the ring.
 #[test]
 fn a_worker_that_parks_is_woken() {
@@ -42,8 +42,8 @@ fn a_worker_that_parks_is_woken() {
     });
 }
 
-/// An add that comes while the key is worked on is served after it, and the work sees what was done
-/// before the add, even where the add found the key waiting and changed nothing.
+/// An add that comes while the key is worked on is served afterwards, and that work sees what was
+/// done before the add, even if the add found the key waiting and changed nothing.
 #[test]
 fn no_add_is_lost_and_work_sees_what_came_before() {
     check(3, || {
@@ -65,8 +65,8 @@ fn no_add_is_lost_and_work_sees_what_came_before() {
     });
 }
 
-/// Two workers never have one key at the same time: neither by two adds, nor by an add while the key is
-/// worked on.
+/// Two workers never have one key at the same time: not by two adds, and not by an add while the
+/// key is worked on.
 #[test]
 fn a_key_is_worked_on_once_at_a_time() {
     check(3, || {
@@ -86,7 +86,7 @@ fn a_key_is_worked_on_once_at_a_time() {
         queue.add(0, 0);
         work(&queue, &running);
         other.join().unwrap();
-        // What no worker took waits still: two adds are one or two pieces of work.
+        // Keys that no worker took still wait: two adds are one or two pieces of work.
         work(&queue, &running);
         let stats = queue.stats(0);
         assert_eq!(stats.depth, 0);
@@ -95,7 +95,7 @@ fn a_key_is_worked_on_once_at_a_time() {
     });
 }
 
-/// A push to a ring that is replaced meanwhile, and left behind by a worker that found it empty.
+/// A push to a ring that is replaced meanwhile and retired by a worker that found it empty.
 #[test]
 fn a_late_push_to_an_old_ring_is_found() {
     check(2, || {
@@ -126,7 +126,8 @@ fn a_late_push_to_an_old_ring_is_found() {
     });
 }
 
-/// Keys whose adds returned one before the other are served in that order, whatever rings they lie in.
+/// If one add returned before another began, its key is served first, whatever rings the keys are
+/// in.
 #[test]
 fn the_order_of_adds_survives_the_replacing_of_rings() {
     check(3, || {
@@ -152,7 +153,7 @@ fn the_order_of_adds_survives_the_replacing_of_rings() {
     });
 }
 
-/// Who drains waits for the work in progress, and for nothing else.
+/// A drain waits for the work in progress, and for nothing else.
 #[test]
 fn a_drain_ends_with_the_last_work() {
     check(3, || {
@@ -178,7 +179,7 @@ fn a_drain_ends_with_the_last_work() {
     });
 }
 
-/// Shutting down wakes who is parked, and what was added before is served.
+/// Shutting down wakes the parked threads, and keys added before are served.
 #[test]
 fn shutting_down_serves_what_was_added_and_wakes_everybody() {
     check(1, || {

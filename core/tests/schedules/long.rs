@@ -13,7 +13,7 @@ use crate::checker::thread::{self, JoinHandle};
 
 const KEYS: usize = 3;
 
-/// A number for each key.
+/// One number per key.
 type Each = [AtomicUsize; KEYS];
 
 fn each() -> Arc<Each> {
@@ -25,8 +25,8 @@ fn join<T>(threads: impl IntoIterator<Item = JoinHandle<T>>) -> Vec<T> {
     joined.map(Result::unwrap).collect()
 }
 
-/// Three threads add, two work: no key is worked on twice at once, and of every key some work sees what
-/// came before its last add.
+/// Three threads add, two work. No key is worked on twice at once, and for every key some work sees
+/// what came before its last add.
 #[test]
 fn every_add_is_worked_on_and_no_key_twice_at_once() {
     check(0, || {
@@ -66,7 +66,8 @@ fn every_add_is_worked_on_and_no_key_twice_at_once() {
     });
 }
 
-/// Later adds at times of all sorts beside a timer: every key is served, and not before its earliest time.
+/// Delayed adds at many different times, with a timer. Every key is served, and not before its
+/// earliest time.
 #[test]
 fn later_adds_are_served_and_never_early() {
     check(0, || {
@@ -119,8 +120,8 @@ fn later_adds_are_served_and_never_early() {
     });
 }
 
-/// Two rounds of creations and deletions of one key, observed by three handlers: satisfied means that all
-/// of the round are in the cache.
+/// Two rounds of creations and deletions of one key, observed by three handlers. A satisfied key
+/// means that all events of the round are in the cache.
 #[test]
 fn satisfied_means_all_of_the_round() {
     check(0, || {
@@ -141,7 +142,7 @@ fn satisfied_means_all_of_the_round() {
                             store.creation_observed(0);
                         } else {
                             store.deletion_observed(0, &pod);
-                            // Learnt once more, from a list.
+                            // Observed once more, from a list.
                             store.deletion_observed(0, &pod);
                         }
                     })
@@ -156,15 +157,15 @@ fn satisfied_means_all_of_the_round() {
     });
 }
 
-/// A controller in little: a server whose writes reach the cache through an informer, later; workers that
-/// sync keys behind the gate, and create what the cache lacks.
+/// A small controller: a server whose writes reach the cache later, through an informer, and
+/// workers that sync keys after the read-your-writes check and create what the cache lacks.
 struct Little {
     queue: WorkQueue<u32>,
     gate: ConsistencyStore<u32>,
     reached: StoreVersion,
-    /// By key: its pods in the cache.
+    /// The number of pods in the cache, by key.
     cache: Each,
-    /// By key: its pods at the server.
+    /// The number of pods on the server, by key.
     made: Each,
     /// The server's history: the key of each pod.
     history: Mutex<Vec<usize>>,
@@ -173,7 +174,7 @@ struct Little {
 const WANTED: usize = 2;
 
 impl Little {
-    /// Whether the key has all its pods, or an event of it is to come.
+    /// Whether the key has all its pods, or an event for it is still to come.
     fn sync(&self, key: usize) {
         let stores = [self.reached.get(), ResourceVersion::default()];
         if self.gate.ensure_ready(&(key as u32), &stores).is_err() {
@@ -193,7 +194,7 @@ impl Little {
         }
     }
 
-    /// Brings one event to the cache, if there is one.
+    /// Applies one event to the cache, if there is one.
     fn deliver(&self, next: &mut usize) {
         let event = self
             .history
@@ -210,7 +211,8 @@ impl Little {
     }
 }
 
-/// Behind the gate alone, without expectations, every key gets just the pods it wants.
+/// With the read-your-writes check alone, without expectations, every key gets exactly the pods it
+/// wants.
 #[test]
 fn behind_the_gate_no_pod_is_made_twice() {
     check(0, || {
@@ -222,7 +224,7 @@ fn behind_the_gate_no_pod_is_made_twice() {
             made: std::array::from_fn(|_| AtomicUsize::new(0)),
             history: Mutex::new(Vec::new()),
         });
-        // As after the first list: a cache without a version would let everybody pass.
+        // As after the first list: a cache without a version would pass every check.
         little.history.lock().unwrap().push(0);
         little.made[0].store(1, SeqCst);
         let mut next = 0;

@@ -1,11 +1,11 @@
-//! Random schedules: the models of `tests/models`, and longer ones with more threads and steps, too large
-//! to be run through in all orders.
+//! Random schedules: the models of `tests/models`, and longer ones with more threads and steps, too
+//! large to run in all orders.
 //!
-//! `cargo test -p podstorm --features shuttle --test schedules`. Half of the schedules are uniformly
-//! random, half prefer one thread over another but at a few random points (PCT), which finds what
-//! needs few switches at the right places. `SCHEDULES=N` sets how many of either kind a model gets,
-//! `SCHEDULES_SEED=S` where they begin. A schedule that failed is printed, and is run again alone with
-//! `SCHEDULES_REPLAY=TEXT` and the test's name.
+//! `cargo test -p podstorm --features shuttle --test schedules`. Half of the schedules are
+//! uniformly random. The other half prefer one thread over another, except at a few random points
+//! (PCT); this finds bugs that need few switches at the right places. `SCHEDULES=N` sets the number
+//! of each kind per model, `SCHEDULES_SEED=S` the first seed. A failed schedule is printed;
+//! `SCHEDULES_REPLAY=TEXT` and the test's name run it again alone.
 //!
 //! All accesses are sequentially consistent here; for weaker orderings see `tests/models`.
 
@@ -30,21 +30,22 @@ use std::env;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner};
 
-/// What the models are written against.
+/// The tester's primitives that the models use.
 mod checker {
     pub(crate) use shuttle::{sync, thread};
 }
 
-/// Schedules of either kind where nothing else is asked for.
+/// The default number of schedules of each kind.
 const SCHEDULES: usize = 1_000;
 
-/// Points at which a PCT schedule changes what it prefers.
+/// The number of points at which a PCT schedule changes its preferred thread.
 const DEPTH: usize = 3;
 
-/// Of each thread of a model; the tester's own default is too small for a cache on the stack.
+/// The stack size of each thread of a model. The tester's default is too small for a cache on the
+/// stack.
 const STACK_BYTES: usize = 1 << 19;
 
-/// Runs a model, whatever bound on preemptions the exhaustive checker would have, at some schedules.
+/// Runs a model at some schedules. The bound on preemptions of the exhaustive checker is ignored.
 fn check(_preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let model = std::sync::Arc::new(model);
     if let Ok(schedule) = env::var("SCHEDULES_REPLAY") {

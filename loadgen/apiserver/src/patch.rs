@@ -144,7 +144,7 @@ fn share_metadata(new: &mut ObjectMeta, old: &ObjectMeta) {
 #[cfg(test)]
 mod tests {
     use podstorm::client::{EventIntent, EventRecorder};
-    use podstorm::replicaset::reconcile::pod_body;
+    use podstorm::replicaset::reconcile::pod_from_template;
     use podstorm_objects::{EventWrite, ObjectReference, WatchEvent};
     use podstorm_objects::{
         Kind, Object, OwnerReference, Pod, PodPhase, ReplicaSet, TokenVolume, Uid,
@@ -262,7 +262,7 @@ mod tests {
             controller: Some(true),
             block_owner_deletion: Some(true),
         });
-        let body = Arc::new(pod_body(&set, &owner));
+        let body = Arc::new(pod_from_template(&set, &owner));
         let created = cluster
             .create_pod(&"default".into(), &body, None, at(0))
             .unwrap();

@@ -413,7 +413,7 @@ impl Probe for Judge {
                 state.trace.add_str(sync.kind.name());
             }
             if now.mono_ns - state.phase_began_ns > QUIET_SETTLES_NS {
-                let name = controller.parents().name(key).name.to_string();
+                let name = controller.owners().name(key).name.to_string();
                 let syncs = state.phase_syncs.entry((sync.incarnation, name));
                 *syncs.or_default() += 1;
             }

@@ -75,7 +75,7 @@ fn expects(site: &Site) -> bool {
     let mut controllers = site.controllers();
     controllers.any(|controller| {
         let expectations = controller.expectations();
-        let parents = controller.parents().all();
+        let parents = controller.owners().all();
         let mut keys = parents.iter().map(|parent| parent.key);
         keys.any(|key| !expectations.satisfied(key, now_ns))
     })

@@ -52,7 +52,7 @@ impl Watch {
 
 impl Probe for Watch {
     fn sync_begins(&self, sync: SyncId, controller: &Controller, key: KeyId, now: Now) {
-        let name = controller.parents().name(key).name.to_string();
+        let name = controller.owners().name(key).name.to_string();
         self.state().under_way.insert(sync, (name, now.mono_ns));
     }
 

@@ -110,7 +110,7 @@ impl Metrics {
             push(
                 kind.group(),
                 kind.resource(),
-                controller.parents().version().get().number(),
+                controller.owners().version().get().number(),
             );
             if number == 0 {
                 // The controllers share one cache of pods.

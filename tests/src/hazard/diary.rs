@@ -144,7 +144,7 @@ impl State {
 
     /// What the controller's cache says about a ReplicaSet and its pods.
     fn look(&self, sync: SyncId, controller: &Controller, key: KeyId, now: Now) -> Option<Seen> {
-        let parent = controller.parents().get(key)?;
+        let parent = controller.owners().get(key)?;
         let object = &parent.object;
         let meta = &object.metadata;
         let mut own = BTreeSet::new();
@@ -155,7 +155,7 @@ impl State {
                 .filter(|pod| {
                     let owner = pod.metadata.controller();
                     pod.is_active()
-                        && owner.is_some_and(|owner| **owner == *parent.owner)
+                        && owner.is_some_and(|owner| **owner == *parent.controller_ref)
                         && selector.matches(&pod.metadata.labels)
                 })
                 .map(|pod| pod.metadata.name.to_string())
@@ -220,7 +220,7 @@ impl State {
 impl Probe for Diary {
     fn sync_begins(&self, sync: SyncId, controller: &Controller, key: KeyId, now: Now) {
         let mut state = self.state();
-        let parent = controller.parents().name(key).name.to_string();
+        let parent = controller.owners().name(key).name.to_string();
         let twice = state.running.iter().any(|(other, at)| {
             other.incarnation == sync.incarnation && state.syncs[*at].parent == parent
         });

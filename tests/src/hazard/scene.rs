@@ -201,7 +201,7 @@ impl Scene {
     /// The expectations of a ReplicaSet: creations and deletions awaited.
     pub fn expected(&self, name: &str) -> Option<(i64, i64)> {
         let controller = self.controller();
-        let key = controller.parents().intern(NAMESPACE, name);
+        let key = controller.owners().intern(NAMESPACE, name);
         let counts = controller.expectations().counts(key)?;
         Some((counts.add, counts.del))
     }
@@ -209,7 +209,7 @@ impl Scene {
     /// How often the key of a ReplicaSet has failed since it went well last.
     pub fn failures(&self, name: &str) -> u32 {
         let controller = self.controller();
-        let key = controller.parents().intern(NAMESPACE, name);
+        let key = controller.owners().intern(NAMESPACE, name);
         controller.queue().num_requeues(key)
     }
 

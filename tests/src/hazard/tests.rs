@@ -112,7 +112,7 @@ fn two_syncs_of_one_key_and_two_controllers_of_one_pod_are_noticed() {
     let diary = Diary::default();
     let options = ControllerOptions::new(Kind::REPLICA_SET);
     let controller = Controller::new(options, Arc::default());
-    let key = controller.parents().intern("default", "web");
+    let key = controller.owners().intern("default", "web");
     for number in 1..=2 {
         let sync = SyncId {
             incarnation: 0,

@@ -168,7 +168,7 @@ fn hazard_69_nothing_but_bookmarks() {
     hand.list_pods();
     assert_eq!(hand.sync().sent(Call::CreatePod), 1);
     hand.pass(seconds(1));
-    let key = hand.controller.parents().intern("default", "web");
+    let key = hand.controller.owners().intern("default", "web");
     hand.list_sets();
     let refused = hand.sync();
     let Outcome::Failed(error) = refused.outcome else {
@@ -177,7 +177,7 @@ fn hazard_69_nothing_but_bookmarks() {
     assert!(matches!(error.class, SyncErrorClass::Consistency(_)));
     let version = ResourceVersion::from(hand.cluster.resource_version());
     hand.controller.pods().bookmark(&version);
-    hand.controller.parent_bookmark(&version);
+    hand.controller.owner_bookmark(&version);
     assert_eq!(hand.controller.queue().len(), 0);
     assert_eq!(hand.expected("web"), Some((1, 0)));
     hand.controller.queue().add(key, hand.now.mono_ns);
@@ -225,7 +225,7 @@ fn hazard_70_tombstones() {
         assert_eq!(hand.controller.queue().len(), 0);
     }
     // And a parent's without its object.
-    let parents = hand.controller.parents();
+    let parents = hand.controller.owners();
     assert!(parents.apply_tombstone("default", "web", None).is_none());
     let key = parents.intern("default", "web");
     assert!(parents.get(key).is_none());
@@ -235,7 +235,7 @@ fn hazard_70_tombstones() {
     let change = parents
         .apply_tombstone("default", "web", Some(&set))
         .unwrap();
-    hand.controller.parent_changed(&change, hand.now);
+    hand.controller.owner_changed(&change, hand.now);
     assert_eq!(hand.expected("web"), None);
     assert_eq!(hand.controller.queue().len(), 1);
 }
@@ -299,7 +299,7 @@ fn hazard_72_resync() {
         controller.pod_changed(&change, scene.now());
     }
     assert_eq!(controller.queue().len(), 0);
-    controller.parent_resync(scene.now());
+    controller.owner_resync(scene.now());
     assert_eq!(controller.queue().len(), 3);
     scene.release(StreamKind::Pods);
     scene.run(seconds(1));

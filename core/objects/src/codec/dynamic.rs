@@ -1,4 +1,4 @@
-//! Objects without a type of their own.
+//! JSON of objects of kinds that have no Rust type.
 
 use serde_json::Value;
 
@@ -9,10 +9,10 @@ use crate::shape::check;
 use crate::{DynamicObject, Kind, Object, ObjectMeta};
 
 impl DynamicObject {
-    /// Reads an object of that kind from its JSON form. `apiVersion` and `kind` may be absent.
+    /// Reads an object of this kind from its JSON form. `apiVersion` and `kind` may be absent.
     ///
     /// # Errors
-    /// When it is not an object, or of another kind, or a member has a wrong type.
+    /// The value is not an object, the object is of another kind, or a member has a wrong type.
     pub fn from_json(kind: Kind, value: Value) -> Result<DynamicObject, DecodeError> {
         DynamicObject::read(kind, Tape::of(&value).root())
     }

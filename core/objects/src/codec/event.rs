@@ -1,4 +1,4 @@
-//! Events.
+//! JSON of Events.
 
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ const REST: Shape = Shape::Object(&[
     ),
 ]);
 
-/// The members of a reference to a known kind, all of them texts.
+/// The members of a reference to a known kind. All of them are strings.
 const REFERENCE_MEMBERS: [&str; 6] = [
     "apiVersion",
     "kind",
@@ -75,7 +75,7 @@ impl Object for Event {
                 out.put_text("component", &topic.component);
                 out.put_text("host", &topic.host);
             });
-            // The two that an API server writes even when they are empty.
+            // An API server writes these two members even when they are empty.
             out.put("reportingComponent", &*topic.reporting_component);
             out.put("reportingInstance", &*topic.reporting_instance);
             out.put_rest(&self.rest);
@@ -144,7 +144,7 @@ impl Regarding {
 }
 
 impl ObjectReference {
-    /// The reference with exactly these members; `None` where it has no typed form.
+    /// The typed reference, if the object has exactly its members; `None` if it has no typed form.
     fn of_members(members: JsonValue<'_>) -> Option<ObjectReference> {
         let present = members.pairs().filter(|(_, value)| !value.is_null());
         if !present.map(|(name, _)| name).eq(REFERENCE_MEMBERS) {

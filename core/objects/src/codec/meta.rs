@@ -1,4 +1,4 @@
-//! `metadata` and owner references.
+//! JSON of `metadata` and owner references.
 
 use serde_json::Value;
 
@@ -91,7 +91,7 @@ impl OwnerReference {
     /// Reads an entry of `metadata.ownerReferences`.
     ///
     /// # Errors
-    /// When it is no object or a member has a wrong type.
+    /// The value is not an object, or a member has a wrong type.
     pub fn from_json(value: Value) -> Result<OwnerReference, DecodeError> {
         OwnerReference::read(Tape::of(&value).root(), &Path::ROOT)
     }

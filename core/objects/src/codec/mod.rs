@@ -1,9 +1,9 @@
 //! JSON codecs of the objects: each file reads and writes one family of types.
 //!
-//! Objects are read from a value of a tape and written as text, without a tree on either way. Nulls
-//! beside typed members are dropped. Members that no Kubernetes version defines beside `metadata`,
-//! `spec`, `status` (and in owner references and selectors, whose members are all typed) are pruned,
-//! as an API server does. Writing leaves out unset members.
+//! Objects are read from a value of a tape and written as text; neither direction builds a tree.
+//! Nulls of typed members are dropped. Members that no Kubernetes version defines are pruned, as an
+//! API server does, where they are siblings of `metadata`, `spec` and `status`, or members of owner
+//! references and selectors, whose members are all typed. Unset members are not written.
 
 mod dynamic;
 mod event;
@@ -22,7 +22,8 @@ use super::Kind;
 use super::decode::{DecodeError, Members, Path};
 use super::json::{JsonValue, Writer};
 
-/// Opens an object of `kind`, whose `apiVersion` and `kind` may be absent but not others.
+/// Opens an object of `kind`. Its `apiVersion` and `kind` may be absent, but they may not name
+/// another kind.
 fn open(value: JsonValue<'_>, kind: Kind) -> Result<Members<'_, 'static>, DecodeError> {
     const ROOT: &Path<'static> = &Path::ROOT;
     if !value.is_object() {
@@ -48,7 +49,7 @@ fn open(value: JsonValue<'_>, kind: Kind) -> Result<Members<'_, 'static>, Decode
     Ok(members)
 }
 
-/// Opens an entry of a list, which null is not.
+/// Opens an entry of a list. Null is not an entry.
 fn item<'t, 'p>(value: JsonValue<'t>, path: &'p Path<'p>) -> Result<Members<'t, 'p>, DecodeError> {
     if value.is_null() {
         return Err(path.mismatch("an object", value));
@@ -56,7 +57,7 @@ fn item<'t, 'p>(value: JsonValue<'t>, path: &'p Path<'p>) -> Result<Members<'t, 
     Members::new(value, path)
 }
 
-/// Puts `apiVersion` and `kind`.
+/// Writes `apiVersion` and `kind`.
 fn put_kind(out: &mut Writer, kind: Kind) {
     out.put("apiVersion", kind.api_version());
     out.put("kind", kind.name());
@@ -113,7 +114,7 @@ pub(crate) mod testing {
         object
     }
 
-    /// The text of the error that reading gives.
+    /// The text of the error with which reading fails.
     pub(crate) fn refusal<T: Resource>(value: Value) -> String {
         T::from_json(value)
             .expect_err("must be refused")

@@ -1,4 +1,4 @@
-//! Nodes.
+//! JSON of nodes.
 
 use serde_json::Value;
 
@@ -58,7 +58,7 @@ impl Object for Node {
 
     fn write_json(&self, out: &mut Writer) {
         let (mut spec, mut status) = (self.spec.clone(), self.status.clone());
-        // The typed members win where they were changed after reading.
+        // A typed member that was changed after reading wins.
         if self.unschedulable {
             spec.insert("unschedulable".into(), true.into());
         } else if spec.get("unschedulable").is_some_and(|flag| *flag == true) {

@@ -1,6 +1,6 @@
-//! The types of a pod spec's and pod status's members, as `v1` of Kubernetes 1.36 has them.
-//! Members that are objects of many kinds (affinity, volume sources, security contexts) are
-//! checked to be objects only.
+//! The types of the members of a pod's spec and status, as `v1` of Kubernetes 1.36 defines them.
+//! Members with many variants (affinity, volume sources, security contexts) are only checked to be
+//! objects.
 
 use crate::shape::Shape::{self, Flag, Int32, Int64, IntOrText, List, MapOf, Object, Quantity};
 use crate::shape::Shape::{Text, Time};
@@ -182,7 +182,7 @@ pub(super) const POD_SPEC: Shape = Object(&[
     ("volumes", List(&LOCAL_REFERENCE)),
 ]);
 
-/// Members of a pod's `status` without a typed place.
+/// Members of a pod's `status` without a typed field.
 pub(super) const POD_STATUS: Shape = Object(&[
     ("ephemeralContainerStatuses", List(&CONTAINER_STATUS)),
     ("hostIP", Text),
@@ -198,7 +198,7 @@ pub(super) const POD_STATUS: Shape = Object(&[
     ("startTime", Time),
 ]);
 
-/// Members of a pod condition without a typed place.
+/// Members of a pod condition without a typed field.
 pub(super) const POD_CONDITION: Shape = Object(&[
     ("lastProbeTime", Time),
     ("message", Text),

@@ -1,4 +1,4 @@
-//! `status` of a pod.
+//! JSON of a pod's `status`.
 
 use std::sync::Arc;
 
@@ -69,7 +69,8 @@ impl PodStatus {
             init.flat_map(|statuses| statuses.iter()),
             status,
         );
-        // What came unread stays when the typed member is set to something else, which then wins.
+        // An unread member stays in `rest` when its typed member is set later. The typed member
+        // then wins.
         let of_start = |member| self.started.as_ref().map(|_| member);
         out.put_rest_but(
             &self.rest,
@@ -86,7 +87,7 @@ impl PodStatus {
 }
 
 impl PodStart {
-    /// Takes the members out of a status; leaves them all where they say anything else.
+    /// Takes the members of the start out of a status. Leaves all of them if any has another form.
     fn take_from(members: &mut Members<'_, '_>) -> Option<PodStart> {
         let mut address = |one: &str, list: &str| -> Option<Address> {
             let ip = members.look(one)?.as_str()?;
@@ -124,14 +125,14 @@ impl PodStart {
     }
 }
 
-/// The one of which there is no other.
+/// The only item; `None` if there are none or several.
 fn only<T>(mut all: impl Iterator<Item = T>) -> Option<T> {
     let first = all.next()?;
     all.next().is_none().then_some(first)
 }
 
 impl PodPhase {
-    /// The phase of that text.
+    /// The phase with this text.
     pub fn new(text: &str) -> PodPhase {
         match text {
             "" => PodPhase::Unset,
@@ -144,8 +145,8 @@ impl PodPhase {
         }
     }
 
-    /// The text in the API, empty when unset; `None` for [`PodPhase::Other`], whose text is
-    /// elsewhere.
+    /// The text in the API, empty when unset. `None` for [`PodPhase::Other`], whose text is in
+    /// `rest`.
     pub const fn as_str(self) -> Option<&'static str> {
         Some(match self {
             PodPhase::Unset => "",
@@ -160,7 +161,7 @@ impl PodPhase {
 }
 
 impl ConditionType {
-    /// The text in the API; `None` for [`ConditionType::Other`], whose text is elsewhere.
+    /// The text in the API. `None` for [`ConditionType::Other`], whose text is in `rest`.
     pub const fn as_str(self) -> Option<&'static str> {
         Some(match self {
             ConditionType::PodScheduled => "PodScheduled",
@@ -185,7 +186,7 @@ impl ConditionType {
 }
 
 impl ConditionStatus {
-    /// The text in the API; `None` for [`ConditionStatus::Other`], whose text is elsewhere.
+    /// The text in the API. `None` for [`ConditionStatus::Other`], whose text is in `rest`.
     pub const fn as_str(self) -> Option<&'static str> {
         Some(match self {
             ConditionStatus::True => "True",
@@ -266,10 +267,10 @@ impl ContainerStatus {
 }
 
 impl ContainerDetails {
-    /// Takes the container's own members out of what is left of a status.
+    /// Takes the members that differ between containers out of the rest of a status.
     fn of(members: &mut Members<'_, '_>) -> Option<ContainerDetails> {
         members.left().next()?;
-        // A text: the types have been checked.
+        // It is a string: the types have been checked.
         let id = members.opt_text("containerID").ok().flatten();
         let running_since = members.take("state").and_then(running_since);
         if running_since.is_none() {
@@ -300,7 +301,7 @@ impl ContainerDetails {
     }
 }
 
-/// The time in a state that is `{"running": {"startedAt": …}}` to the letter.
+/// The time in a state that is exactly `{"running": {"startedAt": …}}`.
 fn running_since(state: JsonValue<'_>) -> Option<Time> {
     fn member<'t>(value: JsonValue<'t>, name: &str) -> Option<JsonValue<'t>> {
         let (found, value) = only(value.pairs())?;

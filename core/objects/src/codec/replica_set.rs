@@ -1,4 +1,4 @@
-//! ReplicaSets, their status, and pod templates.
+//! JSON of ReplicaSets, their status, and pod templates.
 
 use std::sync::Arc;
 

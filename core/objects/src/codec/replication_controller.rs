@@ -1,4 +1,4 @@
-//! ReplicationControllers.
+//! JSON of ReplicationControllers.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Resource for ReplicationController {
     }
 }
 
-/// A ReplicationController of which only the members of `spec` are set.
+/// A ReplicationController with only the members of `spec` set.
 fn read_spec(value: JsonValue<'_>, path: &Path<'_>) -> Result<ReplicationController, DecodeError> {
     let mut members = Members::new(value, path)?;
     Ok(ReplicationController {
@@ -70,7 +70,7 @@ fn read_spec(value: JsonValue<'_>, path: &Path<'_>) -> Result<ReplicationControl
 fn write_spec(controller: &ReplicationController, out: &mut Writer) {
     out.put_some("replicas", controller.replicas);
     out.put_number("minReadySeconds", controller.min_ready_seconds.into());
-    // Written even when empty: that matches every pod, an absent one none.
+    // An empty selector is written, because it matches every pod; an absent one matches none.
     if controller.selector != Labels::ABSENT {
         out.member("selector", |out| out.labels(&controller.selector));
     }

@@ -1,4 +1,4 @@
-//! Label selectors as written.
+//! JSON of label selectors.
 
 use std::sync::Arc;
 
@@ -10,10 +10,11 @@ use crate::json::{JsonValue, Tape, Writer};
 use crate::{LabelSelector, LabelSelectorRequirement, Str};
 
 impl LabelSelector {
-    /// Reads a selector; null is an empty one, so ask before whether it is there at all.
+    /// Reads a selector. Null reads as an empty selector, so the caller must check first whether
+    /// the member is present.
     ///
     /// # Errors
-    /// A member of a wrong type. Whether operators and values make sense is not looked at.
+    /// A member of a wrong type. Operators and values are not checked.
     pub fn from_json(value: Value) -> Result<LabelSelector, DecodeError> {
         LabelSelector::read(Tape::of(&value).root(), &Path::ROOT)
     }

@@ -1,4 +1,4 @@
-//! Namespaces.
+//! JSON of namespaces.
 
 use super::{open, put_kind};
 use crate::decode::{DecodeError, Path};
@@ -36,7 +36,7 @@ impl Object for Namespace {
     fn write_json(&self, out: &mut Writer) {
         let mut fields = self.fields.clone();
         let phase = fields.get("status").and_then(|status| status.get("phase"));
-        // The typed member wins where it was changed after reading.
+        // A typed member that was changed after reading wins.
         if self.terminating != phase.is_some_and(|phase| phase == "Terminating") {
             let phase = if self.terminating {
                 "Terminating"

@@ -1,4 +1,4 @@
-//! API errors as `Status` objects.
+//! JSON of API errors: `Status` objects.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::json::{JsonValue, Tape, Writer};
 use crate::{ApiError, Cause, Reason};
 
 impl ApiError {
-    /// The `Status` object; `details` only where there is something to say.
+    /// The `Status` object. `details` is written only if it is not empty.
     pub fn to_json(&self) -> Value {
         let mut out = Writer::new();
         out.object(|out| {
@@ -32,7 +32,7 @@ impl ApiError {
     /// Reads a `Status` object. Other members of `details` are not kept.
     ///
     /// # Errors
-    /// When it is no `Status`, or a member has a wrong type.
+    /// The object is not a `Status`, or a member has a wrong type.
     pub fn from_json(value: Value) -> Result<ApiError, DecodeError> {
         const ROOT: &Path<'static> = &Path::ROOT;
         let tape = Tape::of(&value);

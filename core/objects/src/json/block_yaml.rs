@@ -1,6 +1,6 @@
-//! YAML as `kubectl get -o yaml` writes it: block style, each scalar on a line of its own. Of anything else
-//! (comments, anchors, flow style but `{}` and `[]`, scalars whose type is not plain to see) it leaves its
-//! hands, and a YAML library reads the text in full. What it reads, that library would read alike.
+//! A reader of YAML as `kubectl get -o yaml` writes it: block style, each scalar on its own line.
+//! It gives up at anything else (comments, anchors, flow style except `{}` and `[]`, scalars of
+//! unclear type), and a YAML library then reads the whole text. Both readers read the same values.
 
 use std::borrow::Cow;
 
@@ -8,10 +8,10 @@ use super::quick;
 use super::tape::{self, Slot};
 use super::value::order;
 
-/// Levels of lists and mappings.
+/// The most levels of lists and mappings.
 const DEPTH_MAX: usize = 127;
 
-/// Appends the value that a text is to a tape.
+/// Appends the value of a text to a tape.
 pub(super) fn read<'t>(text: &'t str, slots: &mut Vec<Slot<'t>>) -> Option<()> {
     let mut reader = Reader { text, at: 0 };
     let indent = reader.next_line()?;
@@ -19,14 +19,15 @@ pub(super) fn read<'t>(text: &'t str, slots: &mut Vec<Slot<'t>>) -> Option<()> {
     reader.next_line().is_none().then_some(())
 }
 
-/// Stands at the first character of a line that is no blank, or where the value after a name begins.
+/// A reader. Its position is the first character of a line that is not a space, or the start of a
+/// value after a name.
 struct Reader<'t> {
     text: &'t str,
     at: usize,
 }
 
 impl<'t> Reader<'t> {
-    /// Passes blanks and blank lines; the column of what follows, if something does.
+    /// Skips spaces and blank lines. Returns the column of the next text, if any.
     fn next_line(&mut self) -> Option<usize> {
         loop {
             let left = &self.text.as_bytes()[self.at..];
@@ -41,14 +42,14 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The column of the next line with text, which is left where it is.
+    /// The column and the first byte of the next line with text, which is not consumed.
     fn peek_line(&self) -> Option<(usize, u8)> {
         let mut ahead = Reader { ..*self };
         let column = ahead.next_line()?;
         Some((column, self.text.as_bytes()[ahead.at]))
     }
 
-    /// What is left of the line, which is passed.
+    /// Consumes and returns the rest of the line.
     fn line(&mut self) -> Option<&'t str> {
         let left = &self.text[self.at..];
         let end = memchr::memchr(b'\n', left.as_bytes()).unwrap_or(left.len());
@@ -57,8 +58,8 @@ impl<'t> Reader<'t> {
         (is_usual(line) && !line.ends_with(' ')).then_some(line)
     }
 
-    /// What stands behind a name or a dash: the rest of the line, or the lines after it that are
-    /// indented further; for a name a list may begin below the name itself.
+    /// Reads the value after a name or a dash: the rest of the line, or the following lines with
+    /// more indentation. After a name a list may begin at the name's own column.
     fn node(&mut self, column: usize, slots: &mut Vec<Slot<'t>>, depth: usize) -> Option<()> {
         let depth = depth.checked_sub(1)?;
         match self.text.as_bytes()[self.at] {
@@ -124,14 +125,14 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The value of a member whose name was passed.
+    /// Reads the value of a member whose name was consumed.
     fn member(&mut self, column: usize, slots: &mut Vec<Slot<'t>>, depth: usize) -> Option<()> {
         match self.text.as_bytes().get(self.at) {
             Some(b' ') => {
                 self.at += 1;
                 self.scalar(column, slots)
             }
-            // On the lines below, or nothing.
+            // The value is on the lines below, or absent.
             _ => match self.peek_line() {
                 Some((next, first)) if next > column || (next == column && first == b'-') => {
                     self.next_line()?;
@@ -146,7 +147,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// A scalar that ends with its line, or a literal below it.
+    /// Reads a scalar that ends with its line, or a literal below it.
     fn scalar(&mut self, column: usize, slots: &mut Vec<Slot<'t>>) -> Option<()> {
         let line = self.line()?;
         let slot = match line {
@@ -176,7 +177,7 @@ impl<'t> Reader<'t> {
         Some(())
     }
 
-    /// The lines below that are indented further than the column, as they are.
+    /// The following lines with more indentation than the column, unchanged.
     fn literal(&mut self, column: usize, ends_with_feed: bool) -> Option<Slot<'t>> {
         let (indent, _) = self.peek_line().filter(|(indent, _)| *indent > column)?;
         let mut text = String::new();
@@ -195,7 +196,7 @@ impl<'t> Reader<'t> {
                 if has_odd || blanks == line.len() || line.ends_with(' ') {
                     return None;
                 }
-                // What blank lines at the end come to is left to others.
+                // Blank lines at the end are left to the YAML library.
                 text.extend(std::iter::repeat_n('\n', blank_lines));
                 blank_lines = 0;
                 text.push_str(&line[indent..]);
@@ -213,7 +214,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Whether it has only what is neither a blank of another kind nor beyond ASCII.
+/// Whether the text has only ASCII characters and no white space but spaces.
 fn is_usual(text: &str) -> bool {
     text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
 }
@@ -225,13 +226,14 @@ fn text_slot(text: &str) -> Slot<'_> {
     }
 }
 
-/// Where the name ends that a line begins with: at a colon with a blank or nothing behind it.
+/// The end of the name with which a line begins: a colon followed by a space or the end of the
+/// line.
 fn name_end(line: &str) -> Option<usize> {
     let mut colons = memchr::memchr_iter(b':', line.as_bytes());
     colons.find(|at| matches!(line.as_bytes().get(at + 1), None | Some(b' ')))
 }
 
-/// A number as JSON writes integers.
+/// An integer in JSON's form.
 fn integer(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_usual = match digits.as_bytes() {
@@ -242,8 +244,8 @@ fn integer(text: &str) -> Option<i64> {
     is_usual.then(|| text.parse().ok())?
 }
 
-/// Whether a plain scalar is plainly a text: what could be a number, a boolean or null in any version of
-/// YAML is not, nor what YAML reads as more than a scalar.
+/// Whether a plain scalar is certainly a text. A scalar that is a number, a boolean or null in any
+/// version of YAML is not, nor one with YAML syntax.
 fn is_text(text: &str) -> bool {
     const WORDS: [&str; 12] = [
         "null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf", "infinity",
@@ -259,7 +261,7 @@ fn is_text(text: &str) -> bool {
     match first {
         b'a'..=b'z' | b'A'..=b'Z' => !WORDS.iter().any(|word| text.eq_ignore_ascii_case(word)),
         b'/' | b'_' => true,
-        // An argument of a command.
+        // For example an argument of a command.
         b'-' => matches!(bytes, [_, b'-', b'a'..=b'z' | b'A'..=b'Z', ..]),
         b'0'..=b'9' => {
             let letter = |byte: &u8| byte.is_ascii_alphabetic() && !matches!(byte, b'e' | b'E');

@@ -1,5 +1,5 @@
-//! JSON without a tree: a text is read into a flat [`Tape`], objects are decoded from it and written
-//! back with a [`Writer`], and members that nobody reads are carried as text in a [`Rest`].
+//! JSON without a tree. A text is read into a flat [`Tape`]; objects are decoded from the tape and
+//! written with a [`Writer`]. Members without a typed field are carried as text in a [`Rest`].
 
 mod block_yaml;
 mod quick;

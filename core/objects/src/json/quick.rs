@@ -1,6 +1,6 @@
-//! The quick way through a JSON text: eight bytes of a string, sixteen of an indentation at a time. It gives
-//! up at whatever is not right, and serde_json then says what that is. Nothing is read here that serde_json
-//! would refuse or read otherwise.
+//! A fast reader of JSON text: it reads eight bytes of a string, and sixteen bytes of indentation,
+//! at a time. It gives up at any error, and serde_json then reports it. It accepts nothing that
+//! serde_json would refuse or read differently.
 
 use std::borrow::Cow;
 
@@ -9,10 +9,10 @@ use serde_json::Number;
 use super::tape::{self, Slot};
 use super::value::order;
 
-/// Levels of lists and objects that a text from outside may have; as many as serde_json allows.
+/// The most levels of lists and objects in a text from outside: as many as serde_json allows.
 pub(super) const DEPTH_MAX: usize = 127;
 
-/// Appends the value that a text is to a tape, of so many levels.
+/// Appends the value of a text to a tape. The value may have `depth_max` levels.
 pub(super) fn read<'t>(text: &'t str, slots: &mut Vec<Slot<'t>>, depth_max: usize) -> Option<()> {
     let mut reader = Reader { text, at: 0 };
     reader.value(slots, depth_max)?;
@@ -32,13 +32,13 @@ impl<'t> Reader<'t> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// Eight bytes from there, the first of them the lowest.
+    /// Eight bytes from this position, the first one lowest.
     fn eight(&self, at: usize) -> Option<u64> {
         let bytes = self.text.as_bytes().get(at..at + 8)?;
         bytes.try_into().ok().map(u64::from_le_bytes)
     }
 
-    /// Sixteen bytes from there, the first of them the lowest.
+    /// Sixteen bytes from this position, the first one lowest.
     fn sixteen(&self, at: usize) -> Option<u128> {
         let bytes = self.text.as_bytes().get(at..at + 16)?;
         bytes.try_into().ok().map(u128::from_le_bytes)
@@ -46,7 +46,8 @@ impl<'t> Reader<'t> {
 
     fn pass_space(&mut self) {
         loop {
-            // Indentation: as many of the next sixteen bytes as are spaces, and on while all are.
+            // Indentation: skips the leading spaces of the next sixteen bytes, and continues while
+            // all sixteen are spaces.
             while let Some(sixteen) = self.sixteen(self.at) {
                 let spaces = (sixteen ^ SPACES).trailing_zeros() / 8;
                 self.at += spaces as usize;
@@ -61,12 +62,12 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The byte after white space.
+    /// The next byte that is not white space.
     fn next(&mut self) -> Option<u8> {
         let bytes = self.text.as_bytes();
         match *bytes.get(self.at)? {
             b'\n' => self.at += 1,
-            // One blank behind a colon.
+            // One space after a colon.
             b' ' if bytes.get(self.at + 1).is_some_and(|byte| *byte > b' ') => {
                 self.at += 1;
                 return bytes.get(self.at).copied();
@@ -83,7 +84,7 @@ impl<'t> Reader<'t> {
         self.value_of(first, slots, depth)
     }
 
-    /// The value that begins with that byte.
+    /// Reads the value that begins with this byte.
     fn value_of(&mut self, first: u8, slots: &mut Vec<Slot<'t>>, depth: usize) -> Option<()> {
         match first {
             b'"' => {
@@ -145,7 +146,7 @@ impl<'t> Reader<'t> {
                     return None;
                 }
                 self.at += 1;
-                // Most values are strings; a call saved.
+                // Most values are strings; this saves a call.
                 match self.next()? {
                     b'"' => {
                         let text = self.string()?;
@@ -168,7 +169,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// A string, from its opening quote to behind the closing one.
+    /// Reads a string, from its opening quote to after the closing one.
     fn string(&mut self) -> Option<Slot<'t>> {
         let start = self.at + 1;
         let end = self.special(start)?;
@@ -189,10 +190,10 @@ impl<'t> Reader<'t> {
         Some(Slot::Text(Cow::Owned(text)))
     }
 
-    /// The place of the first quote, backslash or control character from there.
+    /// The position of the first quote, backslash or control character from this position.
     fn special(&self, mut at: usize) -> Option<usize> {
         while let Some(bytes) = self.eight(at) {
-            // The lowest of the bits is of a byte that is meant: borrows go upwards.
+            // The lowest set bit belongs to a match, because borrows go upwards.
             let found = zeros(bytes ^ eight_of(b'"'))
                 | zeros(bytes ^ eight_of(b'\\'))
                 | bytes.wrapping_sub(eight_of(b' ')) & !bytes & eight_of(0x80);
@@ -244,17 +245,17 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Eight times that byte.
+/// Eight copies of this byte.
 const fn eight_of(byte: u8) -> u64 {
     u64::from_le_bytes([byte; 8])
 }
 
-/// The high bits of the bytes that are zero, and perhaps of some above such a one.
+/// The high bits of the bytes that are zero, and possibly of bytes above a zero one.
 const fn zeros(bytes: u64) -> u64 {
     bytes.wrapping_sub(eight_of(1)) & !bytes & eight_of(0x80)
 }
 
-/// Where the first character is that JSON escapes; `None` where there is none.
+/// The position of the first character that JSON escapes; `None` if there is none.
 pub(super) fn first_escaped(text: &str) -> Option<usize> {
     Reader { text, at: 0 }.special(0)
 }

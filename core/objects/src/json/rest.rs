@@ -1,4 +1,4 @@
-//! Members that are carried unread.
+//! Members of an object that are carried unread.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -10,27 +10,27 @@ use serde_json::Value;
 use super::{Tape, Writer};
 use crate::Map;
 
-/// Members of an object that nobody reads, as compact JSON text: sorted by name, the names of each
-/// object in it as well, so that equal members are equal texts. One word; a clone shares the text, and
-/// no members take no memory.
+/// Members of an object without a typed field, as compact JSON text. The members are sorted by
+/// name, in nested objects too, so equal members are equal texts. It takes one word; a clone shares
+/// the text, and the empty value takes no memory.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Rest(ArcStr);
 
 const _: () = assert!(size_of::<Rest>() == size_of::<usize>());
 
 thread_local! {
-    /// Where texts are put together, to be kept at their length.
+    /// The buffer in which texts are composed before they are copied at their exact length.
     static SCRATCH: Cell<Writer> = Cell::default();
 }
 
-/// What a thread keeps of that; a pod's spec is a few thousand bytes.
+/// How much of the buffer a thread keeps. A pod's spec has a few thousand bytes.
 const SCRATCH_BYTES_MAX: usize = 1 << 16;
 
 impl Rest {
     /// No members.
     pub const NONE: Rest = Rest(ArcStr::new());
 
-    /// The members that `put` puts, sorted by name.
+    /// The members that `put` writes, which must be sorted by name.
     pub(crate) fn of(put: impl FnOnce(&mut Writer)) -> Rest {
         let mut out = SCRATCH.take();
         put(&mut out);
@@ -53,17 +53,17 @@ impl Rest {
         self.0.is_empty()
     }
 
-    /// Whether both are one and the same text in memory.
+    /// Whether both are the same text in memory.
     pub fn is_same(&self, other: &Rest) -> bool {
         ArcStr::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether another holder of the text exists.
+    /// Whether the text has another holder.
     pub(crate) fn is_shared(&self) -> bool {
         ArcStr::strong_count(&self.0) != Some(1)
     }
 
-    /// The members. O(bytes): they are read anew each time.
+    /// The members. O(bytes): the text is parsed at each call.
     pub fn to_map(&self) -> Map {
         if self.is_empty() {
             return Map::new();
@@ -72,7 +72,7 @@ impl Rest {
         Tape::of_written(&text).root().to_map()
     }
 
-    /// The value of a member. O(bytes): for what is read seldom.
+    /// The value of a member. O(bytes): use it only on rare paths.
     pub fn get(&self, name: &str) -> Option<Value> {
         let name = Value::from(name).to_string();
         let (_, value) = self.parts().find(|(found, _)| *found == name)?;
@@ -90,7 +90,7 @@ impl Rest {
         })
     }
 
-    /// The texts of names, in quotes, and values.
+    /// The texts of the names, in quotes, and of the values.
     pub(super) fn parts(&self) -> impl Iterator<Item = (&str, &str)> {
         let mut left = self.as_str();
         std::iter::from_fn(move || {
@@ -102,7 +102,7 @@ impl Rest {
         })
     }
 
-    /// These members with one set to another value. O(bytes).
+    /// These members with one of them set to a value. O(bytes).
     #[must_use]
     pub fn with(&self, name: &str, value: impl Into<Value>) -> Rest {
         let mut members = self.to_map();
@@ -128,7 +128,7 @@ impl Rest {
     }
 }
 
-/// Where the string that the text begins with is over; `None` at the end of the text.
+/// The end of the string with which the text begins; `None` if the text ends first.
 fn end_of_string(text: &[u8]) -> Option<usize> {
     let mut at = 1;
     loop {
@@ -140,7 +140,8 @@ fn end_of_string(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// Where the value that the text begins with is over: at a comma outside of brackets, or the end.
+/// The end of the value with which the text begins: a comma outside of brackets, or the end of the
+/// text.
 fn end_of_value(text: &[u8]) -> usize {
     let (mut at, mut depth) = (0, 0);
     while let Some(byte) = text.get(at) {

@@ -1,7 +1,9 @@
-//! The values of a text in one list, in the order of the text but for members of objects, which are
-//! sorted by name. One allocation for a text; strings without escapes are not copied.
+//! The tape: the values of a text in one list, in the order of the text, except that the members of
+//! objects are sorted by name. It takes one allocation per text; strings without escapes are not
+//! copied.
 //!
-//! Source of the form: the tape of Langdale and Lemire, "Parsing Gigabytes of JSON per Second", 2019.
+//! Source of the format: the tape of Langdale and Lemire, "Parsing Gigabytes of JSON per Second",
+//! 2019.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,21 +13,22 @@ use serde_json::Value;
 
 use super::{JsonValue, block_yaml, quick};
 
-/// One value, or the name of a member before its value. A list or object is followed by its content.
+/// One value, or the name of a member, which comes before its value. The content of a list or
+/// object follows its slot.
 #[derive(Clone, Debug)]
 pub(super) enum Slot<'t> {
     Null,
     Bool(bool),
     Int(i64),
-    /// Beyond the range of `Int`.
+    /// A number outside the range of `Int`.
     Uint(u64),
     Float(f64),
     Text(Cow<'t, str>),
-    /// Without any character that JSON escapes.
+    /// A string without characters that JSON escapes.
     Plain(&'t str),
-    /// With the number of slots of its content.
+    /// A list, with the number of slots of its content.
     List(u32),
-    /// With the number of slots of its content: name and value of each member in turn.
+    /// An object, with the number of slots of its content: the name and the value of each member.
     Object(u32),
 }
 
@@ -42,18 +45,18 @@ impl Slot<'_> {
     }
 }
 
-/// A JSON or YAML text that has been read. Members of objects are sorted by name, each there once.
+/// A parsed JSON or YAML text. Members of objects are sorted by name, and each occurs once.
 #[derive(Clone, Debug)]
 pub struct Tape<'t>(Vec<Slot<'t>>);
 
-/// Bytes of text for one value, about, in JSON as API servers write it.
+/// About how many bytes of text one value has in JSON as API servers write it.
 const BYTES_PER_SLOT: usize = 12;
 
 impl<'t> Tape<'t> {
     /// Reads a JSON text. O(bytes), and O(n log n) for an object of n members that are not sorted.
     ///
     /// # Errors
-    /// Where the text is not JSON, or nested more than 127 deep, or gives a member twice.
+    /// The text is not JSON, is nested more than 127 deep, or has a member twice.
     pub fn from_slice(text: &'t [u8]) -> Result<Tape<'t>, serde_json::Error> {
         let mut slots = Vec::with_capacity(text.len() / BYTES_PER_SLOT + 1);
         if let Ok(text) = str::from_utf8(text)
@@ -68,18 +71,19 @@ impl<'t> Tape<'t> {
         Ok(Tape(slots))
     }
 
-    /// Reads a text that a [`Writer`](super::Writer) wrote, however deep: what it was read from was bounded.
+    /// Reads a text that a [`Writer`](super::Writer) wrote, of any depth: the depth was limited
+    /// when its source was read.
     ///
     /// # Panics
-    /// When it is not JSON.
+    /// The text is not JSON.
     pub(crate) fn of_written(text: &'t str) -> Tape<'t> {
         let mut slots = Vec::with_capacity(text.len() / BYTES_PER_SLOT + 1);
         quick::read(text, &mut slots, usize::MAX).expect("it was written as JSON");
         Tape(slots)
     }
 
-    /// Reads YAML of the form that `kubectl get -o yaml` writes: block style, each scalar on a line of its
-    /// own. `None` for any other, which a YAML library must read. O(bytes).
+    /// Reads YAML in the form that `kubectl get -o yaml` writes: block style, each scalar on its
+    /// own line. `None` for any other form, which a YAML library must read. O(bytes).
     pub fn from_block_yaml(text: &'t str) -> Option<Tape<'t>> {
         let mut slots = Vec::with_capacity(text.len() / BYTES_PER_SLOT + 1);
         block_yaml::read(text, &mut slots)?;
@@ -89,7 +93,7 @@ impl<'t> Tape<'t> {
     /// The tape of a value.
     ///
     /// # Panics
-    /// When a list or an object in it has 2³² values or more.
+    /// A list or an object in it has 2³² values or more.
     pub fn of(value: &'t Value) -> Tape<'t> {
         Tape::deserialize(value).expect("a value has each member once")
     }
@@ -118,7 +122,7 @@ impl<'t> Fill<'_, 't> {
     }
 }
 
-/// The number of slots since that of a list or object.
+/// The number of slots after that of a list or object.
 fn content<E: Error>(slots: &[Slot<'_>], at: usize) -> Result<u32, E> {
     u32::try_from(slots.len() - at - 1).map_err(|_| E::custom("too many values"))
 }
@@ -225,12 +229,13 @@ impl<'t> DeserializeSeed<'t> for Name<'_, 't> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'t>>(self, deserializer: D) -> Result<(), D::Error> {
-        // As a text whatever it looks like: in YAML a name may be a number or a boolean.
+        // Always as a text: in YAML a name may look like a number or a boolean.
         deserializer.deserialize_str(Fill(self.0))
     }
 }
 
-/// Sorts the members from there to the end by their names; the name that is given twice if one is.
+/// Sorts the members from there to the end by name. The error is the name of a member that occurs
+/// twice.
 pub(super) fn sort(slots: &mut Vec<Slot<'_>>, from: usize) -> Result<(), String> {
     let mut members = Vec::new();
     let mut at = from;
@@ -328,7 +333,7 @@ mod tests {
             let tree = serde_json::from_slice::<Value>(&text);
             match Tape::from_slice(&text) {
                 Ok(tape) => prop_assert_eq!(tape.root().to_value(), tree.unwrap()),
-                // A member that is given twice is all that the tree lets pass.
+                // A duplicate member is the only error that reading lets pass.
                 Err(error) => prop_assert!(tree.is_err() || error.to_string().contains("twice")),
             }
         }

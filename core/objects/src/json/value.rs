@@ -9,7 +9,7 @@ use super::Writer;
 use super::tape::Slot;
 use crate::Map;
 
-/// A JSON value within a [`Tape`](super::Tape). A copy is two words.
+/// A JSON value in a [`Tape`](super::Tape). It takes two words.
 #[derive(Clone, Copy)]
 pub struct JsonValue<'t>(&'t [Slot<'t>]);
 
@@ -23,7 +23,7 @@ impl<'t> JsonValue<'t> {
         &self.0[0]
     }
 
-    /// How many slots it fills.
+    /// The number of slots that it fills.
     pub(crate) fn slots(&self) -> usize {
         1 + match self.slot() {
             Slot::List(content) | Slot::Object(content) => *content as usize,
@@ -51,7 +51,7 @@ impl<'t> JsonValue<'t> {
         matches!(self.slot(), Slot::Int(_) | Slot::Uint(_) | Slot::Float(_))
     }
 
-    /// The string that it is.
+    /// The string, if it is one.
     pub fn as_str(&self) -> Option<&'t str> {
         match self.slot() {
             Slot::Plain(text) => Some(text),
@@ -60,7 +60,7 @@ impl<'t> JsonValue<'t> {
         }
     }
 
-    /// The integer that it is, without a fraction and within the range.
+    /// The integer, if it is one: a number without a fraction, within the range.
     pub fn as_i64(&self) -> Option<i64> {
         match self.slot() {
             Slot::Int(number) => Some(*number),
@@ -68,7 +68,7 @@ impl<'t> JsonValue<'t> {
         }
     }
 
-    /// The boolean that it is.
+    /// The boolean, if it is one.
     pub fn as_bool(&self) -> Option<bool> {
         match self.slot() {
             Slot::Bool(flag) => Some(*flag),
@@ -76,7 +76,7 @@ impl<'t> JsonValue<'t> {
         }
     }
 
-    /// The items of a list; none of anything else.
+    /// The items of a list; none for any other value.
     pub fn items(&self) -> Items<'t> {
         Items(match self.slot() {
             Slot::List(content) => &self.0[1..=*content as usize],
@@ -84,7 +84,7 @@ impl<'t> JsonValue<'t> {
         })
     }
 
-    /// Names and values of an object's members, sorted by name; none of anything else.
+    /// Names and values of an object's members, sorted by name; none for any other value.
     pub fn pairs(&self) -> Pairs<'t> {
         Pairs(match self.slot() {
             Slot::Object(content) => &self.0[1..=*content as usize],
@@ -204,7 +204,7 @@ impl<'t> Iterator for Pairs<'t> {
 }
 
 impl Pairs<'_> {
-    /// Puts the members that are left.
+    /// Writes the members that are left.
     fn write(mut self, out: &mut Writer) {
         while let Some((name, rest)) = self.0.split_first() {
             self.0 = rest;
@@ -216,7 +216,7 @@ impl Pairs<'_> {
     }
 }
 
-/// How two names are sorted, by their bytes: most differ in the first four.
+/// Compares two names by their bytes. Most differ in the first four.
 #[inline]
 pub(crate) fn order(a: &str, b: &str) -> Ordering {
     let four = |text: &str| {

@@ -7,11 +7,11 @@ use serde_json::Value;
 use super::{Rest, Tape, quick};
 use crate::{Map, Time};
 
-/// JSON text that is being written: compact, members in the order in which they are put.
+/// A writer of JSON text: compact, with members in the order in which they are put.
 #[derive(Clone, Debug, Default)]
 pub struct Writer(String);
 
-/// What can be put without a form of its own.
+/// A value that is written in one way only.
 pub(crate) trait Scalar {
     fn write(self, out: &mut Writer);
 }
@@ -56,25 +56,25 @@ impl Writer {
         self.0
     }
 
-    /// The one value that was written, as a tree.
+    /// The value that was written, as a tree.
     ///
     /// # Panics
-    /// When it is not a whole value.
+    /// The text is not a whole value.
     pub(crate) fn to_value(&self) -> Value {
         Tape::of_written(&self.0).root().to_value()
     }
 
-    /// Writes a tree: for types outside of this crate that make one.
+    /// Writes a tree: for types outside of this crate.
     pub fn value(&mut self, value: &Value) {
         self.shown(value);
     }
 
-    /// Forgets what was written, and keeps the memory.
+    /// Clears the text and keeps the memory.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Forgets what was written, and keeps so many bytes of memory at most.
+    /// Clears the text and keeps at most this many bytes of memory.
     pub(crate) fn clear_to(&mut self, bytes_max: usize) {
         self.0.clear();
         self.0.shrink_to(bytes_max);
@@ -84,7 +84,7 @@ impl Writer {
         self.0.len()
     }
 
-    /// Writes a text as it is.
+    /// Writes a text unchanged.
     pub(crate) fn raw(&mut self, text: &str) {
         self.0.push_str(text);
     }
@@ -111,7 +111,7 @@ impl Writer {
         self.raw(str::from_utf8(&digits[at..]).expect("digits are ASCII"));
     }
 
-    /// Writes what shows as JSON.
+    /// Writes a value whose `Display` form is JSON.
     pub(crate) fn shown(&mut self, json: &impl Display) {
         // Writing to a text does not fail.
         let _ = write!(self.0, "{json}");
@@ -124,7 +124,7 @@ impl Writer {
         self.0.push('"');
     }
 
-    /// Writes a string without any character to escape.
+    /// Writes a string without characters to escape.
     pub(crate) fn plain(&mut self, text: &str) {
         self.0.reserve(text.len() + 2);
         self.0.push('"');
@@ -160,7 +160,7 @@ impl Writer {
         self.0.push(bracket);
     }
 
-    /// A comma unless what follows is the first within its brackets.
+    /// Writes a comma, unless the next value is the first inside its brackets.
     pub(crate) fn comma(&mut self) {
         if !matches!(self.0.as_bytes().last(), Some(b'{' | b'[') | None) {
             self.0.push(',');
@@ -193,7 +193,7 @@ impl Writer {
         write(self);
     }
 
-    /// Puts the name of a member, whose value is written next.
+    /// Puts the name of a member. Its value is written next.
     pub(crate) fn begin_member(&mut self, name: &str) {
         self.comma();
         self.text(name);
@@ -226,7 +226,7 @@ impl Writer {
         }
     }
 
-    /// Puts what shows as some text, as a string.
+    /// Puts a value's `Display` form as a string.
     pub(crate) fn put_shown(&mut self, name: &'static str, value: &impl Display) {
         self.member(name, |out| {
             out.0.push('"');
@@ -265,7 +265,7 @@ impl Writer {
         }
     }
 
-    /// Puts an object of the members that `write` puts, unless it puts none.
+    /// Puts an object with the members that `write` puts, unless there are none.
     pub(crate) fn put_object(&mut self, name: &'static str, write: impl FnOnce(&mut Writer)) {
         let before = self.len();
         self.member(name, |out| out.object(write));
@@ -289,7 +289,7 @@ impl Writer {
         }
     }
 
-    /// Puts members that are carried unread but for these: a typed member of the name was put.
+    /// Puts members that are carried unread, except for these, whose typed members were put.
     pub(crate) fn put_rest_but(&mut self, rest: &Rest, put: &[Option<&str>]) {
         for (name, value) in rest.parts() {
             if !put.iter().flatten().any(|put| is_quoted(name, put)) {
@@ -302,7 +302,7 @@ impl Writer {
     }
 }
 
-/// Whether that is a name in quotes which needs no escape.
+/// Whether this is a name in quotes that needs no escape.
 pub(super) fn is_quoted(quoted: &str, name: &str) -> bool {
     let inner = quoted
         .strip_prefix('"')
@@ -310,7 +310,7 @@ pub(super) fn is_quoted(quoted: &str, name: &str) -> bool {
     inner == Some(name)
 }
 
-/// Escapes what is shown.
+/// Escapes a `Display` form.
 struct Escape<'a>(&'a mut Writer);
 
 impl Write for Escape<'_> {

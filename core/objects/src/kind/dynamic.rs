@@ -1,9 +1,9 @@
-//! Objects of kinds without a type of their own.
+//! Objects of kinds without a Rust type.
 
 use super::Kind;
 use crate::{Map, ObjectMeta};
 
-/// An object of which only the metadata has a typed place.
+/// An object with typed metadata only.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DynamicObject {
     kind: Kind,
@@ -14,7 +14,7 @@ pub struct DynamicObject {
 }
 
 impl DynamicObject {
-    /// An object of that kind without name or members.
+    /// An object of this kind without a name or members.
     pub fn new(kind: Kind) -> DynamicObject {
         DynamicObject {
             kind,

@@ -11,8 +11,8 @@ pub use dynamic::DynamicObject;
 
 use crate::{Cause, ObjectMeta, OwnerReference, Shape};
 
-/// What the API needs to know of a kind of object besides the object's own members: a row of a table.
-/// Nothing else lists kinds.
+/// The properties of a kind of object that the API needs to know: one row of a table. Nothing else
+/// lists kinds.
 ///
 /// Source: `APIResource` of Kubernetes' discovery, and the strategies in its `pkg/registry`.
 #[derive(Clone, Copy, Debug)]
@@ -31,28 +31,29 @@ pub struct ResourceType {
     pub has_status: bool,
     /// Whether `metadata.generation` counts the changes of all that is neither metadata nor status.
     pub has_generation: bool,
-    /// Whether the dependents of a deleted object stay when the request doesn't say; else they are
-    /// collected.
+    /// Whether the dependents of a deleted object stay if the request doesn't say. Otherwise they
+    /// are garbage-collected.
     pub orphans_dependents: bool,
-    /// What a written object must be. Only for kinds without a type of their own, whose
-    /// objects are [`DynamicObject`]s.
+    /// Defaults and validation. Only for kinds without a Rust type, whose objects are
+    /// [`DynamicObject`]s.
     pub rules: Rules,
 }
 
-/// Defaults and validation of a kind without a type of its own.
+/// Defaults and validation of a kind without a Rust type.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// The types of the members beside metadata; others pass unread. Its tables are sorted by name.
+    /// The types of the members other than metadata. Members not listed are accepted unread. The
+    /// tables are sorted by name.
     pub shape: Shape,
-    /// Fills in what the writer left out.
+    /// Fills in defaults.
     pub default: fn(&mut DynamicObject),
-    /// The rules that an object breaks, beside those of metadata; of an update with the stored
-    /// object.
+    /// The rules that an object breaks, other than those of metadata. For an update it also gets
+    /// the stored object.
     pub validate: fn(&DynamicObject, Option<&DynamicObject>) -> Vec<Cause>,
 }
 
 impl Rules {
-    /// Anything goes.
+    /// No rules.
     pub const NONE: Rules = Rules {
         shape: Shape::ANY_OBJECT,
         default: |_| {},
@@ -61,7 +62,7 @@ impl Rules {
 }
 
 impl ResourceType {
-    /// Whether `api_version` is of the group, and the tables of the shape are sorted.
+    /// Whether `api_version` belongs to the group, and the tables of the shape are sorted.
     pub fn is_sound(&self) -> bool {
         let version = self.api_version.strip_prefix(self.group);
         let fits = match version {
@@ -72,7 +73,7 @@ impl ResourceType {
         fits && self.rules.shape.is_sorted()
     }
 
-    /// A kind in a namespace, with neither status nor generation, to be changed by `..`.
+    /// A namespaced kind without status and generation, to be changed by `..`.
     pub const DEFAULT: ResourceType = ResourceType {
         group: "",
         api_version: "v1",
@@ -86,8 +87,8 @@ impl ResourceType {
     };
 }
 
-/// A kind of Kubernetes object: a reference to its row. Kinds are the same when their group and
-/// resource are; they sort by these.
+/// A kind of Kubernetes object: a reference to its row. Kinds are equal if their group and resource
+/// are; they sort by these.
 #[derive(Clone, Copy)]
 pub struct Kind(&'static ResourceType);
 
@@ -154,7 +155,7 @@ impl Kind {
     /// `v1` `Event`.
     pub const EVENT: Kind = Kind(&EVENT);
 
-    /// The kinds that have a type of their own, in a fixed order.
+    /// The kinds with a Rust type, in a fixed order.
     pub const TYPED: [Kind; 6] = [
         Kind::NAMESPACE,
         Kind::NODE,
@@ -169,11 +170,11 @@ impl Kind {
         Kind(row)
     }
 
-    /// A kind that is defined while the program runs, as by a CustomResourceDefinition. Its row lives
-    /// as long as the process.
+    /// Defines a kind at run time, like a CustomResourceDefinition. Its row lives as long as the
+    /// process.
     ///
     /// # Panics
-    /// When the row is not [sound](ResourceType::is_sound).
+    /// The row is not [sound](ResourceType::is_sound).
     pub fn define(row: ResourceType) -> Kind {
         assert!(row.is_sound(), "{row:?} contradicts itself");
         Kind(Box::leak(Box::new(row)))
@@ -199,9 +200,9 @@ impl Kind {
         self.0.api_version
     }
 
-    /// Whether an `apiVersion` is of this kind's group, whatever its version.
+    /// Whether an `apiVersion` has this kind's group, in any version.
     pub fn is_of_group(self, api_version: &str) -> bool {
-        // What stands before the slash; searching for it would cost every create some.
+        // The text before the slash. Searching for the slash would slow down every create.
         match api_version.strip_prefix(self.0.group) {
             Some(rest) if self.0.group.is_empty() => rest.starts_with('/') || !rest.contains('/'),
             Some(rest) => rest.starts_with('/'),
@@ -214,7 +215,7 @@ impl Kind {
         self.0.resource
     }
 
-    /// The resource with its group as error messages spell it, e.g. `replicasets.apps`, `pods`.
+    /// The resource with its group, as in error messages, e.g. `replicasets.apps`, `pods`.
     pub fn group_resource(self) -> Cow<'static, str> {
         match self.0.group {
             "" => self.0.resource.into(),
@@ -222,7 +223,8 @@ impl Kind {
         }
     }
 
-    /// The reference to an object of this kind that its controller puts into what it makes for it.
+    /// The controller reference to an object of this kind, as its controller writes it into the
+    /// objects that it creates.
     pub fn controller_reference(self, owner: &ObjectMeta) -> OwnerReference {
         OwnerReference {
             api_version: self.api_version().into(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Requirement, SelectorError, Str, Test, sorted};
 
-/// The requirements of a selector text, in the order written; their syntax is not yet checked.
+/// The requirements of a selector text, in the order written. Their syntax is not checked yet.
 pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, SelectorError> {
     let mut reader = Reader { text, at: 0 };
     let mut found = Vec::new();
@@ -32,7 +32,7 @@ enum Token<'a> {
 
 struct Reader<'a> {
     text: &'a str,
-    /// Byte offset of what is not yet read.
+    /// Byte offset of the unread text.
     at: usize,
 }
 
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
         Ok(Requirement { key, test })
     }
 
-    /// The value after `=`; nothing before the next comma is the empty value.
+    /// The value after `=`. Nothing before the next comma means the empty value.
     fn value(&mut self) -> Str {
         match self.peek() {
             Token::Word(word) => {
@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The list of `in` and `notin`, parentheses included; an empty place is the empty value.
+    /// The list of `in` and `notin`, parentheses included. An empty place means the empty value.
     fn values(&mut self) -> Result<Arc<[Str]>, SelectorError> {
         match self.next() {
             Token::Sign("(") => {}

@@ -28,7 +28,7 @@ const NAME_BYTES_MAX: usize = 63;
 /// Longest prefix of a key.
 const SUBDOMAIN_BYTES_MAX: usize = 253;
 
-/// Which bytes a name or a value may have inside, by byte: looked up, as every byte is asked for.
+/// Which bytes may be inside a name or a value: a table, because every byte is looked up.
 const INNER: [bool; 256] = {
     let mut inner = [false; 256];
     let mut byte = 0_u8;
@@ -44,7 +44,7 @@ const INNER: [bool; 256] = {
 /// # Errors
 /// What is wrong with it.
 pub fn check_label_key(key: &str) -> Result<(), SyntaxError> {
-    // By hand: keys are too short for a search that is made for long texts.
+    // A loop: keys are too short for a search that is made for long texts.
     let name = match key.bytes().position(|byte| byte == b'/') {
         None => key,
         Some(slash) if key[slash + 1..].contains('/') => return Err(SyntaxError::Slashes),

@@ -1,8 +1,9 @@
-//! Names to pods, in shards under a lock each, so that appliers of different pods seldom meet.
+//! Pods by name, in shards with one lock each, so that threads that apply events of different pods
+//! seldom wait for each other.
 //!
-//! The shard goes by namespace and name without its last few characters: pods that one controller
-//! has named lie in one shard, and whoever applies the events of one controller's pods finds
-//! the shard's lock and tables in its own cache.
+//! The shard is a hash of the namespace and the name without its last few characters. So the pods
+//! that one controller has named are in one shard, and a thread that applies the events of one
+//! controller's pods finds the shard's lock and tables in its own cache.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -11,29 +12,30 @@ use hashbrown::HashTable;
 use podstorm_objects::Pod;
 
 use super::PodFields;
-use super::group::Group;
+use super::owned_pods::OwnedPods;
 use crate::intern::FIXED_STATE;
 use crate::primitives::{CachePadded, Mutex, MutexGuard, lock};
 
-/// Shards; four times the threads of a large controller, so that two seldom want the same one.
+/// The number of shards: four times the threads of a large controller, so that two threads seldom
+/// need the same one.
 pub(super) const SHARDS: usize = 64;
 
-/// The shard is told by the highest bits of a hash.
+/// The highest bits of a hash select the shard.
 const SHARD_SHIFT: u32 = u64::BITS - SHARDS.ilog2();
 
-/// So many characters at the end of a name don't count for the shard: a dash and the five that
-/// the API server draws for a pod of a controller.
+/// How many characters at the end of a name are ignored for the shard: a dash and the five
+/// characters that the API server generates for a controller's pod.
 const SUFFIX: usize = 6;
 
-/// Where a pod of some name is.
+/// The hash of a pod's name: its shard, and its hash in the shard's table.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct NameHash {
     pub(super) shard: u32,
     pub(super) hash: u32,
 }
 
-impl Place {
-    pub(super) fn of(namespace: &str, name: &str) -> Place {
+impl NameHash {
+    pub(super) fn of(namespace: &str, name: &str) -> NameHash {
         let (family, suffix) = match name.as_bytes().split_last_chunk::<SUFFIX>() {
             Some((family, &[a, b, c, d, e, f])) => {
                 (family, u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
@@ -46,12 +48,12 @@ impl Place {
         let shard = (hasher.finish() >> SHARD_SHIFT) as u32;
         hasher.write_u64(suffix);
         let hash = (hasher.finish() >> u32::BITS) as u32;
-        Place { shard, hash }
+        NameHash { shard, hash }
     }
 }
 
-/// The 64 bits that a table wants of the 32 that are kept: spread, since the table takes its tags
-/// from the highest and its buckets from the lowest.
+/// The 64 bits that a table needs, from the 32 that are stored. The bits are spread, because the
+/// table uses the highest for tags and the lowest for buckets.
 fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -60,7 +62,7 @@ fn spread(hash: u32) -> u64 {
 #[derive(Debug)]
 pub(super) struct Index<F>(Box<[CachePadded<Mutex<Shard<F>>>]>);
 
-/// Places that a shard without pods keeps for the next ones.
+/// The number of slots that an empty shard keeps.
 const KEPT: usize = 64;
 
 /// The pods of one shard.
@@ -68,18 +70,18 @@ const KEPT: usize = 64;
 pub(super) struct Shard<F> {
     /// Slots by namespace and name.
     by_name: HashTable<u32>,
-    slots: Vec<Option<Slot<F>>>,
+    slots: Vec<Option<PodSlot<F>>>,
     free: Vec<u32>,
 }
 
 /// One pod.
 #[derive(Debug)]
-pub(super) struct Slot<F> {
+pub(super) struct PodSlot<F> {
     pub(super) pod: Arc<Pod>,
-    pub(super) group: Arc<Group<F>>,
-    /// The pod's handle in its group.
+    pub(super) owned_pods: Arc<OwnedPods<F>>,
+    /// The pod's handle among its owner's pods.
     pub(super) handle: u32,
-    /// Of the name, so that growing the table reads no names.
+    /// The hash of the name, so that growing the table reads no names.
     pub(super) hash: u32,
 }
 
@@ -104,7 +106,7 @@ impl<F: PodFields> Index<F> {
         lock(&self.0[shard as usize])
     }
 
-    /// The shards in order, each locked for its turn.
+    /// The shards in order. Each is locked while it is visited.
     pub(super) fn iter(&self) -> impl Iterator<Item = MutexGuard<'_, Shard<F>>> {
         self.0.iter().map(|shard| lock(shard))
     }
@@ -124,8 +126,8 @@ impl<F: PodFields> Shard<F> {
         self.by_name.find(spread(hash), is_it).copied()
     }
 
-    /// Fills an empty shard with pods of different names.
-    pub(super) fn fill(&mut self, filled: Vec<Slot<F>>) {
+    /// Fills an empty shard with pods that have different names.
+    pub(super) fn fill(&mut self, filled: Vec<PodSlot<F>>) {
         assert!(self.by_name.is_empty());
         let Shard {
             by_name,
@@ -141,8 +143,8 @@ impl<F: PodFields> Shard<F> {
         }
     }
 
-    /// Adds a pod whose name is not there.
-    pub(super) fn insert(&mut self, slot: Slot<F>) {
+    /// Adds a pod whose name is not in the shard.
+    pub(super) fn insert(&mut self, slot: PodSlot<F>) {
         let hash = slot.hash;
         let number = match self.free.pop() {
             Some(number) => {
@@ -160,8 +162,8 @@ impl<F: PodFields> Shard<F> {
         });
     }
 
-    /// Takes a pod out; the number is one that was found.
-    pub(super) fn remove(&mut self, number: u32) -> Slot<F> {
+    /// Removes a pod. The number comes from `find`.
+    pub(super) fn remove(&mut self, number: u32) -> PodSlot<F> {
         let slot = self.slots[number as usize]
             .take()
             .expect("found slots are taken");
@@ -176,25 +178,25 @@ impl<F: PodFields> Shard<F> {
         slot
     }
 
-    pub(super) fn slot(&self, number: u32) -> &Slot<F> {
+    pub(super) fn slot(&self, number: u32) -> &PodSlot<F> {
         self.slots[number as usize]
             .as_ref()
             .expect("indexed slots are taken")
     }
 
-    pub(super) fn slot_mut(&mut self, number: u32) -> &mut Slot<F> {
+    pub(super) fn slot_mut(&mut self, number: u32) -> &mut PodSlot<F> {
         self.slots[number as usize]
             .as_mut()
             .expect("indexed slots are taken")
     }
 
-    /// The pods, in no order that means anything.
-    pub(super) fn slots(&self) -> impl Iterator<Item = &Slot<F>> {
+    /// The pods, in no particular order.
+    pub(super) fn slots(&self) -> impl Iterator<Item = &PodSlot<F>> {
         self.slots.iter().flatten()
     }
 }
 
-fn hash_of<F>(slots: &[Option<Slot<F>>], number: u32) -> u32 {
+fn hash_of<F>(slots: &[Option<PodSlot<F>>], number: u32) -> u32 {
     slots[number as usize]
         .as_ref()
         .expect("indexed slots are taken")
@@ -207,14 +209,14 @@ mod tests {
 
     #[test]
     fn pods_of_one_controller_share_a_shard_and_controllers_spread() {
-        let shard = |name: &str| Place::of("ns", name).shard;
+        let shard = |name: &str| NameHash::of("ns", name).shard;
         assert_eq!(shard("web-5d9c-abcde"), shard("web-5d9c-vwxyz"));
         let mut counts = [0; SHARDS];
         for set in 0..6_400 {
             counts[shard(&format!("web-{set}-abcde")) as usize] += 1;
         }
         assert!(counts.iter().all(|count| (50..200).contains(count)));
-        assert_ne!(Place::of("a", "x").hash, Place::of("b", "x").hash);
-        assert_ne!(Place::of("a", "").hash, Place::of("", "a").hash);
+        assert_ne!(NameHash::of("a", "x").hash, NameHash::of("b", "x").hash);
+        assert_ne!(NameHash::of("a", "").hash, NameHash::of("", "a").hash);
     }
 }

@@ -1,10 +1,10 @@
-//! The pods of a group that carry the same labels: their running totals, and what changes them.
+//! The owned pods with the same labels: their running totals, and the changes to them.
 
 use podstorm_objects::{Labels, Pod, Time};
 
-use super::maturing::Maturing;
+use super::ready_times::ReadyTimes;
 
-/// Where a pod counts.
+/// The totals in which a pod counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PodState {
     pub(super) active: bool,
@@ -29,7 +29,7 @@ pub struct Totals {
     pub active: u32,
     /// Active pods that are ready.
     pub ready: u32,
-    /// Pods on their way out.
+    /// Terminating pods.
     pub terminating: u32,
 }
 
@@ -54,20 +54,20 @@ impl Totals {
     }
 }
 
-/// The pods of a group that carry one and the same labels.
+/// The pods of an owner with the same labels.
 #[derive(Debug)]
 pub struct LabelSet {
-    /// What they carry.
+    /// The labels.
     pub labels: Labels,
-    /// Pods with these labels, whatever their state; a set without any is free for reuse.
+    /// The number of pods with these labels, in any state. A set without pods is free for reuse.
     pub pods: u32,
-    /// What they add up to.
+    /// The totals of these pods.
     pub totals: Totals,
-    /// Its active ready pods by time, once somebody has asked.
-    pub(super) maturing: Option<Box<Maturing>>,
+    /// The ready times of its active pods, once they were requested.
+    pub(super) ready_times: Option<Box<ReadyTimes>>,
 }
 
-/// When an active ready pod became so.
+/// When an active ready pod became ready.
 pub(super) fn ready_since(pod: &Pod, state: PodState) -> Option<Time> {
     (state.active && state.ready).then(|| pod.ready_time())
 }
@@ -75,35 +75,35 @@ pub(super) fn ready_since(pod: &Pod, state: PodState) -> Option<Time> {
 impl LabelSet {
     pub(super) fn enter(&mut self, pod: &Pod, state: PodState) {
         self.totals.add(state);
-        if let Some(maturing) = &mut self.maturing
+        if let Some(ready_times) = &mut self.ready_times
             && let Some(since) = ready_since(pod, state)
         {
-            maturing.enter(since);
+            ready_times.enter(since);
         }
     }
 
     pub(super) fn leave(&mut self, pod: &Pod, state: PodState) {
         self.totals.remove(state);
-        if let Some(maturing) = &mut self.maturing
+        if let Some(ready_times) = &mut self.ready_times
             && let Some(since) = ready_since(pod, state)
         {
-            maturing.leave(since);
+            ready_times.leave(since);
         }
     }
 }
 
-/// What a change of a group's pods did to its label sets.
+/// How a change of an owner's pods changed its label sets.
 #[derive(Debug, Default)]
 pub(crate) struct LabelSetChange {
-    /// Labels that no pod of the group carried before.
-    pub(crate) came: Option<Labels>,
-    /// Labels that no pod of the group carries any more.
-    pub(crate) went: Option<Labels>,
+    /// Labels that no pod of the owner had before.
+    pub(crate) added: Option<Labels>,
+    /// Labels that no pod of the owner has any more.
+    pub(crate) removed: Option<Labels>,
 }
 
 impl LabelSetChange {
-    /// Whether nothing came and nothing went.
+    /// Whether no label set was added or removed.
     pub(crate) fn is_none(&self) -> bool {
-        self.came.is_none() && self.went.is_none()
+        self.added.is_none() && self.removed.is_none()
     }
 }

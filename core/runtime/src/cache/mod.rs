@@ -1,51 +1,52 @@
-//! The informer cache of pods: grouped by the owner that controls them, with running totals, and
-//! found by name and by labels.
+//! The informer cache of pods: by owner, with running totals, by name, and by labels.
 //!
-//! A delta goes in ([`PodCache::apply`]) and a change comes out, which the handlers of a workload
-//! turn into observations and keys. The store is changed before the change is returned, so
-//! whoever acts on a change finds the store at least as new.
+//! A delta goes in ([`PodCache::apply`]) and a change comes out. The handlers of a workload turn
+//! the change into observations and keys. The store is changed before the change is returned, so a
+//! reader that acts on a change finds the store at least as new.
 //!
 //! Locks, in the order in which they may be held together:
-//! 1. A shard of `PodCache::index`: names to pods. Appliers alone take them, one shard each.
-//! 2. A shard of `PodCache::groups`: owners to groups; for a look-up or to drop a group.
-//! 3. `Group::members`: the pods of one owner. Taken by that owner's events and its syncs alone.
-//! 4. `PodCache::namespaces`: which groups hold which label sets. Taken when a label set comes to
-//!    or leaves a group, and by a scale-down that ranks by co-location.
+//! 1. A shard of `PodCache::index`: pods by name. Only appliers take it, one shard each.
+//! 2. A shard of `PodCache::by_controller`: owned pods by controller. Taken for a look-up or to
+//!    drop owned pods.
+//! 3. `OwnedPods::members`: the pods of one owner. Taken only by that owner's events and syncs.
+//! 4. `PodCache::namespaces`: which owners have pods with which label sets. Taken when a label set
+//!    is added to an owner or removed from it, and by a scale-down that ranks by co-location.
 //!
-//! No lock is held across a call into another module of the crate, but for pure functions.
+//! No lock is held across a call into another module of the crate, except for pure functions.
 
-mod group;
-mod groups;
+mod by_controller;
 mod index;
 mod label_set;
 mod listed;
-mod maturing;
-#[cfg(test)]
-mod model_tests;
 mod namespaces;
+mod owned_pods;
 mod pods;
+mod ready_times;
 mod selector_index;
+#[cfg(test)]
+mod tests;
 mod version;
 
 use std::sync::Arc;
 
 use podstorm_objects::Pod;
 
-pub use group::{Group, Member, Members, MembersGuard};
 pub use label_set::{LabelSet, Totals};
 pub use listed::{Listed, PodRun};
 pub use namespaces::NamespacedSelector;
+pub use owned_pods::{Member, Members, MembersGuard, OwnedPods};
 pub use pods::{PodCache, PodChange};
 pub use selector_index::SelectorIndex;
 pub use version::StoreVersion;
 
-/// What the workloads over a cache keep of each pod, dense and apart from the pod itself: worked out
-/// once for each version of the pod, and read by syncs that look at many. `()` keeps nothing.
+/// The values that the workloads over a cache keep of each pod, dense and apart from the pod
+/// itself. They are computed once per version of the pod and read by syncs that look at many pods.
+/// `()` keeps nothing.
 pub trait PodFields: std::fmt::Debug + Clone + Send + Sync + 'static {
-    /// The fields of a pod. `node` is the dense number of its node's name, 0 without one.
+    /// The fields of a pod. `node` is the dense number of its node's name, 0 without a node.
     fn of(pod: &Pod, node: u32) -> Self;
 
-    /// The fields of the next version of the pod whose fields these are.
+    /// The fields of the next version of the pod with these fields.
     fn next(&self, old: &Pod, new: &Pod, node: u32) -> Self {
         let _ = old;
         Self::of(new, node)
@@ -59,9 +60,9 @@ impl PodFields for () {
 /// What a watch says happened to an object.
 #[derive(Debug)]
 pub enum Delta<T: ?Sized> {
-    /// It was added or modified; the cache tells which.
+    /// It was added or modified. The cache knows which.
     Applied(Arc<T>),
-    /// It is gone; this is its last state.
+    /// It is gone. This is its last state.
     Deleted(Arc<T>),
 }
 

@@ -1,5 +1,5 @@
-//! Which groups of a namespace hold pods of which labels: how a scale-down finds the pods that a
-//! sibling's selector matches, whoever owns them, without walking the namespace.
+//! Which owners of a namespace have pods with which labels. A scale-down uses it to find the pods
+//! that a sibling's selector matches, of any owner, without walking over the namespace.
 
 use std::sync::Arc;
 
@@ -8,23 +8,23 @@ use hashbrown::{HashMap, HashSet};
 use podstorm_objects::{Labels, Selector, Str};
 
 use super::PodFields;
-use super::group::Group;
 use super::label_set::LabelSetChange;
+use super::owned_pods::OwnedPods;
 use crate::intern::FIXED_STATE;
 
-/// Per namespace, the groups by label set.
+/// Per namespace, the owned pods by label set.
 #[derive(Debug)]
 pub(crate) struct Namespaces<F> {
     by_name: HashMap<Str, LabelSets<F>, RandomState>,
 }
 
-/// A selector of a parent that counts for co-location, with the parent's namespace.
+/// An owner's selector that counts for co-location, with the owner's namespace.
 pub type NamespacedSelector = (Str, Arc<Selector>);
 
 /// The label sets of one namespace.
 #[derive(Debug)]
 struct LabelSets<F> {
-    groups: HashMap<Labels, Vec<Arc<Group<F>>>, RandomState>,
+    holders: HashMap<Labels, Vec<Arc<OwnedPods<F>>>, RandomState>,
     /// The label sets by each pair in them.
     by_pair: HashMap<(Str, Str), HashSet<Labels, RandomState>, RandomState>,
 }
@@ -36,34 +36,34 @@ impl<F: PodFields> Namespaces<F> {
         }
     }
 
-    /// Notes what a group's change did to its label sets.
-    pub(crate) fn note(&mut self, group: &Arc<Group<F>>, change: LabelSetChange) {
-        if let Some(labels) = change.came {
+    /// Records how a change of owned pods changed their label sets.
+    pub(crate) fn note(&mut self, owned_pods: &Arc<OwnedPods<F>>, change: LabelSetChange) {
+        if let Some(labels) = change.added {
             let sets = self
                 .by_name
-                .entry(group.namespace().clone())
+                .entry(owned_pods.namespace().clone())
                 .or_insert_with(LabelSets::new);
-            sets.insert(labels, group);
+            sets.insert(labels, owned_pods);
         }
-        if let Some(labels) = change.went
-            && let Some(sets) = self.by_name.get_mut(group.namespace())
+        if let Some(labels) = change.removed
+            && let Some(sets) = self.by_name.get_mut(owned_pods.namespace())
         {
-            sets.remove(&labels, group);
-            // Namespaces come and go, each under a name of its own.
-            if sets.groups.is_empty() {
-                self.by_name.remove(group.namespace());
+            sets.remove(&labels, owned_pods);
+            // Namespaces come and go, each with a new name.
+            if sets.holders.is_empty() {
+                self.by_name.remove(owned_pods.namespace());
             }
         }
     }
 
-    /// Fills `found` with the label sets that any of the selectors matches, each with a group that
-    /// holds pods of it. A pair of labels and group comes once, in no particular order.
+    /// Fills `found` with the label sets that any of the selectors matches, each with owned pods
+    /// that have it. A pair of labels and owned pods occurs once, in no particular order.
     ///
-    /// O(label sets that share the rarest pair which a selector requires), for each selector.
+    /// O(label sets that share the rarest pair that the selector requires), for each selector.
     pub(crate) fn matching(
         &self,
         selectors: &[NamespacedSelector],
-        found: &mut Vec<(Labels, Arc<Group<F>>)>,
+        found: &mut Vec<(Labels, Arc<OwnedPods<F>>)>,
     ) {
         found.clear();
         for (at, (namespace, selector)) in selectors.iter().enumerate() {
@@ -76,9 +76,13 @@ impl<F: PodFields> Namespaces<F> {
                     .filter(|(other, _)| other == namespace)
                     .any(|(_, selector)| selector.matches(labels))
             };
-            sets.candidates(selector, |labels, groups| {
+            sets.candidates(selector, |labels, holders| {
                 if selector.matches(labels) && !is_known(labels) {
-                    found.extend(groups.iter().map(|group| (labels.clone(), group.clone())));
+                    found.extend(
+                        holders
+                            .iter()
+                            .map(|owned_pods| (labels.clone(), owned_pods.clone())),
+                    );
                 }
             });
         }
@@ -88,32 +92,32 @@ impl<F: PodFields> Namespaces<F> {
 impl<F: PodFields> LabelSets<F> {
     fn new() -> LabelSets<F> {
         LabelSets {
-            groups: HashMap::with_hasher(FIXED_STATE),
+            holders: HashMap::with_hasher(FIXED_STATE),
             by_pair: HashMap::with_hasher(FIXED_STATE),
         }
     }
 
-    fn insert(&mut self, labels: Labels, group: &Arc<Group<F>>) {
-        let groups = self.groups.entry(labels.clone()).or_default();
-        if groups.is_empty() {
+    fn insert(&mut self, labels: Labels, owned_pods: &Arc<OwnedPods<F>>) {
+        let holders = self.holders.entry(labels.clone()).or_default();
+        if holders.is_empty() {
             for pair in labels.pairs() {
                 let sets = self.by_pair.entry(pair.clone());
                 sets.or_insert_with(|| HashSet::with_hasher(FIXED_STATE))
                     .insert(labels.clone());
             }
         }
-        groups.push(group.clone());
+        holders.push(owned_pods.clone());
     }
 
-    fn remove(&mut self, labels: &Labels, group: &Arc<Group<F>>) {
-        let Some(groups) = self.groups.get_mut(labels) else {
+    fn remove(&mut self, labels: &Labels, owned_pods: &Arc<OwnedPods<F>>) {
+        let Some(holders) = self.holders.get_mut(labels) else {
             return;
         };
-        groups.retain(|held| !Arc::ptr_eq(held, group));
-        if !groups.is_empty() {
+        holders.retain(|held| !Arc::ptr_eq(held, owned_pods));
+        if !holders.is_empty() {
             return;
         }
-        self.groups.remove(labels);
+        self.holders.remove(labels);
         for pair in labels.pairs() {
             if let Some(sets) = self.by_pair.get_mut(pair) {
                 sets.remove(labels);
@@ -124,20 +128,20 @@ impl<F: PodFields> LabelSets<F> {
         }
     }
 
-    /// Calls `candidate` for every label set that the selector might match.
+    /// Calls `candidate` for every label set that the selector may match.
     fn candidates(
         &self,
         selector: &Selector,
-        mut candidate: impl FnMut(&Labels, &[Arc<Group<F>>]),
+        mut candidate: impl FnMut(&Labels, &[Arc<OwnedPods<F>>]),
     ) {
         let pairs = selector.required_pairs();
         if pairs.is_empty() {
-            let sets = self.groups.iter();
-            return sets.for_each(|(labels, groups)| candidate(labels, groups));
+            let sets = self.holders.iter();
+            return sets.for_each(|(labels, holders)| candidate(labels, holders));
         }
         let mut rarest: Option<&HashSet<Labels, RandomState>> = None;
         for pair in pairs {
-            // What no label set carries, no match can carry.
+            // A pair without a label set has no match.
             let Some(sets) = self.by_pair.get(pair) else {
                 return;
             };
@@ -146,8 +150,8 @@ impl<F: PodFields> LabelSets<F> {
             }
         }
         for labels in rarest.into_iter().flatten() {
-            if let Some(groups) = self.groups.get(labels) {
-                candidate(labels, groups);
+            if let Some(holders) = self.holders.get(labels) {
+                candidate(labels, holders);
             }
         }
     }

@@ -1,59 +1,60 @@
-//! The pod store: names to pods, pods to the group of their controller, and what a delta changed.
+//! The pod store: pods by name, each with its owned pods, and the changes that deltas make.
 
 use std::sync::Arc;
 
 use podstorm_objects::{Kind, Labels, ObjectMeta, OwnerReference, Pod, ResourceVersion, Str};
 
-use super::group::{Group, GroupOwner, Members};
-use super::groups::Groups;
-use super::index::{Index, Place, Slot};
+use super::by_controller::PodsByController;
+use super::index::{Index, NameHash, PodSlot};
 use super::label_set::LabelSetChange;
 use super::namespaces::{NamespacedSelector, Namespaces};
+use super::owned_pods::{Members, OwnedPods, OwnerId};
 use super::{Delta, PodFields, StoreVersion};
 use crate::intern::{KeyId, StrTable};
 use crate::primitives::{CachePadded, Mutex, lock};
 
-/// The cached pods of all namespaces. One informer or several apply deltas, those of one pod in
-/// their order; workers read groups.
+/// The cached pods of all namespaces. One or several informers apply deltas, those of one pod in
+/// their order; workers read owned pods.
 #[derive(Debug)]
 pub struct PodCache<F> {
     pub(super) index: Index<F>,
-    pub(super) groups: Groups<F>,
+    pub(super) by_controller: PodsByController<F>,
     pub(super) namespaces: Mutex<Namespaces<F>>,
     pub(super) nodes: StrTable,
-    /// Alone in its line: every sync reads it, and appliers must not disturb each other by it.
+    /// Alone in its cache line: every sync reads it, and threads that apply events must not slow
+    /// each other down by it.
     version: CachePadded<StoreVersion>,
 }
 
-/// What a delta did.
+/// The change that a delta made.
 #[derive(Clone, Debug)]
 pub struct PodChange<F> {
-    /// The pod as the store had it; `None` when it was not known.
+    /// The pod as the store had it; `None` if it was not known.
     pub old: Option<Arc<Pod>>,
-    /// The pod as it is now or, when `deleted`, in its last state.
+    /// The pod now or, if `deleted`, in its last state.
     pub new: Arc<Pod>,
     /// Whether the pod is gone.
     pub deleted: bool,
-    /// Group of the old pod's controller; `None` when not known.
-    pub old_group: Option<Arc<Group<F>>>,
-    /// Group of the new pod's controller; `None` when no such group exists.
-    pub new_group: Option<Arc<Group<F>>>,
+    /// The owned pods of the old pod's controller; `None` if the pod was not known.
+    pub old_owned_pods: Option<Arc<OwnedPods<F>>>,
+    /// The owned pods of the new pod's controller; `None` if there are none.
+    pub new_owned_pods: Option<Arc<OwnedPods<F>>>,
 }
 
 impl<F: PodFields> PodChange<F> {
-    /// Whether it is of any interest to whoever looks after owners of that kind: the pod is or was one's
-    /// of theirs, or is or was nobody's, to be adopted.
+    /// Whether the change concerns a workload with owners of this kind: the pod belongs or belonged
+    /// to such an owner, or it is or was an orphan that can be adopted.
     #[inline]
     pub fn concerns(&self, owners: Kind) -> bool {
-        let is_theirs = |group: &Option<Arc<Group<F>>>| {
-            let owner = |group: &Arc<Group<F>>| {
-                let kind = group.owner_kind();
+        let is_theirs = |owned_pods: &Option<Arc<OwnedPods<F>>>| {
+            let owner = |owned_pods: &Arc<OwnedPods<F>>| {
+                let kind = owned_pods.owner_kind();
                 kind.is_none_or(|kind| kind == owners.name())
             };
-            group.as_ref().is_some_and(owner)
+            owned_pods.as_ref().is_some_and(owner)
         };
-        is_theirs(&self.new_group)
-            || is_theirs(&self.old_group)
+        is_theirs(&self.new_owned_pods)
+            || is_theirs(&self.old_owned_pods)
             || self.new.metadata.controller().is_none()
     }
 }
@@ -75,14 +76,14 @@ impl<F: PodFields> PodCache<F> {
         );
         PodCache {
             index: Index::default(),
-            groups: Groups::default(),
+            by_controller: PodsByController::default(),
             namespaces: Mutex::new(Namespaces::new()),
             nodes,
             version: CachePadded::default(),
         }
     }
 
-    /// How many pods are cached. Locks the shards in turn.
+    /// The number of cached pods. Locks the shards one after the other.
     pub fn len(&self) -> usize {
         self.index.len()
     }
@@ -97,34 +98,34 @@ impl<F: PodFields> PodCache<F> {
         &self.version
     }
 
-    /// The pod of that name.
+    /// The pod with this name.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
-        let place = Place::of(namespace, name);
-        let shard = self.index.lock(place.shard);
-        let slot = shard.find(place.hash, namespace, name)?;
+        let name_hash = NameHash::of(namespace, name);
+        let shard = self.index.lock(name_hash.shard);
+        let slot = shard.find(name_hash.hash, namespace, name)?;
         Some(shard.slot(slot).pod.clone())
     }
 
-    /// Whether there is a pod of that name.
+    /// Whether there is a pod with this name.
     pub fn contains(&self, namespace: &str, name: &str) -> bool {
-        let place = Place::of(namespace, name);
-        let shard = self.index.lock(place.shard);
-        shard.find(place.hash, namespace, name).is_some()
+        let name_hash = NameHash::of(namespace, name);
+        let shard = self.index.lock(name_hash.shard);
+        shard.find(name_hash.hash, namespace, name).is_some()
     }
 
-    /// Applies one event of the watch, says what it changed, and advances the store's version to
-    /// the event's. O(1) amortised.
+    /// Applies a watch event, returns what it changed, and advances the store's version to that of
+    /// the event. Amortised O(1).
     pub fn apply(&self, delta: Delta<Pod>) -> PodChange<F> {
         let change = self.apply_out_of_order(delta);
         self.version.set(&change.new.metadata.resource_version);
         change
     }
 
-    /// Applies one event of the watch and leaves the store's version as it is: for several threads
-    /// that apply the events of different pods, those of one pod in their order. When all events
-    /// up to a version are applied, one of them says so by [`PodCache::bookmark`].
+    /// Applies a watch event and leaves the store's version as it is: for several threads that
+    /// apply the events of different pods, those of one pod in their order. When all events up to a
+    /// version are applied, one thread sets the version by [`PodCache::bookmark`].
     ///
-    /// Threads that deal with pods of different controllers share no lock, but by chance.
+    /// Threads that apply events of different controllers' pods share no lock, except by chance.
     pub fn apply_out_of_order(&self, delta: Delta<Pod>) -> PodChange<F> {
         match delta {
             Delta::Applied(pod) => self.put(pod),
@@ -132,23 +133,23 @@ impl<F: PodFields> PodCache<F> {
         }
     }
 
-    /// Which of `count` threads is to apply the events of a pod, so that the events of one pod are
-    /// applied by one thread and the pods of one controller mostly too.
+    /// Which of `count` threads should apply the events of a pod. The events of one pod always go
+    /// to one thread, and mostly also those of one controller's pods.
     ///
     /// # Panics
     /// When `count` is zero.
     pub fn thread_of(&self, meta: &ObjectMeta, count: usize) -> usize {
-        Place::of(&meta.namespace, &meta.name).shard as usize % count
+        NameHash::of(&meta.namespace, &meta.name).shard as usize % count
     }
 
-    /// The periodic resync: an update of every pod to itself, which handlers ignore.
+    /// The periodic resync: an update of every pod to itself. Handlers ignore it.
     pub fn resync(&self) -> Vec<PodChange<F>> {
-        let unchanged = |slot: &Slot<F>| PodChange {
+        let unchanged = |slot: &PodSlot<F>| PodChange {
             old: Some(slot.pod.clone()),
             new: slot.pod.clone(),
             deleted: false,
-            old_group: Some(slot.group.clone()),
-            new_group: Some(slot.group.clone()),
+            old_owned_pods: Some(slot.owned_pods.clone()),
+            new_owned_pods: Some(slot.owned_pods.clone()),
         };
         let mut changes = Vec::new();
         for shard in self.index.iter() {
@@ -162,188 +163,191 @@ impl<F: PodFields> PodCache<F> {
         self.version.set(version);
     }
 
-    /// The change that a tombstone with this object stands for: `key` leaves the store, and the
-    /// handlers see `last_known`, which may be older than what the store had.
+    /// Applies a tombstone: the pod with this name leaves the store. The handlers get `last_known`,
+    /// which may be older than the pod in the store.
     pub fn apply_tombstone(
         &self,
         namespace: &str,
         name: &str,
         last_known: Option<Arc<Pod>>,
     ) -> Option<PodChange<F>> {
-        let (old, old_group) = self.remove(namespace, name).unzip();
+        let (old, old_owned_pods) = self.remove(namespace, name).unzip();
         let new = last_known?;
-        let new_group = self.groups.find(&new.metadata);
+        let new_owned_pods = self.by_controller.find(&new.metadata);
         Some(PodChange {
             old,
             new,
             deleted: true,
-            old_group,
-            new_group,
+            old_owned_pods,
+            new_owned_pods,
         })
     }
 
-    /// Makes a parent known to the pods that refer to it, and returns their group.
-    pub fn attach_parent(
+    /// Attaches a cached owner to the pods that refer to it, and returns them.
+    pub fn attach_owner(
         &self,
         namespace: &Str,
         owner: &OwnerReference,
         key: KeyId,
-    ) -> Arc<Group<F>> {
-        self.groups.attach(namespace, owner, key)
+    ) -> Arc<OwnedPods<F>> {
+        self.by_controller.attach(namespace, owner, key)
     }
 
-    /// Takes a parent back; its group stays as long as it has pods.
-    pub fn detach_parent(&self, group: &Arc<Group<F>>) {
-        group.set_parent(None);
-        self.groups.drop_if_unused(group);
+    /// Detaches an owner. Its owned pods stay as long as there are any.
+    pub fn detach_owner(&self, owned_pods: &Arc<OwnedPods<F>>) {
+        owned_pods.set_owner_key(None);
+        self.by_controller.drop_if_unused(owned_pods);
     }
 
-    /// The orphans of a namespace; an empty group where there are none.
-    pub fn orphans(&self, namespace: &Str) -> Arc<Group<F>> {
-        self.groups.orphans(namespace)
+    /// The orphans of a namespace; an empty list if there are none.
+    pub fn orphans(&self, namespace: &Str) -> Arc<OwnedPods<F>> {
+        self.by_controller.orphans(namespace)
     }
 
-    /// The dense number of a node's name; the empty name has 0.
+    /// The dense number of a node's name. The empty name has 0.
     pub fn node_number(&self, node: &str) -> u32 {
         self.nodes.intern(node)
     }
 
-    /// Fills `found` with the label sets that one of the selectors matches, with their groups.
+    /// Fills `found` with the label sets that one of the selectors matches, with their owned pods.
     pub fn matching_label_sets(
         &self,
         selectors: &[NamespacedSelector],
-        found: &mut Vec<(Labels, Arc<Group<F>>)>,
+        found: &mut Vec<(Labels, Arc<OwnedPods<F>>)>,
     ) {
         lock(&self.namespaces).matching(selectors, found);
     }
 
     pub(super) fn put(&self, pod: Arc<Pod>) -> PodChange<F> {
         let (namespace, name) = (&pod.metadata.namespace, &*pod.metadata.name);
-        let place = Place::of(namespace, name);
-        let mut shard = self.index.lock(place.shard);
-        let Some(slot) = shard.find(place.hash, namespace, name) else {
+        let name_hash = NameHash::of(namespace, name);
+        let mut shard = self.index.lock(name_hash.shard);
+        let Some(slot) = shard.find(name_hash.hash, namespace, name) else {
             let node = self.node_of(&pod);
-            let (group, handle) = self.enter(&pod, node);
-            shard.insert(Slot {
+            let (owned_pods, handle) = self.enter(&pod, node);
+            shard.insert(PodSlot {
                 pod: pod.clone(),
-                group: group.clone(),
+                owned_pods: owned_pods.clone(),
                 handle,
-                hash: place.hash,
+                hash: name_hash.hash,
             });
             return PodChange {
                 old: None,
                 new: pod,
                 deleted: false,
-                old_group: None,
-                new_group: Some(group),
+                old_owned_pods: None,
+                new_owned_pods: Some(owned_pods),
             };
         };
         let slot = shard.slot_mut(slot);
         let old = std::mem::replace(&mut slot.pod, pod.clone());
-        let old_group = slot.group.clone();
-        let new_group = if same_controller(&old.metadata, &pod.metadata) {
-            let mut members = old_group.lock();
+        let old_owned_pods = slot.owned_pods.clone();
+        let new_owned_pods = if same_controller(&old.metadata, &pod.metadata) {
+            let mut members = old_owned_pods.lock();
             let node = if old.node_name == pod.node_name {
                 members.node_of(slot.handle)
             } else {
                 self.node_of(&pod)
             };
             let change = members.update(slot.handle, pod.clone(), node);
-            self.note(&old_group, change);
+            self.note(&old_owned_pods, change);
             drop(members);
-            old_group.clone()
+            old_owned_pods.clone()
         } else {
             let node = self.node_of(&pod);
-            self.leave(&old_group, slot.handle);
-            let (group, handle) = self.enter(&pod, node);
-            slot.group = group.clone();
+            self.leave(&old_owned_pods, slot.handle);
+            let (owned_pods, handle) = self.enter(&pod, node);
+            slot.owned_pods = owned_pods.clone();
             slot.handle = handle;
-            group
+            owned_pods
         };
         PodChange {
             old: Some(old),
             new: pod,
             deleted: false,
-            old_group: Some(old_group),
-            new_group: Some(new_group),
+            old_owned_pods: Some(old_owned_pods),
+            new_owned_pods: Some(new_owned_pods),
         }
     }
 
     pub(super) fn take(&self, last: Arc<Pod>) -> PodChange<F> {
         let meta = &last.metadata;
-        let Some((old, old_group)) = self.remove(&meta.namespace, &meta.name) else {
-            let new_group = self.groups.find(meta);
+        let Some((old, old_owned_pods)) = self.remove(&meta.namespace, &meta.name) else {
+            let new_owned_pods = self.by_controller.find(meta);
             return PodChange {
                 old: None,
                 new: last,
                 deleted: true,
-                old_group: None,
-                new_group,
+                old_owned_pods: None,
+                new_owned_pods,
             };
         };
-        let new_group = if same_controller(&old.metadata, meta) {
-            Some(old_group.clone())
+        let new_owned_pods = if same_controller(&old.metadata, meta) {
+            Some(old_owned_pods.clone())
         } else {
-            self.groups.find(meta)
+            self.by_controller.find(meta)
         };
         PodChange {
             old: Some(old),
             new: last,
             deleted: true,
-            old_group: Some(old_group),
-            new_group,
+            old_owned_pods: Some(old_owned_pods),
+            new_owned_pods,
         }
     }
 
-    /// Takes a pod out; answers it and its group.
-    fn remove(&self, namespace: &str, name: &str) -> Option<(Arc<Pod>, Arc<Group<F>>)> {
-        let place = Place::of(namespace, name);
-        let mut shard = self.index.lock(place.shard);
-        let slot = shard.find(place.hash, namespace, name)?;
-        let Slot {
-            pod, group, handle, ..
+    /// Removes a pod. Returns it and the owned pods that it was in.
+    fn remove(&self, namespace: &str, name: &str) -> Option<(Arc<Pod>, Arc<OwnedPods<F>>)> {
+        let name_hash = NameHash::of(namespace, name);
+        let mut shard = self.index.lock(name_hash.shard);
+        let slot = shard.find(name_hash.hash, namespace, name)?;
+        let PodSlot {
+            pod,
+            owned_pods,
+            handle,
+            ..
         } = shard.remove(slot);
-        self.leave(&group, handle);
-        Some((pod, group))
+        self.leave(&owned_pods, handle);
+        Some((pod, owned_pods))
     }
 
-    /// Adds a pod to the group of its controller, or the orphans of its namespace.
-    fn enter(&self, pod: &Arc<Pod>, node: u32) -> (Arc<Group<F>>, u32) {
+    /// Adds a pod to the owned pods of its controller, or to the orphans of its namespace.
+    fn enter(&self, pod: &Arc<Pod>, node: u32) -> (Arc<OwnedPods<F>>, u32) {
         loop {
-            let group = self.groups.of(&pod.metadata);
-            let mut members = group.lock();
-            // Dropped as unused since the look-up, which will make a new one.
+            let owned_pods = self.by_controller.of(&pod.metadata);
+            let mut members = owned_pods.lock();
+            // Dropped as unused since the look-up. The next look-up makes new ones.
             if members.is_closed() {
                 continue;
             }
             let (handle, change) = members.insert(pod.clone(), node);
-            self.settle(&group, &members, change);
+            self.settle(&owned_pods, &members, change);
             drop(members);
-            return (group, handle);
+            return (owned_pods, handle);
         }
     }
 
-    fn leave(&self, group: &Arc<Group<F>>, handle: u32) {
-        let mut members = group.lock();
+    fn leave(&self, owned_pods: &Arc<OwnedPods<F>>, handle: u32) {
+        let mut members = owned_pods.lock();
         let change = members.remove(handle);
-        self.settle(group, &members, change);
+        self.settle(owned_pods, &members, change);
         drop(members);
-        if group.parent().is_none() {
-            self.groups.drop_if_unused(group);
+        if owned_pods.owner_key().is_none() {
+            self.by_controller.drop_if_unused(owned_pods);
         }
     }
 
-    /// Tells others what came of a change in the number of a group's pods.
-    fn settle(&self, group: &Arc<Group<F>>, members: &Members<F>, change: LabelSetChange) {
-        group.set_pod_count(members.len());
-        self.note(group, change);
+    /// Publishes a change in the number of owned pods.
+    fn settle(&self, owned_pods: &Arc<OwnedPods<F>>, members: &Members<F>, change: LabelSetChange) {
+        owned_pods.set_pod_count(members.len());
+        self.note(owned_pods, change);
     }
 
-    /// Files label sets that have come or gone. The group is locked, so that the namespaces hear of
-    /// its changes in their order.
-    pub(super) fn note(&self, group: &Arc<Group<F>>, change: LabelSetChange) {
+    /// Records label sets that were added or removed. The owned pods are locked, so the namespaces
+    /// get their changes in order.
+    pub(super) fn note(&self, owned_pods: &Arc<OwnedPods<F>>, change: LabelSetChange) {
         if !change.is_none() {
-            lock(&self.namespaces).note(group, change);
+            lock(&self.namespaces).note(owned_pods, change);
         }
     }
 
@@ -353,11 +357,11 @@ impl<F: PodFields> PodCache<F> {
     }
 }
 
-/// Whether both have the same controller as far as grouping goes.
+/// Whether both have the same controller: the same kind, name and UID.
 pub(super) fn same_controller(a: &ObjectMeta, b: &ObjectMeta) -> bool {
     match (a.controller(), b.controller()) {
         (None, None) => true,
-        (Some(a), Some(b)) => Arc::ptr_eq(a, b) || GroupOwner::is_same(a, b),
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b) || OwnerId::is_same(a, b),
         _ => false,
     }
 }
@@ -389,22 +393,28 @@ mod tests {
     }
 
     #[test]
-    fn pods_move_between_groups_with_their_controller() {
+    fn pods_move_between_owners_with_their_controller() {
         let cache = PodCache::<()>::new();
         let owner = owner("u1");
         let added = cache.apply(Delta::Applied(pod("a", 1, None)));
-        assert!(added.old.is_none() && added.new_group.as_ref().is_some_and(|g| g.is_orphans()));
+        assert!(
+            added.old.is_none()
+                && added
+                    .new_owned_pods
+                    .as_ref()
+                    .is_some_and(|g| g.is_orphans())
+        );
         cache.apply(Delta::Applied(pod("b", 2, Some(&owner))));
         let adopted = cache.apply(Delta::Applied(pod("a", 3, Some(&owner))));
         assert!(
             adopted
-                .old_group
+                .old_owned_pods
                 .as_ref()
-                .is_some_and(|group| group.is_orphans())
+                .is_some_and(|owned_pods| owned_pods.is_orphans())
         );
-        let group = cache.groups.of(&pod("b", 2, Some(&owner)).metadata);
-        assert_eq!(group.lock().len(), 2);
-        assert!(group.lock().totals_are_exact());
+        let owned_pods = cache.by_controller.of(&pod("b", 2, Some(&owner)).metadata);
+        assert_eq!(owned_pods.lock().len(), 2);
+        assert!(owned_pods.lock().totals_are_exact());
         assert_eq!(cache.orphans(&"ns".into()).pod_count(), 0);
         let gone = cache.apply(Delta::Deleted(pod("b", 4, Some(&owner))));
         assert!(gone.deleted && gone.old.is_some());
@@ -414,19 +424,19 @@ mod tests {
         cache.apply(Delta::Deleted(pod("a", 5, Some(&owner))));
         assert!(
             cache
-                .groups
+                .by_controller
                 .find(&pod("a", 5, Some(&owner)).metadata)
                 .is_none()
         );
     }
 
     #[test]
-    fn a_change_concerns_those_whose_the_pod_is_or_was_and_everybody_when_it_is_or_was_nobodys() {
+    fn a_change_concerns_its_owners_kind_and_every_kind_for_an_orphan() {
         let cache = PodCache::<()>::new();
         let owner = owner("web");
         let kinds = [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER];
         let concerned = |change: &PodChange<()>| kinds.map(|kind| change.concerns(kind));
-        cache.attach_parent(&"ns".into(), &owner, KeyId::default());
+        cache.attach_owner(&"ns".into(), &owner, KeyId::default());
         let orphan = cache.apply(Delta::Applied(pod("a", 1, None)));
         assert_eq!(concerned(&orphan), [true, true]);
         let adopted = cache.apply(Delta::Applied(pod("a", 2, Some(&owner))));

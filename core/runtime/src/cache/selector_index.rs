@@ -1,5 +1,5 @@
-//! Which parents could adopt a pod with these labels: a look-up by a label pair that the selector
-//! requires, instead of a walk over every parent of the namespace.
+//! Which owners could adopt a pod with given labels: a look-up by a label pair that the selector
+//! requires, instead of a walk over every owner of the namespace.
 
 use ahash::RandomState;
 use hashbrown::HashMap;
@@ -7,7 +7,7 @@ use podstorm_objects::{Labels, Selector, Str};
 
 use crate::intern::{FIXED_STATE, KeyId};
 
-/// The parents of every namespace by one pair that their selector requires.
+/// The owners of every namespace, by one pair that their selector requires.
 #[derive(Debug)]
 pub struct SelectorIndex {
     by_namespace: HashMap<Str, NamespaceSelectors, RandomState>,
@@ -16,7 +16,7 @@ pub struct SelectorIndex {
 #[derive(Debug)]
 struct NamespaceSelectors {
     by_pair: HashMap<(Str, Str), Vec<KeyId>, RandomState>,
-    /// Parents whose selector requires no single pair: looked at for every pod.
+    /// Owners whose selector requires no pair: candidates for every pod.
     others: Vec<KeyId>,
 }
 
@@ -29,8 +29,8 @@ impl Default for SelectorIndex {
 }
 
 impl SelectorIndex {
-    /// Adds a parent under that pair of those its selector requires which the fewest others are
-    /// filed under: a label that all have in common would be looked up to find all of them.
+    /// Adds an owner under one of the pairs that its selector requires: the pair with the fewest
+    /// other owners. A label that all owners have in common would find all of them.
     pub fn insert(&mut self, namespace: &Str, selector: &Selector, key: KeyId) {
         let selectors = self
             .by_namespace
@@ -54,7 +54,7 @@ impl SelectorIndex {
         if selector.required_pairs().is_empty() {
             selectors.others.retain(|held| *held != key);
         }
-        // It is under one of them.
+        // It is under one of these pairs.
         for pair in selector.required_pairs() {
             let Some(keys) = selectors.by_pair.get_mut(pair) else {
                 continue;
@@ -72,7 +72,7 @@ impl SelectorIndex {
         }
     }
 
-    /// Calls `candidate` for every parent whose selector might match. O(labels + candidates).
+    /// Calls `candidate` for every owner whose selector may match. O(labels + candidates).
     #[inline]
     pub fn candidates(&self, namespace: &Str, labels: &Labels, mut candidate: impl FnMut(KeyId)) {
         let Some(selectors) = self.by_namespace.get(namespace) else {

@@ -1,15 +1,15 @@
-//! How far a store has come: the resource version of the last thing it applied.
+//! How far a store has come: the resource version of the last change that it applied.
 
 use podstorm_objects::ResourceVersion;
 
 use crate::primitives::{AtomicU64, Mutex, Ordering, lock};
 
-/// The version a store has reached; read by every sync, written by the informer.
+/// The version that a store has reached. Every sync reads it; the informer writes it.
 #[derive(Debug, Default)]
 pub struct StoreVersion {
-    /// The version where it is a number; 0 where it is in `text`.
+    /// The version if it is a number; 0 if it is in `text`.
     number: AtomicU64,
-    /// The version where it is unset or no number of 64 bits.
+    /// The version if it is unset or not a number of 64 bits.
     text: Mutex<ResourceVersion>,
     /// How often the store went back to an older list.
     rewinds: AtomicU64,
@@ -19,7 +19,7 @@ impl StoreVersion {
     /// Sets the version.
     pub fn set(&self, version: &ResourceVersion) {
         match version.number() {
-            // Release: whoever reads this version must find the objects stored before it.
+            // Release: a thread that reads this version must find the objects stored before it.
             Some(number) => self.number.store(number, Ordering::Release),
             None => {
                 let mut text = lock(&self.text);
@@ -31,10 +31,10 @@ impl StoreVersion {
         }
     }
 
-    /// To be called before the objects of a list are put into the store. A list that is older than the
-    /// store, or can't be compared with it, takes the version back before any object: who has read
-    /// [`rewinds`](Self::rewinds), then a version, then objects, and finds `rewinds` unchanged, has
-    /// seen objects of that version or later ones.
+    /// Must be called before the objects of a list are put into the store. If the list is older
+    /// than the store, or can't be compared with it, the version goes back before any object
+    /// changes. So a thread that reads [`rewinds`](Self::rewinds), then a version, then objects,
+    /// and then finds `rewinds` unchanged, has seen objects of that version or later.
     pub fn before_list(&self, list: &ResourceVersion) {
         let reached = self.get();
         let follows = match (reached.number(), list.number()) {
@@ -43,8 +43,8 @@ impl StoreVersion {
         };
         if !follows {
             self.set(list);
-            // Release: who sees the new count finds the older version. The objects' locks order it
-            // before what they show.
+            // Release: a thread that sees the new count finds the older version. The locks of the
+            // objects order the count before what the objects show.
             self.rewinds.fetch_add(1, Ordering::Release);
         }
     }
@@ -55,7 +55,7 @@ impl StoreVersion {
         self.rewinds.load(Ordering::Acquire)
     }
 
-    /// The version reached; unset before the first.
+    /// The version reached; unset before the first change.
     pub fn get(&self) -> ResourceVersion {
         // Acquire: pairs with the Release above.
         match self.number.load(Ordering::Acquire) {

@@ -1,7 +1,7 @@
-//! Events about parents: what a sync wants to say, and the API calls it may lead to.
+//! Events about owners: the intents of a sync, and the API calls that they lead to.
 //!
-//! An [`EventIntent`] goes to the recorder (`event_recorder.rs`), an [`EventWrite`](podstorm_objects::EventWrite) comes out of
-//! it, or nothing.
+//! An [`EventIntent`] goes to the recorder (`event_recorder.rs`). The recorder returns an
+//! [`EventWrite`](podstorm_objects::EventWrite) or nothing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use podstorm_objects::ObjectReference;
 /// `type` of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// Something went as it should.
+    /// Success.
     Normal,
-    /// Something did not.
+    /// Failure.
     Warning,
 }
 
@@ -28,7 +28,7 @@ impl EventType {
     }
 }
 
-/// The message of an event; its text is made only when it is needed.
+/// The message of an event. Its text is made only when needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventMessage {
     /// `Created pod: <name>`.
@@ -40,7 +40,7 @@ pub enum EventMessage {
 }
 
 impl EventMessage {
-    /// The text in two parts.
+    /// The text as prefix and rest.
     pub(super) fn parts(&self) -> (&'static str, &str) {
         match self {
             EventMessage::CreatedPod(name) => ("Created pod: ", name),
@@ -58,12 +58,12 @@ impl fmt::Display for EventMessage {
     }
 }
 
-/// Something a sync wants to say about its parent.
+/// An event that a sync wants to record about its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventIntent {
-    /// What it is about.
+    /// What the event is about.
     pub regarding: Arc<ObjectReference>,
-    /// Whether it is good news.
+    /// `Normal` or `Warning`.
     pub kind: EventType,
     /// A word for programs.
     pub reason: &'static str,

@@ -1,9 +1,9 @@
-//! The client's own limit on requests per second, as client-go's flow control.
+//! The client-side limit on requests per second, like client-go's flow control.
 
 use crate::workqueue::TokenBucket;
 
-/// Hands out requests at a steady rate with a burst, first come first served. The driver waits as
-/// long as it is told before it sends.
+/// Limits requests to a steady rate with a burst, first come, first served. The driver waits for
+/// the returned time before it sends.
 #[derive(Clone, Debug, Default)]
 pub struct QpsLimiter {
     /// `None`: without a limit.
@@ -11,8 +11,8 @@ pub struct QpsLimiter {
 }
 
 impl QpsLimiter {
-    /// A limiter of `qps` requests per second that lets `burst` through at once. As in client-go, a
-    /// `qps` not above 0 is no limit, and the rate is a single-precision number.
+    /// A limiter of `qps` requests per second that allows a burst of `burst`. As in client-go, a
+    /// `qps` of 0 or less means no limit, and the rate has single precision.
     pub fn new(qps: f32, burst: u32) -> Self {
         let bucket = (qps > 0.0).then(|| TokenBucket::new(f64::from(qps), burst));
         QpsLimiter { bucket }
@@ -28,8 +28,8 @@ impl QpsLimiter {
         self.bucket.is_none()
     }
 
-    /// Reserves the next request; returns how many nanoseconds to wait before sending it. Requests
-    /// are sent in the order of their reservations, which cannot be given back.
+    /// Reserves the next request. Returns how many nanoseconds to wait before sending it. Requests
+    /// are sent in the order of their reservations, which cannot be cancelled.
     #[inline]
     pub fn reserve(&mut self, now_ns: i64) -> i64 {
         self.bucket
@@ -49,7 +49,7 @@ mod tests {
         assert!((0..30).all(|_| limiter.reserve(0) == 0));
         let delays: Vec<_> = (0..3).map(|_| limiter.reserve(0)).collect();
         assert_eq!(delays, [50, 100, 150].map(|ms| ms * MILLISECOND_NS));
-        // A second brings 20: three were owed, this one is taken, 16 are left.
+        // One second brings 20 tokens: three were owed, one is taken now, 16 are left.
         assert!((0..17).all(|_| limiter.reserve(SECOND_NS) == 0));
         assert_eq!(limiter.reserve(SECOND_NS), 50 * MILLISECOND_NS);
     }

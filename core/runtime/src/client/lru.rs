@@ -1,25 +1,25 @@
-//! A bounded map that forgets what was used longest ago, for keys that are hashes already.
+//! A bounded map that drops the least recently used entry, for keys that are hashes already.
 //!
-//! Entries lie in a slab and are linked in order of use; a table finds the slot of a key. A slot
-//! is reused in place once the map is full, so a full map allocates no more.
+//! Entries are in a slab and linked in order of use; a table finds the slot of a key. Once the map
+//! is full, slots are reused in place, so a full map allocates nothing.
 
 use hashbrown::HashTable;
 
 /// The end of the list.
 const NONE: u32 = u32::MAX;
 
-/// At most `capacity` values by 128-bit hashes; using one more forgets the least recently used.
+/// At most `capacity` values by 128-bit hashes. Adding one more drops the least recently used.
 #[derive(Debug)]
 pub(super) struct Lru<V> {
     capacity: usize,
     table: HashTable<u32>,
-    slots: Vec<Slot<V>>,
+    slots: Vec<LruSlot<V>>,
     newest: u32,
     oldest: u32,
 }
 
 #[derive(Debug)]
-struct Slot<V> {
+struct LruSlot<V> {
     key: u128,
     value: V,
     newer: u32,
@@ -42,7 +42,8 @@ impl<V> Lru<V> {
         }
     }
 
-    /// The value of `key`, now the most recently used; made by `make` where there is none. O(1).
+    /// The value of `key`, which becomes the most recently used. `make` makes it if there is none.
+    /// O(1).
     pub(super) fn touch(&mut self, key: u128, make: impl FnOnce() -> V) -> &mut V {
         let slots = &self.slots;
         let found = self
@@ -67,9 +68,10 @@ impl<V> Lru<V> {
         self.slots.len()
     }
 
-    /// Puts a new key into a slot, the oldest one's when full; the slot is in no list yet.
+    /// Puts a new key into a slot; if the map is full, into the oldest one's. The slot is not
+    /// linked yet.
     fn place(&mut self, key: u128, value: V) -> u32 {
-        let slot = Slot {
+        let slot = LruSlot {
             key,
             value,
             newer: NONE,
@@ -94,7 +96,7 @@ impl<V> Lru<V> {
     }
 
     fn unlink(&mut self, at: u32) {
-        let Slot { newer, older, .. } = self.slots[at as usize];
+        let LruSlot { newer, older, .. } = self.slots[at as usize];
         match newer {
             NONE => self.newest = older,
             newer => self.slots[newer as usize].older = older,
@@ -117,7 +119,7 @@ impl<V> Lru<V> {
     }
 }
 
-/// The table's hash of a key: half of it, which is a hash itself.
+/// The table's hash of a key: one half of the key, which is a hash itself.
 fn hash(key: u128) -> u64 {
     (key >> 64) as u64
 }
@@ -134,7 +136,7 @@ mod tests {
             lru.touch(key(n), || n);
         }
         assert_eq!(lru.len(), 3);
-        // 2 went; asking for it again makes it anew and forgets 3.
+        // 2 was dropped. Using it again makes it anew and drops 3.
         assert_eq!(*lru.touch(key(2), || 20), 20);
         assert_eq!(*lru.touch(key(1), || 10), 1);
         assert_eq!(*lru.touch(key(4), || 40), 4);

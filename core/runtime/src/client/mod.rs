@@ -1,5 +1,5 @@
-//! What stands between a sync and the API: requests and answers, the QPS limiter, retries on 429,
-//! and the event recorder with its correlation. No I/O: a driver carries requests out.
+//! The layer between a sync and the API: requests and answers, the QPS limiter, retries on 429, and
+//! the event recorder with its correlation. No I/O: a driver carries requests out.
 
 mod event_recorder;
 mod event_sink;

@@ -1,4 +1,4 @@
-//! The API calls a sync may ask for, and what may come back.
+//! The API calls that a sync can request, and their answers.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use podstorm_objects::{AnyObject, Kind, Pod, PodPatch, ResourceVersion, Str, Uid
 
 use super::ApiError;
 
-/// An API call that a sync asks its driver to make.
+/// An API call that a sync requests from its driver.
 #[derive(Clone, Debug)]
 pub enum Request {
-    /// `POST` of a pod. All creates of a burst carry the same body.
+    /// `POST` of a pod. All creates of a burst share one pod.
     CreatePod {
-        /// From the request path; the body has none.
+        /// The namespace in the request path; the pod has none.
         namespace: Str,
         /// `generateName`, labels, annotations, finalizers, one owner reference, the spec.
-        body: Arc<Pod>,
-        /// The pod's name, to be set in the body; `None` lets the server make one from
-        /// `generateName`.
+        pod: Arc<Pod>,
+        /// The pod's name, which the driver sets in the pod. `None` lets the server generate one
+        /// from `generateName`.
         name: Option<CompactString>,
     },
     /// `DELETE` of a pod by name.
@@ -26,7 +26,7 @@ pub enum Request {
         namespace: Str,
         /// The pod's name.
         name: CompactString,
-        /// The UID the pod must have, as a precondition; `None` sends empty options.
+        /// The UID that the pod must have, as a precondition; `None` sends empty options.
         uid: Option<Uid>,
     },
     /// Strategic-merge `PATCH` of a pod's owner references.
@@ -38,7 +38,7 @@ pub enum Request {
         /// What to change.
         patch: PodPatch,
     },
-    /// A consistent read of an object: of the one being synced, or of any other.
+    /// A consistent read of an object: the one being synced, or any other.
     Get {
         /// Its kind.
         kind: Kind,
@@ -52,25 +52,25 @@ pub enum Request {
         /// The object with its new status.
         object: AnyObject,
     },
-    /// A consistent read of the version that a resource has come to, the objects aside:
-    /// `GET ?limit=1` of the whole resource without a `resourceVersion`.
+    /// A consistent read of the version that a resource has reached, without its objects: `GET
+    /// ?limit=1` of the whole resource without a `resourceVersion`.
     ReadVersion {
         /// The kind of its objects.
         kind: Kind,
     },
 }
 
-/// What came back from a [`Request`].
+/// The answer to a [`Request`].
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// The pod as created or patched.
     Pod(Arc<Pod>),
     /// The object as read or written.
     Object(AnyObject),
-    /// The deletion was accepted; with the version it was committed at, where the server said so.
+    /// The deletion was accepted, with the version of its commit if the server returned it.
     Deleted(Option<ResourceVersion>),
-    /// The version that a resource has come to: a cache that has reached it shows every write
-    /// committed before it was asked for.
+    /// The version that a resource has reached. A cache that has reached it shows every write that
+    /// was committed before the read.
     Version(ResourceVersion),
     /// Anything but success.
     Failed(ApiError),

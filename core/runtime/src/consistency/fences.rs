@@ -1,7 +1,8 @@
-//! Fences: versions that the caches must have come to beyond the own writes of a key.
+//! Fences: versions that the caches must reach in addition to a key's own writes.
 //!
-//! A version enters by [`raise`](Fences::raise), for all keys; a key whose version could not be read
-//! yet by [`want`](Fences::want). [`check`](Fences::check) compares the caches with what was raised.
+//! A version for all keys enters by [`raise`](Fences::raise). A key whose version could not be read
+//! yet enters by [`want`](Fences::want). [`check`](Fences::check) compares the caches with the
+//! raised versions.
 
 use std::cmp::Ordering::Greater;
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use smallvec::SmallVec;
 use super::{Stale, place_of};
 use crate::primitives::{AtomicU64, AtomicUsize, CachePadded, Mutex, Ordering, lock};
 
-/// A few kinds, each once, pods first.
+/// A set of a few kinds, pods first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kinds(SmallVec<[Kind; 2]>);
 
@@ -22,7 +23,7 @@ impl Kinds {
         self.0.is_empty()
     }
 
-    /// Puts one in.
+    /// Adds a kind.
     pub fn insert(&mut self, kind: Kind) {
         if !self.0.contains(&kind) {
             let at = if kind == Kind::POD { 0 } else { self.0.len() };
@@ -30,12 +31,12 @@ impl Kinds {
         }
     }
 
-    /// Takes one out.
+    /// Removes a kind.
     pub fn remove(&mut self, kind: Kind) {
         self.0.retain(|known| *known != kind);
     }
 
-    /// One after the other.
+    /// The kinds in order.
     pub fn iter(&self) -> impl Iterator<Item = Kind> {
         self.0.iter().copied()
     }
@@ -55,25 +56,26 @@ impl FromIterator<Kind> for Kinds {
     }
 }
 
-/// What a controller remembers about versions beyond its records of own writes, by key `K`.
+/// The versions that a controller must see in addition to its own writes, by key `K`.
 ///
-/// All methods cost O(1), but for those of keys that want a version: a lock, and O(log of their number).
+/// All methods cost O(1), except those for keys that want a version: a lock, and O(log of their
+/// number).
 #[derive(Debug)]
 pub struct Fences<K> {
     kinds: [Kind; 2],
-    /// What the caches must have come to whatever the key, by kind: the versions read at the
-    /// start, and those at which anything was counted since. Only grow.
+    /// The versions that the caches must reach for every key, by kind: those read at the start, and
+    /// those at which pods were counted since. They only grow.
     floors: CachePadded<[AtomicU64; 2]>,
-    /// Whether the versions were read at the start; 0 is no.
+    /// Whether the versions of the start were read; 0 means no.
     started: AtomicU64,
-    /// Keys whose next sync begins by reading versions, because the last one could not.
+    /// Keys whose next sync begins by reading versions, because the last sync could not read them.
     wanted: Mutex<BTreeMap<K, Kinds>>,
-    /// Their number: most of the time none, and then the lock is not taken.
+    /// The number of these keys. It is mostly 0, and then the lock is not taken.
     wanted_count: AtomicUsize,
 }
 
 impl<K: Copy + Ord> Fences<K> {
-    /// Nothing raised for these kinds, nothing wanted, not started.
+    /// Fences for these kinds: nothing raised, nothing wanted, not started.
     pub fn new(kinds: [Kind; 2]) -> Self {
         Fences {
             kinds,
@@ -84,34 +86,34 @@ impl<K: Copy + Ord> Fences<K> {
         }
     }
 
-    /// All that there are versions of.
+    /// All tracked kinds.
     pub fn kinds(&self) -> Kinds {
         self.kinds.into_iter().collect()
     }
 
     /// Whether the versions of the start were read and raised.
     pub fn is_started(&self) -> bool {
-        // Acquire: whoever sees it sees the floors that were raised before.
+        // Acquire: a thread that sees it sees the floors that were raised before.
         self.started.load(Ordering::Acquire) != 0
     }
 
-    /// Says that the versions of the start are raised.
+    /// Marks the versions of the start as raised.
     pub fn start(&self) {
         // Release: see `is_started`.
         self.started.store(1, Ordering::Release);
     }
 
-    /// Of which kinds the version must be read before the key's next sync.
+    /// The kinds whose version must be read before the key's next sync.
     pub fn wanted(&self, key: &K) -> Kinds {
-        // Acquire, with the Release below; a key's own mark was made by its last sync, which the
-        // queue puts before this one.
+        // Acquire: pairs with the Release below. A key's own entry was made by its last sync, which
+        // the queue orders before this one.
         if self.wanted_count.load(Ordering::Acquire) == 0 {
             return Kinds::default();
         }
         lock(&self.wanted).get(key).cloned().unwrap_or_default()
     }
 
-    /// Notes that these versions must be read before the key's next sync.
+    /// Records that these versions must be read before the key's next sync.
     pub fn want(&self, key: K, kinds: Kinds) {
         let mut wanted = lock(&self.wanted);
         wanted.entry(key).or_default().extend(kinds.iter());
@@ -119,7 +121,7 @@ impl<K: Copy + Ord> Fences<K> {
         self.wanted_count.store(wanted.len(), Ordering::Release);
     }
 
-    /// Forgets that versions are wanted for the key.
+    /// Removes the key's wanted versions.
     pub fn forget(&self, key: &K) {
         // Acquire: see `wanted`.
         if self.wanted_count.load(Ordering::Acquire) != 0 {
@@ -130,24 +132,25 @@ impl<K: Copy + Ord> Fences<K> {
         }
     }
 
-    /// The caches must come to this version before anything is counted; nothing for one that is no
-    /// number.
+    /// Raises the version that the caches must reach before pods are counted. A version that is not
+    /// a number changes nothing.
     ///
     /// # Panics
-    /// When the kind is none of the fences'.
+    /// The kind is not tracked.
     pub fn raise(&self, kind: Kind, version: &ResourceVersion) {
         raise_floor(&self.floors[place_of(kind, &self.kinds)], version);
     }
 
-    /// The caches must stay at these versions, in the order of the kinds, whatever is counted next.
+    /// Raises the fences to these versions of the caches, in the order of the kinds: the caches
+    /// must not be older when pods are counted next.
     pub fn raise_all(&self, stores: &[ResourceVersion; 2]) {
         for (floor, store) in self.floors.iter().zip(stores) {
             raise_floor(floor, store);
         }
     }
 
-    /// Whether the caches, at these versions, have come to the floors. Versions that can't be
-    /// compared have; a cache that has none yet has not.
+    /// Checks whether the caches, at these versions, have reached the fences. A version that can't
+    /// be compared passes; a cache without a version does not.
     ///
     /// # Errors
     /// The first kind whose cache is behind.
@@ -173,7 +176,7 @@ fn raise_floor(floor: &AtomicU64, version: &ResourceVersion) {
     let Some(number) = version.number() else {
         return;
     };
-    // Relaxed, both: a sync that is to see it comes by the queue or by `started`.
+    // Relaxed, both: a sync that must see it is ordered after it by the queue or by `started`.
     if floor.load(Ordering::Relaxed) < number {
         floor.fetch_max(number, Ordering::Relaxed);
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 
-use super::mark::PodKey;
+use super::fingerprint::PodKey;
 use super::pod_set::{Live, PodSet};
 use crate::limits::EXPECTATIONS_TIMEOUT_NS;
 use crate::primitives::{AtomicI64, AtomicU64, OnceLock, Ordering};
@@ -13,30 +13,30 @@ const ABSENT: i64 = i64::MIN;
 /// The counters of a key at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Creations still to be seen; below zero when more were seen.
+    /// Creations still to be seen; below zero if more were seen than expected.
     pub add: i64,
-    /// Deletions still to be seen; below zero when more were seen.
+    /// Deletions still to be seen; below zero if more were seen than expected.
     pub del: i64,
     /// When the counters were last replaced.
     pub timestamp_ns: i64,
 }
 
-/// One key's expectations, alone on its cache line.
+/// One key's expectations, alone in their cache line.
 ///
-/// The deletions still to be seen are `del_base` and the pods in the set that counts together: so
-/// that seeing one is a single change, of the set.
+/// The number of deletions still to be seen is `del_base` plus the number of pods in the current
+/// set. So observing a deletion changes one word only: the set's.
 #[repr(align(64))]
 #[derive(Debug)]
 pub struct Entry<P> {
     /// Replaced by the sync of the key, lowered by any thread.
     add: AtomicI64,
-    /// Written by the sync of the key, and by who forgets it.
+    /// Written by the sync of the key, and by the thread that clears it.
     del_base: AtomicI64,
-    /// `ABSENT` when there are no counters. Replaced by the sync of the key.
+    /// `ABSENT` if there are no counters. Replaced by the sync of the key.
     timestamp_ns: AtomicI64,
-    /// Which set counts. Written as `del_base` is.
+    /// Which set is current. Written like `del_base`.
     live: AtomicU64,
-    /// Made at the first use that needs it: most keys never delete.
+    /// Made at first use: most keys never delete.
     sets: OnceLock<Box<PodSet<P>>>,
 }
 
@@ -56,36 +56,36 @@ impl<P> Entry<P> {
     /// Whether there are counters.
     #[inline]
     fn is_present(&self) -> bool {
-        // Relaxed: who must see the counters is told of them by the answer to a request that was
-        // made after they were stored.
+        // Relaxed: a thread that must see the counters learns of them by the answer to a request
+        // that was made after they were stored.
         self.timestamp_ns.load(Ordering::Relaxed) != ABSENT
     }
 
-    /// Pods in the set that counts.
+    /// The number of pods in the current set.
     #[inline]
     fn waiting(&self, live: Live) -> i64 {
         self.sets.get().map_or(0, |sets| sets.waiting(live))
     }
 
-    /// Forgets everything but the storage.
+    /// Clears everything but the storage.
     pub(super) fn clear(&self) {
-        // Relaxed, all: the caller's own order stands for them; a reader that sees some of them
-        // early sees a satisfied key, which this is about to be.
+        // Relaxed, all: the caller orders them. A reader that sees some of the stores early sees a
+        // satisfied key, which this key is about to be.
         self.timestamp_ns.store(ABSENT, Ordering::Relaxed);
         self.add.store(0, Ordering::Relaxed);
         self.del_base.store(0, Ordering::Relaxed);
         Live::clear(&self.live);
     }
 
-    /// The time stamp goes first and the counters publish it: a reader that sees a new counter never
-    /// judges it by an old time.
+    /// The time stamp is stored first and the counters publish it, so a reader that sees a new
+    /// counter never compares it with an old time.
     #[inline]
     pub(super) fn expect_creations(&self, count: i64, now_ns: i64) {
         // Relaxed: published by the store of `add` below.
         self.timestamp_ns.store(now_ns, Ordering::Relaxed);
         let live = Live::load(&self.live);
-        // Relaxed: as above. A pod of a set left over that is seen while these are counted lowers
-        // the zero, or is forgotten by it.
+        // Relaxed: as above. If a pod of a leftover set is observed while these are counted, it
+        // lowers the zero, or the zero overwrites it.
         let left = if live.has_table() {
             self.left_over(live)
         } else {
@@ -96,12 +96,13 @@ impl<P> Entry<P> {
         self.add.store(count, Ordering::Release);
     }
 
-    /// The pods of a set left over; if there is none, it need not be looked for again.
+    /// The number of pods in a leftover set. An empty set is marked, so that it is not searched
+    /// again.
     #[cold]
     fn left_over(&self, live: Live) -> i64 {
         let left = self.waiting(live);
         if left == 0 {
-            live.retire(&self.live);
+            live.mark_empty(&self.live);
         }
         left
     }
@@ -131,15 +132,15 @@ impl<P> Entry<P> {
     #[inline]
     pub(super) fn creations_observed(&self, count: i64) {
         if self.is_present() {
-            // Release: what the handler did to the cache is seen by the sync that is satisfied by
-            // it; pairs with the Acquire of `satisfied`.
+            // Release: the sync that becomes satisfied by this sees what the handler did to the
+            // cache; pairs with the Acquire of `satisfied`.
             self.add.fetch_sub(count, Ordering::Release);
         }
     }
 
     #[inline]
     pub(super) fn satisfied(&self, now_ns: i64) -> bool {
-        // Acquire: pairs with the Release of whoever lowered or replaced the counter.
+        // Acquire: pairs with the Release of the thread that lowered or replaced the counter.
         let add = self.add.load(Ordering::Acquire);
         if add <= 0 && self.deletions_seen() {
             return true;
@@ -149,8 +150,8 @@ impl<P> Entry<P> {
         timestamp_ns == ABSENT || now_ns.saturating_sub(timestamp_ns) > EXPECTATIONS_TIMEOUT_NS
     }
 
-    /// Whether no deletion is still to be seen. Pods leave the set while it is looked through, and
-    /// none comes in: so what is found at most was there at the end.
+    /// Whether no deletion is still to be seen. While the set is read, pods are removed and none is
+    /// added, so every pod that is found was there at the start.
     #[inline]
     fn deletions_seen(&self) -> bool {
         let live = Live::load(&self.live);
@@ -193,7 +194,7 @@ impl<P> Entry<P> {
             return false;
         }
         let sets = self.sets.get();
-        sets.is_some_and(|sets| sets.take(&self.live, live, pod.mark()))
+        sets.is_some_and(|sets| sets.take(&self.live, live, pod.fingerprint()))
     }
 }
 
@@ -201,8 +202,8 @@ impl<P: PodKey + Clone> Entry<P> {
     pub(super) fn expect_deletions(&self, pods: impl IntoIterator<Item = P>, now_ns: i64) {
         let sets = self.sets.get_or_init(|| Box::new(PodSet::new()));
         sets.replace(Live::load(&self.live), pods, |live| {
-            // Relaxed, all: published by the store of `live`. A pod of the set before this one
-            // cannot lower what is stored here.
+            // Relaxed, all: published by the store of `live`. A pod of the previous set cannot
+            // lower what is stored here.
             self.timestamp_ns.store(now_ns, Ordering::Relaxed);
             self.add.store(0, Ordering::Relaxed);
             self.del_base.store(0, Ordering::Relaxed);

@@ -13,15 +13,15 @@ use crate::primitives::{Arc, CachePadded, RwLock};
 
 type Shard<P> = RwLock<HashMap<Str, Arc<Entry<P>>, ahash::RandomState>>;
 
-/// Entries by text, in shards by the hash of the text. A shard's lock is held for one look-up or one
-/// insertion; what is done to the entry is done outside it.
+/// Entries by text, in shards by the hash of the text. A shard's lock is held for one look-up or
+/// one insertion. The entry is changed outside the lock.
 pub struct NamedEntries<P> {
     shards: Box<[CachePadded<Shard<P>>]>,
 }
 
 impl<P> NamedEntries<P> {
     fn shard(&self, key: &str) -> &Shard<P> {
-        // The map in the shard uses the low bits and the top seven; these are from the middle.
+        // The map in the shard uses the low bits and the top seven. These bits are from the middle.
         let bits = FIXED_STATE.hash_one(key) >> 32;
         &self.shards[bits as usize & (EXPECTATIONS_SHARDS - 1)]
     }

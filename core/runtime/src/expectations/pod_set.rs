@@ -1,52 +1,54 @@
-//! The pods whose deletion one key waits for: replaced by the key's sync, taken from by any thread,
-//! without a lock and each pod once.
+//! The pods whose deletion one key awaits. The key's sync replaces the set; any thread removes pods
+//! from it, without a lock and each pod once.
 //!
 //! # How it works
 //!
-//! A set lies in a table: places probed one after the other, each empty or the mark of a pod, and one
-//! bit a place, set while the pod is waited for. To take a pod is to find its place and clear its bit
-//! by one exchange. The number of bits that are set is the number of pods waited for; nobody counts
-//! them down, so there is no counter that could come to belong to another set than the bit.
+//! A set is a hash table with linear probing. Each bucket is empty or has the fingerprint of a pod,
+//! and one bit that is set while the pod is awaited. To take a pod is to find its bucket and clear
+//! its bit by one exchange. The number of set bits is the number of awaited pods. There is no
+//! separate counter, so no counter can get out of step with the bits.
 //!
-//! The word `live` names the table that counts, and its **epoch**: the how manieth set of the key it
-//! is. Sets of odd and even epochs lie in different tables, so that the table that counts stays as it
-//! is until the next one is complete; tables are used again, and never freed. 32 bits share a word
-//! with the epoch they belong to, so that the exchange of a thread that slept through two
-//! replacements fails: it then begins again. (For it to be fooled, 2^32 sets must pass in its sleep.)
+//! The word `live` names the current table and its **epoch**: the number of the set among the key's
+//! sets. Sets of odd and even epochs are in different tables, so the current table stays unchanged
+//! until the next one is complete. Tables are reused and never freed. Each word has 32 bits for
+//! pods and the epoch they belong to, so the exchange of a thread that slept through two
+//! replacements fails and the thread starts again. (A false match needs 2^32 sets during its
+//! sleep.)
 //!
-//! To replace, in this order: **close** the unused table (all words to the new epoch, no bit), empty
-//! its places, put the marks in, set the bits, name it in `live`. Who reads places while they are
-//! rewritten finds the words closed after that, or `live` changed: and it looks at one or the other
-//! before it believes what it read.
+//! A replacement has these steps, in order: **close** the unused table (set all words to the new
+//! epoch without bits), empty its buckets, write the fingerprints, set the bits, name the table in
+//! `live`. A thread that reads buckets while they are rewritten then finds the words closed or
+//! `live` changed, and it checks one of the two before it trusts what it read.
 
 use std::slice;
 
-use super::mark::{Mark, PodKey};
+use super::fingerprint::{Fingerprint, PodKey};
 use crate::primitives::{
     AtomicU64, Mutex, OnceLock, Ordering, fence, load_to_exchange, lock, store_among_exchanges,
 };
 
-/// Places of the smallest table; every further size is twice that. (A model goes through all of them.)
-const FIRST_PLACES: usize = if cfg!(any(feature = "loom", feature = "shuttle")) {
+/// Buckets of the smallest table; every further size is twice that. (A model goes through all of
+/// them.)
+const FIRST_BUCKETS: usize = if cfg!(any(feature = "loom", feature = "shuttle")) {
     2
 } else {
     BITS
 };
-/// Bits of a word that tell whether pods are waited for; the others are the epoch.
+/// Bits of a word that say whether pods are awaited; the others are the epoch.
 const BITS: usize = 32;
-/// Sizes of tables, after the first, that a key has room to name from the first; the last has 1,024
-/// places, enough for the largest burst of a sync.
+/// The number of table sizes, after the first, for which a key has a pointer from the start. The
+/// last has 1,024 buckets, enough for the largest burst of a sync.
 const SMALL_SIZES: usize = 5;
-/// The other sizes. The last has 2^31 places.
+/// The number of other sizes. The last has 2^31 buckets.
 const LARGE_SIZES: usize = 21;
 
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
-const _: () = assert!(crate::limits::BURST_REPLICAS * 2 <= FIRST_PLACES << SMALL_SIZES);
+const _: () = assert!(crate::limits::BURST_REPLICAS * 2 <= FIRST_BUCKETS << SMALL_SIZES);
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
-const _: () = assert!(FIRST_PLACES << (SMALL_SIZES + LARGE_SIZES) == 1 << 31);
+const _: () = assert!(FIRST_BUCKETS << (SMALL_SIZES + LARGE_SIZES) == 1 << 31);
 
-/// Which set counts: the epoch in the upper half; below it 0 when no set is stored, 1 for the empty
-/// set, otherwise 2 and the size of the table.
+/// Which set is current: the epoch in the upper half; in the lower half 0 if no set is stored, 1
+/// for the empty set, otherwise 2 plus the index of the table's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Live(u64);
 
@@ -65,13 +67,13 @@ impl Live {
         self.0 as u32 != 0
     }
 
-    /// Whether there is a table to look at.
+    /// Whether the set has a table.
     #[inline]
     pub(super) fn has_table(self) -> bool {
         self.0 as u32 >= Live::FIRST_SIZE as u32
     }
 
-    /// The number of the table's size; `None` where there is nothing to look at.
+    /// The index of the table's size; `None` if there is no table.
     #[inline]
     fn size(self) -> Option<usize> {
         (self.0 as u32 as usize).checked_sub(Live::FIRST_SIZE as usize)
@@ -86,18 +88,17 @@ impl Live {
         Live(epoch | below)
     }
 
-    /// Forgets the set; the epoch stays.
+    /// Clears the set; the epoch stays.
     pub(super) fn clear(word: &AtomicU64) {
-        // Relaxed: as the counters that are forgotten with it. An exchange, so that the epoch never
+        // Relaxed: like the counters that are cleared with it. An exchange, so that the epoch never
         // goes back.
         word.fetch_and(u64::MAX << BITS, Ordering::Relaxed);
     }
 
-    /// Leaves the table of a set of which nothing is waited for any more, so that it need not be
-    /// looked through again.
-    pub(super) fn retire(self, word: &AtomicU64) {
-        // Relaxed, both: no bit of that table can be cleared that is not clear. If the set is another
-        // one meanwhile, there is nothing to retire.
+    /// Marks a set without awaited pods as empty, so that its table is not searched again.
+    pub(super) fn mark_empty(self, word: &AtomicU64) {
+        // Relaxed, both: all bits of that table are clear already. If the set was replaced
+        // meanwhile, there is nothing to mark.
         let empty = Live::with(self.epoch(), Live::EMPTY).0;
         let _ = word.compare_exchange(self.0, empty, Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -108,16 +109,16 @@ impl Live {
 pub(super) struct PodSet<P> {
     /// By the lowest bit of the epoch, then by size.
     tables: [Tables; 2],
-    /// Every pod of the latest set, once. Held to replace the set and to list it.
+    /// Every pod of the latest set, once. Locked to replace the set and to list it.
     names: Mutex<Vec<P>>,
 }
 
 #[derive(Debug, Default)]
 struct Tables {
-    /// The smallest table, in place: who looks for a pod follows one pointer, not three.
-    first: First,
-    small: [OnceLock<Box<Stored>>; SMALL_SIZES],
-    large: OnceLock<Box<[OnceLock<Box<Stored>>; LARGE_SIZES]>>,
+    /// The smallest table, inline: looking for a pod then follows one pointer, not three.
+    first: FirstTable,
+    small: [OnceLock<Box<LargerTable>>; SMALL_SIZES],
+    large: OnceLock<Box<[OnceLock<Box<LargerTable>>; LARGE_SIZES]>>,
 }
 
 impl Tables {
@@ -141,23 +142,23 @@ impl Tables {
             Some(stored) => stored,
             None => &self.large.get_or_init(Box::default)[at - SMALL_SIZES],
         };
-        let make = || Box::new(Stored::new(FIRST_PLACES << size));
+        let make = || Box::new(LargerTable::new(FIRST_BUCKETS << size));
         stored.get_or_init(make).table()
     }
 }
 
 /// The table of the first size.
 #[derive(Debug, Default)]
-struct First {
+struct FirstTable {
     word: AtomicU64,
-    places: [Place; FIRST_PLACES],
+    buckets: [Bucket; FIRST_BUCKETS],
 }
 
-impl First {
+impl FirstTable {
     #[inline]
     fn table(&self) -> Table<'_> {
         Table {
-            places: &self.places,
+            buckets: &self.buckets,
             words: slice::from_ref(&self.word),
         }
     }
@@ -165,16 +166,16 @@ impl First {
 
 /// A table of any other size.
 #[derive(Debug)]
-struct Stored {
-    places: Box<[Place]>,
+struct LargerTable {
+    buckets: Box<[Bucket]>,
     words: Box<[AtomicU64]>,
 }
 
-impl Stored {
-    fn new(places: usize) -> Stored {
-        Stored {
-            places: (0..places).map(|_| Place::default()).collect(),
-            words: (0..places.div_ceil(BITS))
+impl LargerTable {
+    fn new(buckets: usize) -> LargerTable {
+        LargerTable {
+            buckets: (0..buckets).map(|_| Bucket::default()).collect(),
+            words: (0..buckets.div_ceil(BITS))
                 .map(|_| AtomicU64::new(0))
                 .collect(),
         }
@@ -183,76 +184,79 @@ impl Stored {
     #[inline]
     fn table(&self) -> Table<'_> {
         Table {
-            places: &self.places,
+            buckets: &self.buckets,
             words: &self.words,
         }
     }
 }
 
-/// Twice as many places as pods or more.
+/// At least twice as many buckets as pods.
 #[derive(Clone, Copy)]
 struct Table<'a> {
-    /// Marks, or zeros. Written by who replaces the set only.
-    places: &'a [Place],
-    /// By place over `BITS`: the epoch above, the bits below. Closed, filled and opened by who
-    /// replaces the set; bits are cleared by any thread, as long as the epoch is the one it knows.
+    /// Fingerprints, or zeros. Written only by the thread that replaces the set.
+    buckets: &'a [Bucket],
+    /// By bucket divided by `BITS`: the epoch in the upper half, the bits in the lower. Closed,
+    /// filled and opened by the thread that replaces the set. Any thread clears bits, as long as
+    /// the epoch is the one it knows.
     words: &'a [AtomicU64],
 }
 
 #[derive(Debug, Default)]
-struct Place {
+struct Bucket {
     spread: AtomicU64,
     rest: AtomicU64,
 }
 
-/// The words of a table have gone on to another set.
-struct Stale;
+/// The words of the table belong to another set now.
+struct EpochChanged;
 
 impl Table<'_> {
-    /// The place where the search for a mark begins.
+    /// The bucket where the search for a fingerprint begins.
     #[inline]
-    fn first_place(self, mark: Mark) -> usize {
-        // The upper half by as many places as there are is below 2^63.
-        ((mark.spread >> 32) as usize * self.places.len()) >> 32
+    fn first_bucket(self, fingerprint: Fingerprint) -> usize {
+        // The upper half times the number of buckets is below 2^63.
+        ((fingerprint.spread >> 32) as usize * self.buckets.len()) >> 32
     }
 
-    /// The place of a mark. While the table is being rewritten the answer may be wrong.
+    /// The bucket of a fingerprint. While the table is being rewritten the answer may be wrong.
     #[inline]
-    fn find(self, mark: Mark) -> Option<usize> {
-        let mut at = self.first_place(mark);
-        // Once round at most: in a table that is being rewritten there may be no empty place to see.
-        for _ in 0..self.places.len() {
-            let place = &self.places[at];
-            // Relaxed, both: `live` was acquired before, and what was rewritten since shows in the
-            // fence and the look behind it.
-            let rest = place.rest.load(Ordering::Relaxed);
-            if rest == mark.rest && place.spread.load(Ordering::Relaxed) == mark.spread {
+    fn find(self, fingerprint: Fingerprint) -> Option<usize> {
+        let mut at = self.first_bucket(fingerprint);
+        // At most once round: a table that is being rewritten may have no empty bucket.
+        for _ in 0..self.buckets.len() {
+            let bucket = &self.buckets[at];
+            // Relaxed, both: `live` was acquired before, and the fence and the check after it
+            // detect a rewrite.
+            let rest = bucket.rest.load(Ordering::Relaxed);
+            if rest == fingerprint.rest
+                && bucket.spread.load(Ordering::Relaxed) == fingerprint.spread
+            {
                 return Some(at);
             }
             if rest == 0 {
                 return None;
             }
-            at = (at + 1) & (self.places.len() - 1);
+            at = (at + 1) & (self.buckets.len() - 1);
         }
         None
     }
 
-    /// Clears the bit of a place; returns whether it was set.
+    /// Clears the bit of a bucket. Returns whether it was set.
     #[inline]
-    fn take(self, at: usize, epoch: u64) -> Result<bool, Stale> {
+    fn take(self, at: usize, epoch: u64) -> Result<bool, EpochChanged> {
         let (word, bit) = (&self.words[at / BITS], 1 << (at % BITS));
-        // Acquire: places that were read from a rewriting came after the closing of the words.
+        // Acquire: if the buckets were read during a rewrite, the words were closed before.
         fence(Ordering::Acquire);
         let mut seen = load_to_exchange(word);
         loop {
             if (seen ^ epoch) >> BITS != 0 {
-                return Err(Stale);
+                return Err(EpochChanged);
             }
             if seen & bit == 0 {
                 return Ok(false);
             }
-            // Release: what the handler did to the cache is seen by the sync that is satisfied by
-            // it; pairs with the Acquire of `waiting`.
+            // Release: the sync that becomes satisfied by this sees what the handler did to the
+            // cache; pairs with the Acquire of `waiting`.
             let taken =
                 word.compare_exchange_weak(seen, seen & !bit, Ordering::Release, Ordering::Relaxed);
             match taken {
@@ -262,36 +266,45 @@ impl Table<'_> {
         }
     }
 
-    /// Makes this the set of these pods, of which those that are there twice are dropped.
+    /// Fills the table with these pods. Duplicates are dropped.
     fn fill<P: PodKey>(self, epoch: u64, pods: &mut Vec<P>) {
-        // Release: who finds a word closed, and fences, finds another set named than the one it knew.
+        // Release: a thread that finds a word closed, and then fences, finds another set named than
+        // the one it knew.
         fence(Ordering::Release);
-        // Relaxed, all: published by the fence, and in the end by `live`.
+        // Relaxed, all: published by the fence and finally by `live`.
         for word in self.words {
             store_among_exchanges(word, epoch);
         }
-        // Release: who reads one of the stores below, and fences, sees the words closed.
+        // Release: a thread that reads one of the stores below, and then fences, sees the words
+        // closed.
         fence(Ordering::Release);
-        for place in self.places {
-            place.rest.store(0, Ordering::Relaxed);
+        for bucket in self.buckets {
+            bucket.rest.store(0, Ordering::Relaxed);
         }
         pods.retain(|pod| {
-            let mark = pod.mark();
-            let mut at = self.first_place(mark);
+            let fingerprint = pod.fingerprint();
+            let mut at = self.first_bucket(fingerprint);
             loop {
-                let place = &self.places[at];
-                let rest = place.rest.load(Ordering::Relaxed);
+                let bucket = &self.buckets[at];
+                let rest = bucket.rest.load(Ordering::Relaxed);
                 if rest == 0 {
                     break;
                 }
-                if rest == mark.rest && place.spread.load(Ordering::Relaxed) == mark.spread {
+                if rest == fingerprint.rest
+                    && bucket.spread.load(Ordering::Relaxed) == fingerprint.spread
+                {
                     return false;
                 }
-                at = (at + 1) & (self.places.len() - 1);
+                at = (at + 1) & (self.buckets.len() - 1);
             }
-            self.places[at].spread.store(mark.spread, Ordering::Relaxed);
-            self.places[at].rest.store(mark.rest, Ordering::Relaxed);
-            // A load and a store: nobody else exchanges words of an epoch that nobody knows yet.
+            self.buckets[at]
+                .spread
+                .store(fingerprint.spread, Ordering::Relaxed);
+            self.buckets[at]
+                .rest
+                .store(fingerprint.rest, Ordering::Relaxed);
+            // A load and a store suffice: no other thread exchanges words of an epoch that is not
+            // published yet.
             let word = &self.words[at / BITS];
             let bits = word.load(Ordering::Relaxed) | 1 << (at % BITS);
             store_among_exchanges(word, bits);
@@ -299,11 +312,11 @@ impl Table<'_> {
         });
     }
 
-    /// The words' bits.
+    /// The bits of the words.
     #[inline]
     fn bits(self, epoch: u64) -> impl Iterator<Item = u32> {
         self.words.iter().map(move |word| {
-            // Acquire: pairs with the Release of `take`; exchanges after one another all count.
+            // Acquire: pairs with the Release of `take`; a sequence of exchanges counts as a whole.
             let word = word.load(Ordering::Acquire);
             if (word ^ epoch) >> BITS == 0 {
                 word as u32
@@ -328,7 +341,7 @@ impl<P> PodSet<P> {
         self.tables[(live.0 >> BITS & 1) as usize].get(size)
     }
 
-    /// The pods still waited for. O(most pods of that set).
+    /// The number of awaited pods. O(buckets of that set).
     #[inline]
     pub(super) fn waiting(&self, live: Live) -> i64 {
         let table = self.table(live);
@@ -340,27 +353,27 @@ impl<P> PodSet<P> {
         })
     }
 
-    /// Whether any pod is still waited for; cheaper than counting them.
+    /// Whether any pod is awaited; cheaper than counting them.
     #[inline]
     pub(super) fn is_waiting(&self, live: Live) -> bool {
         let table = self.table(live);
         table.is_some_and(|table| table.bits(live.epoch()).fold(0, |all, bits| all | bits) != 0)
     }
 
-    /// Takes a pod out of the set that counts; returns whether it was in.
+    /// Removes a pod from the current set. Returns whether it was in.
     #[inline]
-    pub(super) fn take(&self, word: &AtomicU64, mut live: Live, mark: Mark) -> bool {
+    pub(super) fn take(&self, word: &AtomicU64, mut live: Live, fingerprint: Fingerprint) -> bool {
         loop {
             let Some(table) = self.table(live) else {
                 return false;
             };
-            match table.find(mark) {
+            match table.find(fingerprint) {
                 Some(at) => {
                     if let Ok(taken) = table.take(at, live.epoch()) {
                         return taken;
                     }
-                    // Acquire: pairs with the fence before the closing, so that this does not meet
-                    // the same closed words again.
+                    // Acquire: pairs with the fence before the closing, so that this thread does
+                    // not meet the same closed words again.
                     fence(Ordering::Acquire);
                     live = Live::load(word);
                 }
@@ -379,8 +392,8 @@ impl<P> PodSet<P> {
 }
 
 impl<P: PodKey + Clone> PodSet<P> {
-    /// Builds the next set in the table that does not count; calls `publish` with what
-    /// to store in `live`, with Release.
+    /// Builds the next set in the table that is not current. Calls `publish` with the value to
+    /// store in `live`, with Release.
     pub(super) fn replace(
         &self,
         live: Live,
@@ -395,15 +408,15 @@ impl<P: PodKey + Clone> PodSet<P> {
             publish(Live::with(epoch, Live::EMPTY).0);
             return;
         }
-        let places = (2 * names.len()).next_power_of_two().max(FIRST_PLACES);
-        let size = (places / FIRST_PLACES).ilog2();
+        let buckets = (2 * names.len()).next_power_of_two().max(FIRST_BUCKETS);
+        let size = (buckets / FIRST_BUCKETS).ilog2();
         let next = Live::with(epoch, Live::FIRST_SIZE + u64::from(size));
         let tables = &self.tables[(epoch >> BITS & 1) as usize];
         tables.get_or_make(size as usize).fill(epoch, &mut names);
         publish(next.0);
     }
 
-    /// The pods still waited for.
+    /// The awaited pods.
     pub(super) fn pending(&self, word: &AtomicU64) -> Option<Vec<P>> {
         let names = lock(&self.names);
         let live = Live::load(word);
@@ -414,8 +427,8 @@ impl<P: PodKey + Clone> PodSet<P> {
             return Some(Vec::new());
         };
         let waits = |pod: &&P| {
-            table.find(pod.mark()).is_some_and(|at| {
-                // Relaxed: a look, and the set can't be replaced under the lock.
+            table.find(pod.fingerprint()).is_some_and(|at| {
+                // Relaxed: a snapshot; the set can't be replaced under the lock.
                 table.words[at / BITS].load(Ordering::Relaxed) >> (at % BITS) & 1 == 1
             })
         };

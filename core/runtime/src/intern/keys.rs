@@ -1,5 +1,5 @@
-//! Ids for the names of objects, and the same ids for other names later: as many ids as names were
-//! alive at a time, however many there ever were.
+//! Ids for the names of objects. Ids are reused for other names later, so there are as many ids as
+//! names were alive at one time, not as many as ever existed.
 
 use hashbrown::HashTable;
 use podstorm_objects::Str;
@@ -7,28 +7,28 @@ use podstorm_objects::Str;
 use super::{AppendTable, DenseKey, FIXED_STATE, KeyId, ObjectKey};
 use crate::primitives::{Mutex, RwLock, lock};
 
-/// Ids for namespace and name, given in the order of first use.
+/// Ids for namespaces and names, in the order of first use.
 #[derive(Debug, Default)]
 pub struct KeyTable {
-    /// By id; every id that was given has a name.
+    /// By id. Every id in use has a name.
     names: AppendTable<Mutex<Option<ObjectKey>>>,
     index: RwLock<KeyIndex>,
 }
 
-/// Guarded by the table's lock: written when a name is new, read by look-ups of text.
+/// Guarded by the table's lock: written when a name is new, read by look-ups.
 #[derive(Debug, Default)]
 struct KeyIndex {
     by_name: HashTable<(ObjectKey, KeyId)>,
     /// One shared copy of each namespace.
     namespaces: HashTable<Str>,
-    /// With more namespaces than these, those that nobody uses are dropped.
+    /// With more namespaces than this, unused ones are dropped.
     namespaces_max: usize,
 }
 
 /// Why the lock is never poisoned.
 const NO_PANIC: &str = "no thread panics while it holds this lock";
 
-/// Namespaces that are kept without asking whether they are used.
+/// The number of namespaces that are kept without checking whether they are used.
 const NAMESPACES_KEPT: usize = 64;
 
 impl KeyTable {
@@ -37,11 +37,11 @@ impl KeyTable {
         KeyTable::default()
     }
 
-    /// The id of that name, a new one at first use. Takes the lock for reading, and for writing when
-    /// the name is new; only then allocates.
+    /// The id of a name; a new name gets a new id. Takes the lock for reading; for a new name also
+    /// for writing, and only then allocates.
     ///
     /// # Panics
-    /// When there are 2^32 names already.
+    /// There are 2^32 names already.
     pub fn intern(&self, namespace: &str, name: &str) -> KeyId {
         if let Some(known) = self.find(namespace, name) {
             return known;
@@ -55,16 +55,17 @@ impl KeyTable {
         id
     }
 
-    /// The id of that name, if it has one. Takes the lock for reading; allocates nothing.
+    /// The id of a name, if it has one. Takes the lock for reading; allocates nothing.
     pub fn find(&self, namespace: &str, name: &str) -> Option<KeyId> {
         self.index.read().expect(NO_PANIC).find(namespace, name)
     }
 
-    /// Gives an id to another name. Whoever still has the id means the new name by it from now on, so
-    /// it is for the caller to know that nobody has. Nothing when the new name has an id already.
+    /// Gives an id to another name. Every remaining use of the id means the new name from now on,
+    /// so the caller must know that no user is left. Does nothing and returns false if the new name
+    /// has an id already.
     ///
     /// # Panics
-    /// When the id is not of this table.
+    /// The id is not of this table.
     pub fn rename(&self, id: KeyId, namespace: &str, name: &str) -> bool {
         let mut index = self.index.write().expect(NO_PANIC);
         if index.find(namespace, name).is_some() {
@@ -75,17 +76,17 @@ impl KeyTable {
         true
     }
 
-    /// The name with that id; shares its texts. Takes the lock of that id.
+    /// The name with this id; shares its texts. Takes the lock of the id.
     ///
     /// # Panics
-    /// When the id is not of this table.
+    /// The id is not of this table.
     pub fn key(&self, id: KeyId) -> ObjectKey {
         let name = self.names.get(id.index());
         name.and_then(|name| lock(name).clone())
             .expect("the id is of this table")
     }
 
-    /// The number of ids; all smaller ones are given.
+    /// The number of ids. All smaller ids are in use.
     pub fn len(&self) -> usize {
         self.index.read().expect(NO_PANIC).by_name.len()
     }
@@ -124,8 +125,8 @@ impl KeyIndex {
         }
     }
 
-    /// The shared copy of a namespace. Amortised O(1): those that nobody uses are looked for when
-    /// there are twice as many as were in use the last time.
+    /// The shared copy of a namespace. Amortised O(1): unused ones are looked for when there are
+    /// twice as many as were in use the last time.
     fn share(&mut self, namespace: &str) -> Str {
         let hash = FIXED_STATE.hash_one(namespace);
         if let Some(known) = self.namespaces.find(hash, |known| **known == *namespace) {

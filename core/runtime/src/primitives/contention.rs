@@ -1,8 +1,8 @@
-//! Primitives that count what each thread does to them: how often it took a lock, and found it
-//! taken; how often it exchanged a word, and was too late. They do what those of std do.
+//! Primitives that count how each thread uses them: how often it took a lock, and found it taken;
+//! how often it exchanged a word, and failed. Otherwise they are those of std.
 //!
-//! Loads, stores and reference counts are not counted, nor is what happens inside crossbeam's queue
-//! beyond that it was used.
+//! Loads, stores and reference counts are not counted. Of crossbeam's queue only the number of
+//! calls is counted.
 
 use std::cell::Cell;
 use std::ops::{AddAssign, Deref, DerefMut};
@@ -11,18 +11,18 @@ use std::sync::{
     LockResult, MutexGuard, RwLockReadGuard, RwLockWriteGuard, TryLockError, TryLockResult,
 };
 
-/// What a thread has done.
+/// The counts of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Locks taken, to read or to write.
     pub locks: u64,
-    /// Of these, those that another thread held, so that this one had to wait.
+    /// Of these, locks that another thread held, so that this one had to wait.
     pub locks_contended: u64,
-    /// Words changed by one indivisible step: exchanged, added to, swapped.
+    /// Atomic read-modify-write operations: exchanges, additions, swaps.
     pub exchanges: u64,
-    /// Exchanges that found another value than the expected one, and changed nothing.
+    /// Compare-exchanges that found another value than expected and changed nothing.
     pub exchanges_failed: u64,
-    /// Pushes to and pops from bounded queues; each is one or more such steps.
+    /// Pushes to and pops from bounded queues. Each is one or more atomic operations.
     pub queue_steps: u64,
 }
 
@@ -37,7 +37,7 @@ impl AddAssign for Counts {
 }
 
 thread_local! {
-    /// Each thread its own, so that counting contends for nothing.
+    /// One per thread, so that counting causes no contention.
     static COUNTS: Cell<Counts> = const { Cell::new(Counts {
         locks: 0,
         locks_contended: 0,
@@ -47,14 +47,14 @@ thread_local! {
     }) };
 }
 
-/// What this thread has done since it asked last.
+/// Takes the counts of this thread since the last call.
 pub fn take() -> Counts {
     COUNTS.take()
 }
 
 #[inline]
 fn count(change: impl FnOnce(&mut Counts)) {
-    // A thread that ends has no counts any more; nobody could ask for them.
+    // A thread that is ending has no counts any more.
     let _ = COUNTS.try_with(|cell| {
         let mut counts = cell.get();
         change(&mut counts);
@@ -62,7 +62,7 @@ fn count(change: impl FnOnce(&mut Counts)) {
     });
 }
 
-/// Counts a lock that was tried, and waits for it where another thread holds it.
+/// Counts an attempt to lock, and waits if another thread holds the lock.
 fn taken<G>(tried: TryLockResult<G>, wait: impl FnOnce() -> LockResult<G>) -> LockResult<G> {
     let contended = matches!(tried, Err(TryLockError::WouldBlock));
     count(|counts| {
@@ -81,7 +81,7 @@ fn taken<G>(tried: TryLockResult<G>, wait: impl FnOnce() -> LockResult<G>) -> Lo
 pub struct Mutex<T>(std::sync::Mutex<T>);
 
 impl<T> Mutex<T> {
-    /// An open one.
+    /// An unlocked one.
     pub const fn new(value: T) -> Self {
         Mutex(std::sync::Mutex::new(value))
     }
@@ -116,7 +116,7 @@ impl<T> Mutex<T> {
 pub struct RwLock<T>(std::sync::RwLock<T>);
 
 impl<T> RwLock<T> {
-    /// An open one.
+    /// An unlocked one.
     pub const fn new(value: T) -> Self {
         RwLock(std::sync::RwLock::new(value))
     }
@@ -143,10 +143,10 @@ impl<T> RwLock<T> {
 pub struct ArrayQueue<T>(crossbeam_queue::ArrayQueue<T>);
 
 impl<T> ArrayQueue<T> {
-    /// With room for so many.
+    /// A queue with this capacity.
     ///
     /// # Panics
-    /// When that is zero.
+    /// The capacity is zero.
     pub fn new(capacity: usize) -> Self {
         ArrayQueue(crossbeam_queue::ArrayQueue::new(capacity))
     }
@@ -177,7 +177,7 @@ impl<T> ArrayQueue<T> {
     }
 }
 
-/// An atomic of std whose changes in one step are counted; all else goes to std's.
+/// An atomic of std whose read-modify-write operations are counted. All other methods are std's.
 macro_rules! counted_atomic {
     ($name:ident, $value:ty, $doc:literal) => {
         #[doc = $doc]
@@ -185,7 +185,7 @@ macro_rules! counted_atomic {
         pub struct $name(std::sync::atomic::$name);
 
         impl $name {
-            /// With that value.
+            /// An atomic with this value.
             pub const fn new(value: $value) -> Self {
                 $name(std::sync::atomic::$name::new(value))
             }
@@ -228,7 +228,7 @@ macro_rules! counted_atomic {
             /// As std's.
             ///
             /// # Errors
-            /// When another value was found, which is given.
+            /// The value that was found, if it is not the expected one.
             #[inline]
             pub fn $method(
                 &self,
@@ -309,7 +309,7 @@ mod tests {
         queue.add(3, 3);
         let counts = take();
         assert_eq!((counts.locks, counts.queue_steps), (0, 2));
-        // To taken, to idle, to queued.
+        // To running, to idle, to queued.
         assert_eq!((counts.exchanges, counts.exchanges_failed), (3, 0));
     }
 }

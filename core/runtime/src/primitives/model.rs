@@ -1,7 +1,8 @@
-//! What stands in, when a model is checked, for primitives that the checker has none of.
+//! Substitutes for primitives that the model checkers don't have.
 //!
-//! For crossbeam's bounded queue: a ring of numbers with as few orderings as crossbeam promises, a push's
-//! Release and a pop's Acquire. That crossbeam's keeps this promise is taken on trust.
+//! For crossbeam's bounded queue: a ring of numbers with only the orderings that crossbeam
+//! promises, a push's Release and a pop's Acquire. That crossbeam keeps this promise is taken on
+//! trust.
 
 use std::fmt;
 
@@ -9,7 +10,7 @@ use super::checker::sync::Mutex;
 use super::checker::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::checker::thread;
 
-/// As std's, but that the checker knows what it orders.
+/// As std's, but the checker knows its ordering.
 pub struct OnceLock<T> {
     value: std::sync::OnceLock<T>,
     is_set: AtomicBool,
@@ -46,7 +47,7 @@ impl<T> OnceLock<T> {
     /// As std's.
     ///
     /// # Errors
-    /// When there is a value already; gives the new one back.
+    /// There is a value already; the new one is returned.
     pub fn set(&self, value: T) -> Result<(), T> {
         let _setting = super::lock(&self.setting);
         if self.value.get().is_some() {
@@ -78,8 +79,9 @@ impl<T: fmt::Debug> fmt::Debug for OnceLock<T> {
 /// A bounded queue of numbers.
 #[derive(Debug)]
 pub struct ArrayQueue<T> {
-    /// By position: a stamp above, the number below. The stamp of position `p` is `p` while it can be
-    /// pushed to, `p + 1` while it holds a number, and so on once round later.
+    /// By position: a stamp in the upper half, the number in the lower. The stamp of position `p`
+    /// is `p` while it can be pushed to and `p + 1` while it has a number; the stamps of the next
+    /// round are higher.
     places: Box<[AtomicU64]>,
     head: AtomicU64,
     tail: AtomicU64,
@@ -89,9 +91,10 @@ pub struct ArrayQueue<T> {
 const STAMP_SHIFT: u32 = u32::BITS;
 
 impl ArrayQueue<u32> {
-    /// With room for so many.
+    /// A queue with this capacity.
     pub fn new(capacity: usize) -> Self {
-        // One more, so that the stamps of a position in two rounds differ even where there is one.
+        // One more, so that the stamps of a position in two rounds differ even with a capacity of
+        // one.
         let places = 0..=capacity as u64;
         ArrayQueue {
             places: places.map(|at| AtomicU64::new(at << STAMP_SHIFT)).collect(),
@@ -105,15 +108,15 @@ impl ArrayQueue<u32> {
         &self.places[position as usize % self.places.len()]
     }
 
-    /// Puts a number behind the others.
+    /// Appends a number.
     ///
     /// # Errors
-    /// When it is full; gives the number back.
+    /// The queue is full; the number is returned.
     pub fn push(&self, number: u32) -> Result<(), u32> {
         loop {
             let tail = self.tail.load(Ordering::Relaxed);
             let seen = self.place(tail).load(Ordering::Acquire);
-            // As crossbeam does: a place that a pop has won but not emptied yet is waited for. The
+            // As in crossbeam: a place that a pop has won but not emptied yet is waited for. The
             // exchange reads the newest head.
             if seen >> STAMP_SHIFT < tail
                 && tail.saturating_sub(self.head.fetch_add(0, Ordering::Relaxed))
@@ -160,13 +163,13 @@ impl ArrayQueue<u32> {
         }
     }
 
-    /// How many numbers there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         let tail = self.tail.load(Ordering::Relaxed);
         tail.saturating_sub(self.head.load(Ordering::Relaxed)) as usize
     }
 
-    /// Whether there are none.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

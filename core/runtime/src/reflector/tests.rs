@@ -7,39 +7,39 @@ use crate::client::Cause;
 
 const SECOND: i64 = 1_000_000_000;
 
-/// A reflector with a clock of its own; the random number is 0 throughout.
-struct Rig {
+/// The test harness: a reflector with its own clock. The random number is always 0.
+struct Harness {
     reflector: Reflector<Pod>,
     now: Now,
 }
 
-impl Rig {
-    fn new(streaming: bool) -> Rig {
+impl Harness {
+    fn new(streaming: bool) -> Harness {
         let options = ReflectorOptions {
             streaming,
             ..ReflectorOptions::default()
         };
-        Rig {
+        Harness {
             reflector: Reflector::new(options),
             now: Now::default(),
         }
     }
 
-    /// In the watch loop, from version 10, just opened.
-    fn watching() -> Rig {
-        let mut rig = Rig::new(false);
-        rig.next();
-        rig.list_ok(10);
-        assert_eq!(rig.next(), watch("10"));
-        rig.opened();
-        rig
+    /// A harness in the watch loop, from version 10, just opened.
+    fn watching() -> Harness {
+        let mut harness = Harness::new(false);
+        harness.next();
+        harness.list_ok(10);
+        assert_eq!(harness.next(), watch("10"));
+        harness.opened();
+        harness
     }
 
     fn next(&mut self) -> Action {
         self.reflector.next(self.now, 0.0)
     }
 
-    fn pass(&mut self, ns: i64) {
+    fn advance(&mut self, ns: i64) {
         self.now = self.now.plus_ns(ns);
     }
 
@@ -70,7 +70,8 @@ impl Rig {
         assert!(self.reflector.on_list(Err(error), self.now).is_none());
     }
 
-    /// Asserts that the next action comes `tenths` of a second from now, and goes there.
+    /// Asserts that the next action comes after `tenths` tenths of a second, and advances the clock
+    /// there.
     fn waits(&mut self, tenths: i64) {
         let until_ns = self.now.mono_ns + tenths * SECOND / 10;
         assert_eq!(self.next(), Action::Wait { until_ns });
@@ -79,7 +80,7 @@ impl Rig {
             Action::Wait { until_ns },
             "asking twice changes nothing"
         );
-        self.pass(tenths * SECOND / 10);
+        self.advance(tenths * SECOND / 10);
     }
 }
 
@@ -150,17 +151,21 @@ fn internal() -> ApiError {
 
 #[test]
 fn the_initial_state_comes_through_the_stream_and_the_stream_goes_on() {
-    let mut rig = Rig::new(true);
-    assert_eq!(rig.next(), stream(""));
-    assert_eq!(rig.next(), Action::Busy);
-    rig.opened();
+    let mut harness = Harness::new(true);
+    assert_eq!(harness.next(), stream(""));
+    assert_eq!(harness.next(), Action::Busy);
+    harness.opened();
     for (name, version) in [("b", 3), ("a", 4), ("gone", 5)] {
-        assert!(rig.event(WatchEvent::Added(pod(name, version))).is_none());
+        assert!(
+            harness
+                .event(WatchEvent::Added(pod(name, version)))
+                .is_none()
+        );
     }
-    assert!(rig.event(WatchEvent::Modified(pod("b", 6))).is_none());
-    assert!(rig.event(WatchEvent::Deleted(pod("gone", 7))).is_none());
-    assert!(rig.reflector.last_version().is_unset());
-    let Some(Delivery::Replace(pods, version)) = rig.event(end_of_initial_events(8)) else {
+    assert!(harness.event(WatchEvent::Modified(pod("b", 6))).is_none());
+    assert!(harness.event(WatchEvent::Deleted(pod("gone", 7))).is_none());
+    assert!(harness.reflector.last_version().is_unset());
+    let Some(Delivery::Replace(pods, version)) = harness.event(end_of_initial_events(8)) else {
         panic!()
     };
     let seen: Vec<_> = pods
@@ -175,59 +180,59 @@ fn the_initial_state_comes_through_the_stream_and_the_stream_goes_on() {
     assert_eq!(seen, [("a", 4.into()), ("b", 6.into())]);
     assert_eq!(version, 8.into());
     assert!(matches!(
-        rig.event(WatchEvent::Added(pod("c", 9))),
+        harness.event(WatchEvent::Added(pod("c", 9))),
         Some(Delivery::Delta(Delta::Applied(_)))
     ));
-    assert_eq!(*rig.reflector.last_version(), 9.into());
-    assert_eq!(rig.next(), Action::Busy);
+    assert_eq!(*harness.reflector.last_version(), 9.into());
+    assert_eq!(harness.next(), Action::Busy);
 }
 
 #[test]
 fn a_refused_initial_stream_is_asked_for_again_after_a_delay() {
     for error in [busy(), connection_refused()] {
-        let mut rig = Rig::new(true);
-        assert_eq!(rig.next(), stream(""));
-        rig.refused(&error);
-        rig.waits(8);
-        assert_eq!(rig.next(), stream(""));
-        rig.opened();
-        rig.event(WatchEvent::Error(error));
-        rig.waits(16);
-        assert_eq!(rig.next(), stream(""));
+        let mut harness = Harness::new(true);
+        assert_eq!(harness.next(), stream(""));
+        harness.refused(&error);
+        harness.waits(8);
+        assert_eq!(harness.next(), stream(""));
+        harness.opened();
+        harness.event(WatchEvent::Error(error));
+        harness.waits(16);
+        assert_eq!(harness.next(), stream(""));
     }
 }
 
 #[test]
 fn an_initial_stream_from_an_unavailable_version_asks_for_the_newest() {
     for error in [expired(), too_large()] {
-        let mut rig = Rig::new(true);
-        rig.next();
-        rig.opened();
-        rig.event(end_of_initial_events(8));
-        rig.event(WatchEvent::Error(expired()));
-        rig.waits(8);
-        assert_eq!(rig.next(), stream("8"));
-        rig.refused(&error);
-        assert_eq!(rig.next(), stream(""));
-        rig.opened();
-        rig.event(end_of_initial_events(20));
+        let mut harness = Harness::new(true);
+        harness.next();
+        harness.opened();
+        harness.event(end_of_initial_events(8));
+        harness.event(WatchEvent::Error(expired()));
+        harness.waits(8);
+        assert_eq!(harness.next(), stream("8"));
+        harness.refused(&error);
+        assert_eq!(harness.next(), stream(""));
+        harness.opened();
+        harness.event(end_of_initial_events(20));
         // Success clears the mark.
-        rig.event(WatchEvent::Error(expired()));
-        rig.waits(16);
-        assert_eq!(rig.next(), stream("20"));
+        harness.event(WatchEvent::Error(expired()));
+        harness.waits(16);
+        assert_eq!(harness.next(), stream("20"));
     }
 }
 
 #[test]
 fn an_initial_stream_closed_early_starts_from_scratch() {
-    let mut rig = Rig::new(true);
-    rig.next();
-    rig.opened();
-    rig.event(WatchEvent::Added(pod("a", 1)));
-    rig.closed();
-    assert_eq!(rig.next(), stream(""));
-    rig.opened();
-    let Some(Delivery::Replace(pods, _)) = rig.event(end_of_initial_events(8)) else {
+    let mut harness = Harness::new(true);
+    harness.next();
+    harness.opened();
+    harness.event(WatchEvent::Added(pod("a", 1)));
+    harness.closed();
+    assert_eq!(harness.next(), stream(""));
+    harness.opened();
+    let Some(Delivery::Replace(pods, _)) = harness.event(end_of_initial_events(8)) else {
         panic!()
     };
     assert!(pods.is_empty());
@@ -235,21 +240,21 @@ fn an_initial_stream_closed_early_starts_from_scratch() {
 
 #[test]
 fn any_other_error_of_the_initial_stream_falls_back_to_a_list() {
-    let mut rig = Rig::new(true);
-    rig.next();
-    rig.refused(&internal());
-    assert_eq!(rig.next(), list("0"));
-    rig.list_ok(10);
-    assert_eq!(rig.next(), watch("10"));
-    rig.opened();
-    rig.event(WatchEvent::Error(internal()));
-    rig.waits(8);
-    // For that cycle alone.
-    assert_eq!(rig.next(), stream("10"));
-    rig.opened();
-    rig.closed();
+    let mut harness = Harness::new(true);
+    harness.next();
+    harness.refused(&internal());
+    assert_eq!(harness.next(), list("0"));
+    harness.list_ok(10);
+    assert_eq!(harness.next(), watch("10"));
+    harness.opened();
+    harness.event(WatchEvent::Error(internal()));
+    harness.waits(8);
+    // The fallback is for that cycle only.
+    assert_eq!(harness.next(), stream("10"));
+    harness.opened();
+    harness.closed();
     assert_eq!(
-        rig.next(),
+        harness.next(),
         list("10"),
         "a very short stream is an error too"
     );
@@ -257,54 +262,58 @@ fn any_other_error_of_the_initial_stream_falls_back_to_a_list() {
 
 #[test]
 fn the_first_list_takes_any_version_and_later_ones_none_older() {
-    let mut rig = Rig::new(false);
-    assert_eq!(rig.next(), list("0"));
-    rig.list_ok(10);
-    assert_eq!(rig.next(), watch("10"));
-    rig.refused(&internal());
-    rig.waits(8);
-    assert_eq!(rig.next(), list("10"));
+    let mut harness = Harness::new(false);
+    assert_eq!(harness.next(), list("0"));
+    harness.list_ok(10);
+    assert_eq!(harness.next(), watch("10"));
+    harness.refused(&internal());
+    harness.waits(8);
+    assert_eq!(harness.next(), list("10"));
 }
 
 #[test]
 fn a_list_of_an_unavailable_version_is_repeated_at_once_for_the_newest() {
     for error in [expired(), too_large()] {
-        let mut rig = Rig::watching();
-        rig.event(WatchEvent::Error(expired()));
-        rig.waits(8);
-        assert_eq!(rig.next(), list("10"));
-        rig.list_failed(&error);
-        assert_eq!(rig.next(), list(""));
-        rig.list_failed(&error);
-        rig.waits(16);
-        assert_eq!(rig.next(), list(""), "the mark stays until a list succeeds");
-        rig.list_ok(20);
-        assert_eq!(rig.next(), watch("20"));
-        rig.refused(&internal());
-        rig.waits(32);
-        assert_eq!(rig.next(), list("20"));
+        let mut harness = Harness::watching();
+        harness.event(WatchEvent::Error(expired()));
+        harness.waits(8);
+        assert_eq!(harness.next(), list("10"));
+        harness.list_failed(&error);
+        assert_eq!(harness.next(), list(""));
+        harness.list_failed(&error);
+        harness.waits(16);
+        assert_eq!(
+            harness.next(),
+            list(""),
+            "the mark stays until a list succeeds"
+        );
+        harness.list_ok(20);
+        assert_eq!(harness.next(), watch("20"));
+        harness.refused(&internal());
+        harness.waits(32);
+        assert_eq!(harness.next(), list("20"));
     }
 }
 
 #[test]
 fn a_list_that_fails_otherwise_ends_the_cycle() {
-    let mut rig = Rig::new(false);
-    rig.next();
-    rig.list_failed(&internal());
-    rig.waits(8);
-    assert_eq!(rig.next(), list("0"));
+    let mut harness = Harness::new(false);
+    harness.next();
+    harness.list_failed(&internal());
+    harness.waits(8);
+    assert_eq!(harness.next(), list("0"));
 }
 
 #[test]
 fn row_watch_refused_or_429_backs_off_and_retries_the_same_version() {
     for error in [busy(), connection_refused()] {
-        let mut rig = Rig::new(false);
-        rig.next();
-        rig.list_ok(10);
+        let mut harness = Harness::new(false);
+        harness.next();
+        harness.list_ok(10);
         for tenths in [8, 16, 32, 64, 128, 256, 300, 300] {
-            assert_eq!(rig.next(), watch("10"));
-            rig.refused(&error);
-            rig.waits(tenths);
+            assert_eq!(harness.next(), watch("10"));
+            harness.refused(&error);
+            harness.waits(tenths);
         }
     }
 }
@@ -312,84 +321,84 @@ fn row_watch_refused_or_429_backs_off_and_retries_the_same_version() {
 #[test]
 fn row_watch_refused_otherwise_leaves_even_with_410() {
     for error in [expired(), internal(), ApiError::transport("reset")] {
-        let mut rig = Rig::new(false);
-        rig.next();
-        rig.list_ok(10);
-        rig.next();
-        rig.refused(&error);
-        rig.waits(8);
-        assert_eq!(rig.next(), list("10"));
+        let mut harness = Harness::new(false);
+        harness.next();
+        harness.list_ok(10);
+        harness.next();
+        harness.refused(&error);
+        harness.waits(8);
+        assert_eq!(harness.next(), list("10"));
     }
 }
 
 #[test]
 fn row_error_410_leaves_and_keeps_the_version() {
-    let mut rig = Rig::watching();
-    assert!(rig.event(WatchEvent::Error(expired())).is_none());
-    rig.waits(8);
-    assert_eq!(rig.next(), list("10"));
+    let mut harness = Harness::watching();
+    assert!(harness.event(WatchEvent::Error(expired())).is_none());
+    harness.waits(8);
+    assert_eq!(harness.next(), list("10"));
 }
 
 #[test]
 fn row_error_429_backs_off_and_watches_again() {
-    let mut rig = Rig::watching();
-    rig.event(WatchEvent::Error(busy()));
-    rig.waits(8);
-    assert_eq!(rig.next(), watch("10"));
+    let mut harness = Harness::watching();
+    harness.event(WatchEvent::Error(busy()));
+    harness.waits(8);
+    assert_eq!(harness.next(), watch("10"));
 }
 
 #[test]
 fn row_error_500_watches_again_only_when_configured() {
-    let mut rig = Rig::watching();
-    rig.event(WatchEvent::Error(internal()));
-    rig.waits(8);
-    assert_eq!(rig.next(), list("10"));
+    let mut harness = Harness::watching();
+    harness.event(WatchEvent::Error(internal()));
+    harness.waits(8);
+    assert_eq!(harness.next(), list("10"));
 
-    let mut rig = Rig::watching();
-    rig.reflector.options.internal_error_retry_ns = 5 * SECOND;
+    let mut harness = Harness::watching();
+    harness.reflector.options.internal_error_retry_ns = 5 * SECOND;
     for _ in 0..3 {
-        rig.event(WatchEvent::Error(internal()));
-        assert_eq!(rig.next(), watch("10"));
-        rig.opened();
-        rig.pass(2 * SECOND);
+        harness.event(WatchEvent::Error(internal()));
+        assert_eq!(harness.next(), watch("10"));
+        harness.opened();
+        harness.advance(2 * SECOND);
     }
-    rig.event(WatchEvent::Error(internal()));
-    rig.waits(8);
-    assert_eq!(rig.next(), list("10"));
+    harness.event(WatchEvent::Error(internal()));
+    harness.waits(8);
+    assert_eq!(harness.next(), list("10"));
 }
 
 #[test]
 fn row_other_errors_leave() {
-    let mut rig = Rig::watching();
-    rig.event(WatchEvent::Error(ApiError::status(
+    let mut harness = Harness::watching();
+    harness.event(WatchEvent::Error(ApiError::status(
         403,
         Reason::Forbidden,
         "no",
     )));
-    rig.waits(8);
-    assert_eq!(rig.next(), list("10"));
+    harness.waits(8);
+    assert_eq!(harness.next(), list("10"));
 }
 
 #[test]
 fn row_closed_within_a_second_without_events_leaves() {
-    let mut rig = Rig::watching();
-    rig.pass(SECOND - 1);
-    rig.closed();
-    rig.waits(8);
-    assert_eq!(rig.next(), list("10"));
+    let mut harness = Harness::watching();
+    harness.advance(SECOND - 1);
+    harness.closed();
+    harness.waits(8);
+    assert_eq!(harness.next(), list("10"));
 }
 
 #[test]
 fn a_normal_end_watches_again_at_once() {
-    let mut rig = Rig::watching();
-    rig.pass(SECOND);
-    rig.closed();
-    assert_eq!(rig.next(), watch("10"));
-    rig.opened();
-    rig.event(WatchEvent::Modified(pod("a", 11)));
-    rig.closed();
+    let mut harness = Harness::watching();
+    harness.advance(SECOND);
+    harness.closed();
+    assert_eq!(harness.next(), watch("10"));
+    harness.opened();
+    harness.event(WatchEvent::Modified(pod("a", 11)));
+    harness.closed();
     assert_eq!(
-        rig.next(),
+        harness.next(),
         watch("11"),
         "one event makes a short stream a good one"
     );
@@ -397,65 +406,71 @@ fn a_normal_end_watches_again_at_once() {
 
 #[test]
 fn every_event_moves_the_version() {
-    let mut rig = Rig::watching();
+    let mut harness = Harness::watching();
     assert!(matches!(
-        rig.event(WatchEvent::Added(pod("a", 11))),
+        harness.event(WatchEvent::Added(pod("a", 11))),
         Some(Delivery::Delta(Delta::Applied(_)))
     ));
-    assert_eq!(*rig.reflector.last_version(), 11.into());
+    assert_eq!(*harness.reflector.last_version(), 11.into());
     assert!(matches!(
-        rig.event(WatchEvent::Deleted(pod("a", 12))),
+        harness.event(WatchEvent::Deleted(pod("a", 12))),
         Some(Delivery::Delta(Delta::Deleted(_)))
     ));
-    assert_eq!(*rig.reflector.last_version(), 12.into());
+    assert_eq!(*harness.reflector.last_version(), 12.into());
     let bookmark = WatchEvent::Bookmark {
         version: 15.into(),
         initial_events_end: false,
     };
-    assert!(matches!(rig.event(bookmark), Some(Delivery::Bookmark(_))));
-    assert_eq!(*rig.reflector.last_version(), 15.into());
+    assert!(matches!(
+        harness.event(bookmark),
+        Some(Delivery::Bookmark(_))
+    ));
+    assert_eq!(*harness.reflector.last_version(), 15.into());
 }
 
 #[test]
 fn a_watch_from_nowhere_moves_the_version_from_the_first_change_on() {
-    let mut rig = Rig::new(false);
-    rig.next();
+    let mut harness = Harness::new(false);
+    harness.next();
     let answer = Ok((Vec::new(), ResourceVersion::new("0")));
-    rig.reflector.on_list(answer, rig.now);
-    assert_eq!(rig.next(), watch("0"));
-    rig.opened();
-    rig.event(WatchEvent::Added(pod("a", 11)));
-    assert_eq!(*rig.reflector.last_version(), ResourceVersion::new("0"));
-    rig.event(WatchEvent::Modified(pod("a", 12)));
-    rig.event(WatchEvent::Added(pod("b", 13)));
-    assert_eq!(*rig.reflector.last_version(), 13.into());
+    harness.reflector.on_list(answer, harness.now);
+    assert_eq!(harness.next(), watch("0"));
+    harness.opened();
+    harness.event(WatchEvent::Added(pod("a", 11)));
+    assert_eq!(*harness.reflector.last_version(), ResourceVersion::new("0"));
+    harness.event(WatchEvent::Modified(pod("a", 12)));
+    harness.event(WatchEvent::Added(pod("b", 13)));
+    assert_eq!(*harness.reflector.last_version(), 13.into());
 }
 
 #[test]
 fn delays_start_over_after_two_quiet_minutes() {
     for (quiet, tenths) in [(120 * SECOND, 16), (120 * SECOND + 1, 8)] {
-        let mut rig = Rig::watching();
-        let start = rig.now;
-        rig.event(WatchEvent::Error(busy()));
-        rig.waits(8);
-        rig.next();
-        rig.opened();
-        rig.now = start.plus_ns(quiet);
-        rig.event(WatchEvent::Error(busy()));
-        rig.waits(tenths);
+        let mut harness = Harness::watching();
+        let start = harness.now;
+        harness.event(WatchEvent::Error(busy()));
+        harness.waits(8);
+        harness.next();
+        harness.opened();
+        harness.now = start.plus_ns(quiet);
+        harness.event(WatchEvent::Error(busy()));
+        harness.waits(tenths);
     }
 }
 
 #[test]
 fn the_random_number_stretches_delays_and_timeouts_up_to_twofold() {
-    let mut rig = Rig::watching();
-    rig.event(WatchEvent::Error(busy()));
-    let until_ns = rig.now.mono_ns + 1_200_000_000;
-    assert_eq!(rig.reflector.next(rig.now, 0.5), Action::Wait { until_ns });
-    rig.pass(2 * SECOND);
+    let mut harness = Harness::watching();
+    harness.event(WatchEvent::Error(busy()));
+    let until_ns = harness.now.mono_ns + 1_200_000_000;
+    assert_eq!(
+        harness.reflector.next(harness.now, 0.5),
+        Action::Wait { until_ns }
+    );
+    harness.advance(2 * SECOND);
     let Action::Watch {
         timeout_seconds, ..
-    } = rig.reflector.next(rig.now, 0.999)
+    } = harness.reflector.next(harness.now, 0.999)
     else {
         panic!()
     };

@@ -4,8 +4,8 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::fifo::{Fifo, Popped};
-use super::slot::{Carried, Slot, State, Word};
-use super::stats::{QueueStats, ReadOut};
+use super::slot::{KeyState, Overflow, Slot, Word};
+use super::stats::{QueueStats, Reported};
 use crate::intern::{AppendTable, DenseKey};
 use crate::limits::TABLE_FIRST_CHUNK;
 use crate::primitives::{Ordering, between_seq_cst};
@@ -13,7 +13,7 @@ use crate::primitives::{Ordering, between_seq_cst};
 /// What [`WorkQueue::try_take`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Take<K> {
-    /// A key to work on; tell [`WorkQueue::done`] afterwards.
+    /// A key to work on. Call [`WorkQueue::done`] afterwards.
     Key(K),
     /// No key is waiting.
     Empty,
@@ -21,17 +21,17 @@ pub enum Take<K> {
     ShutDown,
 }
 
-/// A queue in which each key waits at most once and is worked on by at most one worker at a time; a
+/// A queue in which each key waits at most once and is worked on by at most one worker at a time. A
 /// key that is added while it is worked on waits again once it is done.
 ///
 /// All methods may be called by any thread. Adding, taking and finishing cost O(1), take no lock
-/// but to wake a parked worker, and allocate nothing once as many keys were seen as are in use.
-/// Upstream: `k8s.io/client-go/util/workqueue/queue.go`.
+/// except to wake a parked worker, and allocate nothing once there have been as many keys as are in
+/// use. Upstream: `k8s.io/client-go/util/workqueue/queue.go`.
 pub struct WorkQueue<K> {
     slots: AppendTable<Slot>,
     fifo: Fifo,
-    carried: Carried,
-    read_out: ReadOut,
+    overflow: Overflow,
+    reported: Reported,
     key: PhantomData<fn(K) -> K>,
 }
 
@@ -41,7 +41,7 @@ impl<K: DenseKey> WorkQueue<K> {
         WorkQueue::with_capacity(0)
     }
 
-    /// An empty queue that has room for the keys with indices below `keys`.
+    /// An empty queue with capacity for the keys with indices below `keys`.
     pub fn with_capacity(keys: usize) -> Self {
         let slots = AppendTable::<Slot>::new();
         for index in (0..keys)
@@ -53,21 +53,21 @@ impl<K: DenseKey> WorkQueue<K> {
         WorkQueue {
             slots,
             fifo: Fifo::new(keys),
-            carried: Carried::default(),
-            read_out: ReadOut::default(),
+            overflow: Overflow::default(),
+            reported: Reported::default(),
             key: PhantomData,
         }
     }
 
-    /// Adds a key. Returns whether that had an effect: false when the key waits already, or waits to
-    /// wait again, or when the queue is shut down. (An add that races with the shutting down may
-    /// have its effect although no worker is left to see it.)
+    /// Adds a key. Returns whether this had an effect: false if the key waits already, if it will
+    /// wait again once it is done, or if the queue is shut down. (An add that races with the
+    /// shut-down may have an effect although no worker is left to see it.)
     ///
-    /// Whatever the caller did before is visible to the worker that takes the key next.
+    /// Everything that the caller did before is visible to the worker that takes the key next.
     #[inline]
     pub fn add(&self, key: K, now_ns: i64) -> bool {
-        let gate = self.fifo.gate();
-        if gate.is_shutting() {
+        let control = self.fifo.control();
+        if control.is_shutting() {
             return false;
         }
         let slot = self.slots.get_or_grow(key.index());
@@ -75,15 +75,15 @@ impl<K: DenseKey> WorkQueue<K> {
         loop {
             let state = seen.state();
             let next = match state {
-                State::Idle => Word::new(State::Queued, now_ns),
-                State::Running => Word::new(State::Dirty, now_ns),
-                State::Queued | State::Dirty => seen,
+                KeyState::Idle => Word::new(KeyState::Queued, now_ns),
+                KeyState::Running => Word::new(KeyState::Dirty, now_ns),
+                KeyState::Queued | KeyState::Dirty => seen,
             };
             match slot.exchange(seen, next) {
                 Err(other) => seen = other,
                 Ok(()) => {
-                    if state == State::Idle {
-                        self.fifo.push(gate, ring_index(key));
+                    if state == KeyState::Idle {
+                        self.fifo.push(control, ring_index(key));
                     }
                     return next != seen;
                 }
@@ -101,18 +101,18 @@ impl<K: DenseKey> WorkQueue<K> {
         }
     }
 
-    /// As [`try_take`](Self::try_take), and says for how long the key has waited, in nanoseconds: what
-    /// `workqueue_queue_duration_seconds` counts, without its buckets.
+    /// As [`try_take`](Self::try_take), also returns for how long the key has waited, in
+    /// nanoseconds: the value that `workqueue_queue_duration_seconds` counts, without its buckets.
     #[inline]
     pub fn try_take_with_wait(&self, now_ns: i64) -> Take<(K, u64)> {
         match self.fifo.pop() {
             Popped::Key(index) => Take::Key(self.taken(index, now_ns)),
-            Popped::Nothing(gate) if gate.is_shutting() => Take::ShutDown,
+            Popped::Nothing(control) if control.is_shutting() => Take::ShutDown,
             Popped::Nothing(_) => Take::Empty,
         }
     }
 
-    /// Takes the key that has waited longest; parks the thread while none is waiting. `None` when
+    /// Takes the key that has waited longest. Parks the thread while none is waiting. `None` when
     /// the queue is shut down and empty. `clock` is read once, when there is a key.
     pub fn take(&self, clock: &dyn Fn() -> i64) -> Option<K> {
         let index = self.fifo.pop_or_park()?;
@@ -126,25 +126,25 @@ impl<K: DenseKey> WorkQueue<K> {
             .slots
             .get(key.index())
             .expect("a key in the ring has a slot")
-            .take(now_ns, &self.carried);
+            .take(now_ns, &self.overflow);
         (key, waited_ns)
     }
 
-    /// Ends the work on a key that was taken. Nothing happens for a key that was not.
+    /// Ends the work on a key that was taken. Does nothing for a key that was not taken.
     #[inline]
     pub fn done(&self, key: K, now_ns: i64) {
         let Some(slot) = self.slots.get(key.index()) else {
             return;
         };
         let mut seen = slot.word();
-        if matches!(seen.state(), State::Idle | State::Queued) {
+        if matches!(seen.state(), KeyState::Idle | KeyState::Queued) {
             return;
         }
-        slot.count_work(now_ns, &self.carried);
+        slot.count_work(now_ns, &self.overflow);
         let again = loop {
             let (next, again) = match seen.state() {
-                State::Dirty => (Word::new(State::Queued, seen.added_ns()), true),
-                _ => (Word::new(State::Idle, 0), false),
+                KeyState::Dirty => (Word::new(KeyState::Queued, seen.added_ns()), true),
+                _ => (Word::new(KeyState::Idle, 0), false),
             };
             match slot.exchange(seen, next) {
                 Err(other) => seen = other,
@@ -152,11 +152,11 @@ impl<K: DenseKey> WorkQueue<K> {
             }
         };
         between_seq_cst();
-        let gate = self.fifo.gate();
+        let control = self.fifo.control();
         if again {
-            self.fifo.push(gate, ring_index(key));
+            self.fifo.push(control, ring_index(key));
         }
-        if gate.is_draining() {
+        if control.is_draining() {
             self.fifo.wake_drain();
         }
     }
@@ -164,10 +164,10 @@ impl<K: DenseKey> WorkQueue<K> {
     /// Whether the key neither waits nor is worked on now.
     pub fn is_idle(&self, key: K) -> bool {
         let slot = self.slots.get(key.index());
-        slot.is_none_or(|slot| slot.word().state() == State::Idle)
+        slot.is_none_or(|slot| slot.word().state() == KeyState::Idle)
     }
 
-    /// The number of keys that can be taken now; not those being worked on.
+    /// The number of keys that can be taken now, without those being worked on.
     pub fn len(&self) -> usize {
         self.fifo.len()
     }
@@ -177,8 +177,8 @@ impl<K: DenseKey> WorkQueue<K> {
         self.len() == 0
     }
 
-    /// Ends the queue: adds are ignored from now on, waiting keys are still handed out, and then
-    /// [`Take::ShutDown`] is. Calls off a drain. Wakes everybody.
+    /// Shuts the queue down: adds are ignored from now on, waiting keys are still returned, and
+    /// then [`Take::ShutDown`] is. Cancels a drain. Wakes all threads.
     pub fn shut_down(&self) {
         self.fifo.shut_down();
     }
@@ -195,26 +195,27 @@ impl<K: DenseKey> WorkQueue<K> {
         self.fifo.start_drain();
     }
 
-    /// Whether [`shut_down_with_drain`](Self::shut_down_with_drain) would return if it was asked to
-    /// look now; false when nobody has shut down. O(keys).
+    /// Whether [`shut_down_with_drain`](Self::shut_down_with_drain) would return now; false if the
+    /// queue is not shut down. O(keys).
     pub fn drain_complete(&self) -> bool {
-        let gate = self.fifo.gate();
-        gate.is_shutting() && (!gate.is_draining() || self.nothing_is_running())
+        let control = self.fifo.control();
+        control.is_shutting() && (!control.is_draining() || self.nothing_is_running())
     }
 
     /// Whether the queue is shut down.
     #[inline]
     pub fn shutting_down(&self) -> bool {
-        self.fifo.gate().is_shutting()
+        self.fifo.control().is_shutting()
     }
 
     /// Whether at one moment no key was being worked on.
     ///
-    /// Looking at key after key could miss that one was taken behind the look while another was
-    /// finished before it. So this looks twice: if no key was taken from the one look to the other,
-    /// and none was running in either, then none was in between.
+    /// One pass over the keys could miss a key that is taken behind the pass while another is
+    /// finished before it. So this makes two passes: if no key was taken between them and none was
+    /// running in either, none was running in between.
     fn nothing_is_running(&self) -> bool {
-        let running = |slot: &Slot| matches!(slot.word().state(), State::Running | State::Dirty);
+        let running =
+            |slot: &Slot| matches!(slot.word().state(), KeyState::Running | KeyState::Dirty);
         loop {
             let (mut before, mut after) = (0u64, 0u64);
             for (_, slot) in self.slots.iter() {
@@ -228,8 +229,8 @@ impl<K: DenseKey> WorkQueue<K> {
                 if running(slot) {
                     return false;
                 }
-                // Relaxed: counted before the word said that the key is done, and the word was
-                // acquired.
+                // Relaxed: the count is stored before the word says that the key is done, and the
+                // word was acquired.
                 after += u64::from(slot.takes.load(Ordering::Relaxed));
             }
             if before == after {
@@ -240,11 +241,11 @@ impl<K: DenseKey> WorkQueue<K> {
 
     /// The metrics now. O(keys); for a scrape, not for a hot path.
     pub fn stats(&self, now_ns: i64) -> QueueStats {
-        let mut stats = QueueStats::of(&self.carried);
+        let mut stats = QueueStats::of(&self.overflow);
         for (_, slot) in self.slots.iter() {
             stats.count(slot, now_ns);
         }
-        stats.conclude(&self.read_out);
+        stats.conclude(&self.reported);
         stats
     }
 }

@@ -1,19 +1,20 @@
-//! Keys that are to be added later: a heap by due time that knows where each key stands in it.
+//! Keys to be added later: a heap by due time that knows the position of each key.
 
-/// Children of a node. Four keep the heap half as deep as two, and they share a cache line or two.
+/// Children per node. With four the heap is half as deep as with two, and they share a cache line
+/// or two.
 const ARITY: usize = 4;
 
 /// `positions` of a key that is not in the heap.
 const NOWHERE: u32 = u32::MAX;
 
-/// A min-heap on the due time with at most one entry per key. Keys are dense indices. Of equal due
-/// times the one that was put in first comes out first.
+/// A min-heap by due time with at most one entry per key. Keys are dense indices. Of equal due
+/// times the one inserted first comes out first.
 #[derive(Debug, Default)]
 pub(super) struct DelayHeap {
     entries: Vec<Entry>,
-    /// Place in `entries` by key.
+    /// Index in `entries`, by key.
     positions: Vec<u32>,
-    /// Entries put in so far.
+    /// Number of entries inserted so far.
     inserted: u64,
 }
 
@@ -25,8 +26,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Its place in the heap's order: by due time, then by age. One number, which is compared without
-    /// a branch.
+    /// The sort key: due time, then age. One number, which is compared without a branch.
     #[inline]
     fn order(self) -> i128 {
         (i128::from(self.due_ns) << 64) | i128::from(self.sequence)
@@ -34,7 +34,7 @@ impl Entry {
 }
 
 impl DelayHeap {
-    /// How many keys are in.
+    /// The number of keys.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -44,14 +44,14 @@ impl DelayHeap {
         self.entries.first().map(|entry| entry.due_ns)
     }
 
-    /// When a key is due, if it is in.
+    /// When a key is due, if it is in the heap.
     pub(super) fn due_ns(&self, key: u32) -> Option<i64> {
         let position = *self.positions.get(key as usize)?;
         (position != NOWHERE).then(|| self.entries[position as usize].due_ns)
     }
 
-    /// Puts a key in. If it is in already, the earlier due time stays. O(log n), O(1) on average
-    /// for random times.
+    /// Inserts a key. If it is in the heap already, the earlier due time stays. O(log n), O(1) on
+    /// average for random times.
     pub(super) fn insert(&mut self, key: u32, due_ns: i64) {
         let index = key as usize;
         if index >= self.positions.len() {
@@ -77,7 +77,7 @@ impl DelayHeap {
         }
     }
 
-    /// Takes out the key that is due first, if it is due by now.
+    /// Removes the key that is due first, if it is due by now.
     pub(super) fn pop_due(&mut self, now_ns: i64) -> Option<u32> {
         let first = *self.entries.first()?;
         if first.due_ns > now_ns {
@@ -91,7 +91,7 @@ impl DelayHeap {
         Some(first.key)
     }
 
-    /// Forgets all keys; keeps the room.
+    /// Removes all keys; keeps the memory.
     pub(super) fn clear(&mut self) {
         for entry in self.entries.drain(..) {
             self.positions[entry.key as usize] = NOWHERE;
@@ -110,7 +110,7 @@ impl DelayHeap {
         self.positions[entry.key as usize] = position;
     }
 
-    /// Moves an entry from the hole at `at` to its place towards the root.
+    /// Moves an entry from the hole at `at` up to its place.
     #[inline]
     fn sift_up(&mut self, mut at: usize, entry: Entry) {
         while at > 0 {
@@ -124,7 +124,7 @@ impl DelayHeap {
         self.put(at, entry);
     }
 
-    /// Moves an entry from the hole at the root to its place.
+    /// Moves an entry from the hole at the root down to its place.
     fn sift_down(&mut self, entry: Entry) {
         let mut at = 0;
         loop {

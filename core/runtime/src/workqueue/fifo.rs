@@ -1,7 +1,7 @@
-//! The order in which keys are served: a bounded ring that is replaced by a larger one as keys are
-//! added, and the gate that tells of growing, parking and shutting down.
+//! The FIFO order of keys: a bounded ring that is replaced by a larger one as keys are added, and
+//! the control word for growing, parking and shutting down.
 //!
-//! The page beside this file (README.md) tells the protocol; the comments here tell each step.
+//! README.md in this folder describes the protocol; the comments here describe each step.
 
 use crate::limits::{QUEUE_FIRST_CAPACITY, QUEUE_GENERATIONS};
 use crate::primitives::{
@@ -9,33 +9,33 @@ use crate::primitives::{
     between_seq_cst, fence, lock,
 };
 
-/// One word that everybody reads and that changes rarely, so that each core keeps a copy of it. From
-/// the lowest bit: parked threads (16 bits), the two flags, the ring pushed to (5 bits), and the
-/// oldest ring that may hold keys (5 bits).
+/// The control word. All threads read it and it rarely changes, so each core keeps a copy. From the
+/// lowest bit: parked threads (16 bits), the two flags, the newest ring, which is pushed to (5
+/// bits), and the oldest ring that may hold keys (5 bits).
 #[derive(Clone, Copy)]
-pub(super) struct Gate(u64);
+pub(super) struct Control(u64);
 
-const SLEEPER: u64 = 1;
-const SLEEPERS: u64 = 0xffff;
+const PARKED_ONE: u64 = 1;
+const PARKED_MASK: u64 = 0xffff;
 const SHUTTING: u64 = 1 << 16;
 const DRAINING: u64 = 1 << 17;
-const CURRENT_SHIFT: u32 = 18;
-const FLOOR_SHIFT: u32 = 23;
+const NEWEST_SHIFT: u32 = 18;
+const OLDEST_SHIFT: u32 = 23;
 const GENERATION: u64 = 0x1f;
 
 const _: () = assert!(QUEUE_GENERATIONS as u64 <= GENERATION);
 
-impl Gate {
-    fn sleepers(self) -> u64 {
-        self.0 & SLEEPERS
+impl Control {
+    fn parked(self) -> u64 {
+        self.0 & PARKED_MASK
     }
 
-    fn current(self) -> usize {
-        (self.0 >> CURRENT_SHIFT & GENERATION) as usize
+    fn newest(self) -> usize {
+        (self.0 >> NEWEST_SHIFT & GENERATION) as usize
     }
 
-    fn floor(self) -> usize {
-        (self.0 >> FLOOR_SHIFT & GENERATION) as usize
+    fn oldest(self) -> usize {
+        (self.0 >> OLDEST_SHIFT & GENERATION) as usize
     }
 
     pub(super) fn is_shutting(self) -> bool {
@@ -50,32 +50,32 @@ impl Gate {
 /// What a pop found.
 pub(super) enum Popped {
     Key(u32),
-    /// Nothing, and the gate as it was before looking.
-    Nothing(Gate),
+    /// Nothing, and the control word from before the pop.
+    Nothing(Control),
 }
 
 #[derive(Debug)]
 pub(super) struct Fifo {
-    gate: CachePadded<AtomicU64>,
-    /// Ring `g` has room for `first_capacity << g` keys. Made under `growth`, never unmade.
+    control: CachePadded<AtomicU64>,
+    /// Ring `g` has capacity for `first_capacity << g` keys. Made under `growth`, never freed.
     rings: [OnceLock<ArrayQueue<u32>>; QUEUE_GENERATIONS],
     first_capacity: usize,
-    /// Held to add a ring and to leave one behind. Never held while taking `park`.
+    /// Held to add a ring and to retire the oldest. Never held while taking `park`.
     growth: Mutex<()>,
-    /// Held from announcing to park until parked, and to wake. May take `growth`.
+    /// Held from the announcement to park until parked, and to wake. May take `growth`.
     park: Mutex<()>,
-    /// A key was pushed, or the queue is shutting down.
+    /// Notified when a key was pushed or the queue is shutting down.
     pushed: Condvar,
-    /// A key was done while draining, or draining was called off.
+    /// Notified when a key was done while draining, or when the drain was cancelled.
     done: Condvar,
 }
 
 impl Fifo {
-    /// Room for that many keys without growing.
+    /// A queue with capacity for this many keys without growing.
     pub(super) fn new(capacity: usize) -> Self {
         let first_capacity = capacity.next_power_of_two().max(QUEUE_FIRST_CAPACITY);
         let fifo = Fifo {
-            gate: CachePadded::new(AtomicU64::new(0)),
+            control: CachePadded::new(AtomicU64::new(0)),
             rings: std::array::from_fn(|_| OnceLock::new()),
             first_capacity,
             growth: Mutex::new(()),
@@ -88,52 +88,52 @@ impl Fifo {
     }
 
     #[inline]
-    pub(super) fn gate(&self) -> Gate {
+    pub(super) fn control(&self) -> Control {
         // SeqCst: pairs with `start_drain` for `done` (see README.md, "To drain"); a plain load on
-        // x86. Its Acquire part shows the ring that the word names.
-        Gate(self.gate.load(Ordering::SeqCst))
+        // x86. Its Acquire part makes the ring visible that the word names.
+        Control(self.control.load(Ordering::SeqCst))
     }
 
     #[inline]
     fn ring(&self, generation: usize) -> &ArrayQueue<u32> {
         self.rings[generation]
             .get()
-            .expect("the gate names rings that exist")
+            .expect("the control word names rings that exist")
     }
 
-    /// Appends a key that is in no ring; `gate` is as read a moment ago. Wakes a parked thread, if
+    /// Appends a key that is in no ring. `control` was read a moment ago. Wakes a parked thread, if
     /// any.
     #[inline]
-    pub(super) fn push(&self, mut gate: Gate, key: u32) {
-        if key as usize >> gate.current() >= self.first_capacity {
-            gate = self.grow_for(key);
+    pub(super) fn push(&self, mut control: Control, key: u32) {
+        if key as usize >> control.newest() >= self.first_capacity {
+            control = self.grow_for(key);
         }
-        self.push_to(gate.current(), key);
-        let after = self.gate_after_ring();
-        if after.current() != gate.current() {
-            self.carry_over(gate.current());
+        self.push_to(control.newest(), key);
+        let after = self.control_after_ring();
+        if after.newest() != control.newest() {
+            self.move_late_keys(control.newest());
         }
-        if after.sleepers() > 0 {
+        if after.parked() > 0 {
             self.wake_one();
         }
     }
 
-    /// The gate as it is after what this thread did to a ring. Whoever changes the gate and then
-    /// looks at the ring has a fence in between too ([`Self::ring_after_gate`]): the one sees the
-    /// key, or the other sees the gate.
+    /// The control word after this thread's change of a ring. A thread that changes the control
+    /// word and then looks at the ring has a fence in between too ([`Self::fence_before_ring`]). So
+    /// either that thread sees the key, or this one sees the new control word.
     #[inline]
-    fn gate_after_ring(&self) -> Gate {
-        // SeqCst: the one order of all fences decides who sees whom.
+    fn control_after_ring(&self) -> Control {
+        // SeqCst: the single order of all fences decides which thread sees the other.
         fence(Ordering::SeqCst);
-        // Relaxed: by the fence.
-        Gate(self.gate.load(Ordering::Relaxed))
+        // Relaxed: ordered by the fence.
+        Control(self.control.load(Ordering::Relaxed))
     }
 
-    /// To be called between a change of the gate, one's own or one that was read, and a look at a
-    /// ring that must not miss the keys of those who have not seen the change.
+    /// Must be called between a change of the control word, made or read by this thread, and a look
+    /// at a ring that must not miss the keys of threads that have not seen the change.
     #[inline]
-    fn ring_after_gate() {
-        // SeqCst: as in `gate_after_ring`.
+    fn fence_before_ring() {
+        // SeqCst: as in `control_after_ring`.
         fence(Ordering::SeqCst);
     }
 
@@ -146,78 +146,79 @@ impl Fifo {
     /// Takes the oldest key.
     #[inline]
     pub(super) fn pop(&self) -> Popped {
-        let gate = self.gate();
-        match self.ring(gate.floor()).pop() {
+        let control = self.control();
+        match self.ring(control.oldest()).pop() {
             Some(key) => Popped::Key(key),
-            None => self.pop_slow(gate),
+            None => self.pop_slow(control),
         }
     }
 
-    /// As `pop`, after the ring that the gate called the oldest had nothing.
+    /// As `pop`, after the oldest ring was empty.
     #[cold]
-    fn pop_slow(&self, mut gate: Gate) -> Popped {
+    fn pop_slow(&self, mut control: Control) -> Popped {
         loop {
-            let floor = gate.floor();
-            if floor < gate.current() {
-                // If this finds nothing, a late key can only come from a push that has yet to see
-                // that the ring was replaced, and it will act on that under the lock.
+            let oldest = control.oldest();
+            if oldest < control.newest() {
+                // If this finds nothing, a late key can only come from a push that has not seen yet
+                // that the ring was replaced. That push will check under the lock.
                 let _growth = lock(&self.growth);
-                Self::ring_after_gate();
-                if let Some(key) = self.ring(floor).pop() {
+                Self::fence_before_ring();
+                if let Some(key) = self.ring(oldest).pop() {
                     return Popped::Key(key);
                 }
-                if self.gate().floor() == floor {
-                    // Release: who reads the new floor finds the old ring as this thread did.
-                    self.gate.fetch_add(1 << FLOOR_SHIFT, Ordering::Release);
+                if self.control().oldest() == oldest {
+                    // Release: a thread that reads the new oldest ring finds the old one as this
+                    // thread did.
+                    self.control.fetch_add(1 << OLDEST_SHIFT, Ordering::Release);
                 }
             } else {
-                let now = self.gate();
-                if now.current() == gate.current() {
-                    return Popped::Nothing(gate);
+                let now = self.control();
+                if now.newest() == control.newest() {
+                    return Popped::Nothing(control);
                 }
             }
-            gate = self.gate();
-            if let Some(key) = self.ring(gate.floor()).pop() {
+            control = self.control();
+            if let Some(key) = self.ring(control.oldest()).pop() {
                 return Popped::Key(key);
             }
         }
     }
 
-    /// Makes rings until one has room for the key; returns the gate that names it.
+    /// Makes rings until one has capacity for the key. Returns the control word that names it.
     #[cold]
-    fn grow_for(&self, key: u32) -> Gate {
+    fn grow_for(&self, key: u32) -> Control {
         let _growth = lock(&self.growth);
         loop {
-            let gate = self.gate();
-            let next = gate.current() + 1;
-            if (key as usize) >> gate.current() < self.first_capacity {
-                return gate;
+            let control = self.control();
+            let next = control.newest() + 1;
+            if (key as usize) >> control.newest() < self.first_capacity {
+                return control;
             }
             self.rings[next].get_or_init(|| ArrayQueue::new(self.first_capacity << next));
             // Release: publishes the ring.
-            self.gate.fetch_add(1 << CURRENT_SHIFT, Ordering::Release);
+            self.control.fetch_add(1 << NEWEST_SHIFT, Ordering::Release);
         }
     }
 
-    /// Called by a push that went to a ring while a newer one took over. If that ring is left behind
-    /// already, moves what is in it to the newest: these are keys of pushes that have not returned
-    /// yet, so they may stand behind everything. If not, they stand where they should.
+    /// Called by a push to a ring that was replaced meanwhile. If that ring is retired already, its
+    /// keys are moved to the newest ring: they come from pushes that have not returned yet, so they
+    /// may be last. If it is not retired, the keys are in the right place.
     #[cold]
-    fn carry_over(&self, generation: usize) {
-        let mut sleepers = 0;
+    fn move_late_keys(&self, generation: usize) {
+        let mut parked = 0;
         {
             let _growth = lock(&self.growth);
-            let gate = self.gate();
-            if gate.floor() <= generation {
+            let control = self.control();
+            if control.oldest() <= generation {
                 return;
             }
             while let Some(key) = self.ring(generation).pop() {
                 // This ring cannot be replaced under the lock.
-                self.push_to(gate.current(), key);
-                sleepers += u64::from(self.gate_after_ring().sleepers() > 0);
+                self.push_to(control.newest(), key);
+                parked += u64::from(self.control_after_ring().parked() > 0);
             }
         }
-        for _ in 0..sleepers {
+        for _ in 0..parked {
             self.wake_one();
         }
     }
@@ -228,49 +229,49 @@ impl Fifo {
         self.pushed.notify_one();
     }
 
-    /// Takes the oldest key; parks while there is none. `None` when shut down and empty.
+    /// Takes the oldest key. Parks while there is none. `None` when shut down and empty.
     pub(super) fn pop_or_park(&self) -> Option<u32> {
         match self.pop() {
             Popped::Key(key) => return Some(key),
-            Popped::Nothing(gate) if gate.is_shutting() => return None,
+            Popped::Nothing(control) if control.is_shutting() => return None,
             Popped::Nothing(_) => {}
         }
         let mut park = lock(&self.park);
-        // Relaxed: by the fence. A push either sees this thread and waits for the lock, or is seen
-        // by the look below.
-        self.gate.fetch_add(SLEEPER, Ordering::Relaxed);
-        Self::ring_after_gate();
+        // Relaxed: ordered by the fence. A push either sees this thread and waits for the lock, or
+        // the look below sees the push.
+        self.control.fetch_add(PARKED_ONE, Ordering::Relaxed);
+        Self::fence_before_ring();
         let found = loop {
             match self.pop() {
                 Popped::Key(key) => break Some(key),
-                Popped::Nothing(gate) if gate.is_shutting() => break None,
+                Popped::Nothing(control) if control.is_shutting() => break None,
                 Popped::Nothing(_) => park = wait(&self.pushed, park),
             }
         };
-        // Relaxed: a push that still sees this thread wakes another or nobody.
-        self.gate.fetch_sub(SLEEPER, Ordering::Relaxed);
+        // Relaxed: a push that still sees this thread wakes another thread or none.
+        self.control.fetch_sub(PARKED_ONE, Ordering::Relaxed);
         found
     }
 
-    /// Keys in the rings.
+    /// The number of keys in the rings.
     pub(super) fn len(&self) -> usize {
-        let gate = self.gate();
-        (gate.floor()..=gate.current())
+        let control = self.control();
+        (control.oldest()..=control.newest())
             .map(|generation| self.ring(generation).len())
             .sum()
     }
 
     pub(super) fn shut_down(&self) {
         // SeqCst, both: as in `start_drain`.
-        self.gate.fetch_or(SHUTTING, Ordering::SeqCst);
-        self.gate.fetch_and(!DRAINING, Ordering::SeqCst);
+        self.control.fetch_or(SHUTTING, Ordering::SeqCst);
+        self.control.fetch_and(!DRAINING, Ordering::SeqCst);
         self.wake_all();
     }
 
     pub(super) fn start_drain(&self) {
-        // SeqCst: either a `done` that comes later sees the flag, or the look at the keys that
-        // follows this sees its key released.
-        self.gate.fetch_or(SHUTTING | DRAINING, Ordering::SeqCst);
+        // SeqCst: either a later `done` sees the flag, or the look at the keys after this sees that
+        // `done`'s key released.
+        self.control.fetch_or(SHUTTING | DRAINING, Ordering::SeqCst);
         between_seq_cst();
         self.wake_all();
     }
@@ -281,14 +282,15 @@ impl Fifo {
         self.done.notify_all();
     }
 
-    /// Tells whoever waits for the drain to look again.
+    /// Wakes the threads that wait for the drain to check again.
     #[cold]
     pub(super) fn wake_drain(&self) {
         let _park = lock(&self.park);
         self.done.notify_all();
     }
 
-    /// Parks until `complete`, which is asked again after each `wake_drain` and `shut_down`.
+    /// Parks until `complete` returns true. It is called again after each `wake_drain` and
+    /// `shut_down`.
     pub(super) fn wait_for_drain(&self, complete: impl Fn() -> bool) {
         let mut park = lock(&self.park);
         while !complete() {

@@ -1,5 +1,5 @@
-//! How long a failed key waits: exponentially by its own failures, and by a token bucket that all
-//! keys share; the longer of both.
+//! How long a failed key waits: an exponential delay per key, and a token bucket that all keys
+//! share; the longer of the two.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,7 +10,7 @@ use crate::primitives::{AtomicU32, CachePadded, Mutex, Ordering, lock};
 
 /// A delay that doubles with each failure of a key, from 5 ms to 1000 s.
 ///
-/// Two counters per key; counting and forgetting take no lock, and allocate only for the first
+/// Two counters per key. Counting and forgetting take no lock, and allocate only for the first
 /// failure of a new range of keys.
 pub struct ExponentialLimiter<K> {
     failures: AppendTable<Failures>,
@@ -19,8 +19,8 @@ pub struct ExponentialLimiter<K> {
     key: PhantomData<fn(K)>,
 }
 
-/// The failures of one key, as all ever less those forgotten: so whoever counts and whoever forgets
-/// write to different places, and a count under a lock need not be an atomic addition.
+/// The failures of one key: all ever counted minus those forgotten. So counting and forgetting
+/// write to different words, and a count under a lock need not be an atomic addition.
 #[derive(Debug, Default)]
 struct Failures {
     counted: AtomicU32,
@@ -28,7 +28,7 @@ struct Failures {
 }
 
 impl<K: DenseKey> ExponentialLimiter<K> {
-    /// With these delays for the first failure and at most.
+    /// A limiter with this first and this longest delay.
     pub fn new(base_ns: i64, max_ns: i64) -> Self {
         ExponentialLimiter {
             failures: AppendTable::new(),
@@ -38,7 +38,7 @@ impl<K: DenseKey> ExponentialLimiter<K> {
         }
     }
 
-    /// Counts a failure; returns the delay in nanoseconds.
+    /// Counts a failure. Returns the delay in nanoseconds.
     #[inline]
     pub fn when(&self, key: K) -> i64 {
         let failures = self.failures.get_or_grow(key.index());
@@ -47,7 +47,7 @@ impl<K: DenseKey> ExponentialLimiter<K> {
         self.delay_ns(counted.wrapping_sub(failures.forgotten.load(Ordering::Relaxed)))
     }
 
-    /// As [`when`](Self::when), for a caller whose lock lets one count at a time.
+    /// As [`when`](Self::when), for callers that hold a lock that allows one count at a time.
     #[inline]
     fn when_locked(&self, key: K) -> i64 {
         let failures = self.failures.get_or_grow(key.index());
@@ -59,11 +59,11 @@ impl<K: DenseKey> ExponentialLimiter<K> {
         self.delay_ns(counted.wrapping_sub(failures.forgotten.load(Ordering::Relaxed)))
     }
 
-    /// The delay after that many earlier failures.
+    /// The delay after this many earlier failures.
     #[inline]
     fn delay_ns(&self, failures: u32) -> i64 {
-        // Exact: upstream multiplies as doubles, where a power of two only moves the exponent; what
-        // does not fit in an integer is above the longest delay.
+        // Exact: upstream multiplies doubles, where a power of two only changes the exponent. A
+        // result that does not fit an integer is above the longest delay.
         let factor = 1i64.checked_shl(failures).filter(|&factor| factor > 0);
         let delay_ns = factor.and_then(|factor| self.base_ns.checked_mul(factor));
         delay_ns.map_or(self.max_ns, |delay_ns| delay_ns.min(self.max_ns))
@@ -73,8 +73,8 @@ impl<K: DenseKey> ExponentialLimiter<K> {
     #[inline]
     pub fn forget(&self, key: K) {
         if let Some(failures) = self.failures.get(key.index()) {
-            // Relaxed, all: as in `when`. Most keys have none, and reading leaves their cache line
-            // shared.
+            // Relaxed, all: as in `when`. Most keys have no failures, and reading leaves their
+            // cache line shared.
             let counted = failures.counted.load(Ordering::Relaxed);
             if failures.forgotten.load(Ordering::Relaxed) != counted {
                 failures.forgotten.store(counted, Ordering::Relaxed);
@@ -86,7 +86,8 @@ impl<K: DenseKey> ExponentialLimiter<K> {
     #[inline]
     pub fn num_requeues(&self, key: K) -> u32 {
         self.failures.get(key.index()).map_or(0, |failures| {
-            // Relaxed, both: as in `when`. The forgotten ones first: they are the smaller number.
+            // Relaxed, both: as in `when`. `forgotten` is read first because it is the smaller
+            // number.
             let forgotten = failures.forgotten.load(Ordering::Relaxed);
             failures
                 .counted
@@ -105,16 +106,16 @@ impl<K> fmt::Debug for ExponentialLimiter<K> {
     }
 }
 
-/// Tokens that come at a steady rate up to a burst, and may be owed. Starts full.
+/// A token bucket: tokens come at a steady rate up to a burst, and may be owed. It starts full.
 ///
-/// The arithmetic is that of Go's `golang.org/x/time/rate` in doubles, step by step, so that the
-/// delays are the same to the nanosecond.
+/// The arithmetic is that of Go's `golang.org/x/time/rate` in doubles, step by step, so the delays
+/// are the same to the nanosecond.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     per_second: f64,
     burst: f64,
     tokens: f64,
-    /// When `tokens` was right; `None` before the first token was taken.
+    /// The time for which `tokens` is valid; `None` before the first token was taken.
     last_ns: Option<i64>,
 }
 
@@ -131,8 +132,8 @@ impl TokenBucket {
         }
     }
 
-    /// As [`reserve`](Self::reserve), but no token is taken that would not be there within `max_ns`:
-    /// then that is the answer, and what is owed does not grow.
+    /// As [`reserve`](Self::reserve), but takes no token that would not be available within
+    /// `max_ns`. Then it returns `max_ns`, and the owed tokens don't increase.
     pub fn reserve_within(&mut self, max_ns: i64, now_ns: i64) -> i64 {
         let before = self.clone();
         let delay_ns = self.reserve(now_ns);
@@ -143,9 +144,9 @@ impl TokenBucket {
         max_ns
     }
 
-    /// Takes one token, owing it if need be; returns in how many nanoseconds it will be there. Who
-    /// asks earlier is served earlier. A time before the last one adds nothing, and the bucket goes
-    /// on from there.
+    /// Takes one token, owing it if needed. Returns in how many nanoseconds it will be available.
+    /// Earlier callers are served earlier. A time before the last one adds no tokens, and the
+    /// bucket continues from that time.
     #[inline]
     pub fn reserve(&mut self, now_ns: i64) -> i64 {
         let last_ns = self.last_ns.unwrap_or(now_ns);
@@ -156,35 +157,35 @@ impl TokenBucket {
         if self.tokens >= 0.0 {
             return 0;
         }
-        // The cast cuts towards zero and stops at the largest integer, as upstream does.
+        // The cast truncates and saturates, as in upstream.
         (-self.tokens / self.per_second * 1e9) as i64
     }
 }
 
-/// Whole seconds and the rest are converted one by one, which rounds differently from one division.
+/// Whole seconds and the rest are converted separately, which rounds differently from one division.
 #[inline]
 fn seconds(ns: i64) -> f64 {
     (ns / 1_000_000_000) as f64 + (ns % 1_000_000_000) as f64 / 1e9
 }
 
-/// The limiter of upstream's controllers: the longer of an exponential delay per key (5 ms to 1000 s)
-/// and of a bucket for all keys (10 per second, burst 100). Both count every failure.
+/// The limiter of upstream's controllers: the longer of an exponential delay per key (5 ms to 1000
+/// s) and of a bucket for all keys (10 per second, burst 100). Both count every failure.
 #[derive(Debug)]
 pub struct ControllerLimiter<K> {
-    /// Counts failures under the lock of `bucket` only.
+    /// Counts failures only under the lock of `bucket`.
     exponential: ExponentialLimiter<K>,
     /// Held for one failure.
     bucket: CachePadded<Mutex<TokenBucket>>,
 }
 
 impl<K: DenseKey> ControllerLimiter<K> {
-    /// With upstream's figures.
+    /// A limiter with upstream's values.
     pub fn new() -> Self {
         let exponential = ExponentialLimiter::new(BACKOFF_BASE_NS, BACKOFF_MAX_NS);
         ControllerLimiter::with(exponential, TokenBucket::new(RETRY_QPS, RETRY_BURST))
     }
 
-    /// The larger of these two.
+    /// A limiter that takes the longer delay of these two.
     pub fn with(exponential: ExponentialLimiter<K>, bucket: TokenBucket) -> Self {
         ControllerLimiter {
             exponential,
@@ -192,7 +193,7 @@ impl<K: DenseKey> ControllerLimiter<K> {
         }
     }
 
-    /// Counts a failure; returns the delay in nanoseconds.
+    /// Counts a failure. Returns the delay in nanoseconds.
     #[inline]
     pub fn when(&self, key: K, now_ns: i64) -> i64 {
         let mut bucket = lock(&self.bucket);
@@ -200,8 +201,8 @@ impl<K: DenseKey> ControllerLimiter<K> {
         own_ns.max(bucket.reserve(now_ns))
     }
 
-    /// Counts a failure; returns the delay in nanoseconds, at most `max_ns`. Takes a token only
-    /// with `takes_token`.
+    /// Counts a failure. Returns the delay in nanoseconds, at most `max_ns`. Takes a token only if
+    /// `takes_token`.
     pub fn when_within(&self, key: K, max_ns: i64, takes_token: bool, now_ns: i64) -> i64 {
         let mut bucket = lock(&self.bucket);
         let own_ns = self.exponential.when_locked(key).min(max_ns);
@@ -211,7 +212,7 @@ impl<K: DenseKey> ControllerLimiter<K> {
         own_ns.max(bucket.reserve_within(max_ns, now_ns))
     }
 
-    /// Sets the failures of a key to 0; the tokens are gone.
+    /// Sets the failures of a key to 0. Tokens are not returned.
     #[inline]
     pub fn forget(&self, key: K) {
         self.exponential.forget(key);
@@ -255,7 +256,7 @@ mod tests {
         assert!((0..100).all(|_| bucket.reserve(0) == 0));
         assert_eq!(bucket.reserve(0), 100 * MILLISECOND_NS);
         assert_eq!(bucket.reserve(0), 200 * MILLISECOND_NS);
-        // 1 s brings ten tokens: two were owed, seven are left after this one.
+        // 1 s brings ten tokens: two were owed, one is taken now, seven are left.
         assert_eq!(bucket.reserve(SECOND_NS), 0);
         assert!((0..7).all(|_| bucket.reserve(SECOND_NS) == 0));
         assert_eq!(bucket.reserve(SECOND_NS), 100 * MILLISECOND_NS);
@@ -268,7 +269,7 @@ mod tests {
         let delays: Vec<_> = (0..1_000)
             .map(|key| limiter.when_within(key, 2 * SECOND_NS, true, 0))
             .collect();
-        // A burst of 100, and 20 that are owed for two seconds; the others wait as long.
+        // A burst of 100, and 20 that are owed for two seconds. The others wait two seconds too.
         assert_eq!(delays[119], 2 * SECOND_NS);
         assert!(delays.iter().all(|&delay| delay <= 2 * SECOND_NS));
         let later = limiter.when_within(2_000, 2 * SECOND_NS, true, 4 * SECOND_NS);
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_no_token_leaves_them_to_others() {
+    fn a_failure_without_a_token_leaves_it_to_others() {
         let limiter = ControllerLimiter::<u32>::new();
         for key in 0..1_000 {
             let delay = limiter.when_within(key, SECOND_NS, false, 0);

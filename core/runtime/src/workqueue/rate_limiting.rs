@@ -10,31 +10,31 @@ use crate::intern::DenseKey;
 use crate::metrics::Family;
 use crate::primitives::{AtomicI64, CachePadded, Mutex, MutexGuard, Ordering, lock};
 
-/// `next_due_ns` when nothing waits.
+/// `next_due_ns` if nothing is delayed.
 const NEVER: i64 = i64::MAX;
 
-/// A [`WorkQueue`] whose keys can also be added later, after a given time or after one that grows
-/// with the key's failures. At most one later add waits per key, the earliest; only time ends it.
+/// A [`WorkQueue`] whose keys can also be added later, after a given delay or after one that grows
+/// with the key's failures. Each key has at most one delayed add, the earliest. Only time ends it.
 #[derive(Debug)]
 pub struct RateLimitingQueue<K> {
     queue: WorkQueue<K>,
     limiter: ControllerLimiter<K>,
     delays: CachePadded<Mutex<Delays>>,
-    /// The heap's earliest due time; written under the lock of `delays`.
+    /// The heap's earliest due time. Written under the lock of `delays`.
     next_due_ns: CachePadded<AtomicI64>,
 }
 
 #[derive(Debug, Default)]
 struct Delays {
     heap: DelayHeap,
-    /// Accepted later adds, those without a delay included.
+    /// Accepted delayed adds, also those with a delay of 0.
     retries: u64,
-    /// By key: when the last bounded retry is due, until it is taken back; `i64::MIN` is never.
+    /// By key: when the last bounded retry is due, until it is cancelled; `i64::MIN` is never.
     bounded: Vec<i64>,
 }
 
 impl Delays {
-    /// Whether something adds the key by the time of its last bounded retry.
+    /// When the key will be added, if that is not after its last bounded retry.
     fn pending_retry(&self, key: usize) -> Option<i64> {
         let retry_ns = *self.bounded.get(key)?;
         let due_ns = self.heap.due_ns(u32::try_from(key).ok()?)?;
@@ -56,12 +56,12 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         RateLimitingQueue::with_capacity(0)
     }
 
-    /// An empty queue that has room for the keys with indices below `keys`.
+    /// An empty queue with capacity for the keys with indices below `keys`.
     pub fn with_capacity(keys: usize) -> Self {
         RateLimitingQueue::with(WorkQueue::with_capacity(keys), ControllerLimiter::new())
     }
 
-    /// From these parts; the queue should be new.
+    /// A queue from these parts. The base queue should be new.
     pub fn with(queue: WorkQueue<K>, limiter: ControllerLimiter<K>) -> Self {
         RateLimitingQueue {
             queue,
@@ -83,14 +83,14 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         self.queue.try_take(now_ns)
     }
 
-    /// As [`try_take`](Self::try_take), with how long the key has waited; see
+    /// As [`try_take`](Self::try_take), also returns how long the key has waited; see
     /// [`WorkQueue::try_take_with_wait`].
     #[inline]
     pub fn try_take_with_wait(&self, now_ns: i64) -> Take<(K, u64)> {
         self.queue.try_take_with_wait(now_ns)
     }
 
-    /// Takes the key that has waited longest, parking while there is none; see [`WorkQueue::take`].
+    /// Takes the key that has waited longest, parks while there is none; see [`WorkQueue::take`].
     pub fn take(&self, clock: &dyn Fn() -> i64) -> Option<K> {
         self.queue.take(clock)
     }
@@ -101,10 +101,10 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         self.queue.done(key, now_ns);
     }
 
-    /// Adds a key after a delay, at once when that is not above 0. Of two later adds of a key the
-    /// earlier stays. Ignored once the queue is shut down.
+    /// Adds a key after a delay, at once if the delay is 0 or less. Of two delayed adds of a key
+    /// the earlier stays. Ignored once the queue is shut down.
     ///
-    /// Returns whether [`next_due`](Self::next_due) is now earlier, so that a timer must be set anew.
+    /// Returns whether [`next_due`](Self::next_due) is now earlier, so that a timer must be reset.
     /// Takes the lock of the delays. O(log n), O(1) on average.
     pub fn add_after(&self, key: K, delay_ns: i64, now_ns: i64) -> bool {
         if self.queue.shutting_down() {
@@ -123,13 +123,14 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         // Relaxed: written under this lock only.
         let is_earlier = due_ns < self.next_due_ns.load(Ordering::Relaxed);
         if is_earlier {
-            // Release: who reads the time sees the add when it takes the lock; a plain store on x86.
+            // Release: a thread that reads the time sees the add when it takes the lock; a plain
+            // store on x86.
             self.next_due_ns.store(due_ns, Ordering::Release);
         }
         is_earlier
     }
 
-    /// When the next later add is due. `None` when there is none, or the queue is shut down.
+    /// When the next delayed add is due. `None` if there is none, or if the queue is shut down.
     #[inline]
     pub fn next_due(&self) -> Option<i64> {
         // Acquire: pairs with the Release of `add_after`.
@@ -137,8 +138,8 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         (due_ns != NEVER && !self.queue.shutting_down()).then_some(due_ns)
     }
 
-    /// Adds all keys that are due, in the order of their times (equal ones in the order in which
-    /// they came); returns how many. Takes no lock when none is due.
+    /// Adds all keys that are due, in the order of their times (equal times in the order in which
+    /// they came). Returns how many. Takes no lock if none is due.
     pub fn fire_due(&self, now_ns: i64) -> usize {
         // Acquire: pairs with the Release of `add_after`.
         if self.next_due_ns.load(Ordering::Acquire) > now_ns {
@@ -161,35 +162,35 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         count
     }
 
-    /// Counts a failure of a key and adds it after the delay that the limiter sets; returns the
-    /// delay in nanoseconds. The failure counts even when the queue is shut down.
+    /// Counts a failure of a key and adds the key after the delay of the limiter. Returns the delay
+    /// in nanoseconds. The failure counts even if the queue is shut down.
     pub fn add_rate_limited(&self, key: K, now_ns: i64) -> i64 {
         let delay_ns = self.limiter.when(key, now_ns);
         self.add_after(key, delay_ns, now_ns);
         delay_ns
     }
 
-    /// As [`add_rate_limited`](Self::add_rate_limited), but after at most `max_ns`, and not while
-    /// an earlier retry of the key is to come: that neither moves nor counts once more. A failure
-    /// that asked nothing of the server leaves the token (`takes_token`) to others. Returns in how
-    /// many nanoseconds the key will be added.
+    /// As [`add_rate_limited`](Self::add_rate_limited), but after at most `max_ns`. While an
+    /// earlier retry of the key is due, a failure neither moves it nor counts. With `takes_token`
+    /// false, for a failure without a request, the token is left to other keys. Returns in how many
+    /// nanoseconds the key will be added.
     ///
-    /// The failures and retries of one key must not race, as those of a key that is not taken twice
-    /// never do. Takes the locks of the delays and of the limiter, one after the other.
+    /// The failures and retries of one key must not race, which holds because a key is not taken
+    /// twice at once. Takes the locks of the delays and of the limiter, one after the other.
     pub fn retry_within(&self, key: K, max_ns: i64, takes_token: bool, now_ns: i64) -> i64 {
         if let Some(due_ns) = lock(&self.delays).pending_retry(key.index()) {
             return due_ns.saturating_sub(now_ns);
         }
         let delay_ns = self.limiter.when_within(key, max_ns, takes_token, now_ns);
-        // Noted first: an add before that time is as good, and one after it is none.
+        // Noted first: an earlier add serves as the retry, a later one does not.
         lock(&self.delays).note_retry(key.index(), now_ns.saturating_add(delay_ns));
         self.add_after(key, delay_ns, now_ns);
         delay_ns
     }
 
     /// As [`forget`](Self::forget), for keys that are retried by
-    /// [`retry_within`](Self::retry_within): the next failure is a first one and waits for no retry
-    /// that is still to come. Takes no lock for a key without failures.
+    /// [`retry_within`](Self::retry_within): the next failure is a first one and does not wait for
+    /// a retry that is still due. Takes no lock for a key without failures.
     pub fn forget_retries(&self, key: K) {
         if self.limiter.num_requeues(key) > 0 {
             self.limiter.forget(key);
@@ -197,8 +198,9 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         }
     }
 
-    /// Takes a key back whose work is over, as upstream's controllers do: forgotten when it went well,
-    /// else added again after a delay that grows with its failures.
+    /// Gives back a key whose work is over, as upstream's controllers do: after success its
+    /// failures are forgotten; after a failure it is added after a delay that grows with its
+    /// failures.
     pub fn finish(&self, key: K, failed: bool, now_ns: i64) {
         if failed {
             self.add_rate_limited(key, now_ns);
@@ -208,7 +210,7 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         self.done(key, now_ns);
     }
 
-    /// Sets the failures of a key to 0. What waits for it stays.
+    /// Sets the failures of a key to 0. A delayed add stays.
     #[inline]
     pub fn forget(&self, key: K) {
         self.limiter.forget(key);
@@ -235,7 +237,7 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         self.queue.is_empty()
     }
 
-    /// The number of keys that are to be added later. Takes a lock for a moment when there are any.
+    /// The number of keys with a delayed add. Takes a lock for a moment if there are any.
     pub fn delayed(&self) -> usize {
         // Acquire: pairs with the Release of `add_after`.
         match self.next_due_ns.load(Ordering::Acquire) {
@@ -244,17 +246,17 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         }
     }
 
-    /// Ends the queue; see [`WorkQueue::shut_down`]. Later adds that wait are dropped.
+    /// Shuts the queue down; see [`WorkQueue::shut_down`]. Delayed adds are dropped.
     pub fn shut_down(&self) {
         self.queue.shut_down();
     }
 
-    /// Ends the queue and waits; see [`WorkQueue::shut_down_with_drain`].
+    /// Shuts the queue down and waits; see [`WorkQueue::shut_down_with_drain`].
     pub fn shut_down_with_drain(&self) {
         self.queue.shut_down_with_drain();
     }
 
-    /// Ends the queue with a drain, without waiting; see [`WorkQueue::start_drain`].
+    /// Shuts the queue down with a drain, without waiting; see [`WorkQueue::start_drain`].
     pub fn start_drain(&self) {
         self.queue.start_drain();
     }
@@ -277,7 +279,7 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         stats
     }
 
-    /// The metrics now under their upstream names, labelled with the queue's name. O(keys).
+    /// The current metrics under their upstream names, labelled with the queue's name. O(keys).
     pub fn families(&self, name: &Str, now_ns: i64) -> Vec<Family> {
         self.stats(now_ns).families(name)
     }

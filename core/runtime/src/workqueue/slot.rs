@@ -1,13 +1,13 @@
-//! What the queue keeps per key: its state in one word, and its share of the metrics.
+//! The queue's data per key: its state in one word, and its share of the metrics.
 
 use crate::limits::QUEUE_DURATION_BOUNDS_NS;
 use crate::primitives::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 pub(super) const BUCKETS: usize = QUEUE_DURATION_BOUNDS_NS.len() + 1;
 
-/// Where a key stands.
+/// The state of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum KeyState {
     /// Neither queued nor taken.
     Idle,
     /// In a ring, or about to be.
@@ -18,25 +18,25 @@ pub(super) enum State {
     Dirty,
 }
 
-/// A state and, when the key is to be taken, the time it was added: in one word, so that they
-/// change together.
+/// A state and, for a queued or dirty key, the time it was added: in one word, so that they change
+/// together.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Word(u64);
 
 impl Word {
-    /// The time keeps 62 bits, which is 73 years to both sides of 0.
+    /// The time has 62 bits, which is 73 years in both directions.
     #[inline]
-    pub(super) fn new(state: State, added_ns: i64) -> Self {
+    pub(super) fn new(state: KeyState, added_ns: i64) -> Self {
         Word((added_ns as u64) << 2 | state as u64)
     }
 
     #[inline]
-    pub(super) fn state(self) -> State {
+    pub(super) fn state(self) -> KeyState {
         match self.0 & 3 {
-            0 => State::Idle,
-            1 => State::Queued,
-            2 => State::Running,
-            _ => State::Dirty,
+            0 => KeyState::Idle,
+            1 => KeyState::Queued,
+            2 => KeyState::Running,
+            _ => KeyState::Dirty,
         }
     }
 
@@ -46,9 +46,9 @@ impl Word {
     }
 }
 
-/// One key, in one cache line, which is what moves when another thread takes a key than the one that
-/// added it. Only `word` is raced for; the rest is written by the thread that has taken the key, so
-/// plain loads and stores will do, and two threads never count at the same place.
+/// One key, in one cache line: the line that moves when another thread takes a key than the one
+/// that added it. Only `word` is contended. The thread that has taken the key writes the rest, so
+/// plain loads and stores suffice, and two threads never count in the same place.
 #[repr(align(64))]
 #[derive(Debug, Default)]
 pub(super) struct Slot {
@@ -59,7 +59,7 @@ pub(super) struct Slot {
     pub(super) queued_ns: AtomicU64,
     /// Sum of the times from taking to done, in nanoseconds.
     pub(super) worked_ns: AtomicU64,
-    /// How often the key was taken; counted after the word says so and before it says otherwise.
+    /// How often the key was taken. Counted after the word says so and before it says otherwise.
     pub(super) takes: AtomicU32,
     pub(super) queued: Buckets,
     pub(super) worked: Buckets,
@@ -68,12 +68,12 @@ pub(super) struct Slot {
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
 const _: () = assert!(size_of::<Slot>() == 64);
 
-/// How many durations fell where, up to 255; what goes beyond is carried to the queue's [`Carried`].
+/// The number of durations per bucket, up to 255. More are moved to the queue's [`Overflow`].
 pub(super) type Buckets = [AtomicU8; BUCKETS];
 
-/// What the buckets of all keys of a queue were too small for.
+/// The counts that overflowed the buckets of a queue's keys.
 #[derive(Debug, Default)]
-pub(super) struct Carried {
+pub(super) struct Overflow {
     pub(super) queued: [AtomicU64; BUCKETS],
     pub(super) worked: [AtomicU64; BUCKETS],
 }
@@ -85,54 +85,55 @@ impl Slot {
         Word(self.word.load(Ordering::SeqCst))
     }
 
-    /// Replaces `seen` by `next`, even when they are the same: an add that changes nothing must
-    /// still be seen by whoever takes the key.
+    /// Replaces `seen` by `next`, even if they are the same: an add that changes nothing must still
+    /// be visible to the thread that takes the key.
     #[inline]
     pub(super) fn exchange(&self, seen: Word, next: Word) -> Result<(), Word> {
-        // SeqCst: what was done before an add is visible to whoever takes the key, and what was
-        // done before `done` to whoever takes it next; and as in `word`.
+        // SeqCst: everything before an add is visible to the thread that takes the key, and
+        // everything before `done` to the thread that takes it next; and as in `word`.
         let result =
             self.word
                 .compare_exchange_weak(seen.0, next.0, Ordering::SeqCst, Ordering::SeqCst);
         result.map(drop).map_err(Word)
     }
 
-    /// Marks a key as taken that this thread has popped; nobody else can change it meanwhile, but
-    /// adds touch it. Returns for how long it was queued, in nanoseconds.
+    /// Marks a popped key as taken. No other thread changes it meanwhile, but adds touch it.
+    /// Returns for how long it was queued, in nanoseconds.
     #[inline]
-    pub(super) fn take(&self, now_ns: i64, carried: &Carried) -> u64 {
-        // Acquire: shows the time of adding; it cannot change while the key is queued.
+    pub(super) fn take(&self, now_ns: i64, overflow: &Overflow) -> u64 {
+        // Acquire: makes the time of adding visible; it cannot change while the key is queued.
         let added = Word(self.word.load(Ordering::Acquire));
-        debug_assert_eq!(added.state(), State::Queued);
+        debug_assert_eq!(added.state(), KeyState::Queued);
         // Relaxed: published by the swap.
         self.started_ns.store(now_ns, Ordering::Relaxed);
-        // SeqCst: a swap and not a store, so that the adds that came to nothing are visible from
-        // here on; and as in `word`.
+        // SeqCst: a swap and not a store, so that everything before adds without an effect is
+        // visible from here on; and as in `word`.
         self.word
-            .swap(Word::new(State::Running, 0).0, Ordering::SeqCst);
+            .swap(Word::new(KeyState::Running, 0).0, Ordering::SeqCst);
         // Relaxed, both: as in `bump`.
         let takes = self.takes.load(Ordering::Relaxed).wrapping_add(1);
         self.takes.store(takes, Ordering::Relaxed);
         let duration_ns = now_ns.saturating_sub(added.added_ns());
-        observe(&self.queued_ns, &self.queued, &carried.queued, duration_ns)
+        observe(&self.queued_ns, &self.queued, &overflow.queued, duration_ns)
     }
 
-    /// Counts the work that ends now on a key that this thread has taken.
+    /// Counts the duration of the work that ends now, on a key that this thread has taken.
     #[inline]
-    pub(super) fn count_work(&self, now_ns: i64, carried: &Carried) {
-        // Relaxed: stored by the thread that took the key, who is this one or told this one.
+    pub(super) fn count_work(&self, now_ns: i64, overflow: &Overflow) {
+        // Relaxed: stored by the thread that took the key, which is this one or has synchronised
+        // with it.
         let started_ns = self.started_ns.load(Ordering::Relaxed);
         let duration_ns = now_ns.saturating_sub(started_ns);
-        observe(&self.worked_ns, &self.worked, &carried.worked, duration_ns);
+        observe(&self.worked_ns, &self.worked, &overflow.worked, duration_ns);
     }
 }
 
-/// Counts a duration; a negative one is 0. Returns what it counted.
+/// Counts a duration; a negative one counts as 0. Returns the counted duration.
 #[inline]
 fn observe(
     sum_ns: &AtomicU64,
     buckets: &Buckets,
-    carried: &[AtomicU64; BUCKETS],
+    overflow: &[AtomicU64; BUCKETS],
     duration_ns: i64,
 ) -> u64 {
     let duration_ns = u64::try_from(duration_ns).unwrap_or(0);
@@ -142,14 +143,14 @@ fn observe(
     let count = buckets[at].load(Ordering::Relaxed).wrapping_add(1);
     buckets[at].store(count, Ordering::Relaxed);
     if count == 0 {
-        carry(&carried[at]);
+        add_overflow(&overflow[at]);
     }
     duration_ns
 }
 
 #[cold]
-fn carry(to: &AtomicU64) {
-    // Release: who reads this finds the bucket emptied, and counts nothing twice.
+fn add_overflow(to: &AtomicU64) {
+    // Release: a thread that reads this finds the bucket emptied, and counts nothing twice.
     to.fetch_add(1 << u8::BITS, Ordering::Release);
 }
 
@@ -174,8 +175,8 @@ const POWERS: [u64; 20] = {
     powers
 };
 
-/// The first bucket whose inclusive bound 10^(i+1) is not below the duration: without branches the
-/// decimal logarithm of the duration less one, from the binary one (1233 / 2^12 is log10 of 2).
+/// The first bucket whose inclusive bound 10^(i+1) is not below the duration. Without branches: the
+/// decimal logarithm of the duration minus one, from the binary one (1233 / 2^12 is log10 of 2).
 #[inline]
 fn bucket(duration_ns: u64) -> usize {
     let below = duration_ns.saturating_sub(1);
@@ -189,7 +190,12 @@ mod tests {
 
     #[test]
     fn words_keep_state_and_time() {
-        for state in [State::Idle, State::Queued, State::Running, State::Dirty] {
+        for state in [
+            KeyState::Idle,
+            KeyState::Queued,
+            KeyState::Running,
+            KeyState::Dirty,
+        ] {
             for added_ns in [
                 0,
                 1,

@@ -1,18 +1,18 @@
-//! The queue's metrics, gathered from what is kept per key.
+//! The queue's metrics, summed over the data per key.
 
 use podstorm_objects::Str;
 
-use super::slot::{BUCKETS, Buckets, Carried, Slot, State};
+use super::slot::{BUCKETS, Buckets, KeyState, Overflow, Slot};
 use crate::limits::QUEUE_DURATION_BOUNDS_NS;
 use crate::metrics::{Family, HistogramSnapshot, Kind, Value};
 use crate::primitives::{AtomicU64, Ordering, fence};
 
-/// What a queue has counted, at one moment.
+/// The metrics of a queue at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueStats {
-    /// Keys that wait, those that were added while being worked on included.
+    /// Waiting keys, also those that were added while being worked on.
     pub depth: u64,
-    /// Effective adds.
+    /// Adds that had an effect.
     pub adds_total: u64,
     /// Seconds from an effective add to the taking.
     pub queue_duration: HistogramSnapshot,
@@ -22,7 +22,7 @@ pub struct QueueStats {
     pub unfinished_work_seconds: f64,
     /// Age of the oldest work in progress, in seconds.
     pub longest_running_processor_seconds: f64,
-    /// Accepted delayed adds, rate-limited ones and those without a delay included.
+    /// Accepted delayed adds, also rate-limited ones and those with a delay of 0.
     pub retries_total: u64,
 }
 
@@ -52,26 +52,26 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// The most that was ever read out of the counters whose parts are read one after the other: a part
-/// on its way from one place to another is missing for a moment, and a counter must not go back.
+/// The highest values returned so far, for counters whose parts are read one after the other. A
+/// count that moves between two parts is missing for a moment, and a counter must not go back.
 #[derive(Debug, Default)]
-pub(super) struct ReadOut {
+pub(super) struct Reported {
     adds: AtomicU64,
     queued: [AtomicU64; BUCKETS],
     worked: [AtomicU64; BUCKETS],
 }
 
 impl QueueStats {
-    /// What all keys together have carried, to begin with.
-    pub(super) fn of(carried: &Carried) -> QueueStats {
+    /// Begins with the overflow of all keys.
+    pub(super) fn of(overflow: &Overflow) -> QueueStats {
         let mut stats = QueueStats::default();
         let both = [
-            (&mut stats.queue_duration, &carried.queued),
-            (&mut stats.work_duration, &carried.worked),
+            (&mut stats.queue_duration, &overflow.queued),
+            (&mut stats.work_duration, &overflow.worked),
         ];
-        for (histogram, carried) in both {
-            for (total, count) in histogram.counts.iter_mut().zip(carried) {
-                // Acquire: the buckets are read after what they were emptied into.
+        for (histogram, overflow) in both {
+            for (total, count) in histogram.counts.iter_mut().zip(overflow) {
+                // Acquire: the buckets are read after the overflow that they were emptied into.
                 *total = count.load(Ordering::Acquire);
             }
         }
@@ -82,12 +82,12 @@ impl QueueStats {
     pub(super) fn count(&mut self, slot: &Slot, now_ns: i64) {
         gather(&mut self.queue_duration, &slot.queued_ns, &slot.queued);
         gather(&mut self.work_duration, &slot.worked_ns, &slot.worked);
-        // Acquire: the word is read after the counts, so that a key that is taken meanwhile is missing
-        // for now and not there twice, as a key that waits and as one that was taken.
+        // Acquire: the word is read after the counts. So a key that is taken meanwhile is missing
+        // for now, and is not counted both as waiting and as taken.
         fence(Ordering::Acquire);
         let state = slot.word().state();
-        self.depth += u64::from(matches!(state, State::Queued | State::Dirty));
-        if matches!(state, State::Running | State::Dirty) {
+        self.depth += u64::from(matches!(state, KeyState::Queued | KeyState::Dirty));
+        if matches!(state, KeyState::Running | KeyState::Dirty) {
             // Relaxed: a statistic.
             let age_ns = now_ns.saturating_sub(slot.started_ns.load(Ordering::Relaxed));
             let age = seconds(u64::try_from(age_ns).unwrap_or(0));
@@ -97,17 +97,17 @@ impl QueueStats {
         }
     }
 
-    /// To be called when all keys are counted.
-    pub(super) fn conclude(&mut self, read_out: &ReadOut) {
-        // Each add waits, or has been taken and its time in the queue counted.
+    /// Must be called when all keys are counted.
+    pub(super) fn conclude(&mut self, reported: &Reported) {
+        // Each add still waits, or was taken and its time in the queue counted.
         self.adds_total = self.depth + self.queue_duration.counts.iter().sum::<u64>();
         // Relaxed: a statistic.
         let keep = |now: &mut u64, most: &AtomicU64| {
             *now = most.fetch_max(*now, Ordering::Relaxed).max(*now);
         };
-        keep(&mut self.adds_total, &read_out.adds);
-        let queued = self.queue_duration.counts.iter_mut().zip(&read_out.queued);
-        let worked = self.work_duration.counts.iter_mut().zip(&read_out.worked);
+        keep(&mut self.adds_total, &reported.adds);
+        let queued = self.queue_duration.counts.iter_mut().zip(&reported.queued);
+        let worked = self.work_duration.counts.iter_mut().zip(&reported.worked);
         for (now, most) in queued.chain(worked) {
             keep(now, most);
         }

@@ -1,4 +1,4 @@
-//! The queue as a whole: claims, a naive model, and threads that race.
+//! Tests of the whole queue: single claims, a naive model, and racing threads.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -154,7 +154,7 @@ fn a_later_add_for_another_reason_is_no_retry() {
     queue.add_after(0, 3_600 * SECOND_NS, 0);
     assert_eq!(fail(0), 5 * MILLISECOND_NS);
     assert_eq!(queue.next_due(), Some(5 * MILLISECOND_NS));
-    // An earlier one that has come already serves for the retry, but not for the next.
+    // An earlier add that has fired already serves for this retry, but not for the next.
     queue.add_after(0, MILLISECOND_NS, 0);
     assert_eq!(queue.fire_due(MILLISECOND_NS), 1);
     assert_eq!(fail(MILLISECOND_NS), 10 * MILLISECOND_NS);
@@ -182,7 +182,7 @@ fn after_a_success_a_failure_is_a_first_one_though_a_retry_is_to_come() {
 fn a_key_counts_more_than_its_buckets_hold() {
     let queue = Queue::new();
     for cycle in 1..=1_000_u64 {
-        // One key takes two buckets in turn, another one of them.
+        // One key uses two buckets in turn, the other uses one of them.
         for key in [3, 4] {
             queue.add(key, 0);
             let waited_ns = if key == 3 && cycle % 4 == 0 { 50 } else { 5 };
@@ -206,7 +206,7 @@ fn a_key_is_taken_with_how_long_it_has_waited() {
     assert_eq!(queue.try_take_with_wait(1_234), Take::Key((1, 1_134)));
     queue.add(1, 2_000);
     queue.done(1, 11_000);
-    // From its first add while it ran.
+    // Counted from its first add while it ran.
     assert_eq!(queue.try_take_with_wait(11_007), Take::Key((1, 9_007)));
     queue.done(1, 11_007);
     queue.add(1, 12_000);
@@ -270,7 +270,7 @@ fn delayed_keys_are_counted_until_they_are_due() {
     assert_eq!((queue.delayed(), queue.len()), (0, 3));
 }
 
-/// The plain way: an order, a set of keys that wait, a set of keys that run.
+/// A naive model: an order, a set of waiting keys, a set of running keys.
 #[derive(Default)]
 struct Model {
     order: VecDeque<u32>,
@@ -332,7 +332,7 @@ impl Model {
         }
     }
 
-    /// Fires what is due; equal times are told apart by `delays` being all different.
+    /// Fires what is due. All times differ because all `delays` differ.
     fn fire(&mut self, now: i64) {
         let mut due: Vec<_> = self
             .delayed
@@ -393,8 +393,8 @@ proptest! {
     }
 }
 
-/// Adders and parking takers race while the queue grows: no key runs twice at once, no add is lost,
-/// everybody leaves.
+/// Adding threads and parking workers race while the queue grows: no key runs twice at once, no add
+/// is lost, all threads end.
 #[test]
 fn racing_threads_lose_no_add_and_run_no_key_twice() {
     const KEYS: u32 = 8_000;
@@ -433,7 +433,7 @@ fn racing_threads_lose_no_add_and_run_no_key_twice() {
                         0,
                         "key {key} runs twice"
                     );
-                    // What was asked before the key was taken must be visible now.
+                    // What was written before the key was taken must be visible now.
                     served[at].store(asked[at].load(Ordering::Relaxed), Ordering::Relaxed);
                     takes.fetch_add(1, Ordering::Relaxed);
                     running[at].store(0, Ordering::Relaxed);
@@ -474,7 +474,7 @@ fn racing_threads_lose_no_add_and_run_no_key_twice() {
     assert_eq!(stats.work_duration.count(), stats.adds_total);
 }
 
-/// One key to and fro between two parking threads: a lost wake-up would hang it.
+/// One key goes back and forth between two parking threads: a lost wake-up would hang the test.
 #[test]
 fn no_wake_up_is_lost() {
     let (there, back) = (WorkQueue::<u32>::new(), WorkQueue::<u32>::new());

@@ -1,12 +1,10 @@
-//! Where the hardened behaviour does otherwise than upstream. Each place of a handler, a sync or a retry
-//! where the two may part asks a question of this folder, and nothing else knows which of them it is; the
-//! rows and their reasons are in [`crate::policy`].
+//! The differences between the hardened behaviour and upstream's. Where the two may differ,
+//! handlers, syncs and retries call a function of this folder. No other code knows which behaviour
+//! is active. The rows and their reasons are in [`crate::policy`].
 
 mod fence;
-#[cfg(test)]
-mod fence_tests;
 mod names;
-mod open_names;
+mod pending_creates;
 #[cfg(test)]
 mod tests;
 
@@ -20,83 +18,85 @@ use podstorm_runtime::consistency::Fences;
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::limits::HARDENED_STALE_RETRY_MAX_NS;
 
-use super::parents::Parent;
+use super::owners::Owner;
 use super::sync::{Outcome, Sync, SyncErrorClass};
 use super::{Controller, Step};
 use crate::cache::PodChange;
 use crate::policy::{Behaviour, Policy};
 #[cfg(test)]
-use open_names::Holder;
-pub(super) use open_names::Open;
-use open_names::OpenNames;
+use pending_creates::Holder;
+use pending_creates::PendingCreates;
+pub(super) use pending_creates::PendingNames;
 
-/// The rows of a controller's behaviour, and what the hardened one remembers.
+/// The rows of a controller's behaviour, and the state of the hardened one.
 #[derive(Debug)]
 pub(super) struct Hardened {
     policy: Policy,
     fences: Fences<KeyId>,
-    open_names: OpenNames,
+    pending_creates: PendingCreates,
 }
 
-/// What a create that was refused comes to.
+/// How a refused create is handled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum CreateFailure {
-    /// It counts as made: whatever else happens in that namespace comes from its deletion.
-    Made,
+    /// It counts as created: everything else in that namespace is handled by its deletion.
+    CountsAsCreated,
     /// It failed, without Event or condition.
-    Quiet,
-    /// The same; and the pod was made before, by this one or another, or is somebody else's: the cache
-    /// must show.
-    Taken,
-    /// It failed, as everybody is told.
-    Loud,
+    Silent,
+    /// It failed, without Event or condition, because the name is taken: by a pod that this or
+    /// another incarnation made before, or by a foreign pod. The cache must show which.
+    NameTaken,
+    /// It failed, with an Event and a condition.
+    Reported,
 }
 
 impl Hardened {
-    /// Of a controller of that behaviour, whose caches hold these kinds.
+    /// The state for a controller with this behaviour, whose caches hold these kinds.
     pub(super) fn new(behaviour: Behaviour, kinds: [Kind; 2]) -> Hardened {
         let policy = behaviour.policy();
         Hardened {
             policy,
             fences: Fences::new(kinds),
-            open_names: OpenNames::default(),
+            pending_creates: PendingCreates::default(),
         }
     }
 
-    /// Whether every own write must be in the caches before a key is synced again, whoever made it for
-    /// the key; else those alone that the read-your-writes gate of upstream records.
+    /// Whether every write for a key must be in the caches before the key is synced again. If not,
+    /// only the writes that upstream's read-your-writes check records.
     #[inline]
     pub(super) fn records_every_write(&self) -> bool {
         self.policy.record_every_write
     }
 
-    /// Whether creates name their pods; else the server does.
+    /// Whether the controller names pods; if not, the server does.
     #[inline]
     pub(super) fn names_pods(&self) -> bool {
         self.policy.choose_pod_names
     }
 
-    /// Whether a delete is of the pod that was chosen; else of whichever has its name.
+    /// Whether a delete is limited to the chosen pod by its UID; if not, it deletes whichever pod
+    /// has the name.
     #[inline]
     pub(super) fn deletes_by_uid(&self) -> bool {
         self.policy.delete_by_uid
     }
 
-    /// Whether own pods on a node count in ranking where no owner has others.
+    /// Whether an owner's own pods count in the co-location ranking if it has no owner itself.
     pub(super) fn ranks_without_owner(&self) -> bool {
         self.policy.rank_without_owner
     }
 
-    /// Forgets what is remembered of a key.
+    /// Forgets the state of a key.
     pub(super) fn forget(&self, key: KeyId) {
         if self.policy.fence_unknown_outcomes {
             self.fences.forget(&key);
-            self.open_names.forget(key);
+            self.pending_creates.forget(key);
         }
     }
 
-    /// After how long a key is looked at again for its pods' availability: `delay_ns` says the wall clock,
-    /// which may be wrong; `longest_ns` is the parent's `minReadySeconds`.
+    /// The delay after which a key is synced again for its pods' availability. `delay_ns` is
+    /// computed from the wall clock, which may be wrong; `longest_ns` is the owner's
+    /// `minReadySeconds`.
     pub(super) fn availability_check(&self, delay_ns: i64, longest_ns: i64) -> i64 {
         if delay_ns == i64::MAX || self.policy.bound_availability_checks {
             delay_ns.min(longest_ns)
@@ -105,23 +105,24 @@ impl Hardened {
         }
     }
 
-    /// What becomes of a create that was refused.
+    /// How a refused create is handled.
     #[cold]
     pub(super) fn create_failure(&self, error: &ApiError) -> CreateFailure {
         if error.has_cause("NamespaceTerminating") {
             match self.policy.terminating_namespace_is_a_failure {
-                true => CreateFailure::Quiet,
-                false => CreateFailure::Made,
+                true => CreateFailure::Silent,
+                false => CreateFailure::CountsAsCreated,
             }
         } else if self.names_pods() && error.reason == Reason::AlreadyExists {
-            CreateFailure::Taken
+            CreateFailure::NameTaken
         } else {
-            CreateFailure::Loud
+            CreateFailure::Reported
         }
     }
 
-    /// Whether a delete was refused because the pod is gone: another has its name, or none. Should the
-    /// conflict have been about something else, or the pod be there after all, the next sync deletes it.
+    /// Whether a delete was refused because the pod is gone: its name is free or belongs to another
+    /// pod. If the conflict had another reason, or the pod exists after all, the next sync deletes
+    /// it.
     pub(super) fn is_gone(&self, error: &ApiError) -> bool {
         self.deletes_by_uid() && (error.reason == Reason::Conflict || error.is_not_found())
     }
@@ -129,73 +130,75 @@ impl Hardened {
 
 #[cfg(test)]
 impl Hardened {
-    /// As a sync of that owner's leaves it that could not find out what became of a create.
+    /// The state that a sync leaves if it could not find out the outcome of a create.
     pub(super) fn remember_something(&self, key: KeyId, owner: &Uid) {
         self.fences.want(key, self.fences.kinds());
-        self.open_names.note(key, owner, &"old-x".into(), false, 0);
+        self.pending_creates
+            .note(key, owner, &"old-x".into(), false, 0);
     }
 
     pub(super) fn remembers_nothing(&self, key: KeyId, owner: &Uid) -> bool {
-        let open = self.open_names.of(key, owner, 1, |_| Holder::Nobody);
-        self.fences.wanted(&key).is_empty() && open.free.is_empty()
+        let pending = self.pending_creates.of(key, owner, 1, |_| Holder::Nobody);
+        self.fences.wanted(&key).is_empty() && pending.free.is_empty()
     }
 }
 
 impl Controller {
-    /// Before the pods are counted.
+    /// Called before the pods are counted.
     #[inline(always)]
-    pub(super) fn before_count(&self, parent: &Parent, sync: &mut Sync, now: Now) {
+    pub(super) fn before_count(&self, owner: &Owner, sync: &mut Sync, now: Now) {
         if self.hardened.policy.choose_pod_names {
-            self.load_open_names(parent, sync, now);
+            self.load_pending_creates(owner, sync, now);
         }
     }
 
-    /// After the pods were counted: stops the sync where the cache went back meanwhile.
+    /// Called after the pods were counted. Stops the sync if the cache went back meanwhile.
     #[inline(always)]
     pub(super) fn after_count(&self, sync: &mut Sync) -> Option<Step> {
         let rewound = self.hardened.policy.record_every_write && self.rewinds() != sync.rewinds;
         rewound.then(|| self.stop_rewound(sync))
     }
 
-    /// At the end of a sync: what is to be asked for before it is over.
+    /// Called at the end of a sync. Returns a step if requests must be made first.
     #[inline(always)]
     pub(super) fn before_end(&self, sync: &mut Sync, now: Now) -> Step {
         let policy = &self.hardened.policy;
-        if policy.fence_unknown_outcomes || policy.settle_expectations {
-            return self.close(sync, now);
+        if policy.fence_unknown_outcomes || policy.clear_stale_expectations {
+            return self.end_sync(sync, now);
         }
         Step::Finished
     }
 
-    /// A pod was adopted or released.
-    pub(super) fn patched(&self, parent: &Parent, pod: &Pod, key: KeyId, now: Now) {
+    /// Called when a pod was adopted or released.
+    pub(super) fn patched(&self, owner: &Owner, pod: &Pod, key: KeyId, now: Now) {
         if self.hardened.policy.record_every_write {
-            let (uid, version) = (&parent.owner.uid, &pod.metadata.resource_version);
+            let (uid, version) = (&owner.controller_ref.uid, &pod.metadata.resource_version);
             self.consistency.wrote_at(key, uid, Kind::POD, version);
-            // No expectation waits for its event. Should that never come, and the pod change again
-            // before a list shows it, nothing else wakes the key.
-            if self.hardened.policy.settle_expectations {
-                self.look_again_later(key, now);
+            // No expectation waits for the event of this write. If it never comes, and the pod
+            // changes again before a list shows it, nothing else wakes the key.
+            if self.hardened.policy.clear_stale_expectations {
+                self.requeue_later(key, now);
             }
         } else if self.keeps_records {
             self.record_pod_write(&pod.metadata);
         }
     }
 
-    /// An adoption or a release was refused.
+    /// Called when an adoption or a release was refused.
     pub(super) fn patch_refused(&self, error: &ApiError, sync: &mut Sync, now: Now) {
         if error.is_not_found() && self.hardened.policy.fence_unknown_outcomes {
-            // Gone, says the server, perhaps to a layer below that asked twice, and the first time it was
-            // adopted: the cache must show what became of it, and then the key is counted.
+            // The server says that the pod is gone. A layer below may have sent the request twice,
+            // and the first attempt may have adopted the pod. The cache must show the result before
+            // the key is counted.
             sync.unknown.insert(Kind::POD);
             sync.may_scale = false;
-            let quiet = || (SyncErrorClass::Claim, error.message.clone());
-            sync.quiet_error.get_or_insert_with(quiet);
+            let silent = || (SyncErrorClass::Claim, error.message.clone());
+            sync.silent_error.get_or_insert_with(silent);
         }
-        // A release that is refused as invalid counts as done by somebody else; should it have been
-        // refused for another reason, no event comes.
-        if error.is_invalid() && self.hardened.policy.settle_expectations {
-            self.look_again_later(sync.key, now);
+        // A release refused as invalid counts as done by another client. If it was refused for
+        // another reason, no event comes.
+        if error.is_invalid() && self.hardened.policy.clear_stale_expectations {
+            self.requeue_later(sync.key, now);
         }
     }
 
@@ -208,21 +211,21 @@ impl Controller {
         missing.saturating_sub_unsigned(waits as u64).max(0)
     }
 
-    /// Whether a burst ends before its next batch, because its object is gone: the handler that saw it
-    /// go has added the key; what was made is collected with it.
-    pub(super) fn burst_ends(&self, parent: &Parent) -> bool {
+    /// Whether a burst ends before its next batch because its object is gone. The handler that saw
+    /// the object go has added the key. The created pods are garbage-collected with the object.
+    pub(super) fn must_end_burst(&self, owner: &Owner) -> bool {
         let is_current = || {
-            self.parents.get(parent.key).is_some_and(|cached| {
+            self.owners.get(owner.key).is_some_and(|cached| {
                 let meta = &cached.object.metadata;
-                meta.uid == parent.object.metadata.uid && !meta.is_deleting()
+                meta.uid == owner.object.metadata.uid && !meta.is_deleting()
             })
         };
-        self.hardened.policy.recheck_parent_between_batches && !is_current()
+        self.hardened.policy.recheck_owner_between_batches && !is_current()
     }
 
-    /// The deletes of a batch are answered.
-    pub(super) fn deletes_answered(&self, parent: &Parent, sync: &mut Sync) {
-        // It is not known when those were committed that came back without a version.
+    /// Called when the deletes of a batch are answered.
+    pub(super) fn deletes_answered(&self, owner: &Owner, sync: &mut Sync) {
+        // For a delete answered without a version, the time of its commit is unknown.
         let versioned = |answer: &Option<Answer>| {
             matches!(answer, Some(Answer::Failed(_) | Answer::Deleted(Some(_))))
         };
@@ -235,17 +238,18 @@ impl Controller {
                 Some(Answer::Deleted(version)) => version.as_ref(),
                 _ => None,
             });
-            let uid = &parent.owner.uid;
+            let uid = &owner.controller_ref.uid;
             self.consistency
                 .wrote_all(sync.key, uid, Kind::POD, versions);
         }
     }
 
-    /// A status could not be written, and `live` is what the server has: stops the sync where that is
-    /// another object or generation, or ends it where the status is there already.
-    pub(super) fn keeps_status(
+    /// Called when a status could not be written and `live` was read from the server. Stops the
+    /// sync if `live` is another object or generation. Ends the sync if `live` has the status
+    /// already.
+    pub(super) fn keep_status(
         &self,
-        parent: &Arc<Parent>,
+        owner: &Arc<Owner>,
         live: &ReplicaSet,
         sync: &mut Sync,
         now: Now,
@@ -253,10 +257,10 @@ impl Controller {
         if !self.hardened.policy.keep_status_with_its_object {
             return None;
         }
-        // Whatever became of the first attempt, this shows it.
+        // This read shows the outcome of the first attempt.
         let kind = self.options.kind;
         sync.unknown.remove(kind);
-        let (ours, theirs) = (&parent.object.metadata, &live.metadata);
+        let (ours, theirs) = (&owner.object.metadata, &live.metadata);
         if ours.uid != theirs.uid || ours.generation != theirs.generation {
             let version = &theirs.resource_version;
             self.consistency
@@ -268,20 +272,21 @@ impl Controller {
             return Some(sync.fail(class, message));
         }
         let written = sync.new_status.as_deref() == Some(&live.status);
-        written.then(|| self.status_written(parent, sync, live, now))
+        written.then(|| self.status_written(owner, sync, live, now))
     }
 
-    /// A pod goes whose owner is another than the cache had. That one has lost a pod too, and so have those
-    /// that matched an orphan; where the event that told so was lost, nothing else wakes them.
+    /// Handles a deleted pod whose owner differs from the one in the cache. The cached owner has
+    /// lost a pod too, and so have the owners that matched an orphan. If the event of the earlier
+    /// change was lost, nothing else wakes them.
     #[inline(always)]
-    pub(super) fn wake_losers(&self, change: &PodChange, now: Now) {
-        if self.hardened.policy.wake_whoever_lost_a_pod {
-            self.wake_those_who_lost(change, now);
+    pub(super) fn wake_previous_owners(&self, change: &PodChange, now: Now) {
+        if self.hardened.policy.wake_previous_owners {
+            self.enqueue_previous_owners(change, now);
         }
     }
 
     #[inline(never)]
-    fn wake_those_who_lost(&self, change: &PodChange, now: Now) {
+    fn enqueue_previous_owners(&self, change: &PodChange, now: Now) {
         let Some(old) = &change.old else {
             return;
         };
@@ -290,20 +295,20 @@ impl Controller {
         }
         if old.metadata.controller().is_none() {
             self.enqueue_matching(old, now);
-        } else if let Some(key) = self.resolve(change.old_group.as_deref()) {
+        } else if let Some(key) = self.resolve(change.old_owned_pods.as_deref()) {
             self.queue.add(key, now.mono_ns);
         }
     }
 
-    /// An orphan was adopted: those that matched it too are woken.
-    pub(super) fn adopted_by_one(&self, orphan: &Pod, now: Now) {
-        if self.hardened.policy.wake_whoever_lost_a_pod {
+    /// Handles an adoption: wakes the other owners that matched the orphan.
+    pub(super) fn wake_other_matches(&self, orphan: &Pod, now: Now) {
+        if self.hardened.policy.wake_previous_owners {
             self.enqueue_matching(orphan, now);
         }
     }
 
-    /// Decides when the key of a finished sync is synced again: its failures are forgotten when it went
-    /// well, else it comes back after a growing delay.
+    /// Decides when the key of a finished sync is synced again. After success its failures are
+    /// forgotten; after a failure it is added after a growing delay.
     pub(super) fn retry(&self, sync: &Sync, now: Now) {
         let key = sync.key();
         match (sync.outcome(), self.hardened.policy.retry_max_ns) {
@@ -314,10 +319,11 @@ impl Controller {
             }
             (Outcome::Failed(error), Some(max_ns)) => {
                 if sync.slow_start.successes() > 0 {
-                    // It got on: this is no failure after failures.
+                    // The sync made progress, so this counts as a first failure.
                     self.queue.forget_retries(key);
                 }
-                // Put off before it asked for anything.
+                // A sync that failed the read-your-writes check was postponed before its first
+                // request.
                 let asked = !matches!(error.class, SyncErrorClass::Consistency(_));
                 let max_ns = if asked {
                     max_ns

@@ -1,4 +1,4 @@
-//! The status of a parent: what its pods add up to, when it must be written, and its one
+//! The status of an owner: the counts of its pods, whether it must be written, and its one
 //! condition.
 
 use podstorm_objects::{Labels, Pod, ReplicaSet, ReplicaSetCondition, ReplicaSetStatus, Str, Time};
@@ -7,21 +7,21 @@ use super::availability::is_available;
 
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// Counts over the claimed active pods.
+/// Counts of the claimed active pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatusCounts {
-    /// All of them.
+    /// All pods.
     pub replicas: i32,
-    /// Those with every label of the template.
+    /// Pods with every label of the template.
     pub fully_labeled: i32,
-    /// Those that are ready.
+    /// Ready pods.
     pub ready: i32,
-    /// Those that have been ready long enough.
+    /// Available pods: ready for `minReadySeconds`.
     pub available: i32,
 }
 
 impl StatusCounts {
-    /// Counts one by one. O(pods).
+    /// Counts the pods one by one. O(pods).
     pub fn count<'a>(
         pods: impl IntoIterator<Item = &'a Pod>,
         template_labels: &Labels,
@@ -53,24 +53,24 @@ impl StatusCounts {
     }
 }
 
-/// The new status. `terminating` is absent where the feature is off; `manage_error` is what went
-/// wrong when pods were created or deleted in this sync, and absent also when nothing was tried,
-/// which removes the condition. `observed_generation` is set when the status is written.
+/// The new status. `terminating` is `None` if the feature is off. `manage_error` is the error of
+/// creating or deleting pods in this sync; `None` removes the condition, also if nothing was tried.
+/// `observed_generation` is set when the status is written.
 pub fn compute_status(
-    parent: &ReplicaSet,
+    owner: &ReplicaSet,
     counts: StatusCounts,
     terminating: Option<i32>,
     manage_error: Option<&str>,
     now: Time,
 ) -> ReplicaSetStatus {
-    let mut status = parent.status.clone();
+    let mut status = owner.status.clone();
     let failure = status
         .conditions
         .iter()
         .any(|condition| *condition.kind == *REPLICA_FAILURE);
     match manage_error {
         Some(message) if !failure => {
-            let reason = match counts.replicas.cmp(&parent.replicas()) {
+            let reason = match counts.replicas.cmp(&owner.replicas()) {
                 std::cmp::Ordering::Less => "FailedCreate",
                 std::cmp::Ordering::Greater => "FailedDelete",
                 std::cmp::Ordering::Equal => "",
@@ -99,15 +99,15 @@ pub fn compute_status(
     status
 }
 
-/// Whether the status needs no write: nothing differs and the generation has been observed.
-pub fn status_is_unchanged(parent: &ReplicaSet, new: &ReplicaSetStatus) -> bool {
-    let old = &parent.status;
+/// Whether the status needs no write: nothing differs, and the generation has been observed.
+pub fn status_is_unchanged(owner: &ReplicaSet, new: &ReplicaSetStatus) -> bool {
+    let old = &owner.status;
     old.replicas == new.replicas
         && old.fully_labeled_replicas == new.fully_labeled_replicas
         && old.ready_replicas == new.ready_replicas
         && old.available_replicas == new.available_replicas
         && old.terminating_replicas == new.terminating_replicas
-        && parent.metadata.generation == old.observed_generation
+        && owner.metadata.generation == old.observed_generation
         && old.conditions == new.conditions
 }
 
@@ -115,10 +115,10 @@ pub fn status_is_unchanged(parent: &ReplicaSet, new: &ReplicaSetStatus) -> bool 
 mod tests {
     use super::*;
 
-    fn parent(replicas: i32) -> ReplicaSet {
-        let mut parent = ReplicaSet::default();
-        parent.spec.replicas = Some(replicas);
-        parent
+    fn owner(replicas: i32) -> ReplicaSet {
+        let mut owner = ReplicaSet::default();
+        owner.spec.replicas = Some(replicas);
+        owner
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
             replicas: 2,
             ..StatusCounts::default()
         };
-        let mut rs = parent(3);
+        let mut rs = owner(3);
         rs.status = compute_status(&rs, counts, Some(0), Some("quota"), now);
         assert_eq!(&*rs.status.conditions[0].reason, "FailedCreate");
         let again = compute_status(
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn absent_and_zero_terminating_replicas_differ() {
-        let rs = parent(0);
+        let rs = owner(0);
         let zero = compute_status(&rs, StatusCounts::default(), Some(0), None, Time::UNSET);
         assert!(!status_is_unchanged(&rs, &zero));
         let absent = compute_status(&rs, StatusCounts::default(), None, None, Time::UNSET);

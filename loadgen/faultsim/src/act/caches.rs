@@ -1,6 +1,6 @@
 //! Whether the controllers have heard of all that is so.
 
-use podstorm::replicaset::ParentStore;
+use podstorm::replicaset::OwnerStore;
 use podstorm_apiserver::Cluster;
 use podstorm_objects::Pod;
 use podstorm_sim::engine::site::Site;
@@ -13,11 +13,11 @@ pub(super) fn behind(site: &Site) -> Option<String> {
     site.controllers().find_map(|controller| {
         let kinds = WorkloadKind::ALL.into_iter();
         let mut own = kinds.filter(|it| it.kind() == controller.options().kind);
-        behind_in(controller.parents(), own.next()?, site.cluster())
+        behind_in(controller.owners(), own.next()?, site.cluster())
     })
 }
 
-fn behind_in(parents: &ParentStore, kind: WorkloadKind, cluster: &Cluster) -> Option<String> {
+fn behind_in(parents: &OwnerStore, kind: WorkloadKind, cluster: &Cluster) -> Option<String> {
     let sets = kind.list(cluster);
     let known = parents.all();
     let unheard = sets.iter().find(|set| {

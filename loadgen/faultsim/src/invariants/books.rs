@@ -351,8 +351,8 @@ impl Books {
         key: KeyId,
         now: Now,
     ) -> &mut SyncBook {
-        let name = controller.parents().name(key);
-        let parent = controller.parents().get(key);
+        let name = controller.owners().name(key);
+        let parent = controller.owners().get(key);
         let pods = controller.pods();
         let set = parent.map(|parent| Arc::clone(&parent.object));
         let version = |version: &podstorm_objects::ResourceVersion| version.number().unwrap_or(0);
@@ -411,7 +411,7 @@ impl Books {
                 .collect();
             let kind = controller.options().kind;
             for set in self.sets.values().filter(|set| set.kind == kind) {
-                let key = controller.parents().intern(NAMESPACE, &set.name);
+                let key = controller.owners().intern(NAMESPACE, &set.name);
                 if let Some(record) = controller.consistency().record(&key) {
                     self.record_at_rest(set, &record, controller)?;
                 }
@@ -448,7 +448,7 @@ impl Books {
         }
         let caches = [
             controller.pods().version().get(),
-            controller.parents().version().get(),
+            controller.owners().version().get(),
         ];
         for (written, cache) in record.written.iter().zip(caches) {
             if let Some(written) = written

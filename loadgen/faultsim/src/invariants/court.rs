@@ -74,7 +74,7 @@ impl Court {
     }
 
     pub(super) fn key(&self) -> KeyId {
-        self.controller.parents().intern(NAMESPACE, "web")
+        self.controller.owners().intern(NAMESPACE, "web")
     }
 
     pub(super) fn next_version(&mut self) -> String {
@@ -131,7 +131,7 @@ impl Court {
 
     pub(super) fn see_set(&self, set: &Arc<ReplicaSet>) {
         self.controller
-            .parent_delta(Delta::Applied(Arc::clone(set)), NOW);
+            .owner_delta(Delta::Applied(Arc::clone(set)), NOW);
     }
 
     pub(super) fn pod(&mut self, name: &str, owner: Option<&str>, more: Value) -> Arc<Pod> {

@@ -18,7 +18,7 @@ use super::court::{Court, NOW, merge, origin};
 fn create() -> Request {
     Request::CreatePod {
         namespace: NAMESPACE.into(),
-        body: Arc::new(Pod::default()),
+        pod: Arc::new(Pod::default()),
         name: None,
     }
 }

@@ -101,7 +101,7 @@ impl Client {
         match request {
             Request::CreatePod {
                 namespace,
-                body,
+                pod: body,
                 name,
             } => {
                 let created = cluster.create_pod(namespace, body, name.as_ref(), now);

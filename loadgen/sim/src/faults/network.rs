@@ -272,7 +272,7 @@ impl Armed {
 
     fn changed(&self, request: &Request) -> Request {
         let mut request = request.clone();
-        if let Request::CreatePod { body, .. } = &mut request {
+        if let Request::CreatePod { pod: body, .. } = &mut request {
             let mut pod = podstorm_objects::Pod::clone(body);
             match self.effect {
                 Effect::StripLabels => pod.metadata.labels = Default::default(),

@@ -1,0 +1,311 @@
+//! JSON of pods and pod specs.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use smallvec::SmallVec;
+
+use super::{open, pod_shape, put_kind};
+use crate::decode::{DecodeError, Members, Path};
+use crate::json::{JsonValue, Rest, Tape, Writer};
+use crate::shape::check;
+use crate::token_volume::MARKER;
+use crate::{
+    Kind, Map, Object, ObjectMeta, Pod, PodSpec, PodStatus, Resource, SpecContainer, Str,
+    TokenVolume,
+};
+
+impl Object for Pod {
+    fn kind(&self) -> Kind {
+        Self::KIND
+    }
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+
+    fn write_json(&self, out: &mut Writer) {
+        out.object(|out| {
+            put_kind(out, Kind::POD);
+            out.member("metadata", |out| out.object(|out| self.metadata.write(out)));
+            put_spec(out, &self.spec, self.node_name.as_ref(), self.token_volume);
+            out.put_object("status", |out| self.status.write(out));
+        });
+    }
+}
+
+impl Resource for Pod {
+    const KIND: Kind = Kind::POD;
+
+    fn read(value: JsonValue<'_>) -> Result<Self, DecodeError> {
+        let mut members = open(value, Kind::POD)?;
+        let metadata = members
+            .child("metadata", ObjectMeta::read)?
+            .unwrap_or_default();
+        let read = members.child("spec", ReadSpec::read)?.unwrap_or_default();
+        let status = members
+            .child("status", PodStatus::read)?
+            .unwrap_or_default();
+        Ok(Pod {
+            metadata,
+            spec: read.spec,
+            node_name: read.node_name,
+            token_volume: read.token_volume,
+            status,
+        })
+    }
+}
+
+/// A pod spec as read. The members that belong to one pod alone are kept apart from the shared
+/// spec.
+#[derive(Default)]
+pub(super) struct ReadSpec {
+    pub(super) spec: Arc<PodSpec>,
+    pub(super) node_name: Option<Str>,
+    pub(super) token_volume: Option<TokenVolume>,
+}
+
+impl ReadSpec {
+    pub(super) fn read(value: JsonValue<'_>, path: &Path<'_>) -> Result<ReadSpec, DecodeError> {
+        let mut members = Members::new(value, path)?;
+        let node_name = members.text("nodeName")?;
+        check(value, &pod_shape::POD_SPEC, path)?;
+        let token_volume = TokenVolume::find(value);
+        let name = token_volume.map(|volume| volume.to_string());
+        Ok(ReadSpec {
+            spec: PodSpec::read(members, name.as_deref()).into(),
+            node_name: (!node_name.is_empty()).then(|| node_name.into()),
+            token_volume,
+        })
+    }
+}
+
+/// Writes `spec` with the members that belong to this pod alone. Writes nothing if the spec is
+/// empty.
+pub(super) fn put_spec(
+    out: &mut Writer,
+    spec: &PodSpec,
+    node_name: Option<&Str>,
+    token_volume: Option<TokenVolume>,
+) {
+    out.put_object("spec", |out| {
+        spec.pieces(token_volume, |text| out.raw(text));
+        out.put_some("nodeName", node_name.map(|name| &**name));
+    });
+}
+
+const KEPT_OUTSIDE: &str = "is kept outside the spec that pods share";
+
+impl PodSpec {
+    /// A pod spec with these members, which must be members that pods share.
+    ///
+    /// # Errors
+    /// A member of a wrong type; `nodeName` or the name of a [`TokenVolume`], because those are
+    /// stored outside the shared spec.
+    pub fn from_json(members: Map) -> Result<PodSpec, DecodeError> {
+        let members = Value::Object(members);
+        let tape = Tape::of(&members);
+        if TokenVolume::find(tape.root()).is_some() {
+            return Err(Path::ROOT.member("volumes").error(KEPT_OUTSIDE));
+        }
+        PodSpec::of_members(tape.root(), None)
+    }
+
+    /// A spec with changed members. The members come from [`to_map`](PodSpec::to_map) of this spec,
+    /// called without a volume name, so the placeholders stand where the names were taken out.
+    ///
+    /// # Errors
+    /// A member of a wrong type; `nodeName`.
+    pub fn with_members(&self, members: Map) -> Result<PodSpec, DecodeError> {
+        let members = Value::Object(members);
+        let name = (!self.stars.is_empty()).then_some(MARKER);
+        PodSpec::of_members(Tape::of(&members).root(), name)
+    }
+
+    fn of_members(spec: JsonValue<'_>, name: Option<&str>) -> Result<PodSpec, DecodeError> {
+        let path = Path::ROOT;
+        if spec.get("nodeName").is_some() {
+            return Err(path.member("nodeName").error(KEPT_OUTSIDE));
+        }
+        check(spec, &pod_shape::POD_SPEC, &path)?;
+        let members = Members::new(spec, &path)?;
+        Ok(PodSpec::read(members, name))
+    }
+
+    /// Calls `look` with the members. The name of the pod's service-account volume is put back in
+    /// each of its places. O(bytes): the text is parsed.
+    pub fn look<R>(
+        &self,
+        token_volume: Option<TokenVolume>,
+        look: impl FnOnce(JsonValue<'_>) -> R,
+    ) -> R {
+        let text = format!("{{{}}}", self.text_with(token_volume));
+        look(Tape::of_written(&text).root())
+    }
+
+    /// The members as trees. Cost as [`look`](PodSpec::look).
+    pub fn to_map(&self, token_volume: Option<TokenVolume>) -> Map {
+        self.look(token_volume, |members| members.to_map())
+    }
+
+    /// The value of a member. O(bytes): use it only on rare paths.
+    pub fn get(&self, name: &str) -> Option<Value> {
+        self.members.get(name)
+    }
+
+    /// Calls `give` with the text of the members, piece by piece. The name of the pod's
+    /// service-account volume is put back in each of its places. O(number of places).
+    fn pieces(&self, token_volume: Option<TokenVolume>, mut give: impl FnMut(&str)) {
+        let text = self.members.as_str();
+        let mut done = 0;
+        if let Some(volume) = token_volume {
+            for star in &self.stars {
+                let star = *star as usize;
+                give(&text[done..star]);
+                give(volume.letters());
+                done = star + 1;
+            }
+        }
+        give(&text[done..]);
+    }
+
+    /// The text of the members, without braces. The name of the pod's service-account volume is put
+    /// back in each of its places. O(bytes).
+    pub fn text_with(&self, token_volume: Option<TokenVolume>) -> String {
+        let mut full = String::with_capacity(self.members.as_str().len() + 4 * self.stars.len());
+        self.pieces(token_volume, |piece| full.push_str(piece));
+        full
+    }
+
+    /// The spec of the members that were not taken. Their types have been checked. The volume name
+    /// `name` is taken out.
+    fn read(mut members: Members<'_, '_>, name: Option<&str>) -> PodSpec {
+        let mut stars = SmallVec::new();
+        let text = Rest::of(|out| {
+            let stars = &mut stars;
+            let mut text = SpecText { out, name, stars };
+            for (name, value) in members.left() {
+                text.member(name, value);
+            }
+        });
+        // In the order of their names: one pass.
+        let mut look = |member| members.look(member);
+        let containers = SpecContainer::read_all(look("containers")).collect();
+        let init_containers = SpecContainer::read_all(look("initContainers")).collect();
+        let scheduler_name = look("schedulerName").and_then(|name| name.as_str());
+        let gates = look("schedulingGates");
+        let has_security_context = look("securityContext").is_some();
+        let mut account = |member| look(member).and_then(|it| it.as_str()).unwrap_or("");
+        let is_one_account = account("serviceAccount") == account("serviceAccountName");
+        let grace = look("terminationGracePeriodSeconds").and_then(|seconds| seconds.as_i64());
+        PodSpec {
+            members: text,
+            stars,
+            is_converted: has_security_context && is_one_account,
+            termination_grace_period_seconds: grace,
+            containers,
+            init_containers,
+            scheduler_name: scheduler_name
+                .filter(|name| *name != "default-scheduler")
+                .map(Into::into),
+            is_gated: gates.is_some_and(|gates| gates.items().next().is_some()),
+        }
+    }
+}
+
+impl SpecContainer {
+    fn read_all(list: Option<JsonValue<'_>>) -> impl Iterator<Item = SpecContainer> {
+        let items = list.into_iter().flat_map(|list| list.items());
+        items.map(SpecContainer::read)
+    }
+
+    fn read(container: JsonValue<'_>) -> SpecContainer {
+        let text = |member| {
+            let value = container.get(member);
+            value.and_then(|it| it.as_str()).unwrap_or("")
+        };
+        SpecContainer {
+            name: text("name").into(),
+            image: text("image").into(),
+            is_sidecar: text("restartPolicy") == "Always",
+        }
+    }
+}
+
+/// Writes the text of a spec without the name of the pod's own volume.
+struct SpecText<'a> {
+    out: &'a mut Writer,
+    name: Option<&'a str>,
+    stars: &'a mut SmallVec<[u32; 2]>,
+}
+
+impl SpecText<'_> {
+    fn member(&mut self, name: &str, value: JsonValue<'_>) {
+        self.out.begin_member(name);
+        if self.name.is_none() {
+            value.write(self.out);
+        } else if name == "volumes" {
+            self.list(value, SpecText::named);
+        } else if TokenVolume::CONTAINERS.contains(&name) {
+            self.list(value, |text, container| {
+                text.object(container, |text, name, value| match name {
+                    "volumeMounts" => text.list(value, SpecText::named),
+                    _ => value.write(text.out),
+                });
+            });
+        } else {
+            value.write(self.out);
+        }
+    }
+
+    /// Writes a list by its items.
+    fn list(&mut self, list: JsonValue<'_>, mut write: impl FnMut(&mut Self, JsonValue<'_>)) {
+        if !list.is_list() {
+            return list.write(self.out);
+        }
+        self.out.open('[');
+        for item in list.items() {
+            self.out.comma();
+            write(self, item);
+        }
+        self.out.close(']');
+    }
+
+    /// Writes an object by its members.
+    fn object(
+        &mut self,
+        object: JsonValue<'_>,
+        mut write: impl FnMut(&mut Self, &str, JsonValue<'_>),
+    ) {
+        if !object.is_object() {
+            return object.write(self.out);
+        }
+        self.out.open('{');
+        for (name, value) in object.pairs() {
+            self.out.begin_member(name);
+            write(self, name, value);
+        }
+        self.out.close('}');
+    }
+
+    /// Writes an item whose `name` may be the volume's name.
+    fn named(&mut self, item: JsonValue<'_>) {
+        self.object(item, |text, member, value| {
+            if member == "name" && value.as_str() == text.name {
+                text.out.text(MARKER);
+                // Before the closing quote.
+                let star = u32::try_from(text.out.len() - 2);
+                text.stars.push(star.expect("no spec has 4 GiB"));
+            } else {
+                value.write(text.out);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

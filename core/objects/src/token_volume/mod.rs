@@ -1,0 +1,94 @@
+//! The volume with the token of a pod's service account. Admission gives it a new name for every
+//! pod: `kube-api-access-` and five characters, in the list of volumes and in the mounts of every
+//! container. Once the names are taken out, the specs of one template's pods are equal and can be
+//! shared.
+
+use std::fmt;
+
+use super::json::JsonValue;
+
+/// The placeholder in a spec for the name. It is not a valid volume name, because names have no
+/// `*`.
+pub(super) const MARKER: &str = "kube-api-access-*";
+
+/// The name of a pod's own service-account volume: `kube-api-access-` and five characters `a`..`z`
+/// and `0`..`9`. Only the five are stored.
+///
+/// The name is taken out of a spec that has exactly one volume name of this form, which may occur
+/// more than once. It is taken out of the list of volumes and of the containers' mounts only. Any
+/// other spec, for example one with a volume named `kube-api-access-*`, is kept unchanged. So a
+/// spec is always restored exactly when the name is put back.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TokenVolume([u8; 5]);
+
+/// A pod has eight bytes for an optional volume.
+const _: () = assert!(size_of::<Option<TokenVolume>>() <= 8);
+
+impl TokenVolume {
+    /// What the names begin with.
+    pub const PREFIX: &str = "kube-api-access-";
+
+    /// The lists of containers in a pod spec.
+    pub(super) const CONTAINERS: [&str; 3] =
+        ["containers", "initContainers", "ephemeralContainers"];
+
+    /// The volume with this name; `None` for a name of another form.
+    pub fn new(name: &str) -> Option<TokenVolume> {
+        TokenVolume::with_letters(name.strip_prefix(Self::PREFIX)?)
+    }
+
+    /// The volume whose name ends with these five characters; `None` for characters of another
+    /// form.
+    pub fn with_letters(letters: &str) -> Option<TokenVolume> {
+        let letters: [u8; 5] = letters.as_bytes().try_into().ok()?;
+        let is_usual = |letter: &u8| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+        letters.iter().all(is_usual).then_some(TokenVolume(letters))
+    }
+
+    /// The five characters.
+    pub(super) fn letters(&self) -> &str {
+        str::from_utf8(&self.0).expect("letters and digits are ASCII")
+    }
+
+    /// The volume whose name can be taken out of a pod spec.
+    pub(super) fn find(spec: JsonValue<'_>) -> Option<TokenVolume> {
+        let volumes = || names_in(spec.get("volumes"));
+        let mut own = volumes().filter_map(TokenVolume::new);
+        let found = own.next()?;
+        let is_plain = own.all(|other| other == found)
+            && volumes().all(|name| name != MARKER)
+            && mounts(spec).all(|name| name != MARKER);
+        is_plain.then_some(found)
+    }
+}
+
+impl fmt::Display for TokenVolume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Self::PREFIX)?;
+        f.write_str(self.letters())
+    }
+}
+
+impl fmt::Debug for TokenVolume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.to_string())
+    }
+}
+
+/// The names of the items of a list.
+fn names_in(list: Option<JsonValue<'_>>) -> impl Iterator<Item = &str> {
+    let items = list.into_iter().flat_map(|list| list.items());
+    items.filter_map(|item| item.get("name")?.as_str())
+}
+
+/// The names of the volumes that the containers mount.
+fn mounts(spec: JsonValue<'_>) -> impl Iterator<Item = &str> {
+    let lists = TokenVolume::CONTAINERS
+        .into_iter()
+        .filter_map(move |list| spec.get(list));
+    let containers = lists.flat_map(|list| list.items());
+    containers.flat_map(|container| names_in(container.get("volumeMounts")))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+//! The owned pods by controller reference, and the orphans by namespace, in shards by the UID of
+//! the reference or by the namespace.
+
+use std::sync::Arc;
+
+use ahash::RandomState;
+use hashbrown::{HashMap, HashTable};
+use podstorm_objects::{ObjectMeta, OwnerReference, Str};
+
+use super::PodFields;
+use super::owned_pods::{OwnedPods, OwnerId};
+use crate::intern::{FIXED_STATE, KeyId};
+use crate::primitives::{CachePadded, Mutex, MutexGuard, lock};
+
+const SHARDS: usize = 64;
+/// The tables use the seven highest bits for tags and the lowest for buckets; the shard uses bits
+/// between them.
+const SHARD_SHIFT: u32 = 40;
+
+/// The owned pods of all owners, and the orphans of all namespaces.
+#[derive(Debug)]
+pub(super) struct PodsByController<F>(Box<[CachePadded<Mutex<Shard<F>>>]>);
+
+#[derive(Debug)]
+struct Shard<F> {
+    /// By the owner's UID. Namespace, kind and name are compared too.
+    owned: HashTable<Arc<OwnedPods<F>>>,
+    orphans: HashMap<Str, Arc<OwnedPods<F>>, RandomState>,
+    /// With more namespaces than this, unused ones are dropped.
+    orphans_max: usize,
+}
+
+/// The number of namespaces of a shard that are kept without checking whether they are used.
+const ORPHANS_KEPT: usize = 1;
+
+impl<F: PodFields> Default for PodsByController<F> {
+    fn default() -> Self {
+        let shard = || Shard {
+            owned: HashTable::new(),
+            orphans: HashMap::with_hasher(FIXED_STATE),
+            orphans_max: ORPHANS_KEPT,
+        };
+        PodsByController(
+            (0..SHARDS)
+                .map(|_| CachePadded::new(Mutex::new(shard())))
+                .collect(),
+        )
+    }
+}
+
+impl<F: PodFields> PodsByController<F> {
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard<F>> {
+        lock(&self.0[(hash >> SHARD_SHIFT) as usize % SHARDS])
+    }
+
+    /// The pods with an object's controller reference or, without one, the orphans of its
+    /// namespace. Made if they don't exist.
+    pub(super) fn of(&self, meta: &ObjectMeta) -> Arc<OwnedPods<F>> {
+        match meta.controller() {
+            Some(owner) => {
+                let hash = hash_of(owner);
+                self.shard(hash).owned(hash, &meta.namespace, owner)
+            }
+            None => self.orphans(&meta.namespace),
+        }
+    }
+
+    /// As [`PodsByController::of`], but makes none.
+    pub(super) fn find(&self, meta: &ObjectMeta) -> Option<Arc<OwnedPods<F>>> {
+        match meta.controller() {
+            Some(owner) => {
+                let hash = hash_of(owner);
+                self.shard(hash).find_owned(hash, &meta.namespace, owner)
+            }
+            None => self
+                .shard(FIXED_STATE.hash_one(&meta.namespace))
+                .orphans
+                .get(&meta.namespace)
+                .cloned(),
+        }
+    }
+
+    /// The orphans of a namespace; an empty list if there are none.
+    pub(super) fn orphans(&self, namespace: &Str) -> Arc<OwnedPods<F>> {
+        self.shard(FIXED_STATE.hash_one(namespace))
+            .orphans(namespace)
+    }
+
+    /// Attaches a cached owner to the pods with its controller reference, and returns them.
+    pub(super) fn attach(
+        &self,
+        namespace: &Str,
+        owner: &OwnerReference,
+        key: KeyId,
+    ) -> Arc<OwnedPods<F>> {
+        let hash = hash_of(owner);
+        let mut shard = self.shard(hash);
+        let owned_pods = shard.owned(hash, namespace, owner);
+        // Under the lock, so that the list isn't dropped as unused in between.
+        owned_pods.set_owner_key(Some(key));
+        owned_pods
+    }
+
+    /// Drops an owner's list if it has neither pods nor a cached owner. A pod that was about to be
+    /// added finds the list closed and asks for a new one.
+    ///
+    /// Called after the last pod left and after the owner was detached. The later of the two calls
+    /// sees the effect of the other, because both have held the list's lock in between.
+    pub(super) fn drop_if_unused(&self, owned_pods: &Arc<OwnedPods<F>>) {
+        let Some(owner) = owned_pods.owner_id() else {
+            return;
+        };
+        let hash = FIXED_STATE.hash_one(&owner.uid);
+        let mut shard = self.shard(hash);
+        if owned_pods.owner_key().is_none()
+            && owned_pods.lock().close_if_empty()
+            && let Ok(entry) = shard
+                .owned
+                .find_entry(hash, |held| Arc::ptr_eq(held, owned_pods))
+        {
+            entry.remove();
+        }
+    }
+}
+
+impl<F: PodFields> Shard<F> {
+    /// Amortised O(1): namespaces come and go. Unused ones are looked for when there are twice as
+    /// many as were in use the last time.
+    fn orphans(&mut self, namespace: &Str) -> Arc<OwnedPods<F>> {
+        if let Some(owned_pods) = self.orphans.get(namespace) {
+            return owned_pods.clone();
+        }
+        if self.orphans.len() >= self.orphans_max {
+            // Every user got it from here, under this lock, and its pods hold it too.
+            self.orphans
+                .retain(|_, owned_pods| Arc::strong_count(owned_pods) > 1);
+            self.orphans_max = (2 * self.orphans.len()).max(ORPHANS_KEPT);
+        }
+        let owned_pods = Arc::new(OwnedPods::new(namespace.clone(), None));
+        self.orphans.insert(namespace.clone(), owned_pods.clone());
+        owned_pods
+    }
+
+    fn owned(&mut self, hash: u64, namespace: &Str, owner: &OwnerReference) -> Arc<OwnedPods<F>> {
+        if let Some(owned_pods) = self.find_owned(hash, namespace, owner) {
+            return owned_pods;
+        }
+        let owned_pods = Arc::new(OwnedPods::new(namespace.clone(), Some(OwnerId::of(owner))));
+        self.owned
+            .insert_unique(hash, owned_pods.clone(), |owned_pods| {
+                FIXED_STATE.hash_one(
+                    &owned_pods
+                        .owner_id()
+                        .expect("orphans have a map of their own")
+                        .uid,
+                )
+            });
+        owned_pods
+    }
+
+    fn find_owned(
+        &self,
+        hash: u64,
+        namespace: &Str,
+        owner: &OwnerReference,
+    ) -> Option<Arc<OwnedPods<F>>> {
+        let is_it = |owned_pods: &Arc<OwnedPods<F>>| {
+            owned_pods.owner_id().is_some_and(|held| held.is(owner))
+                && owned_pods.namespace() == namespace
+        };
+        self.owned.find(hash, is_it).cloned()
+    }
+}
+
+fn hash_of(owner: &OwnerReference) -> u64 {
+    FIXED_STATE.hash_one(&owner.uid)
+}

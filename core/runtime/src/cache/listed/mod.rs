@@ -1,0 +1,312 @@
+//! Replaces the whole store by a list. A list into an empty cache, as at every start, is taken in
+//! bulk: the pods of one controller are added to their owner together, and the handlers get a run
+//! of pods instead of one change per pod.
+//!
+//! With the feature `rayon` the work is split over the threads of the caller's pool. The result
+//! does not depend on their number: the positions of an owner's pods follow the list.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+use podstorm_objects::{Pod, ResourceVersion};
+#[cfg(feature = "rayon")]
+use rayon::prelude::*;
+use smallvec::{SmallVec, smallvec};
+
+use super::index::{NameHash, PodSlot, SHARDS};
+use super::owned_pods::OwnedPods;
+use super::pods::same_controller;
+use super::{PodCache, PodChange, PodFields};
+use crate::intern::FIXED_STATE;
+use crate::limits::PARALLEL_LIST_MIN;
+use crate::primitives::{AtomicU32, Mutex, Ordering, lock};
+
+/// What a list changed. To be handled in this order: first the changes, then the runs. One of the
+/// two is empty.
+#[derive(Debug, Default)]
+pub struct Listed<F> {
+    /// Pods missing from the list, as deleted, in name order; then the listed pods.
+    pub changes: Vec<PodChange<F>>,
+    /// All pods of the list, in its order, if the cache was empty before.
+    pub runs: Vec<PodRun<F>>,
+}
+
+/// Consecutive pods of a list with the same controller that the cache did not know before.
+#[derive(Debug)]
+pub struct PodRun<F> {
+    /// The pods of that controller.
+    pub owned_pods: Arc<OwnedPods<F>>,
+    /// How many of them are not being deleted.
+    pub not_deleting: u32,
+    /// The pods that must be handled one by one: orphans, and pods that are being deleted.
+    pub others: Vec<Arc<Pod>>,
+}
+
+/// Consecutive pods of the list with one controller.
+#[derive(Debug)]
+struct ListSegment {
+    pods: Range<usize>,
+    /// How many of them are being deleted.
+    deleting: u32,
+    /// The number of its owner.
+    owned_pods: u32,
+}
+
+/// What the first pass finds out about one chunk of the list.
+#[derive(Debug, Default)]
+struct Chunk {
+    name_hashes: Vec<NameHash>,
+    segments: Vec<ListSegment>,
+    /// Whether its names are strictly ascending.
+    is_sorted: bool,
+}
+
+/// The owned pods of one owner, and the segments of the list to add to them, in order.
+type OwnerSegments<F> = (Arc<OwnedPods<F>>, SmallVec<[u32; 1]>);
+
+/// How many pods a chunk has. It does not depend on the number of threads, because segments end
+/// with their chunk.
+const CHUNK_LEN: usize = 4096;
+
+impl<F: PodFields> PodCache<F> {
+    /// Replaces the whole store by a list. Pods missing from the list come first, as deleted in the
+    /// state last cached (tombstones), in name order; then the items in list order. Must not be
+    /// called while other threads apply events.
+    ///
+    /// O(n log n), or O(n) for a list into an empty cache that is sorted by namespace and name, as
+    /// servers send it.
+    pub fn replace(&self, items: Vec<Arc<Pod>>, version: &ResourceVersion) -> Listed<F> {
+        self.version().before_list(version);
+        let chunks = if self.is_empty() {
+            read_chunks(&items)
+        } else {
+            None
+        };
+        let listed = match chunks {
+            Some(chunks) => Listed {
+                changes: Vec::new(),
+                runs: self.fill(items, chunks),
+            },
+            None => Listed {
+                changes: self.merge(items),
+                runs: Vec::new(),
+            },
+        };
+        self.bookmark(version);
+        listed
+    }
+
+    fn merge(&self, items: Vec<Arc<Pod>>) -> Vec<PodChange<F>> {
+        let mut gone: Vec<Arc<Pod>> = Vec::new();
+        {
+            let listed: BTreeSet<(&str, &str)> = items.iter().map(|pod| name_of(pod)).collect();
+            for shard in self.index.iter() {
+                let pods = shard.slots().map(|slot| &slot.pod);
+                gone.extend(pods.filter(|pod| !listed.contains(&name_of(pod))).cloned());
+            }
+        }
+        gone.sort_by(|a, b| name_of(a).cmp(&name_of(b)));
+        let gone = gone.into_iter().map(|pod| self.take(pod));
+        let mut changes: Vec<PodChange<F>> = gone.collect();
+        changes.extend(items.into_iter().map(|pod| self.put(pod)));
+        changes
+    }
+
+    /// Puts a sorted list into the empty cache.
+    fn fill(&self, items: Vec<Arc<Pod>>, chunks: Vec<Chunk>) -> Vec<PodRun<F>> {
+        let mut name_hashes = Vec::with_capacity(items.len());
+        let mut segments = Vec::new();
+        for chunk in chunks {
+            name_hashes.extend(chunk.name_hashes);
+            segments.extend(chunk.segments);
+        }
+        let all_owned = self.assign(&items, &mut segments);
+        let handles: Vec<AtomicU32> = items.iter().map(|_| AtomicU32::new(0)).collect();
+        let all_owned: Vec<Arc<OwnedPods<F>>> =
+            map_all(items.len(), &all_owned, |owner_segments| {
+                self.insert_all(owner_segments, &segments, &items, &handles)
+            });
+        let run_of = |segment: &ListSegment| run_of(segment, &all_owned, &items);
+        let runs = segments.iter().map(run_of).collect();
+        // From here on the list's own references move into the index, so no reference count
+        // changes.
+        let mut shards: Vec<Vec<PodSlot<F>>> = (0..SHARDS).map(|_| Vec::new()).collect();
+        let mut pods = items.into_iter();
+        for segment in &segments {
+            let owned_pods = &all_owned[segment.owned_pods as usize];
+            for (at, pod) in segment.pods.clone().zip(&mut pods) {
+                let NameHash { shard, hash } = name_hashes[at];
+                shards[shard as usize].push(PodSlot {
+                    pod,
+                    owned_pods: owned_pods.clone(),
+                    // Relaxed: the threads that wrote it have been joined.
+                    handle: handles[at].load(Ordering::Relaxed),
+                    hash,
+                });
+            }
+        }
+        self.index_all(shards);
+        runs
+    }
+
+    /// Finds the owned pods for each segment.
+    fn assign(&self, items: &[Arc<Pod>], segments: &mut [ListSegment]) -> Vec<OwnerSegments<F>> {
+        let mut all_owned: Vec<OwnerSegments<F>> = Vec::new();
+        let mut numbers: HashTable<u32> = HashTable::new();
+        let hash =
+            |owned_pods: &Arc<OwnedPods<F>>| FIXED_STATE.hash_one(Arc::as_ptr(owned_pods).addr());
+        for (at, segment) in (0u32..).zip(segments) {
+            let owned_pods = self.by_controller.of(&items[segment.pods.start].metadata);
+            let is_it = |number: &u32| Arc::ptr_eq(&all_owned[*number as usize].0, &owned_pods);
+            if let Some(number) = numbers.find(hash(&owned_pods), is_it) {
+                segment.owned_pods = *number;
+                all_owned[*number as usize].1.push(at);
+                continue;
+            }
+            segment.owned_pods = u32::try_from(all_owned.len()).expect("fewer owners than pods");
+            all_owned.push((owned_pods, smallvec![at]));
+            let fresh = &all_owned[segment.owned_pods as usize].0;
+            numbers.insert_unique(hash(fresh), segment.owned_pods, |number| {
+                hash(&all_owned[*number as usize].0)
+            });
+        }
+        all_owned
+    }
+
+    /// Adds the pods of some segments to their owner, and returns its owned pods: new ones, if the
+    /// old ones were dropped as unused meanwhile.
+    fn insert_all(
+        &self,
+        (owned_pods, owner_segments): &OwnerSegments<F>,
+        segments: &[ListSegment],
+        items: &[Arc<Pod>],
+        handles: &[AtomicU32],
+    ) -> Arc<OwnedPods<F>> {
+        let segments = owner_segments.iter().map(|at| &segments[*at as usize].pods);
+        let mut owned_pods = owned_pods.clone();
+        loop {
+            let mut members = owned_pods.lock();
+            if members.is_closed() {
+                drop(members);
+                owned_pods = self
+                    .by_controller
+                    .of(&items[segments.clone().next().map_or(0, |pods| pods.start)].metadata);
+                continue;
+            }
+            members.reserve(segments.clone().map(|pods| pods.len()).sum());
+            for at in segments.flat_map(|pods| pods.clone()) {
+                let (handle, change) = members.insert(items[at].clone(), self.node_of(&items[at]));
+                self.note(&owned_pods, change);
+                // Relaxed: read after all threads have been joined.
+                handles[at].store(handle, Ordering::Relaxed);
+            }
+            owned_pods.set_pod_count(members.len());
+            drop(members);
+            return owned_pods;
+        }
+    }
+
+    /// Adds the slots to the index, which is empty.
+    fn index_all(&self, shards: Vec<Vec<PodSlot<F>>>) {
+        let count = shards.iter().map(Vec::len).sum();
+        let shards: Vec<(u32, Mutex<Vec<PodSlot<F>>>)> =
+            (0u32..).zip(shards.into_iter().map(Mutex::new)).collect();
+        map_all(count, &shards, |(number, slots)| {
+            let slots = std::mem::take(&mut *lock(slots));
+            self.index.lock(*number).fill(slots);
+        });
+    }
+}
+
+/// Reads a list in chunks; `None` if it is not sorted.
+fn read_chunks(items: &[Arc<Pod>]) -> Option<Vec<Chunk>> {
+    let starts: Vec<usize> = (0..items.len()).step_by(CHUNK_LEN).collect();
+    let chunks = map_all(items.len(), &starts, |&start| {
+        let end = items.len().min(start + CHUNK_LEN);
+        read_chunk(items, start..end)
+    });
+    chunks.iter().all(|chunk| chunk.is_sorted).then_some(chunks)
+}
+
+fn read_chunk(items: &[Arc<Pod>], range: Range<usize>) -> Chunk {
+    let mut chunk = Chunk {
+        name_hashes: Vec::with_capacity(range.len()),
+        segments: Vec::new(),
+        is_sorted: true,
+    };
+    for at in range.clone() {
+        let meta = &items[at].metadata;
+        chunk
+            .name_hashes
+            .push(NameHash::of(&meta.namespace, &meta.name));
+        let before = at.checked_sub(1).map(|before| &items[before].metadata);
+        if before.is_some_and(|before| {
+            (&before.namespace, &before.name) >= (&meta.namespace, &meta.name)
+        }) {
+            chunk.is_sorted = false;
+            break;
+        }
+        let goes_on = before.filter(|before| {
+            at > range.start && before.namespace == meta.namespace && same_controller(before, meta)
+        });
+        match chunk.segments.last_mut() {
+            Some(segment) if goes_on.is_some() => segment.pods.end = at + 1,
+            _ => chunk.segments.push(ListSegment {
+                pods: at..at + 1,
+                deleting: 0,
+                owned_pods: 0,
+            }),
+        }
+        if meta.is_deleting()
+            && let Some(segment) = chunk.segments.last_mut()
+        {
+            segment.deleting += 1;
+        }
+    }
+    chunk
+}
+
+fn run_of<F: PodFields>(
+    segment: &ListSegment,
+    all_owned: &[Arc<OwnedPods<F>>],
+    items: &[Arc<Pod>],
+) -> PodRun<F> {
+    let owned_pods = &all_owned[segment.owned_pods as usize];
+    let pods = &items[segment.pods.clone()];
+    let all = u32::try_from(pods.len()).expect("fewer pods than 32 bits count");
+    let (not_deleting, others) = if owned_pods.is_orphans() {
+        (0, pods.to_vec())
+    } else if segment.deleting > 0 {
+        let deleting = pods.iter().filter(|pod| pod.metadata.is_deleting());
+        (all - segment.deleting, deleting.cloned().collect())
+    } else {
+        (all, Vec::new())
+    };
+    PodRun {
+        owned_pods: owned_pods.clone(),
+        not_deleting,
+        others,
+    }
+}
+
+fn name_of(pod: &Pod) -> (&str, &str) {
+    (&pod.metadata.namespace, &pod.metadata.name)
+}
+
+/// The results of `work` on every item, in order. Runs on the caller's pool if there are many pods.
+fn map_all<T: Sync, R: Send>(
+    pods: usize,
+    items: &[T],
+    work: impl Fn(&T) -> R + Sync + Send,
+) -> Vec<R> {
+    if cfg!(feature = "rayon") && pods >= PARALLEL_LIST_MIN {
+        #[cfg(feature = "rayon")]
+        return items.par_iter().map(work).collect();
+    }
+    items.iter().map(work).collect()
+}
+
+#[cfg(test)]
+mod tests;

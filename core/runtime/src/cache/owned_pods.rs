@@ -1,0 +1,550 @@
+//! The pods that one owner controls, or the orphans of one namespace, with running totals by label
+//! set, so that a sync with nothing to do looks at no pod.
+
+use std::sync::Arc;
+
+use ahash::RandomState;
+use hashbrown::HashMap;
+use podstorm_objects::{Labels, OwnerReference, Pod, Str, Time, Uid};
+use smallvec::SmallVec;
+
+use super::PodFields;
+use super::label_set::{LabelSet, LabelSetChange, PodState, Totals, ready_since};
+use super::ready_times::ReadyTimes;
+use crate::intern::{DenseKey, FIXED_STATE, KeyId};
+use crate::primitives::{AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
+
+/// The pods with one controller reference, or the orphans of one namespace.
+#[derive(Debug)]
+pub struct OwnedPods<F> {
+    namespace: Str,
+    /// Kind, name and UID of the reference; `None` for the orphans of the namespace.
+    owner_id: Option<OwnerId>,
+    /// The key of the cached owner to which the reference resolves; `NO_OWNER` if there is none.
+    /// Written by the owners' informer, read by the pods' handlers.
+    owner_key: AtomicU32,
+    /// The number of pods, readable without the lock. Written under it.
+    pod_count: AtomicUsize,
+    members: Mutex<Members<F>>,
+}
+
+/// The identity of a controller reference: kind, name and UID. The API version is ignored.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct OwnerId {
+    pub(crate) kind: Str,
+    pub(crate) name: Str,
+    pub(crate) uid: Uid,
+}
+
+impl OwnerId {
+    pub(crate) fn of(reference: &OwnerReference) -> OwnerId {
+        OwnerId {
+            kind: reference.kind.clone(),
+            name: reference.name.clone(),
+            uid: reference.uid.clone(),
+        }
+    }
+
+    /// Whether both references have the same identity.
+    pub(crate) fn is_same(a: &OwnerReference, b: &OwnerReference) -> bool {
+        a.uid == b.uid && a.name == b.name && a.kind == b.kind
+    }
+
+    pub(crate) fn is(&self, reference: &OwnerReference) -> bool {
+        self.uid == reference.uid && self.name == reference.name && self.kind == reference.kind
+    }
+}
+
+/// No cached owner. This is the end of the key space, which no key reaches.
+const NO_OWNER: u32 = u32::MAX;
+
+/// A locked view of the owned pods.
+pub type MembersGuard<'a, F> = MutexGuard<'a, Members<F>>;
+
+/// One of the owned pods: the values that syncs and ranking read, dense and apart from the pod
+/// itself.
+#[derive(Clone, Debug)]
+pub struct Member<F> {
+    /// The values that the workloads keep of the pod.
+    pub fields: F,
+    /// Index into the owner's label sets.
+    pub label_set: u32,
+    /// The pod's handle: `positions[handle]` is its position.
+    handle: u32,
+    /// Dense number of the pod's node; 0 if it is not bound.
+    pub node: u32,
+    state: PodState,
+}
+
+impl<F: PodFields> Member<F> {
+    /// Whether the pod counts as a replica.
+    pub fn is_active(&self) -> bool {
+        self.state.active
+    }
+
+    /// Whether the pod is terminating.
+    pub fn is_terminating(&self) -> bool {
+        self.state.terminating
+    }
+
+    /// Whether the pod's `Ready` condition is true.
+    pub fn is_ready(&self) -> bool {
+        self.state.ready
+    }
+}
+
+/// The owned pods. `pods[i]` and `members[i]` belong to one pod, and `positions[members[i].handle]`
+/// is `i`.
+///
+/// Other modules refer to a pod by its handle. The handle stays the same when other pods come and
+/// go, so no other structure changes when a pod moves to another position.
+#[derive(Debug)]
+pub struct Members<F> {
+    pods: Vec<Arc<Pod>>,
+    members: Vec<Member<F>>,
+    /// By handle: the position or, if the handle is free, the next free handle.
+    positions: Vec<u32>,
+    /// The first free handle; `NO_HANDLE` if none is free.
+    free_handle: u32,
+    /// Whether these owned pods were dropped: no pod is added any more.
+    is_closed: bool,
+    /// Nearly always a single label set.
+    label_sets: SmallVec<[LabelSet; 1]>,
+    /// Label sets by their labels, once there have been more than [`SEARCHED_SETS`].
+    by_labels: Option<Box<HashMap<Labels, u32, RandomState>>>,
+    free_label_sets: Vec<u32>,
+}
+
+/// The end of the list of free handles.
+const NO_HANDLE: u32 = u32::MAX;
+
+/// Up to this number of label sets are searched one by one.
+const SEARCHED_SETS: usize = 8;
+
+/// Reserves memory for one more item, with less to spare than a vector: there is one list per
+/// owner, and half of an 80-byte member for each pod is more than the pod's other entries.
+fn reserve_one<T>(items: &mut Vec<T>) {
+    if items.len() == items.capacity() {
+        items.reserve_exact((items.len() / 4).max(4));
+    }
+}
+
+impl<F: PodFields> OwnedPods<F> {
+    pub(crate) fn new(namespace: Str, owner_id: Option<OwnerId>) -> OwnedPods<F> {
+        OwnedPods {
+            namespace,
+            owner_id,
+            owner_key: AtomicU32::new(NO_OWNER),
+            pod_count: AtomicUsize::new(0),
+            members: Mutex::new(Members::default()),
+        }
+    }
+
+    /// The number of pods.
+    pub fn pod_count(&self) -> usize {
+        // Acquire: pairs with the Release of `set_pod_count`. A caller that was woken by a new pod
+        // finds it counted.
+        self.pod_count.load(Ordering::Acquire)
+    }
+
+    /// Publishes the number of pods to readers without the lock.
+    pub(crate) fn set_pod_count(&self, count: usize) {
+        // Release: pairs with the Acquire of `pod_count`.
+        self.pod_count.store(count, Ordering::Release);
+    }
+
+    /// The namespace of its pods.
+    pub fn namespace(&self) -> &Str {
+        &self.namespace
+    }
+
+    pub(crate) fn owner_id(&self) -> Option<&OwnerId> {
+        self.owner_id.as_ref()
+    }
+
+    /// Whether these are the orphans of a namespace.
+    pub fn is_orphans(&self) -> bool {
+        self.owner_id.is_none()
+    }
+
+    /// The kind of the owner; `None` for orphans.
+    pub fn owner_kind(&self) -> Option<&str> {
+        self.owner_id.as_ref().map(|owner_id| &*owner_id.kind)
+    }
+
+    /// The key of the cached owner to which the pods' controller reference resolves.
+    pub fn owner_key(&self) -> Option<KeyId> {
+        // Acquire: pairs with the Release of `set_owner_key`. The owner is stored before.
+        match self.owner_key.load(Ordering::Acquire) {
+            NO_OWNER => None,
+            key => Some(KeyId::from_index(key as usize)),
+        }
+    }
+
+    pub(crate) fn set_owner_key(&self, owner_key: Option<KeyId>) {
+        let key = owner_key.map_or(NO_OWNER, |key| {
+            u32::try_from(key.index()).expect("keys are numbered in 32 bits")
+        });
+        // Release: pairs with the Acquire of `owner_id`.
+        self.owner_key.store(key, Ordering::Release);
+    }
+
+    /// Its pods, locked.
+    pub fn lock(&self) -> MembersGuard<'_, F> {
+        lock(&self.members)
+    }
+}
+
+impl<F: PodFields> Default for Members<F> {
+    fn default() -> Self {
+        Members {
+            pods: Vec::new(),
+            members: Vec::new(),
+            positions: Vec::new(),
+            free_handle: NO_HANDLE,
+            is_closed: false,
+            label_sets: SmallVec::new(),
+            by_labels: None,
+            free_label_sets: Vec::new(),
+        }
+    }
+}
+
+impl<F: PodFields> Members<F> {
+    /// The number of pods.
+    pub fn len(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// Whether there is no pod.
+    pub fn is_empty(&self) -> bool {
+        self.pods.is_empty()
+    }
+
+    /// The pod at a position.
+    ///
+    /// # Panics
+    /// There is no pod at this position.
+    pub fn pod(&self, position: usize) -> &Arc<Pod> {
+        &self.pods[position]
+    }
+
+    /// The pods with their members, by position.
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<Pod>, &Member<F>)> {
+        self.pods.iter().zip(&self.members)
+    }
+
+    /// The members, by position.
+    pub fn members(&self) -> &[Member<F>] {
+        &self.members
+    }
+
+    /// Running totals by labels. Label sets without pods are free.
+    pub fn label_sets(&self) -> &[LabelSet] {
+        &self.label_sets
+    }
+
+    /// Closes the list if it has no pods: no pod can be added any more. Returns whether it is
+    /// closed now.
+    pub(crate) fn close_if_empty(&mut self) -> bool {
+        self.is_closed |= self.pods.is_empty();
+        self.is_closed
+    }
+
+    /// Whether the list was dropped.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Reserves memory for `count` more pods.
+    pub(crate) fn reserve(&mut self, count: usize) {
+        self.pods.reserve_exact(count);
+        self.members.reserve_exact(count);
+        self.positions.reserve_exact(count);
+    }
+
+    /// The number of the node of a pod.
+    pub(crate) fn node_of(&self, handle: u32) -> u32 {
+        self.members[self.positions[handle as usize] as usize].node
+    }
+
+    /// Appends a pod and returns its handle.
+    pub(crate) fn insert(&mut self, pod: Arc<Pod>, node: u32) -> (u32, LabelSetChange) {
+        let state = PodState::of(&pod);
+        let (label_set, added) = self.enter_label_set(&pod, state);
+        let position = u32::try_from(self.pods.len()).expect("fewer pods than 32 bits count");
+        let handle = self.take_handle(position);
+        reserve_one(&mut self.members);
+        self.members.push(Member {
+            fields: F::of(&pod, node),
+            label_set,
+            handle,
+            node,
+            state,
+        });
+        reserve_one(&mut self.pods);
+        self.pods.push(pod);
+        (
+            handle,
+            LabelSetChange {
+                added,
+                removed: None,
+            },
+        )
+    }
+
+    fn take_handle(&mut self, position: u32) -> u32 {
+        let handle = self.free_handle;
+        if let Some(free) = self.positions.get_mut(handle as usize) {
+            self.free_handle = std::mem::replace(free, position);
+            return handle;
+        }
+        reserve_one(&mut self.positions);
+        self.positions.push(position);
+        u32::try_from(self.positions.len() - 1).expect("fewer pods than 32 bits count")
+    }
+
+    /// Replaces a pod in place.
+    pub(crate) fn update(&mut self, handle: u32, pod: Arc<Pod>, node: u32) -> LabelSetChange {
+        let position = self.positions[handle as usize] as usize;
+        let member = &mut self.members[position];
+        let old = member.state;
+        let state = PodState::of(&pod);
+        member.fields = member.fields.next(&self.pods[position], &pod, node);
+        member.state = state;
+        member.node = node;
+        let old_set = member.label_set;
+        let set = &mut self.label_sets[old_set as usize];
+        let mut change = LabelSetChange::default();
+        if set.labels == pod.metadata.labels {
+            if old != state || set.ready_times.is_some() {
+                set.leave(&self.pods[position], old);
+                set.enter(&pod, state);
+            }
+        } else {
+            let last = self.pods[position].clone();
+            change.removed = self.leave_label_set(old_set, &last, old);
+            let (label_set, added) = self.enter_label_set(&pod, state);
+            self.members[position].label_set = label_set;
+            change.added = added;
+        }
+        self.pods[position] = pod;
+        change
+    }
+
+    /// Removes a pod. The last pod takes its position.
+    pub(crate) fn remove(&mut self, handle: u32) -> LabelSetChange {
+        let position = std::mem::replace(&mut self.positions[handle as usize], self.free_handle);
+        self.free_handle = handle;
+        let pod = self.pods.swap_remove(position as usize);
+        let member = self.members.swap_remove(position as usize);
+        if let Some(moved) = self.members.get(position as usize) {
+            self.positions[moved.handle as usize] = position;
+        }
+        let removed = self.leave_label_set(member.label_set, &pod, member.state);
+        LabelSetChange {
+            added: None,
+            removed,
+        }
+    }
+
+    /// The index of the label set of exactly these labels.
+    pub fn label_set_of(&self, labels: &Labels) -> Option<u32> {
+        match self.label_sets.first() {
+            Some(first) if first.pods > 0 && first.labels.is_same(labels) => Some(0),
+            _ => match &self.by_labels {
+                Some(by_labels) => by_labels.get(labels).copied(),
+                None => self.search_label_set(labels),
+            },
+        }
+    }
+
+    fn search_label_set(&self, labels: &Labels) -> Option<u32> {
+        let mut sets = (0u32..).zip(&self.label_sets);
+        let found = sets.find(|(_, set)| set.pods > 0 && set.labels == *labels);
+        found.map(|(index, _)| index)
+    }
+
+    /// Adds a new label set to the map by labels. Makes the map with all others as soon as there
+    /// are many.
+    fn index_label_set(&mut self, labels: &Labels, index: u32) {
+        match &mut self.by_labels {
+            Some(by_labels) => {
+                by_labels.insert(labels.clone(), index);
+            }
+            None if self.label_sets.len() > SEARCHED_SETS => {
+                let used = (0u32..).zip(&self.label_sets);
+                let used = used.filter(|(number, set)| set.pods > 0 || *number == index);
+                let mut by_labels = HashMap::with_hasher(FIXED_STATE);
+                by_labels.extend(used.map(|(number, set)| (set.labels.clone(), number)));
+                self.by_labels = Some(Box::new(by_labels));
+            }
+            None => {}
+        }
+    }
+
+    fn enter_label_set(&mut self, pod: &Pod, state: PodState) -> (u32, Option<Labels>) {
+        let labels = &pod.metadata.labels;
+        let (index, added) = match self.label_set_of(labels) {
+            Some(index) => (index, None),
+            None => {
+                let fresh = LabelSet {
+                    labels: labels.clone(),
+                    pods: 0,
+                    totals: Totals::default(),
+                    ready_times: None,
+                };
+                let index = if let Some(free) = self.free_label_sets.pop() {
+                    self.label_sets[free as usize] = fresh;
+                    free
+                } else {
+                    self.label_sets.push(fresh);
+                    u32::try_from(self.label_sets.len() - 1).expect("fewer label sets than pods")
+                };
+                self.index_label_set(labels, index);
+                (index, Some(labels.clone()))
+            }
+        };
+        let set = &mut self.label_sets[index as usize];
+        set.pods += 1;
+        set.enter(pod, state);
+        (index, added)
+    }
+
+    fn leave_label_set(&mut self, index: u32, pod: &Pod, state: PodState) -> Option<Labels> {
+        let set = &mut self.label_sets[index as usize];
+        set.pods -= 1;
+        set.leave(pod, state);
+        if set.pods > 0 {
+            return None;
+        }
+        let labels = std::mem::take(&mut set.labels);
+        if let Some(by_labels) = &mut self.by_labels {
+            by_labels.remove(&labels);
+        }
+        self.free_label_sets.push(index);
+        Some(labels)
+    }
+
+    /// Of the active ready pods of a label set, the number that became ready at `cutoff` or before.
+    /// Appends to `later` the later seconds in which pods became ready, in order, with their number
+    /// of pods.
+    ///
+    /// O(pods) at the first call and when the cutoff goes back, else O(seconds after the cutoff).
+    pub fn ready_by(&mut self, label_set: u32, cutoff: Time, later: &mut Vec<(Time, u32)>) -> u32 {
+        let set = &mut self.label_sets[label_set as usize];
+        let is_kept = set
+            .ready_times
+            .as_mut()
+            .is_some_and(|kept| kept.advance(cutoff));
+        if !is_kept {
+            let times = ready_times(&self.pods, &self.members, label_set);
+            set.ready_times = Some(Box::new(ReadyTimes::new(cutoff, times)));
+        }
+        let ready_times = set.ready_times.as_ref().expect("it was kept or made");
+        later.extend(ready_times.later());
+        ready_times.ready_by_cutoff(set.totals.ready)
+    }
+
+    /// Recounts every label set. Returns whether the running totals are right and every handle
+    /// leads to its pod. O(pods).
+    pub fn totals_are_exact(&self) -> bool {
+        let mut handles = (0u32..).zip(self.members.iter().map(|member| member.handle));
+        if !handles.all(|(position, handle)| self.positions[handle as usize] == position) {
+            return false;
+        }
+        // Debug builds recount at every sync, and a sync with nothing to do must allocate nothing.
+        let mut counted: SmallVec<[(u32, Totals); 4]> =
+            smallvec::smallvec![(0, Totals::default()); self.label_sets.len()];
+        for (pod, member) in self.iter() {
+            let set = &mut counted[member.label_set as usize];
+            set.0 += 1;
+            set.1.add(PodState::of(pod));
+        }
+        let mut sets = (0u32..).zip(self.label_sets.iter().zip(counted));
+        sets.all(|(index, (set, (pods, totals)))| {
+            let times = ready_times(&self.pods, &self.members, index);
+            let ready_times = set.ready_times.as_ref();
+            set.pods == pods
+                && set.totals == totals
+                && ready_times.is_none_or(|ready_times| ready_times.is_exact(times))
+        })
+    }
+}
+
+/// When the active ready pods of a label set became ready. O(pods).
+fn ready_times<F>(
+    pods: &[Arc<Pod>],
+    members: &[Member<F>],
+    label_set: u32,
+) -> impl Iterator<Item = Time> + Clone {
+    let all = pods.iter().zip(members);
+    let of_set = all.filter(move |(_, member)| member.label_set == label_set);
+    of_set.filter_map(|(pod, member)| ready_since(pod, member.state))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use podstorm_objects::PodPhase;
+
+    fn pod(name: &str, labels: &[(&str, &str)], phase: PodPhase) -> Arc<Pod> {
+        let mut pod = Pod::default();
+        pod.metadata.name = name.into();
+        pod.metadata.labels = Labels::from_pairs(labels.iter().copied());
+        pod.status.phase = phase;
+        Arc::new(pod)
+    }
+
+    #[test]
+    fn label_sets_are_found_before_and_after_there_are_many() {
+        let mut members = Members::<()>::default();
+        let labels = |n: u32| Labels::from_pairs([("n", n.to_string().as_str())]);
+        let labelled = |n: u32| pod("p", &[("n", &n.to_string())], PodPhase::Running);
+        for n in 0..20 {
+            assert!(members.insert(labelled(n), 0).1.added.is_some());
+            assert_eq!(members.by_labels.is_some(), n >= 8);
+            for known in 0..=n {
+                assert_eq!(members.label_set_of(&labels(known)), Some(known));
+            }
+            assert_eq!(members.label_set_of(&labels(n + 1)), None);
+            assert!(members.insert(labelled(n), 0).1.added.is_none());
+        }
+        (0..40).for_each(|handle| drop(members.remove(handle)));
+        assert_eq!(members.len(), 0);
+        assert!((0..20).all(|n| members.label_set_of(&labels(n)).is_none()));
+        assert_eq!(members.insert(labelled(3), 0).1.added, Some(labels(3)));
+        assert_eq!(members.label_sets.len(), 20, "a free one is used again");
+        assert!(members.totals_are_exact());
+    }
+
+    #[test]
+    fn totals_follow_every_change() {
+        let mut members = Members::<()>::default();
+        let web = [("app", "web")];
+        let (a, change) = members.insert(pod("a", &web, PodPhase::Running), 0);
+        assert!(change.added.is_some());
+        let (b, change) = members.insert(pod("b", &web, PodPhase::Running), 0);
+        assert!(change.added.is_none());
+        let (c, _) = members.insert(pod("c", &[("app", "db")], PodPhase::Running), 0);
+        assert!(members.totals_are_exact());
+        members.update(a, pod("a", &web, PodPhase::Failed), 0);
+        assert_eq!(members.label_sets()[0].totals.active, 1);
+        let change = members.update(c, pod("c", &web, PodPhase::Running), 0);
+        assert_eq!(change.removed, Some(Labels::from_pairs([("app", "db")])));
+        assert!(members.totals_are_exact());
+        assert!(members.remove(a).is_none());
+        assert_eq!(&*members.pod(0).metadata.name, "c", "the last one moved");
+        assert!(members.totals_are_exact());
+        let (d, _) = members.insert(pod("d", &web, PodPhase::Running), 0);
+        assert_eq!(d, a, "a free handle is used again");
+        assert!(members.totals_are_exact());
+        assert!(!members.close_if_empty());
+        assert!(members.remove(c).is_none());
+        assert!(members.remove(b).is_none());
+        assert!(members.remove(d).removed.is_some());
+        assert_eq!(members.len(), 0);
+        assert!(members.totals_are_exact());
+        assert!(members.close_if_empty());
+    }
+}

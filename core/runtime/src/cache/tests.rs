@@ -1,0 +1,249 @@
+//! The pod cache against a naive model: one map of pods, searched.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use podstorm_objects::{
+    ConditionStatus, ConditionType, Labels, OwnerReference, Pod, PodCondition, PodPhase, Selector,
+    Str, Time, Uid,
+};
+use proptest::prelude::*;
+
+use super::{Delta, NamespacedSelector, PodCache};
+
+/// What a step does to one pod: sets its owner, its labels, whether it has ended and whether it is
+/// being deleted. `None` removes it.
+type Shape = Option<(u8, u8, bool, bool)>;
+
+fn owner(number: u8) -> Arc<OwnerReference> {
+    Arc::new(OwnerReference {
+        api_version: "apps/v1".into(),
+        kind: "ReplicaSet".into(),
+        name: format!("rs-{number}").as_str().into(),
+        uid: Uid::from_u128(u128::from(number)),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    })
+}
+
+fn pod(name: u8, version: u64, (controller, labels, ended, deleting): (u8, u8, bool, bool)) -> Pod {
+    let mut pod = Pod::default();
+    pod.metadata.name = format!("pod-{name}").into();
+    pod.metadata.namespace = if name.is_multiple_of(2) { "a" } else { "b" }.into();
+    pod.metadata.resource_version = version.into();
+    pod.metadata.labels = Labels::from_pairs([("set", labels.to_string().as_str())]);
+    if controller > 0 {
+        pod.metadata.owner_references.push(owner(controller));
+    }
+    if deleting {
+        pod.metadata.deletion_timestamp = Time::from_unix_seconds(1);
+    }
+    // Some pods have no ready time, some have one in the future.
+    let ready_since = match version % 5 {
+        0 => Time::UNSET,
+        more => Time::from_unix_seconds((version + more).cast_signed()),
+    };
+    pod.status.conditions.push(PodCondition {
+        kind: ConditionType::Ready,
+        status: if version.is_multiple_of(7) {
+            ConditionStatus::False
+        } else {
+            ConditionStatus::True
+        },
+        last_transition_time: ready_since.into(),
+        rest: podstorm_objects::Rest::NONE,
+    });
+    pod.status.phase = if ended {
+        PodPhase::Failed
+    } else {
+        PodPhase::Running
+    };
+    pod
+}
+
+/// Active pods by namespace, owner and labels.
+type Counts = BTreeMap<(String, Option<String>, String), u32>;
+
+/// Counts by a selector that matches everything, or by selectors of single label sets.
+///
+/// It also checks the pods that have been ready since the cutoff.
+fn counts_of(cache: &PodCache<()>, selectors: &[&str], cutoff: Time) -> Counts {
+    let compiled = selectors
+        .iter()
+        .map(|text| Selector::parse(text).expect("it is valid"));
+    let selectors: Vec<NamespacedSelector> = compiled
+        .map(Arc::new)
+        .flat_map(|selector| ["a", "b"].map(|name| (Str::from(name), selector.clone())))
+        .collect();
+    let mut counts = Counts::new();
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    cache.matching_label_sets(&selectors, &mut found);
+    for (labels, owned_pods) in found {
+        let mut members = owned_pods.lock();
+        assert!(members.totals_are_exact());
+        assert_eq!(owned_pods.pod_count(), members.len());
+        let index = members
+            .label_set_of(&labels)
+            .expect("the index names sets that exist");
+        let totals = members.label_sets()[index as usize].totals;
+        let ready: Vec<Time> = members
+            .iter()
+            .filter(|(pod, member)| pod.metadata.labels == labels && member.is_active())
+            .filter(|(_, member)| member.is_ready())
+            .map(|(pod, _)| pod.ready_time())
+            .collect();
+        let settled = ready
+            .iter()
+            .filter(|time| !time.is_unset() && **time <= cutoff)
+            .count();
+        let first = ready.into_iter().filter(|time| *time > cutoff).min();
+        let mut later = Vec::new();
+        assert_eq!(
+            members.ready_by(index, cutoff, &mut later) as usize,
+            settled
+        );
+        assert_eq!(later.first().map(|(time, _)| *time), first);
+        let value = labels.get("set").expect("every pod has it").to_string();
+        let namespace = owned_pods.namespace().to_string();
+        let name = owned_pods.owner_id().map(|owner| owner.name.to_string());
+        assert!(
+            seen.insert((namespace.clone(), name.clone(), value.clone())),
+            "named twice"
+        );
+        if totals.active > 0 {
+            counts.insert((namespace, name, value), totals.active);
+        }
+    }
+    counts
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn the_cache_counts_as_a_plain_map_does(
+        steps in prop::collection::vec(
+            (0u8..10, prop::option::of((0u8..4, 0u8..3, any::<bool>(), any::<bool>()))),
+            1..80,
+        )
+    ) {
+        let cache = PodCache::<()>::new();
+        let mut plain: BTreeMap<u8, Pod> = BTreeMap::new();
+        for (version, (name, shape)) in (1u64..).zip(steps) {
+            let shape: Shape = shape;
+            let known = plain.contains_key(&name);
+            let change = match shape {
+                Some(shape) => {
+                    let pod = pod(name, version, shape);
+                    plain.insert(name, pod.clone());
+                    cache.apply(Delta::Applied(Arc::new(pod)))
+                }
+                None => {
+                    let last = plain.remove(&name).unwrap_or_else(|| pod(name, version, (0, 0, false, false)));
+                    cache.apply(Delta::Deleted(Arc::new(last)))
+                }
+            };
+            prop_assert_eq!(change.old.is_some(), known);
+            prop_assert_eq!(cache.len(), plain.len());
+            let mut expected = Counts::new();
+            for pod in plain.values().filter(|pod| pod.is_active()) {
+                let owner = pod.metadata.controller().map(|owner| owner.name.to_string());
+                let set = pod.metadata.labels.get("set").expect("every pod has it").to_string();
+                *expected.entry((pod.metadata.namespace.to_string(), owner, set)).or_default() += 1;
+            }
+            // The cutoff goes forward with the versions, and sometimes back.
+            let cutoff = Time::from_unix_seconds((version / 2 + version % 3).cast_signed());
+            prop_assert_eq!(counts_of(&cache, &[""], cutoff), expected.clone());
+            let single = ["set=0", "set=1", "set in (0,2)", "set=2", "set=9"];
+            prop_assert_eq!(counts_of(&cache, &single, cutoff), expected);
+        }
+    }
+}
+
+/// The versions of one pod, drawn from a seed.
+fn life(name: u8, seed: u64) -> Vec<Delta<Pod>> {
+    let mut state = seed ^ u64::from(name).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut draw = |below: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) % below
+    };
+    let mut next = |version: u64| {
+        let shape = (draw(4) as u8, draw(12) as u8, draw(4) == 0, draw(5) == 0);
+        let pod = Arc::new(pod(name, version, shape));
+        match draw(6) {
+            0 => Delta::Deleted(pod),
+            _ => Delta::Applied(pod),
+        }
+    };
+    (1..200).map(&mut next).collect()
+}
+
+#[test]
+fn threads_that_apply_different_pods_leave_what_one_leaves() {
+    const THREADS: u8 = 4;
+    for seed in 0..8 {
+        let lives: Vec<Vec<Delta<Pod>>> = (0..40).map(|name| life(name, seed)).collect();
+        let (single, shared) = (PodCache::<()>::new(), PodCache::<()>::new());
+        for version in 0..lives[0].len() {
+            for life in &lives {
+                single.apply(life[version].clone());
+            }
+        }
+        let start = std::sync::Barrier::new(usize::from(THREADS));
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (shared, start) = (&shared, &start);
+                let own: Vec<_> = lives
+                    .iter()
+                    .skip(thread.into())
+                    .step_by(THREADS.into())
+                    .collect();
+                scope.spawn(move || {
+                    start.wait();
+                    for version in 0..own[0].len() {
+                        for life in &own {
+                            let change = shared.apply_out_of_order(life[version].clone());
+                            // Owned pods are made and dropped while threads apply events.
+                            if let Some(owned_pods) = change.new_owned_pods {
+                                assert!(owned_pods.lock().totals_are_exact());
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(shared.len(), single.len());
+        assert_eq!(
+            counts_of(&shared, &[""], Time::UNSET),
+            counts_of(&single, &[""], Time::UNSET)
+        );
+        for change in single.resync() {
+            let meta = &change.new.metadata;
+            let held = shared
+                .get(&meta.namespace, &meta.name)
+                .expect("both hold it");
+            assert!(Arc::ptr_eq(&held, &change.new), "the last version is held");
+            let owned_pods = shared.by_controller.find(meta).expect("it has a pod");
+            assert!(
+                owned_pods
+                    .lock()
+                    .iter()
+                    .any(|(pod, _)| Arc::ptr_eq(pod, &held))
+            );
+        }
+        // Owned pods without pods are dropped.
+        for change in single.resync() {
+            shared.apply(Delta::Deleted(change.new));
+        }
+        assert!(shared.is_empty());
+        for number in 1..4 {
+            for namespace in [0, 1] {
+                let pod = pod(namespace, 1, (number, 0, false, false));
+                assert!(shared.by_controller.find(&pod.metadata).is_none());
+            }
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Event correlation: decides which of a controller's events are written, and how.
+//!
+//! In this order: many similar messages are combined, repeated messages are counted, and a token
+//! bucket per object drops the rest. The memory is bounded. A dropped event allocates nothing.
+//! There are no locks: one thread owns the recorder.
+
+use std::hash::Hash;
+use std::sync::Arc;
+
+use podstorm_objects::{EventSource, EventTopic, Now, Str, Time, Uid};
+
+use super::lru::Lru;
+use super::{EventIntent, EventPatch, EventType, EventWrite, ObjectReference};
+
+/// The capacity of each of the three LRU maps.
+const MEMORY_ENTRIES: usize = 4096;
+
+/// From this distinct message on, the messages of an aggregate are combined.
+const COMBINE_FROM: usize = 10;
+
+/// An aggregate without messages for longer than this starts again: 10 minutes.
+const COMBINE_WINDOW_NS: i64 = 600 * 1_000_000_000;
+
+/// How many events of one type about one object may be written in a burst.
+const SPAM_BURST: f64 = 25.0;
+
+/// How fast tokens come back, per second: one in 300 s, in the single precision in which upstream
+/// configures it.
+const SPAM_QPS: f64 = (1.0f32 / 300.0) as f64;
+
+/// The prefix of a combined event's message.
+const COMBINED: &str = "(combined from similar events): ";
+
+/// The longest name of an object. A longer event name is replaced by a UUID.
+const NAME_MAX: usize = 253;
+
+/// Decides which event intents of one controller are written, and how. Used by one thread.
+#[derive(Debug)]
+pub struct EventRecorder {
+    component: &'static str,
+    hashes: [ahash::RandomState; 2],
+    aggregates: Lru<Aggregate>,
+    log: Lru<Logged>,
+    spam: Lru<Bucket>,
+    /// The object of the last intent and its hash; the `Arc` keeps the address from being reused.
+    last_object: Option<(Arc<ObjectReference>, u128)>,
+    /// The number in the last event name given out.
+    last_stamp: i64,
+    /// The text of the current message; kept to reuse its memory.
+    text: String,
+    /// What to store once the last write has succeeded.
+    written: Option<(u128, Logged)>,
+    /// The parts that events of one kind share. There are a handful.
+    topics: Vec<Topic>,
+}
+
+#[derive(Debug)]
+struct Topic {
+    kind: EventType,
+    reason: &'static str,
+    combined: bool,
+    shared: Arc<EventTopic>,
+}
+
+/// The messages of one object, type and reason.
+#[derive(Debug)]
+struct Aggregate {
+    /// Hashes of distinct messages, at most one less than starts the combining.
+    messages: [u128; COMBINE_FROM - 1],
+    count: usize,
+    last_ns: i64,
+}
+
+/// How often an event has been observed; a count of 0 is never.
+#[derive(Clone, Copy, Debug)]
+struct Logged {
+    count: i32,
+    first: Time,
+    /// The number in the event's name.
+    stamp: i64,
+}
+
+/// The token bucket of one object and type.
+#[derive(Debug)]
+struct Bucket {
+    tokens: f64,
+    last_ns: i64,
+}
+
+impl EventRecorder {
+    /// A recorder for the events of `component`, e.g. `replicaset-controller`.
+    pub fn new(component: &'static str) -> EventRecorder {
+        EventRecorder {
+            component,
+            hashes: [
+                ahash::RandomState::with_seeds(0x6576, 0x656e, 0x7473, 0x3031),
+                ahash::RandomState::with_seeds(0x6576, 0x656e, 0x7473, 0x3032),
+            ],
+            aggregates: Lru::new(MEMORY_ENTRIES),
+            log: Lru::new(MEMORY_ENTRIES),
+            spam: Lru::new(MEMORY_ENTRIES),
+            last_object: None,
+            last_stamp: 0,
+            text: String::new(),
+            written: None,
+            topics: Vec::new(),
+        }
+    }
+
+    /// Takes an intent that was made now; see [`correlate`](EventRecorder::correlate).
+    pub fn record(&mut self, intent: EventIntent, now: Now) -> Option<EventWrite> {
+        self.correlate(intent, now, now)
+    }
+
+    /// Takes an intent made at `made` and returns what to write, if anything. Callers write one
+    /// event at a time and call [`written`](EventRecorder::written) when it has succeeded.
+    ///
+    /// O(length of the message); allocates only when something is to be written.
+    pub fn correlate(&mut self, intent: EventIntent, made: Now, now: Now) -> Option<EventWrite> {
+        let object = self.object_hash(&intent.regarding);
+        let aggregate_key = self.hash((object, intent.kind, intent.reason));
+        self.text.clear();
+        let (start, rest) = intent.message.parts();
+        self.text.push_str(start);
+        self.text.push_str(rest);
+        let message_key = self.hash(&self.text);
+
+        let aggregate = self.aggregates.touch(aggregate_key, Aggregate::new);
+        let combined = aggregate.combines(message_key, now);
+        let (key, at) = match combined {
+            true => (aggregate_key, now),
+            false => (self.hash((aggregate_key, message_key)), made),
+        };
+        let logged = self.observe(key, at);
+        let spam_key = self.hash((object, intent.kind));
+        if !self.spam.touch(spam_key, || Bucket::full(now)).accepts(now) {
+            return None;
+        }
+        Some(self.write(intent, combined, aggregate_key, logged, at))
+    }
+
+    /// Must be called when the last write has succeeded, also if it was a create in place of a
+    /// patch.
+    pub fn written(&mut self) {
+        if let Some((key, logged)) = self.written.take() {
+            *self.log.touch(key, || logged) = logged;
+        }
+    }
+
+    fn observe(&mut self, key: u128, at: Now) -> Logged {
+        let never = Logged {
+            count: 0,
+            first: at.wall(),
+            stamp: 0,
+        };
+        let logged = self.log.touch(key, || never);
+        if logged.count == 0 {
+            // Names must differ even if the clock stands still.
+            self.last_stamp = at.wall_ns.max(self.last_stamp + 1);
+            logged.stamp = self.last_stamp;
+        }
+        logged.count = logged.count.saturating_add(1);
+        *logged
+    }
+
+    fn write(
+        &mut self,
+        intent: EventIntent,
+        combined: bool,
+        aggregate_key: u128,
+        logged: Logged,
+        at: Now,
+    ) -> EventWrite {
+        let EventIntent {
+            regarding,
+            kind,
+            reason,
+            ..
+        } = intent;
+        let message = match combined {
+            true => format!("{COMBINED}{}", self.text),
+            false => self.text.clone(),
+        };
+        // Upstream stores a written event under its own message, also a combined one. Nothing ever
+        // looks that entry up, but it takes one of the 4096 entries.
+        self.written = Some((self.hash((aggregate_key, self.hash(&message))), logged));
+        let namespace = match &*regarding.namespace {
+            "" => Str::from("default"),
+            _ => Str::clone(&regarding.namespace),
+        };
+        let patch = EventPatch {
+            namespace,
+            name: self.event_name(&regarding.name, logged.stamp),
+            count: logged.count,
+            message,
+            last_timestamp: at.wall(),
+            source: EventSource {
+                regarding,
+                topic: self.topic(kind, reason, combined),
+                first_timestamp: logged.first,
+            },
+        };
+        match logged.count {
+            1 => EventWrite::Create(patch.to_event()),
+            _ => EventWrite::Patch(patch),
+        }
+    }
+
+    fn topic(&mut self, kind: EventType, reason: &'static str, combined: bool) -> Arc<EventTopic> {
+        let known = self.topics.iter().find(|topic| {
+            topic.kind == kind && topic.reason == reason && topic.combined == combined
+        });
+        if let Some(known) = known {
+            return Arc::clone(&known.shared);
+        }
+        let component = Str::from(self.component);
+        let none = Str::new();
+        let shared = Arc::new(EventTopic {
+            kind: kind.as_str().into(),
+            reason: reason.into(),
+            host: Str::clone(&none),
+            // As in upstream, combined events don't have it.
+            reporting_component: Str::clone(if combined { &none } else { &component }),
+            reporting_instance: none,
+            component,
+        });
+        self.topics.push(Topic {
+            kind,
+            reason,
+            combined,
+            shared: Arc::clone(&shared),
+        });
+        shared
+    }
+
+    /// `<object>.<hex stamp>`; a UUID where that is too long for a name.
+    fn event_name(&self, object: &str, stamp: i64) -> String {
+        let name = format!("{object}.{stamp:x}");
+        if name.len() <= NAME_MAX {
+            return name;
+        }
+        let version_and_variant = 0x4000_8000_0000_0000_0000;
+        let kept = !0xf000_c000_0000_0000_0000_u128;
+        Uid::from_u128(self.hash(&name) & kept | version_and_variant).to_string()
+    }
+
+    fn object_hash(&mut self, object: &Arc<ObjectReference>) -> u128 {
+        if let Some((last, hash)) = &self.last_object
+            && Arc::ptr_eq(last, object)
+        {
+            return *hash;
+        }
+        // Without the version: the next sync reports about the same object.
+        let ObjectReference {
+            kind,
+            namespace,
+            name,
+            uid,
+            resource_version: _,
+        } = &**object;
+        let hash = self.hash((kind, namespace, name.as_str(), uid));
+        self.last_object = Some((Arc::clone(object), hash));
+        hash
+    }
+
+    /// A hash wide enough to identify its input: with 4096 entries, a run of 10^12 intents has a
+    /// collision with a probability below 10^-22.
+    fn hash(&self, what: impl Hash) -> u128 {
+        let [low, high] = &self.hashes;
+        u128::from(high.hash_one(&what)) << 64 | u128::from(low.hash_one(&what))
+    }
+}
+
+impl Aggregate {
+    fn new() -> Aggregate {
+        Aggregate {
+            messages: [0; COMBINE_FROM - 1],
+            count: 0,
+            last_ns: i64::MIN,
+        }
+    }
+
+    /// Adds a message. Returns whether it is to be combined with the others.
+    fn combines(&mut self, message: u128, now: Now) -> bool {
+        if now.mono_ns.saturating_sub(self.last_ns) > COMBINE_WINDOW_NS {
+            self.count = 0;
+        }
+        self.last_ns = now.mono_ns;
+        if self.messages[..self.count].contains(&message) {
+            return false;
+        }
+        // Upstream adds the tenth message, then drops any one; here it is always the newest.
+        if self.count == COMBINE_FROM - 1 {
+            return true;
+        }
+        self.messages[self.count] = message;
+        self.count += 1;
+        false
+    }
+}
+
+impl Bucket {
+    fn full(now: Now) -> Bucket {
+        Bucket {
+            tokens: SPAM_BURST,
+            last_ns: now.mono_ns,
+        }
+    }
+
+    /// Takes a token if there is one.
+    fn accepts(&mut self, now: Now) -> bool {
+        let elapsed_ns = now.mono_ns.saturating_sub(self.last_ns).max(0);
+        // Whole seconds and the rest are converted separately, as Go converts a duration to
+        // seconds.
+        let seconds =
+            (elapsed_ns / 1_000_000_000) as f64 + (elapsed_ns % 1_000_000_000) as f64 / 1e9;
+        let tokens = (self.tokens + seconds * SPAM_QPS).min(SPAM_BURST) - 1.0;
+        // A token that is due within the same nanosecond counts as available.
+        if tokens < 0.0 && -tokens / SPAM_QPS * 1e9 >= 1.0 {
+            return false;
+        }
+        *self = Bucket {
+            tokens,
+            last_ns: now.mono_ns,
+        };
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;

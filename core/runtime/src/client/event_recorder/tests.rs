@@ -1,0 +1,241 @@
+//! Tests of the event correlation.
+
+use serde_json::json;
+
+use super::*;
+use podstorm_objects::{Kind, Object};
+
+fn now(seconds: i64) -> Now {
+    Now {
+        mono_ns: seconds * 1_000_000_000,
+        wall_ns: (1_800_000_000 + seconds) * 1_000_000_000,
+    }
+}
+
+fn web(version: u64) -> Arc<ObjectReference> {
+    Arc::new(ObjectReference {
+        kind: Kind::REPLICA_SET,
+        namespace: "shop".into(),
+        name: "web".into(),
+        uid: Uid::new("7f420cbd-206a-47ea-a64a-f37288a6840d"),
+        resource_version: version.into(),
+    })
+}
+
+fn created(version: u64, pod: usize) -> EventIntent {
+    EventIntent::created_pod(&web(version), &format!("web-{pod}").into())
+}
+
+fn recorder() -> EventRecorder {
+    EventRecorder::new("replicaset-controller")
+}
+
+/// Creates and patches of recording these.
+fn totals(
+    recorder: &mut EventRecorder,
+    intents: impl Iterator<Item = EventIntent>,
+    at: Now,
+) -> (usize, usize) {
+    let mut totals = (0, 0);
+    for intent in intents {
+        match recorder.record(intent, at) {
+            Some(EventWrite::Create(_)) => totals.0 += 1,
+            Some(EventWrite::Patch(_)) => totals.1 += 1,
+            None => continue,
+        }
+        recorder.written();
+    }
+    totals
+}
+
+#[test]
+fn a_burst_of_500_creations_writes_25_events_of_which_16_are_the_combined_one() {
+    let mut recorder = recorder();
+    let mut writes = Vec::new();
+    for pod in 0..500 {
+        writes.extend(recorder.record(created(1, pod), now(0)));
+        recorder.written();
+    }
+    assert_eq!(writes.len(), 25);
+    let names: Vec<String> = writes
+        .iter()
+        .map(|write| match write {
+            EventWrite::Create(event) => event.metadata.name.to_string(),
+            EventWrite::Patch(patch) => patch.name.clone(),
+        })
+        .collect();
+    let distinct: std::collections::BTreeSet<&String> = names.iter().collect();
+    assert_eq!(distinct.len(), 10);
+    for (write, name) in writes.iter().zip(&names).skip(10) {
+        let EventWrite::Patch(patch) = write else {
+            panic!("{write:?}")
+        };
+        assert_eq!(*name, names[9]);
+        assert!(
+            patch
+                .message
+                .starts_with("(combined from similar events): Created pod: ")
+        );
+    }
+    let EventWrite::Patch(last) = &writes[24] else {
+        panic!()
+    };
+    assert_eq!(last.count, 16);
+    assert_eq!(
+        last.message,
+        "(combined from similar events): Created pod: web-24"
+    );
+}
+
+#[test]
+fn the_count_goes_on_while_writes_are_dropped() {
+    let mut recorder = recorder();
+    totals(&mut recorder, (0..500).map(|pod| created(1, pod)), now(0));
+    let write = recorder.record(created(2, 500), now(301));
+    let Some(EventWrite::Patch(patch)) = write else {
+        panic!("{write:?}")
+    };
+    assert_eq!(patch.count, 492);
+}
+
+#[test]
+fn a_token_comes_back_every_300_seconds() {
+    let mut recorder = recorder();
+    assert_eq!(
+        totals(&mut recorder, (0..40).map(|pod| created(1, pod)), now(0)),
+        (10, 15)
+    );
+    assert_eq!(
+        totals(&mut recorder, (40..50).map(|pod| created(1, pod)), now(299)),
+        (0, 0)
+    );
+    assert_eq!(
+        totals(&mut recorder, (50..60).map(|pod| created(1, pod)), now(300)),
+        (0, 1)
+    );
+    assert_eq!(
+        totals(&mut recorder, (60..70).map(|pod| created(1, pod)), now(900)),
+        (0, 2)
+    );
+}
+
+#[test]
+fn warnings_have_a_bucket_of_their_own() {
+    let mut recorder = recorder();
+    totals(&mut recorder, (0..40).map(|pod| created(1, pod)), now(0));
+    let failed = EventIntent::failed_create(&web(1), &"quota exceeded");
+    assert!(matches!(
+        recorder.record(failed, now(0)),
+        Some(EventWrite::Create(_))
+    ));
+}
+
+#[test]
+fn repeated_messages_are_counted_and_never_combined() {
+    let mut recorder = recorder();
+    let failed = || EventIntent::failed_create(&web(1), &"quota exceeded");
+    assert_eq!(
+        totals(&mut recorder, (0..40).map(|_| failed()), now(0)),
+        (1, 24)
+    );
+    let EventWrite::Patch(patch) = recorder.record(failed(), now(300)).unwrap() else {
+        panic!()
+    };
+    assert_eq!(
+        (patch.count, patch.message.as_str()),
+        (41, "Error creating: quota exceeded")
+    );
+    assert_eq!(
+        patch.body(),
+        json!({"count": 41, "lastTimestamp": "2027-01-15T08:05:00Z", "message": patch.message})
+    );
+}
+
+#[test]
+fn a_silent_aggregate_starts_again_after_more_than_600_seconds() {
+    for (silence, combined) in [(600, true), (601, false)] {
+        let mut recorder = recorder();
+        totals(&mut recorder, (0..9).map(|pod| created(1, pod)), now(0));
+        let write = recorder.record(created(1, 99), now(silence)).unwrap();
+        let EventWrite::Create(event) = write else {
+            panic!("{write:?}")
+        };
+        let message = &*event.message;
+        assert_eq!(
+            message.starts_with(COMBINED),
+            combined,
+            "{silence} s: {message}"
+        );
+    }
+}
+
+#[test]
+fn other_objects_are_apart_and_other_versions_are_not() {
+    let mut recorder = recorder();
+    assert_eq!(
+        totals(&mut recorder, (0..40).map(|n| created(n as u64, n)), now(0)),
+        (10, 15)
+    );
+    let mut other = (*web(1)).clone();
+    other.uid = Uid::new("8df9bcb8-481d-4037-8798-84343b02ebd7");
+    let intent = EventIntent::deleted_pod(&Arc::new(other), &"web-x".into());
+    assert!(recorder.record(intent, now(0)).is_some());
+}
+
+#[test]
+fn an_event_has_the_fields_of_core_v1() {
+    let mut recorder = recorder();
+    let Some(EventWrite::Create(event)) = recorder.record(created(12, 3), now(0)) else {
+        panic!()
+    };
+    assert_eq!(event.metadata.name, "web.18fae27693b40000");
+    assert_eq!(&*event.metadata.namespace, "shop");
+    assert_eq!(
+        event.to_json(),
+        json!({
+            "apiVersion": "v1", "kind": "Event",
+            "metadata": {"name": "web.18fae27693b40000", "namespace": "shop"},
+            "involvedObject": {
+                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web",
+                "namespace": "shop", "resourceVersion": "12",
+                "uid": "7f420cbd-206a-47ea-a64a-f37288a6840d",
+            },
+            "reason": "SuccessfulCreate", "message": "Created pod: web-3", "type": "Normal",
+            "count": 1,
+            "firstTimestamp": "2027-01-15T08:00:00Z", "lastTimestamp": "2027-01-15T08:00:00Z",
+            "source": {"component": "replicaset-controller"},
+            "reportingComponent": "replicaset-controller", "reportingInstance": "",
+        })
+    );
+}
+
+#[test]
+fn a_patched_event_that_is_gone_is_created_with_its_count() {
+    let mut recorder = recorder();
+    let deleted = || EventIntent::deleted_pod(&web(1), &"web-1".into());
+    let Some(EventWrite::Create(first)) = recorder.record(deleted(), now(0)) else {
+        panic!()
+    };
+    let Some(EventWrite::Patch(patch)) = recorder.record(deleted(), now(60)) else {
+        panic!()
+    };
+    let again = patch.to_event();
+    assert_eq!(again.metadata, first.metadata);
+    assert_eq!(again.count, 2);
+    assert_eq!(again.first_timestamp, first.first_timestamp);
+    assert_eq!(again.last_timestamp, now(60).wall());
+    assert!(Arc::ptr_eq(&again.topic, &first.topic));
+}
+
+#[test]
+fn event_names_differ_even_when_the_clock_stands_still() {
+    let mut recorder = recorder();
+    let mut names = std::collections::BTreeSet::new();
+    for pod in 0..9 {
+        let Some(EventWrite::Create(event)) = recorder.record(created(1, pod), now(0)) else {
+            panic!()
+        };
+        assert!(names.insert(event.metadata.name));
+    }
+    assert_eq!(recorder.event_name(&"n".repeat(253), 1).len(), 36);
+}

@@ -1,0 +1,171 @@
+//! The path of events to the API: a bounded queue, the recorder, and the retries of the current
+//! write. A state machine: a driver makes the calls and knows the time.
+
+use std::collections::VecDeque;
+
+use podstorm_objects::{Event, Now};
+
+use super::{ApiError, EventIntent, EventPatch, EventRecorder, EventWrite};
+
+/// The most waiting intents; further ones are dropped.
+pub const EVENT_QUEUE_MAX: usize = 1000;
+
+/// The number of attempts per write.
+const TRIES_MAX: u32 = 12;
+
+/// The delay between two attempts: 10 s, the first time a random part of it.
+const RETRY_NS: i64 = 10_000_000_000;
+
+/// The outgoing events of one controller.
+#[derive(Debug)]
+pub struct EventSink {
+    recorder: EventRecorder,
+    queue: VecDeque<(EventIntent, Now)>,
+    current: Option<Current>,
+    dropped: u64,
+}
+
+/// The write in progress.
+#[derive(Debug)]
+struct Current {
+    write: EventWrite,
+    /// The event to create because its patch was answered with 404.
+    replacement: Option<Event>,
+    tries: u32,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// To be sent at this time, monotonic ns.
+    Due(i64),
+    /// Sent and not answered.
+    Sent,
+}
+
+/// What the driver is to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SinkStep<'a> {
+    /// Nothing, until an intent is pushed.
+    Idle,
+    /// Nothing, until the last call is answered.
+    InFlight,
+    /// Nothing, until this time, monotonic ns.
+    Wait {
+        /// When to call again.
+        until_ns: i64,
+    },
+    /// Create this event, then report the answer.
+    Create(&'a Event),
+    /// Patch this event, then report the answer.
+    Patch(&'a EventPatch),
+}
+
+impl EventSink {
+    /// The empty sink of `component`, e.g. `replicaset-controller`.
+    pub fn new(component: &'static str) -> EventSink {
+        EventSink {
+            recorder: EventRecorder::new(component),
+            queue: VecDeque::new(),
+            current: None,
+            dropped: 0,
+        }
+    }
+
+    /// Queues an intent. Returns false if the queue is full and the intent was dropped.
+    pub fn push(&mut self, intent: EventIntent, now: Now) -> bool {
+        let has_capacity = self.queue.len() < EVENT_QUEUE_MAX;
+        if has_capacity {
+            self.queue.push_back((intent, now));
+        } else {
+            self.dropped += 1;
+        }
+        has_capacity
+    }
+
+    /// The number of intents dropped because the queue was full.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// What to do next. A call is returned once; its answer goes to
+    /// [`answered`](EventSink::answered).
+    pub fn next(&mut self, now: Now) -> SinkStep<'_> {
+        while self.current.is_none() {
+            let Some((intent, made)) = self.queue.pop_front() else {
+                return SinkStep::Idle;
+            };
+            self.current = self.recorder.correlate(intent, made, now).map(Current::new);
+        }
+        let Some(current) = &mut self.current else {
+            return SinkStep::Idle;
+        };
+        match current.stage {
+            Stage::Sent => return SinkStep::InFlight,
+            Stage::Due(until_ns) if until_ns > now.mono_ns => return SinkStep::Wait { until_ns },
+            Stage::Due(_) => current.stage = Stage::Sent,
+        }
+        match (&current.replacement, &current.write) {
+            (Some(event), _) | (None, EventWrite::Create(event)) => SinkStep::Create(event),
+            (None, EventWrite::Patch(patch)) => SinkStep::Patch(patch),
+        }
+    }
+
+    /// Reports the answer to the last call. Any `Status` except success drops the event, but a
+    /// patch answered with 404 becomes a create. After a failed transport the call is tried again
+    /// later, and all other events wait for it. `random` is evenly distributed over 0..1.
+    ///
+    /// # Panics
+    /// No call is in progress.
+    pub fn answered(&mut self, answer: Result<(), &ApiError>, now: Now, random: f64) {
+        let current = self.current.as_mut().expect("a call is under way");
+        assert_eq!(current.stage, Stage::Sent, "the call was handed out");
+        let done = match answer {
+            Ok(()) => {
+                self.recorder.written();
+                true
+            }
+            Err(error) if error.code == 0 => current.retry(now, random),
+            Err(error) => current.replace(error, now),
+        };
+        if done {
+            self.current = None;
+        }
+    }
+}
+
+impl Current {
+    fn new(write: EventWrite) -> Current {
+        Current {
+            write,
+            replacement: None,
+            tries: 0,
+            stage: Stage::Due(i64::MIN),
+        }
+    }
+
+    /// Schedules another attempt from the start. Returns true if the attempts are used up.
+    fn retry(&mut self, now: Now, random: f64) -> bool {
+        self.tries += 1;
+        self.replacement = None;
+        let part = if self.tries == 1 { random } else { 1.0 };
+        self.stage = Stage::Due(now.mono_ns.saturating_add((RETRY_NS as f64 * part) as i64));
+        self.tries >= TRIES_MAX
+    }
+
+    /// Schedules a create in place of a patch that found no event. Returns true if the event is
+    /// given up.
+    fn replace(&mut self, error: &ApiError, now: Now) -> bool {
+        match &self.write {
+            EventWrite::Patch(patch) if self.replacement.is_none() && error.is_not_found() => {
+                self.replacement = Some(patch.to_event());
+                self.stage = Stage::Due(now.mono_ns);
+                false
+            }
+            _ => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

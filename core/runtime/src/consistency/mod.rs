@@ -1,0 +1,292 @@
+//! The read-your-writes check: an owner is synced again only once the caches have caught up with
+//! the writes of its last sync.
+//!
+//! Data enters by [`wrote_at`](ConsistencyStore::wrote_at), with the version that each write
+//! returned. [`ensure_ready`](ConsistencyStore::ensure_ready) compares it with the versions that
+//! the caches have reached. Owners are in shards with one short lock each. No lock is held across a
+//! call out of this module, and two are never held at once.
+
+mod fences;
+
+use std::cmp::Ordering;
+use std::hash::Hash;
+
+pub use fences::{Fences, Kinds};
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use podstorm_objects::{Kind, ResourceVersion, Uid};
+
+use crate::primitives::{CachePadded, Mutex, MutexGuard, lock};
+
+/// 64 locks for at most a few dozen workers: two owners rarely share one.
+const SHARDS: usize = 64;
+
+/// The writes for each owner, by owner key `K` (a dense key id in the controller), with at most one
+/// record per owner. Writes of `N` kinds are recorded separately: in the controller, of pods and of
+/// the owners themselves.
+///
+/// Every method takes one shard lock and costs O(N).
+#[derive(Debug)]
+pub struct ConsistencyStore<K, const N: usize = 2> {
+    kinds: [Kind; N],
+    shards: Box<[Shard<K, N>]>,
+    hasher: ahash::RandomState,
+}
+
+/// Looked up with the hash that has selected the shard.
+type Records<K, const N: usize> = HashTable<(K, Record<N>)>;
+
+type Shard<K, const N: usize> = CachePadded<Mutex<Records<K, N>>>;
+
+/// The recorded writes for one owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record<const N: usize = 2> {
+    /// The UID of the owner for which the writes were made.
+    pub uid: Uid,
+    /// The newest version written, in the order of the store's kinds; `None` if nothing was
+    /// written.
+    pub written: [Option<ResourceVersion>; N],
+}
+
+/// The error of a cache that has not seen a write yet. Its text is upstream's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "read version: {store} is not as new as written version: {wrote} for group resource {}",
+    kind.group_resource()
+)]
+pub struct Stale {
+    /// The kind of the written object.
+    pub kind: Kind,
+    /// The version that was written.
+    pub wrote: ResourceVersion,
+    /// The version that the cache has reached.
+    pub store: ResourceVersion,
+}
+
+impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
+    /// An empty store for writes of these kinds.
+    pub fn new(kinds: [Kind; N]) -> Self {
+        // Fixed seeds: no order is visible, but runs are repeatable down to their allocations.
+        let hasher = ahash::RandomState::with_seeds(0x636f, 0x6e73, 0x6973, 0x7431);
+        let shard = || CachePadded::new(Mutex::new(Records::new()));
+        ConsistencyStore {
+            kinds,
+            shards: (0..SHARDS).map(|_| shard()).collect(),
+            hasher,
+        }
+    }
+
+    /// Records that a write of an object of this kind, for the owner with this UID, returned
+    /// `version`. A record for another UID is replaced. Of two comparable versions the newer is
+    /// kept. A version that can't be compared with the recorded one replaces it.
+    ///
+    /// # Panics
+    /// The kind is not one of the store's.
+    pub fn wrote_at(&self, owner: K, uid: &Uid, kind: Kind, version: &ResourceVersion) {
+        let place = place_of(kind, &self.kinds);
+        let hash = self.hash(&owner);
+        let mut records = self.records(hash);
+        let rehash = |(owner, _): &(K, Record<N>)| self.hash(owner);
+        let record = match records.entry(hash, |(other, _)| *other == owner, rehash) {
+            Entry::Occupied(known) => &mut known.into_mut().1,
+            Entry::Vacant(free) => &mut free.insert((owner, Record::new(uid))).into_mut().1,
+        };
+        if record.uid != *uid {
+            *record = Record::new(uid);
+        }
+        let noted = &mut record.written[place];
+        let newer = noted
+            .as_ref()
+            .is_some_and(|n| n.compare(version) == Some(Ordering::Greater));
+        if !newer {
+            *noted = Some(version.clone());
+        }
+    }
+
+    /// The same for several writes at once, in any order. Of numeric versions only the newest is
+    /// recorded.
+    #[inline]
+    pub fn wrote_all<'a>(
+        &self,
+        owner: K,
+        uid: &Uid,
+        kind: Kind,
+        versions: impl Iterator<Item = &'a ResourceVersion>,
+    ) where
+        K: Clone,
+    {
+        let mut newest = 0;
+        for version in versions {
+            match version.number() {
+                Some(number) => newest = newest.max(number),
+                None => self.wrote_at(owner.clone(), uid, kind, version),
+            }
+        }
+        if newest > 0 {
+            self.wrote_at(owner, uid, kind, &newest.into());
+        }
+    }
+
+    /// Drops the owner's record; with a UID, only if the record is for that UID.
+    pub fn clear(&self, owner: &K, uid: Option<&Uid>) {
+        let hash = self.hash(owner);
+        let mut records = self.records(hash);
+        if let Ok(known) = records.find_entry(hash, |(other, record)| {
+            other == owner && uid.is_none_or(|uid| record.uid == *uid)
+        }) {
+            known.remove();
+        }
+    }
+
+    /// Checks whether the caches have seen all writes for the owner. `stores` has the versions that
+    /// the caches have reached, in the order of the store's kinds. Success drops the record. A
+    /// version in `stores` that is unset, or can't be compared with the written one, counts as
+    /// having seen it.
+    ///
+    /// # Errors
+    /// The first kind whose cache is behind. The record is kept, and the caller should try again
+    /// later.
+    pub fn ensure_ready(&self, owner: &K, stores: &[ResourceVersion; N]) -> Result<(), Stale> {
+        let hash = self.hash(owner);
+        let mut records = self.records(hash);
+        let Ok(known) = records.find_entry(hash, |(other, _)| other == owner) else {
+            return Ok(());
+        };
+        for (place, (wrote, store)) in known.get().1.written.iter().zip(stores).enumerate() {
+            if let Some(wrote) = wrote
+                && wrote.compare(store) == Some(Ordering::Greater)
+            {
+                return Err(Stale {
+                    kind: self.kinds[place],
+                    wrote: wrote.clone(),
+                    store: store.clone(),
+                });
+            }
+        }
+        known.remove();
+        Ok(())
+    }
+
+    /// A copy of the owner's record.
+    pub fn record(&self, owner: &K) -> Option<Record<N>> {
+        let hash = self.hash(owner);
+        let records = self.records(hash);
+        let known = records.find(hash, |(other, _)| other == owner);
+        known.map(|(_, record)| record.clone())
+    }
+
+    /// The number of owners with a record. Takes every lock, one after the other.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+
+    /// Whether no owner has a record.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn hash(&self, owner: &K) -> u64 {
+        self.hasher.hash_one(owner)
+    }
+
+    /// The records of the shard for this hash.
+    fn records(&self, hash: u64) -> MutexGuard<'_, Records<K, N>> {
+        // The middle bits: a shard's table uses the lowest for the bucket and the highest for the
+        // tag.
+        lock(&self.shards[(hash >> 32) as usize % SHARDS])
+    }
+}
+
+/// The index of a kind among the tracked kinds.
+fn place_of(kind: Kind, kinds: &[Kind]) -> usize {
+    let place = kinds.iter().position(|known| *known == kind);
+    place.unwrap_or_else(|| panic!("writes of a {} are not tracked", kind.name()))
+}
+
+impl<const N: usize> Record<N> {
+    fn new(uid: &Uid) -> Self {
+        Record {
+            uid: uid.clone(),
+            written: std::array::from_fn(|_| None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn versions(pods: &str, owners: &str) -> [ResourceVersion; 2] {
+        [ResourceVersion::new(pods), ResourceVersion::new(owners)]
+    }
+
+    fn store() -> ConsistencyStore<u32> {
+        ConsistencyStore::new([Kind::POD, Kind::REPLICA_SET])
+    }
+
+    fn wrote(store: &ConsistencyStore<u32>, uid: &str, kind: Kind, version: &str) {
+        store.wrote_at(7, &Uid::new(uid), kind, &ResourceVersion::new(version));
+    }
+
+    #[test]
+    fn a_positive_answer_drops_the_record() {
+        let store = store();
+        wrote(&store, "a", Kind::POD, "10");
+        assert!(store.ensure_ready(&7, &versions("9", "")).is_err());
+        assert_eq!(store.len(), 1);
+        assert_eq!(store.ensure_ready(&7, &versions("10", "")), Ok(()));
+        assert_eq!(store.ensure_ready(&7, &versions("1", "")), Ok(()));
+        assert!(store.is_empty());
+    }
+
+    #[test]
+    fn the_newest_version_is_kept_and_incomparable_ones_replace_it() {
+        let store = store();
+        for (version, kept) in [
+            ("9", "9"),
+            ("10", "10"),
+            ("9", "10"),
+            ("x", "x"),
+            ("3", "3"),
+        ] {
+            wrote(&store, "a", Kind::REPLICA_SET, version);
+            let record = store.record(&7).unwrap();
+            assert_eq!(record.written[1], Some(ResourceVersion::new(kept)));
+        }
+    }
+
+    #[test]
+    fn another_uid_starts_a_new_record() {
+        let store = store();
+        wrote(&store, "a", Kind::POD, "100");
+        wrote(&store, "b", Kind::REPLICA_SET, "5");
+        let record = store.record(&7).unwrap();
+        assert_eq!(record.uid, Uid::new("b"));
+        assert_eq!(record.written[0], None);
+        store.clear(&7, Some(&Uid::new("a")));
+        assert!(store.record(&7).is_some());
+        store.clear(&7, None);
+        assert!(store.record(&7).is_none());
+    }
+
+    #[test]
+    fn the_error_names_both_versions_and_the_resource() {
+        let store = store();
+        wrote(&store, "a", Kind::REPLICA_SET, "100");
+        let stale = store.ensure_ready(&7, &versions("", "99")).unwrap_err();
+        assert_eq!(
+            stale.to_string(),
+            "read version: 99 is not as new as written version: 100 \
+             for group resource replicasets.apps"
+        );
+    }
+
+    #[test]
+    fn unset_and_opaque_store_versions_switch_the_gate_off() {
+        let store = store();
+        for at in ["", "0", "x", "010"] {
+            wrote(&store, "a", Kind::POD, "10");
+            assert_eq!(store.ensure_ready(&7, &versions(at, "")), Ok(()), "{at:?}");
+        }
+    }
+}

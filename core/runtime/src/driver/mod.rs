@@ -1,0 +1,240 @@
+//! The loop that drives syncs, without I/O: begin, requests, answers, resume, finish.
+//!
+//! A [`Workload`] decides which requests to make, a [`Transport`] carries them out, and a
+//! [`Driver`] connects the two. A transport may answer at once, as an embedded server or a script
+//! does, or later, as a network client does. In the second case its owner passes the answer to
+//! [`Driver::answer`] and calls [`Driver::poll`].
+//!
+//! ```text
+//! queue ─key─▶ begin ─requests─▶ Transport::send ─┬─ answer at once ─────────┐
+//!                ▲                                └─ none: Driver::answer ───┤
+//!                └───────────────── resume ◀── every request is answered ◀───┘
+//! ```
+
+use podstorm_objects::{AnyObject, Kind, Now, Object, ResourceVersion};
+
+use crate::cache::{Delta, Listed, PodChange, PodFields};
+use crate::client::{Answer, EventIntent, Request};
+use crate::intern::{KeyId, ObjectKey};
+use crate::workqueue::{RateLimitingQueue, Take};
+
+/// What a sync needs next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Step {
+    /// Carry out [`SyncState::requests`] concurrently, pass each [`SyncState::answer`], then call
+    /// [`Workload::resume`].
+    Requests,
+    /// The sync is over.
+    Finished,
+}
+
+impl Step {
+    /// The step of a sync with these requests; finished if there are none.
+    pub fn of(requests: &[Request]) -> Step {
+        if requests.is_empty() {
+            Step::Finished
+        } else {
+            Step::Requests
+        }
+    }
+}
+
+/// A sync in progress, as a driver sees it. Made once and reused, with its scratch memory, for
+/// every key.
+pub trait SyncState: Default + Send {
+    /// The requests to carry out concurrently.
+    fn requests(&self) -> &[Request];
+
+    /// Sets the answer of a request, in any order.
+    ///
+    /// # Panics
+    /// There is no request with this index, or it has been answered.
+    fn answer(&mut self, index: usize, answer: Answer);
+
+    /// The Events to write. The driver takes them.
+    fn events(&mut self) -> &mut Vec<EventIntent>;
+
+    /// How the sync ended, in one or two words for statistics: `ok`, `create failed`. Meaningless
+    /// before the end.
+    fn outcome_label(&self) -> &'static str;
+}
+
+/// A controller of one kind of workload: what it watches, its keys, and the requests of a sync. No
+/// I/O, no clock. All input comes in by these methods, on any thread.
+///
+/// Several workloads share one cache of pods, which the program that runs them fills. Each workload
+/// gets the changes that [concern](PodChange::concerns) owners of its kind, after the cache has
+/// them.
+pub trait Workload: Send + Sync + std::fmt::Debug + 'static {
+    /// The fields that the shared cache keeps of each pod.
+    type Fields: PodFields;
+
+    /// The state of a sync.
+    type Sync: SyncState;
+
+    /// The kind of its objects, which own pods.
+    fn kind(&self) -> Kind;
+
+    /// The name of the object with this key.
+    fn name(&self, key: KeyId) -> ObjectKey;
+
+    /// The queue of keys to sync.
+    fn queue(&self) -> &RateLimitingQueue<KeyId>;
+
+    /// An object of its kind was added, changed or deleted.
+    fn object_changed(&self, delta: Delta<dyn Object>, now: Now);
+
+    /// These are all objects of its kind at this version.
+    fn objects_listed(&self, objects: Vec<AnyObject>, version: &ResourceVersion, now: Now);
+
+    /// No object of its kind changed up to this version. Needed only by workloads that compare
+    /// their writes with what their caches have seen, like
+    /// [`ConsistencyStore`](crate::consistency::ConsistencyStore).
+    fn bookmark(&self, version: &ResourceVersion) {
+        let _ = version;
+    }
+
+    /// A pod changed. The cache has the change already.
+    fn pod_changed(&self, change: &PodChange<Self::Fields>, now: Now);
+
+    /// The cache was replaced by a list of pods, with these changes.
+    fn pods_listed(&self, listed: &Listed<Self::Fields>, now: Now);
+
+    /// Begins the sync of a key that was taken from the queue.
+    fn begin(&self, key: KeyId, sync: &mut Self::Sync, now: Now) -> Step;
+
+    /// Continues the sync after every request of the batch has an answer.
+    ///
+    /// # Panics
+    /// A request has no answer, or the sync is over.
+    fn resume(&self, sync: &mut Self::Sync, now: Now) -> Step;
+
+    /// Gives the key of a finished sync back to the queue, to be forgotten or retried.
+    fn finish(&self, sync: &mut Self::Sync, now: Now);
+}
+
+/// Carries requests out.
+pub trait Transport {
+    /// Sends the request with this index in its batch. `None`: the answer comes later, by
+    /// [`Driver::answer`].
+    fn send(&mut self, index: usize, request: &Request, now: Now) -> Option<Answer>;
+}
+
+impl<F: FnMut(&Request, Now) -> Answer> Transport for F {
+    #[inline]
+    fn send(&mut self, _: usize, request: &Request, now: Now) -> Option<Answer> {
+        Some(self(request, now))
+    }
+}
+
+/// How far a sync has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Progress {
+    /// The sync waits for answers.
+    Waiting,
+    /// The sync is over. Its state says how it ended; [`Workload::finish`] takes its key.
+    Finished,
+}
+
+/// One worker: drives one sync at a time.
+#[derive(Debug, Default)]
+pub struct Driver<S> {
+    /// The sync.
+    pub sync: S,
+    /// The number of requests without an answer.
+    waiting: usize,
+}
+
+impl<S: SyncState> Driver<S> {
+    /// Begins the sync of a key and drives it until it waits for answers or is over.
+    #[inline]
+    pub fn begin<W: Workload<Sync = S>>(
+        &mut self,
+        workload: &W,
+        key: KeyId,
+        transport: &mut impl Transport,
+        now: Now,
+    ) -> Progress {
+        let step = workload.begin(key, &mut self.sync, now);
+        self.drive(workload, step, transport, now)
+    }
+
+    /// Sets the answer of a request that was sent.
+    ///
+    /// # Panics
+    /// The request has been answered.
+    pub fn answer(&mut self, index: usize, answer: Answer) {
+        self.sync.answer(index, answer);
+        self.waiting -= 1;
+    }
+
+    /// Continues the sync if every request has an answer.
+    pub fn poll<W: Workload<Sync = S>>(
+        &mut self,
+        workload: &W,
+        transport: &mut impl Transport,
+        now: Now,
+    ) -> Progress {
+        if self.waiting > 0 {
+            return Progress::Waiting;
+        }
+        let step = workload.resume(&mut self.sync, now);
+        self.drive(workload, step, transport, now)
+    }
+
+    #[inline]
+    fn drive<W: Workload<Sync = S>>(
+        &mut self,
+        workload: &W,
+        mut step: Step,
+        transport: &mut impl Transport,
+        now: Now,
+    ) -> Progress {
+        while step == Step::Requests {
+            for index in 0..self.sync.requests().len() {
+                match transport.send(index, &self.sync.requests()[index], now) {
+                    Some(answer) => self.sync.answer(index, answer),
+                    None => self.waiting += 1,
+                }
+            }
+            if self.waiting > 0 {
+                return Progress::Waiting;
+            }
+            step = workload.resume(&mut self.sync, now);
+        }
+        Progress::Finished
+    }
+}
+
+/// Syncs every waiting key to its end, over a transport that answers at once. `ended` is called
+/// after each sync, before its key goes back to the queue. Returns the number of syncs.
+///
+/// # Panics
+/// The transport does not answer a request at once.
+pub fn sync_all<W: Workload>(
+    workload: &W,
+    driver: &mut Driver<W::Sync>,
+    transport: &mut impl Transport,
+    now: Now,
+    mut ended: impl FnMut(&mut W::Sync),
+) -> usize {
+    let mut syncs = 0;
+    workload.queue().fire_due(now.mono_ns);
+    while let Take::Key(key) = workload.queue().try_take(now.mono_ns) {
+        let progress = driver.begin(workload, key, transport, now);
+        assert_eq!(
+            progress,
+            Progress::Finished,
+            "the transport answers at once"
+        );
+        ended(&mut driver.sync);
+        workload.finish(&mut driver.sync, now);
+        syncs += 1;
+    }
+    syncs
+}
+
+#[cfg(test)]
+mod tests;

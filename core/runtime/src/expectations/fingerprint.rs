@@ -1,0 +1,102 @@
+//! The fingerprint of a pod's name, for sets that are read without a lock.
+
+use compact_str::CompactString;
+
+use crate::intern::FIXED_STATE;
+
+/// 128 bits that identify a pod: two pods of one key have different fingerprints.
+///
+/// A number is its own fingerprint, exactly. A name's fingerprint is a 64-bit hash of the whole
+/// name, and its last eight bytes unchanged. Pods that a controller made differ in their last five
+/// characters, so their fingerprints always differ. Pods named by hand with the same ending differ
+/// by the hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    /// Evenly distributed in its upper bits.
+    pub(super) spread: u64,
+    /// Never zero, because zero marks an empty bucket.
+    pub(super) rest: u64,
+}
+
+/// A pod name that expectations can wait for.
+///
+/// A borrowed form must have the same fingerprint as the value.
+pub trait PodKey {
+    /// The fingerprint of this name. O(length of the name); allocates nothing.
+    fn fingerprint(&self) -> Fingerprint;
+}
+
+impl PodKey for u64 {
+    #[inline]
+    fn fingerprint(&self) -> Fingerprint {
+        // An odd factor (2^64 over the golden ratio) loses no information and fills the upper bits.
+        Fingerprint {
+            spread: self.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            rest: 1,
+        }
+    }
+}
+
+impl PodKey for u32 {
+    #[inline]
+    fn fingerprint(&self) -> Fingerprint {
+        u64::from(*self).fingerprint()
+    }
+}
+
+impl PodKey for str {
+    #[inline]
+    fn fingerprint(&self) -> Fingerprint {
+        let bytes = self.as_bytes();
+        let rest = match bytes.last_chunk() {
+            Some(last) => u64::from_le_bytes(*last),
+            None => bytes
+                .iter()
+                .fold(0, |rest, &byte| rest << 8 | u64::from(byte)),
+        };
+        Fingerprint {
+            spread: FIXED_STATE.hash_one(bytes),
+            // Zero only for a text of NULs, which is not a name.
+            rest: rest.max(1),
+        }
+    }
+}
+
+impl PodKey for String {
+    #[inline]
+    fn fingerprint(&self) -> Fingerprint {
+        self.as_str().fingerprint()
+    }
+}
+
+impl PodKey for CompactString {
+    #[inline]
+    fn fingerprint(&self) -> Fingerprint {
+        self.as_str().fingerprint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_different_ends_have_different_rests() {
+        let rest = |name: &str| name.fingerprint().rest;
+        assert_ne!(rest("web-7d4b9c6f5d-x7k2p"), rest("web-7d4b9c6f5d-x7k2q"));
+        assert_eq!(rest("web-7d4b9c6f5d-x7k2p"), rest("api-7d4b9c6f5d-x7k2p"));
+        assert_ne!(
+            "web-7d4b9c6f5d-x7k2p".fingerprint(),
+            "api-7d4b9c6f5d-x7k2p".fingerprint()
+        );
+        assert_ne!(rest("a"), rest("b"));
+        assert_ne!(rest(""), 0);
+    }
+
+    #[test]
+    fn a_borrowed_name_has_the_same_fingerprint() {
+        let name = "web-7d4b9c6f5d-x7k2p";
+        assert_eq!(name.fingerprint(), String::from(name).fingerprint());
+        assert_eq!(name.fingerprint(), CompactString::from(name).fingerprint());
+    }
+}

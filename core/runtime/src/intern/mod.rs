@@ -1,0 +1,342 @@
+//! Dense ids for names, and the table that is indexed by dense ids.
+//!
+//! A name enters as text ([`KeyTable`], [`StrTable`]) and becomes a `u32` counted from 0. All other
+//! modules use it as an index into an [`AppendTable`], whose readers take no lock. A text's id
+//! means that text for the life of its table. A key's id means its name until the owner of the
+//! table gives it to another name, when no user is left.
+//!
+//! Locks: a key table has one `RwLock` for its text index and one lock for each id's name. A text
+//! table has one `RwLock` for each shard of its index. All are held for one look-up or one change,
+//! and never across a call out. Reading a text by its id takes none.
+
+mod keys;
+
+use std::fmt;
+use std::hash::Hash;
+
+use hashbrown::HashTable;
+
+pub use keys::KeyTable;
+
+use podstorm_objects::Str;
+
+use crate::limits::{TABLE_CHUNKS, TABLE_FIRST_CHUNK};
+use crate::primitives::{AtomicU32, CachePadded, OnceLock, Ordering, RwLock};
+
+/// The hasher of every look-up table here: fast, with fixed seeds so that runs are repeatable. It
+/// does not resist chosen collisions.
+pub const FIXED_STATE: ahash::RandomState = ahash::RandomState::with_seeds(
+    0x243f_6a88_85a3_08d3,
+    0x1319_8a2e_0370_7344,
+    0xa409_3822_299f_31d0,
+    0x082e_fa98_ec4e_6c89,
+);
+
+/// Keys that are small integers counted from 0, so that state per key can be in arrays.
+///
+/// `from_index(key.index())` is `key`, and indices are below 2^32.
+pub trait DenseKey: Copy + Eq + Ord + Hash + fmt::Debug + Send + Sync + 'static {
+    /// The key's index in arrays.
+    fn index(self) -> usize;
+
+    /// The key with this index.
+    ///
+    /// # Panics
+    /// The index does not fit in 32 bits.
+    fn from_index(index: usize) -> Self;
+}
+
+impl DenseKey for u32 {
+    #[inline]
+    fn index(self) -> usize {
+        self as usize
+    }
+
+    #[inline]
+    fn from_index(index: usize) -> Self {
+        u32::try_from(index).expect("dense keys fit in 32 bits")
+    }
+}
+
+/// The id of a namespace and name in a [`KeyTable`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyId(pub u32);
+
+impl KeyId {
+    /// The id's index in arrays.
+    #[inline]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl DenseKey for KeyId {
+    #[inline]
+    fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    #[inline]
+    fn from_index(index: usize) -> Self {
+        KeyId(u32::from_index(index))
+    }
+}
+
+/// Namespace and name of an object, shown as `namespace/name`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKey {
+    /// The namespace; empty for cluster-scoped objects.
+    pub namespace: Str,
+    /// The name.
+    pub name: Str,
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+/// A table that only grows and whose entries never move. It has chunks of doubling length, each
+/// allocated as a whole at first use. Entries start as `T::default()`.
+///
+/// Reading takes no lock and costs two dependent loads. Growing allocates one chunk; if several
+/// threads need it, one allocates and the others wait.
+pub struct AppendTable<T> {
+    chunks: [OnceLock<Box<[T]>>; TABLE_CHUNKS],
+}
+
+/// The chunk of an index, and the offset in it. Chunk `c` has the indices `FIRST * (2^c - 1)` to
+/// `FIRST * (2^(c+1) - 1)`, so after adding `FIRST` the highest bit is the chunk.
+#[inline]
+fn place(index: usize) -> (usize, usize) {
+    let shifted = index + TABLE_FIRST_CHUNK;
+    let chunk = (shifted.ilog2() - TABLE_FIRST_CHUNK.ilog2()) as usize;
+    (chunk, shifted - (TABLE_FIRST_CHUNK << chunk))
+}
+
+impl<T: Default> AppendTable<T> {
+    /// An empty table; allocates nothing.
+    pub fn new() -> Self {
+        AppendTable {
+            chunks: std::array::from_fn(|_| OnceLock::new()),
+        }
+    }
+
+    /// The entry, if its chunk exists.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<&T> {
+        let (chunk, offset) = place(index);
+        self.chunks.get(chunk)?.get()?.get(offset)
+    }
+
+    /// The entry. Allocates its chunk if needed.
+    ///
+    /// # Panics
+    /// The index does not fit in 32 bits.
+    #[inline]
+    pub fn get_or_grow(&self, index: usize) -> &T {
+        let (chunk, offset) = place(index);
+        let chunk = self.chunks[chunk].get_or_init(|| {
+            (0..TABLE_FIRST_CHUNK << chunk)
+                .map(|_| T::default())
+                .collect()
+        });
+        &chunk[offset]
+    }
+
+    /// All entries of the allocated chunks, with their indices, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
+        self.chunks.iter().enumerate().flat_map(|(chunk, entries)| {
+            let first = (TABLE_FIRST_CHUNK << chunk) - TABLE_FIRST_CHUNK;
+            let entries = entries.get().map_or(&[][..], |entries| entries);
+            entries
+                .iter()
+                .enumerate()
+                .map(move |(offset, entry)| (first + offset, entry))
+        })
+    }
+}
+
+impl<T: Default> Default for AppendTable<T> {
+    fn default() -> Self {
+        AppendTable::new()
+    }
+}
+
+impl<T> fmt::Debug for AppendTable<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let chunks = self
+            .chunks
+            .iter()
+            .filter(|chunk| chunk.get().is_some())
+            .count();
+        f.debug_struct("AppendTable")
+            .field("chunks", &chunks)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Shards of a text table's index: more than the threads that look up texts at the same time.
+const TEXT_SHARDS: usize = 32;
+
+/// Ids for texts, in the order of first use: for names of nodes and the like.
+///
+/// The index is in shards, each in its own cache lines, so that threads that look up different
+/// texts don't contend for one lock.
+#[derive(Debug)]
+pub struct StrTable {
+    texts: AppendTable<OnceLock<Str>>,
+    /// The number of ids given.
+    count: AtomicU32,
+    /// Ids by the hash of their text.
+    index: Box<[CachePadded<RwLock<HashTable<u32>>>]>,
+}
+
+impl Default for StrTable {
+    fn default() -> Self {
+        StrTable::new()
+    }
+}
+
+impl StrTable {
+    /// An empty table.
+    pub fn new() -> Self {
+        StrTable {
+            texts: AppendTable::new(),
+            count: AtomicU32::new(0),
+            index: (0..TEXT_SHARDS).map(|_| CachePadded::default()).collect(),
+        }
+    }
+
+    /// The id of a text; a new text gets a new id. Takes a lock for reading; for a new text also
+    /// for writing, and only then allocates.
+    ///
+    /// # Panics
+    /// There are 2^32 texts already.
+    pub fn intern(&self, text: &str) -> u32 {
+        let hash = FIXED_STATE.hash_one(text);
+        let shard = self.shard(hash);
+        let known = shard
+            .read()
+            .expect("no thread panics while it holds this lock")
+            .find(hash, |&id| **self.text_ref(id) == *text)
+            .copied();
+        if let Some(known) = known {
+            return known;
+        }
+        let mut index = shard
+            .write()
+            .expect("no thread panics while it holds this lock");
+        if let Some(&known) = index.find(hash, |&id| **self.text_ref(id) == *text) {
+            return known;
+        }
+        // Relaxed: it only gives out numbers. The lock makes the text visible before its id.
+        let id = self.count.fetch_add(1, Ordering::Relaxed);
+        assert!(id < u32::MAX, "ids fit in 32 bits");
+        let fresh = self.texts.get_or_grow(id as usize).set(text.into()).is_ok();
+        assert!(fresh, "an id is given once");
+        index.insert_unique(hash, id, |&other| {
+            FIXED_STATE.hash_one(&**self.text_ref(other))
+        });
+        id
+    }
+
+    /// The id of a text, if it has one. Takes a lock for reading; allocates nothing.
+    pub fn find(&self, text: &str) -> Option<u32> {
+        let hash = FIXED_STATE.hash_one(text);
+        self.shard(hash)
+            .read()
+            .expect("no thread panics while it holds this lock")
+            .find(hash, |&id| **self.text_ref(id) == *text)
+            .copied()
+    }
+
+    fn shard(&self, hash: u64) -> &RwLock<HashTable<u32>> {
+        // The tables use the seven highest bits for tags and the lowest for buckets.
+        &self.index[(hash >> 40) as usize % TEXT_SHARDS]
+    }
+
+    /// The text with this id, shared. Takes no lock.
+    ///
+    /// # Panics
+    /// The id is not of this table.
+    pub fn text(&self, id: u32) -> Str {
+        self.text_ref(id).clone()
+    }
+
+    /// The text with this id, by reference. Takes no lock.
+    ///
+    /// # Panics
+    /// The id is not of this table.
+    pub fn text_ref(&self, id: u32) -> &Str {
+        self.texts
+            .get(id as usize)
+            .and_then(OnceLock::get)
+            .expect("the id is of this table")
+    }
+
+    /// The number of texts. All smaller ids are in use.
+    pub fn len(&self) -> usize {
+        // Relaxed: a statistic that orders nothing.
+        self.count.load(Ordering::Relaxed) as usize
+    }
+
+    /// Whether there is no text yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_dense_and_chunks_double() {
+        let mut expected = (0, 0);
+        for index in 0..100_000 {
+            assert_eq!(place(index), expected, "index {index}");
+            expected.1 += 1;
+            if expected.1 == TABLE_FIRST_CHUNK << expected.0 {
+                expected = (expected.0 + 1, 0);
+            }
+        }
+        assert!(place(u32::MAX as usize).0 < TABLE_CHUNKS);
+    }
+
+    #[test]
+    fn entries_start_as_default_and_stay_where_they_are() {
+        let table = AppendTable::<OnceLock<u32>>::new();
+        assert!(table.get(0).is_none());
+        let first = std::ptr::from_ref(table.get_or_grow(3));
+        table.get_or_grow(3).set(7).expect("unset");
+        table.get_or_grow(10_000).set(8).expect("unset");
+        assert_eq!(std::ptr::from_ref(table.get(3).expect("grown")), first);
+        let set: Vec<_> = table
+            .iter()
+            .filter_map(|(at, entry)| entry.get().map(|&v| (at, v)))
+            .collect();
+        assert_eq!(set, [(3, 7), (10_000, 8)]);
+    }
+
+    #[test]
+    fn texts_keep_their_first_id_under_races() {
+        let table = StrTable::new();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for n in 0..500 {
+                        let text = format!("node-{n}");
+                        assert_eq!(&*table.text(table.intern(&text)), text);
+                    }
+                });
+            }
+        });
+        assert_eq!(table.len(), 500);
+        assert!(!table.is_empty());
+    }
+}

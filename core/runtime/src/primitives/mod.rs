@@ -1,0 +1,93 @@
+//! The only module that names synchronisation primitives: std's atomics and locks, crossbeam's
+//! bounded queue and padding.
+//!
+//! With the feature `loom` they are the model checker's, which runs through all interleavings
+//! (`tests/models`). With the feature `shuttle` they are those of a tester that runs long schedules
+//! at random (`tests/schedules`). With both, `loom` wins. With the feature `contention` they count,
+//! for each thread, how they are used (`primitives/contention.rs`). Nothing else changes.
+
+#[cfg(feature = "contention")]
+pub mod contention;
+#[cfg(any(feature = "loom", feature = "shuttle"))]
+mod model;
+
+#[cfg(feature = "loom")]
+use loom as checker;
+#[cfg(all(feature = "shuttle", not(feature = "loom")))]
+use shuttle as checker;
+
+#[cfg(not(any(feature = "loom", feature = "shuttle")))]
+pub use std::sync::atomic::{AtomicBool, AtomicU8, fence};
+#[cfg(not(any(feature = "loom", feature = "shuttle")))]
+pub use std::sync::{Condvar, MutexGuard};
+#[cfg(not(any(feature = "contention", feature = "loom", feature = "shuttle")))]
+pub use {
+    crossbeam_queue::ArrayQueue,
+    std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize},
+    std::sync::{Mutex, RwLock},
+};
+
+#[cfg(all(
+    feature = "contention",
+    not(any(feature = "loom", feature = "shuttle"))
+))]
+pub use contention::{ArrayQueue, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Mutex, RwLock};
+
+#[cfg(any(feature = "loom", feature = "shuttle"))]
+pub use {
+    checker::sync::atomic::{
+        AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, fence,
+    },
+    checker::sync::{Condvar, Mutex, MutexGuard, RwLock},
+    model::{ArrayQueue, OnceLock},
+};
+
+pub use crossbeam_utils::CachePadded;
+pub use std::sync::Arc;
+#[cfg(not(any(feature = "loom", feature = "shuttle")))]
+pub use std::sync::OnceLock;
+pub use std::sync::atomic::Ordering;
+
+/// Must be called between two sequentially consistent accesses that both need their place in the
+/// single order of such accesses. It does nothing, except under loom. Loom treats such an access as
+/// acquire and release only, and models only a fence as sequentially consistent.
+#[inline]
+pub fn between_seq_cst() {
+    #[cfg(feature = "loom")]
+    fence(Ordering::SeqCst);
+}
+
+/// Loads a word, relaxed, before an exchange of the word by this thread. A plain load, except under
+/// loom, which skips schedules where a load goes before an exchange of the same word.
+#[inline]
+pub fn load_to_exchange(word: &AtomicU64) -> u64 {
+    #[cfg(feature = "loom")]
+    return word.fetch_add(0, Ordering::Relaxed);
+    // Relaxed: the exchange fails if the value has changed meanwhile.
+    #[cfg(not(feature = "loom"))]
+    word.load(Ordering::Relaxed)
+}
+
+/// Stores a value, relaxed, into a word that other threads exchange. A plain store, except under
+/// loom. Loom does not know that a successful exchange directly follows the value it has read, and
+/// so precedes a store that follows that value too; it would let this thread read the exchanged
+/// value afterwards. It does know the order of exchanges.
+#[inline]
+pub fn store_among_exchanges(word: &AtomicU64, value: u64) {
+    #[cfg(feature = "loom")]
+    word.swap(value, Ordering::Relaxed);
+    // Relaxed: the caller orders it.
+    #[cfg(not(feature = "loom"))]
+    word.store(value, Ordering::Relaxed);
+}
+
+/// Locks a mutex.
+///
+/// # Panics
+/// A thread panicked while it held the lock: the data may be inconsistent.
+#[inline]
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .expect("no thread panics while it holds this lock")
+}

@@ -1,0 +1,539 @@
+//! List-and-watch as a state machine: which request to make next, and what an answer or an event
+//! means for the store.
+//!
+//! A driver calls [`Reflector::next`] and carries the [`Action`] out. It passes answers and events
+//! to the `on_…` methods. What these return, a [`Delivery`], goes to the store in that order. No
+//! I/O, no clock, no locks: one driver owns the reflector.
+
+use std::mem;
+use std::sync::Arc;
+
+use podstorm_objects::{Now, Object, ResourceVersion};
+
+use crate::cache::Delta;
+use crate::client::{ApiError, Reason, WatchEvent};
+
+/// First delay, ns.
+const BACKOFF_FIRST_NS: i64 = 800_000_000;
+
+/// Longest delay before jitter, ns, upstream.
+const BACKOFF_MAX_NS: i64 = 30_000_000_000;
+
+/// Delays start over if none was needed for longer than this: 2 min.
+const BACKOFF_RESET_NS: i64 = 120_000_000_000;
+
+/// A stream without events that ends sooner than this counts as an error.
+const SHORT_WATCH_NS: i64 = 1_000_000_000;
+
+/// The server ends a watch after this many seconds, times 1 to 2.
+const WATCH_TIMEOUT_SECONDS: f64 = 300.0;
+
+/// How many objects a page of a list has, if the list is paged.
+const PAGE_LIMIT: u32 = 500;
+
+/// How to list and watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReflectorOptions {
+    /// Whether the initial state comes through the watch (`WatchListClient`).
+    pub streaming: bool,
+    /// For how long, in ns, a stream that ends with 500 is opened again; 0 means never.
+    pub internal_error_retry_ns: i64,
+    /// The longest delay before another attempt, ns, without jitter, which adds up to as much
+    /// again. Delays begin at 0.8 s. Upstream has 30 s.
+    pub backoff_max_ns: i64,
+}
+
+impl Default for ReflectorOptions {
+    fn default() -> Self {
+        ReflectorOptions {
+            streaming: true,
+            internal_error_retry_ns: 0,
+            backoff_max_ns: BACKOFF_MAX_NS,
+        }
+    }
+}
+
+/// What the driver must do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// List, then call [`Reflector::on_list`].
+    List {
+        /// Empty: the newest state. `0`: any state. Any other: no older than this version.
+        version: ResourceVersion,
+        /// Objects per page; `None` for all at once.
+        limit: Option<u32>,
+    },
+    /// Open a watch with bookmarks, then call [`Reflector::on_watch`], then pass on its events.
+    Watch {
+        /// Events after this version.
+        version: ResourceVersion,
+        /// Whether the initial state comes first, ending in a bookmark (`sendInitialEvents`).
+        /// `version` then says how old it may be; empty means the newest.
+        initial_events: bool,
+        /// When the server should end it.
+        timeout_seconds: u32,
+    },
+    /// Nothing, until this time, monotonic ns.
+    Wait {
+        /// When to call again.
+        until_ns: i64,
+    },
+    /// Nothing, until the request in progress is answered or the next event comes.
+    Busy,
+}
+
+/// What the store must do, in the order given.
+#[derive(Clone, Debug)]
+pub enum Delivery<T: ?Sized> {
+    /// An object was applied or deleted.
+    Delta(Delta<T>),
+    /// Nothing changed up to this version.
+    Bookmark(ResourceVersion),
+    /// These are all objects at this version.
+    Replace(Vec<Arc<T>>, ResourceVersion),
+}
+
+/// Keeps a store in sync with the server, for one kind of object.
+#[derive(Debug)]
+pub struct Reflector<T: ?Sized> {
+    options: ReflectorOptions,
+    phase: Phase<T>,
+    /// The version last seen; unset before the first state is complete.
+    last: ResourceVersion,
+    /// Whether the server said that it does not have `last`.
+    unavailable: bool,
+    backoff: Backoff,
+    /// When the current series of 500s began.
+    internal_errors_since_ns: Option<i64>,
+}
+
+#[derive(Debug)]
+enum Phase<T: ?Sized> {
+    /// Do this now.
+    Ready(CycleStep),
+    /// Do this after a random delay, counted from `since_ns`.
+    BackOff { since_ns: i64, then: CycleStep },
+    /// Do this at `until_ns`.
+    Waiting { until_ns: i64, then: CycleStep },
+    /// A list was requested. The second list of a cycle is the last.
+    Listing { again: bool },
+    /// A watch was requested at `since_ns`.
+    Opening { since_ns: i64, then: CycleStep },
+    /// The initial state is being received.
+    Collecting {
+        since_ns: i64,
+        events: u64,
+        objects: Objects<T>,
+    },
+    /// Changes are being received.
+    Watching {
+        since_ns: i64,
+        events: u64,
+        settled: bool,
+    },
+}
+
+/// The initial state while it is received. Servers send it sorted by namespace and name and each
+/// object once, so objects are appended. The order is checked when an object changes meanwhile, and
+/// at the end.
+#[derive(Debug)]
+struct Objects<T: ?Sized>(Vec<Arc<T>>);
+
+impl<T: Object + ?Sized> Objects<T> {
+    fn add(&mut self, object: Arc<T>) {
+        self.0.push(object);
+    }
+
+    fn remove(&mut self, object: &T) {
+        self.settle();
+        if let Ok(at) = self
+            .0
+            .binary_search_by(|held| key(&**held).cmp(&key(object)))
+        {
+            self.0.remove(at);
+        }
+    }
+
+    /// Sorts by namespace and name. Of several objects with one name the last is kept.
+    fn settle(&mut self) {
+        if self.0.is_sorted_by(|a, b| key(&**a) < key(&**b)) {
+            return;
+        }
+        // Later objects come first among equals, so they are kept.
+        self.0.reverse();
+        self.0.sort_by(|a, b| key(&**a).cmp(&key(&**b)));
+        self.0.dedup_by(|a, b| key(&**a) == key(&**b));
+    }
+
+    fn take(&mut self) -> Vec<Arc<T>> {
+        self.settle();
+        mem::take(&mut self.0)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CycleStep {
+    /// Starts a cycle.
+    Initial,
+    /// Lists; `again` if the version requested first was not available.
+    List { again: bool },
+    /// Watches from `last`.
+    Watch,
+}
+
+impl<T: Object + ?Sized> Reflector<T> {
+    /// A reflector that has seen nothing.
+    pub fn new(options: ReflectorOptions) -> Self {
+        Reflector {
+            options,
+            phase: Phase::Ready(CycleStep::Initial),
+            last: ResourceVersion::Unset,
+            unavailable: false,
+            backoff: Backoff::default(),
+            internal_errors_since_ns: None,
+        }
+    }
+
+    /// The version last seen.
+    pub fn last_version(&self) -> &ResourceVersion {
+        &self.last
+    }
+
+    /// What to do now. A request is returned once. `random` is evenly distributed over 0..1.
+    pub fn next(&mut self, now: Now, random: f64) -> Action {
+        if let Phase::BackOff { since_ns, then } = self.phase {
+            let until_ns = since_ns.saturating_add(self.backoff.delay_ns(
+                self.options.backoff_max_ns,
+                since_ns,
+                random,
+            ));
+            self.phase = Phase::Waiting { until_ns, then };
+        }
+        match self.phase {
+            Phase::Waiting { until_ns, .. } if until_ns > now.mono_ns => Action::Wait { until_ns },
+            Phase::Waiting { then: step, .. } | Phase::Ready(step) => self.begin(step, now, random),
+            _ => Action::Busy,
+        }
+    }
+
+    fn begin(&mut self, step: CycleStep, now: Now, random: f64) -> Action {
+        let initial_events = match step {
+            CycleStep::Initial if self.options.streaming => true,
+            CycleStep::Watch => false,
+            CycleStep::Initial => return self.begin_list(false),
+            CycleStep::List { again } => return self.begin_list(again),
+        };
+        self.phase = Phase::Opening {
+            since_ns: now.mono_ns,
+            then: step,
+        };
+        let newest = initial_events && self.unavailable;
+        Action::Watch {
+            version: if newest {
+                ResourceVersion::Unset
+            } else {
+                self.last.clone()
+            },
+            initial_events,
+            timeout_seconds: (WATCH_TIMEOUT_SECONDS * (1.0 + random)) as u32,
+        }
+    }
+
+    fn begin_list(&mut self, again: bool) -> Action {
+        self.phase = Phase::Listing { again };
+        if self.unavailable {
+            Action::List {
+                version: ResourceVersion::Unset,
+                limit: Some(PAGE_LIMIT),
+            }
+        } else if self.last.is_unset() {
+            Action::List {
+                version: ResourceVersion::new("0"),
+                limit: Some(PAGE_LIMIT),
+            }
+        } else {
+            Action::List {
+                version: self.last.clone(),
+                limit: None,
+            }
+        }
+    }
+
+    /// Handles the answer of the list in progress: objects at a version, or an error.
+    ///
+    /// # Panics
+    /// No list is in progress.
+    pub fn on_list(
+        &mut self,
+        answer: Result<(Vec<Arc<T>>, ResourceVersion), &ApiError>,
+        now: Now,
+    ) -> Option<Delivery<T>> {
+        let Phase::Listing { again } = self.phase else {
+            panic!("no list is under way")
+        };
+        match answer {
+            Ok((objects, version)) => {
+                self.unavailable = false;
+                self.last = version.clone();
+                self.phase = Phase::Ready(CycleStep::Watch);
+                return Some(Delivery::Replace(objects, version));
+            }
+            Err(error) if is_expired(error) || is_too_large(error) => {
+                self.unavailable = true;
+                match again {
+                    false => self.phase = Phase::Ready(CycleStep::List { again: true }),
+                    true => self.leave(now),
+                }
+            }
+            Err(_) => self.leave(now),
+        }
+        None
+    }
+
+    /// Handles the answer to the requested watch: opened or refused.
+    ///
+    /// # Panics
+    /// No watch was requested.
+    pub fn on_watch(&mut self, answer: Result<(), &ApiError>, now: Now) {
+        let Phase::Opening { since_ns, then } = self.phase else {
+            panic!("no watch is asked for")
+        };
+        match (answer, then) {
+            (Ok(()), CycleStep::Watch) => self.watch(since_ns),
+            (Ok(()), _) => {
+                let objects = Objects(Vec::new());
+                self.phase = Phase::Collecting {
+                    since_ns,
+                    events: 0,
+                    objects,
+                };
+            }
+            (Err(error), CycleStep::Watch) if is_retriable(error) => {
+                self.back_off(CycleStep::Watch, now)
+            }
+            (Err(_), CycleStep::Watch) => self.leave(now),
+            (Err(error), _) => self.initial_failed(error, now),
+        }
+    }
+
+    /// Handles the next event of the open stream. After an error event the stream is over: the
+    /// driver closes it and asks for the next action.
+    ///
+    /// # Panics
+    /// No stream is open.
+    pub fn on_event(&mut self, event: WatchEvent<T>, now: Now) -> Option<Delivery<T>> {
+        match &mut self.phase {
+            Phase::Collecting { .. } => self.collect(event, now),
+            Phase::Watching { .. } => self.follow(event, now),
+            _ => panic!("no stream is open"),
+        }
+    }
+
+    /// Handles the end of the stream without an error event.
+    ///
+    /// # Panics
+    /// No stream is open.
+    pub fn on_closed(&mut self, now: Now) {
+        let (since_ns, events, initial) = match self.phase {
+            Phase::Collecting {
+                since_ns, events, ..
+            } => (since_ns, events, true),
+            Phase::Watching {
+                since_ns, events, ..
+            } => (since_ns, events, false),
+            _ => panic!("no stream is open"),
+        };
+        let short = events == 0 && now.mono_ns - since_ns < SHORT_WATCH_NS;
+        match (initial, short) {
+            (true, false) => self.phase = Phase::Ready(CycleStep::Initial),
+            // Like any other error of a stream that never worked.
+            (true, true) => self.phase = Phase::Ready(CycleStep::List { again: false }),
+            (false, false) => self.phase = Phase::Ready(CycleStep::Watch),
+            (false, true) => self.leave(now),
+        }
+    }
+
+    fn collect(&mut self, event: WatchEvent<T>, now: Now) -> Option<Delivery<T>> {
+        let Phase::Collecting {
+            events, objects, ..
+        } = &mut self.phase
+        else {
+            unreachable!("the caller has matched the phase")
+        };
+        *events += 1;
+        match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                objects.add(object);
+            }
+            WatchEvent::Deleted(object) => {
+                objects.remove(&object);
+            }
+            WatchEvent::Bookmark {
+                version,
+                initial_events_end: true,
+            } => {
+                let objects = objects.take();
+                self.unavailable = false;
+                self.last = version.clone();
+                self.watch(now.mono_ns);
+                return Some(Delivery::Replace(objects, version));
+            }
+            WatchEvent::Bookmark { .. } => {}
+            WatchEvent::Error(error) => self.initial_failed(&error, now),
+        }
+        None
+    }
+
+    fn follow(&mut self, event: WatchEvent<T>, now: Now) -> Option<Delivery<T>> {
+        let Phase::Watching {
+            events, settled, ..
+        } = &mut self.phase
+        else {
+            unreachable!("the caller has matched the phase")
+        };
+        *events += 1;
+        let (delivery, version) = match event {
+            WatchEvent::Added(object) => {
+                let version = object.metadata().resource_version.clone();
+                (Delivery::Delta(Delta::Applied(object)), version)
+            }
+            WatchEvent::Modified(object) => {
+                *settled = true;
+                let version = object.metadata().resource_version.clone();
+                (Delivery::Delta(Delta::Applied(object)), version)
+            }
+            WatchEvent::Deleted(object) => {
+                *settled = true;
+                let version = object.metadata().resource_version.clone();
+                (Delivery::Delta(Delta::Deleted(object)), version)
+            }
+            WatchEvent::Bookmark { version, .. } => {
+                *settled = true;
+                (Delivery::Bookmark(version.clone()), version)
+            }
+            WatchEvent::Error(error) => {
+                self.watch_failed(&error, now);
+                return None;
+            }
+        };
+        if *settled {
+            self.last = version;
+        }
+        Some(delivery)
+    }
+
+    fn watch(&mut self, since_ns: i64) {
+        // A watch from no particular version begins with the current state, in no order of
+        // versions, so it cannot be resumed from one of these events.
+        let anywhere = self.last.is_unset() || self.last == ResourceVersion::new("0");
+        self.phase = Phase::Watching {
+            since_ns,
+            events: 0,
+            settled: !anywhere,
+        };
+    }
+
+    /// Handles a failure of the stream of the initial state, before or while it was open.
+    fn initial_failed(&mut self, error: &ApiError, now: Now) {
+        if is_retriable(error) {
+            self.back_off(CycleStep::Initial, now);
+        } else if is_expired(error) || is_too_large(error) {
+            self.unavailable = true;
+            self.phase = Phase::Ready(CycleStep::Initial);
+        } else {
+            self.phase = Phase::Ready(CycleStep::List { again: false });
+        }
+    }
+
+    /// Handles an error of the stream of changes.
+    fn watch_failed(&mut self, error: &ApiError, now: Now) {
+        if is_too_many_requests(error) {
+            self.back_off(CycleStep::Watch, now);
+        } else if is_internal(error) && self.retries_internal_errors(now) {
+            self.phase = Phase::Ready(CycleStep::Watch);
+        } else {
+            // An expired version is kept: a list "not older than" it may well succeed.
+            self.leave(now);
+        }
+    }
+
+    fn retries_internal_errors(&mut self, now: Now) -> bool {
+        let since_ns = *self.internal_errors_since_ns.get_or_insert(now.mono_ns);
+        let limit_ns = self.options.internal_error_retry_ns;
+        let retries = limit_ns > 0 && now.mono_ns - since_ns <= limit_ns;
+        if !retries {
+            self.internal_errors_since_ns = None;
+        }
+        retries
+    }
+
+    /// Ends the cycle. The next one starts after a delay.
+    fn leave(&mut self, now: Now) {
+        self.back_off(CycleStep::Initial, now);
+    }
+
+    fn back_off(&mut self, then: CycleStep, now: Now) {
+        self.phase = Phase::BackOff {
+            since_ns: now.mono_ns,
+            then,
+        };
+    }
+}
+
+fn key<T: Object + ?Sized>(object: &T) -> (&str, &str) {
+    let metadata = object.metadata();
+    (&metadata.namespace, &metadata.name)
+}
+
+/// Whether a refused request can be made again later.
+fn is_retriable(error: &ApiError) -> bool {
+    is_too_many_requests(error) || (error.code == 0 && error.message.contains("connection refused"))
+}
+
+fn is_too_many_requests(error: &ApiError) -> bool {
+    error.code == 429 || error.reason == Reason::TooManyRequests
+}
+
+fn is_internal(error: &ApiError) -> bool {
+    error.code == 500 || error.reason == Reason::InternalError
+}
+
+/// 410: the version is too old.
+fn is_expired(error: &ApiError) -> bool {
+    error.code == 410 || error.reason == Reason::Expired
+}
+
+/// The server has not reached the version yet: a cause says so, or the text of a 504.
+fn is_too_large(error: &ApiError) -> bool {
+    error.has_cause("ResourceVersionTooLarge")
+        || (error.reason == Reason::Timeout && error.message.contains("Too large resource version"))
+}
+
+/// Growing delays, shared by the cycles and the requests within them.
+#[derive(Debug, Default)]
+struct Backoff {
+    /// The number of delays in a row, up to the longest delay.
+    steps: u32,
+    last_ns: Option<i64>,
+}
+
+impl Backoff {
+    /// 0.8 s, doubled up to the longest delay, times 1 to 2.
+    fn delay_ns(&mut self, max_ns: i64, now_ns: i64, random: f64) -> i64 {
+        if self
+            .last_ns
+            .is_some_and(|last_ns| now_ns - last_ns > BACKOFF_RESET_NS)
+        {
+            self.steps = 0;
+        }
+        self.last_ns = Some(now_ns);
+        let delay_ns = (BACKOFF_FIRST_NS << self.steps).min(max_ns);
+        if delay_ns < max_ns {
+            self.steps += 1;
+        }
+        delay_ns + (delay_ns as f64 * random) as i64
+    }
+}
+
+#[cfg(test)]
+mod tests;

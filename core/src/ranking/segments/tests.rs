@@ -1,0 +1,158 @@
+//! Tests of the segments, against a count of all correct choices.
+
+use super::*;
+use crate::ranking::admissible::is_strict_weak_order;
+use crate::ranking::{RankFields, Ranker, before, check_admissible};
+use podstorm_objects::{ConditionStatus, ConditionType, Pod, PodCondition, PodPhase, Uid};
+
+const NOW_NS: i64 = 1_772_921_233_000_000_000;
+
+fn pod(draw: &mut impl FnMut(u32) -> u32, uid: u32, ready: bool) -> RankFields {
+    let seconds = NOW_NS / 1_000_000_000;
+    let mut pod = Pod {
+        node_name: Some("a".into()),
+        ..Pod::default()
+    };
+    pod.status.phase = PodPhase::Running;
+    pod.metadata.uid = Uid::from_u128(u128::from(uid));
+    pod.metadata.creation_timestamp =
+        Time::from_unix_seconds(seconds - 20_000 - i64::from(draw(3)));
+    pod.status
+        .container_statuses
+        .extend([podstorm_objects::ContainerStatus {
+            name: "c".into(),
+            restart_count: i32::from(draw(8) == 0),
+            ready,
+            details: None,
+        }]);
+    if ready {
+        pod.status.conditions.push(PodCondition {
+            kind: ConditionType::Ready,
+            status: ConditionStatus::True,
+            last_transition_time: Time::from_unix_seconds(seconds - 19_000 - i64::from(draw(3)))
+                .into(),
+            rest: podstorm_objects::Rest::NONE,
+        });
+    }
+    RankFields::of(&pod, 1)
+}
+
+/// Small numbers from a seed.
+fn drawing(seed: u64) -> impl FnMut(u32) -> u32 {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    move |below| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 33) as u32 % below
+    }
+}
+
+#[test]
+fn stretches_end_where_every_correct_choice_is_one() {
+    let options = RankOptions::at(NOW_NS);
+    let mut seen = [0; 3];
+    for seed in 1..4_000 {
+        let mut draw = drawing(seed);
+        let count = 2 + draw(5);
+        let ready = draw(3) > 0;
+        let fields: Vec<RankFields> = (0..count)
+            .map(|at| {
+                let uid = draw(1_000) * 10 + at;
+                pod(&mut draw, uid, ready)
+            })
+            .collect();
+        let mut ranker = Ranker::new();
+        let k = draw(count) as usize;
+        let numbered = (0u32..).zip(&fields);
+        let order = ranker.full_order(numbered, |_| 1, &options, k).to_vec();
+        let order: Vec<Candidate<'_>> = order
+            .iter()
+            .map(|at| Candidate {
+                fields: &fields[*at as usize],
+                rank: 1,
+            })
+            .collect();
+        let found = order_segments(&order, &options);
+        let ends: Vec<usize> = found.iter().map(|segment| segment.range.end).collect();
+        assert_eq!(ends.last(), Some(&order.len()));
+        for segment in &found {
+            seen[segment.kind as usize] += 1;
+        }
+        for cut in 1..order.len() {
+            let correct = correct_choices(&order, cut, &options);
+            assert!(correct > 0);
+            assert_eq!(correct == 1, ends.contains(&cut), "seed {seed} cut {cut}");
+        }
+    }
+    assert!(seen.iter().all(|count| *count > 100), "{seen:?}");
+}
+
+/// The number of admissible sets of `size` pods.
+fn correct_choices(order: &[Candidate<'_>], size: usize, options: &RankOptions) -> usize {
+    (0u32..1 << order.len())
+        .filter(|set| set.count_ones() as usize == size)
+        .filter(|set| {
+            let chosen: Vec<bool> = (0..order.len()).map(|at| set >> at & 1 == 1).collect();
+            check_admissible(order, &chosen, options).is_ok()
+        })
+        .count()
+}
+
+#[test]
+fn the_quick_test_for_an_order_is_the_slow_one() {
+    let options = RankOptions::at(NOW_NS);
+    let mut orders = 0;
+    for seed in 1..20_000 {
+        let mut draw = drawing(seed);
+        let count = 2 + draw(6);
+        let ready = draw(4) > 0;
+        let fields: Vec<RankFields> = (0..count)
+            .map(|at| {
+                let uid = draw(1_000) * 10 + at;
+                pod(&mut draw, uid, ready)
+            })
+            .collect();
+        let pods: Vec<Candidate<'_>> = fields
+            .iter()
+            .map(|fields| Candidate { fields, rank: 1 })
+            .collect();
+        let same_key = pods
+            .iter()
+            .all(|pod| first_key(pod, &options) == first_key(&pods[0], &options));
+        if !same_key {
+            continue;
+        }
+        let all: Vec<usize> = (0..pods.len()).collect();
+        let slow = is_strict_weak_order(&all, |a, b| before(pods[a], pods[b], &options));
+        assert_eq!(is_order(&pods, &options), slow, "seed {seed}");
+        orders += usize::from(slow);
+    }
+    assert!(orders > 500, "{orders}");
+}
+
+#[test]
+fn without_the_logarithm_there_are_ties_and_no_contradictions() {
+    let options = RankOptions {
+        logarithmic_scale_down: false,
+        ..RankOptions::at(NOW_NS)
+    };
+    let mut draw = drawing(7);
+    let fields: Vec<RankFields> = (0..50).map(|uid| pod(&mut draw, uid, true)).collect();
+    let mut ranker = Ranker::new();
+    let order = ranker.full_order((0u32..).zip(&fields), |_| 1, &options, 9);
+    let order: Vec<Candidate<'_>> = order
+        .iter()
+        .map(|at| Candidate {
+            fields: &fields[*at as usize],
+            rank: 1,
+        })
+        .collect();
+    let found = order_segments(&order, &options);
+    assert!(found.iter().any(|one| one.kind == SegmentKind::Tied));
+    assert!(
+        found
+            .iter()
+            .all(|one| one.kind != SegmentKind::Contradictory)
+    );
+}

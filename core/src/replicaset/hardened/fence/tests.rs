@@ -1,0 +1,385 @@
+//! Tests of the read-your-writes check and the fence, each next to what upstream does.
+
+use podstorm_objects::Kind;
+use podstorm_runtime::client::{ApiError, Reason};
+use podstorm_runtime::driver::Progress;
+use podstorm_runtime::limits::{
+    EXPECTATIONS_TIMEOUT_NS, HARDENED_RETRY_MAX_NS, HARDENED_STALE_RETRY_MAX_NS,
+};
+
+use super::super::super::harness::{Fault, Harness, LOST};
+use super::super::super::{Outcome, Step, SyncErrorClass};
+use crate::policy::Behaviour::{Hardened, Upstream};
+
+fn class(outcome: &Outcome) -> Option<SyncErrorClass> {
+    match outcome {
+        Outcome::Ok => None,
+        Outcome::Failed(error) => Some(error.class),
+    }
+}
+
+fn is_postponed(outcome: &Outcome) -> bool {
+    matches!(class(outcome), Some(SyncErrorClass::Consistency(_)))
+}
+
+#[test]
+fn a_create_whose_answer_is_lost_is_not_made_twice() {
+    for (behaviour, made) in [(Upstream, 2), (Hardened, 1)] {
+        let mut harness = Harness::new(behaviour, 1);
+        harness.server.fault("create", 0, LOST);
+        assert_eq!(class(&harness.sync()), Some(SyncErrorClass::Create));
+        // The pod exists and its event has not come. Upstream counted the create as failed and
+        // makes another pod. (The status must have come back, or upstream's own gate would hold the
+        // key.)
+        harness.deliver_owners();
+        let outcome = harness.sync();
+        assert_eq!(is_postponed(&outcome), behaviour == Hardened, "{outcome:?}");
+        harness.catch_up();
+        assert_eq!(harness.server.calls("create"), made, "{behaviour:?}");
+    }
+}
+
+#[test]
+fn a_create_that_was_never_committed_is_retried_behind_the_fence() {
+    let mut harness = Harness::new(Hardened, 1);
+    let error = ApiError::transport("connection refused");
+    harness.server.fault("create", 0, Fault::Refuse(error));
+    assert_eq!(class(&harness.sync()), Some(SyncErrorClass::Create));
+    assert_eq!(harness.server.log.last().unwrap(), "read pods");
+    harness.catch_up();
+    assert_eq!(harness.server.pods.len(), 1);
+}
+
+#[test]
+fn a_refusal_needs_no_fence_but_after_an_earlier_attempt() {
+    for resent in [false, true] {
+        let mut harness = Harness::new(Hardened, 1);
+        let mut error = ApiError::status(403, Reason::Forbidden, "exceeded quota");
+        error.resent = resent;
+        harness.server.fault("create", 0, Fault::Refuse(error));
+        assert_eq!(class(&harness.sync()), Some(SyncErrorClass::Create));
+        assert_eq!(harness.server.calls("read"), usize::from(resent));
+    }
+}
+
+#[test]
+fn a_sync_that_waits_for_its_caches_is_tried_again_within_seconds() {
+    let mut harness = Harness::new(Hardened, 1);
+    assert_eq!(harness.sync(), Outcome::Ok);
+    harness.deliver_owners();
+    // The event of the pod does not come for minutes.
+    for _ in 0..60 {
+        assert!(is_postponed(&harness.process_next()));
+        harness.advance(HARDENED_STALE_RETRY_MAX_NS);
+    }
+    harness.deliver();
+    assert_eq!(harness.process_next(), Outcome::Ok);
+}
+
+#[test]
+fn a_fence_that_fails_is_asked_for_again_before_anything_is_counted() {
+    let mut harness = Harness::new(Hardened, 1);
+    let down = || Fault::Refuse(ApiError::transport("no route"));
+    harness.server.fault("create", 0, LOST);
+    harness.server.fault("read", 0, down());
+    harness.server.fault("read", 1, down());
+    assert_eq!(class(&harness.sync()), Some(SyncErrorClass::Create));
+    harness.deliver_owners();
+    let made = harness.server.calls("create");
+    assert_eq!(class(&harness.sync()), Some(SyncErrorClass::Fence));
+    // The version is read now, and the cache is behind it.
+    assert!(is_postponed(&harness.sync()));
+    assert_eq!(harness.server.calls("create"), made);
+    harness.catch_up();
+    assert_eq!(
+        (harness.server.pods.len(), harness.server.calls("create")),
+        (1, 1)
+    );
+    // The fence is forgotten once its version was read.
+    let reads = harness.server.calls("read");
+    harness.sync();
+    assert_eq!(harness.server.calls("read"), reads);
+}
+
+#[test]
+fn a_delete_is_waited_for_like_a_create() {
+    for behaviour in [Upstream, Hardened] {
+        let mut harness = Harness::new(behaviour, 3);
+        harness.sync();
+        harness.deliver();
+        harness.sync();
+        harness.server.set_replicas(2);
+        harness.catch_up();
+        assert_eq!(harness.server.pods.len(), 2);
+        harness.deliver_owners();
+        // As if the five minutes were over: upstream acts on the old cache.
+        harness.advance(EXPECTATIONS_TIMEOUT_NS + 1);
+        let outcome = harness.sync();
+        assert_eq!(
+            is_postponed(&outcome),
+            behaviour == Hardened,
+            "{behaviour:?}"
+        );
+        let recorded = harness.controller.consistency().record(&harness.key);
+        let written = recorded.is_some_and(|record| record.written[0].is_some());
+        assert_eq!(written, behaviour == Hardened);
+        harness.catch_up();
+    }
+}
+
+#[test]
+fn a_lost_delete_and_one_that_finds_nothing_ask_for_a_fence() {
+    for fault in [Some(LOST), None] {
+        let mut harness = Harness::new(Hardened, 1);
+        harness.sync();
+        harness.deliver();
+        harness.sync();
+        harness.server.set_replicas(0);
+        harness.deliver();
+        match fault {
+            Some(fault) => harness.server.fault("delete", 0, fault),
+            None => {
+                let name = harness.server.pods.keys().next().unwrap().clone();
+                harness.server.remove_pod(&name);
+            }
+        }
+        // The key is synced again in both cases, also without an event.
+        assert_eq!(class(&harness.sync()), Some(SyncErrorClass::Delete));
+        assert_eq!(harness.server.log.last().unwrap(), "read pods");
+        harness.deliver_owners();
+        assert!(is_postponed(&harness.sync()));
+        harness.catch_up();
+        assert_eq!(harness.server.calls("delete"), 1);
+    }
+}
+
+#[test]
+fn replication_controllers_wait_for_their_own_writes_too() {
+    for behaviour in [Upstream, Hardened] {
+        let mut harness = Harness::before_first_sync(Kind::REPLICATION_CONTROLLER, behaviour, 1);
+        assert_eq!(harness.sync(), Outcome::Ok);
+        let record = harness.controller.consistency().record(&harness.key);
+        assert_eq!(record.is_some(), behaviour == Hardened);
+    }
+}
+
+#[test]
+fn nothing_is_counted_before_the_caches_have_come_to_the_versions_of_the_start() {
+    for behaviour in [Upstream, Hardened] {
+        let mut harness = Harness::before_first_sync(Kind::REPLICA_SET, behaviour, 1);
+        // The previous incarnation has made the pod; the first list did not show it.
+        harness.server.put_pod(harness.own_pod("web-old"));
+        let outcome = harness.sync();
+        assert_eq!(is_postponed(&outcome), behaviour == Hardened);
+        let made = usize::from(behaviour == Upstream);
+        assert_eq!(harness.server.calls("create"), made);
+        harness.deliver();
+        harness.sync();
+        assert_eq!(
+            harness.server.calls("read"),
+            2 * usize::from(behaviour == Hardened)
+        );
+    }
+}
+
+#[test]
+fn two_workers_may_ask_for_the_start_at_once() {
+    let mut harness = Harness::before_first_sync(Kind::REPLICA_SET, Hardened, 0);
+    let other = harness.controller.owners().intern("ns", "other");
+    let mut second = super::super::super::Sync::new();
+    assert_eq!(harness.begin(), Progress::Waiting);
+    let step = harness.controller.begin(other, &mut second, harness.now);
+    assert_eq!(step, Step::Requests);
+    // The second sync reads later versions and finishes first.
+    for index in 0..2 {
+        second.answer(index, podstorm_runtime::client::Answer::Version(20.into()));
+    }
+    let step = harness.controller.resume(&mut second, harness.now);
+    assert_eq!(step, Step::Finished);
+    assert!(is_postponed(second.outcome()));
+    assert_eq!(harness.answer_and_resume(), Progress::Finished);
+    assert!(is_postponed(harness.driver.sync.outcome()));
+    harness.cache.bookmark(&20.into());
+    harness.controller.owner_bookmark(&20.into());
+    assert_eq!(harness.sync(), Outcome::Ok);
+    assert_eq!(harness.server.calls("read"), 2);
+}
+
+#[test]
+fn a_start_whose_versions_cannot_be_read_counts_nothing() {
+    let mut harness = Harness::before_first_sync(Kind::REPLICA_SET, Hardened, 1);
+    let error = ApiError::status(503, Reason::Other("ServiceUnavailable".into()), "down");
+    harness.server.fault("read", 1, Fault::Refuse(error));
+    assert_eq!(class(&harness.sync()), Some(SyncErrorClass::Fence));
+    assert_eq!(harness.server.calls("create"), 0);
+    assert_eq!(harness.sync(), Outcome::Ok);
+    assert_eq!(
+        (harness.server.calls("read"), harness.server.calls("create")),
+        (4, 1)
+    );
+}
+
+#[test]
+fn a_cache_that_goes_back_is_waited_for() {
+    for behaviour in [Upstream, Hardened] {
+        let mut harness = Harness::new(behaviour, 1);
+        harness.sync();
+        harness.deliver();
+        harness.sync();
+        harness.deliver();
+        // A list from a server that lags: without the pod, at the version before it.
+        harness.cache.replace(Vec::new(), &10.into());
+        let outcome = harness.sync();
+        assert_eq!(is_postponed(&outcome), behaviour == Hardened);
+        let made = 1 + usize::from(behaviour == Upstream);
+        assert_eq!(harness.server.calls("create"), made);
+    }
+}
+
+#[test]
+fn expectations_that_will_not_be_seen_hold_nothing_up() {
+    for behaviour in [Upstream, Hardened] {
+        let mut harness = Harness::new(behaviour, 1);
+        harness.sync();
+        // The pod was created and deleted between two lists, so no event for it ever comes.
+        let name = harness.server.pods.keys().next().unwrap().clone();
+        let version = harness.server.remove_pod(&name);
+        harness.server.forget_pod_events();
+        harness.cache.bookmark(&version);
+        harness.catch_up();
+        let made = 1 + usize::from(behaviour == Hardened);
+        assert_eq!(harness.server.calls("create"), made, "{behaviour:?}");
+        let settled = harness.controller.metrics().expectations_settled.value();
+        assert_eq!(settled, u64::from(behaviour == Hardened));
+    }
+}
+
+#[test]
+fn a_key_that_expects_something_wakes_by_itself() {
+    for behaviour in [Upstream, Hardened] {
+        let mut harness = Harness::new(behaviour, 1);
+        assert_eq!(harness.process_next(), Outcome::Ok);
+        let name = harness.server.pods.keys().next().unwrap().clone();
+        let version = harness.server.remove_pod(&name);
+        harness.server.forget_pod_events();
+        harness.cache.bookmark(&version);
+        harness.controller.owner_bookmark(&version);
+        harness.advance(HARDENED_RETRY_MAX_NS - 1);
+        assert!(!harness.take());
+        harness.advance(EXPECTATIONS_TIMEOUT_NS);
+        assert_eq!(harness.take(), behaviour == Hardened, "{behaviour:?}");
+        if behaviour == Hardened {
+            harness.sync();
+            assert_eq!(harness.server.pods.len(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_status_of_unknown_outcome_is_waited_for() {
+    let mut harness = Harness::new(Hardened, 0);
+    harness
+        .server
+        .change_owner(|owner| owner.metadata.generation += 1);
+    harness.deliver();
+    harness.server.fault("put", 0, LOST);
+    let down = Fault::Refuse(ApiError::transport("no route"));
+    harness.server.fault("get", 0, down);
+    assert_eq!(class(&harness.sync()), Some(SyncErrorClass::Status));
+    assert_eq!(harness.server.log.last().unwrap(), "read owners");
+    let record = harness
+        .controller
+        .consistency()
+        .record(&harness.key)
+        .unwrap();
+    assert!(record.written[1].is_some());
+    assert!(is_postponed(&harness.sync()));
+    harness.catch_up();
+}
+
+#[test]
+fn a_successor_waits_for_no_more_than_its_own_writes() {
+    let mut harness = Harness::new(Hardened, 1);
+    harness.server.fault("create", 0, LOST);
+    assert_eq!(harness.begin(), Progress::Waiting);
+    harness.answer();
+    // The owner is replaced by another with the same name while the answer is on its way.
+    harness
+        .server
+        .change_owner(|owner| owner.metadata.uid = podstorm_objects::Uid::from_u128(0xb));
+    harness.deliver();
+    harness.resume_to_end();
+    harness.deliver();
+    harness.sync();
+    harness.catch_up();
+    let owner = harness.controller.owners().get(harness.key).unwrap();
+    let owned = harness.server.pods.values().filter(|pod| {
+        let controller = pod.metadata.controller();
+        controller.is_some_and(|reference| reference.uid == owner.controller_ref.uid)
+    });
+    assert_eq!(owned.count(), 1);
+}
+
+#[test]
+fn a_postponed_sync_is_retried_within_the_bound_and_does_not_spin() {
+    for behaviour in [Upstream, Hardened] {
+        let mut harness = Harness::new(behaviour, 1);
+        harness.server.fault("create", 0, LOST);
+        harness.process_next();
+        // The watch of pods stalls for half an hour. Something else wakes the key every second.
+        let (mut syncs, mut longest_ns, mut since_ns) = (0, 0, harness.now.mono_ns);
+        for second in 0..1_800 {
+            harness.advance(1_000_000_000);
+            harness.deliver_owners();
+            if second < 100 {
+                harness
+                    .controller
+                    .queue()
+                    .add(harness.key, harness.now.mono_ns);
+            }
+            while harness.take() {
+                longest_ns = longest_ns.max(harness.now.mono_ns - since_ns);
+                since_ns = harness.now.mono_ns;
+                harness.sync();
+                harness
+                    .controller
+                    .finish(&mut harness.driver.sync, harness.now);
+                syncs += 1;
+            }
+        }
+        // A hundred syncs were woken, and one ran every five seconds.
+        assert!(syncs < 450, "{behaviour:?}: {syncs} syncs");
+        let bounded = longest_ns <= HARDENED_STALE_RETRY_MAX_NS + 2_000_000_000;
+        assert_eq!(bounded, behaviour == Hardened, "{longest_ns}");
+        let made = harness.server.calls("create");
+        assert_eq!(made == 1, behaviour == Hardened);
+    }
+}
+
+#[test]
+fn a_cache_that_goes_back_while_it_is_read_is_not_counted() {
+    let mut harness = Harness::new(Hardened, 1);
+    assert_eq!(harness.sync(), Outcome::Ok);
+    harness.deliver();
+    assert_eq!(harness.sync(), Outcome::Ok);
+    harness.deliver();
+    let controller = &harness.controller;
+    harness.driver.sync.reset(harness.key);
+    assert_eq!(
+        controller.stop_at_fence(&mut harness.driver.sync),
+        None,
+        "all is there"
+    );
+    // A list from a server that does not know the pod yet.
+    drop(harness.cache.replace(Vec::new(), &11.into()));
+    let step = controller.begin_after_gate(&mut harness.driver.sync, harness.now);
+    assert_eq!(step, Step::Finished);
+    assert!(
+        is_postponed(harness.driver.sync.outcome()),
+        "{:?}",
+        harness.driver.sync.outcome()
+    );
+    // The next sync waits for the cache.
+    assert!(is_postponed(&harness.sync()));
+    assert_eq!(harness.server.calls("create"), 1);
+}

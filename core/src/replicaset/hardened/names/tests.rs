@@ -1,0 +1,272 @@
+//! Tests of chosen pod names, some beside what upstream does.
+
+use std::collections::BTreeSet;
+
+use super::super::super::harness::{Fault, Harness, LOST};
+use super::super::super::{Outcome, SyncErrorClass};
+use super::*;
+use crate::policy::Behaviour::{Hardened, Upstream};
+use podstorm_objects::{OwnerReference, PodPhase, Uid};
+use podstorm_runtime::client::{ApiError, Reason};
+use podstorm_runtime::driver::Progress;
+use podstorm_runtime::limits::REQUEST_DEADLINE_NS;
+
+#[test]
+fn slots_have_names_of_their_own_that_look_like_the_servers() {
+    for uid in ["7f420cbd-206a-47ea-a64a-f37288a6840d", "x", ""] {
+        let names = SlotNames::new("web-", &Uid::new(uid));
+        let all: BTreeSet<_> = (0..20_000).map(|slot| names.name(slot)).collect();
+        assert_eq!(all.len(), 20_000);
+        assert!(all.iter().all(|name| {
+            let suffix = name.strip_prefix("web-").unwrap_or_default();
+            suffix.len() == SUFFIX_LEN && suffix.bytes().all(|b| ALPHABET.contains(&b))
+        }));
+    }
+}
+
+#[test]
+fn every_factor_reaches_every_suffix() {
+    for number in 0..1_000 {
+        let names = SlotNames::new("", &Uid::from_u128(number));
+        assert!(!names.factor.is_multiple_of(3), "{number}");
+        assert!(names.factor.checked_mul(SLOTS).is_some());
+    }
+    assert_eq!(SLOTS, 27u64.pow(5));
+}
+
+#[test]
+fn long_prefixes_are_cut_and_owners_differ() {
+    let prefix = "a".repeat(70);
+    let one = SlotNames::new(&prefix, &Uid::from_u128(1)).name(0);
+    let other = SlotNames::new(&prefix, &Uid::from_u128(2)).name(0);
+    assert_eq!(one.len(), 63);
+    assert_ne!(one, other);
+    // Names must not change between releases.
+    assert_eq!(
+        SlotNames::new("web-", &Uid::from_u128(1)).name(0),
+        SlotNames::new("web-", &Uid::from_u128(1)).name(SLOTS)
+    );
+}
+
+#[test]
+fn the_lowest_slots_whose_names_are_free_are_taken() {
+    let mut harness = Harness::new(Hardened, 3);
+    harness.sync();
+    harness.deliver();
+    let first: BTreeSet<String> = harness.server.pods.keys().cloned().collect();
+    harness.sync();
+    let gone = first.iter().next().unwrap().clone();
+    harness.server.remove_pod(&gone);
+    harness.deliver();
+    harness.sync();
+    assert_eq!(
+        harness.server.pods.keys().cloned().collect::<BTreeSet<_>>(),
+        first
+    );
+    // A terminating pod still has its name.
+    harness.deliver();
+    harness.sync();
+    let mut leaving = Pod::clone(&harness.server.pods[&gone]);
+    leaving.metadata.deletion_timestamp = harness.now.wall();
+    harness.server.put_pod(leaving);
+    harness.deliver();
+    assert_eq!(harness.sync(), Outcome::Ok);
+    assert_eq!(harness.server.pods.len(), 4);
+}
+
+#[test]
+fn a_create_of_another_incarnation_is_not_made_again() {
+    for behaviour in [Upstream, Hardened] {
+        let mut harness = Harness::new(behaviour, 2);
+        // Committed after the caches of this incarnation were filled and its fences read.
+        let pod = harness
+            .controller
+            .owners()
+            .get(harness.key)
+            .unwrap()
+            .pod_from_template()
+            .clone();
+        let names = SlotNames::new("web-", &harness.server.owner.metadata.uid);
+        let mut pod = Pod::clone(&pod);
+        pod.metadata.name = names.name(0);
+        harness.server.put_pod(pod);
+        let failed = harness.sync() != Outcome::Ok;
+        assert_eq!(failed, behaviour == Hardened);
+        assert_eq!(
+            harness.driver.sync.take_events().count(),
+            if failed { 0 } else { 2 }
+        );
+        assert!(harness.server.owner.status.conditions.is_empty());
+        harness.deliver();
+        harness.sync();
+        // Upstream made one pod too many and deletes it.
+        assert_eq!(harness.server.pods.len(), 2);
+        assert_eq!(
+            harness.server.calls("delete"),
+            usize::from(behaviour == Upstream)
+        );
+    }
+}
+
+#[test]
+fn a_name_that_another_holds_is_left_to_it() {
+    let mut harness = Harness::new(Hardened, 1);
+    let names = SlotNames::new("web-", &harness.server.owner.metadata.uid);
+    let mut pod = Pod::default();
+    pod.metadata.name = names.name(0);
+    harness.server.put_pod(pod);
+    let outcome = harness.sync();
+    assert!(matches!(&outcome, Outcome::Failed(error) if error.class == SyncErrorClass::Create));
+    // The fence makes sure that the cache shows the pod's owner.
+    assert_eq!(harness.server.log.last().unwrap(), "read pods");
+    harness.deliver();
+    assert_eq!(harness.sync(), Outcome::Ok);
+    assert!(harness.server.pods.contains_key(&*names.name(1)));
+}
+
+#[test]
+fn batches_of_one_sync_share_no_name() {
+    let mut harness = Harness::new(Hardened, 40);
+    assert_eq!(harness.sync(), Outcome::Ok);
+    assert_eq!(
+        (harness.server.pods.len(), harness.server.calls("create")),
+        (40, 40)
+    );
+}
+
+#[test]
+fn a_refused_create_is_reported_and_a_lost_one_keeps_its_slot() {
+    let mut harness = Harness::new(Hardened, 2);
+    let error = ApiError::status(403, Reason::Forbidden, "exceeded quota");
+    harness.server.fault("create", 0, LOST);
+    harness.server.fault("create", 1, Fault::Refuse(error));
+    harness.sync();
+    assert_eq!(harness.driver.sync.take_events().count(), 1);
+    harness.deliver();
+    assert!(matches!(harness.sync(), Outcome::Failed(_)));
+    harness.deliver();
+    assert_eq!(harness.sync(), Outcome::Ok);
+    let names = SlotNames::new("web-", &harness.server.owner.metadata.uid);
+    let expected = [names.name(0), names.name(1)].map(String::from);
+    assert!(
+        expected
+            .iter()
+            .all(|name| harness.server.pods.contains_key(name))
+    );
+}
+
+#[test]
+fn a_create_that_may_come_yet_is_asked_for_again_under_its_name() {
+    let mut harness = Harness::new(Hardened, 3);
+    harness.sync();
+    harness.deliver();
+    harness.sync();
+    let names = SlotNames::new("web-", &harness.server.owner.metadata.uid);
+    harness.server.set_replicas(4);
+    harness.deliver_owners();
+    // As far as the controller knows, not committed yet.
+    let cut = Fault::Refuse(ApiError::transport("connection reset by peer"));
+    harness
+        .server
+        .fault("create", harness.server.calls("create"), cut);
+    assert!(matches!(harness.sync(), Outcome::Failed(_)));
+    // A lower slot becomes free. It must not be used instead.
+    harness.server.remove_pod(&names.name(0));
+    harness.deliver();
+    harness.server.set_replicas(3);
+    harness.deliver_owners();
+    harness.sync();
+    assert!(harness.server.pods.contains_key(&*names.name(3)));
+    assert!(!harness.server.pods.contains_key(&*names.name(0)));
+}
+
+#[test]
+fn a_late_create_that_lands_while_pods_are_adopted_is_not_made_beside() {
+    let mut harness = Harness::new(Hardened, 2);
+    // As far as the controller knows, not committed yet.
+    let cut = Fault::Refuse(ApiError::transport("connection reset by peer"));
+    harness.server.fault("create", 0, cut);
+    assert!(matches!(harness.sync(), Outcome::Failed(_)));
+    let names = SlotNames::new("web-", &harness.server.owner.metadata.uid);
+    let late = harness.own_pod(&names.name(0));
+    let mut orphan = harness.own_pod("orphan");
+    orphan.metadata.owner_references = Default::default();
+    harness.server.put_pod(orphan);
+    harness.deliver();
+    // The sync has counted its pods and reads the owner before it adopts.
+    assert_eq!(harness.begin(), Progress::Waiting);
+    assert!(matches!(
+        harness.driver.sync.requests(),
+        [Request::Get { .. }]
+    ));
+    harness.server.put_pod(late);
+    harness.deliver();
+    harness.answer();
+    harness.resume_to_end();
+    assert_eq!(harness.server.calls("patch"), 1, "the orphan is adopted");
+    assert_eq!(
+        harness.server.pods.len(),
+        2,
+        "{:?}",
+        harness.server.pods.keys()
+    );
+}
+
+#[test]
+fn nothing_takes_the_place_of_a_pod_that_leaves_while_its_first_create_may_come() {
+    // The answer is lost, or it shows that a layer below sent the create before.
+    let lost = ApiError::transport("connection reset by peer");
+    let taken = ApiError::status(409, Reason::AlreadyExists, "refused");
+    let leaves = |pod: &mut Pod, now: Now| pod.metadata.deletion_timestamp = now.wall();
+    let is_anothers = |pod: &mut Pod, _| {
+        let owner = pod.metadata.controller().expect("it is ours");
+        let mut other = OwnerReference::clone(owner);
+        other.uid = Uid::from_u128(0xb);
+        pod.metadata.owner_references = Default::default();
+        pod.metadata.owner_references.push(Arc::new(other));
+    };
+    let has_ended = |pod: &mut Pod, _| pod.status.phase = PodPhase::Failed;
+    for loss in [leaves, has_ended] {
+        nothing_takes_the_place_after(lost.clone(), loss);
+        nothing_takes_the_place_after(taken.clone(), loss);
+    }
+    nothing_takes_the_place_after(lost, is_anothers);
+}
+
+fn nothing_takes_the_place_after(error: ApiError, loss: fn(&mut Pod, Now)) {
+    let mut harness = Harness::new(Hardened, 1);
+    harness.server.fault("create", 0, Fault::Refuse(error));
+    harness.sync();
+    harness.deliver();
+    assert_eq!(harness.sync(), Outcome::Ok);
+    harness.deliver();
+    harness.sync();
+    let names = SlotNames::new("web-", &harness.server.owner.metadata.uid);
+    let name = names.name(0);
+    let mut lost = Pod::clone(&harness.server.pods[&*name]);
+    loss(&mut lost, harness.now);
+    harness.server.put_pod(lost);
+    harness.deliver();
+    let made = harness.server.calls("create");
+    assert_eq!(harness.sync(), Outcome::Ok);
+    assert_eq!(
+        harness.server.calls("create"),
+        made,
+        "the first one may come when this is gone"
+    );
+    harness.server.remove_pod(&name);
+    harness.deliver();
+    assert_eq!(harness.sync(), Outcome::Ok);
+    assert!(
+        harness.server.pods.contains_key(&*name),
+        "under the same name"
+    );
+    // After the deadline another pod may be created at once.
+    let mut leaving = Pod::clone(&harness.server.pods[&*name]);
+    leaving.metadata.deletion_timestamp = harness.now.wall();
+    harness.server.put_pod(leaving);
+    harness.deliver();
+    harness.advance(REQUEST_DEADLINE_NS);
+    harness.sync();
+    assert!(harness.server.pods.contains_key(&*names.name(1)));
+}

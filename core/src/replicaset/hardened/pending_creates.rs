@@ -1,0 +1,213 @@
+//! Pending creates: the names of creates whose outcome is unknown, in the hardened behaviour. A
+//! name is kept for as long as a server may work on the request. The key's next creates use these
+//! names first, so the old and the new request can't both create a pod. While a pod that does not
+//! count has such a name, no other pod is created in its place.
+
+use std::collections::BTreeMap;
+
+use compact_str::CompactString;
+use podstorm_objects::Uid;
+use podstorm_runtime::intern::KeyId;
+use podstorm_runtime::limits::REQUEST_DEADLINE_NS;
+use podstorm_runtime::primitives::{AtomicUsize, Mutex, Ordering, lock};
+
+/// The pending creates of every key.
+#[derive(Debug, Default)]
+pub(in super::super) struct PendingCreates {
+    by_key: Mutex<BTreeMap<KeyId, OwnerCreates>>,
+    /// The number of keys with pending creates. It is nearly always 0, and then the lock is not
+    /// taken.
+    count: AtomicUsize,
+}
+
+/// The pending creates of one owner.
+#[derive(Debug, Default)]
+struct OwnerCreates {
+    owner: Uid,
+    names: BTreeMap<CompactString, PendingCreate>,
+}
+
+/// A create whose outcome is unknown.
+#[derive(Clone, Copy, Debug)]
+struct PendingCreate {
+    /// When no server works on the create any more, ns.
+    expires_ns: i64,
+    /// Whether the last answer was that the name is taken. A foreign pod that has the name then had
+    /// it before.
+    is_taken: bool,
+}
+
+/// What the cache holds under a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holder {
+    Nobody,
+    /// A pod of another owner, or an orphan.
+    Foreign,
+    /// A pod of the owner that does not count, because it is terminating or has ended.
+    Uncounted,
+    /// One of the owner's active pods.
+    Counted,
+}
+
+/// The pending names of a key.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct PendingNames {
+    /// Names without a pod, sorted. They are used first.
+    pub(super) free: Vec<CompactString>,
+    /// The number of names that belong to pods that don't count. When such a pod goes, a late
+    /// create may replace it, in addition to any pod made instead.
+    pub(super) uncounted: usize,
+    /// When the first of those creates expires, ns. Meaningless if there is none.
+    pub(super) until_ns: i64,
+}
+
+impl PendingNames {
+    /// Clears all names.
+    pub(in super::super) fn clear(&mut self) {
+        self.free.clear();
+        self.uncounted = 0;
+    }
+}
+
+impl PendingCreates {
+    fn is_empty(&self) -> bool {
+        // Acquire: pairs with the Release in `publish`. A key's own names were noted by its last
+        // sync, which the queue orders before this one.
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    /// Publishes the number of keys with pending creates. Called under the lock.
+    fn publish(&self, by_key: &BTreeMap<KeyId, OwnerCreates>) {
+        // Release: see `is_empty`.
+        self.count.store(by_key.len(), Ordering::Release);
+    }
+
+    /// Notes that a create with this name may have been carried out, or may be carried out later.
+    /// `is_taken`: the server said that the name is taken.
+    pub(super) fn note(
+        &self,
+        key: KeyId,
+        owner: &Uid,
+        name: &CompactString,
+        is_taken: bool,
+        now_ns: i64,
+    ) {
+        let mut by_key = lock(&self.by_key);
+        let known = by_key.entry(key).or_default();
+        if known.owner != *owner {
+            *known = OwnerCreates {
+                owner: owner.clone(),
+                names: BTreeMap::new(),
+            };
+        }
+        let expires_ns = now_ns.saturating_add(REQUEST_DEADLINE_NS);
+        let note = PendingCreate {
+            expires_ns,
+            is_taken,
+        };
+        known.names.insert(name.clone(), note);
+        self.publish(&by_key);
+    }
+
+    /// The pending names of a key now. `holder` returns what the cache holds under a name.
+    /// O(pending creates of the key).
+    pub(super) fn of(
+        &self,
+        key: KeyId,
+        owner: &Uid,
+        now_ns: i64,
+        holder: impl Fn(&CompactString) -> Holder,
+    ) -> PendingNames {
+        let mut pending = PendingNames {
+            until_ns: i64::MAX,
+            ..PendingNames::default()
+        };
+        if self.is_empty() {
+            return pending;
+        }
+        let mut by_key = lock(&self.by_key);
+        let Some(known) = by_key.get_mut(&key).filter(|known| known.owner == *owner) else {
+            return pending;
+        };
+        known.names.retain(|_, note| note.expires_ns > now_ns);
+        for (name, note) in &known.names {
+            match holder(name) {
+                Holder::Nobody => pending.free.push(name.clone()),
+                Holder::Foreign if note.is_taken => {}
+                Holder::Foreign | Holder::Uncounted => {
+                    pending.uncounted += 1;
+                    pending.until_ns = pending.until_ns.min(note.expires_ns);
+                }
+                Holder::Counted => {}
+            }
+        }
+        if known.names.is_empty() {
+            by_key.remove(&key);
+        }
+        self.publish(&by_key);
+        pending
+    }
+
+    /// Forgets the pending creates of an owner that is gone.
+    pub(super) fn forget(&self, key: KeyId) {
+        if self.is_empty() {
+            return;
+        }
+        let mut by_key = lock(&self.by_key);
+        by_key.remove(&key);
+        self.publish(&by_key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: KeyId = KeyId(0);
+
+    fn names(pending: &PendingCreates, owner: &Uid, now_ns: i64) -> Vec<CompactString> {
+        pending.of(KEY, owner, now_ns, |_| Holder::Nobody).free
+    }
+
+    #[test]
+    fn a_create_is_pending_until_no_server_works_on_it() {
+        let (pending, owner) = (PendingCreates::default(), Uid::new("a"));
+        pending.note(KEY, &owner, &"web-b".into(), false, 0);
+        pending.note(KEY, &owner, &"web-a".into(), false, 5);
+        assert_eq!(names(&pending, &owner, 5), ["web-a", "web-b"]);
+        assert_eq!(names(&pending, &owner, REQUEST_DEADLINE_NS), ["web-a"]);
+        assert!(names(&pending, &owner, REQUEST_DEADLINE_NS + 5).is_empty());
+        assert!(pending.is_empty());
+    }
+
+    #[test]
+    fn names_of_pods_that_do_not_count_are_numbered_and_not_asked_for() {
+        let (pending, owner) = (PendingCreates::default(), Uid::new("a"));
+        for name in ["gone", "leaving", "staying", "stolen", "taken"] {
+            pending.note(KEY, &owner, &name.into(), name == "taken", 0);
+        }
+        let found = pending.of(KEY, &owner, 1, |name| match name.as_str() {
+            "gone" => Holder::Nobody,
+            "leaving" => Holder::Uncounted,
+            "stolen" | "taken" => Holder::Foreign,
+            _ => Holder::Counted,
+        });
+        let expected = PendingNames {
+            free: vec!["gone".into()],
+            uncounted: 2,
+            until_ns: REQUEST_DEADLINE_NS,
+        };
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_successor_has_no_pending_creates() {
+        let (pending, owner) = (PendingCreates::default(), Uid::new("a"));
+        pending.note(KEY, &owner, &"web-a".into(), false, 0);
+        assert!(names(&pending, &Uid::new("b"), 1).is_empty());
+        pending.note(KEY, &Uid::new("b"), &"web-c".into(), false, 1);
+        assert!(names(&pending, &owner, 1).is_empty());
+        pending.forget(KEY);
+        assert!(pending.is_empty());
+    }
+}

@@ -1,0 +1,93 @@
+//! The pod that a ReplicaSet asks the server to create.
+
+use std::sync::Arc;
+
+use podstorm_objects::{ObjectMeta, OwnerReference, Pod, ReplicaSet};
+
+/// The local error for a template without labels. Such a pod is never requested.
+pub const NO_LABELS_ERROR: &str = "unable to create pods, no labels";
+
+/// The longest name that the API accepts for a pod, in bytes (DNS-1123 subdomain).
+const MAX_NAME_BYTES: usize = 253;
+
+/// The pod made from the owner's template: labels, annotations and finalizers of the template,
+/// `generateName`, exactly one owner reference, and the template's spec. Everything else in the
+/// template's metadata is ignored. Shares everything, copies nothing.
+pub fn pod_from_template(owner: &ReplicaSet, controller_ref: &Arc<OwnerReference>) -> Pod {
+    let template = &owner.spec.template;
+    Pod {
+        metadata: ObjectMeta {
+            generate_name: Some(pod_name_prefix(&owner.metadata.name).into()),
+            labels: template.metadata.labels.clone(),
+            annotations: template.metadata.annotations.clone(),
+            finalizers: template.metadata.finalizers.clone(),
+            owner_references: std::iter::once(controller_ref.clone()).collect(),
+            ..ObjectMeta::default()
+        },
+        spec: template.spec.clone(),
+        node_name: template.node_name.clone(),
+        token_volume: template.token_volume,
+        status: podstorm_objects::PodStatus::default(),
+    }
+}
+
+/// The prefix of the names of an owner's pods: the owner's name and a dash. The dash is left out if
+/// the prefix could not begin a pod name. As in upstream, the check looks at the prefix with its
+/// last two characters replaced by one `a`.
+pub fn pod_name_prefix(parent_name: &str) -> String {
+    let mut masked = parent_name.to_owned();
+    masked.pop();
+    masked.push('a');
+    if is_dns1123_subdomain(&masked) {
+        format!("{parent_name}-")
+    } else {
+        parent_name.to_owned()
+    }
+}
+
+fn is_dns1123_subdomain(name: &str) -> bool {
+    let is_alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    name.len() <= MAX_NAME_BYTES
+        && name.split('.').all(|label| {
+            let bytes = label.as_bytes();
+            bytes.first().copied().is_some_and(is_alphanumeric)
+                && bytes.last().copied().is_some_and(is_alphanumeric)
+                && bytes.iter().all(|&b| is_alphanumeric(b) || b == b'-')
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use podstorm_objects::{Object, Resource};
+
+    #[test]
+    fn a_pod_has_the_volumes_of_its_template() {
+        let spec = json!({"volumes": [{"name": "kube-api-access-aaaaa"}], "containers": [
+            {"name": "c", "volumeMounts": [{"name": "kube-api-access-aaaaa"}]}]});
+        let owner = ReplicaSet::from_json(json!({"metadata": {"name": "web"},
+            "spec": {"template": {"spec": spec}}}))
+        .unwrap();
+        let controller_ref = OwnerReference {
+            api_version: "apps/v1".into(),
+            kind: "ReplicaSet".into(),
+            name: "web".into(),
+            uid: "u".into(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        };
+        let pod = pod_from_template(&owner, &Arc::new(controller_ref));
+        assert!(Arc::ptr_eq(&pod.spec, &owner.spec.template.spec));
+        assert_eq!(pod.to_json()["spec"], spec);
+    }
+
+    #[test]
+    fn the_prefix_has_a_dash_where_it_can_begin_a_pod_name() {
+        assert_eq!(pod_name_prefix("web"), "web-");
+        assert_eq!(pod_name_prefix("Web"), "Web");
+        assert_eq!(pod_name_prefix(&"x".repeat(253)).len(), 254);
+        assert_eq!(pod_name_prefix(&"x".repeat(254)).len(), 254);
+    }
+}

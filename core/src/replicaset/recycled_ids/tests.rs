@@ -1,0 +1,153 @@
+//! Tests of recycled keys.
+
+use std::sync::Arc;
+
+use super::super::{ControllerOptions, Step, Sync};
+use super::*;
+use crate::cache::{Delta, PodCache};
+use crate::policy::Behaviour;
+use podstorm_objects::{Kind, ReplicaSet, Uid};
+use podstorm_runtime::workqueue::Take;
+
+const A: KeyId = KeyId(1);
+const B: KeyId = KeyId(2);
+
+#[test]
+fn keys_are_reused_oldest_first_after_their_cooldown() {
+    let recycled_ids = RecycledIds::default();
+    recycled_ids.insert(B, 10);
+    recycled_ids.insert(A, 20);
+    assert_eq!(recycled_ids.take(9 + KEY_COOLDOWN_NS, |_| true), None);
+    assert_eq!(recycled_ids.take(20 + KEY_COOLDOWN_NS, |_| true), Some(B));
+    assert_eq!(recycled_ids.take(20 + KEY_COOLDOWN_NS, |_| true), Some(A));
+    assert_eq!(recycled_ids.take(20 + KEY_COOLDOWN_NS, |_| true), None);
+}
+
+#[test]
+fn a_key_that_is_back_is_not_reused() {
+    let recycled_ids = RecycledIds::default();
+    recycled_ids.insert(A, 10);
+    recycled_ids.remove(A);
+    assert_eq!(recycled_ids.take(10 + KEY_COOLDOWN_NS, |_| true), None);
+    recycled_ids.insert(A, 10);
+    recycled_ids.insert(A, 15);
+    assert_eq!(recycled_ids.take(14 + KEY_COOLDOWN_NS, |_| true), None);
+}
+
+fn controller(behaviour: Behaviour) -> Controller {
+    let options = ControllerOptions {
+        behaviour,
+        ..ControllerOptions::new(Kind::REPLICA_SET)
+    };
+    Controller::new(options, Arc::new(PodCache::new()))
+}
+
+fn owner(name: &str, uid: u128) -> Arc<ReplicaSet> {
+    let mut owner = ReplicaSet::default();
+    owner.metadata.name = name.into();
+    owner.metadata.namespace = "ns".into();
+    owner.metadata.uid = Uid::from_u128(uid);
+    owner.spec.replicas = Some(0);
+    owner.status.terminating_replicas = Some(0);
+    Arc::new(owner)
+}
+
+fn at(seconds: i64) -> Now {
+    Now {
+        mono_ns: seconds * 1_000_000_000,
+        wall_ns: 0,
+    }
+}
+
+/// Takes every waiting key and syncs it.
+fn work(controller: &Controller, now: Now) {
+    controller.queue().fire_due(now.mono_ns);
+    let mut sync = Sync::new();
+    while let Take::Key(key) = controller.queue().try_take(now.mono_ns) {
+        assert_eq!(controller.begin(key, &mut sync, now), Step::Finished);
+        controller.finish(&mut sync, now);
+    }
+}
+
+#[test]
+fn keys_grow_with_the_owners_alive_within_the_cooldown() {
+    let controller = controller(Behaviour::Upstream);
+    for second in 0..20_000 {
+        let now = at(second);
+        let name = format!("web-{second}");
+        let set = owner(&name, second as u128 + 1);
+        controller.owner_delta(Delta::Applied(set.clone()), now);
+        let key = controller.owners().intern("ns", &name);
+        assert_eq!(&*controller.owners().name(key).name, name);
+        let known = controller.owners().get(key).expect("it was applied");
+        assert_eq!(known.object.metadata.uid, set.metadata.uid);
+        work(&controller, now);
+        controller.owner_delta(Delta::Deleted(set), now);
+        work(&controller, now);
+    }
+    let rest_seconds = usize::try_from(KEY_COOLDOWN_NS / 1_000_000_000).expect("positive");
+    let keys = controller.owners().intern("ns", "one more").0 as usize;
+    assert!(keys <= rest_seconds + 1, "{keys}");
+    assert!(controller.owners().find("ns", "web-0").is_none());
+}
+
+#[test]
+fn a_successor_in_a_key_inherits_nothing() {
+    let controller = controller(Behaviour::Hardened);
+    let (old, new) = (owner("old", 1), owner("new", 2));
+    controller.owner_delta(Delta::Applied(old.clone()), at(0));
+    let key = controller.owners().intern("ns", "old");
+    while controller.queue().try_take(0) != Take::Empty {
+        controller.queue().done(key, 0);
+    }
+    controller.owner_delta(Delta::Deleted(old.clone()), at(1));
+    while controller.queue().try_take(0) != Take::Empty {
+        controller.queue().done(key, 0);
+    }
+    // A sync that was in progress leaves all this behind.
+    let uid = &old.metadata.uid;
+    controller.expectations.expect_creations(key, 3, 0);
+    controller.hardened.remember_something(key, uid);
+    controller
+        .consistency
+        .wrote_at(key, uid, Kind::POD, &7.into());
+    controller.queue.add_rate_limited(key, 0);
+    controller.owner_delta(Delta::Applied(new), at(301));
+    assert_eq!(controller.owners().find("ns", "new"), Some(key));
+    assert_eq!(controller.expectations.counts(key), None);
+    assert!(controller.hardened.remembers_nothing(key, uid));
+    assert_eq!(controller.consistency.record(&key), None);
+    assert_eq!(controller.queue.num_requeues(key), 0);
+}
+
+#[test]
+fn a_key_whose_owner_is_back_is_not_reused() {
+    let controller = controller(Behaviour::Upstream);
+    let (web, other) = (owner("web", 1), owner("other", 2));
+    controller.owner_delta(Delta::Applied(web.clone()), at(0));
+    controller.owner_delta(Delta::Deleted(web.clone()), at(1));
+    controller.owner_delta(Delta::Applied(web), at(2));
+    work(&controller, at(2));
+    let list = vec![owner("web", 1), other];
+    controller.owner_replace(list, &9.into(), at(900));
+    let key = |name| controller.owners().find("ns", name);
+    assert!(key("web").is_some() && key("other").is_some());
+    assert_ne!(key("web"), key("other"));
+}
+
+#[test]
+fn a_key_in_use_starts_its_cooldown_again() {
+    let recycled_ids = RecycledIds::default();
+    recycled_ids.insert(A, 0);
+    recycled_ids.insert(B, 1);
+    let now_ns = 1 + KEY_COOLDOWN_NS;
+    assert_eq!(recycled_ids.take(now_ns, |key| key != A), Some(B));
+    assert_eq!(
+        recycled_ids.take(now_ns + KEY_COOLDOWN_NS - 1, |_| true),
+        None
+    );
+    assert_eq!(
+        recycled_ids.take(now_ns + KEY_COOLDOWN_NS, |_| true),
+        Some(A)
+    );
+}
