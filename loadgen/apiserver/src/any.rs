@@ -12,7 +12,7 @@ use podstorm_objects::{
 use serde_json::Value;
 use smallvec::SmallVec;
 
-use crate::store::counts::{TallyTotals, Verb};
+use crate::store::counts::{Verb, WriteTotals};
 use crate::store::owners::ObjectKey;
 use crate::store::quota::Quota;
 use crate::store::{KindStore, Shared, Strategy};
@@ -25,7 +25,7 @@ use crate::{
 /// the same name do.
 pub(crate) trait AnyStore: Debug + Send + Sync {
     fn kind(&self) -> Kind;
-    fn totals(&self) -> TallyTotals;
+    fn totals(&self) -> WriteTotals;
     fn last_version(&self) -> u64;
     fn index_owners(&self);
     fn set_has_owners(&self);
@@ -88,7 +88,7 @@ impl<R: Strategy> AnyStore for KindStore<R> {
         KindStore::kind(self)
     }
 
-    fn totals(&self) -> TallyTotals {
+    fn totals(&self) -> WriteTotals {
         KindStore::totals(self)
     }
 
@@ -350,7 +350,7 @@ impl Cluster {
     ///
     /// # Errors
     /// 404 for a kind that is not served.
-    pub(crate) fn on_store<T>(
+    pub(crate) fn with_store<T>(
         &self,
         kind: Kind,
         act: impl FnOnce(&dyn AnyStore) -> T,
@@ -365,7 +365,7 @@ impl Cluster {
     }
 
     /// Every store that may hold something, those of typed kinds first; no lock is held meanwhile.
-    pub(crate) fn each_store(&self, mut act: impl FnMut(&dyn AnyStore)) {
+    pub(crate) fn for_each_store(&self, mut act: impl FnMut(&dyn AnyStore)) {
         self.typed_stores().into_iter().for_each(&mut act);
         for store in self.dynamic.all() {
             if let Some(store) = store.get() {

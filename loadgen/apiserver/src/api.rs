@@ -35,7 +35,8 @@ impl Api<'_> {
     /// # Errors
     /// 404 for the kind; within, a member of a wrong type with its path.
     pub fn read(&self, value: Value) -> Result<Result<AnyObject, DecodeError>, ApiError> {
-        self.cluster.on_store(self.kind, |store| store.read(value))
+        self.cluster
+            .with_store(self.kind, |store| store.read(value))
     }
 
     /// See [`Cluster::create`].
@@ -44,7 +45,7 @@ impl Api<'_> {
     /// As there; 400 for an object of another kind.
     pub fn create(&self, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
         let create = |store: &dyn AnyStore| store.create(self.cluster, object, now);
-        self.cluster.on_store(self.kind, create)?
+        self.cluster.with_store(self.kind, create)?
     }
 
     /// See [`Cluster::import`].
@@ -53,7 +54,7 @@ impl Api<'_> {
     /// As there; 400 for an object of another kind.
     pub fn import(&self, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
         let import = |store: &dyn AnyStore| store.import(self.cluster, object, now);
-        self.cluster.on_store(self.kind, import)?
+        self.cluster.with_store(self.kind, import)?
     }
 
     /// See [`Cluster::get`].
@@ -62,7 +63,7 @@ impl Api<'_> {
     /// As there.
     pub fn get(&self, namespace: &str, name: &str) -> Result<AnyObject, ApiError> {
         self.cluster
-            .on_store(self.kind, |store| store.get(namespace, name))?
+            .with_store(self.kind, |store| store.get(namespace, name))?
     }
 
     /// See [`Cluster::list_page`].
@@ -71,7 +72,7 @@ impl Api<'_> {
     /// As there.
     pub fn list(&self, options: &ListOptions<'_>) -> Result<ListPage<dyn Object>, ApiError> {
         let list = |store: &dyn AnyStore| store.list(self.cluster, options);
-        self.cluster.on_store(self.kind, list)?
+        self.cluster.with_store(self.kind, list)?
     }
 
     /// See [`Cluster::list_as_of`]; of all namespaces.
@@ -80,7 +81,7 @@ impl Api<'_> {
     /// As there.
     pub fn list_as_of(&self, version: u64) -> Result<(Vec<AnyObject>, ResourceVersion), ApiError> {
         self.cluster
-            .on_store(self.kind, |store| store.list_as_of(version))?
+            .with_store(self.kind, |store| store.list_as_of(version))?
     }
 
     /// See [`Cluster::last_version`].
@@ -89,7 +90,7 @@ impl Api<'_> {
     /// 404 alone.
     pub fn last_version(&self) -> Result<u64, ApiError> {
         self.cluster
-            .on_store(self.kind, |store| store.last_version())
+            .with_store(self.kind, |store| store.last_version())
     }
 
     /// See [`Cluster::watch`].
@@ -98,7 +99,7 @@ impl Api<'_> {
     /// As there.
     pub fn watch(&self, from: WatchFrom, options: WatchOptions) -> Result<AnyWatch, ApiError> {
         let watch = |store: &dyn AnyStore| store.watch(self.cluster, from, options);
-        self.cluster.on_store(self.kind, watch)?
+        self.cluster.with_store(self.kind, watch)?
     }
 
     /// See [`Cluster::update`].
@@ -120,7 +121,7 @@ impl Api<'_> {
 
     fn put(&self, object: AnyObject, verb: Verb, now: Now) -> Result<AnyObject, ApiError> {
         let put = |store: &dyn AnyStore| store.put(self.cluster, object, verb, now);
-        self.cluster.on_store(self.kind, put)?
+        self.cluster.with_store(self.kind, put)?
     }
 
     /// See [`Cluster::patch`].
@@ -160,7 +161,7 @@ impl Api<'_> {
         now: Now,
     ) -> Result<AnyObject, ApiError> {
         let apply = |store: &dyn AnyStore| store.patch(self.cluster, at, patch, verb, now);
-        self.cluster.on_store(self.kind, apply)?
+        self.cluster.with_store(self.kind, apply)?
     }
 
     /// See [`Cluster::delete`].
@@ -176,7 +177,7 @@ impl Api<'_> {
     ) -> Result<Deletion<dyn Object>, ApiError> {
         let at = (namespace, name);
         let delete = |store: &dyn AnyStore| store.delete(self.cluster, at, options, now);
-        self.cluster.on_store(self.kind, delete)?
+        self.cluster.with_store(self.kind, delete)?
     }
 
     fn with_status(&self) -> Result<(), ApiError> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use podstorm_objects::{ApiError, Kind, Now, ObjectMeta, OptionalSeconds, ResourceVersion, Time};
 
 use super::name::{Draw, NAME_ATTEMPTS};
-use super::store::counts::{Tally, Verb};
+use super::store::counts::{Verb, WriteEffects};
 use super::store::quota;
 use super::store::{KindStore, Refused};
 use super::{AdmissionRequest, Cluster, ClusterResource, Strategy, errors, meta};
@@ -129,7 +129,7 @@ impl Cluster {
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
         let kind = object.kind();
-        let tally = Tally::of(verb);
+        let effects = WriteEffects::of(verb);
         let generated = object.metadata().name.is_empty();
         let mut object = Arc::new(object);
         let mut attempt = 0;
@@ -141,9 +141,9 @@ impl Cluster {
                 let prefix = metadata.generate_name.as_deref().unwrap_or("");
                 metadata.name = draw.name(prefix, attempt);
             }
-            match store.insert(object, &tally, now) {
+            match store.insert(object, &effects, now) {
                 Ok(stored) => {
-                    self.note(store, None, Some(&*stored));
+                    self.notify_gc(store, None, Some(&*stored));
                     return Ok(stored);
                 }
                 Err(Refused::Quota(refused, quota)) => {
@@ -212,7 +212,7 @@ mod tests {
     use podstorm_objects::{Pod, PodPhase, Uid};
     use serde_json::json;
 
-    use super::super::name::Names;
+    use super::super::name::IdentityGenerator;
     use super::super::testing::*;
     use super::super::{ClusterOptions, DeleteOptions};
     use super::*;
@@ -323,7 +323,7 @@ mod tests {
         let cluster = cluster();
         let sent = || pod("", json!({"metadata": {"generateName": "web-"}}));
         // Take all names that the next create will try.
-        let draw = Names::new(1);
+        let draw = IdentityGenerator::new(1);
         let draws = cluster.write_counts().pods.created + 2 + 8;
         let next = (0..=draws)
             .map(|_| draw.draw())

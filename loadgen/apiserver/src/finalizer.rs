@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 const KUBERNETES: &str = "kubernetes";
 
 /// Whether the finalizer keeps the namespace.
-pub(crate) fn is_kept(namespace: &Namespace) -> bool {
+pub(crate) fn is_present(namespace: &Namespace) -> bool {
     let spec = namespace.fields.get("spec");
     let finalizers = spec.and_then(|spec| spec.get("finalizers"));
     finalizers
@@ -16,8 +16,8 @@ pub(crate) fn is_kept(namespace: &Namespace) -> bool {
 }
 
 /// Gives a new namespace its finalizer.
-pub(crate) fn keep(namespace: &mut Namespace) {
-    if is_kept(namespace) {
+pub(crate) fn add(namespace: &mut Namespace) {
+    if is_present(namespace) {
         return;
     }
     let spec = namespace.fields.entry("spec").or_insert_with(|| json!({}));
@@ -30,7 +30,7 @@ pub(crate) fn keep(namespace: &mut Namespace) {
 }
 
 /// Takes the finalizer away.
-pub(crate) fn release(namespace: &mut Namespace) {
+pub(crate) fn remove(namespace: &mut Namespace) {
     let spec = namespace.fields.get_mut("spec");
     let finalizers = spec.and_then(|spec| spec.get_mut("finalizers"));
     if let Some(Value::Array(finalizers)) = finalizers {

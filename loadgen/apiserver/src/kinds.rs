@@ -25,7 +25,7 @@ impl Strategy for Namespace {
 
     fn set_defaults(&mut self, old: Option<&Self>) {
         if old.is_none() {
-            finalizer::keep(self);
+            finalizer::add(self);
         }
     }
 
@@ -45,11 +45,11 @@ impl Strategy for Namespace {
 
     fn begin_termination(&mut self) -> bool {
         self.terminating = true;
-        finalizer::is_kept(self)
+        finalizer::is_present(self)
     }
 
-    fn is_kept_by_content(&self) -> bool {
-        finalizer::is_kept(self)
+    fn keeps_until_empty(&self) -> bool {
+        finalizer::is_present(self)
     }
 
     fn validate_create(&self) -> Vec<Cause> {
@@ -123,7 +123,7 @@ impl Strategy for Pod {
     }
 
     fn prepare_for_create(&mut self) {
-        self.status = first_status(qos_rest(&self.spec));
+        self.status = pending_status(qos_rest(&self.spec));
     }
 
     fn prepare_for_update(&mut self, old: &Self) {
@@ -146,7 +146,7 @@ impl Strategy for Pod {
             || self.token_volume != old.token_volume
     }
 
-    fn plainly_differs(&self, old: &Self) -> bool {
+    fn obviously_differs(&self, old: &Self) -> bool {
         self.status.phase != old.status.phase || self.node_name != old.node_name
     }
 
@@ -226,7 +226,7 @@ impl Strategy for ReplicaSet {
         self.spec != old.spec
     }
 
-    fn plainly_differs(&self, old: &Self) -> bool {
+    fn obviously_differs(&self, old: &Self) -> bool {
         self.status != old.status
     }
 
@@ -361,7 +361,7 @@ pub(crate) fn share<T: Clone + PartialEq>(new: &mut T, old: &T) {
 }
 
 /// The status of a new pod.
-pub(crate) fn first_status(rest: Rest) -> PodStatus {
+pub(crate) fn pending_status(rest: Rest) -> PodStatus {
     PodStatus {
         phase: PodPhase::Pending,
         rest,

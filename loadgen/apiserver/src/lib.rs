@@ -62,8 +62,8 @@ pub use watch::{AnyWatch, Poll, Watch, WatchFrom, WatchOptions};
 
 use any::DynamicStores;
 use gc::GarbageCollector;
-use name::Names;
-use pods::BodyCache;
+use name::IdentityGenerator;
+use pods::TemplateCache;
 use store::Shared;
 use store::lock::Lock;
 use store::observe::Observed;
@@ -123,11 +123,11 @@ pub struct Cluster {
     options: ClusterOptions,
     /// The last version assigned; every commit of any kind takes the next one.
     version: Arc<AtomicU64>,
-    names: Names,
+    names: IdentityGenerator,
     owners: Arc<OwnerIndex>,
     garbage: GarbageCollector,
-    bodies: BodyCache,
-    lists: list::Continued,
+    templates: TemplateCache,
+    lists: list::PagedLists,
     pub(crate) namespaces: KindStore<Namespace>,
     pub(crate) nodes: KindStore<Node>,
     pub(crate) pods: KindStore<Pod>,
@@ -155,10 +155,10 @@ impl Cluster {
             observed,
         };
         Cluster {
-            names: Names::new(options.seed),
+            names: IdentityGenerator::new(options.seed),
             garbage: GarbageCollector::new(),
-            bodies: BodyCache::new(),
-            lists: list::Continued::new(),
+            templates: TemplateCache::new(),
+            lists: list::PagedLists::new(),
             namespaces: KindStore::new(Kind::NAMESPACE, &shared),
             nodes: KindStore::new(Kind::NODE, &shared),
             pods: KindStore::new(Kind::POD, &shared),
@@ -192,7 +192,7 @@ impl Cluster {
     /// What was written so far.
     pub fn write_counts(&self) -> WriteCounts {
         let mut counts = WriteCounts::default();
-        self.each_store(|store| counts.add(store.kind(), &store.totals()));
+        self.for_each_store(|store| counts.add(store.kind(), &store.totals()));
         counts
     }
 

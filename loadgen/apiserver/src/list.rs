@@ -9,7 +9,7 @@ use super::store::lock::Lock;
 use super::{Cluster, ClusterResource, KindStore, Strategy, errors};
 
 /// Unfinished paged lists that are kept; the oldest is given up for a new one.
-const CONTINUED_MAX: usize = 16;
+const PAGED_LISTS_MAX: usize = 16;
 
 /// What to list.
 #[derive(Clone, Debug, Default)]
@@ -39,17 +39,17 @@ pub struct ListPage<R: ?Sized> {
 
 /// Lists whose pages have not all been fetched.
 #[derive(Debug)]
-pub(super) struct Continued {
-    state: Lock<ContinuedState>,
+pub(super) struct PagedLists {
+    state: Lock<PagedListsState>,
 }
 
 #[derive(Debug, Default)]
-struct ContinuedState {
+struct PagedListsState {
     next_id: u64,
-    lists: VecDeque<Unfinished>,
+    lists: VecDeque<PagedList>,
 }
 
-struct Unfinished {
+struct PagedList {
     id: u64,
     kind: Kind,
     version: u64,
@@ -57,15 +57,15 @@ struct Unfinished {
     rest: Box<dyn std::any::Any + Send>,
 }
 
-impl std::fmt::Debug for Unfinished {
+impl std::fmt::Debug for PagedList {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?} {}", self.kind, self.id)
     }
 }
 
-impl Continued {
-    pub(super) fn new() -> Continued {
-        Continued {
+impl PagedLists {
+    pub(super) fn new() -> PagedLists {
+        PagedLists {
             state: Lock::default(),
         }
     }
@@ -74,10 +74,10 @@ impl Continued {
         let mut state = self.state.lock();
         let id = state.next_id;
         state.next_id += 1;
-        if state.lists.len() == CONTINUED_MAX {
+        if state.lists.len() == PAGED_LISTS_MAX {
             state.lists.pop_front();
         }
-        state.lists.push_back(Unfinished {
+        state.lists.push_back(PagedList {
             id,
             kind,
             version,

@@ -21,7 +21,7 @@ pub(super) fn has_finalizer(metadata: &ObjectMeta, finalizer: &str) -> bool {
     metadata
         .finalizers()
         .iter()
-        .any(|probe| &**probe == finalizer)
+        .any(|other| &**other == finalizer)
 }
 
 /// Whether nothing keeps the object once its last finalizer goes.

@@ -22,15 +22,15 @@ pub(super) const NAME_ATTEMPTS: u32 = 8;
 
 /// Draws UIDs and names.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(super) struct IdentityGenerator {
     seed: u64,
     /// How many numbers were drawn. Relaxed: only that all are different matters.
     drawn: AtomicU64,
 }
 
-impl Names {
-    pub(super) fn new(seed: u64) -> Names {
-        Names {
+impl IdentityGenerator {
+    pub(super) fn new(seed: u64) -> IdentityGenerator {
+        IdentityGenerator {
             seed: mix(seed ^ 0x6e61_6d65_7300_0001),
             drawn: AtomicU64::new(0),
         }
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn names_take_58_bytes_of_the_prefix_and_five_characters() {
-        let draw = Names::new(1).draw();
+        let draw = IdentityGenerator::new(1).draw();
         for (prefix_len, len) in [(0, 5), (4, 9), (58, 63), (59, 63), (200, 63)] {
             let name = draw.name(&"a".repeat(prefix_len), 0);
             assert_eq!(name.len(), len);
@@ -114,7 +114,11 @@ mod tests {
 
     #[test]
     fn equal_seeds_give_equal_uids_and_names() {
-        let (a, b, c) = (Names::new(7), Names::new(7), Names::new(8));
+        let (a, b, c) = (
+            IdentityGenerator::new(7),
+            IdentityGenerator::new(7),
+            IdentityGenerator::new(8),
+        );
         for _ in 0..100 {
             let (a, b, c) = (a.draw(), b.draw(), c.draw());
             assert_eq!(a.uid(), b.uid());
@@ -125,7 +129,7 @@ mod tests {
 
     #[test]
     fn uids_are_version_4_uuids() {
-        let names = Names::new(3);
+        let names = IdentityGenerator::new(3);
         for _ in 0..1000 {
             let text = names.draw().uid().to_string();
             assert_eq!(text.as_bytes()[14], b'4');

@@ -6,7 +6,7 @@ use podstorm_objects::{ApiError, Event, EventPatch, Map, Now, ObjectMeta, Reason
 use serde_json::Value;
 
 use super::kinds::share;
-use super::store::counts::{Tally, Verb};
+use super::store::counts::{Verb, WriteEffects};
 use super::strategic::{json_merge, strategic_merge};
 use super::update::{Update, check_put, prepare_and_validate};
 use super::{Cluster, ClusterResource, KindStore, Strategy, errors};
@@ -54,7 +54,7 @@ impl Cluster {
                 new.last_timestamp = repeated.last_timestamp;
                 new.message = repeated.message.as_str().into();
                 prepare_and_validate(&mut new, &**old, Verb::Patch)?;
-                Ok(Update::Write(new, Tally::of(Verb::Patch)))
+                Ok(Update::Write(new, WriteEffects::of(Verb::Patch)))
             },
         )
     }
@@ -103,7 +103,7 @@ impl Cluster {
             share_metadata(new.metadata_mut(), stored);
             new.share_with(old);
             prepare_and_validate(&mut new, &**old, verb)?;
-            Ok(Update::Write(new, Tally::of(verb)))
+            Ok(Update::Write(new, WriteEffects::of(verb)))
         })
     }
 }

@@ -12,15 +12,15 @@ use podstorm_objects::{
 };
 
 use super::create::{prepare_metadata, refuse_invalid};
-use super::kinds::first_status;
-use super::store::counts::{Tally, Verb};
+use super::kinds::pending_status;
+use super::store::counts::{Verb, WriteEffects};
 use super::store::lock::Lock;
 use super::update::{Update, prepare_and_validate};
 use super::validation::validate_pod;
 use super::{Cluster, Strategy, errors};
 
 /// Bodies that are remembered; two that fall into one place displace each other.
-const BODIES: usize = 256;
+const TEMPLATES: usize = 256;
 
 /// Specs that are remembered before those that are gone are looked for.
 const SPECS_MIN: usize = 1024;
@@ -31,16 +31,16 @@ const SPECS_MIN: usize = 1024;
 /// first status are done once, and the pods share what comes of it. The next burst has another
 /// body with, mostly, the same spec.
 #[derive(Debug)]
-pub(super) struct BodyCache {
+pub(super) struct TemplateCache {
     /// By address of the body, which the entry keeps alive.
-    places: Box<[Lock<Option<Arc<Prepared>>>]>,
+    slots: Box<[Lock<Option<Arc<Prepared>>>]>,
     specs: Lock<Specs>,
     hasher: RandomState,
 }
 
 #[derive(Debug)]
 struct Prepared {
-    body: Arc<Pod>,
+    template: Arc<Pod>,
     namespace: Str,
     pod: Pod,
 }
@@ -63,15 +63,15 @@ struct FilledSpec {
     qos: Rest,
 }
 
-impl BodyCache {
-    pub(super) fn new() -> BodyCache {
+impl TemplateCache {
+    pub(super) fn new() -> TemplateCache {
         let hasher = RandomState::with_seeds(0x7370, 0x6563, 0x7300, 0x0001);
         let specs = Specs {
             known: HashMap::with_hasher(hasher.clone()),
             sweep_at: SPECS_MIN,
         };
-        BodyCache {
-            places: (0..BODIES).map(|_| Lock::new(None)).collect(),
+        TemplateCache {
+            slots: (0..TEMPLATES).map(|_| Lock::new(None)).collect(),
             specs: Lock::new(specs),
             hasher,
         }
@@ -79,11 +79,11 @@ impl BodyCache {
 
     /// By what the body says and not by its address: which bodies displace each other, and so what
     /// a run costs, is then the same in every process.
-    fn place(&self, body: &Arc<Pod>) -> &Lock<Option<Arc<Prepared>>> {
-        let meta = &body.metadata;
+    fn slot(&self, template: &Arc<Pod>) -> &Lock<Option<Arc<Prepared>>> {
+        let meta = &template.metadata;
         let owner = meta.controller().map(|owner| &owner.uid);
         let hash = self.hasher.hash_one((owner, &meta.generate_name));
-        &self.places[hash as usize % BODIES]
+        &self.slots[hash as usize % TEMPLATES]
     }
 
     fn spec(&self, spec: &Arc<PodSpec>) -> Option<FilledSpec> {
@@ -124,14 +124,15 @@ impl Cluster {
     pub fn create_pod(
         &self,
         namespace: &Str,
-        body: &Arc<Pod>,
+        template: &Arc<Pod>,
         name: Option<&CompactString>,
         now: Now,
     ) -> Result<Arc<Pod>, ApiError> {
-        let place = self.bodies.place(body);
-        let known = place.lock().clone();
-        let known =
-            known.filter(|known| Arc::ptr_eq(&known.body, body) && known.namespace == *namespace);
+        let slot = self.templates.slot(template);
+        let known = slot.lock().clone();
+        let known = known.filter(|known| {
+            Arc::ptr_eq(&known.template, template) && known.namespace == *namespace
+        });
         if let Some(known) = known {
             let mut pod = known.pod.clone();
             if let Some(name) = name {
@@ -143,7 +144,7 @@ impl Cluster {
             }
             return self.store_new(&self.pods, pod, now);
         }
-        let prepared = self.prepare_body(namespace, body, name)?;
+        let prepared = self.prepare_template(namespace, template, name)?;
         let mut pod = prepared.pod.clone();
         if let Some(name) = name {
             pod.metadata.name = name.clone();
@@ -151,19 +152,19 @@ impl Cluster {
         }
         // Others serve for one pod.
         if prepared.pod.metadata.name.is_empty() && prepared.pod.metadata.generate_name.is_some() {
-            let displaced = place.lock().replace(Arc::new(prepared));
+            let displaced = slot.lock().replace(Arc::new(prepared));
             drop(displaced);
         }
         self.store_new(&self.pods, pod, now)
     }
 
-    fn prepare_body(
+    fn prepare_template(
         &self,
         namespace: &Str,
-        body: &Arc<Pod>,
+        template: &Arc<Pod>,
         name: Option<&CompactString>,
     ) -> Result<Prepared, ApiError> {
-        let mut pod = Pod::clone(body);
+        let mut pod = Pod::clone(template);
         let unnamed = pod.metadata.name.is_empty() && pod.metadata.generate_name.is_none();
         if let (true, Some(name)) = (unnamed, name) {
             pod.metadata.name = name.clone();
@@ -180,22 +181,22 @@ impl Cluster {
         prepare_metadata(Kind::POD, &mut pod.metadata);
         // A preset node belongs to what is judged with the spec.
         let known = self
-            .bodies
-            .spec(&body.spec)
+            .templates
+            .spec(&template.spec)
             .filter(|_| pod.node_name.is_none());
         if let Some(known) = known {
-            pod.spec = known.filled.unwrap_or_else(|| body.spec.clone());
-            pod.status = first_status(known.qos);
+            pod.spec = known.filled.unwrap_or_else(|| template.spec.clone());
+            pod.status = pending_status(known.qos);
             refuse_invalid(&pod, validate_pod(&pod, true))?;
         } else {
             pod.set_defaults(None);
             pod.prepare_for_create();
             refuse_invalid(&pod, validate_pod(&pod, false))?;
-            self.bodies
-                .remember_spec(&body.spec, &pod.spec, &pod.status.rest);
+            self.templates
+                .remember_spec(&template.spec, &pod.spec, &pod.status.rest);
         }
         Ok(Prepared {
-            body: body.clone(),
+            template: template.clone(),
             namespace: namespace.clone(),
             pod,
         })
@@ -213,9 +214,9 @@ impl Cluster {
         node: &Str,
         now: Now,
     ) -> Result<Arc<Pod>, ApiError> {
-        let tally = Tally {
+        let effects = WriteEffects {
             bound: true,
-            ..Tally::of(Verb::Bind)
+            ..WriteEffects::of(Verb::Bind)
         };
         self.modify(&self.pods, namespace, name, now, |old| {
             let refuse = |why: String| Err(errors::conflict("pods/binding", name, &why));
@@ -235,7 +236,7 @@ impl Cluster {
             let conditions = &mut new.status.conditions;
             let (kind, status) = (ConditionType::PodScheduled, ConditionStatus::True);
             conditions.set(kind, status, now.wall());
-            Ok(Update::Write(new, tally))
+            Ok(Update::Write(new, effects))
         })
     }
 
@@ -252,15 +253,15 @@ impl Cluster {
         status: PodStatus,
         now: Now,
     ) -> Result<Arc<Pod>, ApiError> {
-        let tally = Tally::of(Verb::PatchStatus);
+        let effects = WriteEffects::of(Verb::PatchStatus);
         self.modify(&self.pods, namespace, name, now, |old| {
             if old.metadata.uid != *uid {
                 return Err(errors::uid_mismatch("pods", name, uid, &old.metadata.uid));
             }
             let mut new = Pod::clone(old);
             new.status = status.clone();
-            prepare_and_validate(&mut new, old, tally.verb)?;
-            Ok(Update::Write(new, tally))
+            prepare_and_validate(&mut new, old, effects.verb)?;
+            Ok(Update::Write(new, effects))
         })
     }
 
@@ -276,14 +277,14 @@ impl Cluster {
         patch: &PodPatch,
         now: Now,
     ) -> Result<Arc<Pod>, ApiError> {
-        let tally = Tally::of(Verb::Patch);
+        let effects = WriteEffects::of(Verb::Patch);
         self.modify(&self.pods, namespace, name, now, |old| {
             let mut new = Pod::clone(old);
             let owners = &mut new.metadata.owner_references;
             match patch {
                 PodPatch::Adopt { owner, pod_uid } => {
                     new.metadata.uid = pod_uid.clone();
-                    match owners.iter_mut().find(|probe| probe.uid == owner.uid) {
+                    match owners.iter_mut().find(|other| other.uid == owner.uid) {
                         Some(same) => *same = owner.clone(),
                         // As the merge by UID does: what is new comes first.
                         None => owners.insert(0, owner.clone()),
@@ -291,11 +292,11 @@ impl Cluster {
                 }
                 PodPatch::Release { owner_uid, pod_uid } => {
                     new.metadata.uid = pod_uid.clone();
-                    owners.retain(|probe| probe.uid != *owner_uid);
+                    owners.retain(|other| other.uid != *owner_uid);
                 }
             }
-            prepare_and_validate(&mut new, old, tally.verb)?;
-            Ok(Update::Write(new, tally))
+            prepare_and_validate(&mut new, old, effects.verb)?;
+            Ok(Update::Write(new, effects))
         })
     }
 }
@@ -311,26 +312,30 @@ mod tests {
     #[test]
     fn a_body_without_any_name_takes_the_one_that_is_given() {
         let cluster = cluster();
-        let mut body = pod("", json!({}));
-        body.metadata.namespace = Default::default();
-        let body = Arc::new(body);
+        let mut template = pod("", json!({}));
+        template.metadata.namespace = Default::default();
+        let template = Arc::new(template);
         let namespace = Str::from("default");
         for name in ["a", "b"] {
-            let made = cluster.create_pod(&namespace, &body, Some(&name.into()), at(0));
+            let made = cluster.create_pod(&namespace, &template, Some(&name.into()), at(0));
             assert_eq!(made.unwrap().metadata.name, name);
         }
-        let nameless = cluster.create_pod(&namespace, &body, None, at(0));
+        let nameless = cluster.create_pod(&namespace, &template, None, at(0));
         assert_eq!(fields(nameless), ["metadata.name"]);
     }
 
     #[test]
     fn pods_of_one_body_share_all_but_name_and_identity() {
         let cluster = cluster();
-        let mut body = pod("", json!({"metadata": {"generateName": "web-"}}));
-        body.metadata.namespace = Default::default();
-        let (body, namespace) = (Arc::new(body), Str::from("default"));
-        let a = cluster.create_pod(&namespace, &body, None, at(3)).unwrap();
-        let b = cluster.create_pod(&namespace, &body, None, at(3)).unwrap();
+        let mut template = pod("", json!({"metadata": {"generateName": "web-"}}));
+        template.metadata.namespace = Default::default();
+        let (template, namespace) = (Arc::new(template), Str::from("default"));
+        let a = cluster
+            .create_pod(&namespace, &template, None, at(3))
+            .unwrap();
+        let b = cluster
+            .create_pod(&namespace, &template, None, at(3))
+            .unwrap();
         assert!(Arc::ptr_eq(&a.spec, &b.spec));
         assert!(a.metadata.labels.is_same(&b.metadata.labels));
         assert_ne!(a.metadata.name, b.metadata.name);
@@ -342,7 +347,7 @@ mod tests {
         assert_eq!(a.metadata.creation_timestamp, at(3).wall());
         assert_eq!(&*b.metadata.namespace, "default");
         // The same as a plain create makes of it.
-        let mut plain = Pod::clone(&body);
+        let mut plain = Pod::clone(&template);
         plain.metadata.namespace = namespace.clone();
         let mut plain = Pod::clone(&cluster.create(plain, at(3)).unwrap());
         plain.metadata.name = a.metadata.name.clone();
@@ -351,7 +356,7 @@ mod tests {
         assert_eq!(plain, *a);
         // One body serves several namespaces.
         let other = cluster
-            .create_pod(&Str::from("other"), &body, None, at(3))
+            .create_pod(&Str::from("other"), &template, None, at(3))
             .unwrap();
         assert_eq!(&*other.metadata.namespace, "other");
         assert!(Selector::compile(None).is_ok());
@@ -360,20 +365,22 @@ mod tests {
     #[test]
     fn a_pod_of_a_shared_body_gets_the_name_it_is_given() {
         let cluster = cluster();
-        let mut body = pod("", json!({"metadata": {"generateName": "web-"}}));
-        body.metadata.namespace = Default::default();
-        let (body, namespace) = (Arc::new(body), Str::from("default"));
+        let mut template = pod("", json!({"metadata": {"generateName": "web-"}}));
+        template.metadata.namespace = Default::default();
+        let (template, namespace) = (Arc::new(template), Str::from("default"));
         // Before and after the body is remembered.
         for name in ["web-bbbbb", "web-ccccc"] {
             let name = name.into();
-            let created = cluster.create_pod(&namespace, &body, Some(&name), at(0));
+            let created = cluster.create_pod(&namespace, &template, Some(&name), at(0));
             assert_eq!(created.unwrap().metadata.name, name);
-            let again = cluster.create_pod(&namespace, &body, Some(&name), at(0));
+            let again = cluster.create_pod(&namespace, &template, Some(&name), at(0));
             assert_eq!(refused(again), "409 AlreadyExists");
-            let bad = cluster.create_pod(&namespace, &body, Some(&"Web_".into()), at(0));
+            let bad = cluster.create_pod(&namespace, &template, Some(&"Web_".into()), at(0));
             assert_eq!(refused(bad), "422 Invalid");
         }
-        let generated = cluster.create_pod(&namespace, &body, None, at(0)).unwrap();
+        let generated = cluster
+            .create_pod(&namespace, &template, None, at(0))
+            .unwrap();
         assert!(generated.metadata.name.starts_with("web-"));
         assert_eq!(cluster.last_version::<Pod>(), cluster.resource_version());
         assert!(cluster.last_version::<podstorm_objects::ReplicaSet>() < 1);

@@ -7,7 +7,7 @@ use podstorm_objects::{
     ApiError, LabelSelector, Labels, Now, ReplicaSet, ReplicationController, ResourceVersion, Uid,
 };
 
-use super::store::counts::{Tally, Verb};
+use super::store::counts::{Verb, WriteEffects};
 use super::update::Update;
 use super::validation::validate_replicas;
 use super::{Cluster, ClusterResource, errors};
@@ -136,7 +136,7 @@ impl Cluster {
             let mut new = R::clone(old);
             new.set_spec_replicas(update.replicas);
             new.metadata_mut().generation += 1;
-            Ok(Update::Write(new, Tally::of(Verb::UpdateScale)))
+            Ok(Update::Write(new, WriteEffects::of(Verb::UpdateScale)))
         })
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use podstorm_objects::{ApiError, Now, ObjectMeta};
 
 use super::create::refuse_invalid;
-use super::store::counts::{Tally, Verb};
-use super::store::{Commit, KeyHash, KindStore};
+use super::store::counts::{Verb, WriteEffects};
+use super::store::{CommitOutcome, KeyHash, KindStore};
 use super::{Cluster, ClusterResource, Strategy, errors, meta};
 
 /// What an update makes of the stored object.
@@ -14,7 +14,7 @@ pub(super) enum Update<R> {
     /// Nothing.
     Keep,
     /// This, by a write that counts so. Its version, if it differs in nothing else, is ignored.
-    Write(R, Tally),
+    Write(R, WriteEffects),
 }
 
 impl Cluster {
@@ -68,12 +68,12 @@ impl Cluster {
             let unprepared = unconditional.then(|| new.clone());
             prepare_and_validate(&mut new, &*old, verb)?;
             match (
-                self.commit(store, hash, &old, new, Tally::of(verb), now),
+                self.commit(store, hash, &old, new, WriteEffects::of(verb), now),
                 unprepared,
             ) {
-                (Commit::Done(stored), _) => return Ok(stored),
-                (Commit::Moved, Some(unprepared)) => new = unprepared,
-                (Commit::Moved, None) => {
+                (CommitOutcome::Done(stored), _) => return Ok(stored),
+                (CommitOutcome::Conflict, Some(unprepared)) => new = unprepared,
+                (CommitOutcome::Conflict, None) => {
                     return Err(errors::stale(store.kind(), &old.metadata().name));
                 }
             }
@@ -98,10 +98,12 @@ impl Cluster {
             let Some(old) = store.read(&key) else {
                 return Err(errors::not_found(store.kind(), name));
             };
-            let Update::Write(new, tally) = change(&old)? else {
+            let Update::Write(new, effects) = change(&old)? else {
                 return Ok(old);
             };
-            if let Commit::Done(stored) = self.commit(store, key.hash, &old, new, tally, now) {
+            if let CommitOutcome::Done(stored) =
+                self.commit(store, key.hash, &old, new, effects, now)
+            {
                 return Ok(stored);
             }
         }
@@ -115,28 +117,28 @@ impl Cluster {
         key: KeyHash,
         old: &Arc<R>,
         mut new: R,
-        mut tally: Tally,
+        mut effects: WriteEffects,
         now: Now,
-    ) -> Commit<R> {
+    ) -> CommitOutcome<R> {
         new.metadata_mut().resource_version = old.metadata().resource_version.clone();
-        if !new.plainly_differs(old) && new == **old {
-            return Commit::Done(old.clone());
+        if !new.obviously_differs(old) && new == **old {
+            return CommitOutcome::Done(old.clone());
         }
         let (before, after) = (old.metadata(), new.metadata());
-        let kept = !after.finalizers().is_empty() || new.is_kept_by_content();
-        let was_kept = !before.finalizers().is_empty() || old.is_kept_by_content();
+        let kept = !after.finalizers().is_empty() || new.keeps_until_empty();
+        let was_kept = !before.finalizers().is_empty() || old.keeps_until_empty();
         let removed = !kept && was_kept && meta::is_past_grace(before);
         let done = if removed {
             // The write becomes the deletion of the stored state.
             let last = Arc::new(R::clone(old));
-            store.remove(key, old, None, last, &tally, now)
+            store.remove(key, old, None, last, &effects, now)
         } else {
-            count_ownership(&mut tally, before, after);
-            tally.ready = !old.is_ready_pod() && new.is_ready_pod();
-            store.replace(key, old, Arc::new(new), &tally, now)
+            count_ownership(&mut effects, before, after);
+            effects.ready = !old.is_ready_pod() && new.is_ready_pod();
+            store.replace(key, old, Arc::new(new), &effects, now)
         };
-        if let Commit::Done(stored) = &done {
-            self.note(store, Some(&**old), (!removed).then_some(&**stored));
+        if let CommitOutcome::Done(stored) = &done {
+            self.notify_gc(store, Some(&**old), (!removed).then_some(&**stored));
         }
         done
     }
@@ -217,15 +219,15 @@ pub(super) fn prepare_and_validate<R: Strategy>(
 }
 
 /// Counts a controller gained or lost.
-fn count_ownership(tally: &mut Tally, before: &ObjectMeta, after: &ObjectMeta) {
+fn count_ownership(effects: &mut WriteEffects, before: &ObjectMeta, after: &ObjectMeta) {
     if super::store::owners::same_owners(&before.owner_references, &after.owner_references) {
         return;
     }
     let uid = |metadata: &ObjectMeta| metadata.controller().map(|owner| owner.uid.clone());
     let (before, after) = (uid(before), uid(after));
     if before != after {
-        tally.adopted = after.is_some();
-        tally.released = before.is_some();
+        effects.adopted = after.is_some();
+        effects.released = before.is_some();
     }
 }
 

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use podstorm_objects::json::JsonValue;
 use podstorm_objects::{Pod, PodSpec, PodTemplate, Quantity, ReplicaSet, ReplicationController};
 
-use self::fill::{Default, Fill, Look};
+use self::fill::{DefaultValue, Fill, MissingMembers};
 
 /// Mode of files in volumes made from API objects: 0644.
-const FILE_MODE: Default = Default::Number(0o644);
+const FILE_MODE: DefaultValue = DefaultValue::Number(0o644);
 /// Seconds until a projected service-account token expires.
-const TOKEN_SECONDS: Default = Default::Number(3600);
+const TOKEN_SECONDS: DefaultValue = DefaultValue::Number(3600);
 
 /// Fills in a ReplicaSet: one replica, and the defaults of its pod template.
 pub fn default_replica_set(replica_set: &mut ReplicaSet) {
@@ -126,7 +126,7 @@ fn default_spec(spec: &mut Arc<PodSpec>, is_pod: bool) {
     }
     // Most specs that come from a server lack nothing.
     let is_complete = spec.look(None, |members| {
-        let mut look = Look::at(members);
+        let mut look = MissingMembers::at(members);
         fill(&mut look, is_pod);
         !look.lacks
     });
@@ -142,11 +142,11 @@ fn default_spec(spec: &mut Arc<PodSpec>, is_pod: bool) {
 }
 
 fn fill_spec(spec: &mut impl Fill) {
-    spec.set("restartPolicy", Default::Text("Always"));
-    spec.set("dnsPolicy", Default::Text("ClusterFirst"));
-    spec.set("schedulerName", Default::Text("default-scheduler"));
-    spec.set_absent("terminationGracePeriodSeconds", Default::Number(30));
-    spec.set_absent("securityContext", Default::EmptyObject);
+    spec.set("restartPolicy", DefaultValue::Text("Always"));
+    spec.set("dnsPolicy", DefaultValue::Text("ClusterFirst"));
+    spec.set("schedulerName", DefaultValue::Text("default-scheduler"));
+    spec.set_absent("terminationGracePeriodSeconds", DefaultValue::Number(30));
+    spec.set_absent("securityContext", DefaultValue::EmptyObject);
     for list in ["containers", "initContainers", "ephemeralContainers"] {
         spec.each(list, fill_container);
     }
@@ -158,20 +158,22 @@ fn fill_container<T: Fill>(container: &mut T) {
         Some("latest") => "Always",
         _ => "IfNotPresent",
     };
-    container.set("imagePullPolicy", Default::Text(policy));
-    let message = Default::Text("/dev/termination-log");
+    container.set("imagePullPolicy", DefaultValue::Text(policy));
+    let message = DefaultValue::Text("/dev/termination-log");
     container.set("terminationMessagePath", message);
-    container.set("terminationMessagePolicy", Default::Text("File"));
-    container.each("ports", |port| port.set("protocol", Default::Text("TCP")));
+    container.set("terminationMessagePolicy", DefaultValue::Text("File"));
+    container.each("ports", |port| {
+        port.set("protocol", DefaultValue::Text("TCP"))
+    });
     container.each("env", |variable| {
         variable.with("valueFrom", fill_field_reference);
     });
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
         container.with(probe, |probe| {
-            probe.set("timeoutSeconds", Default::Number(1));
-            probe.set("periodSeconds", Default::Number(10));
-            probe.set("successThreshold", Default::Number(1));
-            probe.set("failureThreshold", Default::Number(3));
+            probe.set("timeoutSeconds", DefaultValue::Number(1));
+            probe.set("periodSeconds", DefaultValue::Number(10));
+            probe.set("successThreshold", DefaultValue::Number(1));
+            probe.set("failureThreshold", DefaultValue::Number(3));
             probe.with("httpGet", fill_http_get);
         });
     }
@@ -183,25 +185,25 @@ fn fill_container<T: Fill>(container: &mut T) {
 }
 
 fn fill_http_get(action: &mut impl Fill) {
-    action.set("path", Default::Text("/"));
-    action.set("scheme", Default::Text("HTTP"));
+    action.set("path", DefaultValue::Text("/"));
+    action.set("scheme", DefaultValue::Text("HTTP"));
 }
 
 fn fill_field_reference<T: Fill>(holder: &mut T) {
     holder.with("fieldRef", |reference| {
-        reference.set("apiVersion", Default::Text("v1"));
+        reference.set("apiVersion", DefaultValue::Text("v1"));
     });
 }
 
 fn fill_volume<T: Fill>(volume: &mut T) {
     if !volume.has_others("name") {
-        volume.set_absent("emptyDir", Default::EmptyObject);
+        volume.set_absent("emptyDir", DefaultValue::EmptyObject);
     }
     for source in ["secret", "configMap", "downwardAPI", "projected"] {
         volume.with(source, |source| source.set_absent("defaultMode", FILE_MODE));
     }
     volume.with("hostPath", |source| {
-        source.set_absent("type", Default::Text(""))
+        source.set_absent("type", DefaultValue::Text(""))
     });
     volume.with("downwardAPI", |source| {
         source.each("items", fill_field_reference)
@@ -219,7 +221,7 @@ fn fill_volume<T: Fill>(volume: &mut T) {
 }
 
 fn fill_pod_only(spec: &mut impl Fill) {
-    spec.set_absent("enableServiceLinks", Default::True);
+    spec.set_absent("enableServiceLinks", DefaultValue::True);
     let in_host_network = spec.is_true("hostNetwork");
     for list in ["containers", "initContainers"] {
         spec.each(list, |container| {

@@ -7,8 +7,8 @@ use podstorm_objects::{
     Uid,
 };
 
-use crate::store::counts::{Tally, Verb};
-use crate::store::{Commit, KindStore};
+use crate::store::counts::{Verb, WriteEffects};
+use crate::store::{CommitOutcome, KindStore};
 use crate::{Cluster, ClusterResource, Strategy, errors, meta};
 
 /// What becomes of the dependents.
@@ -58,7 +58,7 @@ pub struct Deletion<R: ?Sized> {
 }
 
 /// What a deletion does to the stored object.
-enum Step<R> {
+enum DeletionStep<R> {
     /// Nothing more than was begun before.
     Pending,
     /// Stores this, with the deletion begun.
@@ -91,37 +91,37 @@ impl Cluster {
     ) -> Result<Deletion<R>, ApiError> {
         check_options(options)?;
         let key = store.key(namespace, name);
-        let tally = Tally::of(Verb::Delete);
+        let effects = WriteEffects::of(Verb::Delete);
         loop {
             let Some(old) = store.read(&key) else {
                 return Err(errors::not_found(store.kind(), name));
             };
             check_preconditions(store.kind(), old.metadata(), options)?;
             match plan(&*old, options, now) {
-                Step::Pending => {
+                DeletionStep::Pending => {
                     return Ok(Deletion {
                         object: old,
                         removed: false,
                     });
                 }
-                Step::Mark(new) => {
-                    if let Commit::Done(new) =
-                        store.replace(key.hash, &old, Arc::new(new), &tally, now)
+                DeletionStep::Mark(new) => {
+                    if let CommitOutcome::Done(new) =
+                        store.replace(key.hash, &old, Arc::new(new), &effects, now)
                     {
-                        self.note(store, Some(&*old), Some(&*new));
+                        self.notify_gc(store, Some(&*old), Some(&*new));
                         return Ok(Deletion {
                             object: new,
                             removed: false,
                         });
                     }
                 }
-                Step::Remove(marked) => {
+                DeletionStep::Remove(marked) => {
                     let last = Arc::new(marked.as_ref().unwrap_or(&old).clone());
                     let marked = marked.map(Arc::new);
-                    if let Commit::Done(last) =
-                        store.remove(key.hash, &old, marked, last, &tally, now)
+                    if let CommitOutcome::Done(last) =
+                        store.remove(key.hash, &old, marked, last, &effects, now)
                     {
-                        self.note(store, Some(&*old), None);
+                        self.notify_gc(store, Some(&*old), None);
                         return Ok(Deletion {
                             object: last,
                             removed: true,
@@ -183,13 +183,13 @@ fn check_preconditions(
 }
 
 /// Decides what the deletion does now.
-fn plan<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> Step<R> {
+fn plan<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> DeletionStep<R> {
     let metadata = old.metadata();
-    if old.is_kept_by_content() {
+    if old.keeps_until_empty() {
         return terminate(old, now);
     }
     let graceful = match grace(old, options, now) {
-        Grace::Pending => return Step::Pending,
+        Grace::Pending => return DeletionStep::Pending,
         Grace::None => None,
         Grace::Until { deadline, seconds } => Some((deadline, seconds)),
     };
@@ -199,7 +199,7 @@ fn plan<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> Step<R> {
         .unwrap_or(metadata.finalizers())
         .is_empty();
     if graceful.is_none() && finalizers.is_none() && !held {
-        return Step::Remove(None);
+        return DeletionStep::Remove(None);
     }
     let mut new = old.clone();
     let changed = new.metadata_mut();
@@ -224,23 +224,23 @@ fn plan<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> Step<R> {
         changed.generation += 1;
     }
     if !held && graceful.is_none_or(|(_, seconds)| seconds == 0) {
-        return Step::Remove(Some(new));
+        return DeletionStep::Remove(Some(new));
     }
     if new == *old {
-        Step::Pending
+        DeletionStep::Pending
     } else {
-        Step::Mark(new)
+        DeletionStep::Mark(new)
     }
 }
 
 /// Begins the deletion of what is kept by its contents.
-fn terminate<R: Strategy>(old: &R, now: Now) -> Step<R> {
+fn terminate<R: Strategy>(old: &R, now: Now) -> DeletionStep<R> {
     let mut new = old.clone();
     if old.metadata().is_deleting() || !new.begin_termination() {
-        return Step::Pending;
+        return DeletionStep::Pending;
     }
     new.metadata_mut().deletion_timestamp = now.wall();
-    Step::Mark(new)
+    DeletionStep::Mark(new)
 }
 
 /// What is left of an object's grace.

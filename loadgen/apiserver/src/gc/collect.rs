@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 
 use podstorm_objects::{ApiError, Now, ObjectMeta, OwnerReference, Str, Uid};
 
-use super::{OwnerState, Work};
+use super::{OwnerState, WorkItem};
 use crate::any::AnyStore;
-use crate::store::counts::{Tally, Verb};
+use crate::store::counts::{Verb, WriteEffects};
 use crate::store::owners::ObjectKey;
 use crate::store::{KindStore, Strategy};
 use crate::update::{Update, prepare_and_validate};
@@ -21,18 +21,18 @@ impl Cluster {
                 return done;
             };
             match work {
-                Work::Check(key) => {
+                WorkItem::Check(key) => {
                     self.on_kind(&key, |store| store.check(self, &key, now));
                 }
-                Work::Dependents(uid) => {
+                WorkItem::Dependents(uid) => {
                     for dependent in self.dependents(&uid) {
-                        self.garbage.push(Work::Check(dependent));
+                        self.garbage.push(WorkItem::Check(dependent));
                     }
                 }
-                Work::Orphan(key) => {
+                WorkItem::Orphan(key) => {
                     self.on_kind(&key, |store| store.orphan_dependents(self, &key, now));
                 }
-                Work::Empty(key) => self.empty_namespace(&key, now),
+                WorkItem::Empty(key) => self.empty_namespace(&key, now),
             }
         }
         max
@@ -41,7 +41,7 @@ impl Cluster {
     /// The dependents of an owner, sorted.
     fn dependents(&self, owner: &Uid) -> Vec<ObjectKey> {
         if !self.garbage.indexed.load(Ordering::Acquire) {
-            self.each_store(|store| store.index_owners());
+            self.for_each_store(|store| store.index_owners());
             // Pairs with the load above: whoever sees it set finds the index complete.
             self.garbage.indexed.store(true, Ordering::Release);
         }
@@ -50,7 +50,7 @@ impl Cluster {
 
     /// Lets `act` have the store of an object; a kind that is not served any more has none.
     fn on_kind(&self, key: &ObjectKey, act: impl FnOnce(&dyn AnyStore)) {
-        let _ = self.on_store(key.kind, act);
+        let _ = self.with_store(key.kind, act);
     }
 
     /// Deletes an object that has lost its owners, or lets go of one that waits for its dependents.
@@ -110,7 +110,7 @@ impl Cluster {
     /// Another writer was faster: look again.
     fn retry_on_conflict(&self, key: &ObjectKey, result: Result<(), ApiError>) {
         if result.is_err_and(|error| error.code == 409) {
-            self.garbage.push(Work::Check(key.clone()));
+            self.garbage.push(WorkItem::Check(key.clone()));
         }
     }
 
@@ -135,7 +135,7 @@ impl Cluster {
         {
             return;
         }
-        let tally = Tally::of(Verb::Patch);
+        let effects = WriteEffects::of(Verb::Patch);
         // Failures are met again: the object is deleted next, with its version as precondition.
         let _ = self.modify(store, &key.namespace, &key.name, now, |old| {
             let mut new = R::clone(old);
@@ -149,7 +149,7 @@ impl Cluster {
                     .into();
                 }
             }
-            Ok(Update::Write(new, tally))
+            Ok(Update::Write(new, effects))
         });
     }
 
@@ -172,7 +172,7 @@ impl Cluster {
             if let Some((true, deleting)) = state {
                 blocked = true;
                 if !deleting {
-                    self.garbage.push(Work::Check(dependent));
+                    self.garbage.push(WorkItem::Check(dependent));
                 }
             }
         }
@@ -217,7 +217,7 @@ impl Cluster {
         };
         let uid = &object.metadata().uid;
         // No other failure is possible for a patch that only takes a reference away.
-        let _ = self.strip_owners(store, key, uid, now, |probe| probe == owner);
+        let _ = self.strip_owners(store, key, uid, now, |other| other == owner);
     }
 
     /// Takes references away from the object with that UID.
@@ -229,14 +229,14 @@ impl Cluster {
         now: Now,
         gone: impl Fn(&Uid) -> bool,
     ) -> Result<(), ApiError> {
-        let tally = Tally::of(Verb::Patch);
+        let effects = WriteEffects::of(Verb::Patch);
         let stripped = self.modify(store, &key.namespace, &key.name, now, |old| {
             let mut new = R::clone(old);
             let metadata = new.metadata_mut();
             metadata.uid = uid.clone();
             metadata.owner_references.retain(|owner| !gone(&owner.uid));
-            prepare_and_validate(&mut new, old, tally.verb)?;
-            Ok(Update::Write(new, tally))
+            prepare_and_validate(&mut new, old, effects.verb)?;
+            Ok(Update::Write(new, effects))
         });
         stripped.map(drop)
     }
@@ -263,7 +263,7 @@ impl Cluster {
                 .collect();
             let mut new = R::clone(old);
             new.metadata_mut().finalizers = (!rest.is_empty()).then(|| rest.into());
-            Ok(Update::Write(new, Tally::of(Verb::Patch)))
+            Ok(Update::Write(new, WriteEffects::of(Verb::Patch)))
         });
     }
 }

@@ -1,7 +1,7 @@
 //! The garbage collector: deletes what has lost its owners, carries out the `orphan` and
 //! `foregroundDeletion` finalizers, and empties namespaces that are being deleted.
 //!
-//! Every commit is [noted](Cluster::note) after its locks are released. What may concern the
+//! Every commit is [noted](Cluster::notify_gc) after its locks are released. What may concern the
 //! collector enters a queue; [`Cluster::collect_garbage`] works it off, later, as its own
 //! requests. A dependent's owners are looked up live, after the dependent was committed: so either
 //! that look-up sees that an owner is gone, or the owner's deletion comes later and finds the
@@ -21,11 +21,11 @@ use crate::store::lock::Lock;
 use crate::store::owners::{ObjectKey, same_owners};
 use crate::store::{KindStore, Strategy};
 use crate::{Cluster, Waker, meta};
-use namespace::Emptying;
+use namespace::NamespaceDeletions;
 
 /// Something to look at.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Work {
+enum WorkItem {
     /// Whether this object still has an owner, or, if it waits for its dependents, still has to.
     Check(ObjectKey),
     /// The dependents of this owner, each of them.
@@ -39,9 +39,9 @@ enum Work {
 #[derive(Debug)]
 struct Queue {
     /// In order of arrival.
-    order: VecDeque<Work>,
+    order: VecDeque<WorkItem>,
     /// What is in `order`.
-    queued: HashSet<Work, RandomState>,
+    queued: HashSet<WorkItem, RandomState>,
 }
 
 /// The collector's queue and what it remembers.
@@ -52,7 +52,7 @@ pub(super) struct GarbageCollector {
     indexed: AtomicBool,
     /// Whether any object was ever deleted in the foreground.
     foreground_seen: AtomicBool,
-    emptying: Emptying,
+    namespace_deletions: NamespaceDeletions,
 }
 
 impl std::fmt::Debug for GarbageCollector {
@@ -86,11 +86,11 @@ impl GarbageCollector {
             waker: Lock::new(None),
             indexed: AtomicBool::new(false),
             foreground_seen: AtomicBool::new(false),
-            emptying: Emptying::default(),
+            namespace_deletions: NamespaceDeletions::default(),
         }
     }
 
-    fn push(&self, work: Work) {
+    fn push(&self, work: WorkItem) {
         let mut queue = self.queue.lock();
         if queue.queued.insert(work.clone()) {
             queue.order.push_back(work);
@@ -102,7 +102,7 @@ impl GarbageCollector {
         }
     }
 
-    fn pop(&self) -> Option<Work> {
+    fn pop(&self) -> Option<WorkItem> {
         let mut queue = self.queue.lock();
         let work = queue.order.pop_front()?;
         queue.queued.remove(&work);
@@ -122,28 +122,33 @@ impl Cluster {
     }
 
     /// Takes note of a committed write. The caller holds no lock.
-    pub(super) fn note<R: Strategy>(&self, store: &KindStore<R>, old: Option<&R>, new: Option<&R>) {
+    pub(super) fn notify_gc<R: Strategy>(
+        &self,
+        store: &KindStore<R>,
+        old: Option<&R>,
+        new: Option<&R>,
+    ) {
         let none = OwnerReferences::new();
         let before = old.map_or(&none, |object| &object.metadata().owner_references);
         let after = new.map_or(&none, |object| &object.metadata().owner_references);
         let unowned = before.is_empty() && after.is_empty();
         let moved = !unowned && !same_owners(before, after);
         if moved {
-            self.note_owners(new, before, after);
+            self.notify_gc_of_owners(new, before, after);
         }
         if let (None, Some(made)) = (old, new) {
-            self.note_content(made.metadata(), false);
+            self.notify_gc_of_content(made.metadata(), false);
         }
         match (old, new) {
-            (Some(old), None) => self.note_removed(store, old),
+            (Some(old), None) => self.notify_gc_of_removal(store, old),
             (_, Some(new)) if new.metadata().is_deleting() => {
-                self.note_deleting(old.map(|old| old.metadata()), new);
+                self.notify_gc_of_deletion(old.map(|old| old.metadata()), new);
             }
             _ => {}
         }
     }
 
-    fn note_owners<R: Strategy>(
+    fn notify_gc_of_owners<R: Strategy>(
         &self,
         new: Option<&R>,
         before: &OwnerReferences,
@@ -156,7 +161,7 @@ impl Cluster {
                 check |= self.owner_state(owner, namespace, new.kind()) != OwnerState::Solid;
             }
             if check {
-                self.garbage.push(Work::Check(ObjectKey::of(new)));
+                self.garbage.push(WorkItem::Check(ObjectKey::of(new)));
             }
         }
         // Owners that waited for this object may be done.
@@ -169,11 +174,12 @@ impl Cluster {
         }
     }
 
-    fn note_removed<R: Strategy>(&self, store: &KindStore<R>, old: &R) {
+    fn notify_gc_of_removal<R: Strategy>(&self, store: &KindStore<R>, old: &R) {
         let metadata = old.metadata();
-        self.note_content(metadata, true);
+        self.notify_gc_of_content(metadata, true);
         if store.has_owners() {
-            self.garbage.push(Work::Dependents(metadata.uid.clone()));
+            self.garbage
+                .push(WorkItem::Dependents(metadata.uid.clone()));
         }
         if self.garbage.foreground_seen.load(Ordering::Relaxed) {
             for owner in &metadata.owner_references {
@@ -182,10 +188,10 @@ impl Cluster {
         }
     }
 
-    fn note_deleting<R: Strategy>(&self, old: Option<&ObjectMeta>, new: &R) {
+    fn notify_gc_of_deletion<R: Strategy>(&self, old: Option<&ObjectMeta>, new: &R) {
         let metadata = new.metadata();
         if new.kind() == Kind::NAMESPACE && !old.is_some_and(ObjectMeta::is_deleting) {
-            self.note_terminating(metadata);
+            self.notify_gc_of_termination(metadata);
         }
         let begins = |finalizer| {
             let held = |object: &ObjectMeta| {
@@ -194,12 +200,13 @@ impl Cluster {
             held(metadata) && !old.is_some_and(held)
         };
         if begins(meta::ORPHAN) {
-            self.garbage.push(Work::Orphan(ObjectKey::of(new)));
+            self.garbage.push(WorkItem::Orphan(ObjectKey::of(new)));
         }
         if begins(meta::FOREGROUND) {
             self.garbage.foreground_seen.store(true, Ordering::Relaxed);
-            self.garbage.push(Work::Dependents(metadata.uid.clone()));
-            self.garbage.push(Work::Check(ObjectKey::of(new)));
+            self.garbage
+                .push(WorkItem::Dependents(metadata.uid.clone()));
+            self.garbage.push(WorkItem::Check(ObjectKey::of(new)));
         }
     }
 
@@ -216,7 +223,7 @@ impl Cluster {
                 namespace,
                 name: owner.name.as_str().into(),
             };
-            self.garbage.push(Work::Check(key));
+            self.garbage.push(WorkItem::Check(key));
         }
     }
 
@@ -240,7 +247,7 @@ impl Cluster {
             }
         };
         let mut found = OwnerState::Absent;
-        let looked = self.on_store(kind, |store| {
+        let looked = self.with_store(kind, |store| {
             // Before the look-up: an owner deleted after it must find it set.
             store.set_has_owners();
             store.inspect_metadata(namespace, &owner.name, &mut |metadata| {
@@ -252,7 +259,7 @@ impl Cluster {
 
     fn metadata_of<T>(&self, key: &ObjectKey, read: impl Fn(&ObjectMeta) -> T) -> Option<T> {
         let mut found = None;
-        let looked = self.on_store(key.kind, |store| {
+        let looked = self.with_store(key.kind, |store| {
             store.inspect_metadata(&key.namespace, &key.name, &mut |metadata| {
                 found = Some(read(metadata));
             });

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use podstorm_objects::{Kind, Namespace, Now, ObjectMeta, Str};
 
-use super::Work;
-use crate::store::counts::{Tally, Verb};
+use super::WorkItem;
+use crate::store::counts::{Verb, WriteEffects};
 use crate::store::lock::Lock;
 use crate::store::owners::ObjectKey;
 use crate::store::{KindStore, Strategy};
@@ -22,7 +22,7 @@ const PORTION: usize = 500;
 
 /// The namespaces that are being emptied.
 #[derive(Debug, Default)]
-pub(super) struct Emptying {
+pub(super) struct NamespaceDeletions {
     /// Whether a namespace was ever deleted: without, nobody looks any further.
     seen: AtomicBool,
     progress: Lock<BTreeMap<Str, Progress>>,
@@ -43,8 +43,8 @@ impl Progress {
     }
 }
 
-fn empty(name: &Str) -> Work {
-    Work::Empty(ObjectKey {
+fn empty(name: &Str) -> WorkItem {
+    WorkItem::Empty(ObjectKey {
         kind: Kind::NAMESPACE,
         namespace: Str::default(),
         name: (&**name).into(),
@@ -53,20 +53,29 @@ fn empty(name: &Str) -> Work {
 
 impl Cluster {
     /// Takes note that the deletion of a namespace has begun.
-    pub(super) fn note_terminating(&self, metadata: &ObjectMeta) {
-        self.garbage.emptying.seen.store(true, Ordering::Relaxed);
+    pub(super) fn notify_gc_of_termination(&self, metadata: &ObjectMeta) {
+        self.garbage
+            .namespace_deletions
+            .seen
+            .store(true, Ordering::Relaxed);
         let name = Str::from(metadata.name.as_str());
         self.garbage.push(empty(&name));
     }
 
     /// Takes note of an object that was created or removed.
-    pub(super) fn note_content(&self, metadata: &ObjectMeta, removed: bool) {
+    pub(super) fn notify_gc_of_content(&self, metadata: &ObjectMeta, removed: bool) {
         // Relaxed: set before the finalizer can go, which is what a late object would miss.
-        if !self.garbage.emptying.seen.load(Ordering::Relaxed) || metadata.namespace.is_empty() {
+        if !self
+            .garbage
+            .namespace_deletions
+            .seen
+            .load(Ordering::Relaxed)
+            || metadata.namespace.is_empty()
+        {
             return;
         }
         let due = if removed {
-            let mut progress = self.garbage.emptying.progress.lock();
+            let mut progress = self.garbage.namespace_deletions.progress.lock();
             progress.get_mut(&metadata.namespace).is_some_and(|it| {
                 it.removed += 1;
                 it.is_due()
@@ -92,12 +101,15 @@ impl Cluster {
             Err(_) => None,
         };
         let fresh = Progress::default();
-        let emptying = &self.garbage.emptying;
-        emptying.progress.lock().insert(name.clone(), fresh);
+        let namespace_deletions = &self.garbage.namespace_deletions;
+        namespace_deletions
+            .progress
+            .lock()
+            .insert(name.clone(), fresh);
         let (mut left, mut more) = self.delete_all(&self.pods, &name, now);
         // While a pod is left nothing else is touched.
         if left == 0 && !more {
-            self.each_store(|store| {
+            self.for_each_store(|store| {
                 if store.kind().is_namespaced() && store.kind() != Kind::POD {
                     let (kept, unfinished) = store.delete_all(self, &name, now);
                     left += kept;
@@ -105,7 +117,7 @@ impl Cluster {
                 }
             });
         }
-        let mut progress = emptying.progress.lock();
+        let mut progress = namespace_deletions.progress.lock();
         if left == 0 && !more {
             progress.remove(&name);
             drop(progress);
@@ -159,15 +171,15 @@ impl Cluster {
     /// Lets an empty namespace go.
     fn finalize(&self, namespace: &Namespace, now: Now) {
         let metadata = &namespace.metadata;
-        let tally = Tally::of(Verb::Update);
+        let effects = WriteEffects::of(Verb::Update);
         // Gone already, or another one by now: then there is nothing to do.
         let _ = self.modify(&self.namespaces, "", &metadata.name, now, |old| {
             if old.metadata.uid != metadata.uid {
                 return Ok(Update::Keep);
             }
             let mut new = Namespace::clone(old);
-            finalizer::release(&mut new);
-            Ok(Update::Write(new, tally))
+            finalizer::remove(&mut new);
+            Ok(Update::Write(new, effects))
         });
     }
 }

@@ -52,7 +52,7 @@ impl Verb {
 
 /// What one revision counts as.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tally {
+pub(crate) struct WriteEffects {
     pub(crate) verb: Verb,
     /// The pod was bound by it.
     pub(crate) bound: bool,
@@ -64,9 +64,9 @@ pub(crate) struct Tally {
     pub(crate) released: bool,
 }
 
-impl Tally {
-    pub(crate) const fn of(verb: Verb) -> Tally {
-        Tally {
+impl WriteEffects {
+    pub(crate) const fn of(verb: Verb) -> WriteEffects {
+        WriteEffects {
             verb,
             bound: false,
             ready: false,
@@ -78,7 +78,7 @@ impl Tally {
 
 /// The running totals of one kind; part of its log, under its lock.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TallyTotals {
+pub(crate) struct WriteTotals {
     writes: [u64; Verb::ALL.len()],
     imported: u64,
     created: u64,
@@ -90,12 +90,12 @@ pub(crate) struct TallyTotals {
     peak: u64,
 }
 
-impl TallyTotals {
-    pub(crate) fn count(&mut self, change: Change, tally: &Tally) {
-        self.writes[tally.verb as usize] += 1;
+impl WriteTotals {
+    pub(crate) fn count(&mut self, change: Change, effects: &WriteEffects) {
+        self.writes[effects.verb as usize] += 1;
         match change {
             Change::Added => {
-                match tally.verb {
+                match effects.verb {
                     Verb::Import => self.imported += 1,
                     _ => self.created += 1,
                 }
@@ -104,10 +104,10 @@ impl TallyTotals {
             Change::Deleted => self.deleted += 1,
             Change::Modified => {}
         }
-        self.bound += u64::from(tally.bound);
-        self.ready += u64::from(tally.ready);
-        self.adopted += u64::from(tally.adopted);
-        self.released += u64::from(tally.released);
+        self.bound += u64::from(effects.bound);
+        self.ready += u64::from(effects.ready);
+        self.adopted += u64::from(effects.adopted);
+        self.released += u64::from(effects.released);
     }
 
     /// How many objects there are.
@@ -149,7 +149,7 @@ pub struct PodTotals {
 }
 
 impl WriteCounts {
-    pub(crate) fn add(&mut self, kind: Kind, totals: &TallyTotals) {
+    pub(crate) fn add(&mut self, kind: Kind, totals: &WriteTotals) {
         for verb in Verb::ALL {
             let count = totals.writes[verb as usize];
             if count > 0 {
@@ -165,7 +165,7 @@ impl WriteCounts {
 }
 
 impl PodTotals {
-    pub(crate) fn of(totals: &TallyTotals) -> PodTotals {
+    pub(crate) fn of(totals: &WriteTotals) -> PodTotals {
         PodTotals {
             existing: totals.live(),
             created: totals.created,

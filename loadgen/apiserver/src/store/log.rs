@@ -3,7 +3,7 @@
 //! Events lie in segments of [`SEGMENT_LEN`]. A writer appends under the log's lock, which is the
 //! place where versions are assigned; watches read filled slots without any lock and come to the
 //! lock only at the end of a segment or of the log. Whole segments are forgotten once no open
-//! watch needs them and more than [`History::min_events`] remain, or beyond
+//! watch needs them and more than [`History::min_events`] remain, or advance
 //! [`History::max_events`] in any case; whoever needed them is answered 410.
 //!
 //! Lock order: a store's shard, then its log. Nothing but the observer is called while
@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use podstorm_objects::{AnyObject, Now, ResourceVersion};
 use smallvec::SmallVec;
 
-use super::counts::{Tally, TallyTotals};
+use super::counts::{WriteEffects, WriteTotals};
 use super::observe::{Commit, Observed};
 use super::primitives::{AtomicU64, MutexGuard, OnceLock};
 use super::{Lock, Strategy};
@@ -126,7 +126,7 @@ struct Watcher {
     waker: Option<Waker>,
 }
 
-struct State<R> {
+struct LogState<R> {
     /// From the oldest kept to the one being filled; never empty.
     segments: VecDeque<Arc<Segment<R>>>,
     /// Filled slots of the last segment.
@@ -139,7 +139,7 @@ struct State<R> {
     next_watcher: u64,
     /// Whether segments hold the objects before.
     keeps_past: bool,
-    totals: TallyTotals,
+    totals: WriteTotals,
 }
 
 /// The event log of one kind.
@@ -149,7 +149,7 @@ pub(crate) struct Log<R> {
     version: Arc<AtomicU64>,
     history: History,
     observed: Option<Arc<Observed>>,
-    state: Lock<State<R>>,
+    state: Lock<LogState<R>>,
 }
 
 impl<R> fmt::Debug for Log<R> {
@@ -184,7 +184,7 @@ pub(crate) struct Undo<R> {
 
 /// Why a state is not at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unreachable {
+pub(crate) enum Unavailable {
     /// It is to come.
     NotYet { current: u64 },
     /// What led from it to the present was forgotten.
@@ -192,7 +192,7 @@ pub(crate) enum Unreachable {
 }
 
 /// What a watch finds at the end of what it could read without the lock.
-pub(crate) enum Beyond<R> {
+pub(crate) enum Advance<R> {
     /// The next segment.
     Segment(Arc<Segment<R>>),
     /// More in the same segment.
@@ -210,7 +210,7 @@ impl<R: Strategy> Log<R> {
         keeps_past: bool,
         observed: Option<Arc<Observed>>,
     ) -> Log<R> {
-        let state = State {
+        let state = LogState {
             segments: VecDeque::from([Segment::new(0, keeps_past)]),
             tail_len: 0,
             forgotten: 0,
@@ -218,7 +218,7 @@ impl<R: Strategy> Log<R> {
             watchers: Vec::new(),
             next_watcher: 0,
             keeps_past,
-            totals: TallyTotals::default(),
+            totals: WriteTotals::default(),
         };
         Log {
             version,
@@ -238,7 +238,7 @@ impl<R: Strategy> Log<R> {
     }
 
     /// What was committed so far.
-    pub(crate) fn totals(&self) -> TallyTotals {
+    pub(crate) fn totals(&self) -> WriteTotals {
         self.state.lock().totals.clone()
     }
 
@@ -283,11 +283,11 @@ impl<R: Strategy> Log<R> {
         &self,
         version: u64,
         watch: Option<Option<Waker>>,
-    ) -> Result<Past<R>, Unreachable> {
+    ) -> Result<Past<R>, Unavailable> {
         let mut state = self.state.lock();
         let current = self.version.load(Ordering::Relaxed);
         if version > current {
-            return Err(Unreachable::NotYet { current });
+            return Err(Unavailable::NotYet { current });
         }
         let (at, index) = state.behind(version);
         let known = version >= state.forgotten;
@@ -297,7 +297,7 @@ impl<R: Strategy> Log<R> {
             } else {
                 state.last_version + 1
             };
-            return Err(Unreachable::Forgotten { oldest });
+            return Err(Unavailable::Forgotten { oldest });
         }
         let mut undo = Vec::new();
         let mut first = index;
@@ -317,17 +317,17 @@ impl<R: Strategy> Log<R> {
     }
 
     /// Goes on from the end of what a watch has read of `segment`.
-    pub(crate) fn beyond(&self, watcher: u64, segment: &Segment<R>, index: usize) -> Beyond<R> {
+    pub(crate) fn advance(&self, watcher: u64, segment: &Segment<R>, index: usize) -> Advance<R> {
         let mut state = self.state.lock();
         // Filled since the watch looked, perhaps together with all the rest of the segment.
         let slot = segment.entries.get(index);
         if slot.is_some_and(|slot| slot.get().is_some()) {
-            return Beyond::More;
+            return Advance::More;
         }
         if segment.number == state.tail().number {
             // A full tail too: the next segment is made by the next commit.
             state.watcher(watcher).drained = true;
-            return Beyond::Drained {
+            return Advance::Drained {
                 version: self.version.load(Ordering::Relaxed),
             };
         }
@@ -336,7 +336,7 @@ impl<R: Strategy> Log<R> {
         if next < front {
             let read = segment.entries[..index].last().and_then(OnceLock::get);
             let wanted = read.map_or(0, Entry::version);
-            return Beyond::Expired {
+            return Advance::Expired {
                 wanted,
                 oldest: state.oldest(),
             };
@@ -348,14 +348,14 @@ impl<R: Strategy> Log<R> {
         state.forget(self.history, &mut garbage);
         drop(state);
         drop(garbage);
-        Beyond::Segment(next)
+        Advance::Segment(next)
     }
 
     /// Closes a watch.
     pub(crate) fn close(&self, watcher: u64) {
         let mut garbage = SmallVec::new();
         let mut state = self.state.lock();
-        state.watchers.retain(|probe| probe.id != watcher);
+        state.watchers.retain(|other| other.id != watcher);
         state.forget(self.history, &mut garbage);
         drop(state);
         drop(garbage);
@@ -386,7 +386,7 @@ type Garbage<R> = SmallVec<[Arc<Segment<R>>; 1]>;
 /// Pods have the most watches: the controllers' informer, scheduler, kubelets and scenario.
 type Wakers = SmallVec<[Waker; 4]>;
 
-impl<R: Strategy> State<R> {
+impl<R: Strategy> LogState<R> {
     fn tail(&self) -> &Arc<Segment<R>> {
         self.segments.back().expect("a log has a segment")
     }
@@ -433,7 +433,7 @@ impl<R: Strategy> State<R> {
     fn watcher(&mut self, id: u64) -> &mut Watcher {
         self.watchers
             .iter_mut()
-            .find(|probe| probe.id == id)
+            .find(|other| other.id == id)
             .expect("an open watch is registered")
     }
 
@@ -482,7 +482,7 @@ impl<R: Strategy> State<R> {
 /// A commit under way: holds the log's lock.
 pub(crate) struct Append<'a, R> {
     log: &'a Log<R>,
-    state: MutexGuard<'a, State<R>>,
+    state: MutexGuard<'a, LogState<R>>,
     garbage: Garbage<R>,
 }
 
@@ -496,7 +496,7 @@ impl<R: Strategy> Append<'_, R> {
         change: Change,
         old: Option<&Arc<R>>,
         mut object: Arc<R>,
-        tally: &Tally,
+        effects: &WriteEffects,
         now: Now,
     ) -> Arc<R> {
         let observed = self.log.observed.as_deref();
@@ -527,7 +527,7 @@ impl<R: Strategy> Append<'_, R> {
         }
         state.tail_len += 1;
         state.last_version = version;
-        state.totals.count(change, tally);
+        state.totals.count(change, effects);
         if let Some(observed) = observed {
             observed.observer.committed(&Commit {
                 version,

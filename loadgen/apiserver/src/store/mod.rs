@@ -31,7 +31,7 @@ use hashbrown::hash_table::Entry as Slot;
 use podstorm_objects::{Kind, Now};
 use rayon::prelude::*;
 
-use self::counts::{Tally, TallyTotals};
+use self::counts::{WriteEffects, WriteTotals};
 use self::lock::Lock;
 use self::log::{Change, History, Log, Position};
 use self::observe::Observed;
@@ -108,11 +108,11 @@ pub(crate) struct Shared {
 }
 
 /// What became of a commit.
-pub(crate) enum Commit<R> {
+pub(crate) enum CommitOutcome<R> {
     /// It is done; the object as stored, or in its last state.
     Done(Arc<R>),
     /// The stored object is another one by now: read again.
-    Moved,
+    Conflict,
 }
 
 /// A committed state of a whole kind, sorted by namespace and name.
@@ -171,20 +171,20 @@ impl<R: Strategy> KindStore<R> {
             .map(|stored| stored.object.clone())
     }
 
-    /// Whether `probe` holds for the stored object; `None` when there is none.
-    pub(crate) fn inspect<T>(&self, key: &Key<'_>, probe: impl FnOnce(&R) -> T) -> Option<T> {
+    /// Whether `read` holds for the stored object; `None` when there is none.
+    pub(crate) fn inspect<T>(&self, key: &Key<'_>, read: impl FnOnce(&R) -> T) -> Option<T> {
         let shard = self.shard(key.hash).lock();
         shard
             .table
             .find(key.hash.0, is_at(key))
-            .map(|stored| probe(&stored.object))
+            .map(|stored| read(&stored.object))
     }
 
     /// Stores a new object.
     pub(crate) fn insert(
         &self,
         object: Arc<R>,
-        tally: &Tally,
+        effects: &WriteEffects,
         now: Now,
     ) -> Result<Arc<R>, Refused<R>> {
         let metadata = object.metadata();
@@ -210,7 +210,7 @@ impl<R: Strategy> KindStore<R> {
             return Err(Refused::Quota(object, quota));
         }
         let mut append = self.log.begin();
-        let object = append.push(Change::Added, None, object, tally, now);
+        let object = append.push(Change::Added, None, object, effects, now);
         let after = append.finish();
         slot.insert(Stored {
             hash,
@@ -230,16 +230,16 @@ impl<R: Strategy> KindStore<R> {
         key: KeyHash,
         current: &Arc<R>,
         new: Arc<R>,
-        tally: &Tally,
+        effects: &WriteEffects,
         now: Now,
-    ) -> Commit<R> {
+    ) -> CommitOutcome<R> {
         let mut guard = self.shard(key).lock();
         let shard = &mut *guard;
         let Some(stored) = shard.table.find_mut(key.0, is_same(current)) else {
-            return Commit::Moved;
+            return CommitOutcome::Conflict;
         };
         let mut append = self.log.begin();
-        let new = append.push(Change::Modified, Some(current), new, tally, now);
+        let new = append.push(Change::Modified, Some(current), new, effects, now);
         let after = append.finish();
         // The caller holds `current`, so nothing is freed here.
         stored.object = new.clone();
@@ -251,7 +251,7 @@ impl<R: Strategy> KindStore<R> {
         }
         drop(guard);
         after.run();
-        Commit::Done(new)
+        CommitOutcome::Done(new)
     }
 
     /// Removes `current`: first a `Modified` event with `marked`, where given, then a `Deleted`
@@ -262,19 +262,19 @@ impl<R: Strategy> KindStore<R> {
         current: &Arc<R>,
         marked: Option<Arc<R>>,
         last: Arc<R>,
-        tally: &Tally,
+        effects: &WriteEffects,
         now: Now,
-    ) -> Commit<R> {
+    ) -> CommitOutcome<R> {
         let mut shard = self.shard(key).lock();
         let (indexed, counted) = (shard.indexed, shard.counted);
         let Ok(stored) = shard.table.find_entry(key.0, is_same(current)) else {
-            return Commit::Moved;
+            return CommitOutcome::Conflict;
         };
         let mut append = self.log.begin();
         let marked =
-            marked.map(|marked| append.push(Change::Modified, Some(current), marked, tally, now));
+            marked.map(|marked| append.push(Change::Modified, Some(current), marked, effects, now));
         let before = marked.as_ref().unwrap_or(current);
-        let last = append.push(Change::Deleted, Some(before), last, tally, now);
+        let last = append.push(Change::Deleted, Some(before), last, effects, now);
         let after = append.finish();
         let (stored, _) = stored.remove();
         if indexed {
@@ -286,7 +286,7 @@ impl<R: Strategy> KindStore<R> {
         drop(shard);
         drop(stored);
         after.run();
-        Commit::Done(last)
+        CommitOutcome::Done(last)
     }
 
     /// The whole kind (or one namespace) as of one version. O(n log n); holds every shard's lock
@@ -398,7 +398,7 @@ impl<R: Strategy> KindStore<R> {
         &self.log
     }
 
-    pub(crate) fn totals(&self) -> TallyTotals {
+    pub(crate) fn totals(&self) -> WriteTotals {
         self.log.totals()
     }
 }

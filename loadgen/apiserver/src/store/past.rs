@@ -6,7 +6,7 @@ use compact_str::CompactString;
 use hashbrown::HashSet;
 use podstorm_objects::{ApiError, ResourceVersion, Str};
 
-use super::log::{Position, Undo, Unreachable};
+use super::log::{Position, Unavailable, Undo};
 use super::{ClusterResource, Strategy};
 use super::{KindStore, Snapshot, sorted};
 use crate::{Cluster, Waker, errors};
@@ -45,8 +45,8 @@ impl<R: Strategy> KindStore<R> {
     ) -> Result<(Snapshot<R>, Option<Position<R>>), ApiError> {
         let (present, past) = self.collect(namespace, || self.log().undo(version, watch));
         let past = past.map_err(|reason| match reason {
-            Unreachable::NotYet { current } => errors::version_too_large(version, current),
-            Unreachable::Forgotten { oldest } => errors::expired(version, oldest),
+            Unavailable::NotYet { current } => errors::version_too_large(version, current),
+            Unavailable::Forgotten { oldest } => errors::expired(version, oldest),
         })?;
         let objects = sorted(undone(present, past.undo, namespace));
         Ok((Snapshot { objects, version }, past.position))

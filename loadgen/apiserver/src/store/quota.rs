@@ -84,12 +84,12 @@ impl Cluster {
         namespace: &str,
         limit: Option<u64>,
     ) -> Result<(), ApiError> {
-        self.on_store(kind, |store| store.set_quota(namespace, limit))
+        self.with_store(kind, |store| store.set_quota(namespace, limit))
     }
 
     /// The quota of a namespace for a kind and its use, if it has one.
     pub fn quota(&self, kind: Kind, namespace: &str) -> Option<Quota> {
-        self.on_store(kind, |store| store.quota(namespace)).ok()?
+        self.with_store(kind, |store| store.quota(namespace)).ok()?
     }
 
     /// [Limits](Cluster::set_quota) how many pods that have not ended the namespace may hold.

@@ -36,7 +36,7 @@ pub trait Strategy: Object + Clone + PartialEq {
 
     /// Whether what is written most shows at a glance that the object is not the stored one; no
     /// says nothing.
-    fn plainly_differs(&self, _old: &Self) -> bool {
+    fn obviously_differs(&self, _old: &Self) -> bool {
         false
     }
 
@@ -56,7 +56,7 @@ pub trait Strategy: Object + Clone + PartialEq {
     }
 
     /// Whether it stays until everything in it is gone.
-    fn is_kept_by_content(&self) -> bool {
+    fn keeps_until_empty(&self) -> bool {
         false
     }
 

@@ -18,7 +18,7 @@ pub(super) enum Role {
 /// What containers are judged against.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Surroundings<'a> {
-    /// Names of the pod's volumes.
+    /// IdentityGenerator of the pod's volumes.
     pub(super) volumes: &'a [&'a str],
     /// Whether the pod lives in the host's network, where host port and container port are one.
     pub(super) host_network: bool,

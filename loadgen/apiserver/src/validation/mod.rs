@@ -22,10 +22,10 @@ use podstorm_objects::{Cause, ObjectMeta};
 use serde_json::Value;
 
 pub use cluster_scoped::{validate_event, validate_namespace, validate_node};
-pub use pod::{validate_pod, validate_pod_of_judged_spec, validate_pod_status_update};
+pub use pod::{validate_pod, validate_pod_except_spec, validate_pod_status_update};
 pub use pod_update::validate_pod_update;
 pub use workload::{
-    validate_replica_set, validate_replica_set_of_judged_spec, validate_replica_set_status,
+    validate_replica_set, validate_replica_set_except_pod_spec, validate_replica_set_status,
     validate_replica_set_update, validate_replicas, validate_replication_controller,
     validate_replication_controller_status, validate_replication_controller_update,
     validate_status,

@@ -28,7 +28,7 @@ pub fn validate_pod(pod: &Pod, spec_checked: bool) -> Vec<Cause> {
 }
 
 /// What a pod breaks whose spec, on whatever node, has been judged with another pod and breaks no rule.
-pub fn validate_pod_of_judged_spec(pod: &Pod) -> Vec<Cause> {
+pub fn validate_pod_except_spec(pod: &Pod) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_meta(pod, &mut causes);
     let (path, node_name) = (Path::ROOT.member("spec"), pod.node_name.as_deref());

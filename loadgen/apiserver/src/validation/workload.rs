@@ -14,24 +14,24 @@ use super::{Causes, IMMUTABLE, container, names, pod_spec, selector};
 pub fn validate_replica_set(replica_set: &ReplicaSet) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_meta(&replica_set.metadata, &mut causes);
-    check_replica_set_spec(&replica_set.spec, PodSpecIs::New, &mut causes);
+    check_replica_set_spec(&replica_set.spec, PodSpecCheck::Full, &mut causes);
     causes.0
 }
 
 /// What a new ReplicaSet breaks whose template's spec, on whatever node, has been judged with another
 /// template and breaks no rule.
-pub fn validate_replica_set_of_judged_spec(replica_set: &ReplicaSet) -> Vec<Cause> {
+pub fn validate_replica_set_except_pod_spec(replica_set: &ReplicaSet) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_meta(&replica_set.metadata, &mut causes);
-    check_replica_set_spec(&replica_set.spec, PodSpecIs::Judged, &mut causes);
+    check_replica_set_spec(&replica_set.spec, PodSpecCheck::Skip, &mut causes);
     causes.0
 }
 
 /// Whether the spec of a template is to be judged.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum PodSpecIs {
-    New,
-    Judged,
+enum PodSpecCheck {
+    Full,
+    Skip,
 }
 
 /// What a changed ReplicaSet breaks. A spec whose template is the stored one is not walked again.
@@ -39,7 +39,7 @@ pub fn validate_replica_set_update(new: &ReplicaSet, old: &ReplicaSet) -> Vec<Ca
     let mut causes = Causes::default();
     check_meta(&new.metadata, &mut causes);
     if new.spec != old.spec {
-        check_replica_set_spec(&new.spec, PodSpecIs::New, &mut causes);
+        check_replica_set_spec(&new.spec, PodSpecCheck::Full, &mut causes);
     }
     if new.spec.selector != old.spec.selector {
         let spec = Path::ROOT.member("spec");
@@ -110,7 +110,7 @@ fn check_meta(meta: &podstorm_objects::ObjectMeta, causes: &mut Causes) {
     );
 }
 
-fn check_replica_set_spec(spec: &ReplicaSetSpec, of_pods: PodSpecIs, causes: &mut Causes) {
+fn check_replica_set_spec(spec: &ReplicaSetSpec, of_pods: PodSpecCheck, causes: &mut Causes) {
     let path = Path::ROOT.member("spec");
     check_counts(spec.replicas, spec.min_ready_seconds, &path, causes);
     let selector_path = path.member("selector");
@@ -162,7 +162,7 @@ fn check_controller_spec(controller: &ReplicationController, causes: &mut Causes
         None => causes.required(&template_path, ""),
         Some(template) => {
             check_template(template, selector.as_ref(), &template_path, causes);
-            check_pod_spec(template, PodSpecIs::New, &template_path, causes);
+            check_pod_spec(template, PodSpecCheck::Full, &template_path, causes);
         }
     }
 }
@@ -200,9 +200,9 @@ fn check_template(
 }
 
 /// Checks the spec of the template of a controller whose pods must always be restarted.
-fn check_pod_spec(template: &PodTemplate, is: PodSpecIs, path: &Path<'_>, causes: &mut Causes) {
+fn check_pod_spec(template: &PodTemplate, is: PodSpecCheck, path: &Path<'_>, causes: &mut Causes) {
     let spec_path = path.member("spec");
-    if is == PodSpecIs::Judged {
+    if is == PodSpecCheck::Skip {
         pod_spec::check_node_name(template.node_name.as_deref(), &spec_path, causes);
         return;
     }

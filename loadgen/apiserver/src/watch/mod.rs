@@ -11,7 +11,7 @@ use podstorm_objects::{Now, ResourceVersion, WatchEvent};
 pub use self::any::AnyWatch;
 use crate::latency::Latency;
 use crate::latency::LatencySampler;
-use crate::store::log::{Beyond, Change, Entry, Log, Position, SEGMENT_LEN, Segment};
+use crate::store::log::{Advance, Change, Entry, Log, Position, SEGMENT_LEN, Segment};
 use crate::{Strategy, Waker, errors};
 
 /// Where a watch begins.
@@ -96,12 +96,12 @@ pub struct Watch<R: Strategy> {
     hold_until_ns: i64,
     bookmark_wanted: bool,
     /// Automatic bookmarks, where they are wanted.
-    beat: Option<Beat>,
+    bookmark_timer: Option<BookmarkTimer>,
     ended: bool,
 }
 
 /// When to send a bookmark without being asked.
-struct Beat {
+struct BookmarkTimer {
     every_ns: i64,
     /// The next moment; absent while nothing happens.
     due_ns: Option<i64>,
@@ -110,7 +110,7 @@ struct Beat {
     /// Whether it has come further since the last moment.
     moved: bool,
     /// The version of the last bookmark.
-    told: u64,
+    last_sent: u64,
 }
 
 /// The initial state still to be delivered.
@@ -154,12 +154,12 @@ impl<R: Strategy> Watch<R> {
             last_visible_ns: i64::MIN,
             hold_until_ns: i64::MIN,
             bookmark_wanted: false,
-            beat: options.bookmark_every.map(|every_ns| Beat {
+            bookmark_timer: options.bookmark_every.map(|every_ns| BookmarkTimer {
                 every_ns: every_ns.max(1),
                 due_ns: None,
                 seen: after,
                 moved: true,
-                told: after,
+                last_sent: after,
             }),
             ended: false,
         }
@@ -229,20 +229,20 @@ impl<R: Strategy> Watch<R> {
                 left -= 1;
                 continue;
             }
-            match self.log.beyond(self.watcher, &self.segment, self.index) {
-                Beyond::More => {}
-                Beyond::Segment(next) => {
+            match self.log.advance(self.watcher, &self.segment, self.index) {
+                Advance::More => {}
+                Advance::Segment(next) => {
                     self.segment = next;
                     self.index = 0;
                 }
-                Beyond::Drained { version } => {
+                Advance::Drained { version } => {
                     let next_visible_ns = self.deliver_bookmark(version, now, out);
                     return Poll {
                         more: false,
                         next_visible_ns,
                     };
                 }
-                Beyond::Expired { wanted, oldest } => {
+                Advance::Expired { wanted, oldest } => {
                     let error = errors::expired(wanted.max(self.after), oldest);
                     out(WatchEvent::Error(error));
                     self.ended = true;
@@ -259,7 +259,7 @@ impl<R: Strategy> Watch<R> {
 
     /// Lets nothing of this watch become visible before `ns` of the monotonic line, neither events
     /// nor bookmarks nor the initial state; afterwards all of it at once. `i64::MAX` holds it until
-    /// it is told otherwise, `i64::MIN` lets go. Nobody is woken by it: whoever lets go early polls.
+    /// it is last_sent otherwise, `i64::MIN` lets go. Nobody is woken by it: whoever lets go early polls.
     pub fn delay_until(&mut self, ns: i64) {
         self.hold_until_ns = ns;
     }
@@ -307,7 +307,7 @@ impl<R: Strategy> Watch<R> {
         now: Now,
         out: &mut impl FnMut(WatchEvent<R>),
     ) -> Option<i64> {
-        if !self.bookmark_wanted && self.beat.is_none() {
+        if !self.bookmark_wanted && self.bookmark_timer.is_none() {
             return None;
         }
         self.deliver_due_bookmark(version, now, out)
@@ -322,12 +322,17 @@ impl<R: Strategy> Watch<R> {
     ) -> Option<i64> {
         let version = version.max(self.after);
         let mut wanted = std::mem::take(&mut self.bookmark_wanted);
-        if let Some(beat) = &mut self.beat {
-            // Nothing to tell where the last event told it.
+        if let Some(bookmark_timer) = &mut self.bookmark_timer {
+            // Nothing to tell where the last event last_sent it.
             let last = self.segment.entries[..self.index].last();
-            let told = last.and_then(|last| last.get()).map_or(0, Entry::version);
-            wanted |= beat.is_due(version, now) && version > told.max(beat.told);
-            beat.told = if wanted { version } else { beat.told };
+            let last_sent = last.and_then(|last| last.get()).map_or(0, Entry::version);
+            wanted |= bookmark_timer.is_due(version, now)
+                && version > last_sent.max(bookmark_timer.last_sent);
+            bookmark_timer.last_sent = if wanted {
+                version
+            } else {
+                bookmark_timer.last_sent
+            };
         }
         if wanted {
             out(WatchEvent::Bookmark {
@@ -335,11 +340,13 @@ impl<R: Strategy> Watch<R> {
                 initial_events_end: false,
             });
         }
-        self.beat.as_ref().and_then(|beat| beat.due_ns)
+        self.bookmark_timer
+            .as_ref()
+            .and_then(|bookmark_timer| bookmark_timer.due_ns)
     }
 }
 
-impl Beat {
+impl BookmarkTimer {
     /// Takes note of how far the server has come; whether a bookmark is due.
     fn is_due(&mut self, version: u64, now: Now) -> bool {
         self.moved |= version > self.seen;

@@ -30,7 +30,7 @@ pub struct Client {
 /// The limit of a client, and how long its requests waited for their turns, by HTTP method.
 #[derive(Debug)]
 struct Limiter {
-    turns: Mutex<QpsLimiter>,
+    qps: Mutex<QpsLimiter>,
     waits: [Histogram; METHODS.len()],
 }
 
@@ -59,7 +59,7 @@ impl Client {
         Client {
             cluster,
             limiter: limiter.map(|limiter| Limiter {
-                turns: Mutex::new(limiter),
+                qps: Mutex::new(limiter),
                 waits: METHODS.map(|_| Histogram::new(WAIT_BOUNDS)),
             }),
         }
@@ -73,12 +73,12 @@ impl Client {
     /// Takes a turn at the limiter for a request of that verb: how long to wait before sending, ns.
     pub(crate) fn reserve_ns(&self, verb: &str, now: Now) -> i64 {
         self.limiter.as_ref().map_or(0, |limiter| {
-            let mut turns = limiter
-                .turns
+            let mut qps = limiter
+                .qps
                 .lock()
                 .expect("no thread panics while it holds this lock");
-            let wait_ns = turns.reserve(now.mono_ns).max(0);
-            drop(turns);
+            let wait_ns = qps.reserve(now.mono_ns).max(0);
+            drop(qps);
             let method = method_of(verb);
             if let Some(at) = METHODS.iter().position(|known| *known == method) {
                 limiter.waits[at].observe(wait_ns as f64 / 1e9);
@@ -203,8 +203,8 @@ impl RequestInfo {
 /// `update replicasets/status`.
 impl fmt::Display for RequestInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let part = if self.of_status { "/status" } else { "" };
-        write!(f, "{} {}{part}", self.verb, self.kind.resource())
+        let subresource = if self.of_status { "/status" } else { "" };
+        write!(f, "{} {}{subresource}", self.verb, self.kind.resource())
     }
 }
 
@@ -221,23 +221,23 @@ pub fn retry_after_ns(answer: &Answer, attempts: u32) -> Option<i64> {
 
 /// What one call meets on its way: the time it takes to the server and back, and errors by lot.
 #[derive(Debug)]
-pub struct Trip {
+pub struct CallLatency {
     latency: LatencySampler,
     /// The share of calls that are refused, and the generator that says which.
     errors: Option<(f64, fastrand::Rng)>,
 }
 
-impl Trip {
-    pub(crate) fn new(latency: LatencySampler) -> Trip {
+impl CallLatency {
+    pub(crate) fn new(latency: LatencySampler) -> CallLatency {
         let errors = None;
-        Trip { latency, errors }
+        CallLatency { latency, errors }
     }
 
     /// With so large a share of the calls refused.
-    pub(crate) fn with_errors(self, share: f64, seed: u64) -> Trip {
+    pub(crate) fn with_errors(self, share: f64, seed: u64) -> CallLatency {
         let random = || fastrand::Rng::with_seed(seed);
         let errors = (share > 0.0).then(|| (share, random()));
-        Trip { errors, ..self }
+        CallLatency { errors, ..self }
     }
 
     /// Whether a call takes no time and meets nothing.
@@ -367,16 +367,18 @@ mod tests {
 
     #[test]
     fn as_large_a_share_of_calls_is_refused_as_was_asked_for() {
-        let trip = || {
-            Trip::new(LatencySampler::new(
+        let call_latency = || {
+            CallLatency::new(LatencySampler::new(
                 podstorm_apiserver::latency::Latency::ZERO,
                 1,
             ))
         };
-        assert!(trip().with_errors(0.0, 1).is_zero());
-        let mut trip = trip().with_errors(0.05, 1);
-        assert!(!trip.is_zero());
-        let refused = (0..100_000).filter(|_| trip.refused().is_some()).count();
+        assert!(call_latency().with_errors(0.0, 1).is_zero());
+        let mut call_latency = call_latency().with_errors(0.05, 1);
+        assert!(!call_latency.is_zero());
+        let refused = (0..100_000)
+            .filter(|_| call_latency.refused().is_some())
+            .count();
         assert!((4_700..5_300).contains(&refused), "{refused}");
     }
 }

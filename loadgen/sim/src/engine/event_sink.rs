@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use podstorm::client::{ApiError, EVENT_QUEUE_MAX, EventIntent, EventPatch, EventSink, SinkStep};
 use podstorm_objects::{Event, Kind, Now};
 
-use super::client::{ApiCalls, Client, RequestInfo, Trip};
-use crate::executor::{Next, Part, PartId, Switchboard};
-use crate::faults::{Call, Fate, Line, Place, Sent};
+use super::client::{ApiCalls, CallLatency, Client, RequestInfo};
+use crate::executor::{Executor, Next, Task, TaskId};
+use crate::faults::{BatchPosition, Call, Connection, InjectedOutcome, OutgoingRequest};
 
 /// Most writes in one run.
 const WRITES_PER_RUN: u32 = 64;
@@ -18,8 +18,8 @@ const WRITES_PER_RUN: u32 = 64;
 /// Where workers put what they want to say. More than [`EVENT_QUEUE_MAX`] waiting are dropped.
 #[derive(Debug)]
 pub struct EventQueue {
-    switchboard: Arc<Switchboard>,
-    sink: PartId,
+    executor: Arc<Executor>,
+    sink: TaskId,
     inbox: Mutex<Inbox>,
 }
 
@@ -32,9 +32,9 @@ struct Inbox {
 }
 
 impl EventQueue {
-    pub(crate) fn new(switchboard: Arc<Switchboard>, sink: PartId) -> EventQueue {
+    pub(crate) fn new(executor: Arc<Executor>, sink: TaskId) -> EventQueue {
         EventQueue {
-            switchboard,
+            executor,
             sink,
             inbox: Mutex::default(),
         }
@@ -58,7 +58,7 @@ impl EventQueue {
             }
         }
         drop(inbox);
-        self.switchboard.wake(self.sink);
+        self.executor.wake(self.sink);
     }
 
     /// Adds what was recorded to a table with keys like `Normal SuccessfulCreate`, and the number
@@ -81,7 +81,7 @@ pub struct EventWriter {
     queue: Arc<EventQueue>,
     client: Arc<Client>,
     sink: EventSink,
-    trip: Trip,
+    call_latency: CallLatency,
     random: fastrand::Rng,
     stage: Stage,
     /// Its API calls.
@@ -89,7 +89,7 @@ pub struct EventWriter {
     /// Events written or repeated.
     pub written: u64,
     /// In a disturbed run.
-    line: Option<Arc<Line>>,
+    connection: Option<Arc<Connection>>,
 }
 
 /// Where the one write under way is.
@@ -98,13 +98,13 @@ enum Stage {
     /// None is under way.
     None,
     /// It will reach the server then.
-    There {
+    ToServer {
         write: Write,
         due_ns: i64,
         back_ns: i64,
     },
     /// It was carried out; the answer will be here then.
-    Back {
+    ToClient {
         outcome: Result<(), ApiError>,
         due_ns: i64,
     },
@@ -121,20 +121,20 @@ impl EventWriter {
         component: &'static str,
         queue: Arc<EventQueue>,
         client: Arc<Client>,
-        trip: Trip,
+        call_latency: CallLatency,
         seed: u64,
-        line: Option<Arc<Line>>,
+        connection: Option<Arc<Connection>>,
     ) -> EventWriter {
         EventWriter {
             queue,
             client,
             sink: EventSink::new(component),
-            trip,
+            call_latency,
             random: fastrand::Rng::with_seed(seed),
             stage: Stage::None,
             calls: ApiCalls::default(),
             written: 0,
-            line,
+            connection,
         }
     }
 
@@ -173,22 +173,23 @@ impl EventWriter {
         loop {
             match std::mem::replace(&mut self.stage, Stage::None) {
                 Stage::None => return None,
-                Stage::There {
+                Stage::ToServer {
                     write,
                     due_ns,
                     back_ns,
                 } if due_ns <= now.mono_ns => {
                     let outcome = self.carry_out(write, now);
-                    self.stage = Stage::Back {
+                    self.stage = Stage::ToClient {
                         outcome,
                         due_ns: back_ns,
                     };
                 }
-                Stage::Back { outcome, due_ns } if due_ns <= now.mono_ns => {
+                Stage::ToClient { outcome, due_ns } if due_ns <= now.mono_ns => {
                     self.answered(&outcome, now);
                 }
                 waiting => {
-                    let (Stage::There { due_ns, .. } | Stage::Back { due_ns, .. }) = &waiting
+                    let (Stage::ToServer { due_ns, .. } | Stage::ToClient { due_ns, .. }) =
+                        &waiting
                     else {
                         return None;
                     };
@@ -202,26 +203,29 @@ impl EventWriter {
 
     /// Sends a write on its way, which in a disturbed run may be a short or a long one.
     fn depart(&self, write: Write, due_ns: i64, back_ns: i64, now: Now) -> Stage {
-        let fate = self.line.as_ref().map_or(Fate::Pass, |line| {
-            let sent = Sent {
-                call: Call::WriteEvent,
-                request: None,
-                parent: "",
-                place: Place::default(),
-            };
-            line.fate(&sent, now)
-        });
-        let late_ns = match fate {
-            Fate::Refuse(error, after_ns) => {
-                return Stage::Back {
+        let outcome = self
+            .connection
+            .as_ref()
+            .map_or(InjectedOutcome::Pass, |connection| {
+                let sent = OutgoingRequest {
+                    call: Call::WriteEvent,
+                    request: None,
+                    parent: "",
+                    position: BatchPosition::default(),
+                };
+                connection.inject(&sent, now)
+            });
+        let late_ns = match outcome {
+            InjectedOutcome::Refuse(error, after_ns) => {
+                return Stage::ToClient {
                     outcome: Err(error),
                     due_ns: back_ns.saturating_add(after_ns),
                 };
             }
-            Fate::Slow(by_ns) => by_ns,
+            InjectedOutcome::Slow(by_ns) => by_ns,
             _ => 0,
         };
-        Stage::There {
+        Stage::ToServer {
             write,
             due_ns: due_ns.saturating_add(late_ns),
             back_ns: back_ns.saturating_add(late_ns * 2),
@@ -240,10 +244,10 @@ impl EventWriter {
     }
 }
 
-impl Part for EventWriter {
+impl Task for EventWriter {
     fn run(&mut self, now: Now) -> Next {
-        if let Some(line) = &self.line
-            && let Some(until_ns) = line.stopped_until(now)
+        if let Some(connection) = &self.connection
+            && let Some(until_ns) = connection.stopped_until(now)
         {
             return Next::not_before(until_ns);
         }
@@ -265,7 +269,7 @@ impl Part for EventWriter {
             let sent_ns = now
                 .mono_ns
                 .saturating_add(self.client.reserve_ns(verb, now));
-            let (due_ns, back_ns) = self.trip.times_ns(sent_ns);
+            let (due_ns, back_ns) = self.call_latency.times_ns(sent_ns);
             self.stage = self.depart(write, due_ns, back_ns, now);
         }
         Next::Again

@@ -16,11 +16,11 @@ use podstorm_apiserver::{Cluster, Poll, WatchFrom, WatchOptions, errors};
 use podstorm_objects::{AnyObject, Now, Object, Pod, ResourceVersion};
 
 use super::Handlers;
-use super::pool::Pool;
+use super::runner::ControllerRunner;
 use super::sources::{self, KindSource, PodSource, Source};
-use crate::executor::{Next, Part, Waker};
-use crate::faults::watching::Listen;
-use crate::faults::{ApiFault, CrashPoint, Line, StreamEnd, StreamKind};
+use crate::executor::{Next, Task, Waker};
+use crate::faults::watching::WatchState;
+use crate::faults::{ApiFault, Connection, CrashPoint, StreamEnd, StreamKind};
 
 /// Most events applied in one run.
 const BATCH: usize = 4000;
@@ -67,7 +67,7 @@ pub(super) struct Informer<L: Listener> {
     events: Vec<WatchEvent<Watched<L>>>,
     delivered: Arc<AtomicU64>,
     /// In a disturbed run, with the last events heard.
-    line: Option<Arc<Line>>,
+    connection: Option<Arc<Connection>>,
     kept: VecDeque<WatchEvent<Watched<L>>>,
 }
 
@@ -81,7 +81,7 @@ impl<L: Listener> Informer<L> {
         waker: Waker,
         started: Arc<AtomicBool>,
         delivered: Arc<AtomicU64>,
-        (line, reflector): (Option<Arc<Line>>, ReflectorOptions),
+        (connection, reflector): (Option<Arc<Connection>>, ReflectorOptions),
     ) -> Self {
         Informer {
             cluster,
@@ -100,7 +100,7 @@ impl<L: Listener> Informer<L> {
             synced: false,
             events: Vec::new(),
             delivered,
-            line,
+            connection,
             kept: VecDeque::new(),
         }
     }
@@ -110,8 +110,8 @@ impl<L: Listener> Informer<L> {
             Delivery::Delta(delta) => self.listener.apply(delta, now),
             Delivery::Bookmark(version) => self.listener.bookmark(&version),
             Delivery::Replace(objects, version) => {
-                if let Some(line) = &self.line {
-                    line.listed(self.listener.stream());
+                if let Some(connection) = &self.connection {
+                    connection.listed(self.listener.stream());
                 }
                 self.listener.replace(objects, &version, now);
                 if !std::mem::replace(&mut self.synced, true) {
@@ -144,8 +144,8 @@ impl<L: Listener> Informer<L> {
         };
         let opened = self.source.watch(from, self.options.clone());
         self.reflector.on_watch(opened.as_ref().map(|_| ()), now);
-        if let (Some(line), Ok(_)) = (&self.line, &opened) {
-            line.opened(self.listener.stream(), initial_events);
+        if let (Some(connection), Ok(_)) = (&self.connection, &opened) {
+            connection.opened(self.listener.stream(), initial_events);
         }
         self.watch = opened.ok();
         self.kept.clear();
@@ -153,7 +153,7 @@ impl<L: Listener> Informer<L> {
 
     /// The error that a request of this informer is answered with, in a disturbed run.
     fn refused(&self) -> Option<ApiError> {
-        let fault = self.line.as_ref()?.opening(self.listener.stream());
+        let fault = self.connection.as_ref()?.opening(self.listener.stream());
         fault.map(ApiFault::error)
     }
 
@@ -188,10 +188,10 @@ impl<L: Listener> Informer<L> {
 
     /// The version that the server is at which serves the next list or initial watch, if it lags.
     fn lagging_version(&self, now: Now) -> Option<u64> {
-        let line = self.line.as_ref()?;
-        let lag = line.take_lag(self.listener.stream(), now)?;
+        let connection = self.connection.as_ref()?;
+        let lag = connection.take_lag(self.listener.stream(), now)?;
         let version = self.cluster.resource_version().saturating_sub(lag);
-        line.lagged(self.listener.stream(), version < self.source.last_version());
+        connection.lagged(self.listener.stream(), version < self.source.last_version());
         Some(version)
     }
 
@@ -202,8 +202,8 @@ impl<L: Listener> Informer<L> {
         };
         let mut events = std::mem::take(&mut self.events);
         let poll = L::Source::poll(watch, BATCH, now, &mut events);
-        if let Some(line) = &self.line {
-            line.disturb(self.listener.stream(), &mut events, &mut self.kept);
+        if let Some(connection) = &self.connection {
+            connection.alter(self.listener.stream(), &mut events, &mut self.kept);
         }
         // Relaxed: a statistic, read when the run is over.
         self.delivered
@@ -214,8 +214,8 @@ impl<L: Listener> Informer<L> {
             }
             if let Some(delivery) = self.reflector.on_event(event, now) {
                 self.deliver(delivery, now);
-                if let Some(line) = &self.line
-                    && line.passes(CrashPoint::AfterEvent)
+                if let Some(connection) = &self.connection
+                    && connection.passes(CrashPoint::AfterEvent)
                 {
                     break;
                 }
@@ -230,8 +230,8 @@ impl<L: Listener> Informer<L> {
     /// The watch ends.
     fn end(&mut self, end: StreamEnd, now: Now) {
         let was_open = self.watch.take().is_some();
-        if let Some(line) = &self.line {
-            line.ended(self.listener.stream(), was_open);
+        if let Some(connection) = &self.connection {
+            connection.ended(self.listener.stream(), was_open);
         }
         if !was_open {
             return;
@@ -249,20 +249,20 @@ impl<L: Listener> Informer<L> {
     }
 }
 
-impl<L: Listener> Part for Informer<L> {
+impl<L: Listener> Task for Informer<L> {
     fn run(&mut self, now: Now) -> Next {
         // Acquire: what the scenario wrote before it started the controller is there.
         if !self.started.load(Ordering::Acquire) {
             return Next::Idle;
         }
-        if let Some(line) = &self.line {
-            if let Some(until_ns) = line.stopped_until(now) {
+        if let Some(connection) = &self.connection {
+            if let Some(until_ns) = connection.stopped_until(now) {
                 return Next::not_before(until_ns);
             }
-            match line.listen(self.listener.stream(), self.watch.is_some(), now) {
-                Listen::On => {}
-                Listen::Not(until_ns) => return Next::not_before(until_ns),
-                Listen::Ended(end) => self.end(end, now),
+            match connection.watch_state(self.listener.stream(), self.watch.is_some(), now) {
+                WatchState::Open => {}
+                WatchState::HeldUntil(until_ns) => return Next::not_before(until_ns),
+                WatchState::Ended(end) => self.end(end, now),
             }
         }
         loop {
@@ -276,11 +276,15 @@ impl<L: Listener> Part for Informer<L> {
                 } => self.open(&version, initial_events, now),
                 Action::Busy => {
                     // It may have been opened just now: from the past, or to be ended at once.
-                    if let Some(line) = &self.line {
-                        match line.listen(self.listener.stream(), self.watch.is_some(), now) {
-                            Listen::On => {}
-                            Listen::Not(until_ns) => return Next::not_before(until_ns),
-                            Listen::Ended(end) => {
+                    if let Some(connection) = &self.connection {
+                        match connection.watch_state(
+                            self.listener.stream(),
+                            self.watch.is_some(),
+                            now,
+                        ) {
+                            WatchState::Open => {}
+                            WatchState::HeldUntil(until_ns) => return Next::not_before(until_ns),
+                            WatchState::Ended(end) => {
                                 self.end(end, now);
                                 continue;
                             }
@@ -308,7 +312,7 @@ pub(super) trait PodHandler: Send + Sync + std::fmt::Debug {
     fn rests(&self) -> bool;
 }
 
-impl<W: Workload<Fields = RankFields>> PodHandler for Pool<W> {
+impl<W: Workload<Fields = RankFields>> PodHandler for ControllerRunner<W> {
     fn pod_changed(&self, change: &PodChange, now: Now) {
         if change.concerns(self.controller.kind()) {
             self.controller.pod_changed(change, now);
@@ -320,11 +324,11 @@ impl<W: Workload<Fields = RankFields>> PodHandler for Pool<W> {
     }
 
     fn informer_synced(&self) {
-        Pool::informer_synced(self);
+        ControllerRunner::informer_synced(self);
     }
 
     fn keys_added(&self, now: Now) {
-        Pool::keys_added(self, now);
+        ControllerRunner::keys_added(self, now);
     }
 
     fn rests(&self) -> bool {
@@ -377,7 +381,7 @@ impl Listener for Pods {
 }
 
 /// The objects that a controller looks after.
-pub(super) struct Owners<W: Workload>(pub(super) Arc<Pool<W>>);
+pub(super) struct Owners<W: Workload>(pub(super) Arc<ControllerRunner<W>>);
 
 impl<W: Workload> Listener for Owners<W> {
     type Source = KindSource;

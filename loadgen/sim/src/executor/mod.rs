@@ -14,10 +14,10 @@
 //! part lives in a mutex that only the driver thread which took its number locks while the run
 //! lasts, so it is never contended. The bell's mutex guards nothing but going to sleep.
 
+mod run_queue;
 pub mod seed;
 pub mod stream;
 pub mod threads;
-mod turns;
 pub mod virtual_time;
 
 use std::fmt;
@@ -27,11 +27,11 @@ use std::time::Duration;
 
 use podstorm_objects::Now;
 
-use turns::Turns;
+use run_queue::RunQueue;
 
 /// The number of a part; the lowest bit says whether it waits for all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PartId(u32);
+pub struct TaskId(u32);
 
 /// What a part wants after it ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Next {
 
 /// Something that acts. A run is short (a batch of events, a few syncs): whoever has more to do
 /// asks to run again.
-pub trait Part: Send {
+pub trait Task: Send {
     /// Does what can be done now. May be called with nothing to do.
     fn run(&mut self, now: Now) -> Next;
 }
@@ -76,20 +76,20 @@ pub trait Part: Send {
 /// A closure that wakes one part.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
-impl PartId {
-    const LATE: u32 = 1;
+impl TaskId {
+    const LOW_PRIORITY: u32 = 1;
 
     pub(super) fn index(self) -> usize {
         self.0 as usize
     }
 
-    fn from_index(index: usize) -> PartId {
-        PartId(u32::try_from(index).expect("there are few parts"))
+    fn from_index(index: usize) -> TaskId {
+        TaskId(u32::try_from(index).expect("there are few tasks"))
     }
 
     /// Whether it runs only when no other is queued.
-    pub(super) fn is_late(self) -> bool {
-        self.0 & PartId::LATE != 0
+    pub(super) fn is_low_priority(self) -> bool {
+        self.0 & TaskId::LOW_PRIORITY != 0
     }
 }
 
@@ -97,8 +97,8 @@ impl PartId {
 const NEVER: i64 = i64::MAX;
 
 /// Whose turn it is. Shared by the driver and by everyone who wakes parts.
-pub struct Switchboard {
-    turns: Mutex<Turns>,
+pub struct Executor {
+    run_queue: Mutex<RunQueue>,
     /// How many parts are queued, and the moment of the earliest delayed one: written under the
     /// lock of the turns, so that whoever looks for work in vain need not take it.
     queued: AtomicUsize,
@@ -109,53 +109,53 @@ pub struct Switchboard {
     stopped: AtomicBool,
     /// Threads that are asleep or about to be.
     sleepers: AtomicUsize,
-    bell: Mutex<()>,
-    rung: Condvar,
+    sleep_lock: Mutex<()>,
+    work_queued: Condvar,
     /// Rung once, when the run ends.
     ended: Condvar,
 }
 
-impl fmt::Debug for Switchboard {
+impl fmt::Debug for Executor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Switchboard")
+        f.debug_struct("Executor")
             .field("queued", &self.queued())
             .field("stopped", &self.is_stopped())
             .finish_non_exhaustive()
     }
 }
 
-impl Default for Switchboard {
+impl Default for Executor {
     fn default() -> Self {
-        Switchboard::new()
+        Executor::new()
     }
 }
 
-impl Switchboard {
+impl Executor {
     /// A switchboard without parts.
-    pub fn new() -> Switchboard {
-        Switchboard {
-            turns: Mutex::new(Turns::default()),
+    pub fn new() -> Executor {
+        Executor {
+            run_queue: Mutex::new(RunQueue::default()),
             queued: AtomicUsize::new(0),
             next_due_ns: AtomicI64::new(NEVER),
             threaded: AtomicBool::new(false),
             next_id: AtomicU32::new(0),
             stopped: AtomicBool::new(false),
             sleepers: AtomicUsize::new(0),
-            bell: Mutex::new(()),
-            rung: Condvar::new(),
+            sleep_lock: Mutex::new(()),
+            work_queued: Condvar::new(),
             ended: Condvar::new(),
         }
     }
 
     /// A number for a part to be, so that wakers can be made before the part is.
-    pub fn reserve(&self) -> PartId {
+    pub fn reserve(&self) -> TaskId {
         // Relaxed: a counter that orders nothing.
-        PartId(self.next_id.fetch_add(1, Ordering::Relaxed) << 1)
+        TaskId(self.next_id.fetch_add(1, Ordering::Relaxed) << 1)
     }
 
     /// A number for a part that runs only when no other is queued.
-    pub fn reserve_late(&self) -> PartId {
-        PartId(self.reserve().0 | PartId::LATE)
+    pub fn reserve_low_priority(&self) -> TaskId {
+        TaskId(self.reserve().0 | TaskId::LOW_PRIORITY)
     }
 
     /// To be called before the first of several threads takes a turn.
@@ -164,23 +164,23 @@ impl Switchboard {
         self.threaded.store(true, Ordering::Relaxed);
     }
 
-    fn turns(&self) -> MutexGuard<'_, Turns> {
-        self.turns
+    fn run_queue(&self) -> MutexGuard<'_, RunQueue> {
+        self.run_queue
             .lock()
             .expect("no thread panics while it holds this lock")
     }
 
     /// Lets everyone see how many parts are queued. Under the lock.
-    fn publish_queued(&self, turns: &Turns) {
+    fn publish_queued(&self, run_queue: &RunQueue) {
         // Relaxed: a hint; before going to sleep it is read behind a fence, see `sleep`.
-        self.queued.store(turns.queued(), Ordering::Relaxed);
+        self.queued.store(run_queue.queued(), Ordering::Relaxed);
     }
 
     /// Lets everyone see when the next part is due. Under the lock.
-    fn publish_due(&self, turns: &Turns) {
+    fn publish_due(&self, run_queue: &RunQueue) {
         // Relaxed: as above.
         self.next_due_ns
-            .store(turns.next_due_ns().unwrap_or(NEVER), Ordering::Relaxed);
+            .store(run_queue.next_due_ns().unwrap_or(NEVER), Ordering::Relaxed);
     }
 
     fn queued(&self) -> usize {
@@ -189,34 +189,34 @@ impl Switchboard {
     }
 
     /// Wakes a part: it runs soon, once.
-    pub fn wake(&self, part: PartId) {
-        let mut turns = self.turns();
-        turns.add(part);
-        self.publish_queued(&turns);
-        drop(turns);
-        self.ring();
+    pub fn wake(&self, task: TaskId) {
+        let mut run_queue = self.run_queue();
+        run_queue.add(task);
+        self.publish_queued(&run_queue);
+        drop(run_queue);
+        self.wake_sleeper();
     }
 
     /// Wakes a part at `at_ns` of the monotonic line; an earlier wish that is pending stays.
-    pub fn wake_at(&self, part: PartId, at_ns: i64, now: Now) {
-        let mut turns = self.turns();
+    pub fn wake_at(&self, task: TaskId, at_ns: i64, now: Now) {
+        let mut run_queue = self.run_queue();
         if at_ns <= now.mono_ns {
-            turns.add(part);
-            self.publish_queued(&turns);
-        } else if turns.add_at(part, at_ns) {
-            self.publish_due(&turns);
+            run_queue.add(task);
+            self.publish_queued(&run_queue);
+        } else if run_queue.add_at(task, at_ns) {
+            self.publish_due(&run_queue);
         } else {
             return;
         }
-        drop(turns);
+        drop(run_queue);
         // Whoever sleeps may have to sleep shorter.
-        self.ring();
+        self.wake_sleeper();
     }
 
     /// A closure that wakes the part.
-    pub fn waker(self: &Arc<Self>, part: PartId) -> Waker {
-        let switchboard = Arc::clone(self);
-        Arc::new(move || switchboard.wake(part))
+    pub fn waker(self: &Arc<Self>, task: TaskId) -> Waker {
+        let executor = Arc::clone(self);
+        Arc::new(move || executor.wake(task))
     }
 
     /// Ends the run: drivers return after the parts that run now.
@@ -224,10 +224,10 @@ impl Switchboard {
         // SeqCst with the fence in `ring`: a thread about to sleep sees the flag or hears the bell.
         self.stopped.store(true, Ordering::SeqCst);
         let _guard = self
-            .bell
+            .sleep_lock
             .lock()
             .expect("no thread panics while it holds this lock");
-        self.rung.notify_all();
+        self.work_queued.notify_all();
         self.ended.notify_all();
     }
 
@@ -240,26 +240,26 @@ impl Switchboard {
     /// Whether nothing happens any more: no part runs, none is queued, and none will be due.
     pub(super) fn is_at_rest(&self) -> bool {
         // A busy run is told apart without the lock.
-        self.queued() == 0 && self.next_due().is_none() && self.turns().are_at_rest()
+        self.queued() == 0 && self.next_due().is_none() && self.run_queue().are_at_rest()
     }
 
     /// Takes the next part to run, if one is queued.
-    pub fn try_take(&self) -> Option<PartId> {
+    pub fn try_take(&self) -> Option<TaskId> {
         if self.queued() == 0 {
             return None;
         }
-        let mut turns = self.turns();
-        let part = turns.take();
-        self.publish_queued(&turns);
-        part
+        let mut run_queue = self.run_queue();
+        let task = run_queue.take();
+        self.publish_queued(&run_queue);
+        task
     }
 
     /// Queues the parts whose moment has come.
     pub fn fire_due(&self, now: Now) {
-        let mut turns = self.turns();
-        turns.fire_due(now.mono_ns);
-        self.publish_queued(&turns);
-        self.publish_due(&turns);
+        let mut run_queue = self.run_queue();
+        run_queue.fire_due(now.mono_ns);
+        self.publish_queued(&run_queue);
+        self.publish_due(&run_queue);
     }
 
     /// The moment of the earliest delayed part.
@@ -270,23 +270,23 @@ impl Switchboard {
     }
 
     /// Books a part's run as over, with its wish.
-    pub(super) fn finish(&self, part: PartId, next: Next, now: Now) {
-        let mut turns = self.turns();
+    pub(super) fn finish(&self, task: TaskId, next: Next, now: Now) {
+        let mut run_queue = self.run_queue();
         match next {
             Next::Idle => {}
             Next::At(at_ns) if at_ns > now.mono_ns => {
-                if turns.add_at(part, at_ns) {
-                    self.publish_due(&turns);
+                if run_queue.add_at(task, at_ns) {
+                    self.publish_due(&run_queue);
                 }
             }
-            Next::Again | Next::At(_) => turns.add(part),
+            Next::Again | Next::At(_) => run_queue.add(task),
         }
-        turns.done(part);
-        self.publish_queued(&turns);
-        drop(turns);
+        run_queue.done(task);
+        self.publish_queued(&run_queue);
+        drop(run_queue);
         // More than this thread will take next, or an earlier moment to sleep until.
         if self.queued() > 1 || matches!(next, Next::At(_)) {
-            self.ring();
+            self.wake_sleeper();
         }
     }
 
@@ -294,7 +294,7 @@ impl Switchboard {
     /// or the run is over. May return for no reason.
     pub(super) fn sleep(&self, timeout: Duration) {
         let guard = self
-            .bell
+            .sleep_lock
             .lock()
             .expect("no thread panics while it holds this lock");
         // SeqCst: pairs with the fence in `ring`. Either the waker sees this sleeper and takes the
@@ -303,7 +303,7 @@ impl Switchboard {
         fence(Ordering::SeqCst);
         if self.queued() == 0 && !self.is_stopped() {
             let _woken = self
-                .rung
+                .work_queued
                 .wait_timeout(guard, timeout)
                 .expect("no thread panics while it holds this lock");
         }
@@ -313,7 +313,7 @@ impl Switchboard {
     /// Sleeps until the run is ended or `timeout` has passed: for the thread that watches.
     pub(super) fn wait_stopped(&self, timeout: Duration) {
         let guard = self
-            .bell
+            .sleep_lock
             .lock()
             .expect("no thread panics while it holds this lock");
         if !self.is_stopped() {
@@ -325,7 +325,7 @@ impl Switchboard {
     }
 
     /// Wakes one sleeping thread, if there is one.
-    fn ring(&self) {
+    fn wake_sleeper(&self) {
         // Relaxed: see `expect_threads`.
         if !self.threaded.load(Ordering::Relaxed) {
             return;
@@ -334,66 +334,66 @@ impl Switchboard {
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             let _guard = self
-                .bell
+                .sleep_lock
                 .lock()
                 .expect("no thread panics while it holds this lock");
-            self.rung.notify_one();
+            self.work_queued.notify_one();
         }
     }
 }
 
 /// The parts of a run, by their numbers.
 #[derive(Default)]
-pub struct Parts {
-    parts: Vec<Option<Arc<Mutex<dyn Part>>>>,
+pub struct Tasks {
+    tasks: Vec<Option<Arc<Mutex<dyn Task>>>>,
 }
 
-impl fmt::Debug for Parts {
+impl fmt::Debug for Tasks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Parts")
-            .field("count", &self.parts.len())
+        f.debug_struct("Tasks")
+            .field("count", &self.tasks.len())
             .finish()
     }
 }
 
-impl Parts {
+impl Tasks {
     /// Puts a part in the place of its number.
     ///
     /// # Panics
     /// When the place is taken.
-    pub fn install(&mut self, id: PartId, part: Arc<Mutex<dyn Part>>) {
-        if self.parts.len() <= id.index() {
-            self.parts.resize_with(id.index() + 1, || None);
+    pub fn install(&mut self, id: TaskId, task: Arc<Mutex<dyn Task>>) {
+        if self.tasks.len() <= id.index() {
+            self.tasks.resize_with(id.index() + 1, || None);
         }
-        let place = &mut self.parts[id.index()];
-        assert!(place.is_none(), "a part is installed once");
-        *place = Some(part);
+        let place = &mut self.tasks[id.index()];
+        assert!(place.is_none(), "a task is installed once");
+        *place = Some(task);
     }
 
     /// Takes a part away: what it still wished for comes to nothing.
-    pub(super) fn remove(&mut self, id: PartId) {
-        self.parts[id.index()] = None;
+    pub(super) fn remove(&mut self, id: TaskId) {
+        self.tasks[id.index()] = None;
     }
 
     /// Wakes every part, in order of their numbers: how a run starts.
-    pub fn wake_all(&self, switchboard: &Switchboard) {
-        for (index, part) in self.parts.iter().enumerate() {
-            if part.is_some() {
-                switchboard.wake(PartId::from_index(index));
+    pub fn wake_all(&self, executor: &Executor) {
+        for (index, task) in self.tasks.iter().enumerate() {
+            if task.is_some() {
+                executor.wake(TaskId::from_index(index));
             }
         }
     }
 
     /// Runs a part that was taken from the switchboard and books it.
-    pub fn run(&self, id: PartId, switchboard: &Switchboard, now: Now) {
-        let next = match &self.parts[id.index()] {
-            Some(part) => part
+    pub fn run(&self, id: TaskId, executor: &Executor, now: Now) {
+        let next = match &self.tasks[id.index()] {
+            Some(task) => task
                 .lock()
-                .expect("a part that panicked ends the run")
+                .expect("a task that panicked ends the run")
                 .run(now),
             // Taken away since it was woken.
             None => Next::Idle,
         };
-        switchboard.finish(id, next, now);
+        executor.finish(id, next, now);
     }
 }

@@ -14,7 +14,7 @@ pub const BATCH: usize = 4000;
 
 /// What a stream tells.
 #[derive(Clone, Debug)]
-pub enum Item<R> {
+pub enum ObjectEvent<R> {
     /// Forget everything: the objects that exist follow as `Added`.
     Reset,
     /// The object came to be, or existed when the stream began.
@@ -26,7 +26,7 @@ pub enum Item<R> {
 }
 
 /// A watch of all objects of a kind, opened at the first poll.
-pub struct Stream<R: ClusterResource> {
+pub struct ObjectStream<R: ClusterResource> {
     cluster: Arc<Cluster>,
     waker: Waker,
     watch: Option<Watch<R>>,
@@ -34,18 +34,18 @@ pub struct Stream<R: ClusterResource> {
     drained: bool,
 }
 
-impl<R: ClusterResource> std::fmt::Debug for Stream<R> {
+impl<R: ClusterResource> std::fmt::Debug for ObjectStream<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stream")
+        f.debug_struct("ObjectStream")
             .field("open", &self.watch.is_some())
             .finish_non_exhaustive()
     }
 }
 
-impl<R: ClusterResource> Stream<R> {
+impl<R: ClusterResource> ObjectStream<R> {
     /// A stream without delay; `waker` is called when events come after it was drained.
     pub fn new(cluster: Arc<Cluster>, waker: Waker) -> Self {
-        Stream {
+        ObjectStream {
             cluster,
             waker,
             watch: None,
@@ -61,7 +61,7 @@ impl<R: ClusterResource> Stream<R> {
 
     /// Takes up to [`BATCH`] changes in order and hands them to `see`; says when to poll again.
     #[inline]
-    pub fn poll(&mut self, now: Now, mut see: impl FnMut(Item<R>)) -> Next {
+    pub fn poll(&mut self, now: Now, mut see: impl FnMut(ObjectEvent<R>)) -> Next {
         let watch = match &mut self.watch {
             Some(watch) => watch,
             closed => {
@@ -73,7 +73,7 @@ impl<R: ClusterResource> Stream<R> {
                 let Ok(watch) = self.cluster.watch::<R>(WatchFrom::Initial, options) else {
                     return Next::At(now.mono_ns + 1_000_000_000);
                 };
-                see(Item::Reset);
+                see(ObjectEvent::Reset);
                 closed.insert(watch)
             }
         };
@@ -82,9 +82,9 @@ impl<R: ClusterResource> Stream<R> {
         let mut ended = false;
         for event in self.events.drain(..) {
             match event {
-                WatchEvent::Added(object) => see(Item::Added(object)),
-                WatchEvent::Modified(object) => see(Item::Modified(object)),
-                WatchEvent::Deleted(object) => see(Item::Deleted(object)),
+                WatchEvent::Added(object) => see(ObjectEvent::Added(object)),
+                WatchEvent::Modified(object) => see(ObjectEvent::Modified(object)),
+                WatchEvent::Deleted(object) => see(ObjectEvent::Deleted(object)),
                 WatchEvent::Bookmark { .. } => {}
                 WatchEvent::Error(_) => ended = true,
             }

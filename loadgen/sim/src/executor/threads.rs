@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use podstorm_objects::Now;
 
-use super::virtual_time::End;
-use super::{Parts, Switchboard};
+use super::virtual_time::RunEnd;
+use super::{Executor, Tasks};
 use crate::clock::RealClock;
 
 /// How long the calling thread sleeps between two looks at the run: often at its beginning, so that
@@ -29,83 +29,83 @@ const LOOKS_BEFORE_SLEEP: u32 = 64;
 /// false to cancel. `at_rest` is called by it when no part runs, waits or will be due; it returns
 /// whether that has brought something about, or others than the parts may.
 pub fn drive(
-    parts: &Parts,
-    switchboard: &Switchboard,
+    tasks: &Tasks,
+    executor: &Executor,
     threads: usize,
     clock: &RealClock,
     limit_ns: i64,
     mut check: impl FnMut(Now) -> bool,
     mut at_rest: impl FnMut(Now) -> bool,
-) -> (End, Now) {
-    switchboard.expect_threads();
-    parts.wake_all(switchboard);
+) -> (RunEnd, Now) {
+    executor.expect_threads();
+    tasks.wake_all(executor);
     let end = thread::scope(|scope| {
         for number in 0..threads.max(1) {
             let work = || {
                 // A part that panics must not leave the others, and the caller, waiting for ever.
-                let _stop = StopOnPanic(switchboard);
-                work(parts, switchboard, clock);
+                let _stop = StopOnPanic(executor);
+                work(tasks, executor, clock);
             };
             thread::Builder::new()
-                .name(format!("parts-{number}"))
+                .name(format!("executor-{number}"))
                 .spawn_scoped(scope, work)
                 .expect("the system has room for a few threads");
         }
         let end = loop {
-            if switchboard.is_stopped() {
-                break End::Stopped;
+            if executor.is_stopped() {
+                break RunEnd::Stopped;
             }
             let now = clock.now();
             if now.mono_ns > limit_ns {
-                break End::TimeLimit;
+                break RunEnd::TimeLimit;
             }
             if !check(now) {
-                break End::Cancelled;
+                break RunEnd::Cancelled;
             }
-            if switchboard.is_at_rest() && !at_rest(now) {
+            if executor.is_at_rest() && !at_rest(now) {
                 // A run that was stopped since the look above is at rest too.
-                break match switchboard.is_stopped() {
-                    true => End::Stopped,
-                    false => End::Quiet,
+                break match executor.is_stopped() {
+                    true => RunEnd::Stopped,
+                    false => RunEnd::Quiet,
                 };
             }
-            switchboard.wait_stopped(check_after(now));
+            executor.wait_stopped(check_after(now));
         };
-        switchboard.stop();
+        executor.stop();
         end
     });
     (end, clock.now())
 }
 
 /// One thread: runs parts until the run is over.
-fn work(parts: &Parts, switchboard: &Switchboard, clock: &RealClock) {
+fn work(tasks: &Tasks, executor: &Executor, clock: &RealClock) {
     let mut looks = 0;
-    while !switchboard.is_stopped() {
+    while !executor.is_stopped() {
         let now = clock.now();
-        if switchboard
+        if executor
             .next_due()
             .is_some_and(|due_ns| due_ns <= now.mono_ns)
         {
-            switchboard.fire_due(now);
+            executor.fire_due(now);
         }
-        if let Some(part) = switchboard.try_take() {
-            parts.run(part, switchboard, now);
+        if let Some(task) = executor.try_take() {
+            tasks.run(task, executor, now);
             looks = 0;
         } else if looks < LOOKS_BEFORE_SLEEP {
             looks += 1;
             std::hint::spin_loop();
         } else {
-            let until_due = switchboard.next_due().map_or(LONGEST_SLEEP, |due_ns| {
+            let until_due = executor.next_due().map_or(LONGEST_SLEEP, |due_ns| {
                 Duration::from_nanos(u64::try_from(due_ns - now.mono_ns).unwrap_or(0))
             });
-            switchboard.sleep(until_due.min(LONGEST_SLEEP));
+            executor.sleep(until_due.min(LONGEST_SLEEP));
             looks = 0;
         }
     }
 }
 
 /// Stops the run when the thread that holds it panics.
-struct StopOnPanic<'a>(&'a Switchboard);
+struct StopOnPanic<'a>(&'a Executor);
 
 impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
@@ -120,78 +120,70 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::sync::{Arc, Mutex};
 
-    use super::super::{Next, Part, PartId};
+    use super::super::{Next, Task, TaskId};
     use super::*;
 
     /// Wakes its neighbour until everyone together has run often enough.
-    struct Runner {
-        next: PartId,
-        switchboard: Arc<Switchboard>,
+    struct RingTask {
+        next: TaskId,
+        executor: Arc<Executor>,
         runs: Arc<AtomicU64>,
         busy: AtomicBool,
         enough: u64,
     }
 
-    impl Part for Runner {
+    impl Task for RingTask {
         fn run(&mut self, _now: Now) -> Next {
             assert!(
                 !self.busy.swap(true, Ordering::SeqCst),
-                "a part runs once at a time"
+                "a task runs once at a time"
             );
             if self.runs.fetch_add(1, Ordering::SeqCst) >= self.enough {
-                self.switchboard.stop();
+                self.executor.stop();
             }
-            self.switchboard.wake(self.next);
+            self.executor.wake(self.next);
             self.busy.store(false, Ordering::SeqCst);
             Next::Idle
         }
     }
 
-    fn ring_of(count: usize, enough: u64) -> (Arc<Switchboard>, Parts, Arc<AtomicU64>) {
-        let switchboard = Arc::new(Switchboard::new());
-        let ids: Vec<PartId> = (0..count).map(|_| switchboard.reserve()).collect();
+    fn ring_of(count: usize, enough: u64) -> (Arc<Executor>, Tasks, Arc<AtomicU64>) {
+        let executor = Arc::new(Executor::new());
+        let ids: Vec<TaskId> = (0..count).map(|_| executor.reserve()).collect();
         let runs = Arc::new(AtomicU64::new(0));
-        let mut parts = Parts::default();
+        let mut tasks = Tasks::default();
         for at in 0..count {
-            let runner = Runner {
+            let runner = RingTask {
                 next: ids[(at + 1) % count],
-                switchboard: Arc::clone(&switchboard),
+                executor: Arc::clone(&executor),
                 runs: Arc::clone(&runs),
                 busy: AtomicBool::new(false),
                 enough,
             };
-            parts.install(ids[at], Arc::new(Mutex::new(runner)));
+            tasks.install(ids[at], Arc::new(Mutex::new(runner)));
         }
-        (switchboard, parts, runs)
+        (executor, tasks, runs)
     }
 
     #[test]
     fn threads_share_the_parts_and_stop_together() {
-        let (switchboard, parts, runs) = ring_of(5, 20_000);
+        let (executor, tasks, runs) = ring_of(5, 20_000);
         let clock = RealClock::start();
-        let (end, _) = drive(
-            &parts,
-            &switchboard,
-            3,
-            &clock,
-            i64::MAX,
-            |_| true,
-            |_| false,
-        );
-        assert_eq!(end, End::Stopped);
+        let (end, _) = drive(&tasks, &executor, 3, &clock, i64::MAX, |_| true, |_| false);
+        assert_eq!(end, RunEnd::Stopped);
         assert!(runs.load(Ordering::SeqCst) >= 20_000);
     }
 
     /// Asks to be woken a little later, three times.
     struct Sleeper {
         left: u32,
-        switchboard: Arc<Switchboard>,
+        executor: Arc<Executor>,
     }
 
-    impl Part for Sleeper {
+    impl Task for Sleeper {
         fn run(&mut self, now: Now) -> Next {
             if self.left == 0 {
-                self.switchboard.stop();
+                self.executor.stop();
                 return Next::Idle;
             }
             self.left -= 1;
@@ -201,50 +193,33 @@ mod tests {
 
     #[test]
     fn delays_pass_in_real_time() {
-        let switchboard = Arc::new(Switchboard::new());
-        let id = switchboard.reserve();
-        let mut parts = Parts::default();
+        let executor = Arc::new(Executor::new());
+        let id = executor.reserve();
+        let mut tasks = Tasks::default();
         let sleeper = Sleeper {
             left: 3,
-            switchboard: Arc::clone(&switchboard),
+            executor: Arc::clone(&executor),
         };
-        parts.install(id, Arc::new(Mutex::new(sleeper)));
+        tasks.install(id, Arc::new(Mutex::new(sleeper)));
         let clock = RealClock::start();
-        let (end, now) = drive(
-            &parts,
-            &switchboard,
-            2,
-            &clock,
-            i64::MAX,
-            |_| true,
-            |_| false,
-        );
-        assert_eq!(end, End::Stopped);
+        let (end, now) = drive(&tasks, &executor, 2, &clock, i64::MAX, |_| true, |_| false);
+        assert_eq!(end, RunEnd::Stopped);
         assert!(now.mono_ns >= 6_000_000);
     }
 
     #[test]
     fn a_cancelled_run_and_one_past_its_limit_end() {
-        let (switchboard, parts, _) = ring_of(2, u64::MAX);
+        let (executor, tasks, _) = ring_of(2, u64::MAX);
         let clock = RealClock::start();
         assert_eq!(
-            drive(
-                &parts,
-                &switchboard,
-                2,
-                &clock,
-                i64::MAX,
-                |_| false,
-                |_| false
-            )
-            .0,
-            End::Cancelled
+            drive(&tasks, &executor, 2, &clock, i64::MAX, |_| false, |_| false).0,
+            RunEnd::Cancelled
         );
-        let (switchboard, parts, _) = ring_of(2, u64::MAX);
+        let (executor, tasks, _) = ring_of(2, u64::MAX);
         assert_eq!(
             drive(
-                &parts,
-                &switchboard,
+                &tasks,
+                &executor,
                 2,
                 &clock,
                 30_000_000,
@@ -252,7 +227,7 @@ mod tests {
                 |_| false
             )
             .0,
-            End::TimeLimit
+            RunEnd::TimeLimit
         );
     }
 }

@@ -1,10 +1,10 @@
-//! The virtual driver: one thread, a clock that jumps. Parts run in the order in which they were
+//! The virtual driver: one thread, a clock that jumps. Tasks run in the order in which they were
 //! woken; when none is left, the clock moves to the next moment at which one is due. Nothing else
 //! decides the order, so one seed is one run.
 
 use podstorm_objects::Now;
 
-use super::{Parts, Switchboard};
+use super::{Executor, Tasks};
 
 /// 2026-01-01T00:00:00Z, where the wall clock of a virtual run starts unless its files are younger, in
 /// ns since the epoch.
@@ -12,7 +12,7 @@ pub const WALL_START_NS: i64 = 1_767_225_600_000_000_000;
 
 /// Why the driver returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum RunEnd {
     /// Somebody stopped the switchboard.
     Stopped,
     /// Nothing is queued and nothing will ever be due.
@@ -24,7 +24,7 @@ pub enum End {
 }
 
 /// Whoever watches a virtual run. It sees all that happens and changes nothing of it.
-pub trait Watch {
+pub trait RunObserver {
     /// A part has run. Returns false to cancel the run.
     fn step(&mut self, now: Now) -> bool;
 
@@ -40,7 +40,7 @@ pub trait Watch {
 
 /// What a [`step`] came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum StepOutcome {
     /// A part has run.
     Ran,
     /// Nothing is left to happen at this moment; the next thing is due then, ns.
@@ -51,51 +51,53 @@ pub enum Step {
 
 /// Lets the part run whose turn it is. This and [`jump`] are all that moves virtual time, in every run.
 #[inline]
-pub fn step(parts: &Parts, switchboard: &Switchboard, now: Now) -> Step {
-    if let Some(part) = switchboard.try_take() {
-        parts.run(part, switchboard, now);
-        return Step::Ran;
+pub fn step(tasks: &Tasks, executor: &Executor, now: Now) -> StepOutcome {
+    if let Some(task) = executor.try_take() {
+        tasks.run(task, executor, now);
+        return StepOutcome::Ran;
     }
-    switchboard.next_due().map_or(Step::AtRest, Step::Due)
+    executor
+        .next_due()
+        .map_or(StepOutcome::AtRest, StepOutcome::Due)
 }
 
 /// Moves the clock on to that moment, ns, unless it is there already, and has the parts run that are due.
 #[inline]
-pub fn jump(switchboard: &Switchboard, now: &mut Now, to_ns: i64) {
+pub fn jump(executor: &Executor, now: &mut Now, to_ns: i64) {
     *now = now.plus_ns((to_ns - now.mono_ns).max(0));
-    switchboard.fire_due(*now);
+    executor.fire_due(*now);
 }
 
 /// Runs the parts until the run is stopped, until nothing is left to do, or up to `limit_ns` of
 /// virtual time. The wall clock starts at `wall_ns`.
 pub fn drive(
-    parts: &Parts,
-    switchboard: &Switchboard,
+    tasks: &Tasks,
+    executor: &Executor,
     (limit_ns, wall_ns): (i64, i64),
-    watch: &mut impl Watch,
-) -> (End, Now) {
+    observer: &mut impl RunObserver,
+) -> (RunEnd, Now) {
     let mut now = Now {
         mono_ns: 0,
         wall_ns,
     };
-    parts.wake_all(switchboard);
+    tasks.wake_all(executor);
     loop {
-        match step(parts, switchboard, now) {
-            Step::Ran if switchboard.is_stopped() => return (End::Stopped, now),
-            Step::Ran if !watch.step(now) => return (End::Cancelled, now),
-            Step::Ran => {}
-            Step::AtRest => match watch.at_rest(now) {
-                _ if switchboard.is_stopped() => return (End::Stopped, now),
+        match step(tasks, executor, now) {
+            StepOutcome::Ran if executor.is_stopped() => return (RunEnd::Stopped, now),
+            StepOutcome::Ran if !observer.step(now) => return (RunEnd::Cancelled, now),
+            StepOutcome::Ran => {}
+            StepOutcome::AtRest => match observer.at_rest(now) {
+                _ if executor.is_stopped() => return (RunEnd::Stopped, now),
                 true => {}
-                false => return (End::Quiet, now),
+                false => return (RunEnd::Quiet, now),
             },
-            Step::Due(due_ns) => {
-                watch.jump(now, due_ns);
+            StepOutcome::Due(due_ns) => {
+                observer.jump(now, due_ns);
                 if due_ns > limit_ns {
                     let rest_ns = limit_ns.saturating_sub(now.mono_ns).max(0);
-                    return (End::TimeLimit, now.plus_ns(rest_ns));
+                    return (RunEnd::TimeLimit, now.plus_ns(rest_ns));
                 }
-                jump(switchboard, &mut now, due_ns);
+                jump(executor, &mut now, due_ns);
             }
         }
     }
@@ -105,23 +107,23 @@ pub fn drive(
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use super::super::{Next, Part, PartId};
+    use super::super::{Next, Task, TaskId};
     use super::*;
 
     /// Writes down when it ran, and asks for the next of its wishes.
-    struct Diary {
+    struct RecordingTask {
         name: char,
         wishes: Vec<Next>,
-        pages: Arc<Mutex<Vec<(char, i64)>>>,
-        wakes: Option<(Arc<Switchboard>, PartId)>,
+        log: Arc<Mutex<Vec<(char, i64)>>>,
+        wakes: Option<(Arc<Executor>, TaskId)>,
     }
 
-    impl Part for Diary {
+    impl Task for RecordingTask {
         fn run(&mut self, now: Now) -> Next {
-            self.pages.lock().unwrap().push((self.name, now.mono_ns));
-            if let Some((switchboard, other)) = &self.wakes {
-                switchboard.wake(*other);
-                switchboard.wake(*other);
+            self.log.lock().unwrap().push((self.name, now.mono_ns));
+            if let Some((executor, other)) = &self.wakes {
+                executor.wake(*other);
+                executor.wake(*other);
             }
             if self.wishes.is_empty() {
                 Next::Idle
@@ -132,9 +134,9 @@ mod tests {
     }
 
     /// Nobody watches.
-    struct Unwatched;
+    struct NoObserver;
 
-    impl Watch for Unwatched {
+    impl RunObserver for NoObserver {
         fn step(&mut self, _now: Now) -> bool {
             true
         }
@@ -146,43 +148,43 @@ mod tests {
 
     type Script = (char, Vec<Next>, Option<usize>);
 
-    fn run_parts(scripts: Vec<Script>, limit_ns: i64) -> (End, Vec<(char, i64)>) {
-        let switchboard = Arc::new(Switchboard::new());
-        let ids: Vec<PartId> = scripts.iter().map(|_| switchboard.reserve()).collect();
-        let pages = Arc::new(Mutex::new(Vec::new()));
-        let mut parts = Parts::default();
+    fn run_parts(scripts: Vec<Script>, limit_ns: i64) -> (RunEnd, Vec<(char, i64)>) {
+        let executor = Arc::new(Executor::new());
+        let ids: Vec<TaskId> = scripts.iter().map(|_| executor.reserve()).collect();
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let mut tasks = Tasks::default();
         for (&id, (name, wishes, wakes)) in ids.iter().zip(scripts) {
-            let wakes = wakes.map(|at| (Arc::clone(&switchboard), ids[at]));
-            let diary = Diary {
+            let wakes = wakes.map(|at| (Arc::clone(&executor), ids[at]));
+            let task_under_test = RecordingTask {
                 name,
                 wishes,
-                pages: Arc::clone(&pages),
+                log: Arc::clone(&log),
                 wakes,
             };
-            parts.install(id, Arc::new(Mutex::new(diary)));
+            tasks.install(id, Arc::new(Mutex::new(task_under_test)));
         }
         let (end, _) = drive(
-            &parts,
-            &switchboard,
+            &tasks,
+            &executor,
             (limit_ns, WALL_START_NS),
-            &mut Unwatched,
+            &mut NoObserver,
         );
-        let pages = pages.lock().unwrap().clone();
-        (end, pages)
+        let log = log.lock().unwrap().clone();
+        (end, log)
     }
 
     #[test]
     fn the_clock_jumps_to_what_is_due_next() {
-        let (end, pages) = run_parts(
+        let (end, log) = run_parts(
             vec![
                 ('a', vec![Next::At(30), Next::At(50)], None),
                 ('b', vec![Next::At(20), Next::Again, Next::Idle], None),
             ],
             1_000,
         );
-        assert_eq!(end, End::Quiet);
+        assert_eq!(end, RunEnd::Quiet);
         assert_eq!(
-            pages,
+            log,
             [
                 ('a', 0),
                 ('b', 0),
@@ -196,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_part_woken_twice_before_its_turn_runs_once() {
-        let (_, pages) = run_parts(
+        let (_, log) = run_parts(
             vec![
                 ('a', vec![], Some(1)),
                 ('b', vec![], None),
@@ -204,13 +206,13 @@ mod tests {
             ],
             9,
         );
-        assert_eq!(pages, [('a', 0), ('b', 0), ('c', 0), ('b', 0)]);
+        assert_eq!(log, [('a', 0), ('b', 0), ('c', 0), ('b', 0)]);
     }
 
     #[test]
     fn the_time_limit_ends_a_run_that_would_go_on() {
-        let (end, pages) = run_parts(vec![('a', vec![Next::At(5), Next::At(500)], None)], 100);
-        assert_eq!(end, End::TimeLimit);
-        assert_eq!(pages, [('a', 0), ('a', 5)]);
+        let (end, log) = run_parts(vec![('a', vec![Next::At(5), Next::At(500)], None)], 100);
+        assert_eq!(end, RunEnd::TimeLimit);
+        assert_eq!(log, [('a', 0), ('a', 5)]);
     }
 }

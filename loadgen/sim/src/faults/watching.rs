@@ -8,7 +8,7 @@ use podstorm_objects::Kind;
 use serde::{Deserialize, Serialize};
 
 use super::answer::ApiFault;
-use super::network::Mark;
+use super::network::FaultId;
 
 /// How many of the last events are kept to be sent again.
 const KEPT: usize = 8;
@@ -90,27 +90,27 @@ pub struct StreamFaults {
     /// The watch still sends the state at its beginning, which is whole, as a list is, or none.
     pub(super) initial: bool,
     /// Whose faults all of these are.
-    pub(super) marks: Marks,
+    pub(super) fault_ids: FaultIds,
 }
 
 /// Whose faults are armed against one watch.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Marks {
-    pub(super) held: Vec<Mark>,
-    pub(super) dropped: Vec<Mark>,
-    pub(super) repeated: Vec<Mark>,
-    pub(super) ended: Vec<Mark>,
-    pub(super) refused: Vec<Mark>,
-    pub(super) lagging: Vec<Mark>,
+pub(super) struct FaultIds {
+    pub(super) held: Vec<FaultId>,
+    pub(super) dropped: Vec<FaultId>,
+    pub(super) repeated: Vec<FaultId>,
+    pub(super) ended: Vec<FaultId>,
+    pub(super) refused: Vec<FaultId>,
+    pub(super) lagging: Vec<FaultId>,
 }
 
 /// What an informer is to do before it listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Listen {
+pub enum WatchState {
     /// As always.
-    On,
+    Open,
     /// Not before that moment, ns.
-    Not(i64),
+    HeldUntil(i64),
     /// The watch ends so.
     Ended(StreamEnd),
 }
@@ -123,31 +123,31 @@ impl StreamFaults {
 
     /// What an informer is to do whose watch is open or (`is_open` is false) is to be opened again: then
     /// the end that is armed waits for it.
-    pub(super) fn listen(&mut self, now_ns: i64, is_open: bool) -> Listen {
+    pub(super) fn watch_state(&mut self, now_ns: i64, is_open: bool) -> WatchState {
         if self.broken {
-            return Listen::Not(i64::MAX);
+            return WatchState::HeldUntil(i64::MAX);
         }
         if self.held_until_ns > now_ns {
-            return Listen::Not(self.held_until_ns);
+            return WatchState::HeldUntil(self.held_until_ns);
         }
         match self.end.take_if(|_| is_open) {
             Some(end) => {
                 if end == StreamEnd::ClosedAndExpired {
                     self.refuse_open.push_back(ApiFault::Gone);
                 }
-                Listen::Ended(end)
+                WatchState::Ended(end)
             }
-            None => Listen::On,
+            None => WatchState::Open,
         }
     }
 
     /// Changes a batch of events. `kept` holds the last ones of the batches before.
-    pub(super) fn disturb<T: ?Sized>(
+    pub(super) fn alter<T: ?Sized>(
         &mut self,
         events: &mut Vec<WatchEvent<T>>,
         kept: &mut VecDeque<WatchEvent<T>>,
-    ) -> Disturbed {
-        let mut disturbed = Disturbed::default();
+    ) -> AlteredEvents {
+        let mut altered = AlteredEvents::default();
         let mut out = Vec::with_capacity(events.len());
         for event in events.drain(..) {
             if let WatchEvent::Bookmark {
@@ -167,7 +167,7 @@ impl StreamFaults {
             if is_change && self.drop > 0 {
                 self.drop -= 1;
                 self.incomplete = true;
-                disturbed.dropped += 1;
+                altered.dropped += 1;
                 continue;
             }
             if is_change {
@@ -177,7 +177,7 @@ impl StreamFaults {
                 kept.push_back(event.clone());
                 if self.duplicate > 0 {
                     self.duplicate -= 1;
-                    disturbed.repeated += 1;
+                    altered.repeated += 1;
                     out.push(event.clone());
                 }
             }
@@ -186,17 +186,17 @@ impl StreamFaults {
         let replay = std::mem::take(&mut self.replay) as usize;
         let from = kept.len().saturating_sub(replay);
         for event in kept.iter().skip(from) {
-            disturbed.repeated += 1;
+            altered.repeated += 1;
             out.push(event.clone());
         }
         *events = out;
-        disturbed
+        altered
     }
 }
 
 /// What was done to a batch of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Disturbed {
+pub struct AlteredEvents {
     /// Events lost.
     pub dropped: u32,
     /// Events that came again.
@@ -233,13 +233,13 @@ mod tests {
             ..StreamFaults::default()
         };
         let mut events = batch(&["a", "b", "c"]);
-        let disturbed = faults.disturb(&mut events, &mut kept);
+        let altered = faults.alter(&mut events, &mut kept);
         assert_eq!(names(&events), ["b", "b", "c"]);
-        assert_eq!((disturbed.dropped, disturbed.repeated), (1, 1));
+        assert_eq!((altered.dropped, altered.repeated), (1, 1));
         assert!(faults.incomplete);
         faults.replay = 2;
         let mut events = batch(&["d"]);
-        faults.disturb(&mut events, &mut kept);
+        faults.alter(&mut events, &mut kept);
         assert_eq!(names(&events), ["d", "c", "d"]);
     }
 
@@ -258,9 +258,9 @@ mod tests {
             initial_events_end: true,
         });
         events.extend(batch(&["b", "c"]));
-        let disturbed = faults.disturb(&mut events, &mut kept);
+        let altered = faults.alter(&mut events, &mut kept);
         assert_eq!(names(&events), ["a", "?", "c"]);
-        assert_eq!(disturbed.dropped, 1);
+        assert_eq!(altered.dropped, 1);
     }
 
     #[test]
@@ -270,13 +270,17 @@ mod tests {
             end: Some(StreamEnd::ClosedAndExpired),
             ..StreamFaults::default()
         };
-        assert_eq!(faults.listen(4, true), Listen::Not(5));
-        assert_eq!(faults.listen(5, false), Listen::On, "there is none to end");
+        assert_eq!(faults.watch_state(4, true), WatchState::HeldUntil(5));
         assert_eq!(
-            faults.listen(5, true),
-            Listen::Ended(StreamEnd::ClosedAndExpired)
+            faults.watch_state(5, false),
+            WatchState::Open,
+            "there is none to end"
+        );
+        assert_eq!(
+            faults.watch_state(5, true),
+            WatchState::Ended(StreamEnd::ClosedAndExpired)
         );
         assert_eq!(faults.refuse_open, [ApiFault::Gone]);
-        assert_eq!(faults.listen(5, true), Listen::On);
+        assert_eq!(faults.watch_state(5, true), WatchState::Open);
     }
 }

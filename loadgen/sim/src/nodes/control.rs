@@ -36,7 +36,7 @@ impl Default for NodeTimes {
 /// Something for a kubelet to do to one of its pods. A pod that has ended, is being deleted or
 /// whose node is lost is left alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PodOrder {
+pub enum PodCommand {
     /// The container of that number restarts, if the pod runs: it counts one more restart and is
     /// not ready until the start-up latency is over.
     Restart(usize),
@@ -48,7 +48,7 @@ pub enum PodOrder {
 
 /// What the parts that play the nodes are told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum NodeEvent {
     /// The node's kubelet fell silent.
     Lost(Str),
     /// It is back.
@@ -56,25 +56,25 @@ pub(super) enum News {
     Order {
         namespace: Str,
         name: Str,
-        order: PodOrder,
+        order: PodCommand,
     },
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Trouble {
+struct NodeFault {
     lost: bool,
     rejects: bool,
 }
 
 struct Inbox {
-    news: VecDeque<News>,
+    event: VecDeque<NodeEvent>,
     waker: Waker,
 }
 
 #[derive(Default)]
-struct State {
+struct ControlState {
     /// Nodes in trouble of any kind.
-    nodes: BTreeMap<Str, Trouble>,
+    nodes: BTreeMap<Str, NodeFault>,
     inboxes: Vec<Inbox>,
 }
 
@@ -84,11 +84,11 @@ struct State {
 #[derive(Default)]
 pub struct NodeControl {
     times: NodeTimes,
-    state: Mutex<State>,
+    state: Mutex<ControlState>,
     /// Nodes in trouble, and news ever told: written under the lock, so that whoever finds neither
     /// need not take it.
     troubled: AtomicUsize,
-    told: AtomicU64,
+    published: AtomicU64,
 }
 
 impl fmt::Debug for NodeControl {
@@ -116,44 +116,44 @@ impl NodeControl {
 
     /// The node's kubelet falls silent: its pods are neither started nor ended any more.
     pub fn lose(&self, node: &str) {
-        self.set(node, Some(News::Lost(node.into())), |trouble| {
-            !std::mem::replace(&mut trouble.lost, true)
+        self.set(node, Some(NodeEvent::Lost(node.into())), |fault| {
+            !std::mem::replace(&mut fault.lost, true)
         });
     }
 
     /// The kubelet is back: what is to be started or ended on it is, and pods that ran are ready.
     pub fn restore(&self, node: &str) {
-        self.set(node, Some(News::Back(node.into())), |trouble| {
-            std::mem::replace(&mut trouble.lost, false)
+        self.set(node, Some(NodeEvent::Back(node.into())), |fault| {
+            std::mem::replace(&mut fault.lost, false)
         });
     }
 
     /// Whether the node's kubelet is silent.
     pub fn is_lost(&self, node: &str) -> bool {
-        self.trouble(node).lost
+        self.fault(node).lost
     }
 
     /// Lets the node's kubelet refuse pods that it has not started yet, which makes each of them
     /// `Failed` at once, or take them again.
     pub fn set_rejecting(&self, node: &str, rejects: bool) {
-        self.set(node, None, |trouble| {
-            std::mem::replace(&mut trouble.rejects, rejects) != rejects
+        self.set(node, None, |fault| {
+            std::mem::replace(&mut fault.rejects, rejects) != rejects
         });
     }
 
     /// Whether the node's kubelet refuses pods.
     pub fn is_rejecting(&self, node: &str) -> bool {
-        self.trouble(node).rejects
+        self.fault(node).rejects
     }
 
     /// Has something done to a pod by its kubelet.
-    pub fn order(&self, namespace: &str, name: &str, order: PodOrder) {
-        let news = News::Order {
+    pub fn order(&self, namespace: &str, name: &str, order: PodCommand) {
+        let event = NodeEvent::Order {
             namespace: namespace.into(),
             name: name.into(),
             order,
         };
-        self.tell(self.state(), news);
+        self.publish(self.state(), event);
     }
 
     /// The nodes whose kubelet is silent or refuses pods, sorted.
@@ -173,64 +173,69 @@ impl NodeControl {
     pub(super) fn open_inbox(&self, waker: Waker) -> usize {
         let mut state = self.state();
         state.inboxes.push(Inbox {
-            news: VecDeque::new(),
+            event: VecDeque::new(),
             waker,
         });
         state.inboxes.len() - 1
     }
 
     /// Takes the oldest piece of news. `seen` is the caller's, 0 at first.
-    pub(super) fn next_news(&self, inbox: usize, seen: &mut u64) -> Option<News> {
+    pub(super) fn next_event(&self, inbox: usize, seen: &mut u64) -> Option<NodeEvent> {
         // Acquire: whoever told then called the waker; a change missed here is met at that call.
-        let told = self.told.load(Ordering::Acquire);
-        if told == *seen {
+        let published = self.published.load(Ordering::Acquire);
+        if published == *seen {
             return None;
         }
-        let news = self.state().inboxes[inbox].news.pop_front();
-        if news.is_none() {
-            *seen = told;
+        let event = self.state().inboxes[inbox].event.pop_front();
+        if event.is_none() {
+            *seen = published;
         }
-        news
+        event
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ControlState> {
         // Nothing under this lock can leave it half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn trouble(&self, node: &str) -> Trouble {
+    fn fault(&self, node: &str) -> NodeFault {
         // Relaxed: who reads an older state acts as if it had looked a moment ago.
         if self.troubled.load(Ordering::Relaxed) == 0 {
-            return Trouble::default();
+            return NodeFault::default();
         }
         self.state().nodes.get(node).copied().unwrap_or_default()
     }
 
     /// Changes a node; what `change` says was new is told.
-    fn set(&self, node: &str, news: Option<News>, change: impl FnOnce(&mut Trouble) -> bool) {
+    fn set(
+        &self,
+        node: &str,
+        event: Option<NodeEvent>,
+        change: impl FnOnce(&mut NodeFault) -> bool,
+    ) {
         let mut state = self.state();
-        let mut trouble = state.nodes.get(node).copied().unwrap_or_default();
-        if !change(&mut trouble) {
+        let mut fault = state.nodes.get(node).copied().unwrap_or_default();
+        if !change(&mut fault) {
             return;
         }
-        if trouble == Trouble::default() {
+        if fault == NodeFault::default() {
             state.nodes.remove(node);
         } else {
-            state.nodes.insert(node.into(), trouble);
+            state.nodes.insert(node.into(), fault);
         }
         self.troubled.store(state.nodes.len(), Ordering::Relaxed);
-        if let Some(news) = news {
-            self.tell(state, news);
+        if let Some(event) = event {
+            self.publish(state, event);
         }
     }
 
-    fn tell(&self, mut state: MutexGuard<'_, State>, news: News) {
+    fn publish(&self, mut state: MutexGuard<'_, ControlState>, event: NodeEvent) {
         for inbox in &mut state.inboxes {
-            inbox.news.push_back(news.clone());
+            inbox.event.push_back(event.clone());
         }
         let wakers: Vec<Waker> = state.inboxes.iter().map(|it| it.waker.clone()).collect();
         // Release: pairs with the load in `next_news`.
-        self.told.fetch_add(1, Ordering::Release);
+        self.published.fetch_add(1, Ordering::Release);
         drop(state);
         for waker in wakers {
             waker();
@@ -256,23 +261,30 @@ mod tests {
         let inboxes = [control.open_inbox(waker.clone()), control.open_inbox(waker)];
         control.lose("a");
         control.lose("a");
-        control.order("n", "p", PodOrder::Fail);
+        control.order("n", "p", PodCommand::Fail);
         control.restore("a");
         control.restore("b");
         assert_eq!(woken.load(Ordering::Relaxed), 6, "three pieces for two");
         for inbox in inboxes {
             let mut seen = 0;
             let mut all = Vec::new();
-            while let Some(news) = control.next_news(inbox, &mut seen) {
-                all.push(news);
+            while let Some(event) = control.next_event(inbox, &mut seen) {
+                all.push(event);
             }
-            let order = News::Order {
+            let order = NodeEvent::Order {
                 namespace: "n".into(),
                 name: "p".into(),
-                order: PodOrder::Fail,
+                order: PodCommand::Fail,
             };
-            assert_eq!(all, [News::Lost("a".into()), order, News::Back("a".into())]);
-            assert_eq!(control.next_news(inbox, &mut seen), None);
+            assert_eq!(
+                all,
+                [
+                    NodeEvent::Lost("a".into()),
+                    order,
+                    NodeEvent::Back("a".into())
+                ]
+            );
+            assert_eq!(control.next_event(inbox, &mut seen), None);
         }
     }
 

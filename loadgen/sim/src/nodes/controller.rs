@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::change::{change_status, ended, out_of_touch};
 use super::control::NodeTimes;
-use crate::executor::stream::{Item, Stream};
+use crate::executor::stream::{ObjectEvent, ObjectStream};
 use crate::executor::{Next, Waker};
 
 /// The taint of a node that is given up on.
@@ -48,7 +48,7 @@ impl Stage {
 pub(super) struct NodeController {
     cluster: Arc<Cluster>,
     times: NodeTimes,
-    nodes: Stream<Node>,
+    nodes: ObjectStream<Node>,
     /// Nodes that exist.
     known: BTreeSet<Str>,
     /// Nodes whose kubelet is silent.
@@ -60,7 +60,7 @@ pub(super) struct NodeController {
 impl NodeController {
     pub(super) fn new(cluster: Arc<Cluster>, times: NodeTimes, waker: Waker) -> NodeController {
         NodeController {
-            nodes: Stream::new(Arc::clone(&cluster), waker),
+            nodes: ObjectStream::new(Arc::clone(&cluster), waker),
             cluster,
             times,
             known: BTreeSet::new(),
@@ -74,15 +74,15 @@ impl NodeController {
         let (known, missing) = (&mut self.known, &mut self.missing);
         let quarantined_ns = now.mono_ns.saturating_add(self.times.quarantine_ns);
         self.nodes.poll(now, |item| match item {
-            Item::Reset => known.clear(),
-            Item::Added(node) | Item::Modified(node) => {
+            ObjectEvent::Reset => known.clear(),
+            ObjectEvent::Added(node) | ObjectEvent::Modified(node) => {
                 let name = node.metadata.name.as_str();
                 missing.remove(name);
                 if !known.contains(name) {
                     known.insert(name.into());
                 }
             }
-            Item::Deleted(node) => {
+            ObjectEvent::Deleted(node) => {
                 let name = node.metadata.name.as_str();
                 known.remove(name);
                 missing.insert(name.into(), quarantined_ns);

@@ -16,12 +16,12 @@ use podstorm_apiserver::{Cluster, DeleteOptions};
 use podstorm_objects::{Now, Pod, PodPhase, Uid};
 
 use super::change::{change_status, ended, recovered, restarted};
-use super::control::{News, NodeControl, PodOrder};
+use super::control::{NodeControl, NodeEvent, PodCommand};
 use super::controller::{NodeController, pods_on};
 use super::status::RunningStatus;
 use crate::executor::seed::seed_for;
-use crate::executor::stream::{Item, Stream};
-use crate::executor::{Next, Part, Waker};
+use crate::executor::stream::{ObjectEvent, ObjectStream};
+use crate::executor::{Next, Task, Waker};
 use crate::options::LatencySettings;
 
 /// Looks at the live pod before a status write is given up: each needs another writer in between.
@@ -29,7 +29,7 @@ const STATUS_ATTEMPTS: usize = 5;
 
 /// What a kubelet does to a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Act {
+enum PodAction {
     Start,
     End,
     /// Report the containers ready that were started once more.
@@ -38,28 +38,28 @@ enum Act {
 
 /// Something to do later.
 #[derive(Debug)]
-struct Later {
+struct ScheduledAction {
     due_ns: i64,
     number: u64,
-    act: Act,
+    action: PodAction,
     pod: Arc<Pod>,
 }
 
-impl PartialEq for Later {
+impl PartialEq for ScheduledAction {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Later {}
+impl Eq for ScheduledAction {}
 
-impl PartialOrd for Later {
+impl PartialOrd for ScheduledAction {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Later {
+impl Ord for ScheduledAction {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         // By time, then in order of arrival.
         (self.due_ns, self.number).cmp(&(other.due_ns, other.number))
@@ -71,8 +71,8 @@ impl Ord for Later {
 pub struct Kubelets {
     shard: u64,
     shards: u64,
-    pods: Stream<Pod>,
-    hands: Hands,
+    pods: ObjectStream<Pod>,
+    lifecycle: PodLifecycle,
     faults: Option<Faults>,
 }
 
@@ -81,7 +81,7 @@ pub struct Kubelets {
 struct Faults {
     control: Arc<NodeControl>,
     inbox: usize,
-    /// News told when the inbox was last found empty.
+    /// NodeEvent told when the inbox was last found empty.
     seen: u64,
     /// One for all nodes, with the first part of the kubelets.
     controller: Option<NodeController>,
@@ -89,12 +89,12 @@ struct Faults {
 
 /// Everything of the kubelets but their ears.
 #[derive(Debug)]
-struct Hands {
+struct PodLifecycle {
     cluster: Arc<Cluster>,
     startup: LatencySampler,
     termination: LatencySampler,
     statuses: RunningStatus,
-    later: BinaryHeap<Reverse<Later>>,
+    later: BinaryHeap<Reverse<ScheduledAction>>,
     arrivals: u64,
     /// Where nodes may fail.
     control: Option<Arc<NodeControl>>,
@@ -113,8 +113,8 @@ impl Kubelets {
         Kubelets {
             shard,
             shards,
-            pods: Stream::new(Arc::clone(&cluster), waker),
-            hands: Hands {
+            pods: ObjectStream::new(Arc::clone(&cluster), waker),
+            lifecycle: PodLifecycle {
                 cluster,
                 startup: LatencySampler::new(
                     latency.pod_startup,
@@ -137,8 +137,8 @@ impl Kubelets {
     /// controller too. `waker` wakes the part that holds them.
     #[must_use]
     pub fn controlled_by(mut self, control: &Arc<NodeControl>, waker: Waker) -> Kubelets {
-        let cluster = Arc::clone(&self.hands.cluster);
-        self.hands.control = Some(Arc::clone(control));
+        let cluster = Arc::clone(&self.lifecycle.cluster);
+        self.lifecycle.control = Some(Arc::clone(control));
         self.faults = Some(Faults {
             control: Arc::clone(control),
             inbox: control.open_inbox(Arc::clone(&waker)),
@@ -150,67 +150,67 @@ impl Kubelets {
     }
 }
 
-impl Part for Kubelets {
+impl Task for Kubelets {
     fn run(&mut self, now: Now) -> Next {
         let Kubelets {
             shard,
             shards,
             pods,
-            hands,
+            lifecycle,
             faults,
         } = self;
         let mine = |node: &str| *shards == 1 || FIXED_STATE.hash_one(node) % *shards == *shard;
         let mut controller = faults.as_mut().and_then(|it| it.controller.as_mut());
         let nodes = controller.as_mut().map(|it| it.see_nodes(now));
         let next = pods.poll(now, |item| {
-            let (Item::Added(pod) | Item::Modified(pod)) = item else {
+            let (ObjectEvent::Added(pod) | ObjectEvent::Modified(pod)) = item else {
                 return;
             };
             if let Some(controller) = &mut controller {
                 controller.see_pod(&pod, now);
             }
-            if let Some(act) = cue(&pod)
+            if let Some(action) = pending_action(&pod)
                 && pod.node_name.as_deref().is_some_and(mine)
             {
-                hands.take_up(act, pod, now);
+                lifecycle.schedule(action, pod, now);
             }
         });
         let next = next.or(nodes.unwrap_or(Next::Idle));
         let next = match faults {
-            Some(faults) => next.or(faults.run(hands, mine, now)),
+            Some(faults) => next.or(faults.run(lifecycle, mine, now)),
             None => next,
         };
-        next.or(hands.do_due(now))
+        next.or(lifecycle.run_due(now))
     }
 }
 
 impl Faults {
     /// Hears the news and lets the node controller do what is due.
-    fn run(&mut self, hands: &mut Hands, mine: impl Fn(&str) -> bool, now: Now) -> Next {
-        while let Some(news) = self.control.next_news(self.inbox, &mut self.seen) {
-            match (news, &mut self.controller) {
-                (News::Lost(node), Some(controller)) => controller.lost(node, now),
-                (News::Lost(_), None) => {}
-                (News::Back(node), controller) => {
+    fn run(&mut self, lifecycle: &mut PodLifecycle, mine: impl Fn(&str) -> bool, now: Now) -> Next {
+        while let Some(event) = self.control.next_event(self.inbox, &mut self.seen) {
+            match (event, &mut self.controller) {
+                (NodeEvent::Lost(node), Some(controller)) => controller.lost(node, now),
+                (NodeEvent::Lost(_), None) => {}
+                (NodeEvent::Back(node), controller) => {
                     if let Some(controller) = controller {
                         controller.back(&node, now);
                     }
                     if mine(&node) {
-                        hands.resume(&node, now);
+                        lifecycle.resume(&node, now);
                     }
                 }
                 (
-                    News::Order {
+                    NodeEvent::Order {
                         namespace,
                         name,
                         order,
                     },
                     _,
                 ) => {
-                    if let Ok(pod) = hands.cluster.get::<Pod>(&namespace, &name)
+                    if let Ok(pod) = lifecycle.cluster.get::<Pod>(&namespace, &name)
                         && pod.node_name.as_deref().is_some_and(&mine)
                     {
-                        hands.obey(order, &pod, now);
+                        lifecycle.execute(order, &pod, now);
                     }
                 }
             }
@@ -234,25 +234,25 @@ fn identity(pod: &Pod) -> (&str, &str, &Uid) {
 }
 
 /// What a pod in this state is waiting for from its kubelet.
-fn cue(pod: &Pod) -> Option<Act> {
+fn pending_action(pod: &Pod) -> Option<PodAction> {
     let meta = &pod.metadata;
     if meta.is_deleting() {
         // Grace 0 is the kubelet's own final delete (or a forced one) on its way.
-        return (meta.deletion_grace_period_seconds.get() != Some(0)).then_some(Act::End);
+        return (meta.deletion_grace_period_seconds.get() != Some(0)).then_some(PodAction::End);
     }
-    matches!(pod.status.phase, PodPhase::Pending | PodPhase::Unset).then_some(Act::Start)
+    matches!(pod.status.phase, PodPhase::Pending | PodPhase::Unset).then_some(PodAction::Start)
 }
 
-impl Hands {
+impl PodLifecycle {
     /// Does what the pod waits for, now or after the time it takes.
-    fn take_up(&mut self, act: Act, pod: Arc<Pod>, now: Now) {
+    fn schedule(&mut self, action: PodAction, pod: Arc<Pod>, now: Now) {
         if self.is_lost(&pod) {
             return;
         }
-        let delay_ns = match act {
-            Act::Start if self.rejects(&pod) => 0,
-            Act::Start | Act::Recover => self.startup.draw_ns(),
-            Act::End => {
+        let delay_ns = match action {
+            PodAction::Start if self.rejects(&pod) => 0,
+            PodAction::Start | PodAction::Recover => self.startup.draw_ns(),
+            PodAction::End => {
                 let grace = pod
                     .metadata
                     .deletion_grace_period_seconds
@@ -265,41 +265,43 @@ impl Hands {
             }
         };
         if delay_ns == 0 {
-            return self.act(act, pod, now);
+            return self.perform(action, pod, now);
         }
         self.arrivals += 1;
         let due_ns = now.mono_ns.saturating_add(delay_ns);
-        self.later.push(Reverse(Later {
+        self.later.push(Reverse(ScheduledAction {
             due_ns,
             number: self.arrivals,
-            act,
+            action,
             pod,
         }));
     }
 
     /// Does everything whose time has come.
-    fn do_due(&mut self, now: Now) -> Next {
+    fn run_due(&mut self, now: Now) -> Next {
         while let Some(Reverse(first)) = self.later.peek() {
             if first.due_ns > now.mono_ns {
                 return Next::At(first.due_ns);
             }
-            let Some(Reverse(Later { act, pod, .. })) = self.later.pop() else {
+            let Some(Reverse(ScheduledAction { action, pod, .. })) = self.later.pop() else {
                 break;
             };
-            self.act(act, pod, now);
+            self.perform(action, pod, now);
         }
         Next::Idle
     }
 
-    fn act(&mut self, act: Act, pod: Arc<Pod>, now: Now) {
+    fn perform(&mut self, action: PodAction, pod: Arc<Pod>, now: Now) {
         if self.is_lost(&pod) {
             return;
         }
-        match act {
-            Act::Start if self.rejects(&pod) => self.finish(&pod, PodPhase::Failed, REJECTED, now),
-            Act::Start => self.start(pod, now),
-            Act::End => self.end(&pod, now),
-            Act::Recover => self.recover(&pod, now),
+        match action {
+            PodAction::Start if self.rejects(&pod) => {
+                self.finish(&pod, PodPhase::Failed, REJECTED, now)
+            }
+            PodAction::Start => self.start(pod, now),
+            PodAction::End => self.end(&pod, now),
+            PodAction::Recover => self.recover(&pod, now),
         }
     }
 
@@ -325,29 +327,29 @@ impl Hands {
     /// Takes up everything on a node whose kubelet is back.
     fn resume(&mut self, node: &str, now: Now) {
         for pod in pods_on(&self.cluster, node) {
-            match cue(&pod) {
-                Some(act) => self.take_up(act, pod, now),
+            match pending_action(&pod) {
+                Some(action) => self.schedule(action, pod, now),
                 None => self.recover(&pod, now),
             }
         }
     }
 
     /// Does to a pod what was ordered.
-    fn obey(&mut self, order: PodOrder, pod: &Arc<Pod>, now: Now) {
+    fn execute(&mut self, order: PodCommand, pod: &Arc<Pod>, now: Now) {
         if self.is_lost(pod) {
             return;
         }
         let container = match order {
-            PodOrder::Fail => return self.finish(pod, PodPhase::Failed, None, now),
-            PodOrder::Succeed => return self.finish(pod, PodPhase::Succeeded, None, now),
-            PodOrder::Restart(container) => container,
+            PodCommand::Fail => return self.finish(pod, PodPhase::Failed, None, now),
+            PodCommand::Succeed => return self.finish(pod, PodPhase::Succeeded, None, now),
+            PodCommand::Restart(container) => container,
         };
         let written = change_status(&self.cluster, identity(pod), now, |live| {
             let runs = live.status.phase == PodPhase::Running && !live.metadata.is_deleting();
             runs.then(|| restarted(&live.status, container, now.wall()))?
         });
         if written {
-            self.take_up(Act::Recover, Arc::clone(pod), now);
+            self.schedule(PodAction::Recover, Arc::clone(pod), now);
         }
     }
 
@@ -388,7 +390,10 @@ impl Hands {
             }
             let meta = &pod.metadata;
             match self.cluster.get::<Pod>(&meta.namespace, &meta.name) {
-                Ok(live) if live.metadata.uid == meta.uid && cue(&live) == Some(Act::Start) => {
+                Ok(live)
+                    if live.metadata.uid == meta.uid
+                        && pending_action(&live) == Some(PodAction::Start) =>
+                {
                     pod = live;
                 }
                 _ => return,
@@ -420,13 +425,13 @@ mod tests {
     #[test]
     fn kubelets_act_on_pending_pods_and_on_graceful_deletions_only() {
         let mut pod = Pod::default();
-        assert_eq!(cue(&pod), Some(Act::Start));
+        assert_eq!(pending_action(&pod), Some(PodAction::Start));
         pod.status.phase = PodPhase::Running;
-        assert_eq!(cue(&pod), None);
+        assert_eq!(pending_action(&pod), None);
         pod.metadata.deletion_timestamp = Time::from_unix_seconds(1);
         pod.metadata.deletion_grace_period_seconds = Some(30).into();
-        assert_eq!(cue(&pod), Some(Act::End));
+        assert_eq!(pending_action(&pod), Some(PodAction::End));
         pod.metadata.deletion_grace_period_seconds = Some(0).into();
-        assert_eq!(cue(&pod), None);
+        assert_eq!(pending_action(&pod), None);
     }
 }

@@ -13,11 +13,11 @@ use podstorm_apiserver::Cluster;
 use podstorm_apiserver::latency::{Latency, LatencySampler};
 use podstorm_objects::{Node, Now, Pod, Str, Uid};
 
+use super::capacity::Capacity;
 use super::controller::is_unreachable;
-use super::room::Room;
 use crate::executor::seed::seed_for;
-use crate::executor::stream::{Item, Stream};
-use crate::executor::{Next, Part, Waker};
+use crate::executor::stream::{ObjectEvent, ObjectStream};
+use crate::executor::{Next, Task, Waker};
 
 /// What a node takes that doesn't say: the kubelet's own default.
 const DEFAULT_PODS_PER_NODE: u32 = 110;
@@ -38,16 +38,16 @@ struct Waiting {
 #[derive(Debug)]
 pub struct Scheduler {
     cluster: Arc<Cluster>,
-    pods: Stream<Pod>,
-    nodes: Stream<Node>,
-    room: Room,
+    pods: ObjectStream<Pod>,
+    nodes: ObjectStream<Node>,
+    capacity: Capacity,
     latency: LatencySampler,
     /// Pods whose scheduling takes time.
     delayed: BinaryHeap<Reverse<Waiting>>,
     /// Pods to bind now.
     ready: VecDeque<Waiting>,
     /// Pods that fitted nowhere.
-    unfit: VecDeque<Waiting>,
+    unschedulable: VecDeque<Waiting>,
     arrivals: u64,
     /// Pods that have ended and hold no room any more; absent where none ends but by deletion.
     ended: Option<BTreeSet<Uid>>,
@@ -57,14 +57,14 @@ impl Scheduler {
     /// A scheduler of this cluster; `waker` wakes the part that holds it.
     pub fn new(cluster: Arc<Cluster>, latency: Latency, seed: u64, waker: Waker) -> Scheduler {
         Scheduler {
-            pods: Stream::new(Arc::clone(&cluster), Arc::clone(&waker)),
-            nodes: Stream::new(Arc::clone(&cluster), waker),
+            pods: ObjectStream::new(Arc::clone(&cluster), Arc::clone(&waker)),
+            nodes: ObjectStream::new(Arc::clone(&cluster), waker),
             cluster,
-            room: Room::new(seed_for(seed, "scheduler ties", 0)),
+            capacity: Capacity::new(seed_for(seed, "scheduler ties", 0)),
             latency: LatencySampler::new(latency, seed_for(seed, "scheduler", 0)),
             delayed: BinaryHeap::new(),
             ready: VecDeque::new(),
-            unfit: VecDeque::new(),
+            unschedulable: VecDeque::new(),
             arrivals: 0,
             ended: None,
         }
@@ -79,35 +79,37 @@ impl Scheduler {
     }
 
     fn see_nodes(&mut self, now: Now) -> Next {
-        let (room, unfit, ready) = (&mut self.room, &mut self.unfit, &mut self.ready);
+        let (capacity, unschedulable, ready) =
+            (&mut self.capacity, &mut self.unschedulable, &mut self.ready);
         let heeds_faults = self.ended.is_some();
         self.nodes.poll(now, |item| match item {
-            Item::Reset => room.clear_nodes(),
-            Item::Added(node) | Item::Modified(node) => {
+            ObjectEvent::Reset => capacity.clear_nodes(),
+            ObjectEvent::Added(node) | ObjectEvent::Modified(node) => {
                 let allocatable = node.pods_allocatable.unwrap_or(DEFAULT_PODS_PER_NODE);
                 let given_up = heeds_faults && is_unreachable(&node);
                 let open = !node.unschedulable && !node.metadata.is_deleting() && !given_up;
-                room.set_node(&node.metadata.name, allocatable, open);
+                capacity.set_node(&node.metadata.name, allocatable, open);
                 // Any of the waiting may fit now.
-                ready.append(unfit);
+                ready.append(unschedulable);
             }
-            Item::Deleted(node) => room.set_node(&node.metadata.name, 0, false),
+            ObjectEvent::Deleted(node) => capacity.set_node(&node.metadata.name, 0, false),
         })
     }
 
     fn see_pods(&mut self, now: Now) -> Next {
-        let (room, unfit, ready) = (&mut self.room, &mut self.unfit, &mut self.ready);
+        let (capacity, unschedulable, ready) =
+            (&mut self.capacity, &mut self.unschedulable, &mut self.ready);
         let (latency, delayed, arrivals) =
             (&mut self.latency, &mut self.delayed, &mut self.arrivals);
         let ended = &mut self.ended;
         self.pods.poll(now, |item| match item {
-            Item::Reset => {
-                room.clear_pods();
+            ObjectEvent::Reset => {
+                capacity.clear_pods();
                 ended.iter_mut().for_each(BTreeSet::clear);
             }
-            Item::Added(pod) => match &pod.node_name {
+            ObjectEvent::Added(pod) => match &pod.node_name {
                 // A pod that has ended holds no room.
-                Some(node) if !pod.status.phase.is_terminal() => room.add_pod(node),
+                Some(node) if !pod.status.phase.is_terminal() => capacity.add_pod(node),
                 Some(_) => {
                     if let Some(ended) = ended {
                         ended.insert(pod.metadata.uid.clone());
@@ -131,26 +133,26 @@ impl Scheduler {
                 None => {}
             },
             // Only this scheduler binds, and it has booked the room when it did.
-            Item::Modified(pod) => {
+            ObjectEvent::Modified(pod) => {
                 if let Some(ended) = ended
                     && pod.status.phase.is_terminal()
                     && let Some(node) = &pod.node_name
                     && ended.insert(pod.metadata.uid.clone())
-                    && room.remove_pod(node)
-                    && let Some(first) = unfit.pop_front()
+                    && capacity.remove_pod(node)
+                    && let Some(first) = unschedulable.pop_front()
                 {
                     ready.push_back(first);
                 }
             }
-            Item::Deleted(pod) => {
+            ObjectEvent::Deleted(pod) => {
                 let had_ended = match ended {
                     Some(ended) => ended.remove(&pod.metadata.uid),
                     None => pod.status.phase.is_terminal(),
                 };
                 if let Some(node) = &pod.node_name
                     && !had_ended
-                    && room.remove_pod(node)
-                    && let Some(first) = unfit.pop_front()
+                    && capacity.remove_pod(node)
+                    && let Some(first) = unschedulable.pop_front()
                 {
                     ready.push_back(first);
                 }
@@ -172,8 +174,8 @@ impl Scheduler {
             let Some(waiting) = self.ready.pop_front() else {
                 break;
             };
-            let Some(node) = self.room.take() else {
-                self.unfit.push_back(waiting);
+            let Some(node) = self.capacity.take() else {
+                self.unschedulable.push_back(waiting);
                 continue;
             };
             let bound = self
@@ -181,8 +183,8 @@ impl Scheduler {
                 .bind(&waiting.namespace, &waiting.name, &node, now);
             if bound.is_err() {
                 // Gone or on its way out in the meantime: its room is another's.
-                if self.room.remove_pod(&node)
-                    && let Some(first) = self.unfit.pop_front()
+                if self.capacity.remove_pod(&node)
+                    && let Some(first) = self.unschedulable.pop_front()
                 {
                     self.ready.push_back(first);
                 }
@@ -203,7 +205,7 @@ fn wants_scheduling(pod: &Pod) -> bool {
     pod.is_active() && !spec.is_gated && spec.scheduler_name.is_none()
 }
 
-impl Part for Scheduler {
+impl Task for Scheduler {
     fn run(&mut self, now: Now) -> Next {
         let nodes = self.see_nodes(now);
         let pods = self.see_pods(now);

@@ -68,7 +68,13 @@ fn commit(log: &Log<Namespace>) {
     };
     let object = Arc::new(Namespace::default());
     let mut append = log.begin();
-    append.push(Change::Added, None, object, &Tally::of(Verb::Create), now);
+    append.push(
+        Change::Added,
+        None,
+        object,
+        &WriteEffects::of(Verb::Create),
+        now,
+    );
     append.finish().run();
 }
 
@@ -196,7 +202,7 @@ fn a_watch_opened_beside_a_compaction_starts_where_it_asked_or_not_at_all() {
     });
 }
 
-/// An open watch keeps what it has not read, up to the limit, and beyond it is told.
+/// An open watch keeps what it has not read, up to the limit, and advance it is told.
 #[test]
 fn a_slow_watch_is_waited_for_up_to_the_limit() {
     for (max_events, may_expire) in [(100, false), (2, true)] {

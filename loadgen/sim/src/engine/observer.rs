@@ -6,7 +6,7 @@ use podstorm::intern::KeyId;
 use podstorm::replicaset::Controller;
 use podstorm_objects::{Kind, Now};
 
-use crate::faults::Place;
+use crate::faults::BatchPosition;
 
 /// A sync, by the controller that does it and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,17 +25,24 @@ pub struct Origin {
     /// The sync that asked for it.
     pub sync: SyncId,
     /// Whether the request has gone astray: nobody waits for its answer.
-    pub stray: bool,
+    pub orphaned: bool,
 }
 
 /// Listens to the workers of a run. Calls come in the order of what happens; none may call back
 /// into the cluster.
-pub trait Probe<W: Workload = Controller>: Send + Sync + std::fmt::Debug {
+pub trait Observer<W: Workload = Controller>: Send + Sync + std::fmt::Debug {
     /// A key was taken and its sync is about to begin.
     fn sync_begins(&self, sync: SyncId, controller: &W, key: KeyId, now: Now);
 
     /// A request is sent.
-    fn sends(&self, sync: SyncId, controller: &W, request: &Request, place: Place, now: Now);
+    fn sends(
+        &self,
+        sync: SyncId,
+        controller: &W,
+        request: &Request,
+        position: BatchPosition,
+        now: Now,
+    );
 
     /// From now on until the next call, what is committed comes from there; absent: from others
     /// than the controllers.
@@ -50,11 +57,11 @@ pub trait Probe<W: Workload = Controller>: Send + Sync + std::fmt::Debug {
 
 /// Nobody listens.
 #[derive(Clone, Copy, Debug)]
-pub struct Unheard;
+pub struct NoopObserver;
 
-impl<W: Workload> Probe<W> for Unheard {
+impl<W: Workload> Observer<W> for NoopObserver {
     fn sync_begins(&self, _: SyncId, _: &W, _: KeyId, _: Now) {}
-    fn sends(&self, _: SyncId, _: &W, _: &Request, _: Place, _: Now) {}
+    fn sends(&self, _: SyncId, _: &W, _: &Request, _: BatchPosition, _: Now) {}
     fn carries_out(&self, _: Option<Origin>) {}
     fn answered(&self, _: SyncId, _: &Request, _: &Answer, _: Now) {}
     fn sync_ended(&self, _: SyncId, _: &W, _: &W::Sync, _: Now) {}

@@ -13,25 +13,25 @@ use podstorm_objects::Now;
 use super::by_phase::{PhaseTimes, Recorded};
 use super::client::Client;
 use super::event_sink::EventQueue;
-use super::probe::Probe;
+use super::observer::Observer;
 use crate::clock::RealClock;
-use crate::executor::{Next, Part, PartId, Switchboard};
-use crate::faults::{CrashPoint, Line};
+use crate::executor::{Executor, Next, Task, TaskId};
+use crate::faults::{Connection, CrashPoint};
 
 /// The informers of a controller: its parents' and the pods'.
 const INFORMERS: usize = 2;
 
 /// One controller with its queue, its idle workers and its timer.
 #[derive(Debug)]
-pub struct Pool<W: Workload = Controller> {
+pub struct ControllerRunner<W: Workload = Controller> {
     /// The controller.
     pub controller: Arc<W>,
     /// Its connection to the server.
     pub client: Arc<Client>,
     /// What it says in Events.
     pub events: Arc<EventQueue>,
-    switchboard: Arc<Switchboard>,
-    timer: PartId,
+    executor: Arc<Executor>,
+    timer: TaskId,
     /// Reads real time, where time is real.
     clock: Option<RealClock>,
     /// Informers whose caches are not filled yet: no sync begins before they are.
@@ -42,9 +42,9 @@ pub struct Pool<W: Workload = Controller> {
     pub finished: AtomicU64,
     /// Workers that found no key. A worker lists itself and then looks at the queue once more, so
     /// no key is left lying between the two.
-    idle: Mutex<Vec<PartId>>,
+    idle: Mutex<Vec<TaskId>>,
     /// In a run that is disturbed or watched over.
-    pub wire: Option<Wire<W>>,
+    pub hooks: Option<Hooks<W>>,
     /// When the phases began.
     pub times: Arc<PhaseTimes>,
     /// What the workers of all controllers have recorded.
@@ -53,40 +53,40 @@ pub struct Pool<W: Workload = Controller> {
 
 /// What the requests of a disturbed controller pass, and who listens.
 #[derive(Debug)]
-pub struct Wire<W: Workload = Controller> {
+pub struct Hooks<W: Workload = Controller> {
     /// What requests and watches pass.
-    pub line: Arc<Line>,
+    pub connection: Arc<Connection>,
     /// Who listens.
-    pub probe: Arc<dyn Probe<W>>,
+    pub observer: Arc<dyn Observer<W>>,
 }
 
-impl<W: Workload> Clone for Wire<W> {
+impl<W: Workload> Clone for Hooks<W> {
     fn clone(&self) -> Self {
-        Wire {
-            line: Arc::clone(&self.line),
-            probe: Arc::clone(&self.probe),
+        Hooks {
+            connection: Arc::clone(&self.connection),
+            observer: Arc::clone(&self.observer),
         }
     }
 }
 
-impl<W: Workload> Pool<W> {
+impl<W: Workload> ControllerRunner<W> {
     pub(crate) fn new(
         controller: Arc<W>,
         client: Arc<Client>,
         events: Arc<EventQueue>,
-        switchboard: Arc<Switchboard>,
-        timer: PartId,
+        executor: Arc<Executor>,
+        timer: TaskId,
         clock: Option<RealClock>,
-        wire: Option<Wire<W>>,
-    ) -> Pool<W> {
-        Pool {
-            wire,
+        hooks: Option<Hooks<W>>,
+    ) -> ControllerRunner<W> {
+        ControllerRunner {
+            hooks,
             times: Arc::new(PhaseTimes::new(1)),
             recorded: Arc::default(),
             controller,
             client,
             events,
-            switchboard,
+            executor,
             timer,
             clock,
             unsynced: AtomicUsize::new(INFORMERS),
@@ -97,8 +97,12 @@ impl<W: Workload> Pool<W> {
     }
 
     /// Has its workers record by these phases, and there.
-    pub(crate) fn recording(self, times: &Arc<PhaseTimes>, to: &Arc<Mutex<Recorded>>) -> Pool<W> {
-        Pool {
+    pub(crate) fn recording(
+        self,
+        times: &Arc<PhaseTimes>,
+        to: &Arc<Mutex<Recorded>>,
+    ) -> ControllerRunner<W> {
+        ControllerRunner {
             times: Arc::clone(times),
             recorded: Arc::clone(to),
             ..self
@@ -108,25 +112,27 @@ impl<W: Workload> Pool<W> {
     /// Until when no part of the controller may run, if it is dead or paused.
     #[inline]
     pub(crate) fn stopped_until(&self, now: Now) -> Option<i64> {
-        self.wire.as_ref()?.line.stopped_until(now)
+        self.hooks.as_ref()?.connection.stopped_until(now)
     }
 
     /// Whether the controller dies at this point of its work.
     #[inline]
     pub(crate) fn dies_at(&self, point: CrashPoint) -> bool {
-        self.wire
+        self.hooks
             .as_ref()
-            .is_some_and(|wire| wire.line.passes(point))
+            .is_some_and(|hooks| hooks.connection.passes(point))
     }
 
     #[inline]
     pub(crate) fn is_dead(&self) -> bool {
-        self.wire.as_ref().is_some_and(|wire| wire.line.is_dead())
+        self.hooks
+            .as_ref()
+            .is_some_and(|hooks| hooks.connection.is_dead())
     }
 
     /// The connection, in a run that is disturbed or watched over.
-    pub(crate) fn line(&self) -> Option<&Arc<Line>> {
-        self.wire.as_ref().map(|wire| &wire.line)
+    pub(crate) fn connection(&self) -> Option<&Arc<Connection>> {
+        self.hooks.as_ref().map(|hooks| &hooks.connection)
     }
 
     /// Whether at least `syncs` syncs were finished, none is under way and no key waits.
@@ -149,7 +155,9 @@ impl<W: Workload> Pool<W> {
     /// The present as the controller's own clock has it.
     #[inline]
     pub(crate) fn own_clock(&self, now: Now) -> Now {
-        self.wire.as_ref().map_or(now, |wire| wire.line.clock(now))
+        self.hooks
+            .as_ref()
+            .map_or(now, |hooks| hooks.connection.clock(now))
     }
 
     /// To be called after keys may have been added: wakes workers for them, and the timer for
@@ -167,11 +175,11 @@ impl<W: Workload> Pool<W> {
                 .expect("no thread panics while it holds this lock");
             for _ in 0..count {
                 let Some(worker) = idle.pop() else { break };
-                self.switchboard.wake(worker);
+                self.executor.wake(worker);
             }
         }
         if let Some(due_ns) = queue.next_due() {
-            self.switchboard.wake_at(self.timer, due_ns, now);
+            self.executor.wake_at(self.timer, due_ns, now);
         }
     }
 
@@ -188,7 +196,7 @@ impl<W: Workload> Pool<W> {
     }
 
     /// One of the informers has filled its cache for the first time. The caller says
-    /// [`Pool::keys_added`] afterwards.
+    /// [`ControllerRunner::keys_added`] afterwards.
     pub(crate) fn informer_synced(&self) {
         // Release, with the load below: whoever sees zero sees full caches.
         self.unsynced.fetch_sub(1, Ordering::Release);
@@ -201,7 +209,7 @@ impl<W: Workload> Pool<W> {
     }
 
     #[inline]
-    pub(crate) fn list_idle(&self, worker: PartId) {
+    pub(crate) fn list_idle(&self, worker: TaskId) {
         let mut idle = self
             .idle
             .lock()
@@ -215,22 +223,22 @@ impl<W: Workload> Pool<W> {
 /// Adds the delayed keys of a controller when they are due.
 #[derive(Debug)]
 pub struct Timer<W: Workload> {
-    pool: Arc<Pool<W>>,
+    runner: Arc<ControllerRunner<W>>,
 }
 
 impl<W: Workload> Timer<W> {
-    pub(crate) fn new(pool: Arc<Pool<W>>) -> Timer<W> {
-        Timer { pool }
+    pub(crate) fn new(runner: Arc<ControllerRunner<W>>) -> Timer<W> {
+        Timer { runner }
     }
 }
 
-impl<W: Workload> Part for Timer<W> {
+impl<W: Workload> Task for Timer<W> {
     fn run(&mut self, now: Now) -> Next {
-        if let Some(until_ns) = self.pool.stopped_until(now) {
+        if let Some(until_ns) = self.runner.stopped_until(now) {
             return Next::not_before(until_ns);
         }
-        self.pool.controller.queue().fire_due(now.mono_ns);
-        self.pool.keys_added(now);
+        self.runner.controller.queue().fire_due(now.mono_ns);
+        self.runner.keys_added(now);
         Next::Idle
     }
 }

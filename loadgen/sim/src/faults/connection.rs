@@ -1,7 +1,7 @@
 //! One controller's connection to its cluster, and its clock: what its requests and watches pass,
 //! and where it can be stopped, paused or killed.
 //!
-//! A line is shared by all parts of one controller. Parts ask it before they act; a dead line's
+//! A line is shared by all parts of one controller. Tasks ask it before they act; a dead line's
 //! parts do nothing any more, and what they had under way is answered to nobody.
 
 use std::collections::VecDeque;
@@ -13,8 +13,8 @@ use podstorm_objects::{Kind, Now};
 use serde::{Deserialize, Serialize};
 
 use super::answer::ApiFault;
-use super::network::{Fate, Mark, Network, Sent};
-use super::watching::{Disturbed, Listen, StreamEnd, StreamFaults, StreamKind};
+use super::network::{FaultId, InjectedOutcome, Network, OutgoingRequest};
+use super::watching::{AlteredEvents, StreamEnd, StreamFaults, StreamKind, WatchState};
 
 /// Where a controller dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -51,7 +51,7 @@ impl CrashPoint {
 
 /// A request that nobody waits for any more and that reaches the server all the same.
 #[derive(Clone, Debug)]
-pub struct Stray {
+pub struct OrphanedRequest {
     /// When it reaches the server, ns.
     pub due_ns: i64,
     /// Who sent it.
@@ -67,41 +67,41 @@ pub struct Stray {
 }
 
 /// One controller's connection.
-pub struct Line {
+pub struct Connection {
     network: Arc<Network>,
     incarnation: u32,
-    state: Mutex<State>,
+    state: Mutex<ConnectionState>,
     /// Called when the line dies, and when a request has gone astray.
-    told: Waker,
+    waker: Waker,
 }
 
-impl std::fmt::Debug for Line {
+impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Line")
+        f.debug_struct("Connection")
             .field("incarnation", &self.incarnation)
             .finish_non_exhaustive()
     }
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ConnectionState {
     dead: bool,
     paused_until_ns: i64,
     wall_offset_ns: i64,
     /// Where to die, and how often to pass there before.
     crash: Option<(CrashPoint, u32)>,
     /// Whose crash that is.
-    crash_mark: Option<Mark>,
+    crash_fault_id: Option<FaultId>,
     pods: StreamFaults,
     parents: StreamFaults,
     replication_controllers: StreamFaults,
     others: StreamFaults,
-    strays: Vec<Stray>,
+    orphaned: Vec<OrphanedRequest>,
     dropped: [u64; StreamKind::COUNT],
     repeated: [u64; StreamKind::COUNT],
 }
 
-impl State {
+impl ConnectionState {
     fn streams(&mut self) -> [&mut StreamFaults; StreamKind::COUNT] {
         [
             &mut self.pods,
@@ -112,19 +112,19 @@ impl State {
     }
 }
 
-impl Line {
+impl Connection {
     /// A line on that network; `told` is called when something has to be looked after: the line is
     /// dead, or a request has gone astray.
-    pub fn new(network: Arc<Network>, incarnation: u32, told: Waker) -> Line {
-        Line {
+    pub fn new(network: Arc<Network>, incarnation: u32, waker: Waker) -> Connection {
+        Connection {
             network,
             incarnation,
             state: Mutex::default(),
-            told,
+            waker,
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ConnectionState> {
         self.state
             .lock()
             .expect("no thread panics while it holds this lock")
@@ -143,7 +143,7 @@ impl Line {
     /// The controller dies: none of its parts does anything any more.
     pub fn die(&self) {
         self.state().dead = true;
-        (self.told)();
+        (self.waker)();
     }
 
     /// Whether it is dead.
@@ -154,13 +154,13 @@ impl Line {
     /// The controller dies when it is about to pass that point for the `passes`-th time from now,
     /// counting from 0.
     pub fn crash_at(&self, point: CrashPoint, passes: u32) {
-        let mark = self.network.mark();
+        let fault_id = self.network.fault_id();
         if point == CrashPoint::Now {
-            self.network.note_death(mark);
+            self.network.note_death(fault_id);
             return self.die();
         }
         let mut state = self.state();
-        (state.crash, state.crash_mark) = (Some((point, passes)), mark);
+        (state.crash, state.crash_fault_id) = (Some((point, passes)), fault_id);
     }
 
     /// Whether a crash is armed.
@@ -175,10 +175,10 @@ impl Line {
             Some((armed, 0)) if *armed == point => {
                 state.crash = None;
                 state.dead = true;
-                let mark = state.crash_mark.take();
+                let fault_id = state.crash_fault_id.take();
                 drop(state);
-                self.network.note_death(mark);
-                (self.told)();
+                self.network.note_death(fault_id);
+                (self.waker)();
                 return true;
             }
             Some((armed, passes)) if *armed == point => *passes -= 1,
@@ -189,12 +189,12 @@ impl Line {
 
     /// Nothing of the controller runs before that moment, ns.
     pub fn pause_until(&self, until_ns: i64) {
-        let mark = self.network.mark();
+        let fault_id = self.network.fault_id();
         let mut guard = self.state();
         let state = &mut *guard;
         state.paused_until_ns = until_ns;
         for stream in state.streams() {
-            stream.marks.held.extend(mark);
+            stream.fault_ids.held.extend(fault_id);
         }
     }
 
@@ -221,19 +221,19 @@ impl Line {
     }
 
     /// What becomes of a request about to be sent.
-    pub fn fate(&self, sent: &Sent<'_>, now: Now) -> Fate {
-        self.network.fate(sent, now.mono_ns)
+    pub fn inject(&self, sent: &OutgoingRequest<'_>, now: Now) -> InjectedOutcome {
+        self.network.inject(sent, now.mono_ns)
     }
 
     /// A request that goes on alone.
-    pub fn stray(&self, stray: Stray) {
-        self.state().strays.push(stray);
-        (self.told)();
+    pub fn orphan(&self, orphan: OrphanedRequest) {
+        self.state().orphaned.push(orphan);
+        (self.waker)();
     }
 
     /// The requests that went astray since the last call.
-    pub fn take_strays(&self) -> Vec<Stray> {
-        std::mem::take(&mut self.state().strays)
+    pub fn take_orphaned(&self) -> Vec<OrphanedRequest> {
+        std::mem::take(&mut self.state().orphaned)
     }
 
     /// Changes what is armed against a watch.
@@ -249,10 +249,10 @@ impl Line {
 
     /// Nothing is heard on a watch before that moment, ns; a moment in the past releases it.
     pub fn hold(&self, kind: StreamKind, until_ns: i64) {
-        let mark = self.network.mark();
+        let fault_id = self.network.fault_id();
         self.with_stream(kind, |stream| {
             stream.held_until_ns = until_ns;
-            stream.marks.held.extend(mark);
+            stream.fault_ids.held.extend(fault_id);
         });
     }
 
@@ -263,56 +263,57 @@ impl Line {
 
     /// The next events of a watch are lost.
     pub fn drop_events(&self, kind: StreamKind, count: u32) {
-        let mark = self.network.mark();
+        let fault_id = self.network.fault_id();
         self.with_stream(kind, |stream| {
             stream.drop += count;
-            stream.marks.dropped.extend(mark);
+            stream.fault_ids.dropped.extend(fault_id);
         });
     }
 
     /// The next events of a watch come twice.
     pub fn duplicate_events(&self, kind: StreamKind, count: u32) {
-        let mark = self.network.mark();
+        let fault_id = self.network.fault_id();
         self.with_stream(kind, |stream| {
             stream.duplicate += count;
-            stream.marks.repeated.extend(mark);
+            stream.fault_ids.repeated.extend(fault_id);
         });
     }
 
     /// The last events of a watch, eight at most, come again after the next ones.
     pub fn replay_events(&self, kind: StreamKind, count: u32) {
-        let mark = self.network.mark();
+        let fault_id = self.network.fault_id();
         self.with_stream(kind, |stream| {
             stream.replay = count;
-            stream.marks.repeated.extend(mark);
+            stream.fault_ids.repeated.extend(fault_id);
         });
     }
 
     /// A watch ends.
     pub fn end(&self, kind: StreamKind, end: StreamEnd) {
-        let mark = self.network.mark();
+        let fault_id = self.network.fault_id();
         self.with_stream(kind, |stream| {
             stream.end = Some(end);
-            stream.marks.ended.extend(mark);
+            stream.fault_ids.ended.extend(fault_id);
         });
     }
 
     /// The watch that was to end has done so, if it was open.
     pub fn ended(&self, kind: StreamKind, was_open: bool) {
-        let marks = self.with_stream(kind, |stream| std::mem::take(&mut stream.marks.ended));
+        let fault_ids =
+            self.with_stream(kind, |stream| std::mem::take(&mut stream.fault_ids.ended));
         if was_open {
-            self.network.notice(marks);
+            self.network.notice(fault_ids);
         }
     }
 
     /// The next attempts to open a watch or to list are answered so.
     pub fn refuse_open(&self, kind: StreamKind, fault: ApiFault, times: u32) {
-        let mark = self.network.mark();
+        let fault_id = self.network.fault_id();
         self.with_stream(kind, |stream| {
             stream
                 .refuse_open
                 .extend(std::iter::repeat_n(fault, times as usize));
-            stream.marks.refused.extend(mark);
+            stream.fault_ids.refused.extend(fault_id);
         });
     }
 
@@ -321,13 +322,13 @@ impl Line {
         self.lag_for(kind, versions, 0);
     }
 
-    /// As [`lag`](Line::lag), and the server that serves it shows nothing newer for so long, ns.
+    /// As [`lag`](Connection::lag), and the server that serves it shows nothing newer for so long, ns.
     pub fn lag_for(&self, kind: StreamKind, versions: u64, for_ns: i64) {
-        let mark = self.network.mark();
+        let fault_id = self.network.fault_id();
         self.with_stream(kind, |stream| {
             stream.lag = Some(versions);
             stream.lag_ns = for_ns;
-            stream.marks.lagging.extend(mark);
+            stream.fault_ids.lagging.extend(fault_id);
         });
     }
 
@@ -351,20 +352,20 @@ impl Line {
     }
 
     /// For an informer about to listen.
-    pub fn listen(&self, kind: StreamKind, is_open: bool, now: Now) -> Listen {
-        self.with_stream(kind, |stream| stream.listen(now.mono_ns, is_open))
+    pub fn watch_state(&self, kind: StreamKind, is_open: bool, now: Now) -> WatchState {
+        self.with_stream(kind, |stream| stream.watch_state(now.mono_ns, is_open))
     }
 
     /// For an informer about to open a watch or to list: the error it gets instead, if any.
     pub fn opening(&self, kind: StreamKind) -> Option<ApiFault> {
-        let (fault, marks) = self.with_stream(kind, |stream| {
+        let (fault, fault_ids) = self.with_stream(kind, |stream| {
             let fault = stream.refuse_open.pop_front();
             (
                 fault,
-                fault.map(|_| std::mem::take(&mut stream.marks.refused)),
+                fault.map(|_| std::mem::take(&mut stream.fault_ids.refused)),
             )
         });
-        self.network.notice(marks.unwrap_or_default());
+        self.network.notice(fault_ids.unwrap_or_default());
         fault
     }
 
@@ -372,14 +373,18 @@ impl Line {
     pub fn take_lag(&self, kind: StreamKind, now: Now) -> Option<u64> {
         self.with_stream(kind, |stream| {
             (stream.drop, stream.duplicate, stream.replay) = (0, 0, 0);
-            let marks = &mut stream.marks;
-            for forgotten in [&mut marks.held, &mut marks.dropped, &mut marks.repeated] {
+            let fault_ids = &mut stream.fault_ids;
+            for forgotten in [
+                &mut fault_ids.held,
+                &mut fault_ids.dropped,
+                &mut fault_ids.repeated,
+            ] {
                 forgotten.clear();
             }
             if stream.lag.is_some() && stream.lag_ns > 0 {
                 let until_ns = now.mono_ns.saturating_add(stream.lag_ns);
                 stream.held_until_ns = stream.held_until_ns.max(until_ns);
-                stream.marks.held.clone_from(&stream.marks.lagging);
+                stream.fault_ids.held.clone_from(&stream.fault_ids.lagging);
             }
             stream.lag.take()
         })
@@ -398,9 +403,10 @@ impl Line {
     /// The list or initial state that was served by a server that lags is here; whether it lacks
     /// something.
     pub fn lagged(&self, kind: StreamKind, lacks: bool) {
-        let marks = self.with_stream(kind, |stream| std::mem::take(&mut stream.marks.lagging));
+        let fault_ids =
+            self.with_stream(kind, |stream| std::mem::take(&mut stream.fault_ids.lagging));
         if lacks {
-            self.network.notice(marks);
+            self.network.notice(fault_ids);
         }
     }
 
@@ -411,40 +417,40 @@ impl Line {
 
     /// Changes a batch of events that an informer has heard; `kept` is the informer's memory for
     /// them.
-    pub fn disturb<T: ?Sized>(
+    pub fn alter<T: ?Sized>(
         &self,
         kind: StreamKind,
         events: &mut Vec<WatchEvent<T>>,
         kept: &mut VecDeque<WatchEvent<T>>,
-    ) -> Disturbed {
+    ) -> AlteredEvents {
         let is_change = |event: &WatchEvent<T>| !matches!(event, WatchEvent::Bookmark { .. });
         let heard = events.iter().any(is_change);
-        let (disturbed, noticed) = self.with_stream(kind, |stream| {
-            let disturbed = stream.disturb(events, kept);
-            let marks = &mut stream.marks;
+        let (altered, noticed) = self.with_stream(kind, |stream| {
+            let altered = stream.alter(events, kept);
+            let fault_ids = &mut stream.fault_ids;
             let mut noticed = Vec::new();
             // Held back until now, or nothing was.
-            let held = std::mem::take(&mut marks.held);
+            let held = std::mem::take(&mut fault_ids.held);
             noticed.extend(held.into_iter().filter(|_| heard));
-            if disturbed.dropped > 0 {
-                noticed.append(&mut marks.dropped);
+            if altered.dropped > 0 {
+                noticed.append(&mut fault_ids.dropped);
             }
-            if disturbed.repeated > 0 {
-                noticed.append(&mut marks.repeated);
+            if altered.repeated > 0 {
+                noticed.append(&mut fault_ids.repeated);
             }
-            (disturbed, noticed)
+            (altered, noticed)
         });
         self.network.notice(noticed);
-        if disturbed != Disturbed::default() {
+        if altered != AlteredEvents::default() {
             let mut state = self.state();
-            state.dropped[kind as usize] += u64::from(disturbed.dropped);
-            state.repeated[kind as usize] += u64::from(disturbed.repeated);
+            state.dropped[kind as usize] += u64::from(altered.dropped);
+            state.repeated[kind as usize] += u64::from(altered.repeated);
         }
-        disturbed
+        altered
     }
 
     /// Events lost and events repeated so far, of all watches.
-    pub fn disturbed_events(&self) -> (u64, u64) {
+    pub fn altered_events(&self) -> (u64, u64) {
         let state = self.state();
         (state.dropped.iter().sum(), state.repeated.iter().sum())
     }
@@ -454,86 +460,95 @@ impl Line {
 mod tests {
     use super::*;
 
-    fn line() -> Line {
-        Line::new(Arc::default(), 0, Arc::new(|| {}))
+    fn connection() -> Connection {
+        Connection::new(Arc::default(), 0, Arc::new(|| {}))
     }
 
     #[test]
     fn a_controller_dies_at_the_point_it_was_told_to() {
-        let line = line();
-        line.crash_at(CrashPoint::AfterCommit, 1);
-        assert!(!line.passes(CrashPoint::AfterAnswer));
-        assert!(!line.passes(CrashPoint::AfterCommit));
-        assert!(line.passes(CrashPoint::AfterCommit));
-        assert!(line.is_dead() && line.passes(CrashPoint::AfterAnswer));
-        assert_eq!(line.stopped_until(Now::default()), Some(i64::MAX));
+        let connection = connection();
+        connection.crash_at(CrashPoint::AfterCommit, 1);
+        assert!(!connection.passes(CrashPoint::AfterAnswer));
+        assert!(!connection.passes(CrashPoint::AfterCommit));
+        assert!(connection.passes(CrashPoint::AfterCommit));
+        assert!(connection.is_dead() && connection.passes(CrashPoint::AfterAnswer));
+        assert_eq!(connection.stopped_until(Now::default()), Some(i64::MAX));
     }
 
     /// Seed 300009169, whole: such a watch ended, and healing did not list again.
     #[test]
     fn a_watch_that_has_only_begun_makes_up_for_nothing() {
-        let (line, now) = (line(), Now::default());
-        line.drop_events(StreamKind::Pods, 1);
+        let (connection, now) = (connection(), Now::default());
+        connection.drop_events(StreamKind::Pods, 1);
         let mut events = vec![WatchEvent::Added(Arc::new(()))];
-        line.disturb(StreamKind::Pods, &mut events, &mut VecDeque::new());
-        line.take_lag(StreamKind::Pods, now);
-        line.opened(StreamKind::Pods, true);
-        assert!(line.is_incomplete(StreamKind::Pods));
-        line.listed(StreamKind::Pods);
-        assert!(!line.is_incomplete(StreamKind::Pods));
+        connection.alter(StreamKind::Pods, &mut events, &mut VecDeque::new());
+        connection.take_lag(StreamKind::Pods, now);
+        connection.opened(StreamKind::Pods, true);
+        assert!(connection.is_incomplete(StreamKind::Pods));
+        connection.listed(StreamKind::Pods);
+        assert!(!connection.is_incomplete(StreamKind::Pods));
     }
 
     #[test]
     fn healing_lists_anew_where_events_were_lost() {
-        let line = line();
-        line.drop_events(StreamKind::Pods, 1);
-        line.hold(StreamKind::Parents, 100);
+        let connection = connection();
+        connection.drop_events(StreamKind::Pods, 1);
+        connection.hold(StreamKind::Parents, 100);
         let pod = Arc::new(());
         let mut events = vec![WatchEvent::Added(pod)];
         let mut kept = VecDeque::new();
-        line.disturb(StreamKind::Pods, &mut events, &mut kept);
-        assert!(events.is_empty() && line.is_incomplete(StreamKind::Pods));
-        line.heal();
+        connection.alter(StreamKind::Pods, &mut events, &mut kept);
+        assert!(events.is_empty() && connection.is_incomplete(StreamKind::Pods));
+        connection.heal();
         let now = Now::default();
         assert_eq!(
-            line.listen(StreamKind::Pods, true, now),
-            Listen::Ended(StreamEnd::Expired)
+            connection.watch_state(StreamKind::Pods, true, now),
+            WatchState::Ended(StreamEnd::Expired)
         );
-        assert_eq!(line.listen(StreamKind::Parents, true, now), Listen::On);
+        assert_eq!(
+            connection.watch_state(StreamKind::Parents, true, now),
+            WatchState::Open
+        );
     }
 
     #[test]
     fn a_held_watch_is_noticed_only_where_something_was_held_back() {
         for held_back in [true, false] {
-            let line = line();
-            line.network().mark_as(Some(7));
-            line.hold(StreamKind::Pods, 100);
-            line.drop_events(StreamKind::Parents, 1);
+            let connection = connection();
+            connection.network().set_fault_id(Some(7));
+            connection.hold(StreamKind::Pods, 100);
+            connection.drop_events(StreamKind::Parents, 1);
             let pods = held_back.then(|| WatchEvent::Added(Arc::new(())));
             let mut events: Vec<_> = pods.into_iter().collect();
-            line.disturb(StreamKind::Pods, &mut events, &mut VecDeque::new());
-            let noticed: Vec<Mark> = line.network().take_noticed().into_iter().collect();
+            connection.alter(StreamKind::Pods, &mut events, &mut VecDeque::new());
+            let noticed: Vec<FaultId> = connection.network().take_noticed().into_iter().collect();
             assert_eq!(noticed, if held_back { vec![7] } else { vec![] });
             // What comes later was not held back, and a list makes up for what would be lost.
             let mut events = vec![WatchEvent::Added(Arc::new(()))];
-            line.disturb(StreamKind::Pods, &mut events, &mut VecDeque::new());
-            line.take_lag(StreamKind::Parents, Now::default());
-            line.disturb(StreamKind::Parents, &mut events, &mut VecDeque::new());
-            assert!(line.network().take_noticed().is_empty());
+            connection.alter(StreamKind::Pods, &mut events, &mut VecDeque::new());
+            connection.take_lag(StreamKind::Parents, Now::default());
+            connection.alter(StreamKind::Parents, &mut events, &mut VecDeque::new());
+            assert!(connection.network().take_noticed().is_empty());
         }
     }
 
     #[test]
     fn a_watch_that_ends_is_noticed_where_it_was_open_and_a_lag_where_something_is_missing() {
-        let line = line();
-        line.network().mark_as(Some(7));
+        let connection = connection();
+        connection.network().set_fault_id(Some(7));
         for is_noticed in [true, false] {
-            line.end(StreamKind::Pods, StreamEnd::Closed);
-            line.ended(StreamKind::Pods, is_noticed);
-            assert_eq!(line.network().take_noticed().len(), usize::from(is_noticed));
-            line.lag(StreamKind::Pods, 3);
-            line.lagged(StreamKind::Pods, is_noticed);
-            assert_eq!(line.network().take_noticed().len(), usize::from(is_noticed));
+            connection.end(StreamKind::Pods, StreamEnd::Closed);
+            connection.ended(StreamKind::Pods, is_noticed);
+            assert_eq!(
+                connection.network().take_noticed().len(),
+                usize::from(is_noticed)
+            );
+            connection.lag(StreamKind::Pods, 3);
+            connection.lagged(StreamKind::Pods, is_noticed);
+            assert_eq!(
+                connection.network().take_noticed().len(),
+                usize::from(is_noticed)
+            );
         }
     }
 }

@@ -9,32 +9,36 @@ use podstorm_apiserver::Cluster;
 use podstorm_objects::Now;
 
 use super::client::{ApiCalls, Client};
-use super::probe::{Origin, Probe, SyncId};
-use crate::executor::{Next, Part};
-use crate::faults::Line;
-use crate::faults::line::Stray;
+use super::observer::{Observer, Origin, SyncId};
+use crate::executor::{Next, Task};
+use crate::faults::Connection;
+use crate::faults::connection::OrphanedRequest;
 
 /// The controllers' lines of a run; grows when a controller is started.
-pub(super) type Lines = Arc<Mutex<Vec<Arc<Line>>>>;
+pub(super) type Connections = Arc<Mutex<Vec<Arc<Connection>>>>;
 
 /// Brings stray requests to the server.
 #[derive(Debug)]
-pub(super) struct Strays {
+pub(super) struct OrphanedRequests {
     client: Client,
-    lines: Lines,
-    probe: Arc<dyn Probe>,
+    connections: Connections,
+    observer: Arc<dyn Observer>,
     waiting: BinaryHeap<Reverse<(i64, u64)>>,
     /// By number of arrival; taken when they are carried out.
-    requests: Vec<Option<Stray>>,
+    requests: Vec<Option<OrphanedRequest>>,
     calls: ApiCalls,
 }
 
-impl Strays {
-    pub(super) fn new(cluster: &Arc<Cluster>, lines: Lines, probe: Arc<dyn Probe>) -> Strays {
-        Strays {
+impl OrphanedRequests {
+    pub(super) fn new(
+        cluster: &Arc<Cluster>,
+        connections: Connections,
+        observer: Arc<dyn Observer>,
+    ) -> OrphanedRequests {
+        OrphanedRequests {
             client: Client::new(Arc::clone(cluster), None),
-            lines,
-            probe,
+            connections,
+            observer,
             waiting: BinaryHeap::new(),
             requests: Vec::new(),
             calls: ApiCalls::default(),
@@ -42,14 +46,17 @@ impl Strays {
     }
 
     fn take_in(&mut self) {
-        let lines = self
-            .lines
+        let connections = self
+            .connections
             .lock()
             .expect("no thread panics while it holds this lock");
-        for stray in lines.iter().flat_map(|line| line.take_strays()) {
+        for orphan in connections
+            .iter()
+            .flat_map(|connection| connection.take_orphaned())
+        {
             let number = self.requests.len() as u64;
-            self.waiting.push(Reverse((stray.due_ns, number)));
-            self.requests.push(Some(stray));
+            self.waiting.push(Reverse((orphan.due_ns, number)));
+            self.requests.push(Some(orphan));
         }
     }
 
@@ -59,7 +66,7 @@ impl Strays {
     }
 }
 
-impl Part for Strays {
+impl Task for OrphanedRequests {
     fn run(&mut self, now: Now) -> Next {
         self.take_in();
         while let Some(&Reverse((due_ns, number))) = self.waiting.peek() {
@@ -68,18 +75,21 @@ impl Part for Strays {
             }
             self.waiting.pop();
             let index = usize::try_from(number).expect("requests in memory fit a usize");
-            let Some(stray) = self.requests[index].take() else {
+            let Some(orphan) = self.requests[index].take() else {
                 continue;
             };
             let sync = SyncId {
-                incarnation: stray.incarnation,
-                kind: stray.kind,
-                number: stray.sync,
+                incarnation: orphan.incarnation,
+                kind: orphan.kind,
+                number: orphan.sync,
             };
-            self.probe.carries_out(Some(Origin { sync, stray: true }));
+            self.observer.carries_out(Some(Origin {
+                sync,
+                orphaned: true,
+            }));
             // Nobody waits for the answer.
-            let _ = self.client.carry_out(&stray.request, &mut self.calls, now);
-            self.probe.carries_out(None);
+            let _ = self.client.carry_out(&orphan.request, &mut self.calls, now);
+            self.observer.carries_out(None);
         }
         Next::Idle
     }

@@ -2,7 +2,7 @@
 //! on by its owner, one seed one run.
 //!
 //! The parts are those of every run. What is different: each controller manager has a line
-//! ([`Line`]) that its requests and watches pass, a probe hears of its work, and what a dead
+//! ([`Connection`]) that its requests and watches pass, a probe hears of its work, and what a dead
 //! manager had on its way to the server arrives without it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,14 +15,14 @@ use podstorm::replicaset::Controller;
 use podstorm_apiserver::{Cluster, ClusterOptions};
 use podstorm_objects::Now;
 
-use super::pool::{Pool, Wire};
-use super::probe::Probe;
-use super::strays::{Lines, Strays};
+use super::observer::Observer;
+use super::orphaned::{Connections, OrphanedRequests};
+use super::runner::{ControllerRunner, Hooks};
 use super::{Builder, Handlers};
 use crate::clock::RealClock;
-use crate::executor::virtual_time::{self, Step, WALL_START_NS};
-use crate::executor::{PartId, Waker};
-use crate::faults::{Line, Network};
+use crate::executor::virtual_time::{self, StepOutcome, WALL_START_NS};
+use crate::executor::{TaskId, Waker};
+use crate::faults::{Connection, Network};
 use crate::nodes::{NodeControl, NodeTimes};
 use crate::options::{EngineKind, SimOptions};
 
@@ -39,13 +39,13 @@ const RUNS_PER_MOMENT: u32 = 200_000;
 /// One run's controller manager.
 #[derive(Debug)]
 struct Manager {
-    line: Arc<Line>,
-    pools: Vec<Arc<Pool>>,
+    connection: Arc<Connection>,
+    runners: Vec<Arc<ControllerRunner>>,
     handlers: Handlers,
-    parts: Vec<PartId>,
+    tasks: Vec<TaskId>,
     /// Its workers, by their place in the builder's list.
     workers: std::ops::Range<usize>,
-    buried: bool,
+    removed: bool,
 }
 
 /// Why a site stopped moving on.
@@ -57,44 +57,48 @@ pub enum Stopped {
     Died,
     /// Its owner asked.
     Asked,
-    /// Parts wake each other for ever, and no time passes.
+    /// Tasks wake each other for ever, and no time passes.
     Livelock,
 }
 
 /// A cluster that is moved on by its owner.
-pub struct Site {
+pub struct FaultHarness {
     builder: Builder,
     now: Now,
     managers: Vec<Manager>,
     network: Arc<Network>,
-    probe: Arc<dyn Probe>,
-    lines: Lines,
-    strays: Arc<Mutex<Strays>>,
-    strays_waker: Waker,
+    observer: Arc<dyn Observer>,
+    connections: Connections,
+    orphaned: Arc<Mutex<OrphanedRequests>>,
+    orphaned_waker: Waker,
     /// A line has something to be looked after.
-    told: Arc<AtomicBool>,
+    needs_attention: Arc<AtomicBool>,
     has_replication_controllers: bool,
 }
 
-impl std::fmt::Debug for Site {
+impl std::fmt::Debug for FaultHarness {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Site")
+        f.debug_struct("FaultHarness")
             .field("now", &self.now)
             .field("managers", &self.managers.len())
             .finish_non_exhaustive()
     }
 }
 
-impl Site {
+impl FaultHarness {
     /// A cluster with scheduler, kubelets and garbage collector, and no controller yet.
     ///
     /// # Panics
     /// When the settings ask for the threads engine.
-    pub fn new(options: &SimOptions, mut server: ClusterOptions, probe: Arc<dyn Probe>) -> Site {
+    pub fn new(
+        options: &SimOptions,
+        mut server: ClusterOptions,
+        observer: Arc<dyn Observer>,
+    ) -> FaultHarness {
         assert_eq!(
             options.engine,
             EngineKind::Virtual,
-            "a disturbed run needs virtual time"
+            "fault injection needs virtual time"
         );
         // Servers that lag are a fault that any of its watches may meet.
         server.keeps_past = true;
@@ -103,15 +107,15 @@ impl Site {
         // Release: parts see the site as it was built.
         builder.started.store(true, Ordering::Release);
         builder.surroundings();
-        let lines: Lines = Arc::default();
+        let connections: Connections = Arc::default();
         let cluster = Arc::clone(&builder.cluster);
-        let mut strays_waker = None;
-        let strays = builder.add(|_, waker| {
-            strays_waker = Some(waker);
-            Strays::new(&cluster, Arc::clone(&lines), Arc::clone(&probe))
+        let mut orphaned_waker = None;
+        let orphaned = builder.add(|_, waker| {
+            orphaned_waker = Some(waker);
+            OrphanedRequests::new(&cluster, Arc::clone(&connections), Arc::clone(&observer))
         });
-        builder.parts.wake_all(&builder.switchboard);
-        Site {
+        builder.tasks.wake_all(&builder.executor);
+        FaultHarness {
             builder,
             now: Now {
                 mono_ns: 0,
@@ -119,11 +123,11 @@ impl Site {
             },
             managers: Vec::new(),
             network: Arc::default(),
-            probe,
-            lines,
-            strays,
-            strays_waker: strays_waker.expect("the part was added"),
-            told: Arc::default(),
+            observer,
+            connections,
+            orphaned,
+            orphaned_waker: orphaned_waker.expect("the task was added"),
+            needs_attention: Arc::default(),
             has_replication_controllers: false,
         }
     }
@@ -159,7 +163,7 @@ impl Site {
         self.builder
             .nodes
             .as_ref()
-            .expect("a site's nodes may fail")
+            .expect("the nodes of this harness may fail")
     }
 
     /// What is armed against the requests of all controllers.
@@ -170,47 +174,56 @@ impl Site {
     /// Starts a controller manager; answers its number.
     pub fn start_manager(&mut self) -> u32 {
         let incarnation = u32::try_from(self.managers.len()).expect("there are few controllers");
-        let (flag, strays) = (Arc::clone(&self.told), Arc::clone(&self.strays_waker));
-        let told: Waker = Arc::new(move || {
+        let (flag, orphaned) = (
+            Arc::clone(&self.needs_attention),
+            Arc::clone(&self.orphaned_waker),
+        );
+        let needs_attention: Waker = Arc::new(move || {
             // Relaxed: all of this happens on one thread.
             flag.store(true, Ordering::Relaxed);
-            strays();
+            orphaned();
         });
-        let line = Arc::new(Line::new(Arc::clone(&self.network), incarnation, told));
-        self.lines
+        let connection = Arc::new(Connection::new(
+            Arc::clone(&self.network),
+            incarnation,
+            needs_attention,
+        ));
+        self.connections
             .lock()
             .expect("no thread panics while it holds this lock")
-            .push(Arc::clone(&line));
-        let wire = Wire {
-            line: Arc::clone(&line),
-            probe: Arc::clone(&self.probe),
+            .push(Arc::clone(&connection));
+        let hooks = Hooks {
+            connection: Arc::clone(&connection),
+            observer: Arc::clone(&self.observer),
         };
         let builder = &mut self.builder;
-        let parts = builder.installed.len();
-        let workers = builder.abandoned.len();
-        let (pools, handlers) = builder.manager(self.has_replication_controllers, Some(&wire));
-        let parts = builder.installed[parts..].to_vec();
-        for part in &parts {
-            builder.switchboard.wake(*part);
+        let tasks = builder.installed.len();
+        let workers = builder.all_workers.len();
+        let (runners, handlers) = builder.manager(self.has_replication_controllers, Some(&hooks));
+        let tasks = builder.installed[tasks..].to_vec();
+        for task in &tasks {
+            builder.executor.wake(*task);
         }
         self.managers.push(Manager {
-            line,
-            pools,
+            connection,
+            runners,
             handlers,
-            parts,
-            workers: workers..builder.abandoned.len(),
-            buried: false,
+            tasks,
+            workers: workers..builder.all_workers.len(),
+            removed: false,
         });
         incarnation
     }
 
     /// The lines of the controllers that are alive, oldest first.
-    pub fn alive(&self) -> Vec<Arc<Line>> {
+    pub fn alive(&self) -> Vec<Arc<Connection>> {
         let alive = self
             .managers
             .iter()
-            .filter(|manager| !manager.line.is_dead());
-        alive.map(|manager| Arc::clone(&manager.line)).collect()
+            .filter(|manager| !manager.connection.is_dead());
+        alive
+            .map(|manager| Arc::clone(&manager.connection))
+            .collect()
     }
 
     /// The controllers that are alive, oldest first.
@@ -218,8 +231,8 @@ impl Site {
         let alive = self
             .managers
             .iter()
-            .filter(|manager| !manager.line.is_dead());
-        alive.flat_map(|manager| manager.pools.iter().map(|pool| &pool.controller))
+            .filter(|manager| !manager.connection.is_dead());
+        alive.flat_map(|manager| manager.runners.iter().map(|runner| &runner.controller))
     }
 
     /// How many controllers were started so far.
@@ -231,9 +244,9 @@ impl Site {
     /// was changed.
     pub fn wake_controllers(&self) {
         for manager in &self.managers {
-            if !manager.buried {
-                for part in &manager.parts {
-                    self.builder.switchboard.wake(*part);
+            if !manager.removed {
+                for task in &manager.tasks {
+                    self.builder.executor.wake(*task);
                 }
             }
         }
@@ -245,12 +258,12 @@ impl Site {
         let alive = self
             .managers
             .iter()
-            .filter(|manager| !manager.line.is_dead());
-        let strays = self
-            .strays
+            .filter(|manager| !manager.connection.is_dead());
+        let orphaned = self
+            .orphaned
             .lock()
-            .expect("a part that panicked ends the run");
-        strays.waiting() == 0
+            .expect("a task that panicked ends the run");
+        orphaned.waiting() == 0
             && alive
                 .flat_map(|manager| &manager.handlers)
                 .all(|handler| handler.rests())
@@ -261,12 +274,12 @@ impl Site {
     pub fn advance(&mut self, end_ns: i64, mut stop: impl FnMut() -> bool) -> Stopped {
         let mut runs = 0;
         loop {
-            let board = Arc::clone(&self.builder.switchboard);
-            match virtual_time::step(&self.builder.parts, &board, self.now) {
-                Step::Ran => {
+            let executor = Arc::clone(&self.builder.executor);
+            match virtual_time::step(&self.builder.tasks, &executor, self.now) {
+                StepOutcome::Ran => {
                     runs += 1;
                     // Relaxed: all of this happens on one thread.
-                    if self.told.swap(false, Ordering::Relaxed) && self.bury() {
+                    if self.needs_attention.swap(false, Ordering::Relaxed) && self.remove_dead() {
                         return Stopped::Died;
                     }
                     if stop() {
@@ -276,11 +289,11 @@ impl Site {
                         return Stopped::Livelock;
                     }
                 }
-                Step::Due(due_ns) if due_ns <= end_ns => {
-                    virtual_time::jump(&board, &mut self.now, due_ns);
+                StepOutcome::Due(due_ns) if due_ns <= end_ns => {
+                    virtual_time::jump(&executor, &mut self.now, due_ns);
                     runs = 0;
                 }
-                Step::Due(_) | Step::AtRest => {
+                StepOutcome::Due(_) | StepOutcome::AtRest => {
                     self.now = self.now.plus_ns((end_ns - self.now.mono_ns).max(0));
                     return Stopped::AtEnd;
                 }
@@ -290,31 +303,31 @@ impl Site {
 
     /// Takes the parts of dead managers away. What they had on its way goes on alone.
     /// Whether there was one.
-    fn bury(&mut self) -> bool {
+    fn remove_dead(&mut self) -> bool {
         let mut found = false;
         for manager in &mut self.managers {
-            if manager.buried || !manager.line.is_dead() {
+            if manager.removed || !manager.connection.is_dead() {
                 continue;
             }
             found = true;
-            manager.buried = true;
-            for worker in &self.builder.abandoned[manager.workers.clone()] {
+            manager.removed = true;
+            for worker in &self.builder.all_workers[manager.workers.clone()] {
                 worker
                     .lock()
-                    .expect("a part that panicked ends the run")
+                    .expect("a task that panicked ends the run")
                     .abandon();
             }
-            for part in &manager.parts {
-                self.builder.parts.remove(*part);
+            for task in &manager.tasks {
+                self.builder.tasks.remove(*task);
             }
         }
         found
     }
 }
 
-impl Drop for Site {
+impl Drop for FaultHarness {
     fn drop(&mut self) {
-        self.builder.switchboard.stop();
+        self.builder.executor.stop();
         self.builder.cluster.set_gc_waker(None);
     }
 }

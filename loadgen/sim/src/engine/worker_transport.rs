@@ -13,11 +13,11 @@ use podstorm::driver::{Transport, Workload};
 use podstorm::intern::KeyId;
 use podstorm_objects::Now;
 
-use super::client::{ApiCalls, RequestInfo, Trip, retry_after_ns};
-use super::pool::Pool;
-use super::probe::{Origin, SyncId};
-use crate::faults::line::Stray;
-use crate::faults::{Call, CrashPoint, Fate, Mark, Place, Sent};
+use super::client::{ApiCalls, CallLatency, RequestInfo, retry_after_ns};
+use super::observer::{Origin, SyncId};
+use super::runner::ControllerRunner;
+use crate::faults::connection::OrphanedRequest;
+use crate::faults::{BatchPosition, Call, CrashPoint, FaultId, InjectedOutcome, OutgoingRequest};
 
 /// A request on its way.
 #[derive(Debug)]
@@ -26,15 +26,15 @@ struct InFlight {
     number: u64,
     index: usize,
     attempts: u32,
-    state: Way,
+    state: InFlightState,
 }
 
 #[derive(Debug)]
-enum Way {
+enum InFlightState {
     /// To the server; the answer will be here at that moment.
-    There { back_ns: i64, fault: Fault },
-    /// Back, with the answer.
-    Back(Answer),
+    ToServer { back_ns: i64, fault: Fault },
+    /// ToClient, with the answer.
+    ToClient(Answer),
 }
 
 /// What a request meets on its way, besides its latency.
@@ -46,7 +46,7 @@ enum Fault {
     /// It has become another request.
     Changed(Box<Request>),
     /// It was carried out before, by whose fault.
-    Again(Option<Mark>),
+    Again(Option<FaultId>),
 }
 
 impl PartialEq for InFlight {
@@ -82,9 +82,9 @@ pub(super) enum Travel {
 
 /// The way to the server of one worker's syncs.
 #[derive(Debug)]
-pub(super) struct Connection<W: Workload> {
-    pool: Arc<Pool<W>>,
-    trip: Trip,
+pub(super) struct WorkerTransport<W: Workload> {
+    runner: Arc<ControllerRunner<W>>,
+    call_latency: CallLatency,
     /// Whether requests are carried out where they are made.
     is_direct: bool,
     in_flight: BinaryHeap<Reverse<InFlight>>,
@@ -102,12 +102,16 @@ pub(super) struct Connection<W: Workload> {
     pub(super) calls: ApiCalls,
 }
 
-impl<W: Workload> Connection<W> {
-    pub(super) fn new(pool: Arc<Pool<W>>, trip: Trip) -> Connection<W> {
-        let is_direct = pool.wire.is_none() && pool.client.is_unlimited() && trip.is_zero();
-        Connection {
-            pool,
-            trip,
+impl<W: Workload> WorkerTransport<W> {
+    pub(super) fn new(
+        runner: Arc<ControllerRunner<W>>,
+        call_latency: CallLatency,
+    ) -> WorkerTransport<W> {
+        let is_direct =
+            runner.hooks.is_none() && runner.client.is_unlimited() && call_latency.is_zero();
+        WorkerTransport {
+            runner,
+            call_latency,
             is_direct,
             in_flight: BinaryHeap::new(),
             sent: 0,
@@ -120,7 +124,7 @@ impl<W: Workload> Connection<W> {
         }
     }
 
-    /// The connection at that moment.
+    /// The transport at that moment.
     pub(super) fn at(&mut self, now: Now) -> At<'_, W> {
         At(self, now)
     }
@@ -133,10 +137,10 @@ impl<W: Workload> Connection<W> {
 
     /// The sync, by the line that it is on; only in a disturbed run.
     pub(super) fn sync_id(&self) -> Option<SyncId> {
-        let wire = self.pool.wire.as_ref()?;
+        let hooks = self.runner.hooks.as_ref()?;
         Some(SyncId {
-            incarnation: wire.line.incarnation(),
-            kind: self.pool.controller.kind(),
+            incarnation: hooks.connection.incarnation(),
+            kind: self.runner.controller.kind(),
             number: self.number,
         })
     }
@@ -152,17 +156,17 @@ impl<W: Workload> Connection<W> {
             };
             let (index, attempts) = (flight.index, flight.attempts);
             let answer = match flight.state {
-                Way::There { back_ns, fault } => {
+                InFlightState::ToServer { back_ns, fault } => {
                     self.deliver(index, &requests[index], attempts, back_ns, fault, now)
                 }
-                Way::Back(answer) => Some(answer),
+                InFlightState::ToClient(answer) => Some(answer),
             };
             if let Some(answer) = answer
                 && let Some(answer) = self.accept(index, &requests[index], attempts, answer, now)
             {
                 return Travel::Answered(index, answer);
             }
-            if self.pool.is_dead() {
+            if self.runner.is_dead() {
                 return Travel::Over;
             }
         }
@@ -173,8 +177,8 @@ impl<W: Workload> Connection<W> {
     pub(super) fn abandon(&mut self, requests: &[Request]) {
         let flights = std::mem::take(&mut self.in_flight);
         for Reverse(flight) in flights.into_sorted_vec().into_iter().rev() {
-            if matches!(flight.state, Way::There { .. }) {
-                self.stray(&requests[flight.index], flight.due_ns, false);
+            if matches!(flight.state, InFlightState::ToServer { .. }) {
+                self.orphan(&requests[flight.index], flight.due_ns, false);
             }
         }
     }
@@ -189,83 +193,90 @@ impl<W: Workload> Connection<W> {
         now: Now,
     ) {
         let verb = RequestInfo::of(request).verb;
-        let wait_ns = self.pool.client.reserve_ns(verb, now);
-        let turn_ns = now.mono_ns.saturating_add(wait_ns);
-        let (due_ns, back_ns) = self.trip.times_ns(turn_ns.max(not_before_ns));
-        let fate = match self.trip.refused() {
-            Some(error) => Fate::Refuse(error, 0),
-            None => self.fate(index, request, attempts, now),
+        let wait_ns = self.runner.client.reserve_ns(verb, now);
+        let sent_ns = now.mono_ns.saturating_add(wait_ns);
+        let (due_ns, back_ns) = self.call_latency.times_ns(sent_ns.max(not_before_ns));
+        let outcome = match self.call_latency.refused() {
+            Some(error) => InjectedOutcome::Refuse(error, 0),
+            None => self.inject(index, request, attempts, now),
         };
         let mut fault = Fault::None;
         let mut late_ns = 0;
-        match fate {
-            Fate::Pass => {}
-            Fate::Slow(by_ns) => late_ns = by_ns,
-            Fate::Refuse(error, after_ns) => {
-                self.pool
+        match outcome {
+            InjectedOutcome::Pass => {}
+            InjectedOutcome::Slow(by_ns) => late_ns = by_ns,
+            InjectedOutcome::Refuse(error, after_ns) => {
+                self.runner
                     .client
                     .count_failed(request, &error, &mut self.calls);
-                let answer = Way::Back(Answer::Failed(error));
+                let answer = InFlightState::ToClient(Answer::Failed(error));
                 return self.push(back_ns.saturating_add(after_ns), index, attempts, answer);
             }
-            Fate::LoseAnswer(error) => fault = Fault::Lost(Box::new(error)),
-            Fate::CommitLate(error, after_ns) => {
-                self.stray(request, due_ns.saturating_add(after_ns), true);
-                return self.push(back_ns, index, attempts, Way::Back(Answer::Failed(error)));
+            InjectedOutcome::LoseAnswer(error) => fault = Fault::Lost(Box::new(error)),
+            InjectedOutcome::CommitLate(error, after_ns) => {
+                self.orphan(request, due_ns.saturating_add(after_ns), true);
+                return self.push(
+                    back_ns,
+                    index,
+                    attempts,
+                    InFlightState::ToClient(Answer::Failed(error)),
+                );
             }
-            Fate::Twice(mark) => {
-                self.stray(request, due_ns, true);
+            InjectedOutcome::Twice(mark) => {
+                self.orphan(request, due_ns, true);
                 late_ns = 1_000;
                 fault = Fault::Again(mark);
             }
-            Fate::Changed(request) => fault = Fault::Changed(request),
+            InjectedOutcome::Changed(request) => fault = Fault::Changed(request),
         }
-        let way = Way::There {
+        let state = InFlightState::ToServer {
             back_ns: back_ns.saturating_add(late_ns * 2),
             fault,
         };
-        self.push(due_ns.saturating_add(late_ns), index, attempts, way);
-        self.pool.dies_at(CrashPoint::AfterRequest);
+        self.push(due_ns.saturating_add(late_ns), index, attempts, state);
+        self.runner.dies_at(CrashPoint::AfterRequest);
     }
 
     /// What becomes of a request, and who is told that it is sent.
-    fn fate(&self, index: usize, request: &Request, attempts: u32, now: Now) -> Fate {
-        let (Some(wire), Some(sync)) = (&self.pool.wire, self.sync_id()) else {
-            return Fate::Pass;
+    fn inject(&self, index: usize, request: &Request, attempts: u32, now: Now) -> InjectedOutcome {
+        let (Some(hooks), Some(sync)) = (&self.runner.hooks, self.sync_id()) else {
+            return InjectedOutcome::Pass;
         };
-        let parent = self.pool.controller.name(self.key);
-        let place = Place {
+        let parent = self.runner.controller.name(self.key);
+        let position = BatchPosition {
             // The batch that is being sent has been counted; one that is sent again counts as the next.
             batch: self.batches - u32::from(attempts == 0),
             index: u32::try_from(index).unwrap_or(u32::MAX),
         };
         if attempts == 0 {
-            let workload = &*self.pool.controller;
-            wire.probe.sends(sync, workload, request, place, now);
+            let workload = &*self.runner.controller;
+            hooks.observer.sends(sync, workload, request, position, now);
         }
-        let sent = Sent {
+        let sent = OutgoingRequest {
             call: Call::of(request),
             request: Some(request),
             parent: &parent.name,
-            place,
+            position,
         };
-        wire.line.fate(&sent, now)
+        hooks.connection.inject(&sent, now)
     }
 
     /// Lets a request go on alone.
-    fn stray(&self, request: &Request, due_ns: i64, answered: bool) {
-        let Some(line) = self.pool.line() else { return };
-        line.stray(Stray {
+    fn orphan(&self, request: &Request, due_ns: i64, answered: bool) {
+        let Some(connection) = self.runner.connection() else {
+            return;
+        };
+        connection.orphan(OrphanedRequest {
             due_ns,
-            incarnation: line.incarnation(),
-            kind: self.pool.controller.kind(),
+            incarnation: connection.incarnation(),
+            kind: self.runner.controller.kind(),
             sync: self.number,
             answered,
             request: request.clone(),
         });
     }
 
-    fn push(&mut self, due_ns: i64, index: usize, attempts: u32, state: Way) {
+    fn push(&mut self, due_ns: i64, index: usize, attempts: u32, state: InFlightState) {
         self.sent += 1;
         let flight = InFlight {
             due_ns,
@@ -291,31 +302,34 @@ impl<W: Workload> Connection<W> {
             Fault::Changed(request) => request,
             _ => asked,
         };
-        if let (Some(wire), Some(sync)) = (&self.pool.wire, self.sync_id()) {
-            wire.probe.carries_out(Some(Origin { sync, stray: false }));
+        if let (Some(hooks), Some(sync)) = (&self.runner.hooks, self.sync_id()) {
+            hooks.observer.carries_out(Some(Origin {
+                sync,
+                orphaned: false,
+            }));
         }
-        let mut answer = self.pool.client.carry_out(request, &mut self.calls, now);
-        if let Some(wire) = &self.pool.wire {
-            wire.probe.carries_out(None);
+        let mut answer = self.runner.client.carry_out(request, &mut self.calls, now);
+        if let Some(hooks) = &self.runner.hooks {
+            hooks.observer.carries_out(None);
         }
         match fault {
             Fault::Lost(error) => answer = Answer::Failed(*error),
             // Two pods, or another answer than the first had.
             Fault::Again(mark) => {
                 let is_create = matches!(asked, Request::CreatePod { .. });
-                if let Some(line) = self.pool.line()
+                if let Some(connection) = self.runner.connection()
                     && (is_create || matches!(answer, Answer::Failed(_)))
                 {
-                    line.network().notice(mark);
+                    connection.network().notice(mark);
                 }
             }
             Fault::None | Fault::Changed(_) => {}
         }
-        if self.pool.dies_at(CrashPoint::AfterCommit) {
+        if self.runner.dies_at(CrashPoint::AfterCommit) {
             return None;
         }
         if back_ns > now.mono_ns {
-            self.push(back_ns, index, attempts, Way::Back(answer));
+            self.push(back_ns, index, attempts, InFlightState::ToClient(answer));
             return None;
         }
         Some(answer)
@@ -337,32 +351,32 @@ impl<W: Workload> Connection<W> {
         if let Answer::Failed(error) = &mut answer {
             error.resent = attempts > 0;
         }
-        if let (Some(wire), Some(sync)) = (&self.pool.wire, self.sync_id()) {
-            wire.probe.answered(sync, request, &answer, now);
+        if let (Some(hooks), Some(sync)) = (&self.runner.hooks, self.sync_id()) {
+            hooks.observer.answered(sync, request, &answer, now);
         }
         Some(answer)
     }
 }
 
-/// The connection at a moment of the cluster's time, whatever the controller's own clock says.
+/// The transport at a moment of the cluster's time, whatever the controller's own clock says.
 #[derive(Debug)]
-pub(super) struct At<'a, W: Workload>(&'a mut Connection<W>, Now);
+pub(super) struct At<'a, W: Workload>(&'a mut WorkerTransport<W>, Now);
 
 impl<W: Workload> Transport for At<'_, W> {
     fn send(&mut self, index: usize, request: &Request, _: Now) -> Option<Answer> {
-        let At(connection, now) = self;
+        let At(transport, now) = self;
         let now = *now;
         if index == 0 {
-            connection.batches = connection.batches.wrapping_add(1);
+            transport.batches = transport.batches.wrapping_add(1);
         }
-        connection.asked += 1;
-        if connection.is_direct {
-            connection.carried_out = connection.carried_out.wrapping_add(1);
-            let answer = connection.deliver(index, request, 0, now.mono_ns, Fault::None, now)?;
-            return connection.accept(index, request, 0, answer, now);
+        transport.asked += 1;
+        if transport.is_direct {
+            transport.carried_out = transport.carried_out.wrapping_add(1);
+            let answer = transport.deliver(index, request, 0, now.mono_ns, Fault::None, now)?;
+            return transport.accept(index, request, 0, answer, now);
         }
-        if !connection.pool.dies_at(CrashPoint::BeforeRequest) {
-            connection.depart(index, request, 0, now.mono_ns, now);
+        if !transport.runner.dies_at(CrashPoint::BeforeRequest) {
+            transport.depart(index, request, 0, now.mono_ns, now);
         }
         None
     }

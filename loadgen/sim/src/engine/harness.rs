@@ -1,7 +1,7 @@
 //! A cluster with everything running, driven from outside: no scenario, but a caller who writes to
 //! the cluster and waits for what comes of it.
 //!
-//! On the virtual engine nothing happens but inside of [`Lab::until`] and [`Lab::settle`], and the
+//! On the virtual engine nothing happens but inside of [`Harness::until`] and [`Harness::settle`], and the
 //! clock moves only there; on threads everything goes on by itself.
 
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use podstorm_objects::Now;
 
 use super::{Builder, Handlers, assemble_with};
 use crate::clock::RealClock;
-use crate::executor::virtual_time::Step;
-use crate::executor::{Parts, Switchboard};
+use crate::executor::virtual_time::StepOutcome;
+use crate::executor::{Executor, Tasks};
 use crate::executor::{threads, virtual_time};
 use crate::options::{EngineKind, SimOptions};
 
@@ -29,17 +29,17 @@ const QUIET_LOOKS: u32 = 25;
 
 /// A running cluster. It runs until it is dropped.
 #[derive(Debug)]
-pub struct Lab {
+pub struct Harness {
     cluster: Arc<Cluster>,
-    switchboard: Arc<Switchboard>,
+    executor: Arc<Executor>,
     handlers: Handlers,
-    runner: Runner,
+    engine: EngineState,
 }
 
 #[derive(Debug)]
-enum Runner {
+enum EngineState {
     Virtual {
-        parts: Parts,
+        tasks: Tasks,
         now: Now,
     },
     Threads {
@@ -48,11 +48,11 @@ enum Runner {
     },
 }
 
-impl Lab {
+impl Harness {
     /// Starts an empty cluster with both controllers, a scheduler and kubelets, as the settings
     /// say; their scenario and sizes are left aside.
-    pub fn new(options: &SimOptions) -> Lab {
-        Lab::with(options, |_| {})
+    pub fn new(options: &SimOptions) -> Harness {
+        Harness::with(options, |_| {})
     }
 
     /// The same with a workload of the caller's beside the two, over the same cache of pods: `make` makes
@@ -62,63 +62,63 @@ impl Lab {
         options: &SimOptions,
         component: &'static str,
         make: impl Fn(&Arc<PodCache>) -> W + Send + Sync + 'static,
-    ) -> Lab {
-        Lab::with(options, |builder| builder.add_workload(component, make))
+    ) -> Harness {
+        Harness::with(options, |builder| builder.add_workload(component, make))
     }
 
-    fn with(options: &SimOptions, add: impl FnOnce(&mut Builder)) -> Lab {
+    fn with(options: &SimOptions, add: impl FnOnce(&mut Builder)) -> Harness {
         let clock = RealClock::start();
         let (builder, _, handlers) = assemble_with(options.clone(), clock, true, None, None, add);
-        let (cluster, switchboard) = (builder.cluster, builder.switchboard);
+        let (cluster, executor) = (builder.cluster, builder.executor);
         // Release: whoever sees the flag sees the parts as they were built.
         builder
             .started
             .store(true, std::sync::atomic::Ordering::Release);
-        let parts = builder.parts;
-        let runner = match options.engine {
+        let tasks = builder.tasks;
+        let engine = match options.engine {
             EngineKind::Virtual => {
                 let now = Now {
                     mono_ns: 0,
                     wall_ns: virtual_time::WALL_START_NS,
                 };
-                parts.wake_all(&switchboard);
-                Runner::Virtual { parts, now }
+                tasks.wake_all(&executor);
+                EngineState::Virtual { tasks, now }
             }
             EngineKind::Threads => {
-                let (board, count) = (Arc::clone(&switchboard), options.threads);
+                let (executor, count) = (Arc::clone(&executor), options.threads);
                 let run = move || {
                     // At rest it waits for what the caller writes.
                     let goes_on = |_| true;
-                    threads::drive(&parts, &board, count, &clock, i64::MAX, goes_on, goes_on);
+                    threads::drive(&tasks, &executor, count, &clock, i64::MAX, goes_on, goes_on);
                 };
                 let thread = std::thread::Builder::new()
-                    .name("lab".into())
+                    .name("harness".into())
                     .spawn(run)
                     .expect("the system has room for one more thread");
-                Runner::Threads {
+                EngineState::Threads {
                     clock,
                     thread: Some(thread),
                 }
             }
         };
-        Lab {
+        Harness {
             cluster,
-            switchboard,
+            executor,
             handlers,
-            runner,
+            engine,
         }
     }
 
-    /// The cluster, to read from and to write to at [`now`](Lab::now).
+    /// The cluster, to read from and to write to at [`now`](Harness::now).
     pub fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
     }
 
     /// The present.
     pub fn now(&self) -> Now {
-        match &self.runner {
-            Runner::Virtual { now, .. } => *now,
-            Runner::Threads { clock, .. } => clock.now(),
+        match &self.engine {
+            EngineState::Virtual { now, .. } => *now,
+            EngineState::Threads { clock, .. } => clock.now(),
         }
     }
 
@@ -126,7 +126,7 @@ impl Lab {
     /// that. `holds` is asked after every step on the virtual engine, every 2 ms on threads.
     ///
     /// # Panics
-    /// When a part has panicked.
+    /// When a task has panicked.
     pub fn until(&mut self, limit_ns: i64, mut holds: impl FnMut(&Cluster) -> bool) -> bool {
         let end_ns = self.now().mono_ns.saturating_add(limit_ns);
         loop {
@@ -142,15 +142,15 @@ impl Lab {
     /// Lets the cluster run until there is nothing left to do, for at most `limit_ns` of its time;
     /// whether it came to that. On threads this is found out by watching for a while, so that a
     /// very slow machine may be taken for a quiet cluster: state what is expected by
-    /// [`until`](Lab::until) first.
+    /// [`until`](Harness::until) first.
     ///
     /// # Panics
-    /// When a part has panicked.
+    /// When a task has panicked.
     pub fn settle(&mut self, limit_ns: i64) -> bool {
         let end_ns = self.now().mono_ns.saturating_add(limit_ns);
-        if let Runner::Virtual { .. } = self.runner {
+        if let EngineState::Virtual { .. } = self.engine {
             while self.step(end_ns) {}
-            return self.switchboard.next_due().is_none();
+            return self.executor.next_due().is_none();
         }
         let (mut quiet, mut version) = (0, self.cluster.resource_version());
         while quiet < QUIET_LOOKS {
@@ -159,7 +159,7 @@ impl Lab {
             }
             let seen = std::mem::replace(&mut version, self.cluster.resource_version());
             let rests = seen == version
-                && self.switchboard.next_due().is_none()
+                && self.executor.next_due().is_none()
                 && self.handlers.iter().all(|handler| handler.rests());
             quiet = if rests { quiet + 1 } else { 0 };
         }
@@ -168,31 +168,31 @@ impl Lab {
 
     /// Goes on a little; false when there is nothing left to do before `end_ns`.
     fn step(&mut self, end_ns: i64) -> bool {
-        match &mut self.runner {
-            Runner::Virtual { parts, now } => {
-                match virtual_time::step(parts, &self.switchboard, *now) {
-                    Step::Ran => true,
-                    Step::Due(due_ns) if due_ns <= end_ns => {
-                        virtual_time::jump(&self.switchboard, now, due_ns);
+        match &mut self.engine {
+            EngineState::Virtual { tasks, now } => {
+                match virtual_time::step(tasks, &self.executor, *now) {
+                    StepOutcome::Ran => true,
+                    StepOutcome::Due(due_ns) if due_ns <= end_ns => {
+                        virtual_time::jump(&self.executor, now, due_ns);
                         true
                     }
-                    Step::Due(_) | Step::AtRest => false,
+                    StepOutcome::Due(_) | StepOutcome::AtRest => false,
                 }
             }
-            Runner::Threads { clock, .. } => {
-                assert!(!self.switchboard.is_stopped(), "a part has panicked");
-                self.switchboard.wait_stopped(LOOK_EVERY);
+            EngineState::Threads { clock, .. } => {
+                assert!(!self.executor.is_stopped(), "a task has panicked");
+                self.executor.wait_stopped(LOOK_EVERY);
                 clock.now().mono_ns < end_ns
             }
         }
     }
 }
 
-impl Drop for Lab {
+impl Drop for Harness {
     fn drop(&mut self) {
-        self.switchboard.stop();
+        self.executor.stop();
         self.cluster.set_gc_waker(None);
-        if let Runner::Threads { thread, .. } = &mut self.runner
+        if let EngineState::Threads { thread, .. } = &mut self.engine
             && let Some(thread) = thread.take()
         {
             // A part's panic has been told by its own thread.

@@ -5,25 +5,25 @@ use std::sync::Arc;
 use podstorm_apiserver::Cluster;
 use podstorm_objects::Now;
 
-use crate::executor::{Next, Part};
+use crate::executor::{Next, Task};
 
 /// Most objects handled in one run.
 const BATCH: usize = 500;
 
 /// The garbage collector.
 #[derive(Debug)]
-pub(super) struct Garbage {
+pub(super) struct GarbageCollectorTask {
     cluster: Arc<Cluster>,
 }
 
-impl Garbage {
+impl GarbageCollectorTask {
     /// A collector of this cluster, which has been told how to wake it.
-    pub(super) fn new(cluster: Arc<Cluster>) -> Garbage {
-        Garbage { cluster }
+    pub(super) fn new(cluster: Arc<Cluster>) -> GarbageCollectorTask {
+        GarbageCollectorTask { cluster }
     }
 }
 
-impl Part for Garbage {
+impl Task for GarbageCollectorTask {
     fn run(&mut self, now: Now) -> Next {
         if self.cluster.collect_garbage(BATCH, now) == BATCH {
             Next::Again

@@ -9,13 +9,13 @@ use hashbrown::HashMap;
 use podstorm::intern::FIXED_STATE;
 use podstorm_objects::Str;
 
-/// Room beyond this counts as this: there is a bucket for every room, and a node of a dump may say that
+/// Capacity beyond this counts as this: there is a bucket for every room, and a node of a dump may say that
 /// it takes four billion pods.
-const ROOM_MAX: usize = 1 << 20;
+const CAPACITY_MAX: usize = 1 << 20;
 
 /// One node.
 #[derive(Debug)]
-struct Place {
+struct NodeCapacity {
     name: Str,
     /// How many pods fit; negative room is possible when pods came preset to a full node.
     allocatable: u32,
@@ -28,8 +28,8 @@ struct Place {
 
 /// The room on every node.
 #[derive(Debug)]
-pub(super) struct Room {
-    nodes: Vec<Place>,
+pub(super) struct Capacity {
+    nodes: Vec<NodeCapacity>,
     by_name: HashMap<Str, u32, ahash::RandomState>,
     /// Numbers of the open nodes with that much room; bucket 0 stays empty.
     buckets: Vec<Vec<u32>>,
@@ -38,10 +38,10 @@ pub(super) struct Room {
     rng: Rng,
 }
 
-impl Room {
+impl Capacity {
     /// No nodes; ties are broken from this seed.
-    pub(super) fn new(seed: u64) -> Room {
-        Room {
+    pub(super) fn new(seed: u64) -> Capacity {
+        Capacity {
             nodes: Vec::new(),
             by_name: HashMap::with_hasher(FIXED_STATE),
             buckets: Vec::new(),
@@ -52,9 +52,9 @@ impl Room {
 
     /// Forgets all nodes and pods.
     pub(super) fn clear_nodes(&mut self) {
-        for place in &mut self.nodes {
-            place.open = false;
-            place.bucket = None;
+        for node_capacity in &mut self.nodes {
+            node_capacity.open = false;
+            node_capacity.bucket = None;
         }
         self.buckets.iter_mut().for_each(Vec::clear);
         self.highest = 0;
@@ -64,30 +64,30 @@ impl Room {
     pub(super) fn clear_pods(&mut self) {
         for node in 0..self.nodes.len() {
             self.nodes[node].pods = 0;
-            self.file(node);
+            self.rebucket(node);
         }
     }
 
     /// A node came, or its size or openness changed.
     pub(super) fn set_node(&mut self, name: &str, allocatable: u32, open: bool) {
-        let node = self.number(name);
+        let node = self.index_of(name);
         self.nodes[node].allocatable = allocatable;
         self.nodes[node].open = open;
-        self.file(node);
+        self.rebucket(node);
     }
 
     /// A pod holds room on that node, which need not be known yet.
     pub(super) fn add_pod(&mut self, name: &str) {
-        let node = self.number(name);
+        let node = self.index_of(name);
         self.nodes[node].pods += 1;
-        self.file(node);
+        self.rebucket(node);
     }
 
     /// A pod gave its room back. Returns whether the node takes a pod now.
     pub(super) fn remove_pod(&mut self, name: &str) -> bool {
-        let node = self.number(name);
+        let node = self.index_of(name);
         self.nodes[node].pods = self.nodes[node].pods.saturating_sub(1);
-        self.file(node);
+        self.rebucket(node);
         self.nodes[node].bucket.is_some()
     }
 
@@ -103,40 +103,41 @@ impl Room {
             .filter(|bucket| !bucket.is_empty())?;
         let node = bucket[self.rng.usize(..bucket.len())] as usize;
         self.nodes[node].pods += 1;
-        self.file(node);
+        self.rebucket(node);
         Some(Str::clone(&self.nodes[node].name))
     }
 
-    fn number(&mut self, name: &str) -> usize {
-        if let Some(&number) = self.by_name.get(name) {
-            return number as usize;
+    fn index_of(&mut self, name: &str) -> usize {
+        if let Some(&index_of) = self.by_name.get(name) {
+            return index_of as usize;
         }
-        let number = self.nodes.len();
+        let index_of = self.nodes.len();
         let name = Str::from(name);
         self.by_name.insert(
             Str::clone(&name),
-            u32::try_from(number).expect("32 bits of nodes"),
+            u32::try_from(index_of).expect("32 bits of nodes"),
         );
-        self.nodes.push(Place {
+        self.nodes.push(NodeCapacity {
             name,
             allocatable: 0,
             pods: 0,
             open: false,
             bucket: None,
         });
-        number
+        index_of
     }
 
     /// Moves a node to the bucket of its room.
-    fn file(&mut self, node: usize) {
-        let place = &self.nodes[node];
-        let room = if place.open {
-            (place.allocatable.saturating_sub(place.pods) as usize).min(ROOM_MAX)
+    fn rebucket(&mut self, node: usize) {
+        let node_capacity = &self.nodes[node];
+        let free = if node_capacity.open {
+            (node_capacity.allocatable.saturating_sub(node_capacity.pods) as usize)
+                .min(CAPACITY_MAX)
         } else {
             0
         };
-        if let Some((bucket, at)) = place.bucket {
-            if bucket == room {
+        if let Some((bucket, at)) = node_capacity.bucket {
+            if bucket == free {
                 return;
             }
             self.buckets[bucket].swap_remove(at);
@@ -145,15 +146,15 @@ impl Room {
             }
             self.nodes[node].bucket = None;
         }
-        if room == 0 {
+        if free == 0 {
             return;
         }
-        if self.buckets.len() <= room {
-            self.buckets.resize_with(room + 1, Vec::new);
+        if self.buckets.len() <= free {
+            self.buckets.resize_with(free + 1, Vec::new);
         }
-        self.nodes[node].bucket = Some((room, self.buckets[room].len()));
-        self.buckets[room].push(u32::try_from(node).expect("numbers come from 32 bits"));
-        self.highest = self.highest.max(room);
+        self.nodes[node].bucket = Some((free, self.buckets[free].len()));
+        self.buckets[free].push(u32::try_from(node).expect("numbers come from 32 bits"));
+        self.highest = self.highest.max(free);
     }
 }
 
@@ -163,55 +164,57 @@ mod tests {
 
     #[test]
     fn a_node_for_all_pods_there_are_takes_no_memory_for_them() {
-        let mut room = Room::new(1);
-        room.set_node("a", u32::MAX, true);
-        room.set_node("b", 2_000_000, true);
-        assert!((0..1_000).all(|_| room.take().is_some()));
-        assert!(room.buckets.len() <= ROOM_MAX + 1);
+        let mut capacity = Capacity::new(1);
+        capacity.set_node("a", u32::MAX, true);
+        capacity.set_node("b", 2_000_000, true);
+        assert!((0..1_000).all(|_| capacity.take().is_some()));
+        assert!(capacity.buckets.len() <= CAPACITY_MAX + 1);
     }
 
     #[test]
     fn pods_spread_evenly_and_stop_when_all_is_full() {
-        let mut room = Room::new(1);
+        let mut capacity = Capacity::new(1);
         for node in ["a", "b", "c"] {
-            room.set_node(node, 2, true);
+            capacity.set_node(node, 2, true);
         }
-        let mut first: Vec<String> = (0..3).map(|_| room.take().unwrap().to_string()).collect();
+        let mut first: Vec<String> = (0..3)
+            .map(|_| capacity.take().unwrap().to_string())
+            .collect();
         first.sort();
         assert_eq!(first, ["a", "b", "c"]);
-        assert!((0..3).all(|_| room.take().is_some()));
-        assert_eq!(room.take(), None);
-        assert!(room.remove_pod("b"));
-        assert_eq!(room.take().as_deref(), Some("b"));
+        assert!((0..3).all(|_| capacity.take().is_some()));
+        assert_eq!(capacity.take(), None);
+        assert!(capacity.remove_pod("b"));
+        assert_eq!(capacity.take().as_deref(), Some("b"));
     }
 
     #[test]
     fn cordoned_nodes_take_none_and_preset_pods_count() {
-        let mut room = Room::new(1);
-        room.set_node("cordoned", 100, false);
-        room.add_pod("small");
-        room.set_node("small", 2, true);
-        assert_eq!(room.take().as_deref(), Some("small"));
-        assert_eq!(room.take(), None);
-        room.set_node("cordoned", 100, true);
-        assert_eq!(room.take().as_deref(), Some("cordoned"));
+        let mut capacity = Capacity::new(1);
+        capacity.set_node("cordoned", 100, false);
+        capacity.add_pod("small");
+        capacity.set_node("small", 2, true);
+        assert_eq!(capacity.take().as_deref(), Some("small"));
+        assert_eq!(capacity.take(), None);
+        capacity.set_node("cordoned", 100, true);
+        assert_eq!(capacity.take().as_deref(), Some("cordoned"));
     }
 
     #[test]
     fn room_agrees_with_a_plain_count() {
-        let mut room = Room::new(3);
+        let mut capacity = Capacity::new(3);
         let mut rng = Rng::with_seed(9);
         let names: Vec<String> = (0..20).map(|n| format!("n{n}")).collect();
         for name in &names {
-            room.set_node(name, 5, true);
+            capacity.set_node(name, 5, true);
         }
         let mut pods = vec![0u32; names.len()];
         for _ in 0..5_000 {
             let node = rng.usize(..names.len());
             if rng.bool() && pods[node] > 0 {
                 pods[node] -= 1;
-                room.remove_pod(&names[node]);
-            } else if let Some(taken) = room.take() {
+                capacity.remove_pod(&names[node]);
+            } else if let Some(taken) = capacity.take() {
                 let taken = names.iter().position(|name| **name == *taken).unwrap();
                 assert_eq!(pods[taken], *pods.iter().min().unwrap());
                 pods[taken] += 1;
