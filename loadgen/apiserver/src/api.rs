@@ -1,4 +1,4 @@
-//! Requests for objects of any kind, known or not when the program was compiled.
+//! Requests for objects of a kind that is known only at run time.
 
 use podstorm_objects::{AnyObject, ApiError, DecodeError, Kind, Now, Object, ResourceVersion};
 use serde_json::Value;
@@ -10,9 +10,8 @@ use crate::{
     WatchOptions,
 };
 
-/// The objects of one kind, as every client sees them. Each request is answered 404 where the cluster
-/// doesn't serve the kind; what it does and what else it may be answered with is said at the request of
-/// the same name for kinds with a type of their own.
+/// Requests for the objects of one kind. Every request gets 404 when the cluster does not serve the kind. Otherwise it
+/// does, and fails, like the method of [`Cluster`] of the same name.
 #[derive(Clone, Copy, Debug)]
 pub struct Api<'a> {
     cluster: &'a Cluster,
@@ -30,7 +29,7 @@ impl Cluster {
 }
 
 impl Api<'_> {
-    /// Reads an object from its JSON form, without storing it.
+    /// Reads an object from JSON, without storing it.
     ///
     /// # Errors
     /// 404 for the kind; within, a member of a wrong type with its path.

@@ -1,12 +1,12 @@
-//! The finalizer in a namespace's spec, which keeps it until it is empty.
+//! The finalizer in a namespace's spec, which keeps the namespace until it is empty.
 
 use podstorm_objects::Namespace;
 use serde_json::{Value, json};
 
-/// What keeps a namespace until it is empty.
+/// The name of that finalizer.
 const KUBERNETES: &str = "kubernetes";
 
-/// Whether the finalizer keeps the namespace.
+/// Whether the namespace has the finalizer.
 pub(crate) fn is_present(namespace: &Namespace) -> bool {
     let spec = namespace.fields.get("spec");
     let finalizers = spec.and_then(|spec| spec.get("finalizers"));
@@ -15,7 +15,7 @@ pub(crate) fn is_present(namespace: &Namespace) -> bool {
         .is_some_and(|all| all.iter().any(|finalizer| finalizer == KUBERNETES))
 }
 
-/// Gives a new namespace its finalizer.
+/// Adds the finalizer.
 pub(crate) fn add(namespace: &mut Namespace) {
     if is_present(namespace) {
         return;
@@ -29,7 +29,7 @@ pub(crate) fn add(namespace: &mut Namespace) {
     }
 }
 
-/// Takes the finalizer away.
+/// Removes the finalizer.
 pub(crate) fn remove(namespace: &mut Namespace) {
     let spec = namespace.fields.get_mut("spec");
     let finalizers = spec.and_then(|spec| spec.get_mut("finalizers"));

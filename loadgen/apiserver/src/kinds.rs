@@ -1,4 +1,4 @@
-//! The strategy of each kind that the server stores: defaults, rules, what a write may change.
+//! The strategies of the kinds with a Rust type: defaults, validation, and what a write may change.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::defaulting::{
 };
 use crate::{Cluster, finalizer, meta, validation};
 
-/// The member of a pod's status that its spec decides, for good.
+/// The member of a pod's status that its spec determines once and for all.
 const QOS_CLASS: &str = "qosClass";
 
 impl Strategy for Namespace {
@@ -198,7 +198,7 @@ impl Strategy for Pod {
             && (self.status.rest.is_same(&old.status.rest)
                 || qos_of(&self.status) == qos_of(&old.status))
         {
-            // What can be judged was judged before.
+            // Everything that has rules is unchanged and was validated before.
             return Vec::new();
         }
         validation::validate_pod_status_update(self, old)
@@ -254,7 +254,7 @@ impl Strategy for ReplicaSet {
 
     fn validate_status_update(&self, old: &Self) -> Vec<Cause> {
         if meta::is_shared(&self.metadata, &old.metadata) {
-            // The metadata was judged before.
+            // The metadata is unchanged and was validated before.
             return validation::validate_status(&self.status);
         }
         validation::validate_replica_set_status(self)
@@ -310,7 +310,7 @@ impl Strategy for ReplicationController {
 
     fn validate_status_update(&self, old: &Self) -> Vec<Cause> {
         if meta::is_shared(&self.metadata, &old.metadata) {
-            // The metadata was judged before.
+            // The metadata is unchanged and was validated before.
             return validation::validate_status(&self.status);
         }
         validation::validate_replication_controller_status(self)
@@ -353,14 +353,14 @@ impl ClusterResource for ReplicationController {
     }
 }
 
-/// Makes an equal copy the very same.
+/// Replaces an equal copy by the shared value.
 pub(crate) fn share<T: Clone + PartialEq>(new: &mut T, old: &T) {
     if new == old {
         new.clone_from(old);
     }
 }
 
-/// The status of a new pod.
+/// The status of a new pod: pending.
 pub(crate) fn pending_status(rest: Rest) -> PodStatus {
     PodStatus {
         phase: PodPhase::Pending,
@@ -369,12 +369,12 @@ pub(crate) fn pending_status(rest: Rest) -> PodStatus {
     }
 }
 
-/// The quality-of-service class of a spec, as the unread part of a status.
+/// The quality-of-service class of a spec, as the unread members of a status.
 pub(crate) fn qos_rest(spec: &PodSpec) -> Rest {
     Rest::NONE.with(QOS_CLASS, qos_class(spec))
 }
 
-/// The class; empty where there is none.
+/// The quality-of-service class of a status; empty where it has none.
 fn qos_of(status: &PodStatus) -> String {
     let class = status.rest.get(QOS_CLASS);
     class
@@ -382,7 +382,7 @@ fn qos_of(status: &PodStatus) -> String {
         .unwrap_or_default()
 }
 
-/// Keeps the class that a writer left out.
+/// Keeps the quality-of-service class when the writer left it out.
 fn keep_qos(new: &mut PodStatus, old: &PodStatus) {
     if new.rest.is_same(&old.rest) || !qos_of(new).is_empty() {
         return;

@@ -1,6 +1,5 @@
-//! The way of Kubernetes Events to the API server: workers put down what they want to say, one
-//! part correlates it and writes what is left, one write at a time, through the same limiter as
-//! the syncs.
+//! Writes Kubernetes Events. Workers put Events into a queue. One task for each controller correlates them and
+//! writes the rest to the API server, one write at a time, through the client limiter of the syncs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -11,11 +10,12 @@ use podstorm_objects::{Event, Kind, Now};
 use super::client::{ApiCalls, CallLatency, Client, RequestInfo};
 use crate::executor::{Executor, Next, Task, TaskId};
 use crate::faults::{BatchPosition, Call, Connection, InjectedOutcome, OutgoingRequest};
+use crate::lock;
 
 /// Most writes in one run.
 const WRITES_PER_RUN: u32 = 64;
 
-/// Where workers put what they want to say. More than [`EVENT_QUEUE_MAX`] waiting are dropped.
+/// The queue of Events to be written. Events beyond [`EVENT_QUEUE_MAX`] are dropped.
 #[derive(Debug)]
 pub struct EventQueue {
     executor: Arc<Executor>,
@@ -40,12 +40,9 @@ impl EventQueue {
         }
     }
 
-    /// Takes what a sync wants to say.
+    /// Adds the Events of a sync.
     pub(crate) fn offer(&self, intents: impl Iterator<Item = EventIntent>, now: Now) {
-        let mut inbox = self
-            .inbox
-            .lock()
-            .expect("no thread panics while it holds this lock");
+        let mut inbox = lock(&self.inbox);
         for intent in intents {
             *inbox
                 .recorded
@@ -61,13 +58,10 @@ impl EventQueue {
         self.executor.wake(self.sink);
     }
 
-    /// Adds what was recorded to a table with keys like `Normal SuccessfulCreate`, and the number
-    /// dropped on the way under `dropped`.
+    /// Adds the numbers of recorded Events to a table, with keys like `Normal SuccessfulCreate`; dropped Events
+    /// are under `dropped`.
     pub fn add_to(&self, table: &mut BTreeMap<String, u64>) {
-        let inbox = self
-            .inbox
-            .lock()
-            .expect("no thread panics while it holds this lock");
+        let inbox = lock(&self.inbox);
         for ((kind, reason), count) in &inbox.recorded {
             *table.entry(format!("{kind} {reason}")).or_default() += count;
         }
@@ -75,7 +69,7 @@ impl EventQueue {
     }
 }
 
-/// Writes events.
+/// Writes the Events of one controller.
 #[derive(Debug)]
 pub struct EventWriter {
     queue: Arc<EventQueue>,
@@ -88,22 +82,22 @@ pub struct EventWriter {
     pub calls: ApiCalls,
     /// Events written or repeated.
     pub written: u64,
-    /// In a disturbed run.
+    /// Present in a run with fault injection.
     connection: Option<Arc<Connection>>,
 }
 
-/// Where the one write under way is.
+/// The state of the one write under way.
 #[derive(Debug)]
 enum Stage {
-    /// None is under way.
+    /// No write is under way.
     None,
-    /// It will reach the server then.
+    /// The write is on its way, and reaches the server at `due_ns`.
     ToServer {
         write: Write,
         due_ns: i64,
         back_ns: i64,
     },
-    /// It was carried out; the answer will be here then.
+    /// The write was carried out; its answer arrives at `due_ns`.
     ToClient {
         outcome: Result<(), ApiError>,
         due_ns: i64,
@@ -138,7 +132,7 @@ impl EventWriter {
         }
     }
 
-    /// How many intents found the sink's own queue full.
+    /// The number of Events that found the sink's own queue full.
     pub fn dropped(&self) -> u64 {
         self.sink.dropped()
     }
@@ -168,7 +162,7 @@ impl EventWriter {
             .answered(outcome.as_ref().map(|_| ()), now, random);
     }
 
-    /// Moves the write under way; the moment to go on at, or `None` when nothing is under way.
+    /// Moves the write under way; returns when to go on, or `None` when no write is under way.
     fn travel(&mut self, now: Now) -> Option<i64> {
         loop {
             match std::mem::replace(&mut self.stage, Stage::None) {
@@ -201,7 +195,7 @@ impl EventWriter {
         }
     }
 
-    /// Sends a write on its way, which in a disturbed run may be a short or a long one.
+    /// Sends a write. Fault injection may refuse it or make it slow.
     fn depart(&self, write: Write, due_ns: i64, back_ns: i64, now: Now) -> Stage {
         let outcome = self
             .connection
@@ -234,10 +228,7 @@ impl EventWriter {
 
     fn take_in(&mut self) {
         let queue = Arc::clone(&self.queue);
-        let mut inbox = queue
-            .inbox
-            .lock()
-            .expect("no thread panics while it holds this lock");
+        let mut inbox = lock(&queue.inbox);
         for (intent, now) in inbox.waiting.drain(..) {
             self.sink.push(intent, now);
         }

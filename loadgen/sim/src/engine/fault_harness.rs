@@ -1,9 +1,8 @@
-//! A cluster whose controllers can be disturbed, killed and started again: on virtual time, moved
-//! on by its owner, one seed one run.
+//! A test harness with fault injection: a cluster whose controller managers can be disturbed, killed and started
+//! again. It runs on virtual time, which its owner advances; one seed gives one run.
 //!
-//! The parts are those of every run. What is different: each controller manager has a line
-//! ([`Connection`]) that its requests and watches pass, a probe hears of its work, and what a dead
-//! manager had on its way to the server arrives without it.
+//! The tasks are those of every run. In addition each controller manager has a [`Connection`] that its requests and
+//! watches pass, an observer sees its work, and requests that a dead manager has sent still reach the server.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -23,45 +22,47 @@ use crate::clock::RealClock;
 use crate::executor::virtual_time::{self, StepOutcome, WALL_START_NS};
 use crate::executor::{TaskId, Waker};
 use crate::faults::{Connection, Network};
+use crate::lock;
 use crate::nodes::{NodeControl, NodeTimes};
 use crate::options::{EngineKind, SimOptions};
 
-/// Shorter than upstream's, so that a run of some minutes sees all of it.
+/// Shorter than upstream's, so that a run of some minutes includes all of them.
 const NODE_TIMES: NodeTimes = NodeTimes {
     grace_ns: 10_000_000_000,
     toleration_ns: 30_000_000_000,
     quarantine_ns: 60_000_000_000,
 };
 
-/// More runs of parts at one moment of virtual time than any that ends needs.
+/// A limit on the runs of tasks at one moment of virtual time; no run that ends needs that many.
 const RUNS_PER_MOMENT: u32 = 200_000;
 
-/// One run's controller manager.
+/// A controller manager of the run.
 #[derive(Debug)]
 struct Manager {
     connection: Arc<Connection>,
     runners: Vec<Arc<ControllerRunner>>,
     handlers: Handlers,
     tasks: Vec<TaskId>,
-    /// Its workers, by their place in the builder's list.
+    /// Its workers, by their indexes in the builder's list.
     workers: std::ops::Range<usize>,
+    /// Whether it is dead and its tasks were removed.
     removed: bool,
 }
 
-/// Why a site stopped moving on.
+/// Why [`FaultHarness::advance`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// It has come to the end it was given.
+    /// The end of the time was reached.
     AtEnd,
     /// A controller has died.
     Died,
-    /// Its owner asked.
+    /// `stop` returned true.
     Asked,
-    /// Tasks wake each other for ever, and no time passes.
+    /// Tasks wake each other for ever while no time passes.
     Livelock,
 }
 
-/// A cluster that is moved on by its owner.
+/// A cluster with fault injection, advanced by its owner.
 pub struct FaultHarness {
     builder: Builder,
     now: Now,
@@ -71,7 +72,7 @@ pub struct FaultHarness {
     connections: Connections,
     orphaned: Arc<Mutex<OrphanedRequests>>,
     orphaned_waker: Waker,
-    /// A line has something to be looked after.
+    /// Set by a connection when its controller has died or a request was orphaned.
     needs_attention: Arc<AtomicBool>,
     has_replication_controllers: bool,
 }
@@ -86,10 +87,10 @@ impl std::fmt::Debug for FaultHarness {
 }
 
 impl FaultHarness {
-    /// A cluster with scheduler, kubelets and garbage collector, and no controller yet.
+    /// A cluster with scheduler, kubelets and garbage collector, and without a controller manager.
     ///
     /// # Panics
-    /// When the settings ask for the threads engine.
+    /// When the options ask for the threads engine.
     pub fn new(
         options: &SimOptions,
         mut server: ClusterOptions,
@@ -100,13 +101,13 @@ impl FaultHarness {
             EngineKind::Virtual,
             "fault injection needs virtual time"
         );
-        // Servers that lag are a fault that any of its watches may meet.
+        // A server that lags answers lists and watches from an older state.
         server.keeps_past = true;
         let mut builder = Builder::new(options.clone(), RealClock::start(), server);
         builder.nodes = Some(Arc::new(NodeControl::new(NODE_TIMES)));
-        // Release: parts see the site as it was built.
+        // Release: tasks see the harness as it was built.
         builder.started.store(true, Ordering::Release);
-        builder.surroundings();
+        builder.add_cluster_tasks();
         let connections: Connections = Arc::default();
         let cluster = Arc::clone(&builder.cluster);
         let mut orphaned_waker = None;
@@ -132,14 +133,14 @@ impl FaultHarness {
         }
     }
 
-    /// Controller managers that are started from now on look after ReplicationControllers as well.
+    /// Gives controller managers that are started from now on a controller of ReplicationControllers too.
     pub fn add_replication_controllers(&mut self) {
         self.has_replication_controllers = true;
     }
 
-    /// Has a workload of the caller's run in the controller managers that are started from now on, over
-    /// the cache of pods that they share: `make` makes it over that cache. Its Events say `component`.
-    /// It gets as many workers as there are for ReplicaSets, and no probe.
+    /// Adds a workload to the controller managers that are started from now on: `make` makes it over the cache of pods
+    /// that the controllers of a manager share. Its Events name `component` as their source. It gets as many workers
+    /// as the controller of ReplicaSets, and no observer.
     pub fn add_workload<W: Workload<Fields = RankFields>>(
         &mut self,
         component: &'static str,
@@ -153,12 +154,12 @@ impl FaultHarness {
         &self.builder.cluster
     }
 
-    /// The present.
+    /// The current time of the cluster.
     pub fn now(&self) -> Now {
         self.now
     }
 
-    /// What goes wrong with the nodes.
+    /// Lets nodes fail.
     pub fn nodes(&self) -> &Arc<NodeControl> {
         self.builder
             .nodes
@@ -166,12 +167,12 @@ impl FaultHarness {
             .expect("the nodes of this harness may fail")
     }
 
-    /// What is armed against the requests of all controllers.
+    /// The faults armed against the requests of all controllers.
     pub fn network(&self) -> &Arc<Network> {
         &self.network
     }
 
-    /// Starts a controller manager; answers its number.
+    /// Starts a controller manager; returns its number.
     pub fn start_manager(&mut self) -> u32 {
         let incarnation = u32::try_from(self.managers.len()).expect("there are few controllers");
         let (flag, orphaned) = (
@@ -179,7 +180,7 @@ impl FaultHarness {
             Arc::clone(&self.orphaned_waker),
         );
         let needs_attention: Waker = Arc::new(move || {
-            // Relaxed: all of this happens on one thread.
+            // Relaxed: everything runs on one thread.
             flag.store(true, Ordering::Relaxed);
             orphaned();
         });
@@ -188,10 +189,7 @@ impl FaultHarness {
             incarnation,
             needs_attention,
         ));
-        self.connections
-            .lock()
-            .expect("no thread panics while it holds this lock")
-            .push(Arc::clone(&connection));
+        lock(&self.connections).push(Arc::clone(&connection));
         let hooks = Hooks {
             connection: Arc::clone(&connection),
             observer: Arc::clone(&self.observer),
@@ -215,12 +213,14 @@ impl FaultHarness {
         incarnation
     }
 
-    /// The lines of the controllers that are alive, oldest first.
+    fn alive_managers(&self) -> impl Iterator<Item = &Manager> {
+        let managers = self.managers.iter();
+        managers.filter(|manager| !manager.connection.is_dead())
+    }
+
+    /// The connections of the controller managers that are alive, oldest first.
     pub fn alive(&self) -> Vec<Arc<Connection>> {
-        let alive = self
-            .managers
-            .iter()
-            .filter(|manager| !manager.connection.is_dead());
+        let alive = self.alive_managers();
         alive
             .map(|manager| Arc::clone(&manager.connection))
             .collect()
@@ -228,20 +228,16 @@ impl FaultHarness {
 
     /// The controllers that are alive, oldest first.
     pub fn controllers(&self) -> impl Iterator<Item = &Arc<Controller>> {
-        let alive = self
-            .managers
-            .iter()
-            .filter(|manager| !manager.connection.is_dead());
+        let alive = self.alive_managers();
         alive.flat_map(|manager| manager.runners.iter().map(|runner| &runner.controller))
     }
 
-    /// How many controllers were started so far.
+    /// The number of controller managers started so far.
     pub fn started(&self) -> usize {
         self.managers.len()
     }
 
-    /// Lets every part of the controllers look at what their lines say now: to be called after a line
-    /// was changed.
+    /// Wakes every task of the controllers. To be called after a connection was changed.
     pub fn wake_controllers(&self) {
         for manager in &self.managers {
             if !manager.removed {
@@ -252,25 +248,17 @@ impl FaultHarness {
         }
     }
 
-    /// Whether no key waits, no sync is under way and no request goes on alone. Delayed keys don't
-    /// count.
+    /// Whether no key is queued, no sync is under way and no orphaned request is in flight. Delayed keys do not count.
     pub fn rests(&self) -> bool {
-        let alive = self
-            .managers
-            .iter()
-            .filter(|manager| !manager.connection.is_dead());
-        let orphaned = self
-            .orphaned
-            .lock()
-            .expect("a task that panicked ends the run");
-        orphaned.waiting() == 0
-            && alive
+        lock(&self.orphaned).waiting() == 0
+            && self
+                .alive_managers()
                 .flat_map(|manager| &manager.handlers)
                 .all(|handler| handler.rests())
     }
 
-    /// Moves on to `end_ns` of virtual time, doing all that is due on the way; stops earlier when a
-    /// controller has died, or when `stop` holds, which is asked after every step.
+    /// Advances virtual time to `end_ns` and runs all tasks until then. Stops earlier when a controller has died, or when
+    /// `stop`, which is called after every task, returns true.
     pub fn advance(&mut self, end_ns: i64, mut stop: impl FnMut() -> bool) -> Stopped {
         let mut runs = 0;
         loop {
@@ -278,7 +266,7 @@ impl FaultHarness {
             match virtual_time::step(&self.builder.tasks, &executor, self.now) {
                 StepOutcome::Ran => {
                     runs += 1;
-                    // Relaxed: all of this happens on one thread.
+                    // Relaxed: everything runs on one thread.
                     if self.needs_attention.swap(false, Ordering::Relaxed) && self.remove_dead() {
                         return Stopped::Died;
                     }
@@ -301,8 +289,7 @@ impl FaultHarness {
         }
     }
 
-    /// Takes the parts of dead managers away. What they had on its way goes on alone.
-    /// Whether there was one.
+    /// Removes the tasks of dead managers and orphans their requests; returns whether there was a dead manager.
     fn remove_dead(&mut self) -> bool {
         let mut found = false;
         for manager in &mut self.managers {
@@ -312,10 +299,7 @@ impl FaultHarness {
             found = true;
             manager.removed = true;
             for worker in &self.builder.all_workers[manager.workers.clone()] {
-                worker
-                    .lock()
-                    .expect("a task that panicked ends the run")
-                    .abandon();
+                lock(worker).abandon();
             }
             for task in &manager.tasks {
                 self.builder.tasks.remove(*task);

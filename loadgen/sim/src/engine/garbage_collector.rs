@@ -1,4 +1,4 @@
-//! The garbage collector's part: lets the cluster's collector work in small portions.
+//! The garbage collector's task: runs the cluster's collector in small batches.
 
 use std::sync::Arc;
 
@@ -10,22 +10,13 @@ use crate::executor::{Next, Task};
 /// Most objects handled in one run.
 const BATCH: usize = 500;
 
-/// The garbage collector.
+/// The garbage collector of a cluster. The cluster's GC waker must wake this task.
 #[derive(Debug)]
-pub(super) struct GarbageCollectorTask {
-    cluster: Arc<Cluster>,
-}
-
-impl GarbageCollectorTask {
-    /// A collector of this cluster, which has been told how to wake it.
-    pub(super) fn new(cluster: Arc<Cluster>) -> GarbageCollectorTask {
-        GarbageCollectorTask { cluster }
-    }
-}
+pub(super) struct GarbageCollectorTask(pub(super) Arc<Cluster>);
 
 impl Task for GarbageCollectorTask {
     fn run(&mut self, now: Now) -> Next {
-        if self.cluster.collect_garbage(BATCH, now) == BATCH {
+        if self.0.collect_garbage(BATCH, now) == BATCH {
             Next::Again
         } else {
             Next::Idle

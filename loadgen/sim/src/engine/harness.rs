@@ -1,8 +1,7 @@
-//! A cluster with everything running, driven from outside: no scenario, but a caller who writes to
-//! the cluster and waits for what comes of it.
+//! A test harness: a running cluster without a scenario. The caller writes to the cluster and waits for the result.
 //!
-//! On the virtual engine nothing happens but inside of [`Harness::until`] and [`Harness::settle`], and the
-//! clock moves only there; on threads everything goes on by itself.
+//! On the virtual engine tasks run, and the clock moves, only within [`Harness::until`] and [`Harness::settle`]. On
+//! the threads engine tasks run all the time.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -21,10 +20,10 @@ use crate::executor::{Executor, Tasks};
 use crate::executor::{threads, virtual_time};
 use crate::options::{EngineKind, SimOptions};
 
-/// Between two looks at a cluster that is driven by threads.
+/// The time between two checks of a cluster on the threads engine.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// How many looks in a row must find nothing to do for a cluster on threads to count as settled.
+/// A cluster on the threads engine counts as settled after that many checks in a row that found no activity.
 const QUIET_LOOKS: u32 = 25;
 
 /// A running cluster. It runs until it is dropped.
@@ -49,15 +48,14 @@ enum EngineState {
 }
 
 impl Harness {
-    /// Starts an empty cluster with both controllers, a scheduler and kubelets, as the settings
-    /// say; their scenario and sizes are left aside.
+    /// Starts an empty cluster with the controllers of ReplicaSets and ReplicationControllers, a scheduler, kubelets
+    /// and the garbage collector.
     pub fn new(options: &SimOptions) -> Harness {
         Harness::with(options, |_| {})
     }
 
-    /// The same with a workload of the caller's beside the two, over the same cache of pods: `make` makes
-    /// it over that cache. Its Events say `component`; it gets as many workers as there are for
-    /// ReplicaSets.
+    /// As [`new`](Harness::new), with one more workload: `make` makes it over the cache of pods that all controllers
+    /// share. Its Events name `component` as their source. It gets as many workers as the controller of ReplicaSets.
     pub fn with_workload<W: Workload<Fields = RankFields>>(
         options: &SimOptions,
         component: &'static str,
@@ -70,7 +68,7 @@ impl Harness {
         let clock = RealClock::start();
         let (builder, _, handlers) = assemble_with(options.clone(), clock, true, None, None, add);
         let (cluster, executor) = (builder.cluster, builder.executor);
-        // Release: whoever sees the flag sees the parts as they were built.
+        // Release: a thread that sees the flag sees the tasks as they were built.
         builder
             .started
             .store(true, std::sync::atomic::Ordering::Release);
@@ -87,14 +85,14 @@ impl Harness {
             EngineKind::Threads => {
                 let (executor, count) = (Arc::clone(&executor), options.threads);
                 let run = move || {
-                    // At rest it waits for what the caller writes.
+                    // A cluster at rest waits for the caller's next write.
                     let goes_on = |_| true;
                     threads::drive(&tasks, &executor, count, &clock, i64::MAX, goes_on, goes_on);
                 };
                 let thread = std::thread::Builder::new()
                     .name("harness".into())
                     .spawn(run)
-                    .expect("the system has room for one more thread");
+                    .expect("the system can start one more thread");
                 EngineState::Threads {
                     clock,
                     thread: Some(thread),
@@ -109,12 +107,12 @@ impl Harness {
         }
     }
 
-    /// The cluster, to read from and to write to at [`now`](Harness::now).
+    /// The API server. The time of its requests is [`now`](Harness::now).
     pub fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
     }
 
-    /// The present.
+    /// The current time of the cluster.
     pub fn now(&self) -> Now {
         match &self.engine {
             EngineState::Virtual { now, .. } => *now,
@@ -122,8 +120,8 @@ impl Harness {
         }
     }
 
-    /// Lets the cluster run until `holds`, for at most `limit_ns` of its time; whether it came to
-    /// that. `holds` is asked after every step on the virtual engine, every 2 ms on threads.
+    /// Runs the cluster until `holds` returns true, for at most `limit_ns` of its time; returns whether it did. `holds`
+    /// is called after every task on the virtual engine, every 2 ms on the threads engine.
     ///
     /// # Panics
     /// When a task has panicked.
@@ -139,10 +137,9 @@ impl Harness {
         }
     }
 
-    /// Lets the cluster run until there is nothing left to do, for at most `limit_ns` of its time;
-    /// whether it came to that. On threads this is found out by watching for a while, so that a
-    /// very slow machine may be taken for a quiet cluster: state what is expected by
-    /// [`until`](Harness::until) first.
+    /// Runs the cluster until nothing is left to do, for at most `limit_ns` of its time; returns whether it came to
+    /// that. On the threads engine the cluster counts as settled when it was inactive for 50 ms. On a very slow
+    /// machine that may be too early: wait for the expected state with [`until`](Harness::until) first.
     ///
     /// # Panics
     /// When a task has panicked.
@@ -166,7 +163,7 @@ impl Harness {
         true
     }
 
-    /// Goes on a little; false when there is nothing left to do before `end_ns`.
+    /// Runs one task, jumps to the next moment, or lets 2 ms pass; false when nothing is left to do before `end_ns`.
     fn step(&mut self, end_ns: i64) -> bool {
         match &mut self.engine {
             EngineState::Virtual { tasks, now } => {
@@ -195,7 +192,7 @@ impl Drop for Harness {
         if let EngineState::Threads { thread, .. } = &mut self.engine
             && let Some(thread) = thread.take()
         {
-            // A part's panic has been told by its own thread.
+            // The thread of a task that panicked has reported the panic.
             let _ = thread.join();
         }
     }

@@ -1,5 +1,5 @@
-//! Puts a simulated cluster together: the API server with its nodes, and controller managers with
-//! their caches, informers, workers and event writers, all as parts that an executor runs.
+//! Builds a simulated cluster: the API server with its nodes, and controller managers with their caches, informers,
+//! workers and event writers. All are tasks of an executor.
 
 pub mod by_phase;
 pub mod client;
@@ -51,7 +51,7 @@ use crate::options::{EngineKind, SimOptions};
 /// The workers of one workload.
 type Workers<W> = SmallVec<[Arc<Mutex<Worker<W>>>; 8]>;
 
-/// All that share the pods of a controller manager.
+/// The controllers of a controller manager, which share its cache of pods.
 type Handlers = SmallVec<[Arc<dyn PodHandler>; 4]>;
 
 /// Adds a workload to a controller manager, over its cache of pods.
@@ -61,39 +61,39 @@ type AddWorkload = Arc<
         + Sync,
 >;
 
-/// Collects the parts of a run, and adds controllers to it.
+/// Builds the tasks of a run, and adds controllers to it.
 pub struct Builder {
-    /// What the cluster is built from.
+    /// The options of the cluster.
     pub options: SimOptions,
-    /// Where nodes may fail.
+    /// Present where nodes may fail.
     pub nodes: Option<Arc<NodeControl>>,
-    /// Where time is real.
+    /// Present where time is real.
     pub clock: Option<RealClock>,
-    /// Whose turn it is.
+    /// Runs the tasks.
     pub executor: Arc<Executor>,
-    /// Everything that acts.
+    /// The tasks.
     pub tasks: Tasks,
     /// The API server.
     pub cluster: Arc<Cluster>,
     /// Whether informers may begin.
     pub started: Arc<AtomicBool>,
-    /// Watch events that informers were given.
+    /// The number of watch events that informers received.
     pub delivered: Arc<AtomicU64>,
-    /// To be called once they may.
+    /// To be called once informers may begin.
     pub informer_wakers: Vec<Waker>,
     /// The workers of the controllers of ReplicaSets and ReplicationControllers.
     pub workers: Vec<Arc<Mutex<Worker>>>,
-    /// Those of all.
+    /// The workers of all controllers.
     all_workers: Vec<Arc<Mutex<dyn Abandon>>>,
-    /// Workloads of the caller's, one set for each controller manager.
+    /// The caller's workloads, made anew for each controller manager.
     added: Vec<AddWorkload>,
     /// The event writers of all controllers.
     pub writers: Vec<Arc<Mutex<EventWriter>>>,
-    /// When the phases began.
+    /// The beginnings of the phases.
     pub times: Arc<PhaseTimes>,
-    /// What was measured in each.
+    /// The durations recorded in each phase.
     pub recorded: Arc<Mutex<Recorded>>,
-    /// The parts installed so far, in that order.
+    /// The tasks installed so far, in order.
     pub installed: Vec<TaskId>,
 }
 
@@ -107,7 +107,7 @@ impl std::fmt::Debug for Builder {
 }
 
 impl Builder {
-    /// An empty cluster in which nothing acts yet.
+    /// An empty cluster without tasks.
     fn new(options: SimOptions, clock: RealClock, server: ClusterOptions) -> Builder {
         Builder {
             nodes: None,
@@ -129,8 +129,8 @@ impl Builder {
         }
     }
 
-    /// Everything around the controllers: scheduler, kubelets, garbage collector.
-    fn surroundings(&mut self) {
+    /// Adds the tasks around the controllers: scheduler, kubelets, garbage collector.
+    fn add_cluster_tasks(&mut self) {
         let (options, cluster) = (self.options.clone(), Arc::clone(&self.cluster));
         let nodes = self.nodes.clone();
         self.add(|_, waker| {
@@ -159,11 +159,11 @@ impl Builder {
         }
         self.add(|_, waker| {
             cluster.set_gc_waker(Some(waker));
-            GarbageCollectorTask::new(Arc::clone(&cluster))
+            GarbageCollectorTask(Arc::clone(&cluster))
         });
     }
 
-    /// A new part, made with its number and a waker for it.
+    /// Adds a task, made with its number and its waker.
     pub fn add<P: Task + 'static>(
         &mut self,
         make: impl FnOnce(TaskId, Waker) -> P,
@@ -179,7 +179,7 @@ impl Builder {
         self.installed.push(id);
     }
 
-    /// A worker: it runs when no other part wants to.
+    /// Adds a worker: a low-priority task.
     fn add_worker<W: Workload>(
         &mut self,
         runner: Arc<ControllerRunner<W>>,
@@ -203,9 +203,9 @@ impl Builder {
         CallLatency::new(latency).with_errors(self.options.api_errors, errors_seed)
     }
 
-    /// A controller manager: its caches, its controllers with their workers, its informers, which
-    /// wait for `started`. `wire` is there in a run that is disturbed or watched over. Besides the
-    /// controllers, all that share the pods.
+    /// Adds a controller manager: its caches, its controllers with their workers, and its informers, which wait for
+    /// `started`. `hooks` is present in a run with fault injection or an observer. Returns the controllers of
+    /// this project, and all controllers that share the pods.
     fn manager(
         &mut self,
         with_replication_controllers: bool,
@@ -217,8 +217,7 @@ impl Builder {
         let rs = self.controller(kind, "replicaset-controller", workers, &cache, hooks);
         self.owners(&rs, 0);
         let mut runners = vec![rs];
-        // Without a ReplicationController in the run its controller would only hear of pods that
-        // are none of its business.
+        // In a run without ReplicationControllers their controller would only see pods that do not concern it.
         if with_replication_controllers {
             let workers = self.options.controller.concurrent_rc_syncs;
             let kind = Kind::REPLICATION_CONTROLLER;
@@ -241,7 +240,7 @@ impl Builder {
         (runners, handlers)
     }
 
-    /// A controller of this project with its workers, its timer and its event writer.
+    /// Adds a controller of this project with its workers, timer and event writer.
     fn controller(
         &mut self,
         kind: Kind,
@@ -267,7 +266,7 @@ impl Builder {
         runner
     }
 
-    /// A workload with its workers, its timer and its event writer.
+    /// Adds a workload with its workers, timer and event writer.
     fn workload<W: Workload>(
         &mut self,
         workload: W,
@@ -293,7 +292,7 @@ impl Builder {
             hooks.cloned(),
         );
         let runner = Arc::new(runner.recording(&self.times, &self.recorded));
-        // Each controller manager of a run draws for itself.
+        // Each controller manager of a run has its own random numbers.
         let first = hooks.map_or(0, |hooks| u64::from(hooks.connection.incarnation()) << 32);
         let writer = EventWriter::new(
             component,
@@ -306,8 +305,7 @@ impl Builder {
         let writer = Arc::new(Mutex::new(writer));
         self.install(sink, Arc::clone(&writer) as Arc<Mutex<dyn Task>>);
         self.writers.push(writer);
-        let timer_task = Timer::new(Arc::clone(&runner));
-        self.install(timer, Arc::new(Mutex::new(timer_task)));
+        self.install(timer, Arc::new(Mutex::new(Timer(Arc::clone(&runner)))));
         let made = (0..workers.max(1)).map(|number| {
             let call_latency = self.call_latency(component, first + number as u64);
             self.add_worker(Arc::clone(&runner), call_latency)
@@ -316,9 +314,8 @@ impl Builder {
         (runner, made)
     }
 
-    /// Has a workload of the caller's run in every controller manager that is made from now on, over
-    /// the same cache of pods: `make` makes it over that cache, and it gets as many workers as there
-    /// are for ReplicaSets.
+    /// Adds a workload of the caller to every controller manager that is made from now on. `make` makes it over the
+    /// manager's cache of pods. It gets as many workers as the controller of ReplicaSets.
     fn add_workload<W: Workload<Fields = RankFields>>(
         &mut self,
         component: &'static str,
@@ -337,7 +334,7 @@ impl Builder {
         }));
     }
 
-    /// The informer of the objects that a controller looks after.
+    /// Adds the informer of a controller's owners.
     fn owners<W: Workload>(&mut self, runner: &Arc<ControllerRunner<W>>, number: u64) {
         let source = KindSource(Arc::clone(&self.cluster), runner.controller.kind());
         let connection = runner.connection().cloned();
@@ -381,7 +378,7 @@ impl Builder {
     }
 }
 
-/// All parts of a run but the one that drives its scenario. Informers wait for `started`.
+/// Builds all tasks of a run but the one that drives its scenario. Informers wait for `started`.
 pub fn assemble(
     options: SimOptions,
     clock: RealClock,
@@ -400,7 +397,7 @@ pub fn assemble(
     (builder, runners)
 }
 
-/// The same with more, and all that share the pods.
+/// As [`assemble`]: `add` may add workloads, and all controllers that share the pods are returned too.
 fn assemble_with(
     options: SimOptions,
     clock: RealClock,
@@ -417,6 +414,6 @@ fn assemble_with(
     builder.nodes = nodes;
     add(&mut builder);
     let (runners, handlers) = builder.manager(with_replication_controllers, hooks);
-    builder.surroundings();
+    builder.add_cluster_tasks();
     (builder, runners, handlers)
 }

@@ -1,4 +1,4 @@
-//! What a checker is told of a controller's work, as it happens.
+//! Observes the work of controllers as it happens: for the fault simulator's invariant checker and for event logs.
 
 use podstorm::client::{Answer, Request};
 use podstorm::driver::Workload;
@@ -8,30 +8,29 @@ use podstorm_objects::{Kind, Now};
 
 use crate::faults::BatchPosition;
 
-/// A sync, by the controller that does it and its number there.
+/// A sync, by its controller and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SyncId {
-    /// Which of the run's controller managers.
+    /// The number of the controller manager in the run.
     pub incarnation: u32,
-    /// What its controller looks after.
+    /// The kind of the owners that the controller syncs.
     pub kind: Kind,
-    /// Counts the syncs of the controller, from 1.
+    /// The number of the sync among those of the controller, from 1.
     pub number: u64,
 }
 
-/// Who is behind the commits that follow.
+/// The origin of the commits that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// The sync that asked for it.
+    /// The sync that made the request.
     pub sync: SyncId,
-    /// Whether the request has gone astray: nobody waits for its answer.
+    /// Whether the request is orphaned: nobody waits for its answer.
     pub orphaned: bool,
 }
 
-/// Listens to the workers of a run. Calls come in the order of what happens; none may call back
-/// into the cluster.
+/// Observes the workers of a run. Calls come in the order of the events. A callback must not call the cluster.
 pub trait Observer<W: Workload = Controller>: Send + Sync + std::fmt::Debug {
-    /// A key was taken and its sync is about to begin.
+    /// A key was taken; its sync is about to begin.
     fn sync_begins(&self, sync: SyncId, controller: &W, key: KeyId, now: Now);
 
     /// A request is sent.
@@ -44,18 +43,18 @@ pub trait Observer<W: Workload = Controller>: Send + Sync + std::fmt::Debug {
         now: Now,
     );
 
-    /// From now on until the next call, what is committed comes from there; absent: from others
-    /// than the controllers.
+    /// Commits from now until the next call have this origin; `None`: they come from other clients than the
+    /// controllers.
     fn carries_out(&self, origin: Option<Origin>);
 
-    /// A request has come back to its sync, for good.
+    /// A request has its final answer, which its sync gets next.
     fn answered(&self, sync: SyncId, request: &Request, answer: &Answer, now: Now);
 
-    /// A sync is over, and its key is about to be done.
+    /// A sync has ended; its key is about to be marked as done.
     fn sync_ended(&self, sync: SyncId, controller: &W, state: &W::Sync, now: Now);
 }
 
-/// Nobody listens.
+/// Observes nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct NoopObserver;
 

@@ -1,8 +1,6 @@
-//! Requests that nobody waits for any more: their sender is dead, was told that they had failed,
-//! or knows nothing of their being sent twice. They reach the server all the same.
+//! Orphaned requests: nobody waits for their answers, and they reach the server all the same. Their sender is
+//! dead, has been answered that they failed, or does not know that they were sent twice.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::{Arc, Mutex};
 
 use podstorm_apiserver::Cluster;
@@ -10,22 +8,22 @@ use podstorm_objects::Now;
 
 use super::client::{ApiCalls, Client};
 use super::observer::{Observer, Origin, SyncId};
+use crate::due_queue::DueQueue;
 use crate::executor::{Next, Task};
 use crate::faults::Connection;
 use crate::faults::connection::OrphanedRequest;
+use crate::lock;
 
-/// The controllers' lines of a run; grows when a controller is started.
+/// The connections of all controller managers of a run. Grows when a manager is started.
 pub(super) type Connections = Arc<Mutex<Vec<Arc<Connection>>>>;
 
-/// Brings stray requests to the server.
+/// Carries orphaned requests to the server.
 #[derive(Debug)]
 pub(super) struct OrphanedRequests {
     client: Client,
     connections: Connections,
     observer: Arc<dyn Observer>,
-    waiting: BinaryHeap<Reverse<(i64, u64)>>,
-    /// By number of arrival; taken when they are carried out.
-    requests: Vec<Option<OrphanedRequest>>,
+    waiting: DueQueue<OrphanedRequest>,
     calls: ApiCalls,
 }
 
@@ -39,28 +37,12 @@ impl OrphanedRequests {
             client: Client::new(Arc::clone(cluster), None),
             connections,
             observer,
-            waiting: BinaryHeap::new(),
-            requests: Vec::new(),
+            waiting: DueQueue::default(),
             calls: ApiCalls::default(),
         }
     }
 
-    fn take_in(&mut self) {
-        let connections = self
-            .connections
-            .lock()
-            .expect("no thread panics while it holds this lock");
-        for orphan in connections
-            .iter()
-            .flat_map(|connection| connection.take_orphaned())
-        {
-            let number = self.requests.len() as u64;
-            self.waiting.push(Reverse((orphan.due_ns, number)));
-            self.requests.push(Some(orphan));
-        }
-    }
-
-    /// Requests on their way.
+    /// The number of requests on their way.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
     }
@@ -68,29 +50,23 @@ impl OrphanedRequests {
 
 impl Task for OrphanedRequests {
     fn run(&mut self, now: Now) -> Next {
-        self.take_in();
-        while let Some(&Reverse((due_ns, number))) = self.waiting.peek() {
-            if due_ns > now.mono_ns {
-                return Next::At(due_ns);
+        for connection in &*lock(&self.connections) {
+            for request in connection.take_orphaned() {
+                self.waiting.push(request.due_ns, request);
             }
-            self.waiting.pop();
-            let index = usize::try_from(number).expect("requests in memory fit a usize");
-            let Some(orphan) = self.requests[index].take() else {
-                continue;
-            };
+        }
+        while let Some(orphan) = self.waiting.pop_due(now.mono_ns) {
             let sync = SyncId {
                 incarnation: orphan.incarnation,
                 kind: orphan.kind,
                 number: orphan.sync,
             };
-            self.observer.carries_out(Some(Origin {
-                sync,
-                orphaned: true,
-            }));
+            let orphaned = true;
+            self.observer.carries_out(Some(Origin { sync, orphaned }));
             // Nobody waits for the answer.
             let _ = self.client.carry_out(&orphan.request, &mut self.calls, now);
             self.observer.carries_out(None);
         }
-        Next::Idle
+        self.waiting.next_due_ns().map_or(Next::Idle, Next::At)
     }
 }

@@ -1,5 +1,5 @@
-//! One controller as its workers share it: queue, connection, who is idle, and the timer that adds
-//! its delayed keys.
+//! Runs one controller: what its workers share, which are its queue, its client, the list of idle workers and
+//! the timer of its delayed keys.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,8 +17,9 @@ use super::observer::Observer;
 use crate::clock::RealClock;
 use crate::executor::{Executor, Next, Task, TaskId};
 use crate::faults::{Connection, CrashPoint};
+use crate::lock;
 
-/// The informers of a controller: its parents' and the pods'.
+/// The informers of a controller: that of its owners and that of the pods.
 const INFORMERS: usize = 2;
 
 /// One controller with its queue, its idle workers and its timer.
@@ -26,37 +27,37 @@ const INFORMERS: usize = 2;
 pub struct ControllerRunner<W: Workload = Controller> {
     /// The controller.
     pub controller: Arc<W>,
-    /// Its connection to the server.
+    /// Its API client.
     pub client: Arc<Client>,
-    /// What it says in Events.
+    /// Its Events.
     pub events: Arc<EventQueue>,
     executor: Arc<Executor>,
     timer: TaskId,
     /// Reads real time, where time is real.
     clock: Option<RealClock>,
-    /// Informers whose caches are not filled yet: no sync begins before they are.
+    /// Informers whose caches are not filled yet. No sync begins before all are filled.
     unsynced: AtomicUsize,
     /// Syncs begun.
     pub begun: AtomicU64,
     /// Syncs finished.
     pub finished: AtomicU64,
-    /// Workers that found no key. A worker lists itself and then looks at the queue once more, so
-    /// no key is left lying between the two.
+    /// Workers that found no key. A worker adds itself and then looks at the queue once more, so that no key is
+    /// missed between the two.
     idle: Mutex<Vec<TaskId>>,
-    /// In a run that is disturbed or watched over.
+    /// Present in a run with fault injection or an observer.
     pub hooks: Option<Hooks<W>>,
-    /// When the phases began.
+    /// The beginnings of the phases.
     pub times: Arc<PhaseTimes>,
-    /// What the workers of all controllers have recorded.
+    /// The durations recorded by the workers of all controllers.
     pub recorded: Arc<Mutex<Recorded>>,
 }
 
-/// What the requests of a disturbed controller pass, and who listens.
+/// The fault injection and the observer of a controller.
 #[derive(Debug)]
 pub struct Hooks<W: Workload = Controller> {
-    /// What requests and watches pass.
+    /// The connection that requests and watches pass.
     pub connection: Arc<Connection>,
-    /// Who listens.
+    /// Observes the workers.
     pub observer: Arc<dyn Observer<W>>,
 }
 
@@ -96,7 +97,7 @@ impl<W: Workload> ControllerRunner<W> {
         }
     }
 
-    /// Has its workers record by these phases, and there.
+    /// Has the workers record durations by these phases.
     pub(crate) fn recording(
         self,
         times: &Arc<PhaseTimes>,
@@ -109,13 +110,13 @@ impl<W: Workload> ControllerRunner<W> {
         }
     }
 
-    /// Until when no part of the controller may run, if it is dead or paused.
+    /// Until when no task of the controller may run, ns, if the controller is dead or paused.
     #[inline]
     pub(crate) fn stopped_until(&self, now: Now) -> Option<i64> {
         self.hooks.as_ref()?.connection.stopped_until(now)
     }
 
-    /// Whether the controller dies at this point of its work.
+    /// Whether the controller is dead at this point of its work, or dies there.
     #[inline]
     pub(crate) fn dies_at(&self, point: CrashPoint) -> bool {
         self.hooks
@@ -130,29 +131,29 @@ impl<W: Workload> ControllerRunner<W> {
             .is_some_and(|hooks| hooks.connection.is_dead())
     }
 
-    /// The connection, in a run that is disturbed or watched over.
+    /// The connection, in a run with fault injection or an observer.
     pub(crate) fn connection(&self) -> Option<&Arc<Connection>> {
         self.hooks.as_ref().map(|hooks| &hooks.connection)
     }
 
-    /// Whether at least `syncs` syncs were finished, none is under way and no key waits.
+    /// Whether at least `syncs` syncs have finished, none is under way and no key is queued.
     pub fn rests_after(&self, syncs: u64) -> bool {
-        // Acquire, with the releases below: a sync counted as begun has left the queue, so what
-        // is read in this order can't miss one that is between queue and worker for ever; the
-        // caller asks again.
+        // Acquire, with the Release increments of the worker. A sync that was counted as begun has left the
+        // queue. So this order of reading can't miss a sync between queue and worker for ever: the caller
+        // asks again.
         let finished = self.finished.load(Ordering::Acquire);
         let waiting = self.controller.queue().len();
         let begun = self.begun.load(Ordering::Acquire);
         finished >= syncs && waiting == 0 && begun == finished
     }
 
-    /// The present, more exactly than at the beginning of the part's run.
+    /// The current time; on the threads engine more exact than `now`, the beginning of the task's run.
     #[inline]
     pub(crate) fn present(&self, now: Now) -> Now {
         self.clock.as_ref().map_or(now, RealClock::now)
     }
 
-    /// The present as the controller's own clock has it.
+    /// The current time on the controller's own clock.
     #[inline]
     pub(crate) fn own_clock(&self, now: Now) -> Now {
         self.hooks
@@ -160,8 +161,7 @@ impl<W: Workload> ControllerRunner<W> {
             .map_or(now, |hooks| hooks.connection.clock(now))
     }
 
-    /// To be called after keys may have been added: wakes workers for them, and the timer for
-    /// delayed ones.
+    /// To be called after keys may have been added: wakes idle workers for them, and the timer for delayed keys.
     pub(crate) fn keys_added(&self, now: Now) {
         if !self.is_synced() {
             return;
@@ -169,10 +169,7 @@ impl<W: Workload> ControllerRunner<W> {
         let queue = self.controller.queue();
         let count = queue.len();
         if count > 0 {
-            let mut idle = self
-                .idle
-                .lock()
-                .expect("no thread panics while it holds this lock");
+            let mut idle = lock(&self.idle);
             for _ in 0..count {
                 let Some(worker) = idle.pop() else { break };
                 self.executor.wake(worker);
@@ -183,7 +180,7 @@ impl<W: Workload> ControllerRunner<W> {
         }
     }
 
-    /// The key that has waited longest, and for how long, ns.
+    /// Takes the key that has been queued longest; also returns for how long, ns.
     #[inline]
     pub(crate) fn take(&self, now: Now) -> Option<(KeyId, u64)> {
         if !self.is_synced() {
@@ -195,10 +192,10 @@ impl<W: Workload> ControllerRunner<W> {
         }
     }
 
-    /// One of the informers has filled its cache for the first time. The caller says
-    /// [`ControllerRunner::keys_added`] afterwards.
+    /// Records that an informer has filled its cache for the first time. The caller then calls
+    /// [`ControllerRunner::keys_added`].
     pub(crate) fn informer_synced(&self) {
-        // Release, with the load below: whoever sees zero sees full caches.
+        // Release, with the load below: a thread that sees zero sees full caches.
         self.unsynced.fetch_sub(1, Ordering::Release);
     }
 
@@ -210,35 +207,25 @@ impl<W: Workload> ControllerRunner<W> {
 
     #[inline]
     pub(crate) fn list_idle(&self, worker: TaskId) {
-        let mut idle = self
-            .idle
-            .lock()
-            .expect("no thread panics while it holds this lock");
+        let mut idle = lock(&self.idle);
         if !idle.contains(&worker) {
             idle.push(worker);
         }
     }
 }
 
-/// Adds the delayed keys of a controller when they are due.
+/// Queues the delayed keys of a controller when they are due.
 #[derive(Debug)]
-pub struct Timer<W: Workload> {
-    runner: Arc<ControllerRunner<W>>,
-}
-
-impl<W: Workload> Timer<W> {
-    pub(crate) fn new(runner: Arc<ControllerRunner<W>>) -> Timer<W> {
-        Timer { runner }
-    }
-}
+pub(super) struct Timer<W: Workload>(pub(super) Arc<ControllerRunner<W>>);
 
 impl<W: Workload> Task for Timer<W> {
     fn run(&mut self, now: Now) -> Next {
-        if let Some(until_ns) = self.runner.stopped_until(now) {
+        let Timer(runner) = self;
+        if let Some(until_ns) = runner.stopped_until(now) {
             return Next::not_before(until_ns);
         }
-        self.runner.controller.queue().fire_due(now.mono_ns);
-        self.runner.keys_added(now);
+        runner.controller.queue().fire_due(now.mono_ns);
+        runner.keys_added(now);
         Next::Idle
     }
 }

@@ -1,8 +1,7 @@
-//! Controller workers: each part is one concurrent sync. A worker takes a key and drives its sync over its
-//! `WorkerTransport` until it is done.
+//! Workers of a controller: each is a task that runs one sync at a time. A worker takes a key and drives its sync
+//! over a `WorkerTransport` until it ends.
 //!
-//! A worker with nothing to do lists itself as idle; whoever adds keys wakes as many idle workers as
-//! there are keys.
+//! A worker without a key adds itself to the idle workers. When keys are added, as many idle workers are woken.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +19,7 @@ use super::worker_transport::{Travel, WorkerTransport};
 use crate::executor::{Next, Task, TaskId};
 use crate::faults::CrashPoint;
 
-/// A run ends after that many syncs…
+/// A run of a worker ends after that many syncs…
 const SYNCS_PER_RUN: u32 = 16;
 
 /// …or after the sync with which it has carried out that many requests.
@@ -36,18 +35,18 @@ pub struct Worker<W: Workload = Controller> {
     /// Whether a sync is under way.
     busy: bool,
     begun_at: Now,
-    /// What it counts.
+    /// The numbers of its syncs.
     pub counters: SyncCounters,
-    /// What it measures.
+    /// The durations of its syncs.
     pub recorder: Recorder,
 }
 
-/// What a worker counts.
+/// The numbers of a worker's syncs.
 #[derive(Debug, Default)]
 pub struct SyncCounters {
-    /// Syncs by how they ended, in the words of [`SyncState::outcome_label`].
+    /// By outcome, as [`SyncState::outcome_label`] names it.
     pub syncs: SmallVec<[(&'static str, u64); 8]>,
-    /// Syncs that asked for nothing.
+    /// Syncs without a request.
     pub syncs_without_requests: u64,
 }
 
@@ -108,8 +107,8 @@ impl<W: Workload> Worker<W> {
         self.driver.poll(&*self.runner.controller, sent_at, own)
     }
 
-    /// Moves what travels and hands answers over; the next moment at which something happens, if the
-    /// sync waits for one.
+    /// Moves the requests in flight and passes answers to the sync; returns the next moment at which something
+    /// happens, if the sync waits for one.
     fn travel(&mut self, now: Now) -> Option<i64> {
         loop {
             match self.transport.travel(self.driver.sync.requests(), now) {
@@ -152,9 +151,9 @@ impl<W: Workload> Worker<W> {
     }
 }
 
-/// A worker of whatever workload, whose controller has died.
+/// A worker of any workload, whose controller has died.
 pub(super) trait Abandon: Send {
-    /// Lets what is on its way to the server go on alone.
+    /// Orphans the requests that are on their way to the server.
     fn abandon(&mut self);
 }
 

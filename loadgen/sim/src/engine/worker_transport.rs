@@ -1,11 +1,9 @@
-//! What carries the requests of one worker to the server and back: a [`Transport`] with the turns of the
-//! client's limiter, the time that a call takes, and, in a disturbed run, what goes wrong on the way.
+//! Carries the requests of one worker to the server and back: a [`Transport`] with the client's limiter, latency
+//! and fault injection.
 //!
-//! The requests of one batch are concurrent: each has its own turn and its own latency. What takes no
-//! time is answered at once.
+//! The requests of one batch are concurrent: each waits for the limiter and has its latency on its own. A request
+//! that takes no time is answered at once.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use podstorm::client::{Answer, ApiError, Request};
@@ -16,14 +14,13 @@ use podstorm_objects::Now;
 use super::client::{ApiCalls, CallLatency, RequestInfo, retry_after_ns};
 use super::observer::{Origin, SyncId};
 use super::runner::ControllerRunner;
+use crate::due_queue::DueQueue;
 use crate::faults::connection::OrphanedRequest;
 use crate::faults::{BatchPosition, Call, CrashPoint, FaultId, InjectedOutcome, OutgoingRequest};
 
-/// A request on its way.
+/// A request in flight.
 #[derive(Debug)]
 struct InFlight {
-    due_ns: i64,
-    number: u64,
     index: usize,
     attempts: u32,
     state: InFlightState,
@@ -31,71 +28,49 @@ struct InFlight {
 
 #[derive(Debug)]
 enum InFlightState {
-    /// To the server; the answer will be here at that moment.
+    /// On its way to the server; the answer will be back at `back_ns`.
     ToServer { back_ns: i64, fault: Fault },
-    /// ToClient, with the answer.
+    /// Its answer is on its way back.
     ToClient(Answer),
 }
 
-/// What a request meets on its way, besides its latency.
+/// The fault that a request meets when it reaches the server.
 #[derive(Debug)]
 enum Fault {
     None,
-    /// Its answer is lost, and this comes back instead.
+    /// The answer is lost; the client gets this error instead.
     Lost(Box<ApiError>),
-    /// It has become another request.
+    /// Another request reaches the server instead.
     Changed(Box<Request>),
-    /// It was carried out before, by whose fault.
+    /// The request is carried out a second time; the fault that caused it.
     Again(Option<FaultId>),
 }
 
-impl PartialEq for InFlight {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for InFlight {}
-
-impl PartialOrd for InFlight {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for InFlight {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.due_ns, self.number).cmp(&(other.due_ns, other.number))
-    }
-}
-
-/// How far the requests of a sync have come.
+/// The progress of the requests of a sync.
 #[derive(Debug)]
 pub(super) enum Travel {
-    /// That request has its answer, for good.
+    /// The request of that index has its final answer.
     Answered(usize, Answer),
-    /// Something happens at that moment, ns, and nothing before.
+    /// Nothing happens before that moment, ns.
     Until(i64),
-    /// Nothing is on its way.
+    /// No request is in flight.
     Over,
 }
 
-/// The way to the server of one worker's syncs.
+/// The transport of one worker's syncs.
 #[derive(Debug)]
 pub(super) struct WorkerTransport<W: Workload> {
     runner: Arc<ControllerRunner<W>>,
     call_latency: CallLatency,
-    /// Whether requests are carried out where they are made.
+    /// Whether requests are carried out at once.
     is_direct: bool,
-    in_flight: BinaryHeap<Reverse<InFlight>>,
-    /// Requests sent so far, those sent again among them.
-    sent: u64,
-    /// Requests that the sync has asked for.
+    in_flight: DueQueue<InFlight>,
+    /// Requests of the current sync.
     pub(super) asked: u32,
-    /// Requests that were carried out at once, ever.
+    /// Requests that were carried out at once, in all syncs.
     pub(super) carried_out: u32,
-    /// The key that is synced, the number of that sync among those of the controller, and how many
-    /// batches it has sent.
+    /// The key of the current sync, the number of the sync among those of the controller, and the number of its
+    /// batches so far.
     key: KeyId,
     pub(super) number: u64,
     batches: u32,
@@ -113,8 +88,7 @@ impl<W: Workload> WorkerTransport<W> {
             runner,
             call_latency,
             is_direct,
-            in_flight: BinaryHeap::new(),
-            sent: 0,
+            in_flight: DueQueue::default(),
             asked: 0,
             carried_out: 0,
             key: KeyId::default(),
@@ -124,7 +98,7 @@ impl<W: Workload> WorkerTransport<W> {
         }
     }
 
-    /// The transport at that moment.
+    /// The transport at this moment of the cluster's time.
     pub(super) fn at(&mut self, now: Now) -> At<'_, W> {
         At(self, now)
     }
@@ -135,7 +109,7 @@ impl<W: Workload> WorkerTransport<W> {
         (self.batches, self.asked) = (0, 0);
     }
 
-    /// The sync, by the line that it is on; only in a disturbed run.
+    /// The identity of the current sync, in a run with fault injection or an observer.
     pub(super) fn sync_id(&self) -> Option<SyncId> {
         let hooks = self.runner.hooks.as_ref()?;
         Some(SyncId {
@@ -145,15 +119,9 @@ impl<W: Workload> WorkerTransport<W> {
         })
     }
 
-    /// Moves what travels, until an answer is there.
+    /// Moves the requests in flight until one has its answer.
     pub(super) fn travel(&mut self, requests: &[Request], now: Now) -> Travel {
-        while let Some(Reverse(first)) = self.in_flight.peek() {
-            if first.due_ns > now.mono_ns {
-                return Travel::Until(first.due_ns);
-            }
-            let Some(Reverse(flight)) = self.in_flight.pop() else {
-                break;
-            };
+        while let Some(flight) = self.in_flight.pop_due(now.mono_ns) {
             let (index, attempts) = (flight.index, flight.attempts);
             let answer = match flight.state {
                 InFlightState::ToServer { back_ns, fault } => {
@@ -170,20 +138,21 @@ impl<W: Workload> WorkerTransport<W> {
                 return Travel::Over;
             }
         }
-        Travel::Over
+        self.in_flight
+            .next_due_ns()
+            .map_or(Travel::Over, Travel::Until)
     }
 
-    /// Lets what is on its way to the server go on alone: the controller is dead.
+    /// Orphans the requests on their way to the server: the controller is dead.
     pub(super) fn abandon(&mut self, requests: &[Request]) {
-        let flights = std::mem::take(&mut self.in_flight);
-        for Reverse(flight) in flights.into_sorted_vec().into_iter().rev() {
+        for (due_ns, flight) in self.in_flight.take_all() {
             if matches!(flight.state, InFlightState::ToServer { .. }) {
-                self.orphan(&requests[flight.index], flight.due_ns, false);
+                self.orphan(&requests[flight.index], due_ns, false);
             }
         }
     }
 
-    /// Sends one request when the limiter lets it, not before `not_before_ns`.
+    /// Sends one request when the limiter allows it, not before `not_before_ns`.
     fn depart(
         &mut self,
         index: usize,
@@ -237,14 +206,14 @@ impl<W: Workload> WorkerTransport<W> {
         self.runner.dies_at(CrashPoint::AfterRequest);
     }
 
-    /// What becomes of a request, and who is told that it is sent.
+    /// Reports the request to the observer, and returns what fault injection makes of it.
     fn inject(&self, index: usize, request: &Request, attempts: u32, now: Now) -> InjectedOutcome {
         let (Some(hooks), Some(sync)) = (&self.runner.hooks, self.sync_id()) else {
             return InjectedOutcome::Pass;
         };
         let parent = self.runner.controller.name(self.key);
         let position = BatchPosition {
-            // The batch that is being sent has been counted; one that is sent again counts as the next.
+            // The batch that is being sent has been counted. A request that is sent again counts as the next batch.
             batch: self.batches - u32::from(attempts == 0),
             index: u32::try_from(index).unwrap_or(u32::MAX),
         };
@@ -261,7 +230,7 @@ impl<W: Workload> WorkerTransport<W> {
         hooks.connection.inject(&sent, now)
     }
 
-    /// Lets a request go on alone.
+    /// Passes a request on as an orphaned one.
     fn orphan(&self, request: &Request, due_ns: i64, answered: bool) {
         let Some(connection) = self.runner.connection() else {
             return;
@@ -277,18 +246,15 @@ impl<W: Workload> WorkerTransport<W> {
     }
 
     fn push(&mut self, due_ns: i64, index: usize, attempts: u32, state: InFlightState) {
-        self.sent += 1;
         let flight = InFlight {
-            due_ns,
-            number: self.sent,
             index,
             attempts,
             state,
         };
-        self.in_flight.push(Reverse(flight));
+        self.in_flight.push(due_ns, flight);
     }
 
-    /// The request has reached the server; its answer, if that takes no time to come back.
+    /// Carries out a request that has reached the server; returns its answer if that takes no time to come back.
     fn deliver(
         &mut self,
         index: usize,
@@ -314,7 +280,7 @@ impl<W: Workload> WorkerTransport<W> {
         }
         match fault {
             Fault::Lost(error) => answer = Answer::Failed(*error),
-            // Two pods, or another answer than the first had.
+            // The second create made a second pod, or the second answer differs from the first.
             Fault::Again(mark) => {
                 let is_create = matches!(asked, Request::CreatePod { .. });
                 if let Some(connection) = self.runner.connection()
@@ -335,7 +301,7 @@ impl<W: Workload> WorkerTransport<W> {
         Some(answer)
     }
 
-    /// An answer is here: it is given to the sync, unless the call is to be sent again.
+    /// Accepts an answer that is back. Returns it for the sync, unless the call is sent again.
     fn accept(
         &mut self,
         index: usize,
@@ -358,7 +324,7 @@ impl<W: Workload> WorkerTransport<W> {
     }
 }
 
-/// The transport at a moment of the cluster's time, whatever the controller's own clock says.
+/// The transport at a moment of the cluster's time; the controller's own clock may differ.
 #[derive(Debug)]
 pub(super) struct At<'a, W: Workload>(&'a mut WorkerTransport<W>, Now);
 

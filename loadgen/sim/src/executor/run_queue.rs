@@ -1,10 +1,10 @@
-//! Whose turn it is, without the locks: which parts are queued, which run, which come later.
+//! The run queue of the executor, without locks: the tasks that are queued, running or delayed.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use super::TaskId;
 
-/// Where a part stands.
+/// The state of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum RunState {
     #[default]
@@ -18,12 +18,13 @@ enum RunState {
 #[derive(Clone, Copy, Debug, Default)]
 struct TaskEntry {
     state: RunState,
-    /// When it is to be queued, and its number among all such wishes.
+    /// When the task is to be queued, ns, and the number of that wake-up.
     due: Option<(i64, u64)>,
 }
 
-/// A queue in which each part waits at most once and runs at most once at a time; late parts come
-/// when no other waits. Everything is O(1), but for delays: O(log delayed).
+/// A queue in which each task is at most once, and from which each task runs at most once at a time.
+/// Low-priority tasks come when no other task is queued. Every operation is O(1), but O(log delayed) for
+/// delays.
 #[derive(Debug, Default)]
 pub(super) struct RunQueue {
     entries: Vec<TaskEntry>,
@@ -32,17 +33,17 @@ pub(super) struct RunQueue {
     /// By moment, then by number.
     delayed: BTreeSet<(i64, u64, TaskId)>,
     wake_ups: u64,
-    /// How many parts run.
+    /// The number of running tasks.
     running: usize,
 }
 
 impl RunQueue {
-    /// Whether no part runs, waits or will be due: nothing happens any more by itself.
+    /// Whether no task is running, queued or delayed.
     pub(super) fn are_at_rest(&self) -> bool {
         self.running == 0 && self.queued() == 0 && self.delayed.is_empty()
     }
 
-    /// How many parts are queued.
+    /// The number of queued tasks.
     pub(super) fn queued(&self) -> usize {
         self.normal.len() + self.low_priority.len()
     }
@@ -55,7 +56,7 @@ impl RunQueue {
         &mut self.entries[index]
     }
 
-    /// Queues a part that doesn't wait yet; one that runs is queued when it is done.
+    /// Queues a task unless it is queued; a running task is queued when it is done.
     pub(super) fn add(&mut self, task: TaskId) {
         let state = &mut self.entry(task).state;
         match *state {
@@ -81,7 +82,7 @@ impl RunQueue {
     pub(super) fn add_at(&mut self, task: TaskId, at_ns: i64) -> bool {
         let wake_ups = self.wake_ups;
         let due = &mut self.entry(task).due;
-        // A wish that is brought forward keeps its number.
+        // A wake-up that is brought forward keeps its number.
         let number = match *due {
             Some((known_ns, _)) if known_ns <= at_ns => return false,
             Some((_, number)) => number,
@@ -95,12 +96,12 @@ impl RunQueue {
         self.delayed.insert((at_ns, number, task))
     }
 
-    /// The moment of the earliest delayed part.
+    /// The moment of the earliest delayed task, ns.
     pub(super) fn next_due_ns(&self) -> Option<i64> {
         self.delayed.first().map(|&(due_ns, ..)| due_ns)
     }
 
-    /// Queues the parts whose moment has come.
+    /// Queues the delayed tasks that are due.
     pub(super) fn fire_due(&mut self, now_ns: i64) {
         while self.next_due_ns().is_some_and(|due_ns| due_ns <= now_ns)
             && let Some((.., task)) = self.delayed.pop_first()
@@ -110,7 +111,7 @@ impl RunQueue {
         }
     }
 
-    /// Takes the part that has waited longest.
+    /// Takes the task that has been queued longest.
     pub(super) fn take(&mut self) -> Option<TaskId> {
         let task = self
             .normal
@@ -121,7 +122,7 @@ impl RunQueue {
         Some(task)
     }
 
-    /// A part that was taken has run.
+    /// Records that a task which was taken has run.
     pub(super) fn done(&mut self, task: TaskId) {
         let state = &mut self.entry(task).state;
         let again = *state == RunState::RunningAgain;
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_waits_once_and_runs_again_when_it_was_added_while_it_ran() {
+    fn a_task_is_queued_once_and_runs_again_when_it_was_added_while_it_ran() {
         let (mut queue, a, b, _) = tasks();
         queue.add(a);
         queue.add(b);
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn late_parts_wait_for_all_others() {
+    fn low_priority_tasks_wait_for_all_others() {
         let (mut queue, a, b, low_priority) = tasks();
         queue.add(low_priority);
         queue.add(a);

@@ -1,8 +1,8 @@
-//! One controller's connection to its cluster, and its clock: what its requests and watches pass,
-//! and where it can be stopped, paused or killed.
+//! The connection of one controller manager to its cluster, and its clock. Requests and watches pass the connection;
+//! here they meet faults, and here the manager can be paused or killed.
 //!
-//! A line is shared by all parts of one controller. Tasks ask it before they act; a dead line's
-//! parts do nothing any more, and what they had under way is answered to nobody.
+//! All tasks of a controller manager share its connection, and ask it before they act. When it is dead they do
+//! nothing any more, and nobody gets the answers of the requests that they had in flight.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,63 +15,53 @@ use serde::{Deserialize, Serialize};
 use super::answer::ApiFault;
 use super::network::{FaultId, InjectedOutcome, Network, OutgoingRequest};
 use super::watching::{AlteredEvents, StreamEnd, StreamFaults, StreamKind, WatchState};
+use crate::lock;
 
-/// Where a controller dies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CrashPoint {
-    /// At once, whatever it does.
-    Now,
-    /// Before a request is sent.
-    BeforeRequest,
-    /// After a request was sent, before it arrives.
-    AfterRequest,
-    /// After a request was carried out, before its answer is back.
-    AfterCommit,
-    /// After an answer came back.
-    AfterAnswer,
-    /// After an event was applied to the cache, and before the next.
-    AfterEvent,
-    /// After a key was taken from the queue.
-    AfterTake,
+listed! {
+    /// A point at which a controller manager dies.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum CrashPoint {
+        /// At once.
+        Now,
+        /// Before a request is sent.
+        BeforeRequest,
+        /// After a request was sent, before it arrives.
+        AfterRequest,
+        /// After a request was carried out, before its answer is back.
+        AfterCommit,
+        /// After an answer came back.
+        AfterAnswer,
+        /// After an event was applied to the cache, and before the next.
+        AfterEvent,
+        /// After a key was taken from the queue.
+        AfterTake,
+    }
 }
 
-impl CrashPoint {
-    /// Every point.
-    pub const ALL: [CrashPoint; 7] = [
-        CrashPoint::Now,
-        CrashPoint::BeforeRequest,
-        CrashPoint::AfterRequest,
-        CrashPoint::AfterCommit,
-        CrashPoint::AfterAnswer,
-        CrashPoint::AfterEvent,
-        CrashPoint::AfterTake,
-    ];
-}
-
-/// A request that nobody waits for any more and that reaches the server all the same.
+/// A request that reaches the server although nobody waits for its answer.
 #[derive(Clone, Debug)]
 pub struct OrphanedRequest {
     /// When it reaches the server, ns.
     pub due_ns: i64,
-    /// Who sent it.
+    /// The controller manager that sent it.
     pub incarnation: u32,
-    /// What its controller looks after.
+    /// The kind of the owners that its controller syncs.
     pub kind: Kind,
-    /// Its sync's number.
+    /// The number of its sync.
     pub sync: u64,
-    /// Whether whoever sent it is still alive.
+    /// Whether its sender is still alive and has another answer.
     pub answered: bool,
-    /// What it asks for.
+    /// The request.
     pub request: Request,
 }
 
-/// One controller's connection.
+/// The connection of one controller manager.
 pub struct Connection {
     network: Arc<Network>,
     incarnation: u32,
     state: Mutex<ConnectionState>,
-    /// Called when the line dies, and when a request has gone astray.
+    /// Called when the controller manager dies, and when a request is orphaned.
     waker: Waker,
 }
 
@@ -88,33 +78,20 @@ struct ConnectionState {
     dead: bool,
     paused_until_ns: i64,
     wall_offset_ns: i64,
-    /// Where to die, and how often to pass there before.
+    /// Where to die, and how often to pass that point before.
     crash: Option<(CrashPoint, u32)>,
-    /// Whose crash that is.
+    /// The fault that armed the crash.
     crash_fault_id: Option<FaultId>,
-    pods: StreamFaults,
-    parents: StreamFaults,
-    replication_controllers: StreamFaults,
-    others: StreamFaults,
+    /// By the number of the stream's kind.
+    streams: [StreamFaults; StreamKind::COUNT],
     orphaned: Vec<OrphanedRequest>,
-    dropped: [u64; StreamKind::COUNT],
-    repeated: [u64; StreamKind::COUNT],
-}
-
-impl ConnectionState {
-    fn streams(&mut self) -> [&mut StreamFaults; StreamKind::COUNT] {
-        [
-            &mut self.pods,
-            &mut self.parents,
-            &mut self.replication_controllers,
-            &mut self.others,
-        ]
-    }
+    /// Events lost and events repeated, in all streams.
+    altered: (u64, u64),
 }
 
 impl Connection {
-    /// A line on that network; `told` is called when something has to be looked after: the line is
-    /// dead, or a request has gone astray.
+    /// A connection over that network. `waker` is called when the controller manager dies, and when a request is
+    /// orphaned.
     pub fn new(network: Arc<Network>, incarnation: u32, waker: Waker) -> Connection {
         Connection {
             network,
@@ -125,34 +102,32 @@ impl Connection {
     }
 
     fn state(&self) -> MutexGuard<'_, ConnectionState> {
-        self.state
-            .lock()
-            .expect("no thread panics while it holds this lock")
+        lock(&self.state)
     }
 
-    /// Counts the controllers of a run, from 0.
+    /// The number of the controller manager in the run, from 0.
     pub fn incarnation(&self) -> u32 {
         self.incarnation
     }
 
-    /// What is armed against requests.
+    /// The faults armed against requests.
     pub fn network(&self) -> &Arc<Network> {
         &self.network
     }
 
-    /// The controller dies: none of its parts does anything any more.
+    /// Kills the controller manager: its tasks do nothing any more.
     pub fn die(&self) {
         self.state().dead = true;
         (self.waker)();
     }
 
-    /// Whether it is dead.
+    /// Whether the controller manager is dead.
     pub fn is_dead(&self) -> bool {
         self.state().dead
     }
 
-    /// The controller dies when it is about to pass that point for the `passes`-th time from now,
-    /// counting from 0.
+    /// Kills the controller manager when it is about to pass that point for the `passes`-th time from now, counting
+    /// from 0.
     pub fn crash_at(&self, point: CrashPoint, passes: u32) {
         let fault_id = self.network.fault_id();
         if point == CrashPoint::Now {
@@ -168,7 +143,7 @@ impl Connection {
         self.state().crash.is_some()
     }
 
-    /// The controller passes a point; whether it is dead there.
+    /// Records that the controller manager passes a point; returns whether it is dead there.
     pub fn passes(&self, point: CrashPoint) -> bool {
         let mut state = self.state();
         match &mut state.crash {
@@ -187,18 +162,17 @@ impl Connection {
         state.dead
     }
 
-    /// Nothing of the controller runs before that moment, ns.
+    /// Pauses the controller manager until that moment, ns.
     pub fn pause_until(&self, until_ns: i64) {
         let fault_id = self.network.fault_id();
-        let mut guard = self.state();
-        let state = &mut *guard;
+        let mut state = self.state();
         state.paused_until_ns = until_ns;
-        for stream in state.streams() {
+        for stream in &mut state.streams {
             stream.fault_ids.held.extend(fault_id);
         }
     }
 
-    /// For a part about to run: until when it must not, `i64::MAX` when never again.
+    /// Until when a task must not run, ns: `i64::MAX` when the controller manager is dead.
     pub fn stopped_until(&self, now: Now) -> Option<i64> {
         let state = self.state();
         if state.dead {
@@ -207,12 +181,12 @@ impl Connection {
         (state.paused_until_ns > now.mono_ns).then_some(state.paused_until_ns)
     }
 
-    /// The controller's wall clock is so far off, ns.
+    /// Sets how far the controllers' wall clock is off, ns.
     pub fn set_wall_offset(&self, offset_ns: i64) {
         self.state().wall_offset_ns = offset_ns;
     }
 
-    /// The present as the controller's clock has it.
+    /// The current time on the controllers' clock.
     pub fn clock(&self, now: Now) -> Now {
         Now {
             mono_ns: now.mono_ns,
@@ -220,84 +194,78 @@ impl Connection {
         }
     }
 
-    /// What becomes of a request about to be sent.
+    /// What fault injection makes of a request about to be sent.
     pub fn inject(&self, sent: &OutgoingRequest<'_>, now: Now) -> InjectedOutcome {
         self.network.inject(sent, now.mono_ns)
     }
 
-    /// A request that goes on alone.
-    pub fn orphan(&self, orphan: OrphanedRequest) {
-        self.state().orphaned.push(orphan);
+    /// Adds an orphaned request.
+    pub fn orphan(&self, request: OrphanedRequest) {
+        self.state().orphaned.push(request);
         (self.waker)();
     }
 
-    /// The requests that went astray since the last call.
+    /// Takes the requests that were orphaned since the last call.
     pub fn take_orphaned(&self) -> Vec<OrphanedRequest> {
         std::mem::take(&mut self.state().orphaned)
     }
 
-    /// Changes what is armed against a watch.
     fn with_stream<T>(&self, kind: StreamKind, change: impl FnOnce(&mut StreamFaults) -> T) -> T {
-        let mut state = self.state();
-        match kind {
-            StreamKind::Pods => change(&mut state.pods),
-            StreamKind::Parents => change(&mut state.parents),
-            StreamKind::ReplicationControllers => change(&mut state.replication_controllers),
-            StreamKind::Others => change(&mut state.others),
-        }
+        change(&mut self.state().streams[kind as usize])
     }
 
-    /// Nothing is heard on a watch before that moment, ns; a moment in the past releases it.
-    pub fn hold(&self, kind: StreamKind, until_ns: i64) {
+    /// Arms a fault of a watch; `change` also gets the number of the fault.
+    fn arm(&self, kind: StreamKind, change: impl FnOnce(&mut StreamFaults, Option<FaultId>)) {
         let fault_id = self.network.fault_id();
-        self.with_stream(kind, |stream| {
+        self.with_stream(kind, |stream| change(stream, fault_id));
+    }
+
+    /// Holds the events of a watch back until that moment, ns; a moment in the past releases them.
+    pub fn hold(&self, kind: StreamKind, until_ns: i64) {
+        self.arm(kind, |stream, fault_id| {
             stream.held_until_ns = until_ns;
             stream.fault_ids.held.extend(fault_id);
         });
     }
 
-    /// Nothing is heard on a watch any more, whatever is healed.
+    /// Holds the events of a watch back for ever; [`heal`](Connection::heal) does not change that.
     pub fn break_for_good(&self, kind: StreamKind) {
         self.with_stream(kind, |stream| stream.broken = true);
     }
 
-    /// The next events of a watch are lost.
+    /// Loses the next events of a watch.
     pub fn drop_events(&self, kind: StreamKind, count: u32) {
-        let fault_id = self.network.fault_id();
-        self.with_stream(kind, |stream| {
+        self.arm(kind, |stream, fault_id| {
             stream.drop += count;
             stream.fault_ids.dropped.extend(fault_id);
         });
     }
 
-    /// The next events of a watch come twice.
+    /// Delivers the next events of a watch twice.
     pub fn duplicate_events(&self, kind: StreamKind, count: u32) {
-        let fault_id = self.network.fault_id();
-        self.with_stream(kind, |stream| {
+        self.arm(kind, |stream, fault_id| {
             stream.duplicate += count;
             stream.fault_ids.repeated.extend(fault_id);
         });
     }
 
-    /// The last events of a watch, eight at most, come again after the next ones.
+    /// Delivers the last events of a watch, eight at most, again after the next ones.
     pub fn replay_events(&self, kind: StreamKind, count: u32) {
-        let fault_id = self.network.fault_id();
-        self.with_stream(kind, |stream| {
+        self.arm(kind, |stream, fault_id| {
             stream.replay = count;
             stream.fault_ids.repeated.extend(fault_id);
         });
     }
 
-    /// A watch ends.
+    /// Ends a watch.
     pub fn end(&self, kind: StreamKind, end: StreamEnd) {
-        let fault_id = self.network.fault_id();
-        self.with_stream(kind, |stream| {
+        self.arm(kind, |stream, fault_id| {
             stream.end = Some(end);
             stream.fault_ids.ended.extend(fault_id);
         });
     }
 
-    /// The watch that was to end has done so, if it was open.
+    /// Called by an informer that has ended its watch as told; `was_open` says whether there was one.
     pub fn ended(&self, kind: StreamKind, was_open: bool) {
         let fault_ids =
             self.with_stream(kind, |stream| std::mem::take(&mut stream.fault_ids.ended));
@@ -306,41 +274,37 @@ impl Connection {
         }
     }
 
-    /// The next attempts to open a watch or to list are answered so.
+    /// Answers the next attempts to open a watch, or to list, with that fault.
     pub fn refuse_open(&self, kind: StreamKind, fault: ApiFault, times: u32) {
-        let fault_id = self.network.fault_id();
-        self.with_stream(kind, |stream| {
-            stream
-                .refuse_open
-                .extend(std::iter::repeat_n(fault, times as usize));
+        self.arm(kind, |stream, fault_id| {
+            let refusals = std::iter::repeat_n(fault, times as usize);
+            stream.refuse_open.extend(refusals);
             stream.fault_ids.refused.extend(fault_id);
         });
     }
 
-    /// The next list, or initial watch, is served from a state so many versions old.
+    /// Serves the next list, or initial watch, from a state that is `versions` versions old.
     pub fn lag(&self, kind: StreamKind, versions: u64) {
         self.lag_for(kind, versions, 0);
     }
 
-    /// As [`lag`](Connection::lag), and the server that serves it shows nothing newer for so long, ns.
+    /// As [`lag`](Connection::lag); in addition the server shows nothing newer for `for_ns`.
     pub fn lag_for(&self, kind: StreamKind, versions: u64, for_ns: i64) {
-        let fault_id = self.network.fault_id();
-        self.with_stream(kind, |stream| {
+        self.arm(kind, |stream, fault_id| {
             stream.lag = Some(versions);
             stream.lag_ns = for_ns;
             stream.fault_ids.lagging.extend(fault_id);
         });
     }
 
-    /// Nothing goes wrong with the watches and the clock any more; what was lost is made up for by
-    /// a new list. What has been killed stays so.
+    /// Removes the faults of watches and clock; a new list makes up for lost events. A dead controller manager stays
+    /// dead.
     pub fn heal(&self) {
-        let mut guard = self.state();
-        let state = &mut *guard;
+        let mut state = self.state();
         state.paused_until_ns = i64::MIN;
         state.wall_offset_ns = 0;
         state.crash = None;
-        for stream in state.streams() {
+        for stream in &mut state.streams {
             let (incomplete, broken) = (stream.incomplete, stream.broken);
             *stream = StreamFaults {
                 broken,
@@ -351,12 +315,12 @@ impl Connection {
         }
     }
 
-    /// For an informer about to listen.
+    /// Called by an informer before it takes events: the state of its watch.
     pub fn watch_state(&self, kind: StreamKind, is_open: bool, now: Now) -> WatchState {
         self.with_stream(kind, |stream| stream.watch_state(now.mono_ns, is_open))
     }
 
-    /// For an informer about to open a watch or to list: the error it gets instead, if any.
+    /// Called by an informer before it opens a watch or lists: the error that it gets instead, if any.
     pub fn opening(&self, kind: StreamKind) -> Option<ApiFault> {
         let (fault, fault_ids) = self.with_stream(kind, |stream| {
             let fault = stream.refuse_open.pop_front();
@@ -369,7 +333,7 @@ impl Connection {
         fault
     }
 
-    /// For an informer about to list or to watch from the start: how old the state is that it gets.
+    /// Called by an informer before it lists or opens an initial watch: how many versions old the state is that it gets.
     pub fn take_lag(&self, kind: StreamKind, now: Now) -> Option<u64> {
         self.with_stream(kind, |stream| {
             (stream.drop, stream.duplicate, stream.replay) = (0, 0, 0);
@@ -390,18 +354,18 @@ impl Connection {
         })
     }
 
-    /// For an informer whose watch is open: whether it begins with the state that is.
+    /// Called by an informer whose watch is open; `initial_events` says whether the watch begins with the state.
     pub fn opened(&self, kind: StreamKind, initial_events: bool) {
         self.with_stream(kind, |stream| stream.initial = initial_events);
     }
 
-    /// A list, or the state that a watch begins with, is here as a whole: it makes up for what was lost.
+    /// Called by an informer that has a complete list or initial state: it makes up for lost events.
     pub fn listed(&self, kind: StreamKind) {
         self.with_stream(kind, |stream| stream.incomplete = false);
     }
 
-    /// The list or initial state that was served by a server that lags is here; whether it lacks
-    /// something.
+    /// Called by an informer that has a list or initial state of a server that lags; `lacks` says whether an object of
+    /// the informer's kind has changed since.
     pub fn lagged(&self, kind: StreamKind, lacks: bool) {
         let fault_ids =
             self.with_stream(kind, |stream| std::mem::take(&mut stream.fault_ids.lagging));
@@ -410,13 +374,12 @@ impl Connection {
         }
     }
 
-    /// Whether events were lost that no list has made up for.
+    /// Whether events were lost and no list has made up for them.
     pub fn is_incomplete(&self, kind: StreamKind) -> bool {
         self.with_stream(kind, |stream| stream.incomplete)
     }
 
-    /// Changes a batch of events that an informer has heard; `kept` is the informer's memory for
-    /// them.
+    /// Alters a batch of events as armed; `kept` holds the last events of the informer.
     pub fn alter<T: ?Sized>(
         &self,
         kind: StreamKind,
@@ -424,14 +387,14 @@ impl Connection {
         kept: &mut VecDeque<WatchEvent<T>>,
     ) -> AlteredEvents {
         let is_change = |event: &WatchEvent<T>| !matches!(event, WatchEvent::Bookmark { .. });
-        let heard = events.iter().any(is_change);
+        let has_changes = events.iter().any(is_change);
         let (altered, noticed) = self.with_stream(kind, |stream| {
             let altered = stream.alter(events, kept);
             let fault_ids = &mut stream.fault_ids;
             let mut noticed = Vec::new();
-            // Held back until now, or nothing was.
+            // These events were held back, if there are any.
             let held = std::mem::take(&mut fault_ids.held);
-            noticed.extend(held.into_iter().filter(|_| heard));
+            noticed.extend(held.into_iter().filter(|_| has_changes));
             if altered.dropped > 0 {
                 noticed.append(&mut fault_ids.dropped);
             }
@@ -441,18 +404,16 @@ impl Connection {
             (altered, noticed)
         });
         self.network.notice(noticed);
-        if altered != AlteredEvents::default() {
-            let mut state = self.state();
-            state.dropped[kind as usize] += u64::from(altered.dropped);
-            state.repeated[kind as usize] += u64::from(altered.repeated);
-        }
+        let mut state = self.state();
+        state.altered.0 += u64::from(altered.dropped);
+        state.altered.1 += u64::from(altered.repeated);
+        drop(state);
         altered
     }
 
-    /// Events lost and events repeated so far, of all watches.
+    /// The numbers of events lost and events repeated so far, in all watches.
     pub fn altered_events(&self) -> (u64, u64) {
-        let state = self.state();
-        (state.dropped.iter().sum(), state.repeated.iter().sum())
+        self.state().altered
     }
 }
 
@@ -465,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_dies_at_the_point_it_was_told_to() {
+    fn a_controller_dies_at_the_armed_point() {
         let connection = connection();
         connection.crash_at(CrashPoint::AfterCommit, 1);
         assert!(!connection.passes(CrashPoint::AfterAnswer));

@@ -1,10 +1,29 @@
-//! What can go wrong between a controller and its cluster, as data and as the place where it
-//! happens.
+//! Fault injection between a controller and its cluster: the faults as data, and the places where they happen.
 //!
-//! [`class`] lists the kinds of faults under the numbers of the reliability plan; [`answer`] the
-//! wrong answers an API server or a network gives; [`network`] what is armed against requests;
-//! [`connection`] one controller's connection, which every request and every watch of it passes, and its
-//! clock. An undisturbed run has none of these, and pays one test of an absent value for it.
+//! * [`class`]: the kinds of faults, with the numbers of the reliability plan;
+//! * [`answer`]: the wrong answers that an API server or a network gives;
+//! * [`network`]: faults armed against requests;
+//! * [`watching`]: faults of watches;
+//! * [`connection`]: the connection of one controller manager, which its requests and watches pass, and its clock.
+//!
+//! In a run without fault injection the connection is absent, which costs one test.
+
+/// Declares an enum with the list of its values, `ALL`.
+macro_rules! listed {
+    ($(#[$meta:meta])* pub enum $name:ident {
+        $($(#[$variant_meta:meta])* $variant:ident),+ $(,)?
+    }) => {
+        $(#[$meta])*
+        pub enum $name {
+            $($(#[$variant_meta])* $variant),+
+        }
+
+        impl $name {
+            /// Every value, in order.
+            pub const ALL: [$name; [$($name::$variant),+].len()] = [$($name::$variant),+];
+        }
+    };
+}
 
 pub mod answer;
 pub mod class;

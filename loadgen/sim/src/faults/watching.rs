@@ -1,5 +1,5 @@
-//! What can go wrong with a watch: it stalls, ends, is served from the past, and loses or repeats
-//! events. Events of one object keep their order, but for those that are repeated.
+//! Faults of watches: a watch stalls, ends, is served from an older state, loses events or repeats them. Events of one
+//! object keep their order, except repeated ones.
 
 use std::collections::VecDeque;
 
@@ -10,28 +10,28 @@ use serde::{Deserialize, Serialize};
 use super::answer::ApiFault;
 use super::network::FaultId;
 
-/// How many of the last events are kept to be sent again.
+/// The number of last events that are kept to be repeated.
 const KEPT: usize = 8;
 
 /// The watches of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StreamKind {
-    /// The pods'.
+    /// The watch of pods.
     Pods,
-    /// The ReplicaSets'.
+    /// The watch of ReplicaSets.
     Parents,
-    /// The ReplicationControllers'.
+    /// The watch of ReplicationControllers.
     ReplicationControllers,
-    /// The objects' of any other workload.
+    /// The watch of any other workload's objects.
     Others,
 }
 
 impl StreamKind {
-    /// How many there are.
+    /// The number of kinds.
     pub(super) const COUNT: usize = StreamKind::ALL.len() + 1;
 
-    /// The watch of the objects that a controller looks after.
+    /// The watch of a controller's owners.
     pub fn of(owners: Kind) -> StreamKind {
         if owners == Kind::REPLICA_SET {
             StreamKind::Parents
@@ -56,44 +56,44 @@ impl StreamKind {
 pub enum StreamEnd {
     /// The connection closes.
     Closed,
-    /// 410 within the stream.
+    /// The server sends 410.
     Expired,
-    /// 500 within the stream.
+    /// The server sends 500.
     InternalError,
-    /// The connection closes, and the version is gone when the watch is opened again.
+    /// The connection closes, and the reopened watch gets 410.
     ClosedAndExpired,
 }
 
-/// What is armed against one watch.
+/// The faults armed against one watch.
 #[derive(Clone, Debug, Default)]
 pub struct StreamFaults {
-    /// Nothing is heard before this moment, ns.
+    /// Events are held back until this moment, ns.
     pub(super) held_until_ns: i64,
-    /// So many of the next events are lost.
+    /// The number of next events to lose.
     pub(super) drop: u32,
-    /// So many of the next events come twice.
+    /// The number of next events to deliver twice.
     pub(super) duplicate: u32,
-    /// So many of the last events come again, once.
+    /// The number of last events to deliver again, once.
     pub(super) replay: u32,
-    /// The watch ends now.
+    /// How the watch is to end now.
     pub(super) end: Option<StreamEnd>,
-    /// The next attempts to open it are answered so.
+    /// The answers to the next attempts to open it.
     pub(super) refuse_open: VecDeque<ApiFault>,
-    /// The next list or initial watch is served from a state so many versions old.
+    /// How many versions old the state of the next list or initial watch is.
     pub(super) lag: Option<u64>,
-    /// For how long after that the server shows nothing newer, ns.
+    /// How long the server then shows nothing newer, ns.
     pub(super) lag_ns: i64,
-    /// Nothing is heard any more.
+    /// Events are held back for ever.
     pub(super) broken: bool,
-    /// Events were lost and no list has made up for it yet.
+    /// Events were lost and no list has made up for them yet.
     pub(super) incomplete: bool,
-    /// The watch still sends the state at its beginning, which is whole, as a list is, or none.
+    /// The watch still delivers its initial state, which is complete like a list, so no event of it is lost.
     pub(super) initial: bool,
-    /// Whose faults all of these are.
+    /// The numbers of these faults.
     pub(super) fault_ids: FaultIds,
 }
 
-/// Whose faults are armed against one watch.
+/// The numbers of the faults armed against one watch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FaultIds {
     pub(super) held: Vec<FaultId>,
@@ -104,25 +104,24 @@ pub(super) struct FaultIds {
     pub(super) lagging: Vec<FaultId>,
 }
 
-/// What an informer is to do before it listens.
+/// The state of a watch before an informer takes events from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchState {
-    /// As always.
+    /// Events are delivered.
     Open,
-    /// Not before that moment, ns.
+    /// Events are held back until that moment, ns.
     HeldUntil(i64),
-    /// The watch ends so.
+    /// The watch has ended.
     Ended(StreamEnd),
 }
 
 impl StreamFaults {
-    /// Whether nothing is armed.
+    /// Whether no event is to be altered.
     pub fn is_clear(&self) -> bool {
         self.drop == 0 && self.duplicate == 0 && self.replay == 0
     }
 
-    /// What an informer is to do whose watch is open or (`is_open` is false) is to be opened again: then
-    /// the end that is armed waits for it.
+    /// The state of the watch. An armed end waits until the watch is open.
     pub(super) fn watch_state(&mut self, now_ns: i64, is_open: bool) -> WatchState {
         if self.broken {
             return WatchState::HeldUntil(i64::MAX);
@@ -141,7 +140,7 @@ impl StreamFaults {
         }
     }
 
-    /// Changes a batch of events. `kept` holds the last ones of the batches before.
+    /// Alters a batch of events. `kept` holds the last events of the batches before.
     pub(super) fn alter<T: ?Sized>(
         &mut self,
         events: &mut Vec<WatchEvent<T>>,
@@ -155,7 +154,7 @@ impl StreamFaults {
                 ..
             } = event
             {
-                // The state before it came in no order of versions: it is not sent again.
+                // The initial state came in no order of versions: it is not repeated.
                 kept.clear();
                 self.initial = false;
             }
@@ -199,7 +198,7 @@ impl StreamFaults {
 pub struct AlteredEvents {
     /// Events lost.
     pub dropped: u32,
-    /// Events that came again.
+    /// Events repeated.
     pub repeated: u32,
 }
 

@@ -1,37 +1,36 @@
-//! How many more pods each node takes, kept so that the emptiest node is found at once.
+//! The free capacity of each node, in pods, kept so that the emptiest node is found at once.
 //!
-//! Nodes lie in buckets by their room. To place a pod is to move its node one bucket down, to lose
-//! one is to move it up: O(1) each. The highest bucket in use is searched downwards from where it
-//! was, which is O(1) amortised, since only a pod's end can raise it, by one.
+//! Nodes are in buckets by their free capacity. A new pod moves its node one bucket down, the end of a pod moves it
+//! one up: O(1) each. The search for the highest bucket in use goes down from the last one, which is O(1)
+//! amortised, since only the end of a pod can raise it, by one.
 
 use fastrand::Rng;
 use hashbrown::HashMap;
 use podstorm::intern::FIXED_STATE;
 use podstorm_objects::Str;
 
-/// Capacity beyond this counts as this: there is a bucket for every room, and a node of a dump may say that
-/// it takes four billion pods.
+/// The highest bucket: more free capacity counts as this. A node in a dump may claim to take four billion pods.
 const CAPACITY_MAX: usize = 1 << 20;
 
 /// One node.
 #[derive(Debug)]
 struct NodeCapacity {
     name: Str,
-    /// How many pods fit; negative room is possible when pods came preset to a full node.
+    /// Most pods of the node; `pods` may exceed it when pods were created with a full node preset.
     allocatable: u32,
     pods: u32,
-    /// Takes new pods: it exists and is not cordoned.
+    /// Whether the node takes new pods: it exists and is not cordoned.
     open: bool,
-    /// Bucket and place in it, while open and not full.
+    /// The bucket and the index in it, while the node is open and not full.
     bucket: Option<(usize, usize)>,
 }
 
-/// The room on every node.
+/// The free capacity of all nodes.
 #[derive(Debug)]
 pub(super) struct Capacity {
     nodes: Vec<NodeCapacity>,
     by_name: HashMap<Str, u32, ahash::RandomState>,
-    /// Numbers of the open nodes with that much room; bucket 0 stays empty.
+    /// Indexes of the open nodes by free capacity; bucket 0 stays empty.
     buckets: Vec<Vec<u32>>,
     /// No bucket above this one holds a node.
     highest: usize,
@@ -39,7 +38,7 @@ pub(super) struct Capacity {
 }
 
 impl Capacity {
-    /// No nodes; ties are broken from this seed.
+    /// No nodes; the seed decides between nodes of equal capacity.
     pub(super) fn new(seed: u64) -> Capacity {
         Capacity {
             nodes: Vec::new(),
@@ -52,9 +51,9 @@ impl Capacity {
 
     /// Forgets all nodes and pods.
     pub(super) fn clear_nodes(&mut self) {
-        for node_capacity in &mut self.nodes {
-            node_capacity.open = false;
-            node_capacity.bucket = None;
+        for at_node in &mut self.nodes {
+            at_node.open = false;
+            at_node.bucket = None;
         }
         self.buckets.iter_mut().for_each(Vec::clear);
         self.highest = 0;
@@ -68,7 +67,7 @@ impl Capacity {
         }
     }
 
-    /// A node came, or its size or openness changed.
+    /// Adds a node, or changes its capacity or whether it is open.
     pub(super) fn set_node(&mut self, name: &str, allocatable: u32, open: bool) {
         let node = self.index_of(name);
         self.nodes[node].allocatable = allocatable;
@@ -76,14 +75,14 @@ impl Capacity {
         self.rebucket(node);
     }
 
-    /// A pod holds room on that node, which need not be known yet.
+    /// Adds a pod to a node, which need not be known yet.
     pub(super) fn add_pod(&mut self, name: &str) {
         let node = self.index_of(name);
         self.nodes[node].pods += 1;
         self.rebucket(node);
     }
 
-    /// A pod gave its room back. Returns whether the node takes a pod now.
+    /// Removes a pod from a node; returns whether the node takes a pod now.
     pub(super) fn remove_pod(&mut self, name: &str) -> bool {
         let node = self.index_of(name);
         self.nodes[node].pods = self.nodes[node].pods.saturating_sub(1);
@@ -91,8 +90,8 @@ impl Capacity {
         self.nodes[node].bucket.is_some()
     }
 
-    /// The name of a node with the most room, one of them by lot; `None` when all are full.
-    /// The pod is booked on it.
+    /// Adds a pod to a node with the most free capacity, chosen at random among equals, and returns its name; `None`
+    /// when all nodes are full.
     pub(super) fn take(&mut self) -> Option<Str> {
         while self.highest > 0 && self.buckets[self.highest].is_empty() {
             self.highest -= 1;
@@ -108,14 +107,14 @@ impl Capacity {
     }
 
     fn index_of(&mut self, name: &str) -> usize {
-        if let Some(&index_of) = self.by_name.get(name) {
-            return index_of as usize;
+        if let Some(&index) = self.by_name.get(name) {
+            return index as usize;
         }
-        let index_of = self.nodes.len();
+        let index = self.nodes.len();
         let name = Str::from(name);
         self.by_name.insert(
             Str::clone(&name),
-            u32::try_from(index_of).expect("32 bits of nodes"),
+            u32::try_from(index).expect("32 bits of nodes"),
         );
         self.nodes.push(NodeCapacity {
             name,
@@ -124,19 +123,18 @@ impl Capacity {
             open: false,
             bucket: None,
         });
-        index_of
+        index
     }
 
-    /// Moves a node to the bucket of its room.
+    /// Moves a node to the bucket of its free capacity.
     fn rebucket(&mut self, node: usize) {
-        let node_capacity = &self.nodes[node];
-        let free = if node_capacity.open {
-            (node_capacity.allocatable.saturating_sub(node_capacity.pods) as usize)
-                .min(CAPACITY_MAX)
+        let at_node = &self.nodes[node];
+        let free = if at_node.open {
+            (at_node.allocatable.saturating_sub(at_node.pods) as usize).min(CAPACITY_MAX)
         } else {
             0
         };
-        if let Some((bucket, at)) = node_capacity.bucket {
+        if let Some((bucket, at)) = at_node.bucket {
             if bucket == free {
                 return;
             }
@@ -153,7 +151,7 @@ impl Capacity {
             self.buckets.resize_with(free + 1, Vec::new);
         }
         self.nodes[node].bucket = Some((free, self.buckets[free].len()));
-        self.buckets[free].push(u32::try_from(node).expect("numbers come from 32 bits"));
+        self.buckets[free].push(u32::try_from(node).expect("indexes come from 32 bits"));
         self.highest = self.highest.max(free);
     }
 }
@@ -201,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn room_agrees_with_a_plain_count() {
+    fn capacity_agrees_with_a_plain_count() {
         let mut capacity = Capacity::new(3);
         let mut rng = Rng::with_seed(9);
         let names: Vec<String> = (0..20).map(|n| format!("n{n}")).collect();

@@ -1,4 +1,4 @@
-//! A handle on the nodes from outside: what goes wrong on them, and when it is over.
+//! Lets nodes fail and recover, from outside of the simulation.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -11,13 +11,12 @@ use crate::executor::Waker;
 
 const SECOND: i64 = 1_000_000_000;
 
-/// How long the cluster waits over a node that is in trouble; the default is upstream's.
+/// How long the cluster waits for a silent node. The default is upstream's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeTimes {
-    /// Until a node whose kubelet is silent counts as unreachable: its pods are then not ready and
-    /// it gets no new ones.
+    /// Until a node with a silent kubelet is unreachable: its pods are then not ready, and it gets no new pods.
     pub grace_ns: i64,
-    /// From then until its pods are evicted, which is to say deleted: they stay terminating.
+    /// From then until its pods are evicted, which means deleted: they stay terminating.
     pub toleration_ns: i64,
     /// Until the pods of a node that no longer exists are removed by force.
     pub quarantine_ns: i64,
@@ -33,25 +32,25 @@ impl Default for NodeTimes {
     }
 }
 
-/// Something for a kubelet to do to one of its pods. A pod that has ended, is being deleted or
-/// whose node is lost is left alone.
+/// A command to the kubelet of a pod. It has no effect on a pod that has ended, is being deleted or is on a silent
+/// node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodCommand {
-    /// The container of that number restarts, if the pod runs: it counts one more restart and is
-    /// not ready until the start-up latency is over.
+    /// Restarts the container of that index, if the pod is running: its restart count grows by one, and it is not ready
+    /// until the start-up latency is over.
     Restart(usize),
-    /// The pod ends with failure.
+    /// Ends the pod with failure.
     Fail,
-    /// The pod ends with success.
+    /// Ends the pod with success.
     Succeed,
 }
 
-/// What the parts that play the nodes are told.
+/// An event for the tasks that simulate the nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NodeEvent {
-    /// The node's kubelet fell silent.
+    /// The node's kubelet is silent.
     Lost(Str),
-    /// It is back.
+    /// The node's kubelet is back.
     Back(Str),
     Order {
         namespace: Str,
@@ -73,20 +72,19 @@ struct Inbox {
 
 #[derive(Default)]
 struct ControlState {
-    /// Nodes in trouble of any kind.
+    /// Nodes with any fault.
     nodes: BTreeMap<Str, NodeFault>,
     inboxes: Vec<Inbox>,
 }
 
-/// The handle. Shared by whoever injects faults and by the parts that play the nodes; may be used
-/// from any thread. What it is told takes effect when those parts run next, at the same moment of
-/// a virtual run.
+/// Lets nodes fail and recover. Fault injection and the tasks that simulate the nodes share it; it may be used from any
+/// thread. A change takes effect at the next run of those tasks, which on virtual time is at the same moment.
 #[derive(Default)]
 pub struct NodeControl {
     times: NodeTimes,
     state: Mutex<ControlState>,
-    /// Nodes in trouble, and news ever told: written under the lock, so that whoever finds neither
-    /// need not take it.
+    /// The number of nodes with a fault, and the number of events published so far. Both are written under the lock; a
+    /// reader that finds nothing new need not take it.
     troubled: AtomicUsize,
     published: AtomicU64,
 }
@@ -101,7 +99,7 @@ impl fmt::Debug for NodeControl {
 }
 
 impl NodeControl {
-    /// All is well.
+    /// No node has a fault.
     pub fn new(times: NodeTimes) -> NodeControl {
         NodeControl {
             times,
@@ -109,19 +107,19 @@ impl NodeControl {
         }
     }
 
-    /// How long the cluster waits.
+    /// How long the cluster waits for a silent node.
     pub fn times(&self) -> NodeTimes {
         self.times
     }
 
-    /// The node's kubelet falls silent: its pods are neither started nor ended any more.
+    /// Makes the node's kubelet silent: it neither starts nor ends pods any more.
     pub fn lose(&self, node: &str) {
         self.set(node, Some(NodeEvent::Lost(node.into())), |fault| {
             !std::mem::replace(&mut fault.lost, true)
         });
     }
 
-    /// The kubelet is back: what is to be started or ended on it is, and pods that ran are ready.
+    /// Brings the kubelet back: it starts and ends the pods that wait for it, and running pods become ready.
     pub fn restore(&self, node: &str) {
         self.set(node, Some(NodeEvent::Back(node.into())), |fault| {
             std::mem::replace(&mut fault.lost, false)
@@ -133,20 +131,19 @@ impl NodeControl {
         self.fault(node).lost
     }
 
-    /// Lets the node's kubelet refuse pods that it has not started yet, which makes each of them
-    /// `Failed` at once, or take them again.
+    /// Sets whether the node's kubelet rejects pods that it has not started yet, which makes each of them `Failed`.
     pub fn set_rejecting(&self, node: &str, rejects: bool) {
         self.set(node, None, |fault| {
             std::mem::replace(&mut fault.rejects, rejects) != rejects
         });
     }
 
-    /// Whether the node's kubelet refuses pods.
+    /// Whether the node's kubelet rejects pods.
     pub fn is_rejecting(&self, node: &str) -> bool {
         self.fault(node).rejects
     }
 
-    /// Has something done to a pod by its kubelet.
+    /// Gives the kubelet of a pod a command.
     pub fn order(&self, namespace: &str, name: &str, order: PodCommand) {
         let event = NodeEvent::Order {
             namespace: namespace.into(),
@@ -156,12 +153,12 @@ impl NodeControl {
         self.publish(self.state(), event);
     }
 
-    /// The nodes whose kubelet is silent or refuses pods, sorted.
+    /// The nodes whose kubelet is silent or rejects pods, sorted.
     pub fn troubled(&self) -> Vec<Str> {
         self.state().nodes.keys().cloned().collect()
     }
 
-    /// Everything is well again: every node is restored and takes pods.
+    /// Ends all faults: every kubelet is back and takes pods.
     pub fn heal(&self) {
         for node in self.troubled() {
             self.set_rejecting(&node, false);
@@ -169,7 +166,7 @@ impl NodeControl {
         }
     }
 
-    /// A place for news for one part, which is woken by `waker`.
+    /// Opens an inbox of events for one task, which `waker` wakes.
     pub(super) fn open_inbox(&self, waker: Waker) -> usize {
         let mut state = self.state();
         state.inboxes.push(Inbox {
@@ -179,9 +176,9 @@ impl NodeControl {
         state.inboxes.len() - 1
     }
 
-    /// Takes the oldest piece of news. `seen` is the caller's, 0 at first.
+    /// Takes the oldest event of an inbox. `seen` belongs to the caller, and is 0 at first.
     pub(super) fn next_event(&self, inbox: usize, seen: &mut u64) -> Option<NodeEvent> {
-        // Acquire: whoever told then called the waker; a change missed here is met at that call.
+        // Acquire: the publisher calls the waker afterwards, so an event missed here is found at that run.
         let published = self.published.load(Ordering::Acquire);
         if published == *seen {
             return None;
@@ -194,19 +191,19 @@ impl NodeControl {
     }
 
     fn state(&self) -> MutexGuard<'_, ControlState> {
-        // Nothing under this lock can leave it half changed.
+        // A panic under this lock leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn fault(&self, node: &str) -> NodeFault {
-        // Relaxed: who reads an older state acts as if it had looked a moment ago.
+        // Relaxed: a reader of an older value acts as if it had read a moment ago.
         if self.troubled.load(Ordering::Relaxed) == 0 {
             return NodeFault::default();
         }
         self.state().nodes.get(node).copied().unwrap_or_default()
     }
 
-    /// Changes a node; what `change` says was new is told.
+    /// Changes a node, and publishes the event if `change` returns that something changed.
     fn set(
         &self,
         node: &str,
@@ -251,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_is_told_once_and_in_order() {
+    fn every_task_gets_each_event_once_and_in_order() {
         let control = NodeControl::default();
         let woken = Arc::new(AtomicU32::new(0));
         let counter = woken.clone();
@@ -289,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn healing_ends_every_trouble() {
+    fn healing_ends_every_fault() {
         let control = NodeControl::default();
         control.lose("a");
         control.set_rejecting("a", true);

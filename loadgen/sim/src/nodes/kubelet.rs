@@ -1,13 +1,10 @@
-//! The simulated kubelets, one part for many nodes: a bound pod is started after the start-up
-//! latency and reported running and ready in one status write; a pod being deleted ends after the
-//! termination latency, capped by its grace period, and is then removed with grace 0 and its UID.
+//! The simulated kubelets, one task for many nodes. A bound pod is started after the start-up latency, and reported
+//! running and ready in one status write. A pod that is being deleted ends after the termination latency, at most its
+//! grace period, and is then removed with grace 0 and its UID as a precondition.
 //!
-//! A kubelet trusts its watch for the cue and the server for the truth: it writes with the version
-//! it saw, and on a conflict looks again at the live pod. So an event seen twice, or late, does
-//! nothing twice.
+//! A watch event starts an action; the server's state decides. A kubelet writes with the version it saw, and on a
+//! conflict reads the live pod again. So an event that is repeated or late does not repeat an action.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use podstorm::intern::FIXED_STATE;
@@ -19,54 +16,25 @@ use super::change::{change_status, ended, recovered, restarted};
 use super::control::{NodeControl, NodeEvent, PodCommand};
 use super::controller::{NodeController, pods_on};
 use super::status::RunningStatus;
+use crate::due_queue::DueQueue;
 use crate::executor::seed::seed_for;
 use crate::executor::stream::{ObjectEvent, ObjectStream};
 use crate::executor::{Next, Task, Waker};
 use crate::options::LatencySettings;
 
-/// Looks at the live pod before a status write is given up: each needs another writer in between.
+/// Attempts at a status write. Each failed one means that another client wrote the pod in between.
 const STATUS_ATTEMPTS: usize = 5;
 
-/// What a kubelet does to a pod.
+/// An action of a kubelet on a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PodAction {
     Start,
     End,
-    /// Report the containers ready that were started once more.
+    /// Report the restarted containers as ready.
     Recover,
 }
 
-/// Something to do later.
-#[derive(Debug)]
-struct ScheduledAction {
-    due_ns: i64,
-    number: u64,
-    action: PodAction,
-    pod: Arc<Pod>,
-}
-
-impl PartialEq for ScheduledAction {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for ScheduledAction {}
-
-impl PartialOrd for ScheduledAction {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for ScheduledAction {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        // By time, then in order of arrival.
-        (self.due_ns, self.number).cmp(&(other.due_ns, other.number))
-    }
-}
-
-/// The kubelets of every node whose name falls into one of `shards` equal parts.
+/// The kubelets of all nodes whose names belong to one of `shards` shards.
 #[derive(Debug)]
 pub struct Kubelets {
     shard: u64,
@@ -76,32 +44,31 @@ pub struct Kubelets {
     faults: Option<Faults>,
 }
 
-/// What there is where nodes may fail.
+/// Present where nodes may fail.
 #[derive(Debug)]
 struct Faults {
     control: Arc<NodeControl>,
     inbox: usize,
-    /// NodeEvent told when the inbox was last found empty.
+    /// The number of published events when the inbox was last found empty.
     seen: u64,
-    /// One for all nodes, with the first part of the kubelets.
+    /// The node controller, in the first shard.
     controller: Option<NodeController>,
 }
 
-/// Everything of the kubelets but their ears.
+/// Starts and ends the pods of the kubelets.
 #[derive(Debug)]
 struct PodLifecycle {
     cluster: Arc<Cluster>,
     startup: LatencySampler,
     termination: LatencySampler,
     statuses: RunningStatus,
-    later: BinaryHeap<Reverse<ScheduledAction>>,
-    arrivals: u64,
-    /// Where nodes may fail.
+    later: DueQueue<(PodAction, Arc<Pod>)>,
+    /// Present where nodes may fail.
     control: Option<Arc<NodeControl>>,
 }
 
 impl Kubelets {
-    /// The kubelets of part `shard` of `shards`; `waker` wakes the part that holds them.
+    /// The kubelets of shard `shard` of `shards`; `waker` wakes their task.
     pub fn new(
         cluster: Arc<Cluster>,
         latency: &LatencySettings,
@@ -125,16 +92,15 @@ impl Kubelets {
                     seed_for(seed, "pod termination", shard),
                 ),
                 statuses: RunningStatus::new(),
-                later: BinaryHeap::new(),
-                arrivals: 0,
+                later: DueQueue::default(),
                 control: None,
             },
             faults: None,
         }
     }
 
-    /// Lets the nodes fail as `control` says; the first part of the kubelets acts as node
-    /// controller too. `waker` wakes the part that holds them.
+    /// Lets the nodes fail as `control` says; the first shard also runs the node controller. `waker` wakes the task of
+    /// these kubelets.
     #[must_use]
     pub fn controlled_by(mut self, control: &Arc<NodeControl>, waker: Waker) -> Kubelets {
         let cluster = Arc::clone(&self.lifecycle.cluster);
@@ -185,7 +151,7 @@ impl Task for Kubelets {
 }
 
 impl Faults {
-    /// Hears the news and lets the node controller do what is due.
+    /// Handles the events of the inbox, and runs the node controller.
     fn run(&mut self, lifecycle: &mut PodLifecycle, mine: impl Fn(&str) -> bool, now: Now) -> Next {
         while let Some(event) = self.control.next_event(self.inbox, &mut self.seen) {
             match (event, &mut self.controller) {
@@ -222,7 +188,7 @@ impl Faults {
     }
 }
 
-/// What a kubelet says of a pod that it refuses.
+/// Reason and message of a pod that its kubelet rejects.
 const REJECTED: Option<(&str, &str)> = Some((
     "OutOfpods",
     "Pod was rejected: Node didn't have enough resource: pods",
@@ -233,18 +199,18 @@ fn identity(pod: &Pod) -> (&str, &str, &Uid) {
     (&meta.namespace, &meta.name, &meta.uid)
 }
 
-/// What a pod in this state is waiting for from its kubelet.
+/// The action of its kubelet that a pod in this state waits for.
 fn pending_action(pod: &Pod) -> Option<PodAction> {
     let meta = &pod.metadata;
     if meta.is_deleting() {
-        // Grace 0 is the kubelet's own final delete (or a forced one) on its way.
+        // Grace 0 is the kubelet's own final delete, or a forced one.
         return (meta.deletion_grace_period_seconds.get() != Some(0)).then_some(PodAction::End);
     }
     matches!(pod.status.phase, PodPhase::Pending | PodPhase::Unset).then_some(PodAction::Start)
 }
 
 impl PodLifecycle {
-    /// Does what the pod waits for, now or after the time it takes.
+    /// Performs an action on a pod, after its latency.
     fn schedule(&mut self, action: PodAction, pod: Arc<Pod>, now: Now) {
         if self.is_lost(&pod) {
             return;
@@ -267,28 +233,16 @@ impl PodLifecycle {
         if delay_ns == 0 {
             return self.perform(action, pod, now);
         }
-        self.arrivals += 1;
         let due_ns = now.mono_ns.saturating_add(delay_ns);
-        self.later.push(Reverse(ScheduledAction {
-            due_ns,
-            number: self.arrivals,
-            action,
-            pod,
-        }));
+        self.later.push(due_ns, (action, pod));
     }
 
-    /// Does everything whose time has come.
+    /// Performs the actions that are due.
     fn run_due(&mut self, now: Now) -> Next {
-        while let Some(Reverse(first)) = self.later.peek() {
-            if first.due_ns > now.mono_ns {
-                return Next::At(first.due_ns);
-            }
-            let Some(Reverse(ScheduledAction { action, pod, .. })) = self.later.pop() else {
-                break;
-            };
+        while let Some((action, pod)) = self.later.pop_due(now.mono_ns) {
             self.perform(action, pod, now);
         }
-        Next::Idle
+        self.later.next_due_ns().map_or(Next::Idle, Next::At)
     }
 
     fn perform(&mut self, action: PodAction, pod: Arc<Pod>, now: Now) {
@@ -305,26 +259,22 @@ impl PodLifecycle {
         }
     }
 
-    /// Whether the pod's kubelet is silent. What it misses is found when it is back.
+    /// Whether the pod's kubelet is silent. When it is back, it finds what it has missed.
     fn is_lost(&self, pod: &Pod) -> bool {
-        let Some(control) = &self.control else {
-            return false;
-        };
-        pod.node_name
-            .as_deref()
-            .is_some_and(|node| control.is_lost(node))
+        self.has_fault(pod, NodeControl::is_lost)
     }
 
+    /// Whether the pod's kubelet rejects new pods.
     fn rejects(&self, pod: &Pod) -> bool {
-        let Some(control) = &self.control else {
-            return false;
-        };
-        pod.node_name
-            .as_deref()
-            .is_some_and(|node| control.is_rejecting(node))
+        self.has_fault(pod, NodeControl::is_rejecting)
     }
 
-    /// Takes up everything on a node whose kubelet is back.
+    fn has_fault(&self, pod: &Pod, fault: fn(&NodeControl, &str) -> bool) -> bool {
+        let (control, node) = (self.control.as_ref(), pod.node_name.as_deref());
+        control.is_some_and(|control| node.is_some_and(|node| fault(control, node)))
+    }
+
+    /// Performs the pending actions on a node whose kubelet is back.
     fn resume(&mut self, node: &str, now: Now) {
         for pod in pods_on(&self.cluster, node) {
             match pending_action(&pod) {
@@ -334,7 +284,7 @@ impl PodLifecycle {
         }
     }
 
-    /// Does to a pod what was ordered.
+    /// Executes a command on a pod.
     fn execute(&mut self, order: PodCommand, pod: &Arc<Pod>, now: Now) {
         if self.is_lost(pod) {
             return;
@@ -353,7 +303,7 @@ impl PodLifecycle {
         }
     }
 
-    /// Reports the pod ready again, if it runs.
+    /// Reports the pod as ready, if it is running.
     fn recover(&self, pod: &Pod, now: Now) {
         change_status(&self.cluster, identity(pod), now, |live| {
             let runs = live.status.phase == PodPhase::Running && !live.metadata.is_deleting();
@@ -361,7 +311,7 @@ impl PodLifecycle {
         });
     }
 
-    /// Reports the pod ended in that phase, if it has not and is not being deleted.
+    /// Reports that the pod has ended in that phase, unless it has ended or is being deleted.
     fn finish(&self, pod: &Pod, phase: PodPhase, why: Option<(&str, &str)>, now: Now) {
         change_status(&self.cluster, identity(pod), now, |live| {
             live.is_active()
@@ -369,7 +319,7 @@ impl PodLifecycle {
         });
     }
 
-    /// Reports the pod running and ready.
+    /// Reports the pod as running and ready.
     fn start(&mut self, mut pod: Arc<Pod>, now: Now) {
         for _ in 0..STATUS_ATTEMPTS {
             let Some(node) = pod.node_name.clone() else {
@@ -385,7 +335,7 @@ impl PodLifecycle {
             };
             match self.cluster.update_status(written, now) {
                 Err(error) if error.code == 409 => {}
-                // Written, or the pod is gone, or the server refuses it for good.
+                // Written, or the pod is gone, or the server refuses the write for good.
                 _ => return,
             }
             let meta = &pod.metadata;
@@ -401,7 +351,7 @@ impl PodLifecycle {
         }
     }
 
-    /// Removes the pod for good.
+    /// Removes the pod.
     fn end(&mut self, pod: &Pod, now: Now) {
         let meta = &pod.metadata;
         let options = DeleteOptions {
@@ -409,7 +359,7 @@ impl PodLifecycle {
             precondition_uid: Some(meta.uid.clone()),
             ..DeleteOptions::default()
         };
-        // A refusal means that the pod is gone already, or is another one by now.
+        // A refusal means that the pod is gone, or was replaced by another of its name.
         let _gone = self
             .cluster
             .delete::<Pod>(&meta.namespace, &meta.name, &options, now);

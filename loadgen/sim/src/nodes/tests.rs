@@ -1,4 +1,4 @@
-//! What becomes of pods when their nodes fail.
+//! Pods on nodes that fail.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ struct NodeHarness {
 }
 
 impl NodeHarness {
-    /// Two nodes with room for four pods each; pods take two seconds to start and one to end.
+    /// Two nodes with capacity for four pods each; pods take two seconds to start and one to end.
     fn new() -> NodeHarness {
         NodeHarness::with_kubelets(1)
     }
@@ -179,7 +179,7 @@ fn the_pods_of_a_lost_node_become_unready_then_terminating_and_end_when_it_is_ba
     assert_eq!(lost.len(), 4);
     harness.control.lose("a");
     harness.pass(49);
-    assert_eq!(harness.count("R"), 8, "nobody knows yet");
+    assert_eq!(harness.count("R"), 8, "not noticed yet");
     harness.pass(2);
     assert_eq!((harness.count("R"), harness.count("n")), (4, 4));
     let node = harness.node("a");
@@ -194,7 +194,7 @@ fn the_pods_of_a_lost_node_become_unready_then_terminating_and_end_when_it_is_ba
     assert_eq!((harness.count("R"), harness.count("nx")), (4, 4));
     assert!(harness.is_quiet());
     harness.pass(3600);
-    assert_eq!(harness.count("nx"), 4, "nobody ends them");
+    assert_eq!(harness.count("nx"), 4, "no kubelet ends them");
     harness.control.restore("a");
     harness.pass(2);
     assert_eq!(harness.states().len(), 4);
@@ -266,7 +266,7 @@ fn pods_that_came_to_a_lost_node_are_evicted_in_their_turn() {
 }
 
 #[test]
-fn the_pods_of_a_node_that_is_no_more_are_removed_by_force() {
+fn the_pods_of_a_node_that_no_longer_exists_are_removed_by_force() {
     let mut harness = NodeHarness::new();
     harness.fill();
     harness.control.lose("a");
@@ -299,14 +299,14 @@ fn a_rejecting_node_fails_every_new_pod_at_once() {
     let value = harness.pod("p").to_json();
     assert_eq!(value["status"]["reason"], "OutOfpods");
     assert_eq!(value["status"]["qosClass"], "BestEffort");
-    // Failed pods hold no room: all eight places are free.
+    // Failed pods use no capacity: eight pods fit.
     harness.control.heal();
     for number in 0..9 {
         harness.create(&format!("r{number}"));
     }
     harness.pass(5);
     assert_eq!((harness.count("R"), harness.count("P")), (8, 1));
-    // Nor do they give any back a second time.
+    // Their removal frees none either.
     harness.delete("p");
     harness.delete("q");
     harness.pass(5);
@@ -338,7 +338,7 @@ fn a_restarted_container_is_ready_again_after_the_start_up_latency() {
 }
 
 #[test]
-fn pods_end_on_order_and_make_room() {
+fn pods_end_on_command_and_free_capacity() {
     let mut harness = NodeHarness::new();
     harness.fill();
     harness.create("waits");
@@ -355,7 +355,7 @@ fn pods_end_on_order_and_make_room() {
 }
 
 #[test]
-fn it_makes_no_difference_how_many_parts_play_the_kubelets() {
+fn the_number_of_kubelet_tasks_makes_no_difference() {
     let run = |shards: usize| {
         let mut harness = NodeHarness::with_kubelets(shards);
         harness.fill();

@@ -1,14 +1,13 @@
-//! Merging JSON documents: strategic merge patches, which know the lists of the Kubernetes API
-//! whose entries have keys, and plain merge patches, which do not.
+//! Merge patches of JSON documents: strategic ones, which know the keyed lists of the Kubernetes API, and plain ones.
 
 use podstorm_objects::Map;
 use serde_json::Value;
 
-/// Says what to do with the map or list entry it stands in: `delete`, `replace`, `merge`.
+/// The member that says what to do with its map or list entry: `delete`, `replace` or `merge`.
 const DIRECTIVE: &str = "$patch";
-/// Keys of a map that may stay.
+/// The member with the keys of a map that stay.
 const RETAIN_KEYS: &str = "$retainKeys";
-/// Prefix of the member that names entries to take out of a list of texts.
+/// Prefix of the member with the entries to remove from a list of strings.
 const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 /// Prefix of the member that orders a list's entries.
 const ELEMENT_ORDER: &str = "$setElementOrder/";
@@ -16,15 +15,15 @@ const ELEMENT_ORDER: &str = "$setElementOrder/";
 /// How a list is merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ListKind {
-    /// The patch's list takes the place of the stored one.
+    /// The patch's list replaces the stored one.
     Atomic,
-    /// A set of texts: the patch's are added.
+    /// A set of strings: the patch's entries are added.
     Set,
-    /// Maps with this key: the patch's are merged with those of the same key.
+    /// Maps with this key: entries with equal keys are merged.
     Keyed(&'static str),
 }
 
-/// How the list at a place is merged: `parent` is the member it stands under, `""` at the root.
+/// How a list is merged; `parent` is the member that holds it, `""` at the root.
 fn list_kind(parent: &str, member: &str) -> ListKind {
     use ListKind::{Atomic, Keyed, Set};
     match (parent, member) {
@@ -82,12 +81,12 @@ fn merge_map(target: &mut Map, patch: &Map, place: &str) -> Result<(), PatchProb
         if let Some(list) = member.strip_prefix(DELETE_FROM) {
             delete_from(target, list, value);
         } else if member.starts_with('$') {
-            // The order of a list is seen to when the list is merged; the rest was read above.
+            // The order of a list is applied when the list is merged; the rest was read above.
         } else {
             merge_member(target, patch, member, value, place)?;
         }
     }
-    // A list may be ordered without being changed otherwise.
+    // A patch may order a list without changing it.
     for (member, order) in patch {
         if let Some(list) = member.strip_prefix(ELEMENT_ORDER)
             && !patch.contains_key(list)
@@ -142,7 +141,7 @@ fn merge_member(
                 .and_then(Value::as_array);
             let merged = merge_list(stored, changes, order, kind, member)?;
             if merged.is_empty() && !target.contains_key(member) {
-                // Nothing but directives for a list that isn't there.
+                // The patch has only directives for a list that does not exist.
                 return Ok(());
             }
             target.insert(member.to_owned(), Value::Array(merged));
@@ -201,9 +200,8 @@ fn merge_list(
     Ok(arrange(entries, order.unwrap_or(&plain), &stored, kind))
 }
 
-/// Puts the entries that `order` lists into its order, among the others, which keep the stored
-/// one: an entry goes before a listed one only if it was stored before it. So entries that are new
-/// come before those that the patch does not speak of.
+/// Sorts the entries: those in `order` get that order, the others keep the stored order. One of the others goes before
+/// one of `order` only if it was stored before it. So new entries come before those that the patch does not name.
 fn arrange(entries: Vec<Value>, order: &[Value], stored: &[Value], kind: ListKind) -> Vec<Value> {
     let at = |list: &[Value], entry: &Value| {
         list.iter().position(|other| match kind {
@@ -282,143 +280,4 @@ pub fn json_merge(target: &mut Map, patch: &Map) {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn strategic(target: Value, patch: Value) -> Value {
-        let (Value::Object(mut target), Value::Object(patch)) = (target, patch) else {
-            panic!("both are maps");
-        };
-        strategic_merge(&mut target, &patch).unwrap();
-        Value::Object(target)
-    }
-
-    fn owners(list: Value) -> Value {
-        json!({"metadata": {"name": "a", "ownerReferences": list}})
-    }
-
-    #[test]
-    fn owner_references_merge_by_uid() {
-        let (a, b) = (
-            json!({"uid": "a", "name": "x"}),
-            json!({"uid": "b", "name": "y"}),
-        );
-        let controlled = json!({"uid": "a", "name": "x", "controller": true});
-        let drop_a = json!([{"$patch": "delete", "uid": "a"}]);
-        let table = [
-            (json!([a]), json!([b]), json!([b, a])),
-            (
-                json!([a, b]),
-                json!([{"uid": "a", "controller": true}]),
-                json!([controlled, b]),
-            ),
-            (json!([a, b]), drop_a.clone(), json!([b])),
-            (json!([b]), drop_a.clone(), json!([b])),
-            (json!([a]), json!([{"$patch": "replace"}, b]), json!([b])),
-        ];
-        for (stored, patch, wanted) in table {
-            assert_eq!(strategic(owners(stored), owners(patch)), owners(wanted));
-        }
-    }
-
-    #[test]
-    fn directives_for_a_list_that_is_not_there_change_nothing() {
-        let stored = json!({"metadata": {"name": "a"}});
-        let patch = json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": "a"}]}});
-        assert_eq!(strategic(stored.clone(), patch), stored);
-    }
-
-    #[test]
-    fn maps_merge_by_member_and_null_removes() {
-        let table = [
-            (
-                json!({"a": 1, "b": {"c": 2}}),
-                json!({"b": {"d": 3}}),
-                json!({"a": 1, "b": {"c": 2, "d": 3}}),
-            ),
-            (json!({"a": 1}), json!({"a": null, "b": null}), json!({})),
-            (
-                json!({"a": {"b": 1}}),
-                json!({"a": {"$patch": "replace", "c": 2}}),
-                json!({"a": {"c": 2}}),
-            ),
-            (
-                json!({"a": {"b": 1}}),
-                json!({"a": {"$patch": "delete"}}),
-                json!({}),
-            ),
-            (
-                json!({"a": {"b": 1, "c": 2}}),
-                json!({"a": {"$retainKeys": ["c", "d"], "d": 3}}),
-                json!({"a": {"c": 2, "d": 3}}),
-            ),
-        ];
-        for (stored, patch, wanted) in table {
-            assert_eq!(strategic(stored, patch), wanted);
-        }
-    }
-
-    #[test]
-    fn lists_of_texts_grow_and_shrink_as_sets() {
-        let of = |list: Value| json!({"metadata": {"finalizers": list}});
-        assert_eq!(
-            strategic(of(json!(["a"])), of(json!(["a", "b"]))),
-            of(json!(["a", "b"]))
-        );
-        let patch = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}});
-        assert_eq!(strategic(of(json!(["a", "b"])), patch), of(json!(["b"])));
-    }
-
-    #[test]
-    fn containers_merge_by_name_and_other_lists_are_replaced() {
-        let of = |containers: Value| json!({"spec": {"containers": containers}});
-        let stored = of(json!([{"name": "c", "image": "x:1", "args": ["a", "b"]}]));
-        let patch = of(json!([{"name": "c", "image": "x:2", "args": ["c"]}]));
-        let wanted = of(json!([{"name": "c", "image": "x:2", "args": ["c"]}]));
-        assert_eq!(strategic(stored, patch), wanted);
-    }
-
-    #[test]
-    fn new_entries_come_before_those_the_patch_does_not_name_unless_ordered() {
-        let list = |names: &[&str]| {
-            let entries: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
-            json!({"spec": {"containers": entries}})
-        };
-        assert_eq!(strategic(list(&["a"]), list(&["b"])), list(&["b", "a"]));
-        let mut patch = list(&["b"]);
-        patch["spec"]["$setElementOrder/containers"] = json!([{"name": "a"}, {"name": "b"}]);
-        assert_eq!(strategic(list(&["a"]), patch), list(&["a", "b"]));
-    }
-
-    #[test]
-    fn unknown_directives_and_missing_keys_are_refused() {
-        let bad = [
-            json!({"metadata": {"$patch": "turn"}}),
-            owners(json!([{"name": "x"}])),
-            owners(json!([{"$patch": "delete"}])),
-        ];
-        for patch in bad {
-            let Value::Object(patch) = patch else {
-                panic!("a map")
-            };
-            assert!(
-                strategic_merge(&mut Map::new(), &patch).is_err(),
-                "{patch:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_merge_patch_replaces_lists() {
-        let Value::Object(mut target) = json!({"a": [1], "b": {"c": 1}}) else {
-            panic!("a map")
-        };
-        let Value::Object(patch) = json!({"a": [2], "b": {"c": null, "d": 2}}) else {
-            panic!("a map")
-        };
-        json_merge(&mut target, &patch);
-        assert_eq!(Value::Object(target), json!({"a": [2], "b": {"d": 2}}));
-    }
-}
+mod tests;
