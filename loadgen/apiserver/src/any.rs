@@ -1,5 +1,5 @@
-//! Stores of any kind, for the garbage collector and for requests whose kind is known only at run time; and the stores
-//! of kinds without a Rust type.
+//! Stores of any kind, for the garbage collector and for requests whose kind is known only at run
+//! time; and the stores of kinds without a Rust type.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -21,7 +21,8 @@ use crate::{
     WatchOptions, builtin, errors,
 };
 
-/// A store whose kind is known only at run time. Its methods do what the requests of the same names do.
+/// A store whose kind is known only at run time. Its methods do what the requests of the same names
+/// do.
 pub(crate) trait AnyStore: Debug + Send + Sync {
     fn kind(&self) -> Kind;
     fn totals(&self) -> WriteTotals;
@@ -233,7 +234,8 @@ impl<R: Strategy> KindStore<R> {
 pub(crate) struct DynamicStores {
     /// What all stores share.
     shared: Shared,
-    /// The kinds that were added, and the built-in kinds that were used. Each gets its store at its first use.
+    /// The kinds that were added, and the built-in kinds that were used. Each gets its store at its
+    /// first use.
     stores: RwLock<BTreeMap<Kind, LazyStore>>,
 }
 
@@ -272,8 +274,9 @@ impl DynamicStores {
         used.cloned().collect()
     }
 
-    /// The kind that an owner reference names, if the cluster ever held an object of it. Otherwise the owner of an imported
-    /// object may exist elsewhere, so nobody can say that it is gone.
+    /// The kind that an owner reference names, if the cluster ever held an object of it. Otherwise
+    /// the owner of an imported object may exist elsewhere, so the cluster can't know that it is
+    /// gone.
     fn kind_of(&self, owner: &OwnerReference) -> Option<Kind> {
         let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
         let (kind, store) = stores.iter().find(|(kind, _)| is_kind_of(**kind, owner))?;
@@ -289,8 +292,8 @@ fn is_kind_of(kind: Kind, owner: &OwnerReference) -> bool {
 }
 
 impl Cluster {
-    /// Adds a kind, like a CustomResourceDefinition: its objects are stored, watched, collected with their owners, deleted
-    /// with their namespace and counted for quota.
+    /// Adds a kind, like a CustomResourceDefinition: its objects are stored, watched, collected
+    /// with their owners, deleted with their namespace and counted for quota.
     ///
     /// # Errors
     /// 409 when a kind of that group and resource is served already.
@@ -361,7 +364,8 @@ impl Cluster {
         }
     }
 
-    /// Calls `act` with every store that may hold objects, typed kinds first; no lock is held meanwhile.
+    /// Calls `act` with every store that may hold objects, typed kinds first; no lock is held
+    /// meanwhile.
     pub(crate) fn for_each_store(&self, mut act: impl FnMut(&dyn AnyStore)) {
         self.typed_stores().into_iter().for_each(&mut act);
         for store in self.dynamic.all() {

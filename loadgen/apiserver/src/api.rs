@@ -10,8 +10,8 @@ use crate::{
     WatchOptions,
 };
 
-/// Requests for the objects of one kind. Every request gets 404 when the cluster does not serve the kind. Otherwise it
-/// does, and fails, like the method of [`Cluster`] of the same name.
+/// Requests for the objects of one kind. Every request gets 404 when the cluster does not serve the
+/// kind. Otherwise it does, and fails, like the method of [`Cluster`] of the same name.
 #[derive(Clone, Copy, Debug)]
 pub struct Api<'a> {
     cluster: &'a Cluster,

@@ -69,6 +69,6 @@ impl Strategy for DynamicObject {
     }
 
     fn validate_status_update(&self, old: &Self) -> Vec<Cause> {
-        broken_rules(self, Some(old))
+        self.validate_update(old)
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use podstorm_objects::{
-    Cause, DecodeError, Event, Kind, Namespace, Node, Pod, PodPhase, PodSpec, PodStatus,
-    ReplicaSet, ReplicaSetStatus, ReplicationController, Resource, Rest,
+    Cause, DecodeError, Event, Kind, Namespace, Node, ObjectMeta, Pod, PodPhase, PodSpec,
+    PodStatus, ReplicaSet, ReplicaSetStatus, ReplicationController, Resource, Rest,
 };
 use serde_json::Value;
 
@@ -55,14 +55,6 @@ impl Strategy for Namespace {
     fn validate_create(&self) -> Vec<Cause> {
         validation::validate_namespace(self)
     }
-
-    fn validate_update(&self, _old: &Self) -> Vec<Cause> {
-        validation::validate_namespace(self)
-    }
-
-    fn validate_status_update(&self, _old: &Self) -> Vec<Cause> {
-        validation::validate_namespace(self)
-    }
 }
 
 impl Strategy for Node {
@@ -83,14 +75,6 @@ impl Strategy for Node {
     fn validate_create(&self) -> Vec<Cause> {
         validation::validate_node(self)
     }
-
-    fn validate_update(&self, _old: &Self) -> Vec<Cause> {
-        validation::validate_node(self)
-    }
-
-    fn validate_status_update(&self, _old: &Self) -> Vec<Cause> {
-        validation::validate_node(self)
-    }
 }
 
 impl Strategy for Event {
@@ -106,14 +90,6 @@ impl Strategy for Event {
         share(&mut self.regarding, &old.regarding);
         share(&mut self.topic, &old.topic);
         share(&mut self.rest, &old.rest);
-    }
-
-    fn validate_update(&self, _old: &Self) -> Vec<Cause> {
-        validation::validate_event(self)
-    }
-
-    fn validate_status_update(&self, _old: &Self) -> Vec<Cause> {
-        validation::validate_event(self)
     }
 }
 
@@ -253,11 +229,7 @@ impl Strategy for ReplicaSet {
     }
 
     fn validate_status_update(&self, old: &Self) -> Vec<Cause> {
-        if meta::is_shared(&self.metadata, &old.metadata) {
-            // The metadata is unchanged and was validated before.
-            return validation::validate_status(&self.status);
-        }
-        validation::validate_replica_set_status(self)
+        validate_workload_status(&self.metadata, &old.metadata, &self.status)
     }
 }
 
@@ -304,53 +276,35 @@ impl Strategy for ReplicationController {
         validation::validate_replication_controller(self)
     }
 
-    fn validate_update(&self, old: &Self) -> Vec<Cause> {
-        validation::validate_replication_controller_update(self, old)
-    }
-
     fn validate_status_update(&self, old: &Self) -> Vec<Cause> {
-        if meta::is_shared(&self.metadata, &old.metadata) {
-            // The metadata is unchanged and was validated before.
-            return validation::validate_status(&self.status);
-        }
-        validation::validate_replication_controller_status(self)
+        validate_workload_status(&self.metadata, &old.metadata, &self.status)
     }
 }
 
-impl ClusterResource for Namespace {
-    fn store(cluster: &Cluster) -> &KindStore<Self> {
-        &cluster.namespaces
-    }
+/// The store of each kind.
+macro_rules! stores {
+    ($($kind:ty: $field:ident),+) => {
+        $(impl ClusterResource for $kind {
+            fn store(cluster: &Cluster) -> &KindStore<Self> {
+                &cluster.$field
+            }
+        })+
+    };
 }
 
-impl ClusterResource for Node {
-    fn store(cluster: &Cluster) -> &KindStore<Self> {
-        &cluster.nodes
-    }
+stores! {
+    Namespace: namespaces, Node: nodes, Event: events, Pod: pods, ReplicaSet: replica_sets,
+    ReplicationController: replication_controllers
 }
 
-impl ClusterResource for Event {
-    fn store(cluster: &Cluster) -> &KindStore<Self> {
-        &cluster.events
-    }
-}
-
-impl ClusterResource for Pod {
-    fn store(cluster: &Cluster) -> &KindStore<Self> {
-        &cluster.pods
-    }
-}
-
-impl ClusterResource for ReplicaSet {
-    fn store(cluster: &Cluster) -> &KindStore<Self> {
-        &cluster.replica_sets
-    }
-}
-
-impl ClusterResource for ReplicationController {
-    fn store(cluster: &Cluster) -> &KindStore<Self> {
-        &cluster.replication_controllers
-    }
+/// The broken rules of a status; those of metadata only where it has changed.
+fn validate_workload_status(
+    new: &ObjectMeta,
+    old: &ObjectMeta,
+    status: &ReplicaSetStatus,
+) -> Vec<Cause> {
+    let changed = (!meta::is_shared(new, old)).then_some(new);
+    validation::validate_status(changed, status)
 }
 
 /// Replaces an equal copy by the shared value.

@@ -1,6 +1,7 @@
-//! A Kubernetes API server in memory, for tests of controllers: one process, no network, no etcd. It gives the
-//! guarantees that controllers depend on: resource versions and optimistic concurrency, list and watch, defaulting
-//! and validation, graceful deletion, finalizers, garbage collection, namespaces, quota, `/status` and `/scale`.
+//! A Kubernetes API server in memory, for tests of controllers: one process, no network, no etcd.
+//! It gives the guarantees that controllers depend on: resource versions and optimistic
+//! concurrency, list and watch, defaulting and validation, graceful deletion, finalizers, garbage
+//! collection, namespaces, quota, `/status` and `/scale`.
 //!
 //! ```
 //! use podstorm_apiserver::{Cluster, ClusterOptions, WatchFrom, WatchOptions};
@@ -35,13 +36,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Every method takes `&self` and may be called from any thread. None reads a clock: `now` is an argument. Objects are
-//! `Arc`s that the store, its watches and all callers share. Equal seeds and equal sequences of calls give equal
-//! objects, versions and events.
+//! Every method takes `&self` and may be called from any thread. None reads a clock: `now` is an
+//! argument. Objects are `Arc`s that the store, its watches and all callers share. Equal seeds and
+//! equal sequences of calls give equal objects, versions and events.
 //!
-//! A write is prepared on a private copy and without a lock: admission (the namespace exists), defaulting, validation
-//! and the rules of metadata. A short commit (`store`) then assigns the version and appends the event to the kind's log
-//! (`log`). After that, with no lock held, the garbage collector is notified (`gc`) and drained watches are woken.
+//! A write is prepared on a private copy and without a lock: admission (the namespace exists),
+//! defaulting, validation and the rules of metadata. A short commit (`store`) then assigns the
+//! version and appends the event to the kind's log (`log`). After that, with no lock held, the
+//! garbage collector is notified (`gc`) and drained watches are woken.
 
 mod any;
 mod api;
@@ -117,7 +119,8 @@ pub struct AdmissionRequest<'a> {
     pub name: &'a str,
 }
 
-/// Decides whether an object may be created, for policies of the caller. The error is the answer to the request.
+/// Decides whether an object may be created, for policies of the caller. The error is the answer to
+/// the request.
 pub type Admission = Arc<dyn Fn(&AdmissionRequest<'_>) -> Result<(), ApiError> + Send + Sync>;
 
 /// The options of a cluster.
@@ -129,8 +132,9 @@ pub struct ClusterOptions {
     pub history: History,
     /// Called before every create, after the namespace was found.
     pub admission: Option<Admission>,
-    /// Whether older states are kept, as far back as `history` goes: for [`list_as_of`](Cluster::list_as_of) and
-    /// [`WatchFrom::InitialAsOf`]. It costs a pointer for each event, and every event keeps the previous object alive.
+    /// Whether older states are kept, as far back as `history` goes: for
+    /// [`list_as_of`](Cluster::list_as_of) and [`WatchFrom::InitialAsOf`]. It costs a pointer for
+    /// each event, and every event keeps the previous object alive.
     pub keeps_past: bool,
     /// Observes every commit. Without an observer this costs nothing.
     pub observer: Option<Arc<dyn CommitObserver>>,
@@ -209,8 +213,9 @@ impl Cluster {
         self.version.load(Ordering::Relaxed)
     }
 
-    /// The version of the last write of this kind, 0 before the first. A watch of the kind reaches this version by
-    /// events alone. It may need a bookmark to reach a list's version, which is that of the whole server.
+    /// The version of the last write of this kind, 0 before the first. A watch of the kind reaches
+    /// this version by events alone. It may need a bookmark to reach a list's version, which is
+    /// that of the whole server.
     pub fn last_version<R: ClusterResource>(&self) -> u64 {
         R::store(self).log().last_version()
     }
@@ -227,7 +232,8 @@ impl Cluster {
         counts
     }
 
-    /// The totals of pods, which [`write_counts`](Cluster::write_counts) has too. Takes one short lock.
+    /// The totals of pods, which [`write_counts`](Cluster::write_counts) has too. Takes one short
+    /// lock.
     pub fn pod_totals(&self) -> PodTotals {
         PodTotals::of(&self.pods.totals())
     }
@@ -235,8 +241,8 @@ impl Cluster {
     /// Opens a watch.
     ///
     /// # Errors
-    /// 410 when the history does not reach back to the version; 504 for the state as of a version that the server has
-    /// not reached.
+    /// 410 when the history does not reach back to the version; 504 for the state as of a version
+    /// that the server has not reached.
     pub fn watch<R: ClusterResource>(
         &self,
         from: WatchFrom,

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use podstorm_objects::Now;
 
-/// A clock that starts at zero. The wall time is read once and then moves with the monotonic time, so that
-/// a step of the system's clock never reaches the run.
+/// A clock that starts at zero. The wall time is read once and then moves with the monotonic time,
+/// so that a step of the system's clock never reaches the run.
 #[derive(Clone, Copy, Debug)]
 pub struct RealClock {
     started: Instant,

@@ -1,9 +1,10 @@
-//! A simulated Kubernetes cluster with real controllers: podstorm's workloads run against the API server
-//! [`podstorm_apiserver`] in one process, on virtual time (one seed, one run) or on real threads.
+//! A simulated Kubernetes cluster with real controllers: podstorm's workloads run against the API
+//! server [`podstorm_apiserver`] in one process, on virtual time (one seed, one run) or on real
+//! threads.
 //!
-//! A [`Harness`](engine::Harness) is a running cluster: API server, scheduler, kubelets, garbage collector
-//! and the controllers of ReplicaSets and ReplicationControllers. A test writes objects to the cluster and
-//! waits for the result:
+//! A [`Harness`](engine::Harness) is a running cluster: API server, scheduler, kubelets, garbage
+//! collector and the controllers of ReplicaSets and ReplicationControllers. A test writes objects
+//! to the cluster and waits for the result:
 //!
 //! ```
 //! use podstorm_objects::{Namespace, Node, Pod, ReplicaSet, Resource};
@@ -36,8 +37,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`FaultHarness`](engine::fault_harness::FaultHarness) is the same cluster with fault injection: its
-//! controller managers can be disturbed, killed and started again.
+//! [`FaultHarness`](engine::fault_harness::FaultHarness) is the same cluster with fault injection:
+//! its controller managers can be disturbed, killed and started again.
 //!
 //! * [`options`]: what a simulated cluster is made from;
 //! * [`engine`]: puts a cluster together and runs it;

@@ -29,8 +29,8 @@ pub struct SimOptions {
 }
 
 impl SimOptions {
-    /// Upstream's behaviour with five workers for each kind, no client limit and no latency. The threads
-    /// engine gets all cores.
+    /// Upstream's behaviour with five workers for each kind, no client limit and no latency. The
+    /// threads engine gets all cores.
     pub fn new(engine: EngineKind, seed: u64) -> SimOptions {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         SimOptions {

@@ -1,4 +1,4 @@
-//! Tests of `builtin`.
+//! ConfigMaps and Leases: validation and updates.
 
 use std::sync::Arc;
 

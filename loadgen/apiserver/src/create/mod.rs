@@ -11,12 +11,13 @@ use super::store::{KindStore, Refused};
 use super::{AdmissionRequest, Cluster, ClusterResource, Strategy, errors, meta};
 
 impl Cluster {
-    /// Creates an object in the namespace that it names. The server sets UID, timestamps, generation and status, and
-    /// ignores what the client sent there. A missing name is generated from `generate_name`.
+    /// Creates an object in the namespace that it names. The server sets UID, timestamps,
+    /// generation and status, and ignores what the client sent there. A missing name is generated
+    /// from `generate_name`.
     ///
     /// # Errors
-    /// 404 for a missing namespace, 403 for a terminating one, the error of admission, 422 for a broken rule, 409 for a
-    /// name that is taken.
+    /// 404 for a missing namespace, 403 for a terminating one, the error of admission, 422 for a
+    /// broken rule, 409 for a name that is taken.
     pub fn create<R: ClusterResource>(&self, object: R, now: Now) -> Result<Arc<R>, ApiError> {
         self.create_in(R::store(self), object, now)
     }
@@ -36,8 +37,9 @@ impl Cluster {
         self.store_new(store, object, now)
     }
 
-    /// Imports an object of an existing cluster: it keeps status, UID and timestamps. Only its version is new, and a missing
-    /// UID, creation time or generation is filled in. The rules of creation are checked, no others.
+    /// Imports an object of an existing cluster: it keeps status, UID and timestamps. Only its
+    /// version is new, and a missing UID, creation time or generation is filled in. The rules of
+    /// creation are checked, no others.
     ///
     /// # Errors
     /// As [`create`](Cluster::create).

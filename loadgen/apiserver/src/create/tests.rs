@@ -1,4 +1,4 @@
-//! Tests of `create`.
+//! Creates and imports.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,10 +1,10 @@
-//! Filling members in, and seeing whether there is anything to fill in.
+//! Sets default members, or tests whether any is missing.
 
 use podstorm_objects::Map;
 use podstorm_objects::json::JsonValue;
 use serde_json::Value;
 
-/// What is filled in.
+/// A default.
 #[derive(Clone, Copy)]
 pub(super) enum DefaultValue {
     Text(&'static str),
@@ -24,10 +24,9 @@ impl From<DefaultValue> for Value {
     }
 }
 
-/// An object whose members are filled in, or only looked through for what is lacking: each rule is
-/// written once, for both.
+/// An object whose missing members are set, or only looked for. Each rule is written once for both.
 pub(super) trait Fill: Sized {
-    /// The text of a member; empty where it is none.
+    /// The string of a member; empty where it is none.
     fn text(&self, key: &str) -> &str;
 
     /// Whether a member is true.
@@ -39,13 +38,13 @@ pub(super) trait Fill: Sized {
     /// Sets a member that is absent or has Go's zero value.
     fn set(&mut self, key: &'static str, value: DefaultValue);
 
-    /// Sets a member that is absent: zero and empty are values of their own.
+    /// Sets a member that is absent; zero and empty values stay.
     fn set_absent(&mut self, key: &'static str, value: DefaultValue);
 
     /// Sets a member that is absent or zero to the number of another, unless that is zero.
     fn copy_number(&mut self, from: &str, to: &'static str);
 
-    /// Sets in one object, which is made if there is something to set, what only the other has.
+    /// Copies to one object, which is created where needed, the members that only the other has.
     fn copy_members(&mut self, from: &str, to: &'static str);
 
     /// Calls `change` for each object in a list.
@@ -126,7 +125,7 @@ impl Fill for Map {
     }
 }
 
-/// Changes nothing and tells whether something is lacking.
+/// Sets nothing, and finds out whether a member is missing.
 pub(super) struct MissingMembers<'a> {
     object: JsonValue<'a>,
     pub(super) lacks: bool,

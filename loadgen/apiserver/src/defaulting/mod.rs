@@ -1,8 +1,8 @@
-//! What the API server fills in: the defaults of ReplicaSets, ReplicationControllers and pods, as
-//! Kubernetes 1.36 sets them.
+//! Defaulting: the defaults of ReplicaSets, ReplicationControllers and pods, as Kubernetes 1.36
+//! sets them.
 //!
-//! All functions are pure. A pod spec that needs nothing keeps its allocation, so pods and
-//! templates that share one go on sharing it.
+//! All functions are pure. A pod spec that lacks nothing keeps its allocation, so pods and
+//! templates still share it.
 
 mod fill;
 
@@ -18,19 +18,19 @@ const FILE_MODE: DefaultValue = DefaultValue::Number(0o644);
 /// Seconds until a projected service-account token expires.
 const TOKEN_SECONDS: DefaultValue = DefaultValue::Number(3600);
 
-/// Fills in a ReplicaSet: one replica, and the defaults of its pod template.
+/// Sets the defaults of a ReplicaSet: one replica, and those of its pod template.
 pub fn default_replica_set(replica_set: &mut ReplicaSet) {
     default_replicas(replica_set);
     default_template(&mut replica_set.spec.template);
 }
 
-/// Fills in a ReplicaSet but for its pod template.
+/// Sets the defaults of a ReplicaSet, but not those of its pod template.
 pub fn default_replicas(replica_set: &mut ReplicaSet) {
     replica_set.spec.replicas.get_or_insert(1);
 }
 
-/// Fills in a ReplicationController: one replica, the template's labels as selector and as its
-/// own labels where those are empty, and the defaults of its pod template.
+/// Sets the defaults of a ReplicationController: one replica, the template's labels as its selector
+/// and labels where these are empty, and the defaults of its pod template.
 pub fn default_replication_controller(controller: &mut ReplicationController) {
     controller.replicas.get_or_insert(1);
     let Some(template) = &mut controller.template else {
@@ -48,13 +48,13 @@ pub fn default_replication_controller(controller: &mut ReplicationController) {
     default_template(template);
 }
 
-/// Fills in a pod: the defaults of any pod spec, and those of pods alone: requests from limits,
-/// service links, host ports of pods in the host's network.
+/// Sets the defaults of a pod: those of any pod spec, and those of pods alone, which are requests
+/// from limits, service links, and host ports of pods in the host network.
 pub fn default_pod(pod: &mut Pod) {
     default_spec(&mut pod.spec, true);
 }
 
-/// Fills in the spec of a pod template.
+/// Sets the defaults of a pod template.
 pub fn default_template(template: &mut Arc<PodTemplate>) {
     let mut spec = template.spec.clone();
     default_spec(&mut spec, false);
@@ -69,7 +69,7 @@ pub fn qos_class(spec: &PodSpec) -> &'static str {
 }
 
 fn class_of(spec: JsonValue<'_>) -> &'static str {
-    // Requests and limits of the pod as a whole, where given, stand for those of its containers.
+    // Requests and limits of the whole pod, where given, replace those of its containers.
     let of_pod = spec
         .get("resources")
         .filter(|resources| has_amounts(Some(*resources)));
@@ -135,7 +135,7 @@ fn default_spec(spec: &mut Arc<PodSpec>, is_pod: bool) {
     }
     let mut members = spec.to_map(None);
     fill(&mut members, is_pod);
-    // Defaults keep every member readable; should one not be, validation says so.
+    // Defaults keep every member readable; if one is not, validation reports it.
     if let Ok(filled) = spec.with_members(members) {
         *spec = filled.into();
     }
@@ -225,7 +225,7 @@ fn fill_pod_only(spec: &mut impl Fill) {
     let in_host_network = spec.is_true("hostNetwork");
     for list in ["containers", "initContainers"] {
         spec.each(list, |container| {
-            // What is limited but not requested is requested.
+            // A limit without a request is the request.
             container.with("resources", |resources| {
                 resources.copy_members("limits", "requests");
             });

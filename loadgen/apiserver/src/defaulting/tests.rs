@@ -1,4 +1,4 @@
-//! Tests of `defaulting`.
+//! Defaults.
 
 use podstorm_objects::Map;
 use podstorm_objects::{Object, Resource};

@@ -1,4 +1,4 @@
-//! Deletion: graceful for pods, held up by finalizers for all, with the propagation policies.
+//! Deletion: graceful for pods, delayed by finalizers for all kinds, with the propagation policies.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use crate::store::counts::{Verb, WriteEffects};
 use crate::store::{CommitOutcome, KindStore};
 use crate::{Cluster, ClusterResource, Strategy, errors, meta};
 
-/// What becomes of the dependents.
+/// The propagation policy: what happens to the dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagation {
-    /// They lose their reference before the object goes.
+    /// They lose their reference before the object is removed.
     Orphan,
-    /// The object goes at once, they are collected later.
+    /// The object is removed at once, its dependents later.
     Background,
-    /// They go first, those that block the deletion at least.
+    /// The dependents that block the deletion are removed first.
     Foreground,
 }
 
 impl Propagation {
-    /// The text in `propagationPolicy`.
+    /// The value in `propagationPolicy`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Propagation::Orphan => "Orphan",
@@ -33,12 +33,12 @@ impl Propagation {
     }
 }
 
-/// How to delete; the default is what an empty body means.
+/// The options of a deletion. The default is that of an empty request body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// Seconds for the object to end by itself; 0 is at once, negative is taken as 1.
+    /// Seconds for the object to end by itself; 0: at once; negative values count as 1.
     pub grace_period_seconds: Option<i64>,
-    /// What becomes of the dependents.
+    /// What happens to the dependents.
     pub propagation: Option<Propagation>,
     /// The UID that the object must have.
     pub precondition_uid: Option<Uid>,
@@ -48,30 +48,30 @@ pub struct DeleteOptions {
     pub orphan_dependents: Option<bool>,
 }
 
-/// What became of a deletion.
+/// The result of a deletion.
 #[derive(Clone, Debug)]
 pub struct Deletion<R: ?Sized> {
-    /// The object as stored, or as it was last.
+    /// The object as stored, or its last state.
     pub object: Arc<R>,
-    /// Whether it is gone; if not, its deletion has begun.
+    /// Whether the object is removed; otherwise its deletion has begun.
     pub removed: bool,
 }
 
-/// What a deletion does to the stored object.
+/// The step of a deletion.
 enum DeletionStep<R> {
-    /// Nothing more than was begun before.
+    /// The deletion began before; nothing changes.
     Pending,
-    /// Stores this, with the deletion begun.
+    /// Store this object, whose deletion has begun.
     Mark(R),
-    /// Stores this, where it differs, and removes it.
+    /// Store this object, where given, and remove it.
     Remove(Option<R>),
 }
 
 impl Cluster {
-    /// Deletes an object, or begins to.
+    /// Deletes an object, or begins its deletion.
     ///
     /// # Errors
-    /// 404; 409 for a failed precondition; 422 when both ways to name a policy are used.
+    /// 404; 409 for a failed precondition; 422 when both members for the policy are set.
     pub fn delete<R: ClusterResource>(
         &self,
         namespace: &str,
@@ -182,7 +182,7 @@ fn check_preconditions(
     Ok(())
 }
 
-/// Decides what the deletion does now.
+/// Decides the step of a deletion.
 fn plan<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> DeletionStep<R> {
     let metadata = old.metadata();
     if old.keeps_until_empty() {
@@ -233,7 +233,7 @@ fn plan<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> DeletionStep
     }
 }
 
-/// Begins the deletion of what is kept by its contents.
+/// Begins the deletion of an object that stays until it is empty.
 fn terminate<R: Strategy>(old: &R, now: Now) -> DeletionStep<R> {
     let mut new = old.clone();
     if old.metadata().is_deleting() || !new.begin_termination() {
@@ -243,11 +243,11 @@ fn terminate<R: Strategy>(old: &R, now: Now) -> DeletionStep<R> {
     DeletionStep::Mark(new)
 }
 
-/// What is left of an object's grace.
+/// The state of an object's grace period.
 enum Grace {
-    /// The kind knows none, or it is over.
+    /// The kind has none, or it is over.
     None,
-    /// It runs already and this request does not shorten it.
+    /// It is running, and this request does not shorten it.
     Pending,
     /// It begins or is shortened: the new deadline and the whole period.
     Until { deadline: Time, seconds: i64 },
@@ -277,14 +277,14 @@ fn grace<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> Grace {
     };
     let mut deadline = Time::from_unix_seconds(deadline - running + seconds);
     if deadline.unix_nanos() < Some(now.wall_ns) {
-        // The shorter grace is over already: the deadline is now, never in the past.
+        // The shorter period is over already: the deadline is now, never in the past.
         deadline = now.wall();
         seconds = seconds.min(1);
     }
     Grace::Until { deadline, seconds }
 }
 
-/// The finalizers that the object gets for its dependents' sake; `None` when it has them already.
+/// The finalizers of the object after the policy's finalizer is set; `None` when nothing changes.
 fn wanted_finalizers(
     kind: Kind,
     metadata: &ObjectMeta,
@@ -313,7 +313,7 @@ fn wanted_finalizers(
     Some(others.chain(wanted.map(Str::from)).collect())
 }
 
-/// The policy in force: the request's, else what the object's finalizers say, else the kind's.
+/// The effective policy: the request's, else that of the object's finalizers, else the kind's.
 fn policy(kind: Kind, metadata: &ObjectMeta, options: &DeleteOptions) -> Propagation {
     match (options.orphan_dependents, options.propagation) {
         (Some(true), _) => Propagation::Orphan,

@@ -1,10 +1,10 @@
-//! The garbage collector: deletes what has lost its owners, carries out the `orphan` and
-//! `foregroundDeletion` finalizers, and empties namespaces that are being deleted.
+//! The garbage collector: deletes objects that have lost their owners, carries out the finalizers
+//! `orphan` and `foregroundDeletion`, and empties namespaces that are being deleted.
 //!
-//! Every commit is [noted](Cluster::notify_gc) after its locks are released. What may concern the
-//! collector enters a queue; [`Cluster::collect_garbage`] works it off, later, as its own
-//! requests. A dependent's owners are looked up live, after the dependent was committed: so either
-//! that look-up sees that an owner is gone, or the owner's deletion comes later and finds the
+//! Every commit [notifies](Cluster::notify_gc) the collector after its locks are released. Relevant
+//! commits add an item to a queue; [`Cluster::collect_garbage`] handles the items later, by
+//! requests of its own. A dependent's owners are looked up after the dependent was committed. So
+//! either the look-up sees that an owner is gone, or the owner's deletion comes later and finds the
 //! dependent in the index.
 
 mod collect;
@@ -23,16 +23,17 @@ use crate::store::{KindStore, Strategy};
 use crate::{Cluster, Waker, meta};
 use namespace::NamespaceDeletions;
 
-/// Something to look at.
+/// An item of the collector's queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum WorkItem {
-    /// Whether this object still has an owner, or, if it waits for its dependents, still has to.
+    /// Check whether this object still has an owner, or, if it waits for its dependents, still has
+    /// some.
     Check(ObjectKey),
-    /// The dependents of this owner, each of them.
+    /// Check every dependent of this owner.
     Dependents(Uid),
-    /// The references to this object, which is to leave its dependents alone.
+    /// Remove the references to this object, which orphans its dependents.
     Orphan(ObjectKey),
-    /// What this namespace holds, which is to be deleted with it.
+    /// Delete the objects of this namespace.
     Empty(ObjectKey),
 }
 
@@ -40,11 +41,11 @@ enum WorkItem {
 struct Queue {
     /// In order of arrival.
     order: VecDeque<WorkItem>,
-    /// What is in `order`.
+    /// The items in `order`.
     queued: HashSet<WorkItem, RandomState>,
 }
 
-/// The collector's queue and what it remembers.
+/// The collector's queue and state.
 pub(super) struct GarbageCollector {
     queue: Lock<Queue>,
     waker: Lock<Option<Waker>>,
@@ -63,14 +64,14 @@ impl std::fmt::Debug for GarbageCollector {
     }
 }
 
-/// What is known of an owner.
+/// The state of an owner, in upstream's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OwnerState {
-    /// There is none of that name and UID.
+    /// No object has that name and UID.
     Absent,
-    /// It waits for its dependents to go.
+    /// The owner waits for its dependents to be deleted.
     Waiting,
-    /// It is there, or of a kind that isn't simulated, so nobody knows.
+    /// The owner exists, or is of a kind that the server does not know.
     Solid,
 }
 
@@ -111,17 +112,17 @@ impl GarbageCollector {
 }
 
 impl Cluster {
-    /// Sets what is called when the collector's queue is no longer empty.
+    /// Sets the waker that is called when the collector's queue is no longer empty.
     pub fn set_gc_waker(&self, waker: Option<Waker>) {
         *self.garbage.waker.lock() = waker;
     }
 
-    /// The number of things the collector has to look at.
+    /// The length of the collector's queue.
     pub fn garbage_queue_len(&self) -> usize {
         self.garbage.queue.lock().order.len()
     }
 
-    /// Takes note of a committed write. The caller holds no lock.
+    /// Notifies the collector of a commit. The caller holds no lock.
     pub(super) fn notify_gc<R: Strategy>(
         &self,
         store: &KindStore<R>,
@@ -164,7 +165,7 @@ impl Cluster {
                 self.garbage.push(WorkItem::Check(ObjectKey::of(new)));
             }
         }
-        // Owners that waited for this object may be done.
+        // Owners that waited for this object may be deletable now.
         if self.garbage.foreground_seen.load(Ordering::Relaxed)
             && let Some(metadata) = new.map(|new| new.metadata())
         {
@@ -210,7 +211,7 @@ impl Cluster {
         }
     }
 
-    /// Queues the owner of an object for another look.
+    /// Queues another check of an object's owner.
     fn check_owner(&self, owner: &OwnerReference, dependent: &ObjectMeta) {
         if let Some(kind) = self.kind_of(owner) {
             let namespace = if kind.is_namespaced() {
@@ -227,13 +228,14 @@ impl Cluster {
         }
     }
 
-    /// What is known of the owner that a dependent in `namespace` names.
+    /// The state of the owner that a dependent in `namespace` names.
     fn owner_state(&self, owner: &OwnerReference, namespace: &str, dependent: Kind) -> OwnerState {
         let Some(kind) = self.kind_of(owner) else {
             return OwnerState::Solid;
         };
         if kind.is_namespaced() && !dependent.is_namespaced() {
-            // The owner can't be located: upstream gives up on the dependent.
+            // A namespaced owner of a cluster-scoped object can't be located: upstream ignores it
+            // too.
             return OwnerState::Solid;
         }
         let namespace = if kind.is_namespaced() { namespace } else { "" };
@@ -248,7 +250,7 @@ impl Cluster {
         };
         let mut found = OwnerState::Absent;
         let looked = self.with_store(kind, |store| {
-            // Before the look-up: an owner deleted after it must find it set.
+            // Set before the look-up: an owner that is deleted after the look-up must find it set.
             store.set_has_owners();
             store.inspect_metadata(namespace, &owner.name, &mut |metadata| {
                 found = state(metadata);

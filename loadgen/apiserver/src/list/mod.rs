@@ -109,8 +109,8 @@ impl PagedLists {
 }
 
 impl Cluster {
-    /// All objects of a kind, or of one namespace, sorted by namespace and name, and their version: no object is newer, and
-    /// a watch from that version misses nothing. O(n log n).
+    /// All objects of a kind, or of one namespace, sorted by namespace and name, and their version:
+    /// no object is newer, and a watch from that version misses nothing. O(n log n).
     pub fn list<R: ClusterResource>(
         &self,
         namespace: Option<&str>,
@@ -119,17 +119,18 @@ impl Cluster {
         (snapshot.objects, ResourceVersion::Number(snapshot.version))
     }
 
-    /// Calls `look` with every object of a kind as of one version, in no order. O(n). Writes of the kind wait meanwhile, so
-    /// `look` must not write.
+    /// Calls `look` with every object of a kind as of one version, in no order. O(n). Writes of the
+    /// kind wait meanwhile, so `look` must not write.
     pub fn for_each<R: ClusterResource>(&self, look: impl FnMut(&Arc<R>)) {
         R::store(self).for_each(look);
     }
 
-    /// A page of a list. The first page fixes the version of all pages. Up to 16 unfinished lists are kept.
+    /// A page of a list. The first page fixes the version of all pages. Up to 16 unfinished lists
+    /// are kept.
     ///
     /// # Errors
-    /// 504 for a version that the server has not reached; 410 for a token that was used or displaced; 400 for an unknown
-    /// token.
+    /// 504 for a version that the server has not reached; 410 for a token that was used or
+    /// displaced; 400 for an unknown token.
     pub fn list_page<R: ClusterResource>(
         &self,
         options: &ListOptions<'_>,

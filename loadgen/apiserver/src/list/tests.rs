@@ -1,4 +1,4 @@
-//! Tests of `list`.
+//! Lists and pages.
 
 use podstorm_objects::Pod;
 use serde_json::json;

@@ -21,8 +21,8 @@ pub enum Patch {
 }
 
 impl Cluster {
-    /// Patches an object and keeps its status. The patch is applied to any stored version, unless it names one. A patch
-    /// without a change is not committed.
+    /// Patches an object and keeps its status. The patch is applied to any stored version, unless
+    /// it names one. A patch without a change is not committed.
     ///
     /// # Errors
     /// 404; 400 for a patch that can't be applied; 409 for a version that is not the stored one;
@@ -37,8 +37,8 @@ impl Cluster {
         self.apply_patch(R::store(self), (namespace, name), patch, Verb::Patch, now)
     }
 
-    /// Counts a repetition of an Event: like [`patch`](Cluster::patch) with the repetition's [`body`](EventPatch::body), but
-    /// without JSON.
+    /// Counts a repetition of an Event: like [`patch`](Cluster::patch) with the repetition's
+    /// [`body`](EventPatch::body), but without JSON.
     ///
     /// # Errors
     /// 404 when the event is gone; 422 for a broken rule.

@@ -1,4 +1,4 @@
-//! Tests of `patch`.
+//! Patches.
 
 use podstorm::client::{EventIntent, EventRecorder};
 use podstorm::replicaset::reconcile::pod_body;

@@ -1,5 +1,5 @@
-//! What is done to pods far more often than anything else: creating them from one body, binding
-//! them, writing their status, adopting and releasing them.
+//! The most frequent requests for pods: create from a template, bind, status patch, adopt and
+//! release.
 
 use std::sync::{Arc, Weak};
 
@@ -19,20 +19,20 @@ use super::update::{Update, prepare_and_validate};
 use super::validation::validate_pod;
 use super::{Cluster, Strategy, errors};
 
-/// Bodies that are remembered; two that fall into one place displace each other.
+/// Slots for templates; two templates of one slot displace each other.
 const TEMPLATES: usize = 256;
 
-/// Specs that are remembered before those that are gone are looked for.
+/// Specs that are kept before unused ones are looked for.
 const SPECS_MIN: usize = 1024;
 
-/// Pods that are ready to be stored but for what each has of its own, by the body they came from.
+/// Prepared pods by their template: complete but for name and identity.
 ///
-/// A controller's burst creates hundreds of pods from one body; defaulting, validation and the
-/// first status are done once, and the pods share what comes of it. The next burst has another
-/// body with, mostly, the same spec.
+/// A controller's burst creates hundreds of pods from one template. Defaulting, validation and the
+/// first status are done once, and the pods share the result. The next burst has another template,
+/// mostly with the same spec.
 #[derive(Debug)]
 pub(super) struct TemplateCache {
-    /// By address of the body, which the entry keeps alive.
+    /// By hash. An entry is found by the template's address, and keeps the template alive.
     slots: Box<[Lock<Option<Arc<Prepared>>>]>,
     specs: Lock<Specs>,
     hasher: RandomState,
@@ -45,21 +45,22 @@ struct Prepared {
     pod: Pod,
 }
 
-/// Specs that were found valid.
+/// Specs that are valid.
 #[derive(Debug)]
 struct Specs {
-    /// By address of the spec as it came; the entry keeps the address from being used again.
+    /// By the address of the spec as the client sent it; the entry keeps the address from being
+    /// reused.
     known: HashMap<usize, FilledSpec, RandomState>,
-    /// The number at which to look for entries whose spec is gone.
+    /// The number of entries at which unused ones are removed.
     sweep_at: usize,
 }
 
 #[derive(Clone, Debug)]
 struct FilledSpec {
     sent: Weak<PodSpec>,
-    /// With its defaults, where it had not all of them before.
+    /// The spec with its defaults, where it lacked some.
     filled: Option<Arc<PodSpec>>,
-    /// The first status of its pods.
+    /// The quality-of-service class, for the first status of its pods.
     qos: Rest,
 }
 
@@ -77,8 +78,8 @@ impl TemplateCache {
         }
     }
 
-    /// By what the body says and not by its address: which bodies displace each other, and so what
-    /// a run costs, is then the same in every process.
+    /// The slot of a template, by its content and not by its address: so the same templates
+    /// displace each other in every process, and the cost of a run is the same.
     fn slot(&self, template: &Arc<Pod>) -> &Lock<Option<Arc<Prepared>>> {
         let meta = &template.metadata;
         let owner = meta.controller().map(|owner| &owner.uid);
@@ -115,12 +116,12 @@ fn address<T>(shared: &Arc<T>) -> usize {
 }
 
 impl Cluster {
-    /// Creates a pod in `namespace` from a body that other pods share; what a
-    /// [`create`](Cluster::create) of a copy would do, at the cost of copying one small struct.
-    /// A name given here is the pod's; otherwise it is the body's, or made from `generateName`.
+    /// Creates a pod in `namespace` from a template that other pods share. The result is that of a
+    /// [`create`](Cluster::create) of a copy, at the cost of copying one small struct. The pod's
+    /// name is `name`, else that of the template, else generated from `generateName`.
     ///
     /// # Errors
-    /// As [`create`](Cluster::create); 400 when the body names another namespace.
+    /// As [`create`](Cluster::create); 400 when the template names another namespace.
     pub fn create_pod(
         &self,
         namespace: &Str,
@@ -150,7 +151,7 @@ impl Cluster {
             pod.metadata.name = name.clone();
             refuse_invalid(&pod, validate_pod(&pod, true))?;
         }
-        // Others serve for one pod.
+        // Other templates make one pod each.
         if prepared.pod.metadata.name.is_empty() && prepared.pod.metadata.generate_name.is_some() {
             let displaced = slot.lock().replace(Arc::new(prepared));
             drop(displaced);
@@ -179,7 +180,7 @@ impl Cluster {
         }
         self.admit_create(Kind::POD, &pod.metadata)?;
         prepare_metadata(Kind::POD, &mut pod.metadata);
-        // A preset node belongs to what is judged with the spec.
+        // A preset node is validated together with the spec.
         let known = self
             .templates
             .spec(&template.spec)
@@ -240,8 +241,8 @@ impl Cluster {
         })
     }
 
-    /// Writes a pod's status as a kubelet patches it: onto whatever version is stored, provided
-    /// that the pod still has this UID.
+    /// Patches a pod's status like a kubelet: on any stored version, provided that the pod has this
+    /// UID.
     ///
     /// # Errors
     /// 404; 409 for another UID; 422 for a broken rule.
@@ -265,8 +266,8 @@ impl Cluster {
         })
     }
 
-    /// Adopts or releases a pod: the controller's strategic merge patch of its owner references,
-    /// in typed form.
+    /// Adopts or releases a pod: the typed form of the controller's strategic merge patch of its
+    /// owner references.
     ///
     /// # Errors
     /// 404; 422 when the pod has another UID or would get a second controller.
@@ -286,7 +287,7 @@ impl Cluster {
                     new.metadata.uid = pod_uid.clone();
                     match owners.iter_mut().find(|other| other.uid == owner.uid) {
                         Some(same) => *same = owner.clone(),
-                        // As the merge by UID does: what is new comes first.
+                        // The merge by UID puts new entries first.
                         None => owners.insert(0, owner.clone()),
                     }
                 }

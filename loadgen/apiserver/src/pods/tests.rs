@@ -1,4 +1,4 @@
-//! Tests of `pods`.
+//! Requests for pods.
 
 use podstorm_objects::{OwnerReference, PodPhase, Resource, Selector};
 use serde_json::json;
@@ -7,7 +7,7 @@ use super::super::testing::*;
 use super::*;
 
 #[test]
-fn a_body_without_any_name_takes_the_one_that_is_given() {
+fn a_template_without_a_name_takes_the_given_one() {
     let cluster = cluster();
     let mut template = pod("", json!({}));
     template.metadata.namespace = Default::default();
@@ -22,7 +22,7 @@ fn a_body_without_any_name_takes_the_one_that_is_given() {
 }
 
 #[test]
-fn pods_of_one_body_share_all_but_name_and_identity() {
+fn pods_of_one_template_share_all_but_name_and_identity() {
     let cluster = cluster();
     let mut template = pod("", json!({"metadata": {"generateName": "web-"}}));
     template.metadata.namespace = Default::default();
@@ -51,7 +51,7 @@ fn pods_of_one_body_share_all_but_name_and_identity() {
     plain.metadata.uid = a.metadata.uid.clone();
     plain.metadata.resource_version = a.metadata.resource_version.clone();
     assert_eq!(plain, *a);
-    // One body serves several namespaces.
+    // One template serves several namespaces.
     let other = cluster
         .create_pod(&Str::from("other"), &template, None, at(3))
         .unwrap();
@@ -60,12 +60,12 @@ fn pods_of_one_body_share_all_but_name_and_identity() {
 }
 
 #[test]
-fn a_pod_of_a_shared_body_gets_the_name_it_is_given() {
+fn a_pod_of_a_shared_template_gets_the_given_name() {
     let cluster = cluster();
     let mut template = pod("", json!({"metadata": {"generateName": "web-"}}));
     template.metadata.namespace = Default::default();
     let (template, namespace) = (Arc::new(template), Str::from("default"));
-    // Before and after the body is remembered.
+    // Before and after the template is cached.
     for name in ["web-bbbbb", "web-ccccc"] {
         let name = name.into();
         let created = cluster.create_pod(&namespace, &template, Some(&name), at(0));
@@ -84,7 +84,7 @@ fn a_pod_of_a_shared_body_gets_the_name_it_is_given() {
 }
 
 #[test]
-fn creates_by_body_are_admitted_like_others() {
+fn creates_from_a_template_are_admitted_like_others() {
     let cluster = cluster();
     let named = Arc::new(pod("a", json!({})));
     let namespace = Str::from("default");

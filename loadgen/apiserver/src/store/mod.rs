@@ -1,11 +1,11 @@
 //! The objects of one kind, by namespace and name.
 //!
-//! A store is divided into shards by the hash of the key; each is a table of shared objects under
-//! its own lock. A write prepares its object without a lock, then [commits](KindStore::replace):
-//! under the shard's lock it makes sure that the stored object is still the one it started from,
-//! appends the event to the kind's log (which assigns the version) and puts the object in place.
-//! Readers of the log may see an event a moment before the object is in place; a `get` then waits
-//! for the shard, so nobody reads the past after having seen the future.
+//! A store has shards by the hash of the key. Each shard is a table of shared objects under its own
+//! lock. A write prepares its object without a lock, then [commits](KindStore::replace) under the
+//! shard's lock: it checks that the stored object is still the one it started from, appends the
+//! event to the kind's log, which assigns the version, and replaces the object. A reader of the log
+//! may see the event a moment before the table has the object. A `get` then waits for the shard, so
+//! nobody reads an older state after a newer event.
 //!
 //! Lock order: shards in ascending order, then the log, then the owner index.
 
@@ -41,7 +41,7 @@ use self::quota::{Quota, Quotas};
 pub use self::resource::{ClusterResource, Strategy};
 use super::Waker;
 
-/// Shards of a store; more than threads, so that two writers seldom meet.
+/// Shards of a store: more than threads, so that two writers seldom need the same.
 const SHARDS: usize = 32;
 
 /// The key of an object with its hash.
@@ -52,7 +52,7 @@ pub(crate) struct Key<'a> {
     pub(crate) hash: KeyHash,
 }
 
-/// The hash of an object's key: enough to find an object that is at hand.
+/// The hash of an object's key: enough to find an object that the caller holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyHash(u64);
 
@@ -63,9 +63,9 @@ struct Stored<R> {
 
 struct Shard<R> {
     table: HashTable<Stored<R>>,
-    /// Whether the owner index holds the dependents of this shard; then every commit keeps it so.
+    /// Whether the owner index includes this shard; then every commit updates it.
     indexed: bool,
-    /// Whether some namespace has a quota; then every commit is booked.
+    /// Whether some namespace has a quota; then every commit is counted.
     counted: bool,
 }
 
@@ -75,7 +75,8 @@ pub struct KindStore<R> {
     shards: Box<[CachePadded<Lock<Shard<R>>>]>,
     log: Arc<Log<R>>,
     owners: Arc<OwnerIndex>,
-    /// Whether an object of this kind was ever named as an owner; others are deleted without a look.
+    /// Whether an object of this kind was ever named as an owner; otherwise deletions look for no
+    /// dependents.
     has_owners: AtomicBool,
     quotas: Quotas,
     hasher: ahash::RandomState,
@@ -89,11 +90,11 @@ impl<R> std::fmt::Debug for KindStore<R> {
     }
 }
 
-/// Why a new object was not stored; gives it back.
+/// Why a new object was not stored. Returns the object.
 pub(crate) enum Refused<R> {
-    /// Its name is taken, by the second one.
+    /// The name is taken by the second object.
     Taken(Arc<R>, Arc<R>),
-    /// Its namespace is full.
+    /// The quota of the namespace is exhausted.
     Quota(Arc<R>, Quota),
 }
 
@@ -107,15 +108,15 @@ pub(crate) struct Shared {
     pub(crate) observed: Option<Arc<Observed>>,
 }
 
-/// What became of a commit.
+/// The outcome of a commit.
 pub(crate) enum CommitOutcome<R> {
-    /// It is done; the object as stored, or in its last state.
+    /// Committed: the object as stored, or its last state.
     Done(Arc<R>),
-    /// The stored object is another one by now: read again.
+    /// The stored object has changed: read it again.
     Conflict,
 }
 
-/// A committed state of a whole kind, sorted by namespace and name.
+/// The state of a kind as of one version, sorted by namespace and name.
 pub(crate) struct Snapshot<R> {
     pub(crate) objects: Vec<Arc<R>>,
     pub(crate) version: u64,
@@ -143,7 +144,7 @@ impl<R: Strategy> KindStore<R> {
             owners: shared.owners.clone(),
             has_owners: AtomicBool::new(false),
             quotas: Quotas::default(),
-            // Fixed: the place in the table must not differ between runs.
+            // Fixed seeds: positions in the table must not differ between runs.
             hasher: ahash::RandomState::with_seeds(0x706f, 0x6473, 0x746f, 0x726d),
         }
     }
@@ -224,7 +225,7 @@ impl<R: Strategy> KindStore<R> {
         Ok(object)
     }
 
-    /// Puts `new` in the place of `current`.
+    /// Replaces `current` by `new`.
     pub(crate) fn replace(
         &self,
         key: KeyHash,
@@ -254,8 +255,8 @@ impl<R: Strategy> KindStore<R> {
         CommitOutcome::Done(new)
     }
 
-    /// Removes `current`: first a `Modified` event with `marked`, where given, then a `Deleted`
-    /// one with `last`.
+    /// Removes `current`: a `Modified` event with `marked`, where given, then a `Deleted` event
+    /// with `last`.
     pub(crate) fn remove(
         &self,
         key: KeyHash,
@@ -289,7 +290,7 @@ impl<R: Strategy> KindStore<R> {
         CommitOutcome::Done(last)
     }
 
-    /// The whole kind (or one namespace) as of one version. O(n log n); holds every shard's lock
+    /// The whole kind, or one namespace, as of one version. O(n log n); holds every shard's lock
     /// while it collects.
     pub(crate) fn snapshot(&self, namespace: Option<&str>) -> Snapshot<R> {
         let (objects, version) = self.collect(namespace, || self.log.version());
@@ -299,7 +300,8 @@ impl<R: Strategy> KindStore<R> {
         }
     }
 
-    /// Looks at the whole kind as of one version, in no order. O(n); holds every shard's lock.
+    /// Calls `look` with every object as of one version, in no order. O(n); holds every shard's
+    /// lock.
     pub(crate) fn for_each(&self, mut look: impl FnMut(&Arc<R>)) {
         let shards: Vec<_> = self.shards.iter().map(|shard| shard.lock()).collect();
         for stored in shards.iter().flat_map(|shard| &shard.table) {
@@ -340,7 +342,7 @@ impl<R: Strategy> KindStore<R> {
         (objects, then())
     }
 
-    /// Makes the owner index know this kind's dependents, from now on for good. O(n) once.
+    /// Adds this kind to the owner index, once and for all. O(n) at the first call.
     pub(crate) fn index_owners(&self) {
         for shard in &self.shards {
             let mut shard = shard.lock();
@@ -359,8 +361,8 @@ impl<R: Strategy> KindStore<R> {
             .expect("only an object that is new is refused");
     }
 
-    /// Sets whether commits are booked, as `set` answers, which is given all objects. Every shard
-    /// is locked meanwhile.
+    /// Sets whether commits are counted for quota, as `set` returns. `set` gets all objects. Every
+    /// shard is locked meanwhile.
     pub(crate) fn set_counted(&self, set: impl FnOnce(&mut dyn Iterator<Item = &R>) -> bool) {
         let mut shards: Vec<_> = self.shards.iter().map(|shard| shard.lock()).collect();
         let all = shards.iter().flat_map(|shard| shard.table.iter());
@@ -380,7 +382,7 @@ impl<R: Strategy> KindStore<R> {
         &self.quotas
     }
 
-    /// Takes note that an object of this kind was named as an owner.
+    /// Records that an object of this kind was named as an owner.
     pub(crate) fn set_has_owners(&self) {
         // Relaxed: the locks of the store order it against look-ups and deletions.
         if !self.has_owners.load(Relaxed) {
@@ -416,11 +418,11 @@ fn is_same<R>(object: &Arc<R>) -> impl Fn(&Stored<R>) -> bool {
     move |stored| Arc::ptr_eq(&stored.object, object)
 }
 
-/// Objects from which on sorting is divided among the threads of rayon's pool.
+/// From this number of objects on, sorting uses rayon's threads.
 const PARALLEL_SORT_MIN: usize = 1 << 16;
 
-/// Sorts by namespace and name. The keys are laid side by side first: comparing them in the
-/// objects would miss the cache at every step.
+/// Sorts by namespace and name. The keys are copied side by side first, since comparisons within
+/// the objects would miss the cache at every step.
 pub(crate) fn sorted<R: Strategy>(objects: Vec<Arc<R>>) -> Vec<Arc<R>> {
     type SortKey<'a> = (&'a str, CompactString, u32);
     fn key<R: Strategy>((index, object): (usize, &Arc<R>)) -> SortKey<'_> {

@@ -1,4 +1,4 @@
-//! Tests of `store`.
+//! Concurrent writers.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc;

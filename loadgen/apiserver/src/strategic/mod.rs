@@ -1,4 +1,5 @@
-//! Merge patches of JSON documents: strategic ones, which know the keyed lists of the Kubernetes API, and plain ones.
+//! Merge patches of JSON documents: strategic ones, which know the keyed lists of the Kubernetes
+//! API, and plain ones.
 
 use podstorm_objects::Map;
 use serde_json::Value;
@@ -200,8 +201,9 @@ fn merge_list(
     Ok(arrange(entries, order.unwrap_or(&plain), &stored, kind))
 }
 
-/// Sorts the entries: those in `order` get that order, the others keep the stored order. One of the others goes before
-/// one of `order` only if it was stored before it. So new entries come before those that the patch does not name.
+/// Sorts the entries: those in `order` get that order, the others keep the stored order. One of the
+/// others goes before one of `order` only if it was stored before it. So new entries come before
+/// those that the patch does not name.
 fn arrange(entries: Vec<Value>, order: &[Value], stored: &[Value], kind: ListKind) -> Vec<Value> {
     let at = |list: &[Value], entry: &Value| {
         list.iter().position(|other| match kind {

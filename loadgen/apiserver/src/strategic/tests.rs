@@ -1,4 +1,4 @@
-//! Tests of `strategic`.
+//! Merges of documents.
 
 use serde_json::json;
 

@@ -13,7 +13,8 @@ use super::{Cluster, ClusterResource, Strategy, errors, meta};
 pub(super) enum Update<R> {
     /// The stored object stays.
     Keep,
-    /// This object replaces the stored one, with these effects. A difference in the version alone is none.
+    /// This object replaces the stored one, with these effects. A difference in the version alone
+    /// is none.
     Write(R, WriteEffects),
 }
 
@@ -26,8 +27,8 @@ impl Cluster {
         R::store(self).get(namespace, name)
     }
 
-    /// Replaces an object and keeps its status. A version in the object must be the stored one. A write without a change
-    /// is not committed; its answer is the stored object.
+    /// Replaces an object and keeps its status. A version in the object must be the stored one. A
+    /// write without a change is not committed; its answer is the stored object.
     ///
     /// # Errors
     /// 404; 409 for another UID or version; 422 for a broken rule.
@@ -35,7 +36,8 @@ impl Cluster {
         self.put(R::store(self), object, Verb::Update, now)
     }
 
-    /// Replaces an object's status and metadata, and keeps its spec. A version in the object must be the stored one.
+    /// Replaces an object's status and metadata, and keeps its spec. A version in the object must
+    /// be the stored one.
     ///
     /// # Errors
     /// As [`update`](Cluster::update).
@@ -79,8 +81,8 @@ impl Cluster {
         }
     }
 
-    /// Changes the stored object. `change` gets the current state, and is called again when another writer was faster. The
-    /// object that it returns must have been prepared.
+    /// Changes the stored object. `change` gets the current state, and is called again when another
+    /// writer was faster. The object that it returns must have been prepared.
     ///
     /// # Errors
     /// 404, and the error of `change`.
@@ -108,8 +110,8 @@ impl Cluster {
         }
     }
 
-    /// Replaces the stored object by a prepared one, unless they are equal. When the write removes the last finalizer of a
-    /// deleted object, the object is removed.
+    /// Replaces the stored object by a prepared one, unless they are equal. When the write removes
+    /// the last finalizer of a deleted object, the object is removed.
     fn commit<R: Strategy>(
         &self,
         store: &KindStore<R>,

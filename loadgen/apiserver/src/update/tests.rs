@@ -1,4 +1,4 @@
-//! Tests of `update`.
+//! Updates: preconditions, kept members, counts.
 
 use podstorm_objects::{OptionalSeconds, Pod, PodPhase, ReplicaSet, ReplicationController, Time};
 use serde_json::json;

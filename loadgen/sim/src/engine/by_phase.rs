@@ -1,9 +1,9 @@
-//! Durations by the phase of the scenario in which they began. This separates the measured phases from those
-//! that only set a cluster up, even when work of one phase goes on in the next.
+//! Durations by the phase of the scenario in which they began. This separates the measured phases
+//! from those that only set a cluster up, even when work of one phase goes on in the next.
 //!
-//! The driver alone writes [`PhaseTimes`]; any thread reads it. A worker records into histograms of its own
-//! and merges them into the shared ones when the phase has changed. So it takes the lock once a phase, and
-//! for durations that began in an earlier phase.
+//! The driver alone writes [`PhaseTimes`]; any thread reads it. A worker records into histograms of
+//! its own and merges them into the shared ones when the phase has changed. So it takes the lock
+//! once a phase, and for durations that began in an earlier phase.
 
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -82,7 +82,8 @@ impl ByPhase {
         self.phases[phase].get_or_insert_with(histogram)
     }
 
-    /// Counts a duration of a phase. Allocates for the first one of the phase, and for a longer one than before.
+    /// Counts a duration of a phase. Allocates for the first one of the phase, and for a longer one
+    /// than before.
     #[inline]
     pub fn record(&mut self, phase: usize, took_ns: u64) {
         match self.phases.get_mut(phase) {
@@ -135,8 +136,8 @@ impl Recorded {
     }
 }
 
-/// Records the durations of one worker: those of the current phase on its own, those of earlier phases in the
-/// shared histograms.
+/// Records the durations of one worker: those of the current phase on its own, those of earlier
+/// phases in the shared histograms.
 #[derive(Debug)]
 pub struct Recorder {
     times: Arc<PhaseTimes>,
@@ -144,7 +145,8 @@ pub struct Recorder {
     queued: Histogram<u64>,
     worked: Histogram<u64>,
     idle_syncs: u64,
-    /// The shared histograms. Locked for a moment, and with no other lock held but the worker's own.
+    /// The shared histograms. Locked for a moment, and with no other lock held but the worker's
+    /// own.
     rest: Arc<Mutex<Recorded>>,
 }
 
@@ -186,7 +188,8 @@ impl Recorder {
         }
     }
 
-    /// Whether a duration of the phase is recorded on the worker's own; a later phase becomes the current one.
+    /// Whether a duration of the phase is recorded on the worker's own; a later phase becomes the
+    /// current one.
     #[inline]
     fn is_present(&mut self, phase: usize) -> bool {
         if phase > self.phase {

@@ -1,5 +1,5 @@
-//! The API client of a controller: carries requests out on the cluster, limits them by QPS, draws their latency,
-//! and counts them.
+//! The API client of a controller: carries requests out on the cluster, limits them by QPS, draws
+//! their latency, and counts them.
 //!
 //! All workers of a controller and its event writer share one limiter, as they share one client in
 //! kube-controller-manager. Without limit and latency a request is carried out at once.
@@ -39,7 +39,8 @@ struct Limiter {
 /// The HTTP methods of requests.
 const METHODS: [&str; 5] = ["DELETE", "GET", "PATCH", "POST", "PUT"];
 
-/// Upper bounds of `rest_client_rate_limiter_duration_seconds`, s: those of Kubernetes' component-base.
+/// Upper bounds of `rest_client_rate_limiter_duration_seconds`, s: those of Kubernetes'
+/// component-base.
 const WAIT_BOUNDS: &[f64] = &[
     0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0,
 ];
@@ -72,7 +73,8 @@ impl Client {
         self.limiter.is_none()
     }
 
-    /// Reserves a slot at the limiter for a request of that verb; returns how long to wait before it is sent, ns.
+    /// Reserves a slot at the limiter for a request of that verb; returns how long to wait before
+    /// it is sent, ns.
     pub(crate) fn reserve_ns(&self, verb: &str, now: Now) -> i64 {
         self.limiter.as_ref().map_or(0, |limiter| {
             let wait_ns = lock(&limiter.qps).reserve(now.mono_ns).max(0);
@@ -205,8 +207,8 @@ impl fmt::Display for RequestInfo {
     }
 }
 
-/// The time after which the client itself sends a failed call again, ns: where the server asked for it with a
-/// 429 or a 5xx.
+/// The time after which the client itself sends a failed call again, ns: where the server asked for
+/// it with a 429 or a 5xx.
 pub fn retry_after_ns(answer: &Answer, attempts: u32) -> Option<i64> {
     let Answer::Failed(error) = answer else {
         return None;
@@ -251,8 +253,8 @@ impl CallLatency {
         })
     }
 
-    /// When a request sent at `sent_ns` reaches the server, and when its answer is back, in ns of monotonic time:
-    /// half the drawn latency each way.
+    /// When a request sent at `sent_ns` reaches the server, and when its answer is back, in ns of
+    /// monotonic time: half the drawn latency each way.
     pub(crate) fn times_ns(&mut self, sent_ns: i64) -> (i64, i64) {
         let total_ns = self.latency.draw_ns();
         (

@@ -1,5 +1,6 @@
-//! Writes Kubernetes Events. Workers put Events into a queue. One task for each controller correlates them and
-//! writes the rest to the API server, one write at a time, through the client limiter of the syncs.
+//! Writes Kubernetes Events. Workers put Events into a queue. One task for each controller
+//! correlates them and writes the rest to the API server, one write at a time, through the client
+//! limiter of the syncs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -58,8 +59,8 @@ impl EventQueue {
         self.executor.wake(self.sink);
     }
 
-    /// Adds the numbers of recorded Events to a table, with keys like `Normal SuccessfulCreate`; dropped Events
-    /// are under `dropped`.
+    /// Adds the numbers of recorded Events to a table, with keys like `Normal SuccessfulCreate`;
+    /// dropped Events are under `dropped`.
     pub fn add_to(&self, table: &mut BTreeMap<String, u64>) {
         let inbox = lock(&self.inbox);
         for ((kind, reason), count) in &inbox.recorded {

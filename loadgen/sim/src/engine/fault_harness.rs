@@ -1,8 +1,10 @@
-//! A test harness with fault injection: a cluster whose controller managers can be disturbed, killed and started
-//! again. It runs on virtual time, which its owner advances; one seed gives one run.
+//! A test harness with fault injection: a cluster whose controller managers can be disturbed,
+//! killed and started again. It runs on virtual time, which its owner advances; one seed gives one
+//! run.
 //!
-//! The tasks are those of every run. In addition each controller manager has a [`Connection`] that its requests and
-//! watches pass, an observer sees its work, and requests that a dead manager has sent still reach the server.
+//! The tasks are those of every run. In addition each controller manager has a [`Connection`] that
+//! its requests and watches pass, an observer sees its work, and requests that a dead manager has
+//! sent still reach the server.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -133,14 +135,15 @@ impl FaultHarness {
         }
     }
 
-    /// Gives controller managers that are started from now on a controller of ReplicationControllers too.
+    /// Gives controller managers that are started from now on a controller of
+    /// ReplicationControllers too.
     pub fn add_replication_controllers(&mut self) {
         self.has_replication_controllers = true;
     }
 
-    /// Adds a workload to the controller managers that are started from now on: `make` makes it over the cache of pods
-    /// that the controllers of a manager share. Its Events name `component` as their source. It gets as many workers
-    /// as the controller of ReplicaSets, and no observer.
+    /// Adds a workload to the controller managers that are started from now on: `make` makes it
+    /// over the cache of pods that the controllers of a manager share. Its Events name `component`
+    /// as their source. It gets as many workers as the controller of ReplicaSets, and no observer.
     pub fn add_workload<W: Workload<Fields = RankFields>>(
         &mut self,
         component: &'static str,
@@ -248,7 +251,8 @@ impl FaultHarness {
         }
     }
 
-    /// Whether no key is queued, no sync is under way and no orphaned request is in flight. Delayed keys do not count.
+    /// Whether no key is queued, no sync is under way and no orphaned request is in flight. Delayed
+    /// keys do not count.
     pub fn rests(&self) -> bool {
         lock(&self.orphaned).waiting() == 0
             && self
@@ -257,8 +261,8 @@ impl FaultHarness {
                 .all(|handler| handler.rests())
     }
 
-    /// Advances virtual time to `end_ns` and runs all tasks until then. Stops earlier when a controller has died, or when
-    /// `stop`, which is called after every task, returns true.
+    /// Advances virtual time to `end_ns` and runs all tasks until then. Stops earlier when a
+    /// controller has died, or when `stop`, which is called after every task, returns true.
     pub fn advance(&mut self, end_ns: i64, mut stop: impl FnMut() -> bool) -> Stopped {
         let mut runs = 0;
         loop {
@@ -289,7 +293,8 @@ impl FaultHarness {
         }
     }
 
-    /// Removes the tasks of dead managers and orphans their requests; returns whether there was a dead manager.
+    /// Removes the tasks of dead managers and orphans their requests; returns whether there was a
+    /// dead manager.
     fn remove_dead(&mut self) -> bool {
         let mut found = false;
         for manager in &mut self.managers {

@@ -1,7 +1,8 @@
-//! A test harness: a running cluster without a scenario. The caller writes to the cluster and waits for the result.
+//! A test harness: a running cluster without a scenario. The caller writes to the cluster and waits
+//! for the result.
 //!
-//! On the virtual engine tasks run, and the clock moves, only within [`Harness::until`] and [`Harness::settle`]. On
-//! the threads engine tasks run all the time.
+//! On the virtual engine tasks run, and the clock moves, only within [`Harness::until`] and
+//! [`Harness::settle`]. On the threads engine tasks run all the time.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -23,7 +24,8 @@ use crate::options::{EngineKind, SimOptions};
 /// The time between two checks of a cluster on the threads engine.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// A cluster on the threads engine counts as settled after that many checks in a row that found no activity.
+/// A cluster on the threads engine counts as settled after that many checks in a row that found no
+/// activity.
 const QUIET_LOOKS: u32 = 25;
 
 /// A running cluster. It runs until it is dropped.
@@ -48,14 +50,15 @@ enum EngineState {
 }
 
 impl Harness {
-    /// Starts an empty cluster with the controllers of ReplicaSets and ReplicationControllers, a scheduler, kubelets
-    /// and the garbage collector.
+    /// Starts an empty cluster with the controllers of ReplicaSets and ReplicationControllers, a
+    /// scheduler, kubelets and the garbage collector.
     pub fn new(options: &SimOptions) -> Harness {
         Harness::with(options, |_| {})
     }
 
-    /// As [`new`](Harness::new), with one more workload: `make` makes it over the cache of pods that all controllers
-    /// share. Its Events name `component` as their source. It gets as many workers as the controller of ReplicaSets.
+    /// As [`new`](Harness::new), with one more workload: `make` makes it over the cache of pods
+    /// that all controllers share. Its Events name `component` as their source. It gets as many
+    /// workers as the controller of ReplicaSets.
     pub fn with_workload<W: Workload<Fields = RankFields>>(
         options: &SimOptions,
         component: &'static str,
@@ -120,8 +123,9 @@ impl Harness {
         }
     }
 
-    /// Runs the cluster until `holds` returns true, for at most `limit_ns` of its time; returns whether it did. `holds`
-    /// is called after every task on the virtual engine, every 2 ms on the threads engine.
+    /// Runs the cluster until `holds` returns true, for at most `limit_ns` of its time; returns
+    /// whether it did. `holds` is called after every task on the virtual engine, every 2 ms on the
+    /// threads engine.
     ///
     /// # Panics
     /// When a task has panicked.
@@ -137,9 +141,10 @@ impl Harness {
         }
     }
 
-    /// Runs the cluster until nothing is left to do, for at most `limit_ns` of its time; returns whether it came to
-    /// that. On the threads engine the cluster counts as settled when it was inactive for 50 ms. On a very slow
-    /// machine that may be too early: wait for the expected state with [`until`](Harness::until) first.
+    /// Runs the cluster until nothing is left to do, for at most `limit_ns` of its time; returns
+    /// whether it came to that. On the threads engine the cluster counts as settled when it was
+    /// inactive for 50 ms. On a very slow machine that may be too early: wait for the expected
+    /// state with [`until`](Harness::until) first.
     ///
     /// # Panics
     /// When a task has panicked.
@@ -163,7 +168,8 @@ impl Harness {
         true
     }
 
-    /// Runs one task, jumps to the next moment, or lets 2 ms pass; false when nothing is left to do before `end_ns`.
+    /// Runs one task, jumps to the next moment, or lets 2 ms pass; false when nothing is left to do
+    /// before `end_ns`.
     fn step(&mut self, end_ns: i64) -> bool {
         match &mut self.engine {
             EngineState::Virtual { tasks, now } => {

@@ -1,6 +1,6 @@
-//! Informers: list and watch one kind as the runtime's reflector decides, and pass the changes to a cache, in order.
-//! The informer of pods fills the shared pod cache and then calls every controller. Each controller has an informer
-//! of its owners.
+//! Informers: list and watch one kind as the runtime's reflector decides, and pass the changes to a
+//! cache, in order. The informer of pods fills the shared pod cache and then calls every
+//! controller. Each controller has an informer of its owners.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -73,7 +73,8 @@ pub(super) struct Informer<L: Listener> {
 }
 
 impl<L: Listener> Informer<L> {
-    /// An informer that begins once `started` is set and its waker called. It counts events in `delivered`.
+    /// An informer that begins once `started` is set and its waker called. It counts events in
+    /// `delivered`.
     pub(super) fn new(
         cluster: Arc<Cluster>,
         (source, listener): (L::Source, L),
@@ -127,7 +128,8 @@ impl<L: Listener> Informer<L> {
         }
         let from = match version.number() {
             Some(version) if !initial_events => WatchFrom::Version(version),
-            // Any state that is not older than the version will do, also that of a server that lags.
+            // Any state that is not older than the version will do, also that of a server that
+            // lags.
             Some(oldest) => match self.lagging_version(now) {
                 Some(version) if version < oldest => {
                     let error = errors::version_too_large(oldest, version);
@@ -171,7 +173,8 @@ impl<L: Listener> Informer<L> {
         }
     }
 
-    /// The answer to a list: the newest state, for any version asked for. Fault injection may make the server lag.
+    /// The answer to a list: the newest state, for any version asked for. Fault injection may make
+    /// the server lag.
     fn list_from(&self, version: &ResourceVersion, now: Now) -> sources::Listed<Watched<L>> {
         match (self.lagging_version(now), version.number()) {
             // The newest state was asked for.
@@ -185,7 +188,8 @@ impl<L: Listener> Informer<L> {
         self.source.list()
     }
 
-    /// The version of the server that serves the next list or initial watch, if fault injection makes it lag.
+    /// The version of the server that serves the next list or initial watch, if fault injection
+    /// makes it lag.
     fn lagging_version(&self, now: Now) -> Option<u64> {
         let connection = self.connection.as_ref()?;
         let lag = connection.take_lag(self.listener.stream(), now)?;
@@ -194,7 +198,8 @@ impl<L: Listener> Informer<L> {
         Some(version)
     }
 
-    /// Takes a batch of events; returns whether there are more, and when the next one becomes visible.
+    /// Takes a batch of events; returns whether there are more, and when the next one becomes
+    /// visible.
     fn take_events(&mut self, now: Now) -> Poll {
         let Some(watch) = &mut self.watch else {
             return Poll::default();
@@ -249,8 +254,8 @@ impl<L: Listener> Informer<L> {
 }
 
 impl<L: Listener> Informer<L> {
-    /// What fault injection makes of the watch now: until when nothing may be heard, or whether the watch has
-    /// ended, which is done here.
+    /// Applies fault injection to the watch. Returns whether the watch goes on: false when it was
+    /// ended, an error when events are held back.
     fn check_faults(&mut self, now: Now) -> Result<bool, Next> {
         let Some(connection) = &self.connection else {
             return Ok(true);

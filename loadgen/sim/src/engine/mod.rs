@@ -1,5 +1,5 @@
-//! Builds a simulated cluster: the API server with its nodes, and controller managers with their caches, informers,
-//! workers and event writers. All are tasks of an executor.
+//! Builds a simulated cluster: the API server with its nodes, and controller managers with their
+//! caches, informers, workers and event writers. All are tasks of an executor.
 
 pub mod by_phase;
 pub mod client;
@@ -203,9 +203,9 @@ impl Builder {
         CallLatency::new(latency).with_errors(self.options.api_errors, errors_seed)
     }
 
-    /// Adds a controller manager: its caches, its controllers with their workers, and its informers, which wait for
-    /// `started`. `hooks` is present in a run with fault injection or an observer. Returns the controllers of
-    /// this project, and all controllers that share the pods.
+    /// Adds a controller manager: its caches, its controllers with their workers, and its
+    /// informers, which wait for `started`. `hooks` is present in a run with fault injection or an
+    /// observer. Returns the controllers of this project, and all controllers that share the pods.
     fn manager(
         &mut self,
         with_replication_controllers: bool,
@@ -217,7 +217,8 @@ impl Builder {
         let rs = self.controller(kind, "replicaset-controller", workers, &cache, hooks);
         self.owners(&rs, 0);
         let mut runners = vec![rs];
-        // In a run without ReplicationControllers their controller would only see pods that do not concern it.
+        // In a run without ReplicationControllers their controller would only see pods that do not
+        // concern it.
         if with_replication_controllers {
             let workers = self.options.controller.concurrent_rc_syncs;
             let kind = Kind::REPLICATION_CONTROLLER;
@@ -314,8 +315,9 @@ impl Builder {
         (runner, made)
     }
 
-    /// Adds a workload of the caller to every controller manager that is made from now on. `make` makes it over the
-    /// manager's cache of pods. It gets as many workers as the controller of ReplicaSets.
+    /// Adds a workload of the caller to every controller manager that is made from now on. `make`
+    /// makes it over the manager's cache of pods. It gets as many workers as the controller of
+    /// ReplicaSets.
     fn add_workload<W: Workload<Fields = RankFields>>(
         &mut self,
         component: &'static str,
@@ -397,7 +399,8 @@ pub fn assemble(
     (builder, runners)
 }
 
-/// As [`assemble`]: `add` may add workloads, and all controllers that share the pods are returned too.
+/// As [`assemble`]: `add` may add workloads, and all controllers that share the pods are returned
+/// too.
 fn assemble_with(
     options: SimOptions,
     clock: RealClock,

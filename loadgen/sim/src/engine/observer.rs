@@ -1,4 +1,5 @@
-//! Observes the work of controllers as it happens: for the fault simulator's invariant checker and for event logs.
+//! Observes the work of controllers as it happens: for the fault simulator's invariant checker and
+//! for event logs.
 
 use podstorm::client::{Answer, Request};
 use podstorm::driver::Workload;
@@ -28,7 +29,8 @@ pub struct Origin {
     pub orphaned: bool,
 }
 
-/// Observes the workers of a run. Calls come in the order of the events. A callback must not call the cluster.
+/// Observes the workers of a run. Calls come in the order of the events. A callback must not call
+/// the cluster.
 pub trait Observer<W: Workload = Controller>: Send + Sync + std::fmt::Debug {
     /// A key was taken; its sync is about to begin.
     fn sync_begins(&self, sync: SyncId, controller: &W, key: KeyId, now: Now);
@@ -43,8 +45,8 @@ pub trait Observer<W: Workload = Controller>: Send + Sync + std::fmt::Debug {
         now: Now,
     );
 
-    /// Commits from now until the next call have this origin; `None`: they come from other clients than the
-    /// controllers.
+    /// Commits from now until the next call have this origin; `None`: they come from other clients
+    /// than the controllers.
     fn carries_out(&self, origin: Option<Origin>);
 
     /// A request has its final answer, which its sync gets next.

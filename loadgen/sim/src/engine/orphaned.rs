@@ -1,5 +1,5 @@
-//! Orphaned requests: nobody waits for their answers, and they reach the server all the same. Their sender is
-//! dead, has been answered that they failed, or does not know that they were sent twice.
+//! Orphaned requests: nobody waits for their answers, and they reach the server all the same. Their
+//! sender is dead, has been answered that they failed, or does not know that they were sent twice.
 
 use std::sync::{Arc, Mutex};
 

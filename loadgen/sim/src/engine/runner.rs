@@ -1,5 +1,5 @@
-//! Runs one controller: what its workers share, which are its queue, its client, the list of idle workers and
-//! the timer of its delayed keys.
+//! Runs one controller: what its workers share, which are its queue, its client, the list of idle
+//! workers and the timer of its delayed keys.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -41,8 +41,8 @@ pub struct ControllerRunner<W: Workload = Controller> {
     pub begun: AtomicU64,
     /// Syncs finished.
     pub finished: AtomicU64,
-    /// Workers that found no key. A worker adds itself and then looks at the queue once more, so that no key is
-    /// missed between the two.
+    /// Workers that found no key. A worker adds itself and then looks at the queue once more, so
+    /// that no key is missed between the two.
     idle: Mutex<Vec<TaskId>>,
     /// Present in a run with fault injection or an observer.
     pub hooks: Option<Hooks<W>>,
@@ -138,16 +138,17 @@ impl<W: Workload> ControllerRunner<W> {
 
     /// Whether at least `syncs` syncs have finished, none is under way and no key is queued.
     pub fn rests_after(&self, syncs: u64) -> bool {
-        // Acquire, with the Release increments of the worker. A sync that was counted as begun has left the
-        // queue. So this order of reading can't miss a sync between queue and worker for ever: the caller
-        // asks again.
+        // Acquire, with the Release increments of the worker. A sync that was counted as begun has
+        // left the queue. So this order of reading can't miss a sync between queue and worker for
+        // ever: the caller asks again.
         let finished = self.finished.load(Ordering::Acquire);
         let waiting = self.controller.queue().len();
         let begun = self.begun.load(Ordering::Acquire);
         finished >= syncs && waiting == 0 && begun == finished
     }
 
-    /// The current time; on the threads engine more exact than `now`, the beginning of the task's run.
+    /// The current time; on the threads engine more exact than `now`, the beginning of the task's
+    /// run.
     #[inline]
     pub(crate) fn present(&self, now: Now) -> Now {
         self.clock.as_ref().map_or(now, RealClock::now)
@@ -161,7 +162,8 @@ impl<W: Workload> ControllerRunner<W> {
             .map_or(now, |hooks| hooks.connection.clock(now))
     }
 
-    /// To be called after keys may have been added: wakes idle workers for them, and the timer for delayed keys.
+    /// To be called after keys may have been added: wakes idle workers for them, and the timer for
+    /// delayed keys.
     pub(crate) fn keys_added(&self, now: Now) {
         if !self.is_synced() {
             return;

@@ -1,7 +1,8 @@
-//! Workers of a controller: each is a task that runs one sync at a time. A worker takes a key and drives its sync
-//! over a `WorkerTransport` until it ends.
+//! Workers of a controller: each is a task that runs one sync at a time. A worker takes a key and
+//! drives its sync over a `WorkerTransport` until it ends.
 //!
-//! A worker without a key adds itself to the idle workers. When keys are added, as many idle workers are woken.
+//! A worker without a key adds itself to the idle workers. When keys are added, as many idle
+//! workers are woken.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -107,8 +108,8 @@ impl<W: Workload> Worker<W> {
         self.driver.poll(&*self.runner.controller, sent_at, own)
     }
 
-    /// Moves the requests in flight and passes answers to the sync; returns the next moment at which something
-    /// happens, if the sync waits for one.
+    /// Moves the requests in flight and passes answers to the sync; returns the next moment at
+    /// which something happens, if the sync waits for one.
     fn travel(&mut self, now: Now) -> Option<i64> {
         loop {
             match self.transport.travel(self.driver.sync.requests(), now) {

@@ -1,8 +1,8 @@
-//! Carries the requests of one worker to the server and back: a [`Transport`] with the client's limiter, latency
-//! and fault injection.
+//! Carries the requests of one worker to the server and back: a [`Transport`] with the client's
+//! limiter, latency and fault injection.
 //!
-//! The requests of one batch are concurrent: each waits for the limiter and has its latency on its own. A request
-//! that takes no time is answered at once.
+//! The requests of one batch are concurrent: each waits for the limiter and has its latency on its
+//! own. A request that takes no time is answered at once.
 
 use std::sync::Arc;
 
@@ -69,8 +69,8 @@ pub(super) struct WorkerTransport<W: Workload> {
     pub(super) asked: u32,
     /// Requests that were carried out at once, in all syncs.
     pub(super) carried_out: u32,
-    /// The key of the current sync, the number of the sync among those of the controller, and the number of its
-    /// batches so far.
+    /// The key of the current sync, the number of the sync among those of the controller, and the
+    /// number of its batches so far.
     key: KeyId,
     pub(super) number: u64,
     batches: u32,
@@ -213,7 +213,8 @@ impl<W: Workload> WorkerTransport<W> {
         };
         let parent = self.runner.controller.name(self.key);
         let position = BatchPosition {
-            // The batch that is being sent has been counted. A request that is sent again counts as the next batch.
+            // The batch that is being sent has been counted. A request that is sent again counts as
+            // the next batch.
             batch: self.batches - u32::from(attempts == 0),
             index: u32::try_from(index).unwrap_or(u32::MAX),
         };
@@ -254,7 +255,8 @@ impl<W: Workload> WorkerTransport<W> {
         self.in_flight.push(due_ns, flight);
     }
 
-    /// Carries out a request that has reached the server; returns its answer if that takes no time to come back.
+    /// Carries out a request that has reached the server; returns its answer if that takes no time
+    /// to come back.
     fn deliver(
         &mut self,
         index: usize,

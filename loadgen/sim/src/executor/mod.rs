@@ -1,17 +1,19 @@
-//! The executor: everything that acts in a run is a task, and the executor decides which task runs next.
+//! The executor: everything that acts in a run is a task, and the executor decides which task runs
+//! next.
 //!
-//! Tasks are the informers, workers, scheduler, kubelets and the scenario. Each has a number ([`TaskId`]).
-//! The run queue (`run_queue.rs`) holds the numbers of woken tasks, without duplicates: a task that is
-//! woken ten times runs once, a task that is woken while it runs runs again, and no task runs twice at
-//! the same time. A driver ([`virtual_time`], [`threads`]) takes numbers from the queue and runs the tasks.
+//! Tasks are the informers, workers, scheduler, kubelets and the scenario. Each has a number
+//! ([`TaskId`]). The run queue (`run_queue.rs`) holds the numbers of woken tasks, without
+//! duplicates: a task that is woken ten times runs once, a task that is woken while it runs runs
+//! again, and no task runs twice at the same time. A driver ([`virtual_time`], [`threads`]) takes
+//! numbers from the queue and runs the tasks.
 //!
-//! Low-priority tasks run only when no other task is queued. The controllers' workers are such tasks: they
-//! make work for all others, and they wait until that work is done. This bounds how far watches fall
-//! behind, and with it what the watch log holds.
+//! Low-priority tasks run only when no other task is queued. The controllers' workers are such
+//! tasks: they make work for all others, and they wait until that work is done. This bounds how far
+//! watches fall behind, and with it what the watch log holds.
 //!
-//! Locks: the run queue is under one lock, held for a few instructions; the run of a task is long beside
-//! that. Each task is in a mutex that only the thread which took its number locks, so the mutex is never
-//! contended. The sleep lock protects nothing but the decision to go to sleep.
+//! Locks: the run queue is under one lock, held for a few instructions; the run of a task is long
+//! beside that. Each task is in a mutex that only the thread which took its number locks, so the
+//! mutex is never contended. The sleep lock protects nothing but the decision to go to sleep.
 
 mod run_queue;
 pub mod seed;
@@ -66,8 +68,8 @@ impl Next {
     }
 }
 
-/// Something that acts. A run of a task is short (a batch of events, a few syncs): a task with more to do
-/// asks to run again.
+/// Something that acts. A run of a task is short (a batch of events, a few syncs): a task with more
+/// to do asks to run again.
 pub trait Task: Send {
     /// Does what can be done now. May be called with nothing to do.
     fn run(&mut self, now: Now) -> Next;
@@ -99,8 +101,8 @@ const NEVER: i64 = i64::MAX;
 /// Decides which task runs next. The driver shares it with everything that wakes tasks.
 pub struct Executor {
     run_queue: Mutex<RunQueue>,
-    /// The number of queued tasks, and the moment of the earliest delayed task. Both are written under the
-    /// lock of the run queue; a thread that finds no work here need not take that lock.
+    /// The number of queued tasks, and the moment of the earliest delayed task. Both are written
+    /// under the lock of the run queue; a thread that finds no work here need not take that lock.
     queued: AtomicUsize,
     next_due_ns: AtomicI64,
     /// Whether several threads take tasks; a single thread never sleeps.
@@ -170,7 +172,8 @@ impl Executor {
 
     /// Publishes the number of queued tasks. Called under the lock.
     fn publish_queued(&self, run_queue: &RunQueue) {
-        // Relaxed: a hint; a thread reads it again behind a fence before it goes to sleep, see `sleep`.
+        // Relaxed: a hint; a thread reads it again behind a fence before it goes to sleep, see
+        // `sleep`.
         self.queued.store(run_queue.queued(), Ordering::Relaxed);
     }
 
@@ -219,7 +222,8 @@ impl Executor {
 
     /// Ends the run: drivers return after the tasks that run now.
     pub fn stop(&self) {
-        // SeqCst with the fence in `wake_sleeper`: a thread about to sleep sees the flag or is notified.
+        // SeqCst with the fence in `wake_sleeper`: a thread about to sleep sees the flag or is
+        // notified.
         self.stopped.store(true, Ordering::SeqCst);
         let _guard = lock(&self.sleep_lock);
         self.work_queued.notify_all();
@@ -279,18 +283,19 @@ impl Executor {
         run_queue.done(task);
         self.publish_queued(&run_queue);
         drop(run_queue);
-        // There is more than this thread takes next, or sleepers have an earlier moment to wake up at.
+        // There is more than this thread takes next, or sleepers have an earlier moment to wake up
+        // at.
         if self.queued() > 1 || matches!(next, Next::At(_)) {
             self.wake_sleeper();
         }
     }
 
-    /// Sleeps until a task is woken or `timeout` has passed. Returns at once when a task is queued or the
-    /// run is over, and may return for no reason.
+    /// Sleeps until a task is woken or `timeout` has passed. Returns at once when a task is queued
+    /// or the run is over, and may return for no reason.
     pub(super) fn sleep(&self, timeout: Duration) {
         let guard = lock(&self.sleep_lock);
-        // SeqCst: pairs with the fence in `wake_sleeper`. Either the waking thread sees this sleeper and
-        // takes the lock to notify it, or this thread sees the queued task.
+        // SeqCst: pairs with the fence in `wake_sleeper`. Either the waking thread sees this
+        // sleeper and takes the lock to notify it, or this thread sees the queued task.
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         if self.queued() == 0 && !self.is_stopped() {

@@ -22,9 +22,9 @@ struct TaskEntry {
     due: Option<(i64, u64)>,
 }
 
-/// A queue in which each task is at most once, and from which each task runs at most once at a time.
-/// Low-priority tasks come when no other task is queued. Every operation is O(1), but O(log delayed) for
-/// delays.
+/// A queue in which each task is at most once, and from which each task runs at most once at a
+/// time. Low-priority tasks come when no other task is queued. Every operation is O(1), but O(log
+/// delayed) for delays.
 #[derive(Debug, Default)]
 pub(super) struct RunQueue {
     entries: Vec<TaskEntry>,
@@ -78,7 +78,8 @@ impl RunQueue {
         queue.push_back(task);
     }
 
-    /// Adds a part at that moment; an earlier wish stays. Returns whether the wish took effect.
+    /// Delays a task until that moment; an earlier wake-up stays. Returns whether this one took
+    /// effect.
     pub(super) fn add_at(&mut self, task: TaskId, at_ns: i64) -> bool {
         let wake_ups = self.wake_ups;
         let due = &mut self.entry(task).due;

@@ -1,5 +1,5 @@
-//! Seeds for the users of randomness. Each user has its own seed, so that its draws never depend on when
-//! another user draws.
+//! Seeds for the users of randomness. Each user has its own seed, so that its draws never depend on
+//! when another user draws.
 
 /// A seed for one user of randomness: the run's seed, mixed with the user's name and number.
 pub fn seed_for(seed: u64, user: &str, number: u64) -> u64 {

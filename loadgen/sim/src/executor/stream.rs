@@ -1,5 +1,5 @@
-//! List and watch for the tasks that are not under test (scheduler, kubelets, the scenario): a stream of
-//! changes that starts again by itself when the server ends it.
+//! List and watch for the tasks that are not under test (scheduler, kubelets, the scenario): a
+//! stream of changes that starts again by itself when the server ends it.
 
 use std::sync::Arc;
 

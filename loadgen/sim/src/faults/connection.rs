@@ -1,8 +1,9 @@
-//! The connection of one controller manager to its cluster, and its clock. Requests and watches pass the connection;
-//! here they meet faults, and here the manager can be paused or killed.
+//! The connection of one controller manager to its cluster, and its clock. Requests and watches
+//! pass the connection; here they meet faults, and here the manager can be paused or killed.
 //!
-//! All tasks of a controller manager share its connection, and ask it before they act. When it is dead they do
-//! nothing any more, and nobody gets the answers of the requests that they had in flight.
+//! All tasks of a controller manager share its connection, and ask it before they act. When it is
+//! dead they do nothing any more, and nobody gets the answers of the requests that they had in
+//! flight.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -90,8 +91,8 @@ struct ConnectionState {
 }
 
 impl Connection {
-    /// A connection over that network. `waker` is called when the controller manager dies, and when a request is
-    /// orphaned.
+    /// A connection over that network. `waker` is called when the controller manager dies, and when
+    /// a request is orphaned.
     pub fn new(network: Arc<Network>, incarnation: u32, waker: Waker) -> Connection {
         Connection {
             network,
@@ -126,8 +127,8 @@ impl Connection {
         self.state().dead
     }
 
-    /// Kills the controller manager when it is about to pass that point for the `passes`-th time from now, counting
-    /// from 0.
+    /// Kills the controller manager when it is about to pass that point for the `passes`-th time
+    /// from now, counting from 0.
     pub fn crash_at(&self, point: CrashPoint, passes: u32) {
         let fault_id = self.network.fault_id();
         if point == CrashPoint::Now {
@@ -265,7 +266,8 @@ impl Connection {
         });
     }
 
-    /// Called by an informer that has ended its watch as told; `was_open` says whether there was one.
+    /// Called by an informer whose watch was ended by a fault; `was_open` says whether there was
+    /// one.
     pub fn ended(&self, kind: StreamKind, was_open: bool) {
         let fault_ids =
             self.with_stream(kind, |stream| std::mem::take(&mut stream.fault_ids.ended));
@@ -297,8 +299,8 @@ impl Connection {
         });
     }
 
-    /// Removes the faults of watches and clock; a new list makes up for lost events. A dead controller manager stays
-    /// dead.
+    /// Removes the faults of watches and clock; a new list makes up for lost events. A dead
+    /// controller manager stays dead.
     pub fn heal(&self) {
         let mut state = self.state();
         state.paused_until_ns = i64::MIN;
@@ -320,7 +322,8 @@ impl Connection {
         self.with_stream(kind, |stream| stream.watch_state(now.mono_ns, is_open))
     }
 
-    /// Called by an informer before it opens a watch or lists: the error that it gets instead, if any.
+    /// Called by an informer before it opens a watch or lists: the error that it gets instead, if
+    /// any.
     pub fn opening(&self, kind: StreamKind) -> Option<ApiFault> {
         let (fault, fault_ids) = self.with_stream(kind, |stream| {
             let fault = stream.refuse_open.pop_front();
@@ -333,7 +336,8 @@ impl Connection {
         fault
     }
 
-    /// Called by an informer before it lists or opens an initial watch: how many versions old the state is that it gets.
+    /// Called by an informer before it lists or opens an initial watch: how many versions old the
+    /// state is that it gets.
     pub fn take_lag(&self, kind: StreamKind, now: Now) -> Option<u64> {
         self.with_stream(kind, |stream| {
             (stream.drop, stream.duplicate, stream.replay) = (0, 0, 0);
@@ -354,18 +358,20 @@ impl Connection {
         })
     }
 
-    /// Called by an informer whose watch is open; `initial_events` says whether the watch begins with the state.
+    /// Called by an informer whose watch is open; `initial_events` says whether the watch begins
+    /// with the state.
     pub fn opened(&self, kind: StreamKind, initial_events: bool) {
         self.with_stream(kind, |stream| stream.initial = initial_events);
     }
 
-    /// Called by an informer that has a complete list or initial state: it makes up for lost events.
+    /// Called by an informer that has a complete list or initial state: it makes up for lost
+    /// events.
     pub fn listed(&self, kind: StreamKind) {
         self.with_stream(kind, |stream| stream.incomplete = false);
     }
 
-    /// Called by an informer that has a list or initial state of a server that lags; `lacks` says whether an object of
-    /// the informer's kind has changed since.
+    /// Called by an informer that has a list or initial state of a server that lags; `lacks` says
+    /// whether an object of the informer's kind has changed since.
     pub fn lagged(&self, kind: StreamKind, lacks: bool) {
         let fault_ids =
             self.with_stream(kind, |stream| std::mem::take(&mut stream.fault_ids.lagging));

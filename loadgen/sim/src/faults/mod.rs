@@ -1,10 +1,12 @@
-//! Fault injection between a controller and its cluster: the faults as data, and the places where they happen.
+//! Fault injection between a controller and its cluster: the faults as data, and the places where
+//! they happen.
 //!
 //! * [`class`]: the kinds of faults, with the numbers of the reliability plan;
 //! * [`answer`]: the wrong answers that an API server or a network gives;
 //! * [`network`]: faults armed against requests;
 //! * [`watching`]: faults of watches;
-//! * [`connection`]: the connection of one controller manager, which its requests and watches pass, and its clock.
+//! * [`connection`]: the connection of one controller manager, which its requests and watches pass,
+//!   and its clock.
 //!
 //! In a run without fault injection the connection is absent, which costs one test.
 

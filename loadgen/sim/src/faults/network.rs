@@ -1,5 +1,5 @@
-//! Faults armed against requests. All controllers of a run share one network. An armed fault meets the next request
-//! that fits, from any controller.
+//! Faults armed against requests. All controllers of a run share one network. An armed fault meets
+//! the next request that fits, from any controller.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
@@ -11,7 +11,8 @@ use super::answer::{ApiFault, Call};
 use super::class::FaultClass;
 use crate::lock;
 
-/// The number of the action that armed a fault. [`Network::take_noticed`] returns it when a controller notices the fault.
+/// The number of the action that armed a fault. [`Network::take_noticed`] returns it when a
+/// controller notices the fault.
 pub type FaultId = u32;
 
 /// What a fault does to a request.
@@ -64,7 +65,7 @@ pub struct Armed {
     pub effect: Effect,
     /// How many requests it meets.
     pub times: u32,
-    /// Not after this moment, ns of the monotonic line.
+    /// Until this moment of monotonic time, ns.
     pub until_ns: i64,
 }
 
@@ -185,7 +186,8 @@ impl Network {
         self.state().armed.clear();
     }
 
-    /// When the last request that has met a fault so far is over, ns: answered, and carried out if it ever is.
+    /// When the last request that has met a fault so far is over, ns: answered, and carried out if
+    /// it ever is.
     pub fn over_ns(&self) -> i64 {
         self.state().over_ns
     }

@@ -1,5 +1,5 @@
-//! Faults of watches: a watch stalls, ends, is served from an older state, loses events or repeats them. Events of one
-//! object keep their order, except repeated ones.
+//! Faults of watches: a watch stalls, ends, is served from an older state, loses events or repeats
+//! them. Events of one object keep their order, except repeated ones.
 
 use std::collections::VecDeque;
 
@@ -87,7 +87,8 @@ pub struct StreamFaults {
     pub(super) broken: bool,
     /// Events were lost and no list has made up for them yet.
     pub(super) incomplete: bool,
-    /// The watch still delivers its initial state, which is complete like a list, so no event of it is lost.
+    /// The watch still delivers its initial state, which is complete like a list, so no event of it
+    /// is lost.
     pub(super) initial: bool,
     /// The numbers of these faults.
     pub(super) fault_ids: FaultIds,
@@ -242,7 +243,8 @@ mod tests {
         assert_eq!(names(&events), ["d", "c", "d"]);
     }
 
-    /// Seed 9065482: an object was missing in a state that was said to be whole, and taken for deleted.
+    /// Seed 9065482: an object was missing in a state that was said to be whole, and taken for
+    /// deleted.
     #[test]
     fn the_state_at_the_beginning_of_a_watch_is_whole() {
         let mut kept = VecDeque::new();

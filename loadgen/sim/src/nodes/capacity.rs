@@ -1,15 +1,16 @@
 //! The free capacity of each node, in pods, kept so that the emptiest node is found at once.
 //!
-//! Nodes are in buckets by their free capacity. A new pod moves its node one bucket down, the end of a pod moves it
-//! one up: O(1) each. The search for the highest bucket in use goes down from the last one, which is O(1)
-//! amortised, since only the end of a pod can raise it, by one.
+//! Nodes are in buckets by their free capacity. A new pod moves its node one bucket down, the end
+//! of a pod moves it one up: O(1) each. The search for the highest bucket in use goes down from the
+//! last one, which is O(1) amortised, since only the end of a pod can raise it, by one.
 
 use fastrand::Rng;
 use hashbrown::HashMap;
 use podstorm::intern::FIXED_STATE;
 use podstorm_objects::Str;
 
-/// The highest bucket: more free capacity counts as this. A node in a dump may claim to take four billion pods.
+/// The highest bucket: more free capacity counts as this. A node in a dump may claim to take four
+/// billion pods.
 const CAPACITY_MAX: usize = 1 << 20;
 
 /// One node.
@@ -90,8 +91,8 @@ impl Capacity {
         self.nodes[node].bucket.is_some()
     }
 
-    /// Adds a pod to a node with the most free capacity, chosen at random among equals, and returns its name; `None`
-    /// when all nodes are full.
+    /// Adds a pod to a node with the most free capacity, chosen at random among equals, and returns
+    /// its name; `None` when all nodes are full.
     pub(super) fn take(&mut self) -> Option<Str> {
         while self.highest > 0 && self.buckets[self.highest].is_empty() {
             self.highest -= 1;

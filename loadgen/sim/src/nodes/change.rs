@@ -1,4 +1,5 @@
-//! Changes of a started pod's status: its containers restart, it ends, its node becomes unreachable.
+//! Changes of a started pod's status: its containers restart, it ends, its node becomes
+//! unreachable.
 
 use std::sync::Arc;
 
@@ -12,8 +13,9 @@ use podstorm_objects::{
 /// Attempts at a status write. Each failed one means that another client wrote the pod in between.
 const STATUS_ATTEMPTS: usize = 5;
 
-/// Changes the status of the pod with that UID. `change` gets the live pod and returns its new status, or `None` to
-/// leave it; it is called again when another writer was faster. Returns whether the status was written.
+/// Changes the status of the pod with that UID. `change` gets the live pod and returns its new
+/// status, or `None` to leave it; it is called again when another writer was faster. Returns
+/// whether the status was written.
 pub(super) fn change_status(
     cluster: &Cluster,
     (namespace, name, uid): (&str, &str, &Uid),
@@ -59,7 +61,8 @@ pub(super) fn recovered(status: &PodStatus, now: Time) -> PodStatus {
     status
 }
 
-/// The status with that container restarted and not ready yet; `None` when there is no such container.
+/// The status with that container restarted and not ready yet; `None` when there is no such
+/// container.
 pub(super) fn restarted(status: &PodStatus, container: usize, now: Time) -> Option<PodStatus> {
     let mut status = status.clone();
     let restarted = status.container_statuses.get_mut(container)?;
@@ -78,7 +81,8 @@ pub(super) fn restarted(status: &PodStatus, container: usize, now: Time) -> Opti
     Some(status)
 }
 
-/// The status of a pod that has ended in that phase. `why` is reason and message, where there are any.
+/// The status of a pod that has ended in that phase. `why` is reason and message, where there are
+/// any.
 pub(super) fn ended(
     status: &PodStatus,
     phase: PodPhase,

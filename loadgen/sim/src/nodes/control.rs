@@ -14,7 +14,8 @@ const SECOND: i64 = 1_000_000_000;
 /// How long the cluster waits for a silent node. The default is upstream's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeTimes {
-    /// Until a node with a silent kubelet is unreachable: its pods are then not ready, and it gets no new pods.
+    /// Until a node with a silent kubelet is unreachable: its pods are then not ready, and it gets
+    /// no new pods.
     pub grace_ns: i64,
     /// From then until its pods are evicted, which means deleted: they stay terminating.
     pub toleration_ns: i64,
@@ -32,12 +33,12 @@ impl Default for NodeTimes {
     }
 }
 
-/// A command to the kubelet of a pod. It has no effect on a pod that has ended, is being deleted or is on a silent
-/// node.
+/// A command to the kubelet of a pod. It has no effect on a pod that has ended, is being deleted or
+/// is on a silent node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodCommand {
-    /// Restarts the container of that index, if the pod is running: its restart count grows by one, and it is not ready
-    /// until the start-up latency is over.
+    /// Restarts the container of that index, if the pod is running: its restart count grows by one,
+    /// and it is not ready until the start-up latency is over.
     Restart(usize),
     /// Ends the pod with failure.
     Fail,
@@ -77,14 +78,15 @@ struct ControlState {
     inboxes: Vec<Inbox>,
 }
 
-/// Lets nodes fail and recover. Fault injection and the tasks that simulate the nodes share it; it may be used from any
-/// thread. A change takes effect at the next run of those tasks, which on virtual time is at the same moment.
+/// Lets nodes fail and recover. Fault injection and the tasks that simulate the nodes share it; it
+/// may be used from any thread. A change takes effect at the next run of those tasks, which on
+/// virtual time is at the same moment.
 #[derive(Default)]
 pub struct NodeControl {
     times: NodeTimes,
     state: Mutex<ControlState>,
-    /// The number of nodes with a fault, and the number of events published so far. Both are written under the lock; a
-    /// reader that finds nothing new need not take it.
+    /// The number of nodes with a fault, and the number of events published so far. Both are
+    /// written under the lock; a reader that finds nothing new need not take it.
     troubled: AtomicUsize,
     published: AtomicU64,
 }
@@ -119,7 +121,8 @@ impl NodeControl {
         });
     }
 
-    /// Brings the kubelet back: it starts and ends the pods that wait for it, and running pods become ready.
+    /// Brings the kubelet back: it starts and ends the pods that wait for it, and running pods
+    /// become ready.
     pub fn restore(&self, node: &str) {
         self.set(node, Some(NodeEvent::Back(node.into())), |fault| {
             std::mem::replace(&mut fault.lost, false)
@@ -131,7 +134,8 @@ impl NodeControl {
         self.fault(node).lost
     }
 
-    /// Sets whether the node's kubelet rejects pods that it has not started yet, which makes each of them `Failed`.
+    /// Sets whether the node's kubelet rejects pods that it has not started yet, which makes each
+    /// of them `Failed`.
     pub fn set_rejecting(&self, node: &str, rejects: bool) {
         self.set(node, None, |fault| {
             std::mem::replace(&mut fault.rejects, rejects) != rejects
@@ -178,7 +182,8 @@ impl NodeControl {
 
     /// Takes the oldest event of an inbox. `seen` belongs to the caller, and is 0 at first.
     pub(super) fn next_event(&self, inbox: usize, seen: &mut u64) -> Option<NodeEvent> {
-        // Acquire: the publisher calls the waker afterwards, so an event missed here is found at that run.
+        // Acquire: the publisher calls the waker afterwards, so an event missed here is found at
+        // that run.
         let published = self.published.load(Ordering::Acquire);
         if published == *seen {
             return None;

@@ -1,5 +1,5 @@
-//! The node controller, which marks silent nodes as unreachable and evicts their pods, and the pod garbage collector,
-//! which removes the pods of nodes that no longer exist.
+//! The node controller, which marks silent nodes as unreachable and evicts their pods, and the pod
+//! garbage collector, which removes the pods of nodes that no longer exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,9 +1,11 @@
-//! The simulated kubelets, one task for many nodes. A bound pod is started after the start-up latency, and reported
-//! running and ready in one status write. A pod that is being deleted ends after the termination latency, at most its
-//! grace period, and is then removed with grace 0 and its UID as a precondition.
+//! The simulated kubelets, one task for many nodes. A bound pod is started after the start-up
+//! latency, and reported running and ready in one status write. A pod that is being deleted ends
+//! after the termination latency, at most its grace period, and is then removed with grace 0 and
+//! its UID as a precondition.
 //!
-//! A watch event starts an action; the server's state decides. A kubelet writes with the version it saw, and on a
-//! conflict reads the live pod again. So an event that is repeated or late does not repeat an action.
+//! A watch event starts an action; the server's state decides. A kubelet writes with the version it
+//! saw, and on a conflict reads the live pod again. So an event that is repeated or late does not
+//! repeat an action.
 
 use std::sync::Arc;
 
@@ -99,8 +101,8 @@ impl Kubelets {
         }
     }
 
-    /// Lets the nodes fail as `control` says; the first shard also runs the node controller. `waker` wakes the task of
-    /// these kubelets.
+    /// Lets the nodes fail as `control` says; the first shard also runs the node controller.
+    /// `waker` wakes the task of these kubelets.
     #[must_use]
     pub fn controlled_by(mut self, control: &Arc<NodeControl>, waker: Waker) -> Kubelets {
         let cluster = Arc::clone(&self.lifecycle.cluster);

@@ -1,5 +1,6 @@
-//! The simulated scheduler, which binds pods to nodes, the simulated kubelets, which start and end pods, and, where
-//! nodes may fail, the node controller. All are ordinary clients of the API server. [`NodeControl`] lets nodes fail.
+//! The simulated scheduler, which binds pods to nodes, the simulated kubelets, which start and end
+//! pods, and, where nodes may fail, the node controller. All are ordinary clients of the API
+//! server. [`NodeControl`] lets nodes fail.
 
 mod capacity;
 mod change;

@@ -1,8 +1,8 @@
 //! The simulated scheduler: binds every pod without a node to the node with the most free capacity.
 //!
-//! It considers only the number of pods that a node takes (`status.allocatable.pods`, 110 where absent) and
-//! `spec.unschedulable`. A pod that fits on no node waits until a pod ends or a node is added. Pods that name another
-//! scheduler are ignored.
+//! It considers only the number of pods that a node takes (`status.allocatable.pods`, 110 where
+//! absent) and `spec.unschedulable`. A pod that fits on no node waits until a pod ends or a node is
+//! added. Pods that name another scheduler are ignored.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -66,7 +66,8 @@ impl Scheduler {
         }
     }
 
-    /// Has the scheduler handle node failures: pods that end free capacity, and unreachable nodes get no pods.
+    /// Has the scheduler handle node failures: pods that end free capacity, and unreachable nodes
+    /// get no pods.
     #[must_use]
     pub fn with_node_faults(mut self) -> Scheduler {
         self.ended = Some(BTreeSet::new());

@@ -1,5 +1,6 @@
-//! The status that a kubelet writes when a pod's containers are up. Pods share what is equal: with 100,000 pods the
-//! unread members of their statuses would otherwise need more memory than everything else.
+//! The status that a kubelet writes when a pod's containers are up. Pods share what is equal: with
+//! 100,000 pods the unread members of their statuses would otherwise need more memory than
+//! everything else.
 
 use std::sync::Arc;
 
@@ -64,7 +65,8 @@ impl RunningStatus {
         }
     }
 
-    /// Start time and addresses of a pod, which has its node's address like a pod in the host network.
+    /// Start time and addresses of a pod, which has its node's address like a pod in the host
+    /// network.
     fn start(&mut self, node: &Str, now: Time) -> Arc<PodStart> {
         let host_ip = match self.by_node.get(node) {
             Some(known) if known.time == now => return Arc::clone(known),
@@ -123,7 +125,8 @@ fn container_rest(image: &str) -> Map {
     members
 }
 
-/// An address in 10.0.0.0/8, derived from the number at the end of the node's name, or from the name's hash.
+/// An address in 10.0.0.0/8, derived from the number at the end of the node's name, or from the
+/// name's hash.
 fn node_address(node: &str) -> String {
     let digits = node.len() - node.bytes().rev().take_while(u8::is_ascii_digit).count();
     let number = node[digits..]

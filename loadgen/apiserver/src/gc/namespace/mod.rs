@@ -1,8 +1,9 @@
-//! Emptying a namespace that is being deleted: its pods first, gracefully; when none is left
-//! everything else; then the finalizer `kubernetes` goes, and with it the namespace.
+//! Empties a namespace that is being deleted. Its pods are deleted first, gracefully. When none is
+//! left, everything else is deleted. Then the finalizer `kubernetes` is removed, and with it the
+//! namespace.
 //!
-//! The collector looks again when as many objects have gone as it saw last, and when one is created
-//! late, by a request that was admitted before the deletion began.
+//! The collector looks again when as many objects were removed as it saw last, and when one is
+//! created late, by a request that was admitted before the deletion began.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,23 +18,23 @@ use crate::store::{KindStore, Strategy};
 use crate::update::Update;
 use crate::{Cluster, DeleteOptions, Propagation, finalizer};
 
-/// Most objects deleted at one look.
+/// Most objects deleted at one time.
 const PORTION: usize = 500;
 
-/// The namespaces that are being emptied.
+/// The namespaces that are being deleted.
 #[derive(Debug, Default)]
 pub(super) struct NamespaceDeletions {
-    /// Whether a namespace was ever deleted: without, nobody looks any further.
+    /// Whether a namespace was ever deleted; otherwise commits cost one test.
     seen: AtomicBool,
     progress: Lock<BTreeMap<Str, Progress>>,
 }
 
-/// How far the objects seen at the last look have gone.
+/// The progress since the last look at a namespace.
 #[derive(Debug, Default)]
 struct Progress {
     /// Objects removed since that look began.
     removed: u64,
-    /// Objects left after it; absent while it is under way.
+    /// Objects left after that look; absent during the look.
     awaited: Option<u64>,
 }
 
@@ -52,7 +53,7 @@ fn empty(name: &Str) -> WorkItem {
 }
 
 impl Cluster {
-    /// Takes note that the deletion of a namespace has begun.
+    /// Notifies the collector that the deletion of a namespace has begun.
     pub(super) fn notify_gc_of_termination(&self, metadata: &ObjectMeta) {
         self.garbage
             .namespace_deletions
@@ -62,9 +63,10 @@ impl Cluster {
         self.garbage.push(empty(&name));
     }
 
-    /// Takes note of an object that was created or removed.
+    /// Notifies the collector of an object that was created or removed.
     pub(super) fn notify_gc_of_content(&self, metadata: &ObjectMeta, removed: bool) {
-        // Relaxed: set before the finalizer can go, which is what a late object would miss.
+        // Relaxed: set before the finalizer can be removed, so a late object finds either the flag
+        // or the namespace.
         if !self
             .garbage
             .namespace_deletions
@@ -90,14 +92,14 @@ impl Cluster {
         }
     }
 
-    /// Deletes what a namespace holds that is being deleted, or the namespace when it holds
-    /// nothing.
+    /// Deletes the objects of a namespace that is being deleted, or the namespace itself when it is
+    /// empty.
     pub(super) fn empty_namespace(&self, key: &ObjectKey, now: Now) {
         let name = Str::from(key.name.as_str());
         let kept = match self.get::<Namespace>("", &key.name) {
             Ok(found) if !found.terminating => return,
             Ok(found) => Some(found),
-            // Objects that came after it went.
+            // The namespace is gone; objects were created late.
             Err(_) => None,
         };
         let fresh = Progress::default();
@@ -107,7 +109,7 @@ impl Cluster {
             .lock()
             .insert(name.clone(), fresh);
         let (mut left, mut more) = self.delete_all(&self.pods, &name, now);
-        // While a pod is left nothing else is touched.
+        // While a pod is left, no other kind is deleted.
         if left == 0 && !more {
             self.for_each_store(|store| {
                 if store.kind().is_namespaced() && store.kind() != Kind::POD {
@@ -136,8 +138,8 @@ impl Cluster {
         }
     }
 
-    /// Begins to delete the objects of a kind, a portion of them: how many are left that this
-    /// cannot remove at once, and whether there are more to begin with.
+    /// Begins to delete the objects of a kind, up to a limit. Returns how many are left that can't
+    /// be removed at once, and whether there are more to delete.
     pub(crate) fn delete_all<R: Strategy>(
         &self,
         store: &KindStore<R>,
@@ -162,17 +164,18 @@ impl Cluster {
                 ..DeleteOptions::default()
             };
             let deleted = self.delete_in(store, (namespace, &metadata.name), &options, now);
-            // A refusal means that it is gone already.
+            // A refusal means that the object is gone.
             left += u64::from(deleted.is_ok_and(|deleted| !deleted.removed));
         }
         (left, false)
     }
 
-    /// Lets an empty namespace go.
+    /// Removes the finalizer of an empty namespace.
     fn finalize(&self, namespace: &Namespace, now: Now) {
         let metadata = &namespace.metadata;
         let effects = WriteEffects::of(Verb::Update);
-        // Gone already, or another one by now: then there is nothing to do.
+        // The namespace may be gone or replaced by another of its name: then there is nothing to
+        // do.
         let _ = self.modify(&self.namespaces, "", &metadata.name, now, |old| {
             if old.metadata.uid != metadata.uid {
                 return Ok(Update::Keep);

@@ -1,4 +1,4 @@
-//! Tests of `namespace`.
+//! Deletion of namespaces.
 
 use podstorm_objects::{Object, Pod, ReplicaSet};
 
@@ -17,10 +17,7 @@ fn collect(cluster: &Cluster) {
 }
 
 fn end(cluster: &Cluster, name: &str) {
-    let forced = DeleteOptions {
-        grace_period_seconds: Some(0),
-        ..DeleteOptions::default()
-    };
+    let forced = forced();
     cluster
         .delete::<Pod>("default", name, &forced, at(3))
         .unwrap();

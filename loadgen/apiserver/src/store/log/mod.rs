@@ -1,14 +1,13 @@
-//! The event log of one kind: every committed write in version order, for watches to read.
+//! The event log of one kind: every commit in version order, for watches to read.
 //!
-//! Events lie in segments of [`SEGMENT_LEN`]. A writer appends under the log's lock, which is the
-//! place where versions are assigned; watches read filled slots without any lock and come to the
-//! lock only at the end of a segment or of the log. Whole segments are forgotten once no open
-//! watch needs them and more than [`History::min_events`] remain, or advance
-//! [`History::max_events`] in any case; whoever needed them is answered 410.
+//! Events are in segments of [`SEGMENT_LEN`]. A writer appends under the log's lock, where versions
+//! are assigned. Watches read filled slots without a lock, and take the lock only at the end of a
+//! segment or of the log. Whole segments are dropped once no open watch needs them and more than
+//! [`History::min_events`] remain, or beyond [`History::max_events`] in any case; a watch that
+//! needs a dropped segment gets 410.
 //!
-//! Lock order: a store's shard, then its log. Nothing but the observer is called while
-//! the log's lock is held; what a commit leaves to do (waking, freeing) is done by [`After::run`]
-//! when all locks are free.
+//! Lock order: a store's shard, then its log. Only the observer is called while the log's lock is
+//! held. [`After::run`] wakes watches and frees memory when all locks are released.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -24,19 +23,19 @@ use super::primitives::{AtomicU64, MutexGuard, OnceLock};
 use super::{Lock, Strategy};
 use crate::Waker;
 
-/// Events in a segment: 16 KiB of slots. A segment is what is forgotten at once.
+/// Events in a segment: 16 KiB of slots. Segments are dropped as a whole.
 pub(crate) const SEGMENT_LEN: usize = if MODELLED { 2 } else { 512 };
 
-/// Whether a checker runs through the interleavings.
+/// Whether a model checker runs.
 const MODELLED: bool = cfg!(any(feature = "loom", feature = "shuttle"));
 
-/// How much of the past a log keeps.
+/// How many past events a log keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct History {
-    /// Kept for watches that are opened later, at least (rounded up to whole segments).
+    /// Fewest events kept for watches that are opened later, rounded up to whole segments.
     pub min_events: usize,
-    /// Kept for the slowest open watch, at most (rounded up to whole segments). An event keeps a
-    /// version of its object alive: at about 600 bytes per pod, two million are 1.2 GB.
+    /// Most events kept for the slowest open watch, rounded up to whole segments. An event keeps a
+    /// version of its object alive: with about 600 bytes for a pod, two million events are 1.2 GB.
     pub max_events: usize,
 }
 
@@ -50,7 +49,7 @@ impl Default for History {
 }
 
 impl History {
-    /// What is kept of Events, which hardly anybody watches: less.
+    /// The history of the kind Event, which has few watches: shorter.
     pub(crate) fn for_events(self) -> History {
         History {
             min_events: self.min_events.min(SEGMENT_LEN),
@@ -59,14 +58,14 @@ impl History {
     }
 }
 
-/// What happened to an object.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It came to be.
+    /// The object was created.
     Added,
-    /// It changed.
+    /// The object changed.
     Modified,
-    /// It is gone.
+    /// The object was removed.
     Deleted,
 }
 
@@ -75,7 +74,7 @@ pub enum Change {
 pub(crate) struct Entry<R> {
     pub(crate) change: Change,
     pub(crate) object: Arc<R>,
-    /// When it was committed, on the monotonic line.
+    /// When it was committed, in monotonic time.
     pub(crate) commit_ns: i64,
 }
 
@@ -99,7 +98,7 @@ pub(crate) struct Segment<R> {
     /// Counts segments from the first one of the log.
     pub(crate) number: u64,
     pub(crate) entries: Box<[OnceLock<Entry<R>>]>,
-    /// Of each event the object before, where there was one; empty unless the past is kept.
+    /// For each event the object before, if there was one; empty unless older states are kept.
     before: Box<[OnceLock<Arc<R>>]>,
 }
 
@@ -116,12 +115,12 @@ impl<R> Segment<R> {
     }
 }
 
-/// What the log knows of an open watch.
+/// An open watch, as the log knows it.
 struct Watcher {
     id: u64,
     /// The segment it reads.
     segment: u64,
-    /// It has read everything and waits to be woken.
+    /// Whether it has read everything and waits to be woken.
     drained: bool,
     waker: Option<Waker>,
 }
@@ -131,21 +130,21 @@ struct LogState<R> {
     segments: VecDeque<Arc<Segment<R>>>,
     /// Filled slots of the last segment.
     tail_len: usize,
-    /// The version of the last event that was forgotten, 0 when none was.
+    /// The version of the last dropped event, 0 when there is none.
     forgotten: u64,
     /// The version of the last event.
     last_version: u64,
     watchers: Vec<Watcher>,
     next_watcher: u64,
-    /// Whether segments hold the objects before.
+    /// Whether segments keep the objects before.
     keeps_past: bool,
     totals: WriteTotals,
 }
 
 /// The event log of one kind.
 pub(crate) struct Log<R> {
-    /// The server's one version counter; advanced under this log's lock, so that whoever holds
-    /// the lock and reads `v` knows that every event of this kind up to `v` is in the log.
+    /// The server's version counter. It is incremented under this log's lock. So a thread that
+    /// holds the lock and reads `v` knows that every event of this kind up to `v` is in the log.
     version: Arc<AtomicU64>,
     history: History,
     observed: Option<Arc<Observed>>,
@@ -167,11 +166,11 @@ pub(crate) struct Position<R> {
     pub(crate) index: usize,
 }
 
-/// The way back to an older state.
+/// How to reconstruct an older state.
 pub(crate) struct Past<R> {
     /// The events since, in order.
     pub(crate) undo: Vec<Undo<R>>,
-    /// Behind that state, for a watch.
+    /// The position after that state, for a watch.
     pub(crate) position: Option<Position<R>>,
 }
 
@@ -182,24 +181,24 @@ pub(crate) struct Undo<R> {
     pub(crate) before: Option<Arc<R>>,
 }
 
-/// Why a state is not at hand.
+/// Why a state is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unavailable {
-    /// It is to come.
+    /// The server has not reached the version.
     NotYet { current: u64 },
-    /// What led from it to the present was forgotten.
+    /// Events since the version were dropped.
     Forgotten { oldest: u64 },
 }
 
-/// What a watch finds at the end of what it could read without the lock.
+/// What follows the events that a watch could read without the lock.
 pub(crate) enum Advance<R> {
     /// The next segment.
     Segment(Arc<Segment<R>>),
-    /// More in the same segment.
+    /// More events in the same segment.
     More,
-    /// Nothing; everything up to this version was read. The watch's waker will be called.
+    /// No event: everything up to this version was read. The watch's waker will be called.
     Drained { version: u64 },
-    /// What it needs was forgotten.
+    /// The next events were dropped.
     Expired { wanted: u64, oldest: u64 },
 }
 
@@ -237,7 +236,7 @@ impl<R: Strategy> Log<R> {
         }
     }
 
-    /// What was committed so far.
+    /// The totals of all commits so far.
     pub(crate) fn totals(&self) -> WriteTotals {
         self.state.lock().totals.clone()
     }
@@ -253,7 +252,7 @@ impl<R: Strategy> Log<R> {
         self.state.lock().last_version
     }
 
-    /// Opens a watch at the end; answers the version it starts behind.
+    /// Opens a watch at the end; also returns the version after which it starts.
     pub(crate) fn open_at_end(&self, waker: Option<Waker>) -> (Position<R>, u64) {
         let mut state = self.state.lock();
         let version = self.version.load(Ordering::Relaxed);
@@ -262,7 +261,7 @@ impl<R: Strategy> Log<R> {
         (state.register(segment, index, waker), version)
     }
 
-    /// Opens a watch behind `version`. `Err` holds the oldest version still kept.
+    /// Opens a watch after `version`. The error is the oldest version still kept.
     pub(crate) fn open_behind(
         &self,
         version: u64,
@@ -277,8 +276,8 @@ impl<R: Strategy> Log<R> {
         Ok(state.register(segment, index, waker))
     }
 
-    /// What to undo of the present state to have that of `version`. The caller holds the locks
-    /// of all shards. `watch` opens one behind the version too, with that waker.
+    /// The events to undo in the current state for the state as of `version`. The caller holds the
+    /// locks of all shards. `watch` also opens a watch after the version, with that waker.
     pub(crate) fn undo(
         &self,
         version: u64,
@@ -316,10 +315,10 @@ impl<R: Strategy> Log<R> {
         Ok(Past { undo, position })
     }
 
-    /// Goes on from the end of what a watch has read of `segment`.
+    /// What follows the events of `segment` that a watch has read.
     pub(crate) fn advance(&self, watcher: u64, segment: &Segment<R>, index: usize) -> Advance<R> {
         let mut state = self.state.lock();
-        // Filled since the watch looked, perhaps together with all the rest of the segment.
+        // The slot was filled since the watch looked, perhaps with all the rest of the segment.
         let slot = segment.entries.get(index);
         if slot.is_some_and(|slot| slot.get().is_some()) {
             return Advance::More;
@@ -361,8 +360,8 @@ impl<R: Strategy> Log<R> {
         drop(garbage);
     }
 
-    /// Forgets every event there is, as a compaction does: watches that have not read them and
-    /// watches opened behind an older version are answered 410.
+    /// Drops all events, like a compaction: watches that have not read them, and watches opened
+    /// from an older version, get 410.
     pub(crate) fn compact(&self) {
         let mut state = self.state.lock();
         if state.tail_len > 0 {
@@ -383,7 +382,7 @@ impl<R: Strategy> Log<R> {
 
 type Garbage<R> = SmallVec<[Arc<Segment<R>>; 1]>;
 
-/// Pods have the most watches: the controllers' informer, scheduler, kubelets and scenario.
+/// Pods have the most watches: those of the informer, scheduler, kubelets and scenario.
 type Wakers = SmallVec<[Waker; 4]>;
 
 impl<R: Strategy> LogState<R> {
@@ -391,7 +390,7 @@ impl<R: Strategy> LogState<R> {
         self.segments.back().expect("a log has a segment")
     }
 
-    /// The segment and the place in it of the first event newer than `version`, or the end.
+    /// The segment and the index of the first event newer than `version`, or the end.
     fn behind(&self, version: u64) -> (usize, usize) {
         let newer = |entry: &OnceLock<Entry<R>>| entry.get().is_none_or(|e| e.version() > version);
         // The first segment whose last event is newer, and the first newer event within.
@@ -444,7 +443,7 @@ impl<R: Strategy> LogState<R> {
         self.tail_len = 0;
     }
 
-    /// Takes out the segments that need not be kept.
+    /// Removes the segments that need not be kept.
     fn forget(&mut self, history: History, garbage: &mut Garbage<R>) {
         let slowest = self.watchers.iter().map(|watcher| watcher.segment).min();
         while self.segments.len() > 1 {
@@ -487,7 +486,7 @@ pub(crate) struct Append<'a, R> {
 }
 
 impl<R: Strategy> Append<'_, R> {
-    /// Gives the object the next version and appends its event. `old` is the object before.
+    /// Assigns the next version to the object and appends its event. `old` is the object before.
     ///
     /// # Panics
     /// When the object is shared already.
@@ -540,7 +539,7 @@ impl<R: Strategy> Append<'_, R> {
         object
     }
 
-    /// Ends the commit; the answer is to be [run](After::run) when no lock is held.
+    /// Ends the commit. The result is to be [run](After::run) when no lock is held.
     pub(crate) fn finish(mut self) -> After<R> {
         After {
             wakers: self.state.take_wakers(),
@@ -549,7 +548,7 @@ impl<R: Strategy> Append<'_, R> {
     }
 }
 
-/// What a commit leaves to do when no lock is held any more.
+/// What is to be done after a commit, when no lock is held.
 #[must_use]
 pub(crate) struct After<R> {
     wakers: Wakers,
@@ -557,7 +556,7 @@ pub(crate) struct After<R> {
 }
 
 impl<R> After<R> {
-    /// Frees what was forgotten and wakes the watches that had read everything.
+    /// Frees dropped segments and wakes drained watches.
     pub(crate) fn run(self) {
         drop(self.garbage);
         for waker in self.wakers {

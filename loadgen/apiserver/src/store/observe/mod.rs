@@ -1,4 +1,4 @@
-//! Commits as an observer sees them: who wants to judge a run looks at every write as it happens.
+//! Observers of commits: an invariant checker sees every write as it happens.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,34 +8,34 @@ use podstorm_objects::{AnyObject, Now, Object};
 use super::Lock;
 use super::log::Change;
 
-/// Looks at every committed write.
+/// Observes every commit.
 pub trait CommitObserver: Send + Sync {
-    /// Called for every event that enters a log, in the order of versions over all kinds, before
-    /// anybody else can see it.
+    /// Called for every event of every kind, in the order of versions, before a watch can see the
+    /// event.
     ///
-    /// Locks of the cluster are held: the observer must not call the cluster, which would never
-    /// return. Writers wait for each other here, on as many threads as there may be.
+    /// Locks of the cluster are held: a call into the cluster would deadlock. All writers wait for
+    /// each other here.
     fn committed(&self, commit: &Commit);
 }
 
-/// One committed write, which is one event. A deletion that is marked and carried out in one
-/// request is two: `Modified`, then `Deleted`.
+/// One commit, which is one event. A request that marks an object as deleted and removes it makes
+/// two: `Modified`, then `Deleted`.
 #[derive(Clone, Debug)]
 pub struct Commit {
-    /// The version it was given.
+    /// The version assigned to it.
     pub version: u64,
-    /// What happened to the object.
+    /// The type of the event.
     pub change: Change,
-    /// The object before; absent when it is new.
+    /// The object before; absent for a new object.
     pub old: Option<AnyObject>,
-    /// The object after; of a deletion its last state, which carries the version of the deletion.
+    /// The object after; for a deletion its last state, with the version of the deletion.
     pub new: AnyObject,
-    /// When.
+    /// The time of the request.
     pub now: Now,
 }
 
 impl Commit {
-    /// The object before and after, if it is of that type.
+    /// The object before and after, if it is a `T`.
     pub fn of<T: Object>(&self) -> Option<(Option<&T>, &T)> {
         let new = self.new.downcast_ref()?;
         let old = self.old.as_ref().and_then(|old| old.downcast_ref());
@@ -45,8 +45,8 @@ impl Commit {
 
 /// The observer of a cluster, shared by the logs of all kinds.
 pub(crate) struct Observed {
-    /// Held from taking a version to the end of the call: each log has a lock of its own, and
-    /// the observer hears of all kinds in one order.
+    /// Held from the assignment of a version to the end of the call. Each log has a lock of its
+    /// own, and the observer sees the commits of all kinds in one order.
     pub(crate) turn: Lock<()>,
     pub(crate) observer: Arc<dyn CommitObserver>,
 }

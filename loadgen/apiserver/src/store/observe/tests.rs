@@ -1,4 +1,4 @@
-//! Tests of `observe`.
+//! Observers of commits.
 
 use std::sync::Mutex;
 
@@ -56,10 +56,7 @@ fn an_observer_sees_every_event_with_the_object_before_and_after() {
     let (cluster, diary) = observed();
     cluster.create(replica_set("a", json!({})), at(1)).unwrap();
     bound_pod(&cluster, "p", json!({}));
-    let forced = DeleteOptions {
-        grace_period_seconds: Some(0),
-        ..DeleteOptions::default()
-    };
+    let forced = forced();
     cluster
         .delete::<Pod>("default", "p", &forced, at(2))
         .unwrap();

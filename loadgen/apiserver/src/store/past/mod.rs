@@ -1,4 +1,4 @@
-//! The state as of an older version: what an API server answers whose cache lags behind.
+//! The state as of an older version, as served by an API server whose cache lags.
 
 use std::sync::Arc;
 
@@ -11,17 +11,18 @@ use super::{ClusterResource, Strategy};
 use super::{KindStore, Snapshot, sorted};
 use crate::{Cluster, Waker, errors};
 
-/// Fixed seeds: what iterates is sorted, and runs stay repeatable down to the allocations.
+/// Fixed seeds: the order of iteration never shows, and runs stay repeatable down to the
+/// allocations.
 const HASHER: ahash::RandomState = ahash::RandomState::with_seeds(1, 2, 3, 4);
 
 impl Cluster {
-    /// All objects of a kind (or of one namespace) as they were at `version`, sorted by namespace
-    /// and name, and that version. O(n log n) for what exists now plus what happened since.
+    /// All objects of a kind, or of one namespace, as of `version`, sorted by namespace and name,
+    /// and that version. O(n log n) in the objects that exist now and the events since.
     ///
     /// # Errors
-    /// 410 when the history does not reach back so far, as when the cluster
-    /// [keeps no past](crate::ClusterOptions::keeps_past); 504 for a version that the server has
-    /// not come to.
+    /// 410 when the history does not reach back to the version, or the cluster does not [keep older
+    /// states](crate::ClusterOptions::keeps_past); 504 for a version that the server has not
+    /// reached.
     pub fn list_as_of<R: ClusterResource>(
         &self,
         namespace: Option<&str>,
@@ -33,7 +34,7 @@ impl Cluster {
 }
 
 impl<R: Strategy> KindStore<R> {
-    /// The state as of `version`, and a position behind it for a watch where one is asked for.
+    /// The state as of `version`, and a position after it where a watch is asked for.
     ///
     /// # Errors
     /// 410 and 504 as [`Cluster::list_as_of`].
@@ -53,7 +54,7 @@ impl<R: Strategy> KindStore<R> {
     }
 }
 
-/// The present objects with the events since taken back.
+/// The current objects with the events since undone.
 fn undone<R: Strategy>(
     mut objects: Vec<Arc<R>>,
     undo: Vec<Undo<R>>,
@@ -66,11 +67,11 @@ fn undone<R: Strategy>(
         let metadata = object.metadata();
         (metadata.namespace.clone(), metadata.name.clone())
     };
-    // By name: an object made anew under a name has nothing to do with what had it before.
+    // By name: a recreated object has nothing to do with the earlier one of its name.
     let mut changed = HashSet::with_capacity_and_hasher(undo.len(), HASHER);
     let mut before = Vec::new();
     for event in undo {
-        // The first event on a name since then knows what was there.
+        // The first event of a name since then has the object before.
         if changed.insert(key(&event.after)) {
             before.extend(event.before);
         }

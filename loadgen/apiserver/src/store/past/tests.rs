@@ -1,4 +1,4 @@
-//! Tests of `past`.
+//! Older states.
 
 use podstorm_objects::Pod;
 use serde_json::json;
@@ -14,13 +14,6 @@ fn remembering(history: History) -> Cluster {
         history,
         ..ClusterOptions::default()
     })
-}
-
-fn forced() -> DeleteOptions {
-    DeleteOptions {
-        grace_period_seconds: Some(0),
-        ..DeleteOptions::default()
-    }
 }
 
 /// Writes at random and remembers every state; the last write is at `resource_version`.

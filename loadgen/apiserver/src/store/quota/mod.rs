@@ -1,9 +1,9 @@
-//! Resource quota by count: how many objects of a kind a namespace may hold, of pods how many that have
-//! not ended.
+//! Resource quota by count: the number of objects of a kind that a namespace may hold. Of pods
+//! those count that have not ended.
 //!
-//! Usage is counted where objects are stored, under the lock of their shard, so that it is exact at
-//! every moment whatever writes run side by side, and no create slips past the limit. Shards look
-//! at it only while some namespace has a quota.
+//! Usage is counted at the commit, under the lock of the shard. So it is exact at every moment
+//! under concurrent writes, and no create exceeds the limit. Shards count only while some namespace
+//! has a quota.
 //!
 //! Lock order: a shard, then the table of quotas.
 
@@ -14,12 +14,12 @@ use podstorm_objects::{ApiError, Kind};
 use super::{KindStore, Lock, Strategy};
 use crate::{Cluster, errors};
 
-/// What a namespace may hold, and what it holds.
+/// The limit and the usage of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// Most objects of the kind; of pods, those whose phase is not terminal.
+    /// Most objects of the kind; of pods those count whose phase is not terminal.
     pub limit: u64,
-    /// Such objects that exist; may be more than the limit, which only stops creates.
+    /// The number of such objects; may exceed the limit, which only stops creates.
     pub used: u64,
 }
 
@@ -30,11 +30,11 @@ pub(crate) struct Quotas {
 }
 
 impl Quotas {
-    /// Books a write that changes `old` to `new`.
+    /// Counts a write that changes `old` to `new`.
     ///
     /// # Errors
-    /// The quota in force when `new` is one more than its namespace may hold; then nothing is
-    /// booked. Writes of objects that count already are never refused.
+    /// The quota, when `new` exceeds it; then nothing is counted. Writes of objects that count
+    /// already are never refused.
     pub(crate) fn book<R: Strategy>(&self, old: Option<&R>, new: Option<&R>) -> Result<(), Quota> {
         let counts = |object: Option<&R>| object.is_some_and(R::counts_for_quota);
         let (before, after) = (counts(old), counts(new));
@@ -63,7 +63,7 @@ impl Quotas {
         self.by_namespace.lock().get(namespace).copied()
     }
 
-    /// The quota that leaves no room for this new object, if there is one.
+    /// The quota that this new object exceeds, if any.
     pub(crate) fn full<R: Strategy>(&self, new: &R) -> Option<Quota> {
         let quotas = self.by_namespace.lock();
         let quota = quotas.get(&*new.metadata().namespace)?;
@@ -72,12 +72,12 @@ impl Quotas {
 }
 
 impl Cluster {
-    /// Limits how many objects of a kind that count the namespace may hold, or lifts the limit: pods
-    /// count that have not ended, of other kinds all. Objects beyond it stay; creates are refused with
-    /// 403 until there are fewer. O(objects of the kind), with every shard of theirs locked.
+    /// Limits the number of objects of a kind in a namespace, or removes the limit. Of pods those
+    /// count that have not ended, of other kinds all. Objects beyond the limit stay; creates get
+    /// 403 until there are fewer. O(objects of the kind), with all shards of the kind locked.
     ///
     /// # Errors
-    /// 404 for a kind that the server doesn't know.
+    /// 404 for a kind that the server does not serve.
     pub fn set_quota(
         &self,
         kind: Kind,
@@ -87,17 +87,17 @@ impl Cluster {
         self.with_store(kind, |store| store.set_quota(namespace, limit))
     }
 
-    /// The quota of a namespace for a kind and its use, if it has one.
+    /// The quota of a namespace for a kind, if there is one.
     pub fn quota(&self, kind: Kind, namespace: &str) -> Option<Quota> {
         self.with_store(kind, |store| store.quota(namespace)).ok()?
     }
 
-    /// [Limits](Cluster::set_quota) how many pods that have not ended the namespace may hold.
+    /// [Limits](Cluster::set_quota) the number of pods in a namespace that have not ended.
     pub fn set_pod_quota(&self, namespace: &str, limit: Option<u64>) {
         self.pods.set_quota(namespace, limit);
     }
 
-    /// The quota of a namespace for pods and its use, if it has one.
+    /// The quota of a namespace for pods, if there is one.
     pub fn pod_quota(&self, namespace: &str) -> Option<Quota> {
         self.pods.quotas().of(namespace)
     }
@@ -125,8 +125,8 @@ impl<R: Strategy> KindStore<R> {
     }
 }
 
-/// 403: the namespace holds as many objects of the kind as it may. Quotas go by the names that
-/// Kubernetes' resource quotas have for them: `pods`, `count/widgets.example.com`.
+/// 403: the quota of the namespace is exhausted. The error names resources like Kubernetes' quotas
+/// do: `pods`, `count/widgets.example.com`.
 pub(crate) fn exceeded(kind: Kind, name: &str, quota: Quota) -> ApiError {
     let Quota { limit, used } = quota;
     let counted = if kind == Kind::POD {

@@ -1,4 +1,4 @@
-//! Tests of `quota`.
+//! Quotas.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,13 +11,6 @@ use crate::{ClusterOptions, CommitObserver, DeleteOptions};
 
 fn used(cluster: &Cluster) -> u64 {
     cluster.pod_quota("default").unwrap().used
-}
-
-fn forced() -> DeleteOptions {
-    DeleteOptions {
-        grace_period_seconds: Some(0),
-        ..DeleteOptions::default()
-    }
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! The rules of `metadata` that hold for every kind: names, labels, annotations, owners,
-//! finalizers.
+//! Validation of `metadata` for every kind: names, labels, annotations, owners, finalizers.
 
 use podstorm_objects::decode::Path;
 use podstorm_objects::{Labels, ObjectMeta, OwnerReference};
@@ -86,7 +85,7 @@ pub(super) fn check_annotations(annotations: &Labels, path: &Path<'_>, causes: &
     }
 }
 
-/// Checks the annotations that mean something on a pod: the deletion cost.
+/// Checks the annotations that have a meaning on pods: the deletion cost.
 pub(super) fn check_pod_annotations(annotations: &Labels, path: &Path<'_>, causes: &mut Causes) {
     if let Some(value) = annotations.get(DELETION_COST)
         && !is_deletion_cost(value)
@@ -99,7 +98,7 @@ pub(super) fn check_pod_annotations(annotations: &Labels, path: &Path<'_>, cause
     }
 }
 
-/// Whether a text is a decimal number of 32 bits without a plus sign or leading zeros.
+/// Whether a string is a decimal number of 32 bits without a plus sign or leading zeros.
 fn is_deletion_cost(text: &str) -> bool {
     let first_fits = match text.as_bytes() {
         [b'-', ..] | b"0" => true,

@@ -1,8 +1,8 @@
-//! Tests of `metadata`.
+//! Broken rules of metadata.
 
 use serde_json::json;
 
-use super::super::testing::texts;
+use super::super::testing::{assert_starts, texts};
 use super::*;
 
 fn problems(value: Value) -> Vec<String> {
@@ -113,13 +113,7 @@ fn each_broken_rule_is_named() {
             value["namespace"] = "n".into();
         }
         let found = problems(value.clone());
-        assert_eq!(found.len(), expected.len(), "{value}: {found:?}");
-        for (found, start) in found.iter().zip(expected) {
-            assert!(
-                found.starts_with(start),
-                "{found} should start with {start}"
-            );
-        }
+        assert_starts(&found, &expected, &value);
     }
 }
 

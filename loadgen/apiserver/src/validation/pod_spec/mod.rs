@@ -1,4 +1,4 @@
-//! The rules of a pod spec, of a pod or of a template.
+//! Validation of pod specs, of pods and of templates.
 
 use podstorm_objects::Labels;
 use podstorm_objects::decode::Path;
@@ -8,8 +8,8 @@ use super::container::{self, Role, Surroundings, choice, items, member, number, 
 use super::metadata::check_labels;
 use super::{Causes, names};
 
-/// Checks the members of a defaulted pod spec, names of volumes in full. `node_name` is its
-/// `nodeName`.
+/// Checks the members of a defaulted pod spec with the full names of its volumes. `node_name` is
+/// its `nodeName`.
 pub(super) fn check(
     fields: JsonValue<'_>,
     node_name: Option<&str>,
@@ -18,28 +18,21 @@ pub(super) fn check(
 ) {
     let volumes = check_volumes(fields, path, causes);
     check_containers(fields, &volumes, path, causes);
-    match text(fields, "restartPolicy") {
-        "" => causes.required(&path.member("restartPolicy"), ""),
-        _ => choice(
-            fields,
-            "restartPolicy",
-            &["Always", "OnFailure", "Never"],
-            path,
-            causes,
+    let dns_policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
+    for (key, supported, is_required) in [
+        ("restartPolicy", &["Always", "OnFailure", "Never"][..], true),
+        ("dnsPolicy", &dns_policies, true),
+        (
+            "preemptionPolicy",
+            &["PreemptLowerPriority", "Never"],
+            false,
         ),
+    ] {
+        if is_required && text(fields, key).is_empty() {
+            causes.required(&path.member(key), "");
+        }
+        choice(fields, key, supported, path, causes);
     }
-    let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
-    match text(fields, "dnsPolicy") {
-        "" => causes.required(&path.member("dnsPolicy"), ""),
-        _ => choice(fields, "dnsPolicy", &policies, path, causes),
-    }
-    choice(
-        fields,
-        "preemptionPolicy",
-        &["PreemptLowerPriority", "Never"],
-        path,
-        causes,
-    );
     if let Some(seconds) = fields
         .get("activeDeadlineSeconds")
         .and_then(|it| it.as_i64())
@@ -135,7 +128,7 @@ fn check_containers(fields: JsonValue<'_>, volumes: &[&str], path: &Path<'_>, ca
                 causes.duplicate(&path.member("name"), name);
             }
             seen.push(name);
-            // Init containers run one after another, so that their host ports may repeat.
+            // Init containers run in sequence, so their host ports may repeat.
             if role == Role::Main {
                 check_host_ports(container, &mut host_ports, &path, causes);
             }
@@ -143,7 +136,7 @@ fn check_containers(fields: JsonValue<'_>, volumes: &[&str], path: &Path<'_>, ca
     }
 }
 
-/// Checks that no two containers take one port of the host.
+/// Checks that no two containers use the same port of the host.
 fn check_host_ports<'a>(
     container: JsonValue<'a>,
     seen: &mut Vec<(&'a str, &'a str, i64)>,

@@ -1,10 +1,10 @@
-//! Tests of `pod_spec`.
+//! Broken rules of pod specs.
 
 use podstorm_objects::Pod;
 use serde_json::{Value, json};
 
 use super::super::super::defaulting::default_pod;
-use super::super::testing::{merged, read, texts};
+use super::super::testing::{assert_starts, merged, read, texts};
 use super::*;
 
 fn problems(patch: &Value) -> Vec<String> {
@@ -227,12 +227,6 @@ fn each_broken_rule_is_named() {
     ];
     for (patch, starts) in cases {
         let found = problems(&patch);
-        assert_eq!(found.len(), starts.len(), "{patch}: {found:?}");
-        for (found, start) in found.iter().zip(starts) {
-            assert!(
-                found.starts_with(&start),
-                "{found} should start with {start}"
-            );
-        }
+        assert_starts(&found, &starts, &patch);
     }
 }

@@ -1,4 +1,4 @@
-//! What an update may change of a pod.
+//! Validation of pod updates.
 
 use std::sync::Arc;
 
@@ -11,11 +11,12 @@ use super::Causes;
 use super::container::{items, text};
 use super::pod::{check_meta, check_spec};
 
-/// What a changed pod breaks. Of the spec may change: images, `activeDeadlineSeconds` (set or
-/// lowered), tolerations (added), scheduling gates (removed, and while there are any,
-/// `nodeSelector` extended), `terminationGracePeriodSeconds` (from a negative number to 1).
+/// The broken rules of a changed pod. An update may change these members of the spec: images,
+/// `activeDeadlineSeconds` (set or lowered), tolerations (added), scheduling gates (removed; while
+/// there are any, `nodeSelector` may be extended), `terminationGracePeriodSeconds` (from a negative
+/// number to 1).
 ///
-/// A pod that shares its old spec costs no walk through it.
+/// An unchanged spec is not walked.
 pub fn validate_pod_update(new: &Pod, old: &Pod) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_meta(new, &mut causes);
@@ -56,7 +57,7 @@ fn check_members(
     check_deadline(after, before, &path, causes);
     check_tolerations(after, before, &path, causes);
     check_gates(after, before, &path, causes);
-    // With everything that may change put back, nothing may be left that differs.
+    // Restores everything that may change; then nothing may differ.
     let (before_all, mut rest) = (&before.to_map(), after.to_map());
     for list in ["containers", "initContainers"] {
         put_images_back(&mut rest, before_all, list);
@@ -170,7 +171,7 @@ fn check_tolerations(
     }
 }
 
-/// Checks that no scheduling gate came in.
+/// Checks that no scheduling gate was added.
 fn check_gates(after: JsonValue<'_>, before: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     for (_, gate) in items(after, "schedulingGates") {
         let name = text(gate, "name");

@@ -1,4 +1,4 @@
-//! Tests of `pod_update`.
+//! Broken rules of pod updates.
 
 use serde_json::json;
 

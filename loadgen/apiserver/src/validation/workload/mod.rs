@@ -1,16 +1,16 @@
-//! The rules of ReplicaSets and ReplicationControllers.
+//! Validation of ReplicaSets and ReplicationControllers.
 
 use podstorm_objects::decode::Path;
 use podstorm_objects::{
-    Cause, LabelSelector, Labels, PodTemplate, ReplicaSet, ReplicaSetSpec, ReplicaSetStatus,
-    ReplicationController, Selector,
+    Cause, LabelSelector, Labels, ObjectMeta, PodTemplate, ReplicaSet, ReplicaSetSpec,
+    ReplicaSetStatus, ReplicationController, Selector,
 };
 use serde_json::Value;
 
 use super::metadata::{self, check_annotations, check_labels, check_pod_annotations};
 use super::{Causes, IMMUTABLE, container, names, pod_spec, selector};
 
-/// What a new ReplicaSet breaks.
+/// The broken rules of a new ReplicaSet.
 pub fn validate_replica_set(replica_set: &ReplicaSet) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_meta(&replica_set.metadata, &mut causes);
@@ -18,8 +18,8 @@ pub fn validate_replica_set(replica_set: &ReplicaSet) -> Vec<Cause> {
     causes.0
 }
 
-/// What a new ReplicaSet breaks whose template's spec, on whatever node, has been judged with another
-/// template and breaks no rule.
+/// The broken rules of a new ReplicaSet whose template's spec was validated with another template,
+/// on any node.
 pub fn validate_replica_set_except_pod_spec(replica_set: &ReplicaSet) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_meta(&replica_set.metadata, &mut causes);
@@ -27,14 +27,14 @@ pub fn validate_replica_set_except_pod_spec(replica_set: &ReplicaSet) -> Vec<Cau
     causes.0
 }
 
-/// Whether the spec of a template is to be judged.
+/// Whether the spec of a template is validated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PodSpecCheck {
     Full,
     Skip,
 }
 
-/// What a changed ReplicaSet breaks. A spec whose template is the stored one is not walked again.
+/// The broken rules of a changed ReplicaSet. A spec equal to the stored one is not validated again.
 pub fn validate_replica_set_update(new: &ReplicaSet, old: &ReplicaSet) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_meta(&new.metadata, &mut causes);
@@ -53,22 +53,17 @@ pub fn validate_replica_set_update(new: &ReplicaSet, old: &ReplicaSet) -> Vec<Ca
     causes.0
 }
 
-/// What a ReplicaSet with a changed status (and metadata) breaks.
-pub fn validate_replica_set_status(new: &ReplicaSet) -> Vec<Cause> {
+/// The broken rules of a changed status, and of the metadata where given.
+pub fn validate_status(metadata: Option<&ObjectMeta>, status: &ReplicaSetStatus) -> Vec<Cause> {
     let mut causes = Causes::default();
-    check_meta(&new.metadata, &mut causes);
-    check_status(&new.status, &mut causes);
+    if let Some(metadata) = metadata {
+        check_meta(metadata, &mut causes);
+    }
+    check_status(status, &mut causes);
     causes.0
 }
 
-/// What a changed status breaks, whatever it belongs to.
-pub fn validate_status(new: &ReplicaSetStatus) -> Vec<Cause> {
-    let mut causes = Causes::default();
-    check_status(new, &mut causes);
-    causes.0
-}
-
-/// What a new ReplicationController breaks.
+/// The broken rules of a new or changed ReplicationController. Its selector may change.
 pub fn validate_replication_controller(controller: &ReplicationController) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_meta(&controller.metadata, &mut causes);
@@ -76,23 +71,7 @@ pub fn validate_replication_controller(controller: &ReplicationController) -> Ve
     causes.0
 }
 
-/// What a changed ReplicationController breaks. Its selector may change.
-pub fn validate_replication_controller_update(
-    new: &ReplicationController,
-    _old: &ReplicationController,
-) -> Vec<Cause> {
-    validate_replication_controller(new)
-}
-
-/// What a ReplicationController with a changed status (and metadata) breaks.
-pub fn validate_replication_controller_status(new: &ReplicationController) -> Vec<Cause> {
-    let mut causes = Causes::default();
-    check_meta(&new.metadata, &mut causes);
-    check_status(&new.status, &mut causes);
-    causes.0
-}
-
-/// What a number of replicas asked for through `/scale` breaks.
+/// The broken rules of a number of replicas for `/scale`.
 pub fn validate_replicas(replicas: i32) -> Vec<Cause> {
     let mut causes = Causes::default();
     let spec = Path::ROOT.member("spec");
@@ -100,7 +79,7 @@ pub fn validate_replicas(replicas: i32) -> Vec<Cause> {
     causes.0
 }
 
-fn check_meta(meta: &podstorm_objects::ObjectMeta, causes: &mut Causes) {
+fn check_meta(meta: &ObjectMeta, causes: &mut Causes) {
     metadata::check(
         meta,
         true,
@@ -176,7 +155,7 @@ fn check_counts(replicas: Option<i32>, min_ready: i32, path: &Path<'_>, causes: 
     causes.not_negative(&path.member("minReadySeconds"), min_ready.into());
 }
 
-/// Checks the metadata of a controller's template. `selector` is absent where it can't be compared.
+/// Checks the metadata of a template. `selector` is absent where it is invalid.
 fn check_template(
     template: &PodTemplate,
     selector: Option<&Selector>,
@@ -199,7 +178,7 @@ fn check_template(
     check_pod_annotations(&template.metadata.annotations, &annotations_path, causes);
 }
 
-/// Checks the spec of the template of a controller whose pods must always be restarted.
+/// Checks the spec of a template whose pods must always be restarted.
 fn check_pod_spec(template: &PodTemplate, is: PodSpecCheck, path: &Path<'_>, causes: &mut Causes) {
     let spec_path = path.member("spec");
     if is == PodSpecCheck::Skip {
@@ -215,7 +194,7 @@ fn check_pod_spec(template: &PodTemplate, is: PodSpecCheck, path: &Path<'_>, cau
             let detail = "ephemeral containers not allowed in pod template";
             causes.forbidden(&spec_path.member("ephemeralContainers"), detail);
         }
-        // A policy that is none at all has been named already.
+        // An unknown policy was reported already.
         let policy = container::text(spec, "restartPolicy");
         if matches!(policy, "OnFailure" | "Never") {
             causes.not_supported(&spec_path.member("restartPolicy"), policy, &["Always"]);
@@ -229,47 +208,30 @@ fn check_pod_spec(template: &PodTemplate, is: PodSpecCheck, path: &Path<'_>, cau
 
 fn check_status(status: &ReplicaSetStatus, causes: &mut Causes) {
     let path = Path::ROOT.member("status");
-    let counts: [(&str, i64); 6] = [
-        ("replicas", status.replicas.into()),
-        ("fullyLabeledReplicas", status.fully_labeled_replicas.into()),
-        ("readyReplicas", status.ready_replicas.into()),
-        ("availableReplicas", status.available_replicas.into()),
-        ("observedGeneration", status.observed_generation),
-        (
-            "terminatingReplicas",
-            status.terminating_replicas.unwrap_or(0).into(),
-        ),
-    ];
-    for (name, count) in counts {
-        causes.not_negative(&path.member(name), count);
+    let (all, ready) = (
+        ("replicas", status.replicas),
+        ("readyReplicas", status.ready_replicas),
+    );
+    let labeled = ("fullyLabeledReplicas", status.fully_labeled_replicas);
+    let available = ("availableReplicas", status.available_replicas);
+    let terminating = (
+        "terminatingReplicas",
+        status.terminating_replicas.unwrap_or(0),
+    );
+    for (name, count) in [all, labeled, ready, available] {
+        causes.not_negative(&path.member(name), count.into());
     }
-    let parts: [(&str, i32, &str, i32); 4] = [
-        (
-            "fullyLabeledReplicas",
-            status.fully_labeled_replicas,
-            "replicas",
-            status.replicas,
-        ),
-        (
-            "readyReplicas",
-            status.ready_replicas,
-            "replicas",
-            status.replicas,
-        ),
-        (
-            "availableReplicas",
-            status.available_replicas,
-            "replicas",
-            status.replicas,
-        ),
-        (
-            "availableReplicas",
-            status.available_replicas,
-            "readyReplicas",
-            status.ready_replicas,
-        ),
-    ];
-    for (name, part, whole_name, whole) in parts {
+    causes.not_negative(
+        &path.member("observedGeneration"),
+        status.observed_generation,
+    );
+    causes.not_negative(&path.member(terminating.0), terminating.1.into());
+    for ((name, part), (whole_name, whole)) in [
+        (labeled, all),
+        (ready, all),
+        (available, all),
+        (available, ready),
+    ] {
         if part > whole {
             let detail = format!("cannot be greater than status.{whole_name}");
             causes.invalid(&path.member(name), part, detail);

@@ -1,5 +1,5 @@
-//! The threads driver: real time, and N plain threads that take tasks from the executor and sleep when
-//! there are none. The calling thread checks the time limit and reports progress.
+//! The threads driver: real time, and N plain threads that take tasks from the executor and sleep
+//! when there are none. The calling thread checks the time limit and reports progress.
 
 use std::thread;
 use std::time::Duration;
@@ -10,8 +10,9 @@ use super::virtual_time::RunEnd;
 use super::{Executor, Tasks};
 use crate::clock::RealClock;
 
-/// How long the calling thread sleeps between two checks. It is short at the beginning, so that a short run
-/// is seen too; then there are a hundred checks a second, which cost a thousandth of a core.
+/// How long the calling thread sleeps between two checks. It is short at the beginning, so that a
+/// short run is seen too; then there are a hundred checks a second, which cost a thousandth of a
+/// core.
 fn check_after(now: Now) -> Duration {
     let run = Duration::from_nanos(u64::try_from(now.mono_ns).unwrap_or(0));
     (run / 64).clamp(Duration::from_micros(500), Duration::from_millis(10))
@@ -24,10 +25,10 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 /// microseconds each, and most pauses of a busy run are shorter.
 const LOOKS_BEFORE_SLEEP: u32 = 64;
 
-/// Runs the tasks on `threads` threads until the run is stopped, until no task is left, or until `limit_ns`
-/// has passed. The calling thread calls `check` a hundred times a second; false cancels the run. It calls
-/// `at_rest` when no task is running, queued or delayed; true means that a task was woken, or may be woken
-/// from outside.
+/// Runs the tasks on `threads` threads until the run is stopped, until no task is left, or until
+/// `limit_ns` has passed. The calling thread calls `check` a hundred times a second; false cancels
+/// the run. It calls `at_rest` when no task is running, queued or delayed; true means that a task
+/// was woken, or may be woken from outside.
 pub fn drive(
     tasks: &Tasks,
     executor: &Executor,

@@ -1,13 +1,13 @@
-//! The virtual driver: one thread and a clock that jumps. Tasks run in the order in which they were woken.
-//! When no task is queued, the clock jumps to the next moment at which one is due. Nothing else decides
-//! the order, so one seed gives one run.
+//! The virtual driver: one thread and a clock that jumps. Tasks run in the order in which they were
+//! woken. When no task is queued, the clock jumps to the next moment at which one is due. Nothing
+//! else decides the order, so one seed gives one run.
 
 use podstorm_objects::Now;
 
 use super::{Executor, Tasks};
 
-/// 2026-01-01T00:00:00Z in ns since the epoch: the wall time at which a virtual run starts, unless its files
-/// are newer.
+/// 2026-01-01T00:00:00Z in ns since the epoch: the wall time at which a virtual run starts, unless
+/// its files are newer.
 pub const WALL_START_NS: i64 = 1_767_225_600_000_000_000;
 
 /// Why the driver returned.
@@ -31,7 +31,8 @@ pub trait RunObserver {
     /// No task is queued at `now`; the clock is about to jump to `due_ns`, or further.
     fn jump(&mut self, now: Now, due_ns: i64);
 
-    /// No task is queued or delayed. Returns whether the observer has woken a task; the run ends otherwise.
+    /// No task is queued or delayed. Returns whether the observer has woken a task; the run ends
+    /// otherwise.
     fn at_rest(&mut self, _now: Now) -> bool {
         false
     }
@@ -67,8 +68,8 @@ pub fn jump(executor: &Executor, now: &mut Now, to_ns: i64) {
     executor.fire_due(*now);
 }
 
-/// Runs the tasks until the run is stopped, until no task is queued or delayed, or up to `limit_ns` of
-/// virtual time. The wall time starts at `wall_ns`.
+/// Runs the tasks until the run is stopped, until no task is queued or delayed, or up to `limit_ns`
+/// of virtual time. The wall time starts at `wall_ns`.
 pub fn drive(
     tasks: &Tasks,
     executor: &Executor,
