@@ -1,5 +1,5 @@
-//! Stores of any kind: what the garbage collector and requests for a kind that is known only when they come
-//! need of one, and the stores of the kinds without a type of their own.
+//! Stores of any kind, for the garbage collector and for requests whose kind is known only at run
+//! time; and the stores of kinds without a Rust type.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -12,7 +12,7 @@ use podstorm_objects::{
 use serde_json::Value;
 use smallvec::SmallVec;
 
-use crate::store::counts::{TallyTotals, Verb};
+use crate::store::counts::{Verb, WriteTotals};
 use crate::store::owners::ObjectKey;
 use crate::store::quota::Quota;
 use crate::store::{KindStore, Shared, Strategy};
@@ -21,18 +21,18 @@ use crate::{
     WatchOptions, builtin, errors,
 };
 
-/// A store whose kind is not known where it is used. What it does to an object is what the requests of
-/// the same name do.
+/// A store whose kind is known only at run time. Its methods do what the requests of the same names
+/// do.
 pub(crate) trait AnyStore: Debug + Send + Sync {
     fn kind(&self) -> Kind;
-    fn totals(&self) -> TallyTotals;
+    fn totals(&self) -> WriteTotals;
     fn last_version(&self) -> u64;
     fn index_owners(&self);
     fn set_has_owners(&self);
     fn set_quota(&self, namespace: &str, limit: Option<u64>);
     fn quota(&self, namespace: &str) -> Option<Quota>;
 
-    /// Calls `read` with the metadata of an object that is there.
+    /// Calls `read` with the metadata of an object, if it exists.
     fn inspect_metadata(&self, namespace: &str, name: &str, read: &mut dyn FnMut(&ObjectMeta));
 
     /// See `gc::collect`.
@@ -88,7 +88,7 @@ impl<R: Strategy> AnyStore for KindStore<R> {
         KindStore::kind(self)
     }
 
-    fn totals(&self) -> TallyTotals {
+    fn totals(&self) -> WriteTotals {
         KindStore::totals(self)
     }
 
@@ -215,7 +215,7 @@ impl<R: Strategy> AnyStore for KindStore<R> {
 }
 
 impl<R: Strategy> KindStore<R> {
-    /// The object as one of this kind, to be changed.
+    /// The object as a value of this kind.
     fn owned(&self, object: AnyObject) -> Result<R, ApiError> {
         let found = object.kind();
         match object.downcast::<R>() {
@@ -229,13 +229,13 @@ impl<R: Strategy> KindStore<R> {
     }
 }
 
-/// The stores of the kinds without a type of their own.
+/// The stores of kinds without a Rust type.
 #[derive(Debug)]
 pub(crate) struct DynamicStores {
-    /// What a new store is made with.
+    /// What all stores share.
     shared: Shared,
-    /// The kinds that were added, and of those that every cluster serves the ones that something was done
-    /// with; each gets its store when something first is.
+    /// The kinds that were added, and the built-in kinds that were used. Each gets its store at its
+    /// first use.
     stores: RwLock<BTreeMap<Kind, LazyStore>>,
 }
 
@@ -262,20 +262,21 @@ impl DynamicStores {
 
     fn make(&self, kind: Kind) -> KindStore<DynamicObject> {
         let store = KindStore::new(kind, &self.shared);
-        // From its first object on: whether the others are indexed by now can't be told here.
+        // From the first object on, as it is not known here whether the other stores are indexed.
         store.index_owners();
         store
     }
 
-    /// All that anything was done with; allocates where there are more than sixteen.
+    /// The stores that were used. Allocates where there are more than sixteen.
     fn all(&self) -> SmallVec<[LazyStore; 16]> {
         let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
         let used = stores.values().filter(|store| store.get().is_some());
         used.cloned().collect()
     }
 
-    /// The kind that an owner reference names, where there ever was an object of it. A cluster that took
-    /// over objects of other kinds from elsewhere can't tell whether their owner is gone.
+    /// The kind that an owner reference names, if the cluster ever held an object of it. Otherwise
+    /// the owner of an imported object may exist elsewhere, so the cluster can't know that it is
+    /// gone.
     fn kind_of(&self, owner: &OwnerReference) -> Option<Kind> {
         let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
         let (kind, store) = stores.iter().find(|(kind, _)| is_kind_of(**kind, owner))?;
@@ -291,9 +292,8 @@ fn is_kind_of(kind: Kind, owner: &OwnerReference) -> bool {
 }
 
 impl Cluster {
-    /// Serves objects of a kind without a type of its own from now on, like those that every cluster
-    /// serves: they are stored, watched, collected with their owners, deleted with their
-    /// namespace and counted for quota.
+    /// Adds a kind, like a CustomResourceDefinition: its objects are stored, watched, collected
+    /// with their owners, deleted with their namespace and counted for quota.
     ///
     /// # Errors
     /// 409 when a kind of that group and resource is served already.
@@ -314,7 +314,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The kinds that the server serves: first those with a type of their own.
+    /// The kinds that the server serves, those with a Rust type first.
     pub fn kinds(&self) -> Vec<Kind> {
         let stores = self.dynamic.stores.read();
         let stores = stores.unwrap_or_else(PoisonError::into_inner);
@@ -337,7 +337,7 @@ impl Cluster {
     }
 
     fn typed_store(&self, kind: Kind) -> Option<&dyn AnyStore> {
-        // Nearly always it is the very row.
+        // Nearly always the row itself is the same.
         let is_row = |known: &Kind| std::ptr::eq(known.row(), kind.row());
         let all = || Kind::TYPED.iter();
         let at = all()
@@ -346,11 +346,11 @@ impl Cluster {
         Some(self.typed_stores()[at])
     }
 
-    /// Lets `act` have the store of a kind; no lock is held meanwhile.
+    /// Calls `act` with the store of a kind; no lock is held meanwhile.
     ///
     /// # Errors
     /// 404 for a kind that is not served.
-    pub(crate) fn on_store<T>(
+    pub(crate) fn with_store<T>(
         &self,
         kind: Kind,
         act: impl FnOnce(&dyn AnyStore) -> T,
@@ -364,8 +364,9 @@ impl Cluster {
         }
     }
 
-    /// Every store that may hold something, those of typed kinds first; no lock is held meanwhile.
-    pub(crate) fn each_store(&self, mut act: impl FnMut(&dyn AnyStore)) {
+    /// Calls `act` with every store that may hold objects, typed kinds first; no lock is held
+    /// meanwhile.
+    pub(crate) fn for_each_store(&self, mut act: impl FnMut(&dyn AnyStore)) {
         self.typed_stores().into_iter().for_each(&mut act);
         for store in self.dynamic.all() {
             if let Some(store) = store.get() {
@@ -374,7 +375,7 @@ impl Cluster {
         }
     }
 
-    /// The kind that an owner reference names, where it is known whether such an owner is there.
+    /// The kind that an owner reference names, if the cluster can know whether the owner exists.
     #[inline]
     pub(crate) fn kind_of(&self, owner: &OwnerReference) -> Option<Kind> {
         Kind::TYPED

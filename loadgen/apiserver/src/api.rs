@@ -1,4 +1,4 @@
-//! Requests for objects of any kind, known or not when the program was compiled.
+//! Requests for objects of a kind that is known only at run time.
 
 use podstorm_objects::{AnyObject, ApiError, DecodeError, Kind, Now, Object, ResourceVersion};
 use serde_json::Value;
@@ -10,9 +10,8 @@ use crate::{
     WatchOptions,
 };
 
-/// The objects of one kind, as every client sees them. Each request is answered 404 where the cluster
-/// doesn't serve the kind; what it does and what else it may be answered with is said at the request of
-/// the same name for kinds with a type of their own.
+/// Requests for the objects of one kind. Every request gets 404 when the cluster does not serve the
+/// kind. Otherwise it does, and fails, like the method of [`Cluster`] of the same name.
 #[derive(Clone, Copy, Debug)]
 pub struct Api<'a> {
     cluster: &'a Cluster,
@@ -30,12 +29,13 @@ impl Cluster {
 }
 
 impl Api<'_> {
-    /// Reads an object from its JSON form, without storing it.
+    /// Reads an object from JSON, without storing it.
     ///
     /// # Errors
     /// 404 for the kind; within, a member of a wrong type with its path.
     pub fn read(&self, value: Value) -> Result<Result<AnyObject, DecodeError>, ApiError> {
-        self.cluster.on_store(self.kind, |store| store.read(value))
+        self.cluster
+            .with_store(self.kind, |store| store.read(value))
     }
 
     /// See [`Cluster::create`].
@@ -44,7 +44,7 @@ impl Api<'_> {
     /// As there; 400 for an object of another kind.
     pub fn create(&self, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
         let create = |store: &dyn AnyStore| store.create(self.cluster, object, now);
-        self.cluster.on_store(self.kind, create)?
+        self.cluster.with_store(self.kind, create)?
     }
 
     /// See [`Cluster::import`].
@@ -53,7 +53,7 @@ impl Api<'_> {
     /// As there; 400 for an object of another kind.
     pub fn import(&self, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
         let import = |store: &dyn AnyStore| store.import(self.cluster, object, now);
-        self.cluster.on_store(self.kind, import)?
+        self.cluster.with_store(self.kind, import)?
     }
 
     /// See [`Cluster::get`].
@@ -62,7 +62,7 @@ impl Api<'_> {
     /// As there.
     pub fn get(&self, namespace: &str, name: &str) -> Result<AnyObject, ApiError> {
         self.cluster
-            .on_store(self.kind, |store| store.get(namespace, name))?
+            .with_store(self.kind, |store| store.get(namespace, name))?
     }
 
     /// See [`Cluster::list_page`].
@@ -71,7 +71,7 @@ impl Api<'_> {
     /// As there.
     pub fn list(&self, options: &ListOptions<'_>) -> Result<ListPage<dyn Object>, ApiError> {
         let list = |store: &dyn AnyStore| store.list(self.cluster, options);
-        self.cluster.on_store(self.kind, list)?
+        self.cluster.with_store(self.kind, list)?
     }
 
     /// See [`Cluster::list_as_of`]; of all namespaces.
@@ -80,7 +80,7 @@ impl Api<'_> {
     /// As there.
     pub fn list_as_of(&self, version: u64) -> Result<(Vec<AnyObject>, ResourceVersion), ApiError> {
         self.cluster
-            .on_store(self.kind, |store| store.list_as_of(version))?
+            .with_store(self.kind, |store| store.list_as_of(version))?
     }
 
     /// See [`Cluster::last_version`].
@@ -89,7 +89,7 @@ impl Api<'_> {
     /// 404 alone.
     pub fn last_version(&self) -> Result<u64, ApiError> {
         self.cluster
-            .on_store(self.kind, |store| store.last_version())
+            .with_store(self.kind, |store| store.last_version())
     }
 
     /// See [`Cluster::watch`].
@@ -98,7 +98,7 @@ impl Api<'_> {
     /// As there.
     pub fn watch(&self, from: WatchFrom, options: WatchOptions) -> Result<AnyWatch, ApiError> {
         let watch = |store: &dyn AnyStore| store.watch(self.cluster, from, options);
-        self.cluster.on_store(self.kind, watch)?
+        self.cluster.with_store(self.kind, watch)?
     }
 
     /// See [`Cluster::update`].
@@ -120,7 +120,7 @@ impl Api<'_> {
 
     fn put(&self, object: AnyObject, verb: Verb, now: Now) -> Result<AnyObject, ApiError> {
         let put = |store: &dyn AnyStore| store.put(self.cluster, object, verb, now);
-        self.cluster.on_store(self.kind, put)?
+        self.cluster.with_store(self.kind, put)?
     }
 
     /// See [`Cluster::patch`].
@@ -160,7 +160,7 @@ impl Api<'_> {
         now: Now,
     ) -> Result<AnyObject, ApiError> {
         let apply = |store: &dyn AnyStore| store.patch(self.cluster, at, patch, verb, now);
-        self.cluster.on_store(self.kind, apply)?
+        self.cluster.with_store(self.kind, apply)?
     }
 
     /// See [`Cluster::delete`].
@@ -176,7 +176,7 @@ impl Api<'_> {
     ) -> Result<Deletion<dyn Object>, ApiError> {
         let at = (namespace, name);
         let delete = |store: &dyn AnyStore| store.delete(self.cluster, at, options, now);
-        self.cluster.on_store(self.kind, delete)?
+        self.cluster.with_store(self.kind, delete)?
     }
 
     fn with_status(&self) -> Result<(), ApiError> {

@@ -1,4 +1,4 @@
-//! The strategy of kinds without a type of their own: what their rows say.
+//! The strategy of kinds without a Rust type, as their rows say.
 
 use podstorm_objects::{Cause, DecodeError, DynamicObject, Kind};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::validation::validate_metadata;
 
 const STATUS: &str = "status";
 
-/// Makes a member what it is in the stored object.
+/// Copies a member from the stored object.
 fn keep(new: &mut DynamicObject, old: &DynamicObject, member: &str) {
     match old.fields.get(member) {
         Some(stored) => drop(new.fields.insert(member.to_owned(), stored.clone())),
@@ -69,6 +69,6 @@ impl Strategy for DynamicObject {
     }
 
     fn validate_status_update(&self, old: &Self) -> Vec<Cause> {
-        broken_rules(self, Some(old))
+        self.validate_update(old)
     }
 }

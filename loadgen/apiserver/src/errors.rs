@@ -1,10 +1,10 @@
-//! The API server's error answers, worded as upstream words them.
+//! The error answers of the API server, with upstream's texts.
 //!
-//! Clients compare code, reason and causes; the messages end up in events and conditions.
+//! Clients compare code, reason and causes; the messages appear in Events and conditions.
 
 use podstorm_objects::{ApiError, Cause, Kind, Reason, Uid};
 
-/// Seconds a client is asked to wait where the server asks at all.
+/// The retry time, s, of errors that have one.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
 /// 400: the request can't be understood.
@@ -24,7 +24,7 @@ pub fn unknown_resource() -> ApiError {
     ApiError::status(404, Reason::NotFound, message)
 }
 
-/// 409: the name is taken; `terminating` tells whether its holder is being deleted.
+/// 409: the name is taken; `terminating` says whether that object is being deleted.
 pub fn already_exists(kind: Kind, name: &str, terminating: bool) -> ApiError {
     let prefix = if terminating {
         "object is being deleted: "
@@ -103,7 +103,7 @@ pub fn invalid(kind: Kind, name: &str, causes: Vec<Cause>) -> ApiError {
     error
 }
 
-/// 403: the namespace is on its way out.
+/// 403: the namespace is being deleted.
 pub fn namespace_terminating(kind: Kind, name: &str, namespace: &str) -> ApiError {
     let why = format!(
         "unable to create new content in namespace {namespace} because it is being terminated"
@@ -117,13 +117,13 @@ pub fn namespace_terminating(kind: Kind, name: &str, namespace: &str) -> ApiErro
     error
 }
 
-/// 403: quota, authorization or admission refuse.
+/// 403: refused by quota, authorization or admission.
 pub fn forbidden(kind: Kind, name: &str, why: &str) -> ApiError {
     let message = format!("{} \"{name}\" is forbidden: {why}", kind.group_resource());
     ApiError::status(403, Reason::Forbidden, message)
 }
 
-/// 410: the history no longer reaches back to `version`; `oldest` is the first it still has.
+/// 410: the history no longer reaches back to `version`; `oldest` is the oldest version it has.
 pub fn expired(version: u64, oldest: u64) -> ApiError {
     let message = format!("too old resource version: {version} ({oldest})");
     ApiError::status(410, Reason::Expired, message)
@@ -136,7 +136,7 @@ pub fn continue_expired() -> ApiError {
     ApiError::status(410, Reason::Expired, message)
 }
 
-/// 504: the server hasn't come to that version.
+/// 504: the server has not reached that version.
 pub fn version_too_large(version: u64, current: u64) -> ApiError {
     let message = format!("Timeout: Too large resource version: {version}, current: {current}");
     let mut error = ApiError::status(504, Reason::Timeout, message);
@@ -163,7 +163,7 @@ pub fn required(field: impl Into<String>, detail: &str) -> Cause {
     }
 }
 
-/// A cause of 422: a member has a value that it can't have. `value` is quoted if it is a text.
+/// A cause of 422: a member has an invalid value. `value` is quoted if it is a string.
 pub fn invalid_value(field: impl Into<String>, value: &serde_json::Value, detail: &str) -> Cause {
     let message = format!("Invalid value: {value}: {detail}");
     Cause {

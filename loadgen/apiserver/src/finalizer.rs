@@ -1,13 +1,13 @@
-//! The finalizer in a namespace's spec, which keeps it until it is empty.
+//! The finalizer in a namespace's spec, which keeps the namespace until it is empty.
 
 use podstorm_objects::Namespace;
 use serde_json::{Value, json};
 
-/// What keeps a namespace until it is empty.
+/// The name of that finalizer.
 const KUBERNETES: &str = "kubernetes";
 
-/// Whether the finalizer keeps the namespace.
-pub(crate) fn is_kept(namespace: &Namespace) -> bool {
+/// Whether the namespace has the finalizer.
+pub(crate) fn is_present(namespace: &Namespace) -> bool {
     let spec = namespace.fields.get("spec");
     let finalizers = spec.and_then(|spec| spec.get("finalizers"));
     finalizers
@@ -15,9 +15,9 @@ pub(crate) fn is_kept(namespace: &Namespace) -> bool {
         .is_some_and(|all| all.iter().any(|finalizer| finalizer == KUBERNETES))
 }
 
-/// Gives a new namespace its finalizer.
-pub(crate) fn keep(namespace: &mut Namespace) {
-    if is_kept(namespace) {
+/// Adds the finalizer.
+pub(crate) fn add(namespace: &mut Namespace) {
+    if is_present(namespace) {
         return;
     }
     let spec = namespace.fields.entry("spec").or_insert_with(|| json!({}));
@@ -29,8 +29,8 @@ pub(crate) fn keep(namespace: &mut Namespace) {
     }
 }
 
-/// Takes the finalizer away.
-pub(crate) fn release(namespace: &mut Namespace) {
+/// Removes the finalizer.
+pub(crate) fn remove(namespace: &mut Namespace) {
     let spec = namespace.fields.get_mut("spec");
     let finalizers = spec.and_then(|spec| spec.get_mut("finalizers"));
     if let Some(Value::Array(finalizers)) = finalizers {

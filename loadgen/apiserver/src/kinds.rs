@@ -1,10 +1,10 @@
-//! The strategy of each kind that the server stores: defaults, rules, what a write may change.
+//! The strategies of the kinds with a Rust type: defaults, validation, and what a write may change.
 
 use std::sync::Arc;
 
 use podstorm_objects::{
-    Cause, DecodeError, Event, Kind, Namespace, Node, Pod, PodPhase, PodSpec, PodStatus,
-    ReplicaSet, ReplicaSetStatus, ReplicationController, Resource, Rest,
+    Cause, DecodeError, Event, Kind, Namespace, Node, ObjectMeta, Pod, PodPhase, PodSpec,
+    PodStatus, ReplicaSet, ReplicaSetStatus, ReplicationController, Resource, Rest,
 };
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ use crate::defaulting::{
 };
 use crate::{Cluster, finalizer, meta, validation};
 
-/// The member of a pod's status that its spec decides, for good.
+/// The member of a pod's status that its spec determines once and for all.
 const QOS_CLASS: &str = "qosClass";
 
 impl Strategy for Namespace {
@@ -25,7 +25,7 @@ impl Strategy for Namespace {
 
     fn set_defaults(&mut self, old: Option<&Self>) {
         if old.is_none() {
-            finalizer::keep(self);
+            finalizer::add(self);
         }
     }
 
@@ -45,22 +45,14 @@ impl Strategy for Namespace {
 
     fn begin_termination(&mut self) -> bool {
         self.terminating = true;
-        finalizer::is_kept(self)
+        finalizer::is_present(self)
     }
 
-    fn is_kept_by_content(&self) -> bool {
-        finalizer::is_kept(self)
+    fn keeps_until_empty(&self) -> bool {
+        finalizer::is_present(self)
     }
 
     fn validate_create(&self) -> Vec<Cause> {
-        validation::validate_namespace(self)
-    }
-
-    fn validate_update(&self, _old: &Self) -> Vec<Cause> {
-        validation::validate_namespace(self)
-    }
-
-    fn validate_status_update(&self, _old: &Self) -> Vec<Cause> {
         validation::validate_namespace(self)
     }
 }
@@ -83,14 +75,6 @@ impl Strategy for Node {
     fn validate_create(&self) -> Vec<Cause> {
         validation::validate_node(self)
     }
-
-    fn validate_update(&self, _old: &Self) -> Vec<Cause> {
-        validation::validate_node(self)
-    }
-
-    fn validate_status_update(&self, _old: &Self) -> Vec<Cause> {
-        validation::validate_node(self)
-    }
 }
 
 impl Strategy for Event {
@@ -107,14 +91,6 @@ impl Strategy for Event {
         share(&mut self.topic, &old.topic);
         share(&mut self.rest, &old.rest);
     }
-
-    fn validate_update(&self, _old: &Self) -> Vec<Cause> {
-        validation::validate_event(self)
-    }
-
-    fn validate_status_update(&self, _old: &Self) -> Vec<Cause> {
-        validation::validate_event(self)
-    }
 }
 
 impl Strategy for Pod {
@@ -123,7 +99,7 @@ impl Strategy for Pod {
     }
 
     fn prepare_for_create(&mut self) {
-        self.status = first_status(qos_rest(&self.spec));
+        self.status = pending_status(qos_rest(&self.spec));
     }
 
     fn prepare_for_update(&mut self, old: &Self) {
@@ -146,7 +122,7 @@ impl Strategy for Pod {
             || self.token_volume != old.token_volume
     }
 
-    fn plainly_differs(&self, old: &Self) -> bool {
+    fn obviously_differs(&self, old: &Self) -> bool {
         self.status.phase != old.status.phase || self.node_name != old.node_name
     }
 
@@ -198,7 +174,7 @@ impl Strategy for Pod {
             && (self.status.rest.is_same(&old.status.rest)
                 || qos_of(&self.status) == qos_of(&old.status))
         {
-            // What can be judged was judged before.
+            // Everything that has rules is unchanged and was validated before.
             return Vec::new();
         }
         validation::validate_pod_status_update(self, old)
@@ -226,7 +202,7 @@ impl Strategy for ReplicaSet {
         self.spec != old.spec
     }
 
-    fn plainly_differs(&self, old: &Self) -> bool {
+    fn obviously_differs(&self, old: &Self) -> bool {
         self.status != old.status
     }
 
@@ -253,11 +229,7 @@ impl Strategy for ReplicaSet {
     }
 
     fn validate_status_update(&self, old: &Self) -> Vec<Cause> {
-        if meta::is_shared(&self.metadata, &old.metadata) {
-            // The metadata was judged before.
-            return validation::validate_status(&self.status);
-        }
-        validation::validate_replica_set_status(self)
+        validate_workload_status(&self.metadata, &old.metadata, &self.status)
     }
 }
 
@@ -304,64 +276,46 @@ impl Strategy for ReplicationController {
         validation::validate_replication_controller(self)
     }
 
-    fn validate_update(&self, old: &Self) -> Vec<Cause> {
-        validation::validate_replication_controller_update(self, old)
-    }
-
     fn validate_status_update(&self, old: &Self) -> Vec<Cause> {
-        if meta::is_shared(&self.metadata, &old.metadata) {
-            // The metadata was judged before.
-            return validation::validate_status(&self.status);
-        }
-        validation::validate_replication_controller_status(self)
+        validate_workload_status(&self.metadata, &old.metadata, &self.status)
     }
 }
 
-impl ClusterResource for Namespace {
-    fn store(cluster: &Cluster) -> &KindStore<Self> {
-        &cluster.namespaces
-    }
+/// The store of each kind.
+macro_rules! stores {
+    ($($kind:ty: $field:ident),+) => {
+        $(impl ClusterResource for $kind {
+            fn store(cluster: &Cluster) -> &KindStore<Self> {
+                &cluster.$field
+            }
+        })+
+    };
 }
 
-impl ClusterResource for Node {
-    fn store(cluster: &Cluster) -> &KindStore<Self> {
-        &cluster.nodes
-    }
+stores! {
+    Namespace: namespaces, Node: nodes, Event: events, Pod: pods, ReplicaSet: replica_sets,
+    ReplicationController: replication_controllers
 }
 
-impl ClusterResource for Event {
-    fn store(cluster: &Cluster) -> &KindStore<Self> {
-        &cluster.events
-    }
+/// The broken rules of a status; those of metadata only where it has changed.
+fn validate_workload_status(
+    new: &ObjectMeta,
+    old: &ObjectMeta,
+    status: &ReplicaSetStatus,
+) -> Vec<Cause> {
+    let changed = (!meta::is_shared(new, old)).then_some(new);
+    validation::validate_status(changed, status)
 }
 
-impl ClusterResource for Pod {
-    fn store(cluster: &Cluster) -> &KindStore<Self> {
-        &cluster.pods
-    }
-}
-
-impl ClusterResource for ReplicaSet {
-    fn store(cluster: &Cluster) -> &KindStore<Self> {
-        &cluster.replica_sets
-    }
-}
-
-impl ClusterResource for ReplicationController {
-    fn store(cluster: &Cluster) -> &KindStore<Self> {
-        &cluster.replication_controllers
-    }
-}
-
-/// Makes an equal copy the very same.
+/// Replaces an equal copy by the shared value.
 pub(crate) fn share<T: Clone + PartialEq>(new: &mut T, old: &T) {
     if new == old {
         new.clone_from(old);
     }
 }
 
-/// The status of a new pod.
-pub(crate) fn first_status(rest: Rest) -> PodStatus {
+/// The status of a new pod: pending.
+pub(crate) fn pending_status(rest: Rest) -> PodStatus {
     PodStatus {
         phase: PodPhase::Pending,
         rest,
@@ -369,12 +323,12 @@ pub(crate) fn first_status(rest: Rest) -> PodStatus {
     }
 }
 
-/// The quality-of-service class of a spec, as the unread part of a status.
+/// The quality-of-service class of a spec, as the unread members of a status.
 pub(crate) fn qos_rest(spec: &PodSpec) -> Rest {
     Rest::NONE.with(QOS_CLASS, qos_class(spec))
 }
 
-/// The class; empty where there is none.
+/// The quality-of-service class of a status; empty where it has none.
 fn qos_of(status: &PodStatus) -> String {
     let class = status.rest.get(QOS_CLASS);
     class
@@ -382,7 +336,7 @@ fn qos_of(status: &PodStatus) -> String {
         .unwrap_or_default()
 }
 
-/// Keeps the class that a writer left out.
+/// Keeps the quality-of-service class when the writer left it out.
 fn keep_qos(new: &mut PodStatus, old: &PodStatus) {
     if new.rest.is_same(&old.rest) || !qos_of(new).is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! How long things take: distributions of durations, and draws from them with a seeded generator.
+//! Latencies: distributions of durations, and seeded samplers.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use serde::Serialize;
 pub enum Latency {
     /// Always the same.
     Constant(i64),
-    /// Evenly between the two.
+    /// Uniform between the two.
     Uniform(i64, i64),
     /// Log-normal with this median and 99th percentile.
     Lognormal {
@@ -21,7 +21,7 @@ pub enum Latency {
 }
 
 impl Latency {
-    /// No time at all.
+    /// No latency.
     pub const ZERO: Latency = Latency::Constant(0);
 
     /// Whether every draw is zero.
@@ -30,12 +30,12 @@ impl Latency {
     }
 }
 
-/// Draws durations from one distribution. Equal seeds draw equal sequences.
+/// Samples durations from one distribution. Equal seeds give equal sequences.
 #[derive(Clone, Debug)]
 pub struct LatencySampler {
     latency: Latency,
     random: fastrand::Rng,
-    /// Of a log-normal: the mean and the standard deviation of the logarithm.
+    /// For a log-normal: mean and standard deviation of the logarithm.
     mu: f64,
     sigma: f64,
 }
@@ -49,7 +49,7 @@ impl LatencySampler {
         LatencySampler::with_random(latency, fastrand::Rng::with_seed(seed))
     }
 
-    /// Draws from another distribution from now on; the generator goes on where it is.
+    /// Changes the distribution; the generator keeps its state.
     pub fn set_latency(&mut self, latency: Latency) {
         *self = LatencySampler::with_random(latency, self.random.clone());
     }
@@ -76,7 +76,7 @@ impl LatencySampler {
         self.latency.is_zero()
     }
 
-    /// One duration in nanoseconds, never negative. Draws at most two numbers.
+    /// A duration in nanoseconds, never negative. Uses at most two random numbers.
     pub fn draw_ns(&mut self) -> i64 {
         match self.latency {
             Latency::Constant(ns) => ns.max(0),
@@ -84,7 +84,7 @@ impl LatencySampler {
             Latency::Uniform(low, _) => low.max(0),
             Latency::Lognormal { p50, .. } if p50 <= 0 => 0,
             Latency::Lognormal { .. } => {
-                // Rounded, or a median of 8 would come out as 7.99…; the cast saturates.
+                // Rounded, since a median of 8 would give 7.99…; the cast saturates.
                 (self.mu + self.sigma * self.normal()).exp().round() as i64
             }
         }

@@ -1,14 +1,49 @@
-//! The embedded cluster: an API server in memory, with the guarantees a controller depends on.
+//! A Kubernetes API server in memory, for tests of controllers: one process, no network, no etcd.
+//! It gives the guarantees that controllers depend on: resource versions and optimistic
+//! concurrency, list and watch, defaulting and validation, graceful deletion, finalizers, garbage
+//! collection, namespaces, quota, `/status` and `/scale`.
 //!
-//! Every method takes `&self` and may be called from any thread; none reads a clock, `now` is
-//! passed in. Objects travel as `Arc`s that the store, its watches and all callers share.
+//! ```
+//! use podstorm_apiserver::{Cluster, ClusterOptions, WatchFrom, WatchOptions};
+//! use podstorm_objects::{Namespace, Now, Pod, ReplicaSet, Resource, WatchEvent};
+//! use serde_json::json;
 //!
-//! A write goes: admission (its namespace exists), defaulting and validation, the rules of
-//! metadata, all on a private copy and without a lock; then a short commit (`store`) that
-//! assigns the version and appends the event to the kind's log (`log`); then, with no lock held,
-//! the garbage collector takes note (`gc`) and drained watches are woken.
+//! let cluster = Cluster::new(ClusterOptions::default());
+//! let now = Now { mono_ns: 0, wall_ns: 1_767_225_600_000_000_000 };
+//! cluster.create(Namespace::from_json(json!({"metadata": {"name": "shop"}}))?, now)?;
 //!
-//! Equal seeds and equal sequences of calls give equal objects, versions and events.
+//! let mut watch = cluster.watch::<Pod>(WatchFrom::Initial, WatchOptions::default())?;
+//! let template = json!({
+//!     "metadata": {"labels": {"app": "web"}},
+//!     "spec": {"containers": [{"name": "app", "image": "shop/web:1"}]},
+//! });
+//! let replica_set = json!({
+//!     "metadata": {"name": "web", "namespace": "shop"},
+//!     "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template.clone()},
+//! });
+//! let replica_set = cluster.create(ReplicaSet::from_json(replica_set)?, now)?;
+//! assert_eq!(replica_set.spec.replicas, Some(1), "a default");
+//!
+//! let mut pod = template;
+//! pod["metadata"]["generateName"] = json!("web-");
+//! pod["metadata"]["namespace"] = json!("shop");
+//! let pod = cluster.create(Pod::from_json(pod)?, now)?;
+//!
+//! let mut events = Vec::new();
+//! watch.poll(100, now, &mut events);
+//! // The end of the initial state, which was empty, then the new pod.
+//! assert!(matches!(&events[..], [WatchEvent::Bookmark { .. }, WatchEvent::Added(added)] if *added == pod));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Every method takes `&self` and may be called from any thread. None reads a clock: `now` is an
+//! argument. Objects are `Arc`s that the store, its watches and all callers share. Equal seeds and
+//! equal sequences of calls give equal objects, versions and events.
+//!
+//! A write is prepared on a private copy and without a lock: admission (the namespace exists),
+//! defaulting, validation and the rules of metadata. A short commit (`store`) then assigns the
+//! version and appends the event to the kind's log (`log`). After that, with no lock held, the
+//! garbage collector is notified (`gc`) and drained watches are woken.
 
 mod any;
 mod api;
@@ -62,15 +97,15 @@ pub use watch::{AnyWatch, Poll, Watch, WatchFrom, WatchOptions};
 
 use any::DynamicStores;
 use gc::GarbageCollector;
-use name::Names;
-use pods::BodyCache;
+use name::IdentityGenerator;
+use pods::TemplateCache;
 use store::Shared;
 use store::lock::Lock;
 use store::observe::Observed;
 use store::owners::OwnerIndex;
 use store::primitives::AtomicU64;
 
-/// Wakes whoever waits for something to happen.
+/// A closure that wakes a waiting task.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
 /// A request as the admission hook sees it.
@@ -80,28 +115,28 @@ pub struct AdmissionRequest<'a> {
     pub kind: Kind,
     /// Its namespace; empty for cluster-scoped kinds.
     pub namespace: &'a str,
-    /// Its name; empty when the server is to make one.
+    /// Its name; empty when the server generates one.
     pub name: &'a str,
 }
 
-/// Decides whether an object may be created: the place of quota and other policies. The error is
-/// the answer to the request.
+/// Decides whether an object may be created, for policies of the caller. The error is the answer to
+/// the request.
 pub type Admission = Arc<dyn Fn(&AdmissionRequest<'_>) -> Result<(), ApiError> + Send + Sync>;
 
-/// How a cluster is made.
+/// The options of a cluster.
 #[derive(Clone, Default)]
 pub struct ClusterOptions {
-    /// Seed of UIDs and generated names.
+    /// The seed of UIDs and generated names.
     pub seed: u64,
-    /// How much of the past each kind's watches can go back to.
+    /// How many past events each kind keeps for watches.
     pub history: History,
-    /// Asked before every create, after the namespace was found.
+    /// Called before every create, after the namespace was found.
     pub admission: Option<Admission>,
-    /// Whether the state as of older versions is kept, as far back as `history` goes: for
-    /// [`list_as_of`](Cluster::list_as_of) and [`WatchFrom::InitialAsOf`]. It costs a pointer an
-    /// event, and every event keeps the object before it alive.
+    /// Whether older states are kept, as far back as `history` goes: for
+    /// [`list_as_of`](Cluster::list_as_of) and [`WatchFrom::InitialAsOf`]. It costs a pointer for
+    /// each event, and every event keeps the previous object alive.
     pub keeps_past: bool,
-    /// Looks at every committed write; without one, nothing is spent on it.
+    /// Observes every commit. Without an observer this costs nothing.
     pub observer: Option<Arc<dyn CommitObserver>>,
 }
 
@@ -121,13 +156,13 @@ impl fmt::Debug for ClusterOptions {
 #[derive(Debug)]
 pub struct Cluster {
     options: ClusterOptions,
-    /// The last version assigned; every commit of any kind takes the next one.
+    /// The last resource version; every commit of any kind takes the next one.
     version: Arc<AtomicU64>,
-    names: Names,
+    names: IdentityGenerator,
     owners: Arc<OwnerIndex>,
     garbage: GarbageCollector,
-    bodies: BodyCache,
-    lists: list::Continued,
+    templates: TemplateCache,
+    lists: list::PagedLists,
     pub(crate) namespaces: KindStore<Namespace>,
     pub(crate) nodes: KindStore<Node>,
     pub(crate) pods: KindStore<Pod>,
@@ -155,10 +190,10 @@ impl Cluster {
             observed,
         };
         Cluster {
-            names: Names::new(options.seed),
+            names: IdentityGenerator::new(options.seed),
             garbage: GarbageCollector::new(),
-            bodies: BodyCache::new(),
-            lists: list::Continued::new(),
+            templates: TemplateCache::new(),
+            lists: list::PagedLists::new(),
             namespaces: KindStore::new(Kind::NAMESPACE, &shared),
             nodes: KindStore::new(Kind::NODE, &shared),
             pods: KindStore::new(Kind::POD, &shared),
@@ -172,14 +207,15 @@ impl Cluster {
         }
     }
 
-    /// The last version the server has assigned, 0 before the first write.
+    /// The last resource version that the server has assigned, 0 before the first write.
     pub fn resource_version(&self) -> u64 {
-        // Relaxed: a moment's reading; whoever needs more takes a list's version.
+        // Relaxed: a snapshot that orders nothing; a list's version is exact.
         self.version.load(Ordering::Relaxed)
     }
 
-    /// The version of the last write of this kind, 0 before the first. A watch of the kind comes to
-    /// it without a bookmark, which a list's version, the whole server's, may need.
+    /// The version of the last write of this kind, 0 before the first. A watch of the kind reaches
+    /// this version by events alone. It may need a bookmark to reach a list's version, which is
+    /// that of the whole server.
     pub fn last_version<R: ClusterResource>(&self) -> u64 {
         R::store(self).log().last_version()
     }
@@ -189,14 +225,15 @@ impl Cluster {
         R::store(self).totals().live()
     }
 
-    /// What was written so far.
+    /// Counts of all commits so far.
     pub fn write_counts(&self) -> WriteCounts {
         let mut counts = WriteCounts::default();
-        self.each_store(|store| counts.add(store.kind(), &store.totals()));
+        self.for_each_store(|store| counts.add(store.kind(), &store.totals()));
         counts
     }
 
-    /// Of what was written so far, what became of the pods: at the cost of one short lock.
+    /// The totals of pods, which [`write_counts`](Cluster::write_counts) has too. Takes one short
+    /// lock.
     pub fn pod_totals(&self) -> PodTotals {
         PodTotals::of(&self.pods.totals())
     }
@@ -204,8 +241,8 @@ impl Cluster {
     /// Opens a watch.
     ///
     /// # Errors
-    /// 410 when the history does not reach back to the version asked for; 504 for the state as of
-    /// a version that the server has not come to.
+    /// 410 when the history does not reach back to the version; 504 for the state as of a version
+    /// that the server has not reached.
     pub fn watch<R: ClusterResource>(
         &self,
         from: WatchFrom,
@@ -243,8 +280,7 @@ impl Cluster {
         }
     }
 
-    /// Forgets the event history of a kind, as compaction does: a watch opened behind an older
-    /// version is answered 410.
+    /// Compacts the event history of a kind: a watch from an older version gets 410.
     pub fn compact<R: ClusterResource>(&self) {
         R::store(self).log().compact();
     }

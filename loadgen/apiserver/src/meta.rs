@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::errors;
 use super::store::owners::same_owners;
 
-/// The finalizer that keeps an object until its dependents have lost their reference to it.
+/// The finalizer that keeps an object until its dependents have lost their references to it.
 pub(super) const ORPHAN: &str = "orphan";
 
 /// The finalizer that keeps an object until its blocking dependents are gone.
@@ -21,15 +21,15 @@ pub(super) fn has_finalizer(metadata: &ObjectMeta, finalizer: &str) -> bool {
     metadata
         .finalizers()
         .iter()
-        .any(|probe| &**probe == finalizer)
+        .any(|other| &**other == finalizer)
 }
 
-/// Whether nothing keeps the object once its last finalizer goes.
+/// Whether the object is removed once its last finalizer is.
 pub(super) fn is_past_grace(metadata: &ObjectMeta) -> bool {
     metadata.is_deleting() && metadata.deletion_grace_period_seconds.get().unwrap_or(0) == 0
 }
 
-/// Removes owner references that repeat an earlier one in every member.
+/// Removes owner references that are equal to an earlier one.
 pub(super) fn drop_repeated_owners(owners: &mut OwnerReferences) {
     if owners.len() > 1 {
         let all = std::mem::take(owners);
@@ -41,7 +41,7 @@ pub(super) fn drop_repeated_owners(owners: &mut OwnerReferences) {
     }
 }
 
-/// Fills in what an update may leave out and keeps what it cannot change.
+/// Fills in what an update may leave out, and restores what it cannot change.
 pub(super) fn prepare_for_update(new: &mut ObjectMeta, old: &ObjectMeta) {
     if new.uid.is_empty() {
         new.uid = old.uid.clone();
@@ -59,7 +59,7 @@ pub(super) fn prepare_for_update(new: &mut ObjectMeta, old: &ObjectMeta) {
     }
 }
 
-/// Whether everything that a writer could have broken is the stored object's own.
+/// Whether all members with rules are the stored object's own.
 pub(super) fn is_shared(new: &ObjectMeta, old: &ObjectMeta) -> bool {
     let finalizers = match (&new.finalizers, &old.finalizers) {
         (None, None) => true,
@@ -73,7 +73,7 @@ pub(super) fn is_shared(new: &ObjectMeta, old: &ObjectMeta) -> bool {
         && same_owners(&new.owner_references, &old.owner_references)
 }
 
-/// The rules that the change from `old` to `new` breaks, both prepared.
+/// Validates the change from `old` to `new`, both prepared.
 pub(super) fn validate_update(new: &ObjectMeta, old: &ObjectMeta, causes: &mut Vec<Cause>) {
     let mut immutable = |field: &str, same: bool, value: &dyn Fn() -> Value| {
         if !same {
@@ -108,10 +108,10 @@ fn time(time: Time) -> Value {
     time.unix_seconds().map_or(Value::Null, Value::from)
 }
 
-/// The number of a version that a writer named; `None` when it named none.
+/// The version that a writer named, as a number; `None` when it named none.
 ///
 /// # Errors
-/// The version itself when it is not a number of this server.
+/// The version itself when it is not a number.
 pub(super) fn named_version(version: &ResourceVersion) -> Result<Option<u64>, &ResourceVersion> {
     match version {
         ResourceVersion::Unset => Ok(None),

@@ -1,14 +1,15 @@
-//! What the server makes up: object UIDs and the names that `generateName` asks for.
+//! Generates UIDs, and names for `generateName`.
 //!
-//! Both come from the seed and a counter through a mixing function, so equal sequences of calls
-//! give equal objects, and no generator state is shared but the counter.
+//! Both are computed from the seed and a counter by a mixing function. So equal sequences of calls
+//! give equal objects, and threads share no generator state but the counter.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use compact_str::CompactString;
 use podstorm_objects::Uid;
 
-/// The alphabet of generated suffixes: no vowels and nothing easily misread.
+/// The alphabet of generated suffixes, upstream's: no vowels and no characters that are easily
+/// misread.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Characters that are appended to the prefix.
@@ -20,17 +21,17 @@ const PREFIX_LEN_MAX: usize = 63 - SUFFIX_LEN;
 /// How often a generated name is tried before the create is refused.
 pub(super) const NAME_ATTEMPTS: u32 = 8;
 
-/// Draws UIDs and names.
+/// Generates UIDs and names.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(super) struct IdentityGenerator {
     seed: u64,
-    /// How many numbers were drawn. Relaxed: only that all are different matters.
+    /// The counter. Relaxed: the numbers must differ, their order does not matter.
     drawn: AtomicU64,
 }
 
-impl Names {
-    pub(super) fn new(seed: u64) -> Names {
-        Names {
+impl IdentityGenerator {
+    pub(super) fn new(seed: u64) -> IdentityGenerator {
+        IdentityGenerator {
             seed: mix(seed ^ 0x6e61_6d65_7300_0001),
             drawn: AtomicU64::new(0),
         }
@@ -45,7 +46,7 @@ impl Names {
     }
 }
 
-/// One number drawn.
+/// The random number of one object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draw {
     base: u64,
@@ -62,7 +63,7 @@ impl Draw {
         Uid::from_u128(bits & !(0xfu128 << 76) & !(0x3u128 << 62) | version | variant)
     }
 
-    /// The name of attempt number `attempt`: the first 58 bytes of the prefix and five characters.
+    /// The name for attempt number `attempt`: the first 58 bytes of the prefix and five characters.
     pub(super) fn name(self, prefix: &str, attempt: u32) -> CompactString {
         let mut end = prefix.len().min(PREFIX_LEN_MAX);
         while !prefix.is_char_boundary(end) {
@@ -85,7 +86,7 @@ impl Draw {
 /// 2^64 divided by the golden ratio: successive multiples are spread evenly.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The finalizer of a 64-bit mixing generator: every input bit moves half of the output bits.
+/// The last step of a 64-bit mixing generator: every input bit changes half of the output bits.
 pub(crate) fn mix(mut x: u64) -> u64 {
     x = x.wrapping_add(GOLDEN);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -99,7 +100,7 @@ mod tests {
 
     #[test]
     fn names_take_58_bytes_of_the_prefix_and_five_characters() {
-        let draw = Names::new(1).draw();
+        let draw = IdentityGenerator::new(1).draw();
         for (prefix_len, len) in [(0, 5), (4, 9), (58, 63), (59, 63), (200, 63)] {
             let name = draw.name(&"a".repeat(prefix_len), 0);
             assert_eq!(name.len(), len);
@@ -114,7 +115,11 @@ mod tests {
 
     #[test]
     fn equal_seeds_give_equal_uids_and_names() {
-        let (a, b, c) = (Names::new(7), Names::new(7), Names::new(8));
+        let (a, b, c) = (
+            IdentityGenerator::new(7),
+            IdentityGenerator::new(7),
+            IdentityGenerator::new(8),
+        );
         for _ in 0..100 {
             let (a, b, c) = (a.draw(), b.draw(), c.draw());
             assert_eq!(a.uid(), b.uid());
@@ -125,7 +130,7 @@ mod tests {
 
     #[test]
     fn uids_are_version_4_uuids() {
-        let names = Names::new(3);
+        let names = IdentityGenerator::new(3);
         for _ in 0..1000 {
             let text = names.draw().uid().to_string();
             assert_eq!(text.as_bytes()[14], b'4');

@@ -7,7 +7,7 @@ use podstorm_objects::{
     ApiError, LabelSelector, Labels, Now, ReplicaSet, ReplicationController, ResourceVersion, Uid,
 };
 
-use super::store::counts::{Tally, Verb};
+use super::store::counts::{Verb, WriteEffects};
 use super::update::Update;
 use super::validation::validate_replicas;
 use super::{Cluster, ClusterResource, errors};
@@ -85,7 +85,7 @@ pub struct Scale {
 /// A change of scale; the default has no preconditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScaleUpdate {
-    /// The wanted number of replicas.
+    /// The new number of replicas.
     pub replicas: i32,
     /// The UID that the object must have.
     pub uid: Option<Uid>,
@@ -102,7 +102,7 @@ impl Cluster {
         self.get::<R>(namespace, name).map(|object| scale(&*object))
     }
 
-    /// Changes `spec.replicas` and nothing else; the generation moves if it differs.
+    /// Changes `spec.replicas` alone; the generation grows if it differs.
     ///
     /// # Errors
     /// 404; 409 for another UID or version; 422 for a negative number.
@@ -136,7 +136,7 @@ impl Cluster {
             let mut new = R::clone(old);
             new.set_spec_replicas(update.replicas);
             new.metadata_mut().generation += 1;
-            Ok(Update::Write(new, Tally::of(Verb::UpdateScale)))
+            Ok(Update::Write(new, WriteEffects::of(Verb::UpdateScale)))
         })
     }
 }
@@ -152,7 +152,7 @@ fn scale<R: Scalable>(object: &R) -> Scale {
     }
 }
 
-/// 422 about a `Scale`, which is no kind of the store.
+/// 422 about a `Scale`, which is not a stored kind.
 fn scale_invalid(name: &str, cause: podstorm_objects::Cause) -> ApiError {
     let message = format!(
         "Scale.autoscaling \"{name}\" is invalid: {}: {}",

@@ -1,4 +1,4 @@
-//! What the tests of the cluster share.
+//! Helpers of the tests.
 
 use std::sync::Arc;
 
@@ -7,9 +7,11 @@ use podstorm_objects::{
 };
 use serde_json::{Value, json};
 
-use super::{Cluster, ClusterOptions, ClusterResource, Watch, WatchFrom, WatchOptions};
+use super::{
+    Cluster, ClusterOptions, ClusterResource, DeleteOptions, Watch, WatchFrom, WatchOptions,
+};
 
-/// The second at which tests begin.
+/// The Unix time at which tests begin.
 pub(super) const EPOCH: i64 = 1_700_000_000;
 
 /// `seconds` after the beginning.
@@ -28,7 +30,7 @@ pub(super) fn cluster() -> Cluster {
     })
 }
 
-/// As [`cluster`], made in another way.
+/// As [`cluster`], with other options.
 pub(super) fn cluster_with(options: ClusterOptions) -> Cluster {
     let cluster = Cluster::new(options);
     for name in ["default", "other"] {
@@ -115,6 +117,14 @@ pub(super) fn bound_pod(cluster: &Cluster, name: &str, patch: Value) -> Arc<Pod>
         .expect("the pod is unbound")
 }
 
+/// Options of a deletion without grace.
+pub(super) fn forced() -> DeleteOptions {
+    DeleteOptions {
+        grace_period_seconds: Some(0),
+        ..DeleteOptions::default()
+    }
+}
+
 /// Sets a pod's phase.
 pub(super) fn set_phase(cluster: &Cluster, pod: &Pod, phase: PodPhase) -> Arc<Pod> {
     let mut pod = pod.clone();
@@ -132,12 +142,12 @@ pub(super) fn watch<R: ClusterResource>(cluster: &Cluster) -> Watch<R> {
         .expect("the version is current")
 }
 
-/// Everything a watch has, in short: `ADDED name version`, ...
+/// All events of a watch in short: `ADDED name version`, ...
 pub(super) fn drain<R: ClusterResource>(watch: &mut Watch<R>) -> Vec<String> {
     events(watch).iter().map(word).collect()
 }
 
-/// Everything a watch has.
+/// All events of a watch.
 pub(super) fn events<R: ClusterResource>(watch: &mut Watch<R>) -> Vec<WatchEvent<R>> {
     let mut out = Vec::new();
     while watch.poll(100, at(0), &mut out).more {}

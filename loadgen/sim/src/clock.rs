@@ -1,11 +1,11 @@
-//! The only place that reads a real clock: everything else is told what time it is.
+//! The only place that reads a real clock. Everything else takes the time as an argument.
 
 use std::time::{Duration, Instant, SystemTime};
 
 use podstorm_objects::Now;
 
-/// A clock that starts at zero: its wall reading is taken once and then moves with the monotonic
-/// one, so that a step of the system's clock never reaches the run.
+/// A clock that starts at zero. The wall time is read once and then moves with the monotonic time,
+/// so that a step of the system's clock never reaches the run.
 #[derive(Clone, Copy, Debug)]
 pub struct RealClock {
     started: Instant,
@@ -13,10 +13,10 @@ pub struct RealClock {
 }
 
 impl RealClock {
-    /// A clock whose monotonic line starts here.
+    /// A clock whose monotonic time starts now.
     #[expect(
         clippy::disallowed_methods,
-        reason = "this is the clock that others are told from"
+        reason = "this is the clock that all others are set by"
     )]
     pub fn start() -> RealClock {
         let wall = SystemTime::now()
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_lines_move_together_and_never_back() {
+    fn wall_and_monotonic_time_move_together_and_never_back() {
         let clock = RealClock::start();
         let (a, b) = (clock.now(), clock.now());
         assert!(b.mono_ns >= a.mono_ns);

@@ -1,9 +1,69 @@
-//! A simulated cluster: clocks, an executor of virtual or real time, nodes, faults, and controllers
-//! over the embedded API server.
+//! A simulated Kubernetes cluster with real controllers: podstorm's workloads run against the API
+//! server [`podstorm_apiserver`] in one process, on virtual time (one seed, one run) or on real
+//! threads.
+//!
+//! A [`Harness`](engine::Harness) is a running cluster: API server, scheduler, kubelets, garbage
+//! collector and the controllers of ReplicaSets and ReplicationControllers. A test writes objects
+//! to the cluster and waits for the result:
+//!
+//! ```
+//! use podstorm_objects::{Namespace, Node, Pod, ReplicaSet, Resource};
+//! use podstorm_sim::engine::Harness;
+//! use podstorm_sim::options::{EngineKind, SimOptions};
+//! use serde_json::json;
+//!
+//! let mut harness = Harness::new(&SimOptions::new(EngineKind::Virtual, 1));
+//! let (cluster, now) = (harness.cluster().clone(), harness.now());
+//! cluster.create(Namespace::from_json(json!({"metadata": {"name": "shop"}}))?, now)?;
+//! cluster.create(Node::from_json(json!({"metadata": {"name": "node-1"}}))?, now)?;
+//! let replica_set = json!({
+//!     "metadata": {"name": "web", "namespace": "shop"},
+//!     "spec": {
+//!         "replicas": 3,
+//!         "selector": {"matchLabels": {"app": "web"}},
+//!         "template": {
+//!             "metadata": {"labels": {"app": "web"}},
+//!             "spec": {"containers": [{"name": "app", "image": "shop/web:1"}]},
+//!         },
+//!     },
+//! });
+//! cluster.create(ReplicaSet::from_json(replica_set)?, now)?;
+//!
+//! let second_ns = 1_000_000_000;
+//! assert!(harness.until(60 * second_ns, |cluster| {
+//!     let (pods, _) = cluster.list::<Pod>(Some("shop"));
+//!     pods.len() == 3 && pods.iter().all(|pod| pod.is_ready())
+//! }));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`FaultHarness`](engine::fault_harness::FaultHarness) is the same cluster with fault injection:
+//! its controller managers can be disturbed, killed and started again.
+//!
+//! * [`options`]: what a simulated cluster is made from;
+//! * [`engine`]: puts a cluster together and runs it;
+//! * [`executor`]: runs tasks on virtual time or on threads;
+//! * [`nodes`]: the simulated scheduler, kubelets and node controller;
+//! * [`faults`]: what can go wrong between a controller and its cluster;
+//! * [`clock`]: the only place that reads a real clock.
 
 pub mod clock;
+mod due_queue;
 pub mod engine;
 pub mod executor;
 pub mod faults;
 pub mod nodes;
 pub mod options;
+
+use std::sync::{Mutex, MutexGuard};
+
+/// Locks a mutex of this crate.
+///
+/// # Panics
+/// When a thread has panicked while it held the lock.
+#[inline]
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .expect("no thread panics while it holds this lock")
+}

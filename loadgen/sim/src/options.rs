@@ -1,5 +1,4 @@
-//! What a simulated cluster is built from: which engine, what the controllers are told, how long
-//! things take.
+//! The options of a simulated cluster: engine, settings of the controllers, latencies.
 
 use std::collections::BTreeMap;
 
@@ -8,30 +7,30 @@ use podstorm_apiserver::latency::Latency;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Everything that a simulated cluster depends on.
+/// The options of a simulated cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimOptions {
-    /// Which engine.
+    /// The engine that runs it.
     pub engine: EngineKind,
-    /// Machine threads of the threads engine; 1 on the virtual one.
+    /// Threads of the machine for the threads engine; 1 for the virtual engine.
     pub threads: usize,
-    /// The seed of everything that is drawn.
+    /// The seed of all randomness.
     pub seed: u64,
-    /// What the controllers are told.
+    /// The settings of the controllers.
     pub controller: ControllerSettings,
-    /// Whose behaviour they have.
+    /// The behaviour of the controllers: upstream's or the hardened one.
     pub behaviour: Behaviour,
-    /// How long things take.
+    /// The latencies.
     pub latency: LatencySettings,
-    /// API calls of the controllers that are refused with an internal error, as a share of all.
+    /// The share of the controllers' API calls that are refused with an internal error, 0 to 1.
     pub api_errors: f64,
-    /// In how many phases times are recorded apart; at least 1.
+    /// The number of phases whose durations are recorded separately; at least 1.
     pub phases: usize,
 }
 
 impl SimOptions {
-    /// Upstream's behaviour and five workers on that engine, no limit on requests, and nothing takes any
-    /// time; all cores, where there are threads.
+    /// Upstream's behaviour with five workers for each kind, no client limit and no latency. The
+    /// threads engine gets all cores.
     pub fn new(engine: EngineKind, seed: u64) -> SimOptions {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         SimOptions {
@@ -63,7 +62,7 @@ impl SimOptions {
     }
 }
 
-/// Which engine.
+/// The engine that runs a simulated cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineKind {
@@ -83,7 +82,7 @@ impl EngineKind {
     }
 }
 
-/// What the controller is told, under upstream's names.
+/// The settings of the controllers, under upstream's names.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ControllerSettings {
     /// `--concurrent-replicaset-syncs`.
@@ -96,35 +95,35 @@ pub struct ControllerSettings {
     pub kube_api_qps: Option<f64>,
     /// `--kube-api-burst`.
     pub kube_api_burst: u32,
-    /// Feature gates by upstream's names, every known one listed.
+    /// Feature gates by upstream's names.
     pub feature_gates: BTreeMap<String, bool>,
 }
 
 impl ControllerSettings {
-    /// Whether a feature gate is on; one that is not listed is.
+    /// Whether a feature gate is on; a gate that is not listed is on.
     pub fn gate(&self, name: &str) -> bool {
         self.feature_gates.get(name).copied().unwrap_or(true)
     }
 }
 
-/// How long things take.
+/// The latencies of a simulated cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LatencySettings {
     /// From bound to ready.
     pub pod_startup: Latency,
-    /// From deletion asked to gone; no more than the grace period.
+    /// From the deletion request to the removal; at most the grace period.
     pub pod_termination: Latency,
-    /// One API call of the controller, there and back.
+    /// One API call of the controller: the round trip.
     pub api: Latency,
-    /// From commit to the watcher.
+    /// From commit to delivery by a watch.
     pub watch: Latency,
-    /// From created to bound.
+    /// From creation to binding.
     pub scheduling: Latency,
 }
 
 /// Client QPS of a stock controller-manager.
 pub const UPSTREAM_QPS: f64 = 20.0;
-/// Client burst of a stock controller-manager; also the default beside a QPS.
+/// Client burst of a stock controller-manager; also the default where only a QPS is given.
 pub const UPSTREAM_BURST: u32 = 30;
 /// Workers per kind of a stock controller-manager.
 pub const UPSTREAM_SYNCS: u64 = 5;

@@ -9,8 +9,8 @@ use podstorm::intern::KeyId;
 use podstorm::object::{Kind, Now, Pod, ReplicaSet};
 use podstorm::replicaset::{Controller, Outcome, Sync, SyncErrorClass, as_replica_set};
 use podstorm_apiserver::{Change, Commit, CommitObserver};
-use podstorm_sim::engine::probe::{Origin, Probe, SyncId};
-use podstorm_sim::faults::{Call, Place};
+use podstorm_sim::engine::observer::{Observer, Origin, SyncId};
+use podstorm_sim::faults::{BatchPosition, Call};
 
 use super::rules;
 
@@ -58,7 +58,7 @@ pub struct Asked {
     /// Its kind.
     pub call: Call,
     /// Where in its sync.
-    pub place: Place,
+    pub place: BatchPosition,
     /// The pod's name, where it has one.
     pub name: String,
     /// Whether it is to adopt a pod.
@@ -217,7 +217,7 @@ impl State {
     }
 }
 
-impl Probe for Diary {
+impl Observer for Diary {
     fn sync_begins(&self, sync: SyncId, controller: &Controller, key: KeyId, now: Now) {
         let mut state = self.state();
         let parent = controller.owners().name(key).name.to_string();
@@ -242,7 +242,14 @@ impl Probe for Diary {
         });
     }
 
-    fn sends(&self, sync: SyncId, _: &Controller, request: &Request, place: Place, now: Now) {
+    fn sends(
+        &self,
+        sync: SyncId,
+        _: &Controller,
+        request: &Request,
+        place: BatchPosition,
+        now: Now,
+    ) {
         let mut state = self.state();
         let (name, adopts, observed_generation) = match request {
             Request::DeletePod { name, .. } => (name.to_string(), false, None),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use podstorm::object::{Kind, Now, Pod, Resource};
 use podstorm::replicaset::{Controller, ControllerOptions, Outcome};
 use podstorm_apiserver::{Change, Commit, CommitObserver};
-use podstorm_sim::engine::probe::{Probe, SyncId};
-use podstorm_sim::faults::{Call, Place};
+use podstorm_sim::engine::observer::{Observer, SyncId};
+use podstorm_sim::faults::{BatchPosition, Call};
 use serde_json::json;
 
 use super::objects::{idle_set, pod, with};
@@ -39,7 +39,7 @@ fn asked(call: Call, name: &str) -> Asked {
     Asked {
         at_ns: 0,
         call,
-        place: Place::default(),
+        place: BatchPosition::default(),
         name: name.into(),
         adopts: call == Call::PatchPod,
         observed_generation: None,

@@ -134,12 +134,12 @@ fn hazard_68_events_come_again() {
     scene.create_set(idle_set("web", 3));
     scene.run(seconds(1));
     assert_eq!(scene.expected("web"), Some((0, 0)));
-    assert_eq!(scene.line().disturbed_events().1, 3);
+    assert_eq!(scene.line().altered_events().1, 3);
     let syncs = scene.syncs().len();
     scene.line().replay_events(StreamKind::Pods, 1);
     scene.release(StreamKind::Pods);
     scene.run(seconds(1));
-    assert_eq!(scene.line().disturbed_events().1, 4);
+    assert_eq!(scene.line().altered_events().1, 4);
     assert_eq!(
         (scene.syncs().len(), scene.expected("web")),
         (syncs, Some((0, 0)))
@@ -153,7 +153,7 @@ fn hazard_68_events_come_again() {
     scene.line().replay_events(StreamKind::Pods, 4);
     scene.release(StreamKind::Pods);
     scene.run(seconds(1));
-    assert_eq!(scene.line().disturbed_events().1, 8);
+    assert_eq!(scene.line().altered_events().1, 8);
     assert_eq!(scene.expected("web"), Some((0, 0)));
     assert_eq!((scene.count(Did::Create), scene.count(Did::Delete)), (3, 0));
     scene.conclude();

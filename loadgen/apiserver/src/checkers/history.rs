@@ -1,36 +1,21 @@
-//! What was committed, and the rules that it keeps by itself.
+//! The history of all commits, and the rules that it must keep by itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
-use podstorm_objects::{AnyObject, Kind, Now, Object, Uid};
+use podstorm_objects::{AnyObject, Kind, Object, Uid};
 
 use super::{Violation, Violations};
 use crate::{Change, Commit, CommitObserver};
 
-/// One committed write.
-#[derive(Clone, Debug)]
-pub struct Record {
-    /// Its version.
-    pub version: u64,
-    /// What happened.
-    pub change: Change,
-    /// The object before; absent when it is new.
-    pub old: Option<AnyObject>,
-    /// The object after; of a deletion its last state.
-    pub new: AnyObject,
-    /// When.
-    pub now: Now,
-}
-
-/// Writes down every commit of a cluster that it observes. Memory: every state of every object.
+/// Records every commit of a cluster. Memory: every state of every object.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    records: Mutex<Vec<Record>>,
+    records: Mutex<Vec<Commit>>,
 }
 
 impl Recorder {
-    /// What was committed so far. O(commits).
+    /// The history so far. O(commits).
     pub fn history(&self) -> History {
         let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         History::new(records.clone())
@@ -39,19 +24,12 @@ impl Recorder {
 
 impl CommitObserver for Recorder {
     fn committed(&self, commit: &Commit) {
-        let record = Record {
-            version: commit.version,
-            change: commit.change,
-            old: commit.old.clone(),
-            new: commit.new.clone(),
-            now: commit.now,
-        };
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        records.push(record);
+        records.push(commit.clone());
     }
 }
 
-/// Kind, namespace and name; states are sorted by it.
+/// Kind, namespace and name: the sort key of states.
 pub(super) type Key = (Kind, String, String);
 
 pub(super) fn key_of(object: &dyn Object) -> Key {
@@ -63,12 +41,12 @@ pub(super) fn key_of(object: &dyn Object) -> Key {
     )
 }
 
-/// Whether both are the same object, or equal to the last member.
+/// Whether both objects are equal, to the last member.
 pub(super) fn same(a: &dyn Object, b: &dyn Object) -> bool {
     a == b
 }
 
-/// An object in short, for messages.
+/// A short description of an object, for messages.
 pub(super) fn shown(object: &dyn Object) -> String {
     let metadata = object.metadata();
     format!(
@@ -80,20 +58,20 @@ pub(super) fn shown(object: &dyn Object) -> String {
     )
 }
 
-/// All commits of a cluster, from its first.
+/// All commits of a cluster, from the first one.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    records: Vec<Record>,
+    records: Vec<Commit>,
 }
 
 impl History {
     /// A history of these commits, in the order in which they were observed.
-    pub fn new(records: Vec<Record>) -> History {
+    pub fn new(records: Vec<Commit>) -> History {
         History { records }
     }
 
     /// The commits.
-    pub fn records(&self) -> &[Record] {
+    pub fn records(&self) -> &[Commit] {
         &self.records
     }
 
@@ -102,17 +80,17 @@ impl History {
         self.records.last().map_or(0, |record| record.version)
     }
 
-    /// The commits of a kind behind `version`, in order.
-    pub(super) fn since(&self, kind: Kind, version: u64) -> impl Iterator<Item = &Record> {
+    /// The commits of a kind after `version`, in order.
+    pub(super) fn since(&self, kind: Kind, version: u64) -> impl Iterator<Item = &Commit> {
         let from = self
             .records
             .partition_point(|record| record.version <= version);
-        let of_kind = move |record: &&Record| record.new.kind() == kind;
+        let of_kind = move |record: &&Commit| record.new.kind() == kind;
         self.records[from..].iter().filter(of_kind)
     }
 
-    /// The objects of a kind as of `version`, by namespace and name: every commit up to it,
-    /// replayed. O(commits).
+    /// The objects of a kind as of `version`, by namespace and name, from a replay of the commits.
+    /// O(commits).
     pub fn state_at(&self, kind: Kind, version: u64) -> Vec<&AnyObject> {
         let mut state: BTreeMap<Key, &AnyObject> = BTreeMap::new();
         for record in self.records.iter().take_while(|it| it.version <= version) {
@@ -129,10 +107,10 @@ impl History {
         state.into_values().collect()
     }
 
-    /// What the commits break of the rules of versions, identity and metadata: versions are dense
-    /// and each object carries its own; every write starts from the state before it, so that none
-    /// is lost; UIDs are never used twice; creation times stay, generations do not fall, a deletion
-    /// is not taken back; and what changes nothing is not written.
+    /// Checks the rules of versions, identity and metadata. Versions are dense, and each object
+    /// carries its own. Every write starts from the state before it, so that no write is lost. UIDs
+    /// are unique. Creation times stay, generations do not fall, a deletion is not undone. A write
+    /// without a change is not committed.
     pub fn check(&self) -> Vec<Violation> {
         let mut broken = Violations::default();
         let mut state: BTreeMap<Key, &AnyObject> = BTreeMap::new();
@@ -183,8 +161,8 @@ impl History {
     }
 }
 
-/// The rules of metadata from one state of an object to the next.
-fn check_step(old: &dyn Object, record: &Record, broken: &mut Violations) {
+/// Checks the rules of metadata from one state of an object to the next.
+fn check_step(old: &dyn Object, record: &Commit, broken: &mut Violations) {
     let new = &*record.new;
     let (before, after) = (old.metadata(), new.metadata());
     let name = || shown(new);

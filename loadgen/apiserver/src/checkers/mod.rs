@@ -1,10 +1,11 @@
-//! Checks of the embedded API server itself, from outside: what it committed, listed and streamed
-//! must fit together, whatever the controllers made of it.
+//! Invariant checkers of the API server: its commits, lists, watches and refusals must be
+//! consistent.
 //!
-//! A [`Recorder`] writes down every commit; the [`History`] it gives is judged first on its own,
-//! then everything that was read is held against it: lists and single objects ([`History::check_list`],
-//! [`History::check_get`]), streams ([`History::check_watch`]) and refusals to open one
-//! ([`History::check_refusal`]). The checks know the rules and nothing of how the server keeps them.
+//! A [`Recorder`] records every commit. Its [`History`] is checked on its own ([`History::check`]).
+//! Then all reads are checked against it: lists and single objects ([`History::check_list`],
+//! [`History::check_get`]), watches ([`History::check_watch`]) and refusals to open one
+//! ([`History::check_refusal`]). The checkers know the rules, and nothing of how the server keeps
+//! them.
 
 mod history;
 mod reads;
@@ -12,7 +13,7 @@ mod reads;
 mod tests;
 mod watches;
 
-pub use history::{History, Record, Recorder};
+pub use history::{History, Recorder};
 pub use watches::{RecordedWatch, Window};
 
 use std::fmt;
@@ -20,9 +21,9 @@ use std::fmt;
 /// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The rule, in a word or two that stay the same.
+    /// The name of the rule.
     pub rule: &'static str,
-    /// What was found and what should have been.
+    /// What was found, and what was expected.
     pub what: String,
 }
 

@@ -1,4 +1,4 @@
-//! Lists and single objects held against the history.
+//! Checks lists and single objects against the history.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use super::{History, Violation, Violations};
 use crate::{Change, ClusterResource};
 
 impl History {
-    /// What is wrong with a list of a kind (or of one namespace) that was answered with `version`
-    /// by a server that had come to a version in `during` while it answered: it must be sorted and
-    /// exactly the state of that version.
+    /// Checks a list of a kind, or of one namespace, with that version. It must be sorted, and
+    /// exactly the state of the version, which must be one of the server's while it answered
+    /// (`during`).
     pub fn check_list<R: ClusterResource>(
         &self,
         namespace: Option<&str>,
@@ -24,11 +24,11 @@ impl History {
         broken.unless((before..=after).contains(&version), "list version", || {
             format!("{version} was answered between {before} and {after}")
         });
-        self.compare_state::<R>(namespace, items, version, &mut broken);
+        self.compare_state("state", items, version, is_in(namespace), &mut broken);
         broken.0
     }
 
-    /// What is wrong with a list as of an older version.
+    /// Checks a list as of an older version.
     pub fn check_list_as_of<R: ClusterResource>(
         &self,
         namespace: Option<&str>,
@@ -36,12 +36,12 @@ impl History {
         version: u64,
     ) -> Vec<Violation> {
         let mut broken = Violations::default();
-        self.compare_state::<R>(namespace, items, version, &mut broken);
+        self.compare_state("state", items, version, is_in(namespace), &mut broken);
         broken.0
     }
 
-    /// What is wrong with having read this of an object (`None`: not found) while the server was
-    /// at versions `before` to `after`: it must have been so at one of them.
+    /// Checks a read of an object (`None`: not found) while the server was at versions `before` to
+    /// `after`. The result must be the state at one of them.
     pub fn check_get(
         &self,
         (kind, namespace, name): (Kind, &str, &str),
@@ -52,7 +52,7 @@ impl History {
         let mut stored: Option<&AnyObject> = None;
         let mut states = Vec::new();
         for record in self.records().iter().take_while(|it| it.version <= after) {
-            // The state before the first write of the time in question counts too.
+            // The state before the first write of that time counts too.
             if record.version > before && states.is_empty() {
                 states.push(stored);
             }
@@ -79,32 +79,33 @@ impl History {
         broken.0
     }
 
+    /// Checks that `items` are the objects as of `version` that `is_selected` accepts, sorted.
     pub(super) fn compare_state<R: ClusterResource>(
         &self,
-        namespace: Option<&str>,
+        rule: &'static str,
         items: &[Arc<R>],
         version: u64,
+        is_selected: impl Fn(&dyn Object) -> bool,
         broken: &mut Violations,
     ) {
         let mut wanted = self.state_at(R::KIND, version);
-        if let Some(namespace) = namespace {
-            wanted.retain(|object| &*object.metadata().namespace == namespace);
-        }
+        wanted.retain(|object| is_selected(&***object));
         for (position, wanted) in wanted.iter().enumerate() {
             let found = items.get(position).map(|item| -> &dyn Object { &**item });
             if !found.is_some_and(|found| same(found, &***wanted)) {
                 let found = found.map_or("nothing".into(), shown);
                 let wanted = shown(&***wanted);
-                broken.add(
-                    "state",
-                    format!("as of {version}, {found} is in the place of {wanted}"),
-                );
-                return;
+                let what = format!("as of {version}, {found} is in the place of {wanted}");
+                return broken.add(rule, what);
             }
         }
         if let Some(more) = items.get(wanted.len()) {
             let more = shown(&**more);
-            broken.add("state", format!("as of {version} there was no {more}"));
+            broken.add(rule, format!("as of {version} there was no {more}"));
         }
     }
+}
+
+fn is_in(namespace: Option<&str>) -> impl Fn(&dyn Object) -> bool {
+    move |object| namespace.is_none_or(|namespace| &*object.metadata().namespace == namespace)
 }

@@ -1,48 +1,48 @@
-//! Streams held against the history.
+//! Checks watches against the history.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use podstorm_objects::{ApiError, Kind, Object, WatchEvent};
 
-use super::history::{Record, same, shown};
+use super::history::{same, shown};
 use super::{History as Committed, Violation, Violations};
-use crate::{Change, ClusterResource, History, WatchFrom};
+use crate::{Change, ClusterResource, Commit, History, WatchFrom};
 
-/// What one watch delivered.
+/// A watch and the events that it delivered.
 #[derive(Clone, Debug)]
 pub struct RecordedWatch<R> {
     /// Where it was asked to begin.
     pub from: WatchFrom,
     /// The version of the server when it was opened.
     pub opened_at: u64,
-    /// Everything it delivered, in order.
+    /// All events, in order.
     pub events: Vec<WatchEvent<R>>,
     /// The version of the server when it was last polled.
     pub polled_at: u64,
-    /// A version up to which it must have delivered everything: that of the server when it was
-    /// last found drained with nothing of it hidden by a delay. 0 demands nothing.
+    /// The version up to which all events must have been delivered: that of the server when the
+    /// watch was last drained with no event delayed. 0: none.
     pub drained_at: u64,
 }
 
-/// What the server may have forgotten.
+/// The part of the history that the server may have dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Window {
-    /// The least and the most that it was told to keep.
+    /// The least and the most events that it keeps.
     pub history: History,
     /// The versions of the server at which each kind was compacted.
     pub compactions: BTreeMap<Kind, Vec<u64>>,
 }
 
 impl Window {
-    /// Takes note of a compaction.
+    /// Records a compaction.
     pub fn compacted(&mut self, kind: Kind, version: u64) {
         self.compactions.entry(kind).or_default().push(version);
     }
 }
 
 impl<R: ClusterResource> RecordedWatch<R> {
-    /// A watch that has delivered nothing yet.
+    /// A watch without events so far.
     pub fn new(from: WatchFrom, opened_at: u64) -> RecordedWatch<R> {
         RecordedWatch {
             from,
@@ -55,7 +55,7 @@ impl<R: ClusterResource> RecordedWatch<R> {
 }
 
 impl Committed {
-    /// What is wrong with a watch of all objects of a kind: see [`check_watch_of`].
+    /// Checks a watch of all objects of a kind: see [`check_watch_of`].
     ///
     /// [`check_watch_of`]: Committed::check_watch_of
     pub fn check_watch<R: ClusterResource>(
@@ -66,13 +66,12 @@ impl Committed {
         self.check_watch_of(watch, window, |_| true)
     }
 
-    /// What is wrong with a watch of the objects that `selects` holds for. It begins with the
-    /// state of one version, if it was asked to, and says once that this is complete; then every
-    /// later event follows, in order, none left out, none twice and none changed; an object that
-    /// comes into view is added and one that goes out of view is deleted, in its last state in
-    /// view with the version at which it went. A bookmark is at no version whose events were not
-    /// all delivered, and none that the server has not come to. An error ends the watch, and 410
-    /// only where the history does not reach back.
+    /// Checks a watch of the objects that `selects` accepts. If it was asked to, it begins with the
+    /// state of one version, and marks the end of that state once. Then every later event follows
+    /// in order, none missing, repeated or changed. An object that becomes selected is added. An
+    /// object that is no longer selected is deleted, in its last selected state with the version of
+    /// the change. A bookmark's version is at most the server's, and all events up to it were
+    /// delivered. An error ends the watch; it is 410 only where the history does not reach back.
     pub fn check_watch_of<R: ClusterResource>(
         &self,
         watch: &RecordedWatch<R>,
@@ -84,7 +83,7 @@ impl Committed {
             return broken.0;
         };
         let mut expected = self.expected(start, &selects).peekable();
-        // The version up to which all is known to be delivered.
+        // All events up to this version were delivered.
         let mut last = start;
         for (position, event) in rest.iter().enumerate() {
             let delivered = match event {
@@ -145,8 +144,8 @@ impl Committed {
         broken.0
     }
 
-    /// What is wrong with having refused to open a watch from `version` (or to list its state)
-    /// when the server was at `opened_at`.
+    /// Checks the refusal to open a watch from `version`, or to list its state, by a server at
+    /// `opened_at`.
     pub fn check_refusal<R: ClusterResource>(
         &self,
         version: u64,
@@ -168,8 +167,8 @@ impl Committed {
         broken.0
     }
 
-    /// The initial state of a watch: the version behind which it goes on, and what follows.
-    /// Nothing where that is not known.
+    /// Checks the initial state of a watch. Returns its version and the events that follow, or
+    /// `None` where these are not known.
     fn check_initial<'a, R: ClusterResource>(
         &self,
         watch: &'a RecordedWatch<R>,
@@ -197,7 +196,9 @@ impl Committed {
                     broken.unless(fits, "initial state", || {
                         format!("{version} was answered, {least} asked for")
                     });
-                    self.compare_selected(&state, version, selects, broken);
+                    let is_selected =
+                        |object: &dyn Object| object.downcast_ref::<R>().is_some_and(selects);
+                    self.compare_state("initial state", &state, version, is_selected, broken);
                     return broken
                         .0
                         .is_empty()
@@ -219,38 +220,7 @@ impl Committed {
         None
     }
 
-    fn compare_selected<R: ClusterResource>(
-        &self,
-        items: &[Arc<R>],
-        version: u64,
-        selects: &impl Fn(&R) -> bool,
-        broken: &mut Violations,
-    ) {
-        let wanted = self.state_at(R::KIND, version);
-        let wanted = wanted
-            .into_iter()
-            .filter(|object| object.downcast_ref::<R>().is_some_and(selects));
-        let mut found = items.iter();
-        for wanted in wanted {
-            let found = found.next().map(|item| -> &dyn Object { &**item });
-            if !found.is_some_and(|found| same(found, &**wanted)) {
-                let found = found.map_or("nothing".into(), shown);
-                let wanted = shown(&**wanted);
-                let what = format!("as of {version}, {found} is in the place of {wanted}");
-                broken.add("initial state", what);
-                return;
-            }
-        }
-        if let Some(more) = found.next() {
-            let more = shown(&**more);
-            broken.add(
-                "initial state",
-                format!("as of {version} there was no {more}"),
-            );
-        }
-    }
-
-    /// What a watch must deliver behind `start`.
+    /// The events that a watch must deliver after `start`.
     fn expected<'a, R: ClusterResource>(
         &'a self,
         start: u64,
@@ -276,8 +246,8 @@ impl Committed {
         self.check_expired::<R>(last, watch.polled_at, (most, window), broken);
     }
 
-    /// That the server, at `server`, may have forgotten what comes behind `version`: so many
-    /// events that it need not have kept the first one, or a compaction after it.
+    /// Checks that a server at version `server` may have dropped the events after `version`: there
+    /// are more than it keeps, or there was a compaction after the first of them.
     fn check_expired<R: ClusterResource>(
         &self,
         version: u64,
@@ -305,7 +275,8 @@ struct Expected<'a, R> {
     version: u64,
     change: Change,
     object: &'a R,
-    /// Whether the object is in the state before, with the version of this event.
+    /// Whether the object is no longer selected: the event has its state before, with the version
+    /// of the change.
     left: bool,
 }
 
@@ -321,7 +292,7 @@ impl<R: ClusterResource> std::fmt::Display for Expected<'_, R> {
 }
 
 impl<'a, R: ClusterResource> Expected<'a, R> {
-    fn of(record: &'a Record, selects: &impl Fn(&R) -> bool) -> Option<Expected<'a, R>> {
+    fn of(record: &'a Commit, selects: &impl Fn(&R) -> bool) -> Option<Expected<'a, R>> {
         let new = record.new.downcast_ref::<R>()?;
         let old = record.old.as_ref().and_then(|old| old.downcast_ref::<R>());
         let was_in = old.is_some_and(selects);

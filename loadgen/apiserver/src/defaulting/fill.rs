@@ -1,33 +1,32 @@
-//! Filling members in, and seeing whether there is anything to fill in.
+//! Sets default members, or tests whether any is missing.
 
 use podstorm_objects::Map;
 use podstorm_objects::json::JsonValue;
 use serde_json::Value;
 
-/// What is filled in.
+/// A default.
 #[derive(Clone, Copy)]
-pub(super) enum Default {
+pub(super) enum DefaultValue {
     Text(&'static str),
     Number(i64),
     True,
     EmptyObject,
 }
 
-impl From<Default> for Value {
-    fn from(default: Default) -> Value {
+impl From<DefaultValue> for Value {
+    fn from(default: DefaultValue) -> Value {
         match default {
-            Default::Text(text) => text.into(),
-            Default::Number(number) => number.into(),
-            Default::True => true.into(),
-            Default::EmptyObject => Map::new().into(),
+            DefaultValue::Text(text) => text.into(),
+            DefaultValue::Number(number) => number.into(),
+            DefaultValue::True => true.into(),
+            DefaultValue::EmptyObject => Map::new().into(),
         }
     }
 }
 
-/// An object whose members are filled in, or only looked through for what is lacking: each rule is
-/// written once, for both.
+/// An object whose missing members are set, or only looked for. Each rule is written once for both.
 pub(super) trait Fill: Sized {
-    /// The text of a member; empty where it is none.
+    /// The string of a member; empty where it is none.
     fn text(&self, key: &str) -> &str;
 
     /// Whether a member is true.
@@ -37,15 +36,15 @@ pub(super) trait Fill: Sized {
     fn has_others(&self, key: &str) -> bool;
 
     /// Sets a member that is absent or has Go's zero value.
-    fn set(&mut self, key: &'static str, value: Default);
+    fn set(&mut self, key: &'static str, value: DefaultValue);
 
-    /// Sets a member that is absent: zero and empty are values of their own.
-    fn set_absent(&mut self, key: &'static str, value: Default);
+    /// Sets a member that is absent; zero and empty values stay.
+    fn set_absent(&mut self, key: &'static str, value: DefaultValue);
 
     /// Sets a member that is absent or zero to the number of another, unless that is zero.
     fn copy_number(&mut self, from: &str, to: &'static str);
 
-    /// Sets in one object, which is made if there is something to set, what only the other has.
+    /// Copies to one object, which is created where needed, the members that only the other has.
     fn copy_members(&mut self, from: &str, to: &'static str);
 
     /// Calls `change` for each object in a list.
@@ -69,7 +68,7 @@ impl Fill for Map {
             .any(|(name, value)| name != key && !value.is_null())
     }
 
-    fn set(&mut self, key: &'static str, value: Default) {
+    fn set(&mut self, key: &'static str, value: DefaultValue) {
         let is_set = match self.get(key) {
             None | Some(Value::Null) => false,
             Some(Value::String(text)) => !text.is_empty(),
@@ -81,7 +80,7 @@ impl Fill for Map {
         }
     }
 
-    fn set_absent(&mut self, key: &'static str, value: Default) {
+    fn set_absent(&mut self, key: &'static str, value: DefaultValue) {
         if self.get(key).is_none_or(Value::is_null) {
             self.insert(key.to_owned(), value.into());
         }
@@ -90,7 +89,7 @@ impl Fill for Map {
     fn copy_number(&mut self, from: &str, to: &'static str) {
         let number = self.get(from).and_then(Value::as_i64).unwrap_or(0);
         if number != 0 {
-            self.set(to, Default::Number(number));
+            self.set(to, DefaultValue::Number(number));
         }
     }
 
@@ -99,7 +98,7 @@ impl Fill for Map {
             return;
         };
         if !source.is_empty() {
-            self.set_absent(to, Default::EmptyObject);
+            self.set_absent(to, DefaultValue::EmptyObject);
         }
         if let Some(Value::Object(target)) = self.get_mut(to) {
             for (name, value) in source {
@@ -126,15 +125,15 @@ impl Fill for Map {
     }
 }
 
-/// Changes nothing and tells whether something is lacking.
-pub(super) struct Look<'a> {
+/// Sets nothing, and finds out whether a member is missing.
+pub(super) struct MissingMembers<'a> {
     object: JsonValue<'a>,
     pub(super) lacks: bool,
 }
 
-impl<'a> Look<'a> {
-    pub(super) fn at(object: JsonValue<'a>) -> Look<'a> {
-        Look {
+impl<'a> MissingMembers<'a> {
+    pub(super) fn at(object: JsonValue<'a>) -> MissingMembers<'a> {
+        MissingMembers {
             object,
             lacks: false,
         }
@@ -145,7 +144,7 @@ impl<'a> Look<'a> {
     }
 }
 
-impl Fill for Look<'_> {
+impl Fill for MissingMembers<'_> {
     fn text(&self, key: &str) -> &str {
         self.present(key)
             .and_then(|value| value.as_str())
@@ -163,19 +162,19 @@ impl Fill for Look<'_> {
             .any(|(name, value)| name != key && !value.is_null())
     }
 
-    fn set(&mut self, key: &'static str, _: Default) {
+    fn set(&mut self, key: &'static str, _: DefaultValue) {
         let zero = |value: JsonValue<'_>| value.as_str() == Some("") || value.as_i64() == Some(0);
         self.lacks |= self.present(key).is_none_or(zero);
     }
 
-    fn set_absent(&mut self, key: &'static str, _: Default) {
+    fn set_absent(&mut self, key: &'static str, _: DefaultValue) {
         self.lacks |= self.present(key).is_none();
     }
 
     fn copy_number(&mut self, from: &str, to: &'static str) {
         let number = self.present(from).and_then(|value| value.as_i64());
         if number.is_some_and(|number| number != 0) {
-            self.set(to, Default::True);
+            self.set(to, DefaultValue::True);
         }
     }
 
@@ -196,7 +195,7 @@ impl Fill for Look<'_> {
             .into_iter()
             .flat_map(|list| list.items())
         {
-            let mut look = Look::at(item);
+            let mut look = MissingMembers::at(item);
             if item.is_object() {
                 change(&mut look);
             }
@@ -206,7 +205,7 @@ impl Fill for Look<'_> {
 
     fn with(&mut self, key: &str, change: impl FnOnce(&mut Self)) {
         if let Some(member) = self.object.get(key).filter(JsonValue::is_object) {
-            let mut look = Look::at(member);
+            let mut look = MissingMembers::at(member);
             change(&mut look);
             self.lacks |= look.lacks;
         }

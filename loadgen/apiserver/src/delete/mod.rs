@@ -1,4 +1,4 @@
-//! Deletion: graceful for pods, held up by finalizers for all, with the propagation policies.
+//! Deletion: graceful for pods, delayed by finalizers for all kinds, with the propagation policies.
 
 use std::sync::Arc;
 
@@ -7,23 +7,23 @@ use podstorm_objects::{
     Uid,
 };
 
-use crate::store::counts::{Tally, Verb};
-use crate::store::{Commit, KindStore};
+use crate::store::counts::{Verb, WriteEffects};
+use crate::store::{CommitOutcome, KindStore};
 use crate::{Cluster, ClusterResource, Strategy, errors, meta};
 
-/// What becomes of the dependents.
+/// The propagation policy: what happens to the dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagation {
-    /// They lose their reference before the object goes.
+    /// They lose their reference before the object is removed.
     Orphan,
-    /// The object goes at once, they are collected later.
+    /// The object is removed at once, its dependents later.
     Background,
-    /// They go first, those that block the deletion at least.
+    /// The dependents that block the deletion are removed first.
     Foreground,
 }
 
 impl Propagation {
-    /// The text in `propagationPolicy`.
+    /// The value in `propagationPolicy`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Propagation::Orphan => "Orphan",
@@ -33,12 +33,12 @@ impl Propagation {
     }
 }
 
-/// How to delete; the default is what an empty body means.
+/// The options of a deletion. The default is that of an empty request body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// Seconds for the object to end by itself; 0 is at once, negative is taken as 1.
+    /// Seconds for the object to end by itself; 0: at once; negative values count as 1.
     pub grace_period_seconds: Option<i64>,
-    /// What becomes of the dependents.
+    /// What happens to the dependents.
     pub propagation: Option<Propagation>,
     /// The UID that the object must have.
     pub precondition_uid: Option<Uid>,
@@ -48,30 +48,30 @@ pub struct DeleteOptions {
     pub orphan_dependents: Option<bool>,
 }
 
-/// What became of a deletion.
+/// The result of a deletion.
 #[derive(Clone, Debug)]
 pub struct Deletion<R: ?Sized> {
-    /// The object as stored, or as it was last.
+    /// The object as stored, or its last state.
     pub object: Arc<R>,
-    /// Whether it is gone; if not, its deletion has begun.
+    /// Whether the object is removed; otherwise its deletion has begun.
     pub removed: bool,
 }
 
-/// What a deletion does to the stored object.
-enum Step<R> {
-    /// Nothing more than was begun before.
+/// The step of a deletion.
+enum DeletionStep<R> {
+    /// The deletion began before; nothing changes.
     Pending,
-    /// Stores this, with the deletion begun.
+    /// Store this object, whose deletion has begun.
     Mark(R),
-    /// Stores this, where it differs, and removes it.
+    /// Store this object, where given, and remove it.
     Remove(Option<R>),
 }
 
 impl Cluster {
-    /// Deletes an object, or begins to.
+    /// Deletes an object, or begins its deletion.
     ///
     /// # Errors
-    /// 404; 409 for a failed precondition; 422 when both ways to name a policy are used.
+    /// 404; 409 for a failed precondition; 422 when both members for the policy are set.
     pub fn delete<R: ClusterResource>(
         &self,
         namespace: &str,
@@ -91,37 +91,37 @@ impl Cluster {
     ) -> Result<Deletion<R>, ApiError> {
         check_options(options)?;
         let key = store.key(namespace, name);
-        let tally = Tally::of(Verb::Delete);
+        let effects = WriteEffects::of(Verb::Delete);
         loop {
             let Some(old) = store.read(&key) else {
                 return Err(errors::not_found(store.kind(), name));
             };
             check_preconditions(store.kind(), old.metadata(), options)?;
             match plan(&*old, options, now) {
-                Step::Pending => {
+                DeletionStep::Pending => {
                     return Ok(Deletion {
                         object: old,
                         removed: false,
                     });
                 }
-                Step::Mark(new) => {
-                    if let Commit::Done(new) =
-                        store.replace(key.hash, &old, Arc::new(new), &tally, now)
+                DeletionStep::Mark(new) => {
+                    if let CommitOutcome::Done(new) =
+                        store.replace(key.hash, &old, Arc::new(new), &effects, now)
                     {
-                        self.note(store, Some(&*old), Some(&*new));
+                        self.notify_gc(store, Some(&*old), Some(&*new));
                         return Ok(Deletion {
                             object: new,
                             removed: false,
                         });
                     }
                 }
-                Step::Remove(marked) => {
+                DeletionStep::Remove(marked) => {
                     let last = Arc::new(marked.as_ref().unwrap_or(&old).clone());
                     let marked = marked.map(Arc::new);
-                    if let Commit::Done(last) =
-                        store.remove(key.hash, &old, marked, last, &tally, now)
+                    if let CommitOutcome::Done(last) =
+                        store.remove(key.hash, &old, marked, last, &effects, now)
                     {
-                        self.note(store, Some(&*old), None);
+                        self.notify_gc(store, Some(&*old), None);
                         return Ok(Deletion {
                             object: last,
                             removed: true,
@@ -182,14 +182,14 @@ fn check_preconditions(
     Ok(())
 }
 
-/// Decides what the deletion does now.
-fn plan<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> Step<R> {
+/// Decides the step of a deletion.
+fn plan<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> DeletionStep<R> {
     let metadata = old.metadata();
-    if old.is_kept_by_content() {
+    if old.keeps_until_empty() {
         return terminate(old, now);
     }
     let graceful = match grace(old, options, now) {
-        Grace::Pending => return Step::Pending,
+        Grace::Pending => return DeletionStep::Pending,
         Grace::None => None,
         Grace::Until { deadline, seconds } => Some((deadline, seconds)),
     };
@@ -199,7 +199,7 @@ fn plan<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> Step<R> {
         .unwrap_or(metadata.finalizers())
         .is_empty();
     if graceful.is_none() && finalizers.is_none() && !held {
-        return Step::Remove(None);
+        return DeletionStep::Remove(None);
     }
     let mut new = old.clone();
     let changed = new.metadata_mut();
@@ -224,30 +224,30 @@ fn plan<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> Step<R> {
         changed.generation += 1;
     }
     if !held && graceful.is_none_or(|(_, seconds)| seconds == 0) {
-        return Step::Remove(Some(new));
+        return DeletionStep::Remove(Some(new));
     }
     if new == *old {
-        Step::Pending
+        DeletionStep::Pending
     } else {
-        Step::Mark(new)
+        DeletionStep::Mark(new)
     }
 }
 
-/// Begins the deletion of what is kept by its contents.
-fn terminate<R: Strategy>(old: &R, now: Now) -> Step<R> {
+/// Begins the deletion of an object that stays until it is empty.
+fn terminate<R: Strategy>(old: &R, now: Now) -> DeletionStep<R> {
     let mut new = old.clone();
     if old.metadata().is_deleting() || !new.begin_termination() {
-        return Step::Pending;
+        return DeletionStep::Pending;
     }
     new.metadata_mut().deletion_timestamp = now.wall();
-    Step::Mark(new)
+    DeletionStep::Mark(new)
 }
 
-/// What is left of an object's grace.
+/// The state of an object's grace period.
 enum Grace {
-    /// The kind knows none, or it is over.
+    /// The kind has none, or it is over.
     None,
-    /// It runs already and this request does not shorten it.
+    /// It is running, and this request does not shorten it.
     Pending,
     /// It begins or is shortened: the new deadline and the whole period.
     Until { deadline: Time, seconds: i64 },
@@ -277,14 +277,14 @@ fn grace<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> Grace {
     };
     let mut deadline = Time::from_unix_seconds(deadline - running + seconds);
     if deadline.unix_nanos() < Some(now.wall_ns) {
-        // The shorter grace is over already: the deadline is now, never in the past.
+        // The shorter period is over already: the deadline is now, never in the past.
         deadline = now.wall();
         seconds = seconds.min(1);
     }
     Grace::Until { deadline, seconds }
 }
 
-/// The finalizers that the object gets for its dependents' sake; `None` when it has them already.
+/// The finalizers of the object after the policy's finalizer is set; `None` when nothing changes.
 fn wanted_finalizers(
     kind: Kind,
     metadata: &ObjectMeta,
@@ -313,7 +313,7 @@ fn wanted_finalizers(
     Some(others.chain(wanted.map(Str::from)).collect())
 }
 
-/// The policy in force: the request's, else what the object's finalizers say, else the kind's.
+/// The effective policy: the request's, else that of the object's finalizers, else the kind's.
 fn policy(kind: Kind, metadata: &ObjectMeta, options: &DeleteOptions) -> Propagation {
     match (options.orphan_dependents, options.propagation) {
         (Some(true), _) => Propagation::Orphan,

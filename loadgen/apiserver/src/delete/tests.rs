@@ -1,4 +1,4 @@
-//! What deletions do: grace, finalizers, preconditions, policies.
+//! Deletions: grace periods, finalizers, preconditions, policies.
 
 use podstorm_objects::{Pod, PodPhase, ReplicaSet, ReplicationController, Resource};
 use serde_json::{Value, json};

@@ -1,38 +1,38 @@
-//! Working off the garbage collector's queue.
+//! Handles the items of the garbage collector's queue.
 
 use std::sync::atomic::Ordering;
 
 use podstorm_objects::{ApiError, Now, ObjectMeta, OwnerReference, Str, Uid};
 
-use super::{OwnerState, Work};
+use super::{OwnerState, WorkItem};
 use crate::any::AnyStore;
-use crate::store::counts::{Tally, Verb};
+use crate::store::counts::{Verb, WriteEffects};
 use crate::store::owners::ObjectKey;
 use crate::store::{KindStore, Strategy};
 use crate::update::{Update, prepare_and_validate};
 use crate::{Cluster, DeleteOptions, Propagation, meta};
 
 impl Cluster {
-    /// Works off up to `max` entries of the collector's queue and answers how many there were.
-    /// The first one that asks for an owner's dependents indexes all objects once.
+    /// Handles up to `max` items of the collector's queue; returns how many there were. The first
+    /// item that needs an owner's dependents builds the owner index.
     pub fn collect_garbage(&self, max: usize, now: Now) -> usize {
         for done in 0..max {
             let Some(work) = self.garbage.pop() else {
                 return done;
             };
             match work {
-                Work::Check(key) => {
+                WorkItem::Check(key) => {
                     self.on_kind(&key, |store| store.check(self, &key, now));
                 }
-                Work::Dependents(uid) => {
+                WorkItem::Dependents(uid) => {
                     for dependent in self.dependents(&uid) {
-                        self.garbage.push(Work::Check(dependent));
+                        self.garbage.push(WorkItem::Check(dependent));
                     }
                 }
-                Work::Orphan(key) => {
+                WorkItem::Orphan(key) => {
                     self.on_kind(&key, |store| store.orphan_dependents(self, &key, now));
                 }
-                Work::Empty(key) => self.empty_namespace(&key, now),
+                WorkItem::Empty(key) => self.empty_namespace(&key, now),
             }
         }
         max
@@ -41,19 +41,20 @@ impl Cluster {
     /// The dependents of an owner, sorted.
     fn dependents(&self, owner: &Uid) -> Vec<ObjectKey> {
         if !self.garbage.indexed.load(Ordering::Acquire) {
-            self.each_store(|store| store.index_owners());
-            // Pairs with the load above: whoever sees it set finds the index complete.
+            self.for_each_store(|store| store.index_owners());
+            // Release, with the load above: a thread that sees it set finds the index complete.
             self.garbage.indexed.store(true, Ordering::Release);
         }
         self.owners.of(owner)
     }
 
-    /// Lets `act` have the store of an object; a kind that is not served any more has none.
+    /// Calls `act` with the store of an object.
     fn on_kind(&self, key: &ObjectKey, act: impl FnOnce(&dyn AnyStore)) {
-        let _ = self.on_store(key.kind, act);
+        let _ = self.with_store(key.kind, act);
     }
 
-    /// Deletes an object that has lost its owners, or lets go of one that waits for its dependents.
+    /// Deletes an object that has lost its owners, or finishes the deletion of one that waited for
+    /// its dependents.
     pub(crate) fn check<R: Strategy>(&self, store: &KindStore<R>, key: &ObjectKey, now: Now) {
         let Ok(object) = store.get(&key.namespace, &key.name) else {
             return;
@@ -87,7 +88,7 @@ impl Cluster {
             return;
         }
         let propagation = if !waiting.is_empty() && !self.dependents(&metadata.uid).is_empty() {
-            // Its own dependents go before it.
+            // Its own dependents are deleted first.
             self.unblock_circle(store, key, metadata, now);
             Propagation::Foreground
         } else if meta::has_finalizer(metadata, meta::ORPHAN) {
@@ -107,15 +108,15 @@ impl Cluster {
         self.retry_on_conflict(key, deleted.map(drop));
     }
 
-    /// Another writer was faster: look again.
+    /// Queues another check after a conflict with another writer.
     fn retry_on_conflict(&self, key: &ObjectKey, result: Result<(), ApiError>) {
         if result.is_err_and(|error| error.code == 409) {
-            self.garbage.push(Work::Check(key.clone()));
+            self.garbage.push(WorkItem::Check(key.clone()));
         }
     }
 
-    /// An object waits for its dependents and so does one of them: the object's own references
-    /// stop blocking, or both would wait for ever.
+    /// Unblocks a circle of objects that wait for each other's deletion: the object's own
+    /// references stop blocking.
     fn unblock_circle<R: Strategy>(
         &self,
         store: &KindStore<R>,
@@ -135,8 +136,8 @@ impl Cluster {
         {
             return;
         }
-        let tally = Tally::of(Verb::Patch);
-        // Failures are met again: the object is deleted next, with its version as precondition.
+        let effects = WriteEffects::of(Verb::Patch);
+        // A failure shows again: the object is deleted next, with its version as a precondition.
         let _ = self.modify(store, &key.namespace, &key.name, now, |old| {
             let mut new = R::clone(old);
             for owner in &mut new.metadata_mut().owner_references {
@@ -149,7 +150,7 @@ impl Cluster {
                     .into();
                 }
             }
-            Ok(Update::Write(new, tally))
+            Ok(Update::Write(new, effects))
         });
     }
 
@@ -172,7 +173,7 @@ impl Cluster {
             if let Some((true, deleting)) = state {
                 blocked = true;
                 if !deleting {
-                    self.garbage.push(Work::Check(dependent));
+                    self.garbage.push(WorkItem::Check(dependent));
                 }
             }
         }
@@ -204,7 +205,7 @@ impl Cluster {
         self.remove_finalizer(store, key, uid, meta::ORPHAN, now);
     }
 
-    /// Takes the references to that owner away from an object.
+    /// Removes the references to that owner from an object.
     pub(crate) fn strip_owner<R: Strategy>(
         &self,
         store: &KindStore<R>,
@@ -216,11 +217,12 @@ impl Cluster {
             return;
         };
         let uid = &object.metadata().uid;
-        // No other failure is possible for a patch that only takes a reference away.
-        let _ = self.strip_owners(store, key, uid, now, |probe| probe == owner);
+        // The object may be gone; no other failure is possible for a patch that only removes a
+        // reference.
+        let _ = self.strip_owners(store, key, uid, now, |other| other == owner);
     }
 
-    /// Takes references away from the object with that UID.
+    /// Removes references from the object with that UID.
     fn strip_owners<R: Strategy>(
         &self,
         store: &KindStore<R>,
@@ -229,14 +231,14 @@ impl Cluster {
         now: Now,
         gone: impl Fn(&Uid) -> bool,
     ) -> Result<(), ApiError> {
-        let tally = Tally::of(Verb::Patch);
+        let effects = WriteEffects::of(Verb::Patch);
         let stripped = self.modify(store, &key.namespace, &key.name, now, |old| {
             let mut new = R::clone(old);
             let metadata = new.metadata_mut();
             metadata.uid = uid.clone();
             metadata.owner_references.retain(|owner| !gone(&owner.uid));
-            prepare_and_validate(&mut new, old, tally.verb)?;
-            Ok(Update::Write(new, tally))
+            prepare_and_validate(&mut new, old, effects.verb)?;
+            Ok(Update::Write(new, effects))
         });
         stripped.map(drop)
     }
@@ -249,7 +251,7 @@ impl Cluster {
         finalizer: &str,
         now: Now,
     ) {
-        // The object may be gone or another one by now: then there is nothing to do.
+        // The object may be gone or replaced by another of its name: then there is nothing to do.
         let _ = self.modify(store, &key.namespace, &key.name, now, |old| {
             let metadata = old.metadata();
             if metadata.uid != *uid {
@@ -263,7 +265,7 @@ impl Cluster {
                 .collect();
             let mut new = R::clone(old);
             new.metadata_mut().finalizers = (!rest.is_empty()).then(|| rest.into());
-            Ok(Update::Write(new, Tally::of(Verb::Patch)))
+            Ok(Update::Write(new, WriteEffects::of(Verb::Patch)))
         });
     }
 }

@@ -1,10 +1,10 @@
-//! The garbage collector: deletes what has lost its owners, carries out the `orphan` and
-//! `foregroundDeletion` finalizers, and empties namespaces that are being deleted.
+//! The garbage collector: deletes objects that have lost their owners, carries out the finalizers
+//! `orphan` and `foregroundDeletion`, and empties namespaces that are being deleted.
 //!
-//! Every commit is [noted](Cluster::note) after its locks are released. What may concern the
-//! collector enters a queue; [`Cluster::collect_garbage`] works it off, later, as its own
-//! requests. A dependent's owners are looked up live, after the dependent was committed: so either
-//! that look-up sees that an owner is gone, or the owner's deletion comes later and finds the
+//! Every commit [notifies](Cluster::notify_gc) the collector after its locks are released. Relevant
+//! commits add an item to a queue; [`Cluster::collect_garbage`] handles the items later, by
+//! requests of its own. A dependent's owners are looked up after the dependent was committed. So
+//! either the look-up sees that an owner is gone, or the owner's deletion comes later and finds the
 //! dependent in the index.
 
 mod collect;
@@ -21,30 +21,31 @@ use crate::store::lock::Lock;
 use crate::store::owners::{ObjectKey, same_owners};
 use crate::store::{KindStore, Strategy};
 use crate::{Cluster, Waker, meta};
-use namespace::Emptying;
+use namespace::NamespaceDeletions;
 
-/// Something to look at.
+/// An item of the collector's queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Work {
-    /// Whether this object still has an owner, or, if it waits for its dependents, still has to.
+enum WorkItem {
+    /// Check whether this object still has an owner, or, if it waits for its dependents, still has
+    /// some.
     Check(ObjectKey),
-    /// The dependents of this owner, each of them.
+    /// Check every dependent of this owner.
     Dependents(Uid),
-    /// The references to this object, which is to leave its dependents alone.
+    /// Remove the references to this object, which orphans its dependents.
     Orphan(ObjectKey),
-    /// What this namespace holds, which is to be deleted with it.
+    /// Delete the objects of this namespace.
     Empty(ObjectKey),
 }
 
 #[derive(Debug)]
 struct Queue {
     /// In order of arrival.
-    order: VecDeque<Work>,
-    /// What is in `order`.
-    queued: HashSet<Work, RandomState>,
+    order: VecDeque<WorkItem>,
+    /// The items in `order`.
+    queued: HashSet<WorkItem, RandomState>,
 }
 
-/// The collector's queue and what it remembers.
+/// The collector's queue and state.
 pub(super) struct GarbageCollector {
     queue: Lock<Queue>,
     waker: Lock<Option<Waker>>,
@@ -52,7 +53,7 @@ pub(super) struct GarbageCollector {
     indexed: AtomicBool,
     /// Whether any object was ever deleted in the foreground.
     foreground_seen: AtomicBool,
-    emptying: Emptying,
+    namespace_deletions: NamespaceDeletions,
 }
 
 impl std::fmt::Debug for GarbageCollector {
@@ -63,14 +64,14 @@ impl std::fmt::Debug for GarbageCollector {
     }
 }
 
-/// What is known of an owner.
+/// The state of an owner, in upstream's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OwnerState {
-    /// There is none of that name and UID.
+    /// No object has that name and UID.
     Absent,
-    /// It waits for its dependents to go.
+    /// The owner waits for its dependents to be deleted.
     Waiting,
-    /// It is there, or of a kind that isn't simulated, so nobody knows.
+    /// The owner exists, or is of a kind that the server does not know.
     Solid,
 }
 
@@ -86,11 +87,11 @@ impl GarbageCollector {
             waker: Lock::new(None),
             indexed: AtomicBool::new(false),
             foreground_seen: AtomicBool::new(false),
-            emptying: Emptying::default(),
+            namespace_deletions: NamespaceDeletions::default(),
         }
     }
 
-    fn push(&self, work: Work) {
+    fn push(&self, work: WorkItem) {
         let mut queue = self.queue.lock();
         if queue.queued.insert(work.clone()) {
             queue.order.push_back(work);
@@ -102,7 +103,7 @@ impl GarbageCollector {
         }
     }
 
-    fn pop(&self) -> Option<Work> {
+    fn pop(&self) -> Option<WorkItem> {
         let mut queue = self.queue.lock();
         let work = queue.order.pop_front()?;
         queue.queued.remove(&work);
@@ -111,39 +112,44 @@ impl GarbageCollector {
 }
 
 impl Cluster {
-    /// Sets what is called when the collector's queue is no longer empty.
+    /// Sets the waker that is called when the collector's queue is no longer empty.
     pub fn set_gc_waker(&self, waker: Option<Waker>) {
         *self.garbage.waker.lock() = waker;
     }
 
-    /// The number of things the collector has to look at.
+    /// The length of the collector's queue.
     pub fn garbage_queue_len(&self) -> usize {
         self.garbage.queue.lock().order.len()
     }
 
-    /// Takes note of a committed write. The caller holds no lock.
-    pub(super) fn note<R: Strategy>(&self, store: &KindStore<R>, old: Option<&R>, new: Option<&R>) {
+    /// Notifies the collector of a commit. The caller holds no lock.
+    pub(super) fn notify_gc<R: Strategy>(
+        &self,
+        store: &KindStore<R>,
+        old: Option<&R>,
+        new: Option<&R>,
+    ) {
         let none = OwnerReferences::new();
         let before = old.map_or(&none, |object| &object.metadata().owner_references);
         let after = new.map_or(&none, |object| &object.metadata().owner_references);
         let unowned = before.is_empty() && after.is_empty();
         let moved = !unowned && !same_owners(before, after);
         if moved {
-            self.note_owners(new, before, after);
+            self.notify_gc_of_owners(new, before, after);
         }
         if let (None, Some(made)) = (old, new) {
-            self.note_content(made.metadata(), false);
+            self.notify_gc_of_content(made.metadata(), false);
         }
         match (old, new) {
-            (Some(old), None) => self.note_removed(store, old),
+            (Some(old), None) => self.notify_gc_of_removal(store, old),
             (_, Some(new)) if new.metadata().is_deleting() => {
-                self.note_deleting(old.map(|old| old.metadata()), new);
+                self.notify_gc_of_deletion(old.map(|old| old.metadata()), new);
             }
             _ => {}
         }
     }
 
-    fn note_owners<R: Strategy>(
+    fn notify_gc_of_owners<R: Strategy>(
         &self,
         new: Option<&R>,
         before: &OwnerReferences,
@@ -156,10 +162,10 @@ impl Cluster {
                 check |= self.owner_state(owner, namespace, new.kind()) != OwnerState::Solid;
             }
             if check {
-                self.garbage.push(Work::Check(ObjectKey::of(new)));
+                self.garbage.push(WorkItem::Check(ObjectKey::of(new)));
             }
         }
-        // Owners that waited for this object may be done.
+        // Owners that waited for this object may be deletable now.
         if self.garbage.foreground_seen.load(Ordering::Relaxed)
             && let Some(metadata) = new.map(|new| new.metadata())
         {
@@ -169,11 +175,12 @@ impl Cluster {
         }
     }
 
-    fn note_removed<R: Strategy>(&self, store: &KindStore<R>, old: &R) {
+    fn notify_gc_of_removal<R: Strategy>(&self, store: &KindStore<R>, old: &R) {
         let metadata = old.metadata();
-        self.note_content(metadata, true);
+        self.notify_gc_of_content(metadata, true);
         if store.has_owners() {
-            self.garbage.push(Work::Dependents(metadata.uid.clone()));
+            self.garbage
+                .push(WorkItem::Dependents(metadata.uid.clone()));
         }
         if self.garbage.foreground_seen.load(Ordering::Relaxed) {
             for owner in &metadata.owner_references {
@@ -182,10 +189,10 @@ impl Cluster {
         }
     }
 
-    fn note_deleting<R: Strategy>(&self, old: Option<&ObjectMeta>, new: &R) {
+    fn notify_gc_of_deletion<R: Strategy>(&self, old: Option<&ObjectMeta>, new: &R) {
         let metadata = new.metadata();
         if new.kind() == Kind::NAMESPACE && !old.is_some_and(ObjectMeta::is_deleting) {
-            self.note_terminating(metadata);
+            self.notify_gc_of_termination(metadata);
         }
         let begins = |finalizer| {
             let held = |object: &ObjectMeta| {
@@ -194,16 +201,17 @@ impl Cluster {
             held(metadata) && !old.is_some_and(held)
         };
         if begins(meta::ORPHAN) {
-            self.garbage.push(Work::Orphan(ObjectKey::of(new)));
+            self.garbage.push(WorkItem::Orphan(ObjectKey::of(new)));
         }
         if begins(meta::FOREGROUND) {
             self.garbage.foreground_seen.store(true, Ordering::Relaxed);
-            self.garbage.push(Work::Dependents(metadata.uid.clone()));
-            self.garbage.push(Work::Check(ObjectKey::of(new)));
+            self.garbage
+                .push(WorkItem::Dependents(metadata.uid.clone()));
+            self.garbage.push(WorkItem::Check(ObjectKey::of(new)));
         }
     }
 
-    /// Queues the owner of an object for another look.
+    /// Queues another check of an object's owner.
     fn check_owner(&self, owner: &OwnerReference, dependent: &ObjectMeta) {
         if let Some(kind) = self.kind_of(owner) {
             let namespace = if kind.is_namespaced() {
@@ -216,17 +224,18 @@ impl Cluster {
                 namespace,
                 name: owner.name.as_str().into(),
             };
-            self.garbage.push(Work::Check(key));
+            self.garbage.push(WorkItem::Check(key));
         }
     }
 
-    /// What is known of the owner that a dependent in `namespace` names.
+    /// The state of the owner that a dependent in `namespace` names.
     fn owner_state(&self, owner: &OwnerReference, namespace: &str, dependent: Kind) -> OwnerState {
         let Some(kind) = self.kind_of(owner) else {
             return OwnerState::Solid;
         };
         if kind.is_namespaced() && !dependent.is_namespaced() {
-            // The owner can't be located: upstream gives up on the dependent.
+            // A namespaced owner of a cluster-scoped object can't be located: upstream ignores it
+            // too.
             return OwnerState::Solid;
         }
         let namespace = if kind.is_namespaced() { namespace } else { "" };
@@ -240,8 +249,8 @@ impl Cluster {
             }
         };
         let mut found = OwnerState::Absent;
-        let looked = self.on_store(kind, |store| {
-            // Before the look-up: an owner deleted after it must find it set.
+        let looked = self.with_store(kind, |store| {
+            // Set before the look-up: an owner that is deleted after the look-up must find it set.
             store.set_has_owners();
             store.inspect_metadata(namespace, &owner.name, &mut |metadata| {
                 found = state(metadata);
@@ -252,7 +261,7 @@ impl Cluster {
 
     fn metadata_of<T>(&self, key: &ObjectKey, read: impl Fn(&ObjectMeta) -> T) -> Option<T> {
         let mut found = None;
-        let looked = self.on_store(key.kind, |store| {
+        let looked = self.with_store(key.kind, |store| {
             store.inspect_metadata(&key.namespace, &key.name, &mut |metadata| {
                 found = Some(read(metadata));
             });

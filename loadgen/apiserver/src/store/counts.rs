@@ -1,4 +1,4 @@
-//! What the server counts of its writes, so that a run can be audited.
+//! Counts of the server's commits, so that a run can be audited.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use podstorm_objects::Kind;
 
 use super::log::Change;
 
-/// What a committed revision was written by.
+/// The request that a commit belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verb {
     Create,
-    /// The object was there before the run: it is loaded, and nobody creates it.
+    /// The object is imported from another cluster.
     Import,
     Update,
     UpdateStatus,
@@ -21,42 +21,26 @@ pub(crate) enum Verb {
     Delete,
 }
 
-impl Verb {
-    const ALL: [Verb; 9] = [
-        Verb::Create,
-        Verb::Import,
-        Verb::Update,
-        Verb::UpdateStatus,
-        Verb::UpdateScale,
-        Verb::Patch,
-        Verb::PatchStatus,
-        Verb::Bind,
-        Verb::Delete,
-    ];
+/// Every verb with its name and its subresource, as requests name them.
+const VERBS: [(Verb, &str, &str); 9] = [
+    (Verb::Create, "create", ""),
+    (Verb::Import, "import", ""),
+    (Verb::Update, "update", ""),
+    (Verb::UpdateStatus, "update", "/status"),
+    (Verb::UpdateScale, "update", "/scale"),
+    (Verb::Patch, "patch", ""),
+    (Verb::PatchStatus, "patch", "/status"),
+    (Verb::Bind, "create", "/binding"),
+    (Verb::Delete, "delete", ""),
+];
 
-    /// The verb and the subresource, as requests name them.
-    fn words(self) -> (&'static str, &'static str) {
-        match self {
-            Verb::Create => ("create", ""),
-            Verb::Import => ("import", ""),
-            Verb::Update => ("update", ""),
-            Verb::UpdateStatus => ("update", "/status"),
-            Verb::UpdateScale => ("update", "/scale"),
-            Verb::Patch => ("patch", ""),
-            Verb::PatchStatus => ("patch", "/status"),
-            Verb::Bind => ("create", "/binding"),
-            Verb::Delete => ("delete", ""),
-        }
-    }
-}
-
-/// What one revision counts as.
+/// The effects of one commit, for the totals.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tally {
+pub(crate) struct WriteEffects {
     pub(crate) verb: Verb,
-    /// The pod was bound by it.
+    /// The pod was bound.
     pub(crate) bound: bool,
-    /// The pod became ready by it.
+    /// The pod became ready.
     pub(crate) ready: bool,
     /// The object got a controller.
     pub(crate) adopted: bool,
@@ -64,9 +48,9 @@ pub(crate) struct Tally {
     pub(crate) released: bool,
 }
 
-impl Tally {
-    pub(crate) const fn of(verb: Verb) -> Tally {
-        Tally {
+impl WriteEffects {
+    pub(crate) const fn of(verb: Verb) -> WriteEffects {
+        WriteEffects {
             verb,
             bound: false,
             ready: false,
@@ -78,8 +62,8 @@ impl Tally {
 
 /// The running totals of one kind; part of its log, under its lock.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TallyTotals {
-    writes: [u64; Verb::ALL.len()],
+pub(crate) struct WriteTotals {
+    writes: [u64; VERBS.len()],
     imported: u64,
     created: u64,
     bound: u64,
@@ -90,12 +74,12 @@ pub(crate) struct TallyTotals {
     peak: u64,
 }
 
-impl TallyTotals {
-    pub(crate) fn count(&mut self, change: Change, tally: &Tally) {
-        self.writes[tally.verb as usize] += 1;
+impl WriteTotals {
+    pub(crate) fn count(&mut self, change: Change, effects: &WriteEffects) {
+        self.writes[effects.verb as usize] += 1;
         match change {
             Change::Added => {
-                match tally.verb {
+                match effects.verb {
                     Verb::Import => self.imported += 1,
                     _ => self.created += 1,
                 }
@@ -104,26 +88,26 @@ impl TallyTotals {
             Change::Deleted => self.deleted += 1,
             Change::Modified => {}
         }
-        self.bound += u64::from(tally.bound);
-        self.ready += u64::from(tally.ready);
-        self.adopted += u64::from(tally.adopted);
-        self.released += u64::from(tally.released);
+        self.bound += u64::from(effects.bound);
+        self.ready += u64::from(effects.ready);
+        self.adopted += u64::from(effects.adopted);
+        self.released += u64::from(effects.released);
     }
 
-    /// How many objects there are.
+    /// The number of existing objects.
     pub(crate) fn live(&self) -> u64 {
         self.imported + self.created - self.deleted
     }
 }
 
-/// The writes the server committed.
+/// Counts of the server's commits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteCounts {
-    /// Revisions by verb and resource, e.g. `create pods`, `create pods/binding`,
-    /// `update replicasets/status`; `import pods` for those that were there before. A deletion that is first marked and then carried out is two.
-    /// They add up to the server's resource version.
+    /// Commits by verb and resource, e.g. `create pods`, `create pods/binding`, `update
+    /// replicasets/status`, `import pods`. A deletion that is first marked and then carried out
+    /// counts as two. The sum is the server's resource version.
     pub writes: BTreeMap<String, u64>,
-    /// What became of the pods.
+    /// Totals of pods.
     pub pods: PodTotals,
 }
 
@@ -132,28 +116,27 @@ pub struct WriteCounts {
 pub struct PodTotals {
     /// Pods that exist.
     pub existing: u64,
-    /// Created, by whomever; without those that were imported.
+    /// Created by any client, without imported ones.
     pub created: u64,
-    /// Bound to a node by a binding.
+    /// Bound to a node.
     pub bound: u64,
-    /// Status writes that made a pod ready that was not.
+    /// Status writes that made a pod ready.
     pub ready: u64,
-    /// Finally removed.
+    /// Removed.
     pub deleted: u64,
-    /// Writes that gave a pod a controller it had not.
+    /// Writes that gave a pod another controller than before.
     pub adopted: u64,
-    /// Writes that took a pod's controller away.
+    /// Writes that removed a pod's controller.
     pub released: u64,
-    /// Most that existed at once.
+    /// Most existing pods at one time.
     pub peak: u64,
 }
 
 impl WriteCounts {
-    pub(crate) fn add(&mut self, kind: Kind, totals: &TallyTotals) {
-        for verb in Verb::ALL {
+    pub(crate) fn add(&mut self, kind: Kind, totals: &WriteTotals) {
+        for (verb, word, subresource) in VERBS {
             let count = totals.writes[verb as usize];
             if count > 0 {
-                let (word, subresource) = verb.words();
                 let key = format!("{word} {}{subresource}", kind.resource());
                 *self.writes.entry(key).or_default() += count;
             }
@@ -165,7 +148,7 @@ impl WriteCounts {
 }
 
 impl PodTotals {
-    pub(crate) fn of(totals: &TallyTotals) -> PodTotals {
+    pub(crate) fn of(totals: &WriteTotals) -> PodTotals {
         PodTotals {
             existing: totals.live(),
             created: totals.created,

@@ -1,11 +1,11 @@
-//! The mutex of the cluster: one that does not ask about panics.
+//! The mutex of the cluster, which ignores poisoning.
 
 use std::sync::PoisonError;
 
 use super::primitives::{Mutex, MutexGuard};
 
-/// A mutex. A thread that panics with the lock held is a bug that ends the run anyway, so the
-/// others do not stop over it.
+/// A mutex that ignores poisoning: a thread that panics while it holds the lock is a bug that ends
+/// the run anyway.
 #[derive(Debug, Default)]
 pub(crate) struct Lock<T>(Mutex<T>);
 

@@ -1,11 +1,11 @@
 //! The objects of one kind, by namespace and name.
 //!
-//! A store is divided into shards by the hash of the key; each is a table of shared objects under
-//! its own lock. A write prepares its object without a lock, then [commits](KindStore::replace):
-//! under the shard's lock it makes sure that the stored object is still the one it started from,
-//! appends the event to the kind's log (which assigns the version) and puts the object in place.
-//! Readers of the log may see an event a moment before the object is in place; a `get` then waits
-//! for the shard, so nobody reads the past after having seen the future.
+//! A store has shards by the hash of the key. Each shard is a table of shared objects under its own
+//! lock. A write prepares its object without a lock, then [commits](KindStore::replace) under the
+//! shard's lock: it checks that the stored object is still the one it started from, appends the
+//! event to the kind's log, which assigns the version, and replaces the object. A reader of the log
+//! may see the event a moment before the table has the object. A `get` then waits for the shard, so
+//! nobody reads an older state after a newer event.
 //!
 //! Lock order: shards in ascending order, then the log, then the owner index.
 
@@ -31,7 +31,7 @@ use hashbrown::hash_table::Entry as Slot;
 use podstorm_objects::{Kind, Now};
 use rayon::prelude::*;
 
-use self::counts::{Tally, TallyTotals};
+use self::counts::{WriteEffects, WriteTotals};
 use self::lock::Lock;
 use self::log::{Change, History, Log, Position};
 use self::observe::Observed;
@@ -41,7 +41,7 @@ use self::quota::{Quota, Quotas};
 pub use self::resource::{ClusterResource, Strategy};
 use super::Waker;
 
-/// Shards of a store; more than threads, so that two writers seldom meet.
+/// Shards of a store: more than threads, so that two writers seldom need the same.
 const SHARDS: usize = 32;
 
 /// The key of an object with its hash.
@@ -52,7 +52,7 @@ pub(crate) struct Key<'a> {
     pub(crate) hash: KeyHash,
 }
 
-/// The hash of an object's key: enough to find an object that is at hand.
+/// The hash of an object's key: enough to find an object that the caller holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyHash(u64);
 
@@ -63,9 +63,9 @@ struct Stored<R> {
 
 struct Shard<R> {
     table: HashTable<Stored<R>>,
-    /// Whether the owner index holds the dependents of this shard; then every commit keeps it so.
+    /// Whether the owner index includes this shard; then every commit updates it.
     indexed: bool,
-    /// Whether some namespace has a quota; then every commit is booked.
+    /// Whether some namespace has a quota; then every commit is counted.
     counted: bool,
 }
 
@@ -75,7 +75,8 @@ pub struct KindStore<R> {
     shards: Box<[CachePadded<Lock<Shard<R>>>]>,
     log: Arc<Log<R>>,
     owners: Arc<OwnerIndex>,
-    /// Whether an object of this kind was ever named as an owner; others are deleted without a look.
+    /// Whether an object of this kind was ever named as an owner; otherwise deletions look for no
+    /// dependents.
     has_owners: AtomicBool,
     quotas: Quotas,
     hasher: ahash::RandomState,
@@ -89,11 +90,11 @@ impl<R> std::fmt::Debug for KindStore<R> {
     }
 }
 
-/// Why a new object was not stored; gives it back.
+/// Why a new object was not stored. Returns the object.
 pub(crate) enum Refused<R> {
-    /// Its name is taken, by the second one.
+    /// The name is taken by the second object.
     Taken(Arc<R>, Arc<R>),
-    /// Its namespace is full.
+    /// The quota of the namespace is exhausted.
     Quota(Arc<R>, Quota),
 }
 
@@ -107,15 +108,15 @@ pub(crate) struct Shared {
     pub(crate) observed: Option<Arc<Observed>>,
 }
 
-/// What became of a commit.
-pub(crate) enum Commit<R> {
-    /// It is done; the object as stored, or in its last state.
+/// The outcome of a commit.
+pub(crate) enum CommitOutcome<R> {
+    /// Committed: the object as stored, or its last state.
     Done(Arc<R>),
-    /// The stored object is another one by now: read again.
-    Moved,
+    /// The stored object has changed: read it again.
+    Conflict,
 }
 
-/// A committed state of a whole kind, sorted by namespace and name.
+/// The state of a kind as of one version, sorted by namespace and name.
 pub(crate) struct Snapshot<R> {
     pub(crate) objects: Vec<Arc<R>>,
     pub(crate) version: u64,
@@ -143,7 +144,7 @@ impl<R: Strategy> KindStore<R> {
             owners: shared.owners.clone(),
             has_owners: AtomicBool::new(false),
             quotas: Quotas::default(),
-            // Fixed: the place in the table must not differ between runs.
+            // Fixed seeds: positions in the table must not differ between runs.
             hasher: ahash::RandomState::with_seeds(0x706f, 0x6473, 0x746f, 0x726d),
         }
     }
@@ -171,20 +172,20 @@ impl<R: Strategy> KindStore<R> {
             .map(|stored| stored.object.clone())
     }
 
-    /// Whether `probe` holds for the stored object; `None` when there is none.
-    pub(crate) fn inspect<T>(&self, key: &Key<'_>, probe: impl FnOnce(&R) -> T) -> Option<T> {
+    /// Whether `read` holds for the stored object; `None` when there is none.
+    pub(crate) fn inspect<T>(&self, key: &Key<'_>, read: impl FnOnce(&R) -> T) -> Option<T> {
         let shard = self.shard(key.hash).lock();
         shard
             .table
             .find(key.hash.0, is_at(key))
-            .map(|stored| probe(&stored.object))
+            .map(|stored| read(&stored.object))
     }
 
     /// Stores a new object.
     pub(crate) fn insert(
         &self,
         object: Arc<R>,
-        tally: &Tally,
+        effects: &WriteEffects,
         now: Now,
     ) -> Result<Arc<R>, Refused<R>> {
         let metadata = object.metadata();
@@ -210,7 +211,7 @@ impl<R: Strategy> KindStore<R> {
             return Err(Refused::Quota(object, quota));
         }
         let mut append = self.log.begin();
-        let object = append.push(Change::Added, None, object, tally, now);
+        let object = append.push(Change::Added, None, object, effects, now);
         let after = append.finish();
         slot.insert(Stored {
             hash,
@@ -224,22 +225,22 @@ impl<R: Strategy> KindStore<R> {
         Ok(object)
     }
 
-    /// Puts `new` in the place of `current`.
+    /// Replaces `current` by `new`.
     pub(crate) fn replace(
         &self,
         key: KeyHash,
         current: &Arc<R>,
         new: Arc<R>,
-        tally: &Tally,
+        effects: &WriteEffects,
         now: Now,
-    ) -> Commit<R> {
+    ) -> CommitOutcome<R> {
         let mut guard = self.shard(key).lock();
         let shard = &mut *guard;
         let Some(stored) = shard.table.find_mut(key.0, is_same(current)) else {
-            return Commit::Moved;
+            return CommitOutcome::Conflict;
         };
         let mut append = self.log.begin();
-        let new = append.push(Change::Modified, Some(current), new, tally, now);
+        let new = append.push(Change::Modified, Some(current), new, effects, now);
         let after = append.finish();
         // The caller holds `current`, so nothing is freed here.
         stored.object = new.clone();
@@ -251,30 +252,30 @@ impl<R: Strategy> KindStore<R> {
         }
         drop(guard);
         after.run();
-        Commit::Done(new)
+        CommitOutcome::Done(new)
     }
 
-    /// Removes `current`: first a `Modified` event with `marked`, where given, then a `Deleted`
-    /// one with `last`.
+    /// Removes `current`: a `Modified` event with `marked`, where given, then a `Deleted` event
+    /// with `last`.
     pub(crate) fn remove(
         &self,
         key: KeyHash,
         current: &Arc<R>,
         marked: Option<Arc<R>>,
         last: Arc<R>,
-        tally: &Tally,
+        effects: &WriteEffects,
         now: Now,
-    ) -> Commit<R> {
+    ) -> CommitOutcome<R> {
         let mut shard = self.shard(key).lock();
         let (indexed, counted) = (shard.indexed, shard.counted);
         let Ok(stored) = shard.table.find_entry(key.0, is_same(current)) else {
-            return Commit::Moved;
+            return CommitOutcome::Conflict;
         };
         let mut append = self.log.begin();
         let marked =
-            marked.map(|marked| append.push(Change::Modified, Some(current), marked, tally, now));
+            marked.map(|marked| append.push(Change::Modified, Some(current), marked, effects, now));
         let before = marked.as_ref().unwrap_or(current);
-        let last = append.push(Change::Deleted, Some(before), last, tally, now);
+        let last = append.push(Change::Deleted, Some(before), last, effects, now);
         let after = append.finish();
         let (stored, _) = stored.remove();
         if indexed {
@@ -286,10 +287,10 @@ impl<R: Strategy> KindStore<R> {
         drop(shard);
         drop(stored);
         after.run();
-        Commit::Done(last)
+        CommitOutcome::Done(last)
     }
 
-    /// The whole kind (or one namespace) as of one version. O(n log n); holds every shard's lock
+    /// The whole kind, or one namespace, as of one version. O(n log n); holds every shard's lock
     /// while it collects.
     pub(crate) fn snapshot(&self, namespace: Option<&str>) -> Snapshot<R> {
         let (objects, version) = self.collect(namespace, || self.log.version());
@@ -299,7 +300,8 @@ impl<R: Strategy> KindStore<R> {
         }
     }
 
-    /// Looks at the whole kind as of one version, in no order. O(n); holds every shard's lock.
+    /// Calls `look` with every object as of one version, in no order. O(n); holds every shard's
+    /// lock.
     pub(crate) fn for_each(&self, mut look: impl FnMut(&Arc<R>)) {
         let shards: Vec<_> = self.shards.iter().map(|shard| shard.lock()).collect();
         for stored in shards.iter().flat_map(|shard| &shard.table) {
@@ -340,7 +342,7 @@ impl<R: Strategy> KindStore<R> {
         (objects, then())
     }
 
-    /// Makes the owner index know this kind's dependents, from now on for good. O(n) once.
+    /// Adds this kind to the owner index, once and for all. O(n) at the first call.
     pub(crate) fn index_owners(&self) {
         for shard in &self.shards {
             let mut shard = shard.lock();
@@ -359,8 +361,8 @@ impl<R: Strategy> KindStore<R> {
             .expect("only an object that is new is refused");
     }
 
-    /// Sets whether commits are booked, as `set` answers, which is given all objects. Every shard
-    /// is locked meanwhile.
+    /// Sets whether commits are counted for quota, as `set` returns. `set` gets all objects. Every
+    /// shard is locked meanwhile.
     pub(crate) fn set_counted(&self, set: impl FnOnce(&mut dyn Iterator<Item = &R>) -> bool) {
         let mut shards: Vec<_> = self.shards.iter().map(|shard| shard.lock()).collect();
         let all = shards.iter().flat_map(|shard| shard.table.iter());
@@ -380,7 +382,7 @@ impl<R: Strategy> KindStore<R> {
         &self.quotas
     }
 
-    /// Takes note that an object of this kind was named as an owner.
+    /// Records that an object of this kind was named as an owner.
     pub(crate) fn set_has_owners(&self) {
         // Relaxed: the locks of the store order it against look-ups and deletions.
         if !self.has_owners.load(Relaxed) {
@@ -398,7 +400,7 @@ impl<R: Strategy> KindStore<R> {
         &self.log
     }
 
-    pub(crate) fn totals(&self) -> TallyTotals {
+    pub(crate) fn totals(&self) -> WriteTotals {
         self.log.totals()
     }
 }
@@ -416,11 +418,11 @@ fn is_same<R>(object: &Arc<R>) -> impl Fn(&Stored<R>) -> bool {
     move |stored| Arc::ptr_eq(&stored.object, object)
 }
 
-/// Objects from which on sorting is divided among the threads of rayon's pool.
+/// From this number of objects on, sorting uses rayon's threads.
 const PARALLEL_SORT_MIN: usize = 1 << 16;
 
-/// Sorts by namespace and name. The keys are laid side by side first: comparing them in the
-/// objects would miss the cache at every step.
+/// Sorts by namespace and name. The keys are copied side by side first, since comparisons within
+/// the objects would miss the cache at every step.
 pub(crate) fn sorted<R: Strategy>(objects: Vec<Arc<R>>) -> Vec<Arc<R>> {
     type SortKey<'a> = (&'a str, CompactString, u32);
     fn key<R: Strategy>((index, object): (usize, &Arc<R>)) -> SortKey<'_> {
@@ -453,112 +455,4 @@ pub(crate) fn sorted<R: Strategy>(objects: Vec<Arc<R>>) -> Vec<Arc<R>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-    use std::sync::mpsc;
-
-    use podstorm_objects::WatchEvent;
-    use podstorm_objects::{Pod, PodPhase};
-    use serde_json::json;
-
-    use super::super::testing::*;
-    use super::super::{Cluster, DeleteOptions, WatchFrom, WatchOptions};
-    use super::*;
-
-    const THREADS: usize = 4;
-    const PODS: usize = 300;
-
-    fn live_and_die(cluster: &Cluster, thread: usize) {
-        for number in 0..PODS {
-            let name = format!("p-{thread}-{number}");
-            let bound = bound_pod(cluster, &name, json!({}));
-            set_phase(cluster, &bound, PodPhase::Succeeded);
-            let options = DeleteOptions::default();
-            assert!(
-                cluster
-                    .delete::<Pod>("default", &name, &options, at(0))
-                    .unwrap()
-                    .removed
-            );
-        }
-    }
-
-    #[test]
-    fn concurrent_writers_make_one_history_and_no_wake_up_is_lost() {
-        let cluster = cluster();
-        let (wake, woken) = mpsc::channel();
-        let waker: Waker = Arc::new(move || {
-            // The watch is gone once everything was seen.
-            let _ = wake.send(());
-        });
-        let options = WatchOptions {
-            waker: Some(waker),
-            ..WatchOptions::default()
-        };
-        let mut watch = cluster.watch::<Pod>(WatchFrom::Initial, options).unwrap();
-        let mut out = Vec::new();
-        // Created, bound, ended, marked, removed.
-        let all = 1 + THREADS * PODS * 5;
-        std::thread::scope(|scope| {
-            for thread in 0..THREADS {
-                let cluster = &cluster;
-                scope.spawn(move || live_and_die(cluster, thread));
-            }
-            while out.len() < all {
-                if !watch.poll(64, at(0), &mut out).more && out.len() < all {
-                    woken.recv().expect("the watch holds the waker");
-                }
-            }
-        });
-        let mut last = 0;
-        let mut states: BTreeMap<String, u32> = BTreeMap::new();
-        for event in &out[1..] {
-            let (pod, step) = match event {
-                WatchEvent::Added(pod) => (pod, 0),
-                WatchEvent::Modified(pod) => (pod, 1),
-                WatchEvent::Deleted(pod) => (pod, 4),
-                other => panic!("{other:?}"),
-            };
-            let version = pod.metadata.resource_version.number().unwrap();
-            assert!(version > last);
-            last = version;
-            let state = states.entry(pod.metadata.name.to_string()).or_default();
-            assert!(step == *state || (step == 1 && (1..4).contains(state)));
-            *state += 1;
-        }
-        assert!(states.values().all(|&state| state == 5));
-        assert_eq!(cluster.count::<Pod>(), 0);
-        assert_eq!(cluster.resource_version(), last);
-    }
-
-    #[test]
-    fn of_writers_with_one_version_a_single_one_succeeds() {
-        let cluster = cluster();
-        let mut pod = bound_pod(&cluster, "a", json!({}));
-        for round in 0..200 {
-            let write = |thread: usize| {
-                let mut new = Pod::clone(&pod);
-                let value = format!("{round}-{thread}");
-                new.metadata.annotations = new.metadata.annotations.with("k", &value);
-                match cluster.update(new, at(0)) {
-                    Ok(_) => 1,
-                    Err(error) => {
-                        assert_eq!(error.code, 409);
-                        0
-                    }
-                }
-            };
-            let write = &write;
-            let won: usize = std::thread::scope(|scope| {
-                let spawn = |thread| scope.spawn(move || write(thread));
-                let threads: Vec<_> = (0..3).map(spawn).collect();
-                threads
-                    .into_iter()
-                    .map(|thread| thread.join().unwrap())
-                    .sum()
-            });
-            assert_eq!(won, 1);
-            pod = cluster.get("default", "a").unwrap();
-        }
-    }
-}
+mod tests;

@@ -1,8 +1,8 @@
-//! Who is owned by whom: the dependents of each owner, by the owner's UID.
+//! The owner index: the dependents of each owner, by the owner's UID.
 //!
-//! The index is empty until the garbage collector first needs it; then each store enters its
-//! objects ([`KindStore::index_owners`](super::store::KindStore)) and keeps them up to date with
-//! every commit. Runs that delete no owner pay nothing.
+//! The index is empty until the garbage collector first needs it. Then each store adds its objects
+//! ([`KindStore::index_owners`](super::KindStore)), and every commit updates the index. Runs that
+//! delete no owner pay nothing.
 
 use ahash::RandomState;
 use compact_str::CompactString;
@@ -35,7 +35,7 @@ type Dependents = HashSet<ObjectKey, RandomState>;
 /// The dependents of every owner.
 #[derive(Debug)]
 pub(crate) struct OwnerIndex {
-    /// By the owner's UID; no entry is empty. Only looked up, never walked.
+    /// By the owner's UID; no entry is empty. Never iterated.
     dependents: Lock<HashMap<Uid, Dependents, RandomState>>,
 }
 
@@ -50,7 +50,7 @@ impl OwnerIndex {
         }
     }
 
-    /// Enters that an object changed from `old` to `new`. The caller holds its shard's lock.
+    /// Updates the index for a change from `old` to `new`. The caller holds the shard's lock.
     pub(crate) fn change<R: Strategy>(&self, old: Option<&R>, new: Option<&R>) {
         let none = OwnerReferences::new();
         let before = old.map_or(&none, |object| &object.metadata().owner_references);
@@ -78,7 +78,7 @@ impl OwnerIndex {
         }
     }
 
-    /// The dependents of an owner, sorted. Complete only once every store has been indexed.
+    /// The dependents of an owner, sorted. Complete once every store is indexed.
     pub(crate) fn of(&self, owner: &Uid) -> Vec<ObjectKey> {
         let dependents = self.dependents.lock();
         let mut keys: Vec<ObjectKey> = dependents
@@ -91,7 +91,7 @@ impl OwnerIndex {
     }
 }
 
-/// Whether both lists are made of the very same references.
+/// Whether both lists have equal references.
 #[inline]
 pub(crate) fn same_owners(a: &OwnerReferences, b: &OwnerReferences) -> bool {
     a.len() == b.len()

@@ -1,6 +1,5 @@
-//! What the event log and its watches are made of: std's atomics and locks, or, with the features `loom`
-//! and `shuttle`, those of a checker, as podstorm has them. `log/models.rs` runs through their
-//! interleavings.
+//! The atomics and locks of the event log and its watches: those of std, or, with the features
+//! `loom` and `shuttle`, those of a model checker. `log/models.rs` checks their interleavings.
 
 #[cfg(any(feature = "loom", feature = "shuttle"))]
 pub(crate) use podstorm_runtime::primitives::{AtomicU64, Mutex, MutexGuard, OnceLock};

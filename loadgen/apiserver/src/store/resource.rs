@@ -1,4 +1,4 @@
-//! What the server needs to know of each kind besides its row: how it is read, what its writes may change.
+//! The strategy of a kind: what the server knows of it besides its row.
 
 use podstorm_objects::{Cause, DecodeError, Kind, Object, Resource};
 use serde_json::Value;
@@ -6,61 +6,65 @@ use serde_json::Value;
 use super::KindStore;
 use crate::Cluster;
 
-/// The server's strategy for a kind: how objects are read, what their writes may change, what they must be.
-/// The methods change or judge a private copy and take no lock.
+/// The server's strategy for a kind: reading, defaulting, validation, and what writes may change.
+/// The methods work on a private copy and take no lock.
 ///
 /// Source: the strategies in Kubernetes' `pkg/registry`.
 pub trait Strategy: Object + Clone + PartialEq {
-    /// Reads an object of that kind, which is the type's own where it has one.
+    /// Reads an object of that kind, which is `R::KIND` for typed kinds.
     ///
     /// # Errors
     /// A field of a wrong type or an unreadable value, with its path.
     fn read(kind: Kind, value: Value) -> Result<Self, DecodeError>;
 
-    /// Fills in defaults. What is shared with the stored object has them already.
+    /// Sets defaults. Parts that are shared with the stored object have them already.
     fn set_defaults(&mut self, _old: Option<&Self>) {}
 
-    /// Puts the status into its first state.
+    /// Sets the status of a new object.
     fn prepare_for_create(&mut self) {}
 
-    /// Undoes what a write to the object itself may not change: its status.
+    /// Restores what a write to the object may not change: the status.
     fn prepare_for_update(&mut self, _old: &Self) {}
 
-    /// Undoes what a write to `/status` may not change: everything but status and metadata.
+    /// Restores what a write to `/status` may not change: everything but status and metadata.
     fn prepare_for_status_update(&mut self, _old: &Self) {}
 
-    /// Whether the spec differs from the stored one: what generation counts.
+    /// Whether the spec differs from the stored one, which increments the generation.
     fn spec_differs(&self, _old: &Self) -> bool {
         false
     }
 
-    /// Whether what is written most shows at a glance that the object is not the stored one; no
-    /// says nothing.
-    fn plainly_differs(&self, _old: &Self) -> bool {
+    /// A cheap test of the members that change most often: true means that the object differs from
+    /// the stored one, false means nothing.
+    fn obviously_differs(&self, _old: &Self) -> bool {
         false
     }
 
-    /// The rules a new object breaks, its metadata included.
+    /// The broken rules of a new object, its metadata included.
     fn validate_create(&self) -> Vec<Cause>;
 
-    /// The rules a changed object breaks.
-    fn validate_update(&self, old: &Self) -> Vec<Cause>;
+    /// The broken rules of a changed object.
+    fn validate_update(&self, _old: &Self) -> Vec<Cause> {
+        self.validate_create()
+    }
 
-    /// The rules an object with a changed status breaks.
-    fn validate_status_update(&self, old: &Self) -> Vec<Cause>;
+    /// The broken rules of an object with a changed status.
+    fn validate_status_update(&self, _old: &Self) -> Vec<Cause> {
+        self.validate_create()
+    }
 
-    /// The seconds that a first deletion with this request value takes; `None` for kinds that
-    /// know no graceful deletion.
+    /// The grace period of a first deletion with this request value, s; `None` for kinds without
+    /// graceful deletion.
     fn grace_period_seconds(&self, _requested: Option<i64>) -> Option<i64> {
         None
     }
 
-    /// Whether it stays until everything in it is gone.
-    fn is_kept_by_content(&self) -> bool {
+    /// Whether a deleted object stays until everything in it is gone: a namespace.
+    fn keeps_until_empty(&self) -> bool {
         false
     }
 
-    /// Puts it into the state of one whose contents are being deleted; false for what holds none.
+    /// Marks the object as one whose contents are being deleted; false for kinds without contents.
     fn begin_termination(&mut self) -> bool {
         false
     }
@@ -70,18 +74,17 @@ pub trait Strategy: Object + Clone + PartialEq {
         true
     }
 
-    /// Takes the stored object's shared parts in the place of equal copies.
+    /// Replaces equal copies by the stored object's shared parts.
     fn share_with(&mut self, _old: &Self) {}
 
-    /// Whether the object holds a controller's pod that is ready: what a status write makes of it
-    /// is counted.
+    /// Whether the object is a ready pod; pods that become ready are counted.
     fn is_ready_pod(&self) -> bool {
         false
     }
 }
 
-/// A kind with a type of its own that every cluster stores.
+/// A kind with a Rust type, which every cluster stores.
 pub trait ClusterResource: Strategy + Resource {
-    /// Where it is stored.
+    /// The store of the kind.
     fn store(cluster: &Cluster) -> &KindStore<Self>;
 }

@@ -1,4 +1,4 @@
-//! The rules of nodes, namespaces and events.
+//! Validation of nodes, namespaces and Events.
 
 use podstorm_objects::decode::Path;
 use podstorm_objects::json::Tape;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::container::{choice, text};
 use super::{Causes, metadata, names};
 
-/// What a new or changed node breaks.
+/// The broken rules of a new or changed node.
 pub fn validate_node(node: &Node) -> Vec<Cause> {
     let mut causes = Causes::default();
     let meta = Path::ROOT.member("metadata");
@@ -49,7 +49,7 @@ pub fn validate_node(node: &Node) -> Vec<Cause> {
     causes.0
 }
 
-/// What a new or changed namespace breaks.
+/// The broken rules of a new or changed namespace.
 pub fn validate_namespace(namespace: &Namespace) -> Vec<Cause> {
     let mut causes = Causes::default();
     let meta = Path::ROOT.member("metadata");
@@ -78,8 +78,8 @@ pub fn validate_namespace(namespace: &Namespace) -> Vec<Cause> {
     causes.0
 }
 
-/// What a new or changed event breaks: it must live in the namespace of what it is about, and in
-/// `default` (or anywhere, if it is about nothing in particular) for cluster-scoped objects.
+/// The broken rules of a new or changed Event. Its namespace must be that of the object it is
+/// about; for cluster-scoped objects it is `default`. An Event without an object may be anywhere.
 pub fn validate_event(event: &Event) -> Vec<Cause> {
     let mut causes = Causes::default();
     let meta = Path::ROOT.member("metadata");
@@ -113,18 +113,11 @@ pub fn validate_event(event: &Event) -> Vec<Cause> {
 mod tests {
     use serde_json::json;
 
-    use super::super::testing::{read, texts};
+    use super::super::testing::{self, read, texts};
     use super::*;
 
     fn assert_starts(found: &[Cause], starts: &[&str]) {
-        let found = texts(found);
-        assert_eq!(found.len(), starts.len(), "{found:?}");
-        for (found, start) in found.iter().zip(starts) {
-            assert!(
-                found.starts_with(start),
-                "{found} should start with {start}"
-            );
-        }
+        testing::assert_starts(&texts(found), starts, &Value::Null);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The rules of a container: names, image, ports, environment, mounts, resources, probes.
+//! Validation of containers: names, image, ports, environment, mounts, resources, probes.
 
 use podstorm_objects::Quantity;
 use podstorm_objects::decode::Path;
@@ -6,7 +6,7 @@ use podstorm_objects::json::JsonValue;
 
 use super::{Causes, names};
 
-/// What a container is for, where rules differ.
+/// The list of a container, where rules differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// An entry of `containers`.
@@ -15,16 +15,16 @@ pub(super) enum Role {
     Init,
 }
 
-/// What containers are judged against.
+/// What the rules of containers need of the pod.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Surroundings<'a> {
-    /// Names of the pod's volumes.
+    /// IdentityGenerator of the pod's volumes.
     pub(super) volumes: &'a [&'a str],
-    /// Whether the pod lives in the host's network, where host port and container port are one.
+    /// Whether the pod is in the host network, where host port and container port must be equal.
     pub(super) host_network: bool,
 }
 
-/// The text of a member; empty when absent.
+/// The string of a member; empty when absent.
 pub(super) fn text<'a>(object: JsonValue<'a>, key: &str) -> &'a str {
     object.get(key).and_then(|it| it.as_str()).unwrap_or("")
 }
@@ -48,7 +48,7 @@ pub(super) fn items<'a>(
     list.enumerate().filter(|(_, item)| item.is_object())
 }
 
-/// Checks one container, but not that its name is its own.
+/// Checks one container, except that its name is unique.
 pub(super) fn check(
     container: JsonValue<'_>,
     role: Role,
@@ -73,21 +73,16 @@ pub(super) fn check(
         }
         _ => {}
     }
-    choice(
-        container,
-        "imagePullPolicy",
-        &["Always", "IfNotPresent", "Never"],
-        path,
-        causes,
-    );
-    choice(
-        container,
-        "terminationMessagePolicy",
-        &["File", "FallbackToLogsOnError"],
-        path,
-        causes,
-    );
-    check_restart_policy(container, path, causes);
+    for (key, supported) in [
+        ("imagePullPolicy", &["Always", "IfNotPresent", "Never"][..]),
+        (
+            "terminationMessagePolicy",
+            &["File", "FallbackToLogsOnError"],
+        ),
+        ("restartPolicy", &["Always", "OnFailure", "Never"]),
+    ] {
+        choice(container, key, supported, path, causes);
+    }
     check_ports(container, around.host_network, path, causes);
     check_environment(container, path, causes);
     check_mounts(container, around.volumes, path, causes);
@@ -111,7 +106,7 @@ pub(super) fn check(
     }
 }
 
-/// Checks that a text, where set, is one of a few.
+/// Checks that a string, where set, is one of the supported ones.
 pub(super) fn choice(
     map: JsonValue<'_>,
     key: &str,
@@ -123,16 +118,6 @@ pub(super) fn choice(
     if !value.is_empty() && !supported.contains(&value) {
         causes.not_supported(&path.member(key), value, supported);
     }
-}
-
-fn check_restart_policy(container: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
-    choice(
-        container,
-        "restartPolicy",
-        &["Always", "OnFailure", "Never"],
-        path,
-        causes,
-    );
 }
 
 fn check_ports(container: JsonValue<'_>, host_network: bool, path: &Path<'_>, causes: &mut Causes) {

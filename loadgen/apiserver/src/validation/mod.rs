@@ -1,11 +1,11 @@
-//! The rules of the API server, as pure functions from objects to what they break.
+//! Validation: pure functions from objects to broken rules.
 //!
-//! Every function returns the causes of a 422 answer; none means valid. Objects are judged after
-//! defaulting. A cause's message has the upstream shape without the field in front, e.g.
-//! `Invalid value: -1: must be greater than or equal to 0`; reasons and fields are upstream's,
-//! the details are ours.
+//! Every function returns the causes of a 422 answer; no cause means valid. Objects are validated
+//! after defaulting. A cause's message has upstream's form without the field, e.g. `Invalid value:
+//! -1: must be greater than or equal to 0`. Reasons and fields are upstream's, the details are our
+//! own.
 //!
-//! Not judged here: what the store compares itself, `uid`, versions and the deletion members.
+//! The store itself checks `uid`, versions and the deletion members.
 
 mod cluster_scoped;
 mod container;
@@ -21,22 +21,22 @@ use podstorm_objects::decode::Path;
 use podstorm_objects::{Cause, ObjectMeta};
 use serde_json::Value;
 
+use crate::errors;
+
 pub use cluster_scoped::{validate_event, validate_namespace, validate_node};
-pub use pod::{validate_pod, validate_pod_of_judged_spec, validate_pod_status_update};
+pub use pod::{validate_pod, validate_pod_except_spec, validate_pod_status_update};
 pub use pod_update::validate_pod_update;
 pub use workload::{
-    validate_replica_set, validate_replica_set_of_judged_spec, validate_replica_set_status,
-    validate_replica_set_update, validate_replicas, validate_replication_controller,
-    validate_replication_controller_status, validate_replication_controller_update,
-    validate_status,
+    validate_replica_set, validate_replica_set_except_pod_spec, validate_replica_set_update,
+    validate_replicas, validate_replication_controller, validate_status,
 };
 
-/// Whether a text is a DNS subdomain of RFC 1123, as names of pods and nodes are.
+/// Whether a string is a DNS subdomain of RFC 1123, like names of pods and nodes.
 pub fn is_dns_subdomain(text: &str) -> bool {
     names::dns_subdomain(text).is_none()
 }
 
-/// What metadata of a kind without further rules breaks: its name is a DNS subdomain.
+/// The broken rules of metadata of a kind without further rules: its name is a DNS subdomain.
 pub fn validate_metadata(metadata: &ObjectMeta, namespaced: bool) -> Vec<Cause> {
     let mut causes = Causes::default();
     let path = Path::ROOT.member("metadata");
@@ -61,36 +61,24 @@ impl Causes {
         });
     }
 
-    /// A value that the member can't have.
+    /// An invalid value.
     fn invalid(&mut self, path: &Path<'_>, value: impl Into<Value>, detail: impl AsRef<str>) {
-        let (value, detail) = (value.into(), detail.as_ref());
-        self.push(
-            path,
-            "FieldValueInvalid",
-            format!("Invalid value: {value}: {detail}"),
-        );
+        let cause = errors::invalid_value(path.to_string(), &value.into(), detail.as_ref());
+        self.0.push(cause);
     }
 
     /// A member that must be set.
     fn required(&mut self, path: &Path<'_>, detail: &str) {
-        let colon = if detail.is_empty() { "" } else { ": " };
-        self.push(
-            path,
-            "FieldValueRequired",
-            format!("Required value{colon}{detail}"),
-        );
+        self.0.push(errors::required(path.to_string(), detail));
     }
 
     /// A member that may not be set or changed.
     fn forbidden(&mut self, path: &Path<'_>, detail: impl AsRef<str>) {
-        self.push(
-            path,
-            "FieldValueForbidden",
-            format!("Forbidden: {}", detail.as_ref()),
-        );
+        let cause = errors::forbidden_field(path.to_string(), detail.as_ref());
+        self.0.push(cause);
     }
 
-    /// A value that must be given once only.
+    /// A value that must be unique.
     fn duplicate(&mut self, path: &Path<'_>, value: impl Into<Value>) {
         let value = value.into();
         self.push(
@@ -100,13 +88,13 @@ impl Causes {
         );
     }
 
-    /// A value that refers to nothing.
+    /// A reference to something that does not exist.
     fn not_found(&mut self, path: &Path<'_>, value: impl Into<Value>) {
         let value = value.into();
         self.push(path, "FieldValueNotFound", format!("Not found: {value}"));
     }
 
-    /// A value that is none of the known ones.
+    /// A value that is not one of the supported ones.
     fn not_supported(&mut self, path: &Path<'_>, value: &str, supported: &[&str]) {
         let supported: Vec<String> = supported.iter().map(|text| format!("{text:?}")).collect();
         let message = format!(
@@ -116,7 +104,7 @@ impl Causes {
         self.push(path, "FieldValueNotSupported", message);
     }
 
-    /// A text that is too long.
+    /// A value that is too long.
     fn too_long(&mut self, path: &Path<'_>, bytes_max: usize) {
         let message = format!("Too long: may not be more than {bytes_max} bytes");
         self.push(path, "FieldValueTooLong", message);
@@ -129,7 +117,7 @@ impl Causes {
         }
     }
 
-    /// Notes the problem of a text, if it has one.
+    /// Adds the problem of a string, if it has one.
     fn text(&mut self, path: &Path<'_>, text: &str, problem: Option<String>) {
         if let Some(problem) = problem {
             self.invalid(path, text, problem);
@@ -142,35 +130,25 @@ mod testing {
     //! What the tests of the rules share.
 
     use podstorm_objects::Cause;
-    use podstorm_objects::Resource;
     use serde_json::Value;
 
+    pub(super) use crate::testing::read;
+
     /// `value` with `patch` merged in as a JSON merge patch.
-    pub(super) fn merged(mut value: Value, patch: &Value) -> Value {
-        fn merge(value: &mut Value, patch: &Value) {
-            let Value::Object(patch) = patch else {
-                *value = patch.clone();
-                return;
-            };
-            if !value.is_object() {
-                *value = Value::Object(podstorm_objects::Map::new());
-            }
-            let map = value.as_object_mut().expect("made an object");
-            for (key, member) in patch {
-                if member.is_null() {
-                    map.remove(key);
-                } else {
-                    merge(map.entry(key.clone()).or_insert(Value::Null), member);
-                }
-            }
-        }
-        merge(&mut value, patch);
-        value
+    pub(super) fn merged(value: Value, patch: &Value) -> Value {
+        crate::testing::merged(value, patch.clone())
     }
 
-    /// Reads an object.
-    pub(super) fn read<T: Resource>(value: Value) -> T {
-        T::from_json(value).expect("a readable object")
+    /// Asserts that each text begins as expected.
+    pub(super) fn assert_starts(found: &[String], starts: &[impl AsRef<str>], case: &Value) {
+        assert_eq!(found.len(), starts.len(), "{case}: {found:?}");
+        for (found, start) in found.iter().zip(starts) {
+            let start = start.as_ref();
+            assert!(
+                found.starts_with(start),
+                "{found} should start with {start}"
+            );
+        }
     }
 
     /// Causes as `field: message` texts.

@@ -1,4 +1,4 @@
-//! What names of different sorts may look like. Each function gives the problem of a text, if any.
+//! The formats of names. Each function returns the problem of a string, if any.
 
 use podstorm_objects::{check_label_key, check_label_value};
 
@@ -9,13 +9,13 @@ const LABEL_BYTES_MAX: usize = 63;
 /// Longest name of a port.
 const PORT_NAME_BYTES_MAX: usize = 15;
 
-/// How much of `generateName` goes into a name: 63 bytes less 5 random ones.
+/// The part of `generateName` that goes into a name: 63 bytes less 5 random ones.
 const PREFIX_BYTES_KEPT: usize = 58;
 
-/// The problem of a text that should be a name of its sort.
+/// A function from a string to its problem.
 pub(super) type Rule = fn(&str) -> Option<String>;
 
-/// Dot-separated DNS labels, together at most 253 bytes: names of most objects.
+/// A DNS subdomain: labels with dots between, at most 253 bytes in total. Names of most objects.
 pub(super) fn dns_subdomain(text: &str) -> Option<String> {
     if text.len() > SUBDOMAIN_BYTES_MAX {
         return Some(too_long(SUBDOMAIN_BYTES_MAX));
@@ -27,8 +27,8 @@ pub(super) fn dns_subdomain(text: &str) -> Option<String> {
     })
 }
 
-/// Lower-case letters, digits and inner dashes, at most 63 bytes: names of namespaces and
-/// containers.
+/// A DNS label: lower-case letters, digits and inner dashes, at most 63 bytes. Names of namespaces
+/// and containers.
 pub(super) fn dns_label(text: &str) -> Option<String> {
     if text.len() > LABEL_BYTES_MAX {
         return Some(too_long(LABEL_BYTES_MAX));
@@ -79,10 +79,11 @@ pub(super) fn port_name(text: &str) -> Option<String> {
     bad_dashes.then(|| "must not begin or end with a hyphen or contain two in a row".to_owned())
 }
 
-/// The problem of a name prefix: of itself, but for a trailing dash, or of the names made from it.
+/// The problem of a name prefix: its own, apart from a trailing dash, or that of the names made
+/// from it.
 ///
-/// As upstream, the part before a trailing dash is judged one byte short, so that a prefix made
-/// from the longest possible name and a dash passes.
+/// Like upstream, the part before a trailing dash is validated with its last byte replaced, so that
+/// the longest possible name with a dash is a valid prefix.
 pub(super) fn prefix(text: &str, rule: Rule) -> Option<String> {
     if !text.is_ascii() {
         return rule(text);

@@ -1,4 +1,4 @@
-//! The rules of new pods and of pod statuses.
+//! Validation of new pods and of pod statuses.
 
 use podstorm_objects::decode::Path;
 use podstorm_objects::{Cause, Pod, PodStatus};
@@ -6,10 +6,10 @@ use podstorm_objects::{Cause, Pod, PodStatus};
 use super::metadata::{self, check_pod_annotations};
 use super::{Causes, IMMUTABLE, names, pod_spec};
 
-/// What a new pod breaks.
+/// The broken rules of a new pod.
 ///
-/// With `spec_checked` the spec (and `nodeName`) is taken for valid and not walked: for pods that
-/// share the spec of one that was judged before. Metadata, the pod's own part, is always judged.
+/// With `spec_checked` the spec and `nodeName` count as valid: for pods that share the spec of a
+/// pod that was validated before. Metadata is always validated.
 pub fn validate_pod(pod: &Pod, spec_checked: bool) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_meta(pod, &mut causes);
@@ -27,8 +27,8 @@ pub fn validate_pod(pod: &Pod, spec_checked: bool) -> Vec<Cause> {
     causes.0
 }
 
-/// What a pod breaks whose spec, on whatever node, has been judged with another pod and breaks no rule.
-pub fn validate_pod_of_judged_spec(pod: &Pod) -> Vec<Cause> {
+/// The broken rules of a pod whose spec was validated with another pod, on any node.
+pub fn validate_pod_except_spec(pod: &Pod) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_meta(pod, &mut causes);
     let (path, node_name) = (Path::ROOT.member("spec"), pod.node_name.as_deref());
@@ -36,9 +36,8 @@ pub fn validate_pod_of_judged_spec(pod: &Pod) -> Vec<Cause> {
     causes.0
 }
 
-/// What a pod with a changed status (and metadata) breaks. Owner references, deletion members and
-/// spec of such a request are ignored by the server and have been put back; should the node name
-/// still differ, that is forbidden.
+/// The broken rules of a pod with a changed status and metadata. The server has restored owner
+/// references, deletion members and spec; another node name is forbidden.
 pub fn validate_pod_status_update(new: &Pod, old: &Pod) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_meta(new, &mut causes);

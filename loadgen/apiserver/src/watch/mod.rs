@@ -1,4 +1,4 @@
-//! Watches: streams of one kind's events in version order, each with its own delay.
+//! Watches: streams of one kind's events in version order, each with its own latency.
 
 mod any;
 
@@ -11,36 +11,37 @@ use podstorm_objects::{Now, ResourceVersion, WatchEvent};
 pub use self::any::AnyWatch;
 use crate::latency::Latency;
 use crate::latency::LatencySampler;
-use crate::store::log::{Beyond, Change, Entry, Log, Position, SEGMENT_LEN, Segment};
+use crate::store::log::{Advance, Change, Entry, Log, Position, SEGMENT_LEN, Segment};
 use crate::{Strategy, Waker, errors};
 
 /// Where a watch begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchFrom {
-    /// Behind this version: every later event. 410 when the history does not reach back to it.
+    /// After this version: every later event. 410 when the history does not reach back to it.
     Version(u64),
-    /// The current state as synthetic `Added` events, sorted by namespace and name, then a
-    /// bookmark that says so, then every later event.
+    /// The current state as `Added` events, sorted by namespace and name, then a bookmark that
+    /// marks its end, then every later event.
     Initial,
-    /// As `Initial`, with the state as of that version, as a server answers whose cache lags. 410
-    /// when the history does not reach back to it, 504 when the server has not come to it.
+    /// As `Initial`, with the state as of that version, as served by a server whose cache lags. 410
+    /// when the history does not reach back to it, 504 when the server has not reached it.
     InitialAsOf(u64),
 }
 
-/// How a watch behaves.
+/// The options of a watch.
 #[derive(Clone)]
 pub struct WatchOptions {
-    /// From commit to being visible in this watch. The initial state is visible at once.
+    /// The time from commit until an event is visible in this watch. The initial state is visible
+    /// at once.
     pub latency: Latency,
-    /// Seed of the latency's draws.
+    /// The seed of the latencies.
     pub seed: u64,
-    /// Called after a commit when the watch had been read to its end. Called by the writer's
-    /// thread, with no lock of the cluster held.
+    /// Called after a commit if the watch was drained. The writer's thread calls it, with no lock
+    /// of the cluster held.
     pub waker: Option<Waker>,
-    /// Bookmarks without request, about every so many nanoseconds while the server moves on, of
-    /// whatever kind; they come at polls, at moments that [`Poll::next_visible_ns`] names. When
-    /// nothing at all was written for that long they pause until the watch has an event or is
-    /// polled, so that a run in which nothing happens comes to its end.
+    /// The period of automatic bookmarks, ns. They come at polls, at moments that
+    /// [`Poll::next_visible_ns`] names, while objects of any kind are written. After a period
+    /// without a write they pause until the watch has an event or is polled, so that a run without
+    /// activity ends.
     pub bookmark_every: Option<i64>,
 }
 
@@ -69,12 +70,27 @@ impl fmt::Debug for WatchOptions {
 /// How a [`Watch::poll`] ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Poll {
-    /// `max` events were delivered and there may be more: poll again, no waker will be called.
+    /// `max` events were delivered and there may be more: poll again; no waker is called.
     pub more: bool,
-    /// When the next event becomes visible, on the monotonic line, or a bookmark is due: poll
-    /// again then; before, the waker is called only if the watch is drained. Absent with `more`
-    /// false, the watch is drained: its waker will be called.
+    /// When the next event becomes visible or a bookmark is due, in monotonic time: poll again
+    /// then. Until then the waker is called only if the watch is drained. Absent with `more` false:
+    /// the watch is drained, and its waker will be called.
     pub next_visible_ns: Option<i64>,
+}
+
+impl Poll {
+    const MORE: Poll = Poll {
+        more: true,
+        next_visible_ns: None,
+    };
+
+    #[inline]
+    fn until(next_visible_ns: Option<i64>) -> Poll {
+        Poll {
+            more: false,
+            next_visible_ns,
+        }
+    }
 }
 
 /// An open watch. Dropping it closes it.
@@ -84,7 +100,7 @@ pub struct Watch<R: Strategy> {
     segment: Arc<Segment<R>>,
     /// The next slot of `segment`.
     index: usize,
-    /// Events up to this version are not for this watch.
+    /// Events up to this version are skipped.
     after: u64,
     initial: Option<Initial<R>>,
     sampler: LatencySampler,
@@ -92,25 +108,25 @@ pub struct Watch<R: Strategy> {
     head_visible_ns: Option<i64>,
     /// When the last delivered event became visible.
     last_visible_ns: i64,
-    /// Nothing becomes visible before.
+    /// Nothing becomes visible before this moment.
     hold_until_ns: i64,
     bookmark_wanted: bool,
-    /// Automatic bookmarks, where they are wanted.
-    beat: Option<Beat>,
+    /// Present with automatic bookmarks.
+    bookmark_timer: Option<BookmarkTimer>,
     ended: bool,
 }
 
-/// When to send a bookmark without being asked.
-struct Beat {
+/// The timer of automatic bookmarks.
+struct BookmarkTimer {
     every_ns: i64,
-    /// The next moment; absent while nothing happens.
+    /// The next moment; absent while they pause.
     due_ns: Option<i64>,
-    /// The version that the server had come to at the last look.
+    /// The server's version at the last look.
     seen: u64,
-    /// Whether it has come further since the last moment.
+    /// Whether that version has grown since the last moment.
     moved: bool,
     /// The version of the last bookmark.
-    told: u64,
+    last_sent: u64,
 }
 
 /// The initial state still to be delivered.
@@ -154,19 +170,19 @@ impl<R: Strategy> Watch<R> {
             last_visible_ns: i64::MIN,
             hold_until_ns: i64::MIN,
             bookmark_wanted: false,
-            beat: options.bookmark_every.map(|every_ns| Beat {
+            bookmark_timer: options.bookmark_every.map(|every_ns| BookmarkTimer {
                 every_ns: every_ns.max(1),
                 due_ns: None,
                 seen: after,
                 moved: true,
-                told: after,
+                last_sent: after,
             }),
             ended: false,
         }
     }
 
     /// Appends up to `max` events that are visible at `now` to `out`, in version order. O(events
-    /// delivered); takes a lock once per 512 events and when there is nothing more.
+    /// delivered); takes a lock once for 512 events, and when there are no more.
     ///
     /// After an `Error` event the watch has ended and delivers nothing more.
     #[inline]
@@ -174,7 +190,7 @@ impl<R: Strategy> Watch<R> {
         self.poll_each(max, now, &mut |event| out.push(event))
     }
 
-    /// As [`poll`](Watch::poll), giving the events to `out`.
+    /// As [`poll`](Watch::poll); calls `out` with every event.
     pub(crate) fn poll_each(
         &mut self,
         max: usize,
@@ -182,10 +198,7 @@ impl<R: Strategy> Watch<R> {
         out: &mut impl FnMut(WatchEvent<R>),
     ) -> Poll {
         if now.mono_ns < self.hold_until_ns && !self.ended {
-            return Poll {
-                more: false,
-                next_visible_ns: Some(self.hold_until_ns).filter(|&ns| ns != i64::MAX),
-            };
+            return Poll::until(Some(self.hold_until_ns).filter(|&ns| ns != i64::MAX));
         }
         let mut left = max;
         if self.deliver_initial(&mut left, out) || self.ended {
@@ -203,10 +216,7 @@ impl<R: Strategy> Watch<R> {
                     continue;
                 }
                 if left == 0 {
-                    return Poll {
-                        more: true,
-                        next_visible_ns: None,
-                    };
+                    return Poll::MORE;
                 }
                 if !self.sampler.is_zero() {
                     let visible_ns = *self.head_visible_ns.get_or_insert_with(|| {
@@ -216,10 +226,7 @@ impl<R: Strategy> Watch<R> {
                     if visible_ns > now.mono_ns {
                         let before = entry.version() - 1;
                         let due_ns = self.deliver_bookmark(before, now, out);
-                        return Poll {
-                            more: false,
-                            next_visible_ns: Some(due_ns.unwrap_or(visible_ns).min(visible_ns)),
-                        };
+                        return Poll::until(Some(due_ns.unwrap_or(visible_ns).min(visible_ns)));
                     }
                     self.last_visible_ns = visible_ns;
                     self.head_visible_ns = None;
@@ -229,20 +236,17 @@ impl<R: Strategy> Watch<R> {
                 left -= 1;
                 continue;
             }
-            match self.log.beyond(self.watcher, &self.segment, self.index) {
-                Beyond::More => {}
-                Beyond::Segment(next) => {
+            match self.log.advance(self.watcher, &self.segment, self.index) {
+                Advance::More => {}
+                Advance::Segment(next) => {
                     self.segment = next;
                     self.index = 0;
                 }
-                Beyond::Drained { version } => {
+                Advance::Drained { version } => {
                     let next_visible_ns = self.deliver_bookmark(version, now, out);
-                    return Poll {
-                        more: false,
-                        next_visible_ns,
-                    };
+                    return Poll::until(next_visible_ns);
                 }
-                Beyond::Expired { wanted, oldest } => {
+                Advance::Expired { wanted, oldest } => {
                     let error = errors::expired(wanted.max(self.after), oldest);
                     out(WatchEvent::Error(error));
                     self.ended = true;
@@ -252,20 +256,19 @@ impl<R: Strategy> Watch<R> {
         }
     }
 
-    /// Asks for a bookmark behind the events that are visible at the next [`poll`](Watch::poll).
+    /// Requests a bookmark after the events that are visible at the next [`poll`](Watch::poll).
     pub fn request_bookmark(&mut self) {
         self.bookmark_wanted = true;
     }
 
-    /// Lets nothing of this watch become visible before `ns` of the monotonic line, neither events
-    /// nor bookmarks nor the initial state; afterwards all of it at once. `i64::MAX` holds it until
-    /// it is told otherwise, `i64::MIN` lets go. Nobody is woken by it: whoever lets go early polls.
+    /// Holds back events, bookmarks and the initial state until `ns` of monotonic time; then all
+    /// become visible at once. `i64::MAX` holds them back until the next call, `i64::MIN` releases
+    /// them. No waker is called: after an early release the caller must poll.
     pub fn delay_until(&mut self, ns: i64) {
         self.hold_until_ns = ns;
     }
 
-    /// Changes how long events take to become visible, those on their way included; their order
-    /// stays.
+    /// Changes the latency, also of events on their way; their order stays.
     pub fn set_latency(&mut self, latency: Latency) {
         self.sampler.set_latency(latency);
         self.head_visible_ns = None;
@@ -276,7 +279,7 @@ impl<R: Strategy> Watch<R> {
         self.ended
     }
 
-    /// Delivers initial state; answers whether `left` was used up before its end.
+    /// Delivers the initial state; returns whether `left` was used up before its end.
     fn deliver_initial(&mut self, left: &mut usize, out: &mut impl FnMut(WatchEvent<R>)) -> bool {
         let Some(initial) = &mut self.initial else {
             return false;
@@ -298,8 +301,8 @@ impl<R: Strategy> Watch<R> {
         false
     }
 
-    /// Delivers a bookmark if one was asked for or is due, all events up to `version` having been
-    /// delivered; answers when the next one is due.
+    /// Delivers a bookmark if one was requested or is due, after all events up to `version`;
+    /// returns when the next one is due.
     #[inline]
     fn deliver_bookmark(
         &mut self,
@@ -307,7 +310,7 @@ impl<R: Strategy> Watch<R> {
         now: Now,
         out: &mut impl FnMut(WatchEvent<R>),
     ) -> Option<i64> {
-        if !self.bookmark_wanted && self.beat.is_none() {
+        if !self.bookmark_wanted && self.bookmark_timer.is_none() {
             return None;
         }
         self.deliver_due_bookmark(version, now, out)
@@ -322,12 +325,17 @@ impl<R: Strategy> Watch<R> {
     ) -> Option<i64> {
         let version = version.max(self.after);
         let mut wanted = std::mem::take(&mut self.bookmark_wanted);
-        if let Some(beat) = &mut self.beat {
-            // Nothing to tell where the last event told it.
+        if let Some(bookmark_timer) = &mut self.bookmark_timer {
+            // No bookmark where the last event or bookmark has the version already.
             let last = self.segment.entries[..self.index].last();
-            let told = last.and_then(|last| last.get()).map_or(0, Entry::version);
-            wanted |= beat.is_due(version, now) && version > told.max(beat.told);
-            beat.told = if wanted { version } else { beat.told };
+            let last_sent = last.and_then(|last| last.get()).map_or(0, Entry::version);
+            wanted |= bookmark_timer.is_due(version, now)
+                && version > last_sent.max(bookmark_timer.last_sent);
+            bookmark_timer.last_sent = if wanted {
+                version
+            } else {
+                bookmark_timer.last_sent
+            };
         }
         if wanted {
             out(WatchEvent::Bookmark {
@@ -335,18 +343,20 @@ impl<R: Strategy> Watch<R> {
                 initial_events_end: false,
             });
         }
-        self.beat.as_ref().and_then(|beat| beat.due_ns)
+        self.bookmark_timer
+            .as_ref()
+            .and_then(|bookmark_timer| bookmark_timer.due_ns)
     }
 }
 
-impl Beat {
-    /// Takes note of how far the server has come; whether a bookmark is due.
+impl BookmarkTimer {
+    /// Records the server's version; returns whether a bookmark is due.
     fn is_due(&mut self, version: u64, now: Now) -> bool {
         self.moved |= version > self.seen;
         self.seen = self.seen.max(version);
         let due = self.due_ns.is_some_and(|due_ns| due_ns <= now.mono_ns);
         if self.due_ns.is_none() && self.moved || due {
-            // Where nothing has moved for a whole period there is nothing to wait for.
+            // After a period without a write the timer pauses.
             let moved = std::mem::take(&mut self.moved);
             self.due_ns = moved.then(|| now.mono_ns.saturating_add(self.every_ns));
         }

@@ -48,8 +48,10 @@ fn a_watch_that_was_overtaken_between_looking_and_locking_loses_nothing() {
     let mut watch = watch::<Pod>(&cluster);
     create(&cluster, 5..SEGMENT_LEN + 9, 0);
     // As if its slot had been empty a moment ago.
-    let beyond = watch.log.beyond(watch.watcher, &watch.segment, watch.index);
-    assert!(matches!(beyond, Beyond::More));
+    let advance = watch
+        .log
+        .advance(watch.watcher, &watch.segment, watch.index);
+    assert!(matches!(advance, Advance::More));
     assert_eq!(drain(&mut watch).len(), SEGMENT_LEN + 4);
 }
 
@@ -303,7 +305,7 @@ fn bookmarks_come_about_every_so_often_while_the_server_moves_on() {
     create(&cluster, 0..1, 10);
     let added = format!("ADDED p00000 {}", start + 1);
     assert_eq!(seen_at(&mut watch, 10), (vec![added], Some(60)));
-    // The event has told the version already.
+    // The event has last_sent the version already.
     assert_eq!(seen_at(&mut watch, 60), (none.clone(), Some(120)));
     // Another kind moves the server on.
     cluster.create(replica_set("a", json!({})), at(70)).unwrap();

@@ -10,8 +10,8 @@ use podstorm::intern::KeyId;
 use podstorm::policy::Behaviour;
 use podstorm::replicaset::Controller;
 use podstorm_objects::{Kind, Now, Pod, PodPhase, ReplicaSet, ReplicaSetStatus, Uid};
-use podstorm_sim::engine::probe::SyncId;
-use podstorm_sim::engine::site::Site;
+use podstorm_sim::engine::fault_harness::FaultHarness;
+use podstorm_sim::engine::observer::SyncId;
 
 use super::super::action::Action;
 use super::super::model::is_active;
@@ -176,7 +176,7 @@ impl Books {
     }
 
     /// Books what a step of the schedule may explain.
-    pub(super) fn disturbed(&mut self, action: &Action, site: &Site) {
+    pub(super) fn disturbed(&mut self, action: &Action, site: &FaultHarness) {
         let upstream = self.is_upstream();
         match action {
             Action::Drop { events, .. } => {
@@ -230,9 +230,13 @@ impl Books {
     }
 
     /// A controller has died: what it had under way may still come.
-    pub(super) fn died(&mut self, site: &Site) {
+    pub(super) fn died(&mut self, site: &FaultHarness) {
         self.crashed = true;
-        let alive: BTreeSet<u32> = site.alive().iter().map(|line| line.incarnation()).collect();
+        let alive: BTreeSet<u32> = site
+            .alive()
+            .iter()
+            .map(|connection| connection.incarnation())
+            .collect();
         let started = u32::try_from(site.started()).unwrap_or(u32::MAX);
         let dead = (0..started).filter(|incarnation| !alive.contains(incarnation));
         let newly: Vec<u32> = dead.filter(|it| !self.dead.contains(it)).collect();
@@ -398,7 +402,7 @@ impl Books {
     }
 
     /// Nothing more than necessary is kept when all is at rest.
-    pub(super) fn at_rest(&self, site: &Site) -> Result<(), (&'static str, String)> {
+    pub(super) fn at_rest(&self, site: &FaultHarness) -> Result<(), (&'static str, String)> {
         for controller in site.controllers() {
             if !controller.queue().is_empty() {
                 return Err(("L2", "keys wait in the queue".to_owned()));

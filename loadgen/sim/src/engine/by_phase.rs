@@ -1,26 +1,28 @@
-//! Durations by the phase of the scenario in which they began: what is measured is told from what only
-//! sets a cluster up, whatever is still under way when one phase follows another.
+//! Durations by the phase of the scenario in which they began. This separates the measured phases
+//! from those that only set a cluster up, even when work of one phase goes on in the next.
 //!
-//! The driver alone writes [`PhaseTimes`]; anybody reads it. A worker records into histograms of its own
-//! and hands them over when the phase has changed, so that it takes the lock once a phase and for what
-//! began before the present one.
+//! The driver alone writes [`PhaseTimes`]; any thread reads it. A worker records into histograms of
+//! its own and merges them into the shared ones when the phase has changed. So it takes the lock
+//! once a phase, and for durations that began in an earlier phase.
 
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use hdrhistogram::Histogram;
 
-/// When each phase began.
+use crate::lock;
+
+/// The moments at which the phases began.
 #[derive(Debug)]
 pub struct PhaseTimes {
-    /// Engine time, ns; of phases that have not begun it means nothing.
+    /// Monotonic time, ns; meaningless for phases that have not begun.
     began_ns: Box<[AtomicI64]>,
-    /// The present phase, or how many there are when all are over.
+    /// The current phase; the number of phases when all are over.
     present: AtomicUsize,
 }
 
 impl PhaseTimes {
-    /// Of a run with so many phases, in the first of them.
+    /// For a run with that many phases, in the first of them.
     pub fn new(phases: usize) -> PhaseTimes {
         PhaseTimes {
             began_ns: (0..=phases).map(|_| AtomicI64::new(0)).collect(),
@@ -28,21 +30,21 @@ impl PhaseTimes {
         }
     }
 
-    /// That phase begins, or all are over.
+    /// Records that a phase begins, or that all are over.
     pub fn begin(&self, phase: usize, now_ns: i64) {
         // Relaxed: the store below publishes it.
         self.began_ns[phase].store(now_ns, Ordering::Relaxed);
-        // Release: who reads the phase reads when it began.
+        // Release: a thread that reads the phase reads its beginning too.
         self.present.store(phase, Ordering::Release);
     }
 
-    /// When a phase began, ns.
+    /// The moment at which a phase began, ns.
     pub fn began_ns(&self, phase: usize) -> i64 {
-        // Relaxed: written before the phase was published, by the thread that asks or before it.
+        // Relaxed: written before the phase was published, by this thread or before its Acquire.
         self.began_ns[phase].load(Ordering::Relaxed)
     }
 
-    /// The phase in which a moment up to now lies; of phases that took no time the last.
+    /// The phase that a moment up to now belongs to; of phases that took no time the last one.
     #[inline]
     pub fn phase_at(&self, at_ns: i64) -> usize {
         // Acquire: pairs with `begin`.
@@ -61,14 +63,14 @@ fn histogram() -> Histogram<u64> {
 /// Counts a duration; the histogram grows to hold it.
 #[inline]
 fn record(histogram: &mut Histogram<u64>, took_ns: u64) {
-    // Refused only where the histogram's size would not fit a usize.
+    // Fails only where the histogram's size would not fit a usize.
     let _recorded = histogram.record(took_ns);
 }
 
 /// Durations in nanoseconds, by phase.
 #[derive(Clone, Debug, Default)]
 pub struct ByPhase {
-    /// Of phases that nothing was recorded for none.
+    /// `None` for phases without durations.
     phases: Vec<Option<Histogram<u64>>>,
 }
 
@@ -80,7 +82,8 @@ impl ByPhase {
         self.phases[phase].get_or_insert_with(histogram)
     }
 
-    /// Counts a duration of a phase. Allocates where the phase has none yet, or none as long.
+    /// Counts a duration of a phase. Allocates for the first one of the phase, and for a longer one
+    /// than before.
     #[inline]
     pub fn record(&mut self, phase: usize, took_ns: u64) {
         match self.phases.get_mut(phase) {
@@ -100,7 +103,7 @@ impl ByPhase {
         self.phases.get(phase)?.as_ref()
     }
 
-    /// The durations of the phases that `counts` accepts together.
+    /// The durations of all phases that `counts` accepts, in one histogram.
     pub fn merged(&self, counts: impl Fn(usize) -> bool) -> Histogram<u64> {
         let mut all = histogram();
         let phases = self.phases.iter().enumerate();
@@ -113,14 +116,14 @@ impl ByPhase {
     }
 }
 
-/// What the workers of a run have recorded, by phase.
+/// The durations that the workers of a run have recorded, by phase.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
-    /// From adding a key to taking it.
+    /// From adding a key to the queue to taking it.
     pub queued: ByPhase,
     /// From taking a key to the end of its sync.
     pub worked: ByPhase,
-    /// Syncs that asked for no API call.
+    /// The number of syncs without an API call.
     pub idle_syncs: Vec<u64>,
 }
 
@@ -133,7 +136,8 @@ impl Recorded {
     }
 }
 
-/// A worker's share: of the present phase its own, of those before it in common with the others.
+/// Records the durations of one worker: those of the current phase on its own, those of earlier
+/// phases in the shared histograms.
 #[derive(Debug)]
 pub struct Recorder {
     times: Arc<PhaseTimes>,
@@ -141,7 +145,8 @@ pub struct Recorder {
     queued: Histogram<u64>,
     worked: Histogram<u64>,
     idle_syncs: u64,
-    /// Locked for a moment, and never with another lock held but the worker's own.
+    /// The shared histograms. Locked for a moment, and with no other lock held but the worker's
+    /// own.
     rest: Arc<Mutex<Recorded>>,
 }
 
@@ -157,7 +162,7 @@ impl Recorder {
         }
     }
 
-    /// A key was taken that has waited for so long.
+    /// A key was taken that was in the queue for `waited_ns`.
     #[inline]
     pub(super) fn taken(&mut self, waited_ns: u64, now_ns: i64) {
         let added_ns = now_ns.saturating_sub_unsigned(waited_ns);
@@ -169,7 +174,7 @@ impl Recorder {
         }
     }
 
-    /// A sync has ended that began at that moment and took so long.
+    /// A sync has ended.
     #[inline]
     pub(super) fn worked(&mut self, begun_ns: i64, took_ns: u64, asked_nothing: bool) {
         let phase = self.times.phase_at(begun_ns);
@@ -183,7 +188,8 @@ impl Recorder {
         }
     }
 
-    /// Whether what began in a phase is recorded here; a later one than before becomes the present.
+    /// Whether a duration of the phase is recorded on the worker's own; a later phase becomes the
+    /// current one.
     #[inline]
     fn is_present(&mut self, phase: usize) -> bool {
         if phase > self.phase {
@@ -194,12 +200,10 @@ impl Recorder {
     }
 
     fn rest(&self) -> MutexGuard<'_, Recorded> {
-        self.rest
-            .lock()
-            .expect("no thread panics while it holds this lock")
+        lock(&self.rest)
     }
 
-    /// Gives what was recorded here to the others, as at the end of the run.
+    /// Merges the worker's own durations into the shared ones. To be called at the end of the run.
     #[cold]
     pub fn hand_over(&mut self) {
         let mut rest = self.rest();
@@ -241,7 +245,7 @@ mod tests {
         recorder.worked(90, 1_000, true);
         recorder.taken(50, 150);
         recorder.worked(150, 3, false);
-        // What a slow one still brings goes to its phase.
+        // A late duration of the first phase counts for the first phase.
         recorder.taken(60, 155);
         recorder.hand_over();
         let recorded = rest.lock().unwrap();

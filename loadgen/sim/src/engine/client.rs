@@ -1,8 +1,8 @@
-//! The controller's connection to the API server: carries requests out, keeps to the QPS limit,
-//! takes the time an API call takes, and counts the calls.
+//! The API client of a controller: carries requests out on the cluster, limits them by QPS, draws
+//! their latency, and counts them.
 //!
-//! All workers of a controller and its event sink share one limiter, as they share one client in
-//! the controller-manager. With no limit and no latency a request is carried out where it is made.
+//! All workers of a controller and its event writer share one limiter, as they share one client in
+//! kube-controller-manager. Without limit and latency a request is carried out at once.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,28 +16,31 @@ use podstorm_apiserver::latency::LatencySampler;
 use podstorm_apiserver::{Cluster, DeleteOptions, Deletion};
 use podstorm_objects::{Kind, Now, Pod};
 
-/// How often one call is sent again when the server asks for it.
+use crate::lock;
+
+/// How often one call is sent again when the server asks for a retry.
 pub const RETRIES_MAX: u32 = 10;
 
-/// The connection of one controller.
+/// The API client of one controller.
 #[derive(Debug)]
 pub struct Client {
-    /// The server.
+    /// The API server.
     pub cluster: Arc<Cluster>,
     limiter: Option<Limiter>,
 }
 
-/// The limit of a client, and how long its requests waited for their turns, by HTTP method.
+/// The QPS limit of a client, and how long its requests waited for it, by HTTP method.
 #[derive(Debug)]
 struct Limiter {
-    turns: Mutex<QpsLimiter>,
+    qps: Mutex<QpsLimiter>,
     waits: [Histogram; METHODS.len()],
 }
 
-/// The methods of HTTP that requests have.
+/// The HTTP methods of requests.
 const METHODS: [&str; 5] = ["DELETE", "GET", "PATCH", "POST", "PUT"];
 
-/// Upper bounds of `rest_client_rate_limiter_duration_seconds`, s: those of Kubernetes' component-base.
+/// Upper bounds of `rest_client_rate_limiter_duration_seconds`, s: those of Kubernetes'
+/// component-base.
 const WAIT_BOUNDS: &[f64] = &[
     0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0,
 ];
@@ -54,31 +57,27 @@ pub fn method_of(verb: &str) -> &'static str {
 }
 
 impl Client {
-    /// A connection with that limit, or none.
+    /// A client with that limit, or none.
     pub fn new(cluster: Arc<Cluster>, limiter: Option<QpsLimiter>) -> Client {
         Client {
             cluster,
             limiter: limiter.map(|limiter| Limiter {
-                turns: Mutex::new(limiter),
+                qps: Mutex::new(limiter),
                 waits: METHODS.map(|_| Histogram::new(WAIT_BOUNDS)),
             }),
         }
     }
 
-    /// Whether requests need not wait for the limiter.
+    /// Whether there is no limit.
     pub(crate) fn is_unlimited(&self) -> bool {
         self.limiter.is_none()
     }
 
-    /// Takes a turn at the limiter for a request of that verb: how long to wait before sending, ns.
+    /// Reserves a slot at the limiter for a request of that verb; returns how long to wait before
+    /// it is sent, ns.
     pub(crate) fn reserve_ns(&self, verb: &str, now: Now) -> i64 {
         self.limiter.as_ref().map_or(0, |limiter| {
-            let mut turns = limiter
-                .turns
-                .lock()
-                .expect("no thread panics while it holds this lock");
-            let wait_ns = turns.reserve(now.mono_ns).max(0);
-            drop(turns);
+            let wait_ns = lock(&limiter.qps).reserve(now.mono_ns).max(0);
             let method = method_of(verb);
             if let Some(at) = METHODS.iter().position(|known| *known == method) {
                 limiter.waits[at].observe(wait_ns as f64 / 1e9);
@@ -87,14 +86,14 @@ impl Client {
         })
     }
 
-    /// How long the requests of each HTTP method waited for their turns, s; nothing without a limit.
+    /// How long the requests of each HTTP method waited for the limiter, s; empty without a limit.
     pub fn waits(&self) -> impl Iterator<Item = (&'static str, HistogramSnapshot)> {
         let waits = self.limiter.iter().flat_map(|limiter| &limiter.waits);
         let all = METHODS.into_iter().zip(waits);
         all.map(|(method, waits)| (method, waits.snapshot()))
     }
 
-    /// Carries a request out at this moment.
+    /// Carries a request out now.
     pub fn carry_out(&self, request: &Request, calls: &mut ApiCalls, now: Now) -> Answer {
         let cluster = &self.cluster;
         let info = RequestInfo::of(request);
@@ -163,7 +162,7 @@ impl Client {
     }
 }
 
-/// What a call asks of which resource.
+/// The verb and the resource of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestInfo {
     /// The verb of the API, e.g. `create`.
@@ -175,7 +174,7 @@ pub struct RequestInfo {
 }
 
 impl RequestInfo {
-    /// That of whole objects.
+    /// A call on whole objects.
     pub const fn new(verb: &'static str, kind: Kind) -> RequestInfo {
         RequestInfo {
             verb,
@@ -184,7 +183,7 @@ impl RequestInfo {
         }
     }
 
-    /// That of a controller's request.
+    /// The call of a controller's request.
     pub fn of(request: &Request) -> RequestInfo {
         match request {
             Request::CreatePod { .. } => RequestInfo::new("create", Kind::POD),
@@ -203,13 +202,13 @@ impl RequestInfo {
 /// `update replicasets/status`.
 impl fmt::Display for RequestInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let part = if self.of_status { "/status" } else { "" };
-        write!(f, "{} {}{part}", self.verb, self.kind.resource())
+        let subresource = if self.of_status { "/status" } else { "" };
+        write!(f, "{} {}{subresource}", self.verb, self.kind.resource())
     }
 }
 
-/// After how many seconds a failed call is to be sent again by the client itself: when the server
-/// said so on an overload or a failure of its own.
+/// The time after which the client itself sends a failed call again, ns: where the server asked for
+/// it with a 429 or a 5xx.
 pub fn retry_after_ns(answer: &Answer, attempts: u32) -> Option<i64> {
     let Answer::Failed(error) = answer else {
         return None;
@@ -219,33 +218,33 @@ pub fn retry_after_ns(answer: &Answer, attempts: u32) -> Option<i64> {
     (retried && attempts < RETRIES_MAX).then(|| i64::from(seconds) * 1_000_000_000)
 }
 
-/// What one call meets on its way: the time it takes to the server and back, and errors by lot.
+/// The latency of API calls, and the share of them that fails at random.
 #[derive(Debug)]
-pub struct Trip {
+pub struct CallLatency {
     latency: LatencySampler,
-    /// The share of calls that are refused, and the generator that says which.
+    /// The share of calls that are refused, and the generator that chooses them.
     errors: Option<(f64, fastrand::Rng)>,
 }
 
-impl Trip {
-    pub(crate) fn new(latency: LatencySampler) -> Trip {
+impl CallLatency {
+    pub(crate) fn new(latency: LatencySampler) -> CallLatency {
         let errors = None;
-        Trip { latency, errors }
+        CallLatency { latency, errors }
     }
 
-    /// With so large a share of the calls refused.
-    pub(crate) fn with_errors(self, share: f64, seed: u64) -> Trip {
+    /// With that share of the calls refused.
+    pub(crate) fn with_errors(self, share: f64, seed: u64) -> CallLatency {
         let random = || fastrand::Rng::with_seed(seed);
         let errors = (share > 0.0).then(|| (share, random()));
-        Trip { errors, ..self }
+        CallLatency { errors, ..self }
     }
 
-    /// Whether a call takes no time and meets nothing.
+    /// Whether calls take no time and none is refused.
     pub(crate) fn is_zero(&self) -> bool {
         self.latency.is_zero() && self.errors.is_none()
     }
 
-    /// The error that a server in trouble answers this call with, having done nothing, if it does.
+    /// The error of this call if it is refused; the server then has done nothing.
     pub(crate) fn refused(&mut self) -> Option<ApiError> {
         let (share, random) = self.errors.as_mut()?;
         (random.f64() < *share).then(|| {
@@ -254,8 +253,8 @@ impl Trip {
         })
     }
 
-    /// When a request sent now takes effect, and when its answer is here, ns of the monotonic
-    /// line: half the drawn time each way.
+    /// When a request sent at `sent_ns` reaches the server, and when its answer is back, in ns of
+    /// monotonic time: half the drawn latency each way.
     pub(crate) fn times_ns(&mut self, sent_ns: i64) -> (i64, i64) {
         let total_ns = self.latency.draw_ns();
         (
@@ -265,28 +264,28 @@ impl Trip {
     }
 }
 
-/// API calls by what they asked and by HTTP code.
+/// Counts API calls by verb, resource and HTTP code.
 #[derive(Debug, Default)]
 pub struct ApiCalls {
-    /// A dozen entries at most: searched from the front.
+    /// A dozen entries at most, so a linear search is enough.
     counts: Vec<((RequestInfo, u16), u64)>,
     total: Arc<CallTotal>,
 }
 
-/// All calls of one caller, for others to read while it goes on.
+/// The number of calls of one caller, to be read by other threads meanwhile.
 #[derive(Debug, Default)]
 pub struct CallTotal(CachePadded<AtomicU64>);
 
 impl CallTotal {
     /// The calls so far.
     pub fn value(&self) -> u64 {
-        // Relaxed: a figure to look at, which orders nothing.
+        // Relaxed: a statistic, which orders nothing.
         self.0.load(Ordering::Relaxed)
     }
 
-    /// By the caller alone.
+    /// Called by the caller's thread alone.
     fn increment(&self) {
-        // Relaxed, both: as above, and nobody else writes.
+        // Relaxed, both: as above, and no other thread writes.
         let value = self.0.load(Ordering::Relaxed);
         self.0.store(value + 1, Ordering::Relaxed);
     }
@@ -306,12 +305,12 @@ impl ApiCalls {
         }
     }
 
-    /// Where to read how many there are.
+    /// The shared number of calls.
     pub fn total(&self) -> Arc<CallTotal> {
         Arc::clone(&self.total)
     }
 
-    /// Gives each kind of call: verb, HTTP code and how many.
+    /// Calls `each` with verb, HTTP code and number of every kind of call.
     pub fn for_each(&self, mut each: impl FnMut(&'static str, u16, u64)) {
         for ((info, code), count) in &self.counts {
             each(info.verb, *code, *count);
@@ -348,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn only_overload_with_a_time_to_wait_is_sent_again() {
+    fn only_a_429_or_5xx_with_a_retry_time_is_sent_again() {
         let mut error = ApiError::status(429, Reason::TooManyRequests, "busy");
         assert_eq!(retry_after_ns(&Answer::Failed(error.clone()), 0), None);
         error.retry_after_seconds = Some(2);
@@ -367,16 +366,18 @@ mod tests {
 
     #[test]
     fn as_large_a_share_of_calls_is_refused_as_was_asked_for() {
-        let trip = || {
-            Trip::new(LatencySampler::new(
+        let call_latency = || {
+            CallLatency::new(LatencySampler::new(
                 podstorm_apiserver::latency::Latency::ZERO,
                 1,
             ))
         };
-        assert!(trip().with_errors(0.0, 1).is_zero());
-        let mut trip = trip().with_errors(0.05, 1);
-        assert!(!trip.is_zero());
-        let refused = (0..100_000).filter(|_| trip.refused().is_some()).count();
+        assert!(call_latency().with_errors(0.0, 1).is_zero());
+        let mut call_latency = call_latency().with_errors(0.05, 1);
+        assert!(!call_latency.is_zero());
+        let refused = (0..100_000)
+            .filter(|_| call_latency.refused().is_some())
+            .count();
         assert!((4_700..5_300).contains(&refused), "{refused}");
     }
 }

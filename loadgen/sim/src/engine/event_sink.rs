@@ -1,6 +1,6 @@
-//! The way of Kubernetes Events to the API server: workers put down what they want to say, one
-//! part correlates it and writes what is left, one write at a time, through the same limiter as
-//! the syncs.
+//! Writes Kubernetes Events. Workers put Events into a queue. One task for each controller
+//! correlates them and writes the rest to the API server, one write at a time, through the client
+//! limiter of the syncs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -8,18 +8,19 @@ use std::sync::{Arc, Mutex};
 use podstorm::client::{ApiError, EVENT_QUEUE_MAX, EventIntent, EventPatch, EventSink, SinkStep};
 use podstorm_objects::{Event, Kind, Now};
 
-use super::client::{ApiCalls, Client, RequestInfo, Trip};
-use crate::executor::{Next, Part, PartId, Switchboard};
-use crate::faults::{Call, Fate, Line, Place, Sent};
+use super::client::{ApiCalls, CallLatency, Client, RequestInfo};
+use crate::executor::{Executor, Next, Task, TaskId};
+use crate::faults::{BatchPosition, Call, Connection, InjectedOutcome, OutgoingRequest};
+use crate::lock;
 
 /// Most writes in one run.
 const WRITES_PER_RUN: u32 = 64;
 
-/// Where workers put what they want to say. More than [`EVENT_QUEUE_MAX`] waiting are dropped.
+/// The queue of Events to be written. Events beyond [`EVENT_QUEUE_MAX`] are dropped.
 #[derive(Debug)]
 pub struct EventQueue {
-    switchboard: Arc<Switchboard>,
-    sink: PartId,
+    executor: Arc<Executor>,
+    sink: TaskId,
     inbox: Mutex<Inbox>,
 }
 
@@ -32,20 +33,17 @@ struct Inbox {
 }
 
 impl EventQueue {
-    pub(crate) fn new(switchboard: Arc<Switchboard>, sink: PartId) -> EventQueue {
+    pub(crate) fn new(executor: Arc<Executor>, sink: TaskId) -> EventQueue {
         EventQueue {
-            switchboard,
+            executor,
             sink,
             inbox: Mutex::default(),
         }
     }
 
-    /// Takes what a sync wants to say.
+    /// Adds the Events of a sync.
     pub(crate) fn offer(&self, intents: impl Iterator<Item = EventIntent>, now: Now) {
-        let mut inbox = self
-            .inbox
-            .lock()
-            .expect("no thread panics while it holds this lock");
+        let mut inbox = lock(&self.inbox);
         for intent in intents {
             *inbox
                 .recorded
@@ -58,16 +56,13 @@ impl EventQueue {
             }
         }
         drop(inbox);
-        self.switchboard.wake(self.sink);
+        self.executor.wake(self.sink);
     }
 
-    /// Adds what was recorded to a table with keys like `Normal SuccessfulCreate`, and the number
-    /// dropped on the way under `dropped`.
+    /// Adds the numbers of recorded Events to a table, with keys like `Normal SuccessfulCreate`;
+    /// dropped Events are under `dropped`.
     pub fn add_to(&self, table: &mut BTreeMap<String, u64>) {
-        let inbox = self
-            .inbox
-            .lock()
-            .expect("no thread panics while it holds this lock");
+        let inbox = lock(&self.inbox);
         for ((kind, reason), count) in &inbox.recorded {
             *table.entry(format!("{kind} {reason}")).or_default() += count;
         }
@@ -75,36 +70,36 @@ impl EventQueue {
     }
 }
 
-/// Writes events.
+/// Writes the Events of one controller.
 #[derive(Debug)]
 pub struct EventWriter {
     queue: Arc<EventQueue>,
     client: Arc<Client>,
     sink: EventSink,
-    trip: Trip,
+    call_latency: CallLatency,
     random: fastrand::Rng,
     stage: Stage,
     /// Its API calls.
     pub calls: ApiCalls,
     /// Events written or repeated.
     pub written: u64,
-    /// In a disturbed run.
-    line: Option<Arc<Line>>,
+    /// Present in a run with fault injection.
+    connection: Option<Arc<Connection>>,
 }
 
-/// Where the one write under way is.
+/// The state of the one write under way.
 #[derive(Debug)]
 enum Stage {
-    /// None is under way.
+    /// No write is under way.
     None,
-    /// It will reach the server then.
-    There {
+    /// The write is on its way, and reaches the server at `due_ns`.
+    ToServer {
         write: Write,
         due_ns: i64,
         back_ns: i64,
     },
-    /// It was carried out; the answer will be here then.
-    Back {
+    /// The write was carried out; its answer arrives at `due_ns`.
+    ToClient {
         outcome: Result<(), ApiError>,
         due_ns: i64,
     },
@@ -121,24 +116,24 @@ impl EventWriter {
         component: &'static str,
         queue: Arc<EventQueue>,
         client: Arc<Client>,
-        trip: Trip,
+        call_latency: CallLatency,
         seed: u64,
-        line: Option<Arc<Line>>,
+        connection: Option<Arc<Connection>>,
     ) -> EventWriter {
         EventWriter {
             queue,
             client,
             sink: EventSink::new(component),
-            trip,
+            call_latency,
             random: fastrand::Rng::with_seed(seed),
             stage: Stage::None,
             calls: ApiCalls::default(),
             written: 0,
-            line,
+            connection,
         }
     }
 
-    /// How many intents found the sink's own queue full.
+    /// The number of Events that found the sink's own queue full.
     pub fn dropped(&self) -> u64 {
         self.sink.dropped()
     }
@@ -168,27 +163,28 @@ impl EventWriter {
             .answered(outcome.as_ref().map(|_| ()), now, random);
     }
 
-    /// Moves the write under way; the moment to go on at, or `None` when nothing is under way.
+    /// Moves the write under way; returns when to go on, or `None` when no write is under way.
     fn travel(&mut self, now: Now) -> Option<i64> {
         loop {
             match std::mem::replace(&mut self.stage, Stage::None) {
                 Stage::None => return None,
-                Stage::There {
+                Stage::ToServer {
                     write,
                     due_ns,
                     back_ns,
                 } if due_ns <= now.mono_ns => {
                     let outcome = self.carry_out(write, now);
-                    self.stage = Stage::Back {
+                    self.stage = Stage::ToClient {
                         outcome,
                         due_ns: back_ns,
                     };
                 }
-                Stage::Back { outcome, due_ns } if due_ns <= now.mono_ns => {
+                Stage::ToClient { outcome, due_ns } if due_ns <= now.mono_ns => {
                     self.answered(&outcome, now);
                 }
                 waiting => {
-                    let (Stage::There { due_ns, .. } | Stage::Back { due_ns, .. }) = &waiting
+                    let (Stage::ToServer { due_ns, .. } | Stage::ToClient { due_ns, .. }) =
+                        &waiting
                     else {
                         return None;
                     };
@@ -200,28 +196,31 @@ impl EventWriter {
         }
     }
 
-    /// Sends a write on its way, which in a disturbed run may be a short or a long one.
+    /// Sends a write. Fault injection may refuse it or make it slow.
     fn depart(&self, write: Write, due_ns: i64, back_ns: i64, now: Now) -> Stage {
-        let fate = self.line.as_ref().map_or(Fate::Pass, |line| {
-            let sent = Sent {
-                call: Call::WriteEvent,
-                request: None,
-                parent: "",
-                place: Place::default(),
-            };
-            line.fate(&sent, now)
-        });
-        let late_ns = match fate {
-            Fate::Refuse(error, after_ns) => {
-                return Stage::Back {
+        let outcome = self
+            .connection
+            .as_ref()
+            .map_or(InjectedOutcome::Pass, |connection| {
+                let sent = OutgoingRequest {
+                    call: Call::WriteEvent,
+                    request: None,
+                    parent: "",
+                    position: BatchPosition::default(),
+                };
+                connection.inject(&sent, now)
+            });
+        let late_ns = match outcome {
+            InjectedOutcome::Refuse(error, after_ns) => {
+                return Stage::ToClient {
                     outcome: Err(error),
                     due_ns: back_ns.saturating_add(after_ns),
                 };
             }
-            Fate::Slow(by_ns) => by_ns,
+            InjectedOutcome::Slow(by_ns) => by_ns,
             _ => 0,
         };
-        Stage::There {
+        Stage::ToServer {
             write,
             due_ns: due_ns.saturating_add(late_ns),
             back_ns: back_ns.saturating_add(late_ns * 2),
@@ -230,20 +229,17 @@ impl EventWriter {
 
     fn take_in(&mut self) {
         let queue = Arc::clone(&self.queue);
-        let mut inbox = queue
-            .inbox
-            .lock()
-            .expect("no thread panics while it holds this lock");
+        let mut inbox = lock(&queue.inbox);
         for (intent, now) in inbox.waiting.drain(..) {
             self.sink.push(intent, now);
         }
     }
 }
 
-impl Part for EventWriter {
+impl Task for EventWriter {
     fn run(&mut self, now: Now) -> Next {
-        if let Some(line) = &self.line
-            && let Some(until_ns) = line.stopped_until(now)
+        if let Some(connection) = &self.connection
+            && let Some(until_ns) = connection.stopped_until(now)
         {
             return Next::not_before(until_ns);
         }
@@ -265,7 +261,7 @@ impl Part for EventWriter {
             let sent_ns = now
                 .mono_ns
                 .saturating_add(self.client.reserve_ns(verb, now));
-            let (due_ns, back_ns) = self.trip.times_ns(sent_ns);
+            let (due_ns, back_ns) = self.call_latency.times_ns(sent_ns);
             self.stage = self.depart(write, due_ns, back_ns, now);
         }
         Next::Again

@@ -1,6 +1,6 @@
-//! Informers: list and watch one kind as the core's reflector says, and feed a controller's cache,
-//! in order. One informer of pods feeds the shared pod cache and then tells every controller; each
-//! controller has an informer of its own kind.
+//! Informers: list and watch one kind as the runtime's reflector decides, and pass the changes to a
+//! cache, in order. The informer of pods fills the shared pod cache and then calls every
+//! controller. Each controller has an informer of its owners.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,40 +16,40 @@ use podstorm_apiserver::{Cluster, Poll, WatchFrom, WatchOptions, errors};
 use podstorm_objects::{AnyObject, Now, Object, Pod, ResourceVersion};
 
 use super::Handlers;
-use super::pool::Pool;
+use super::runner::ControllerRunner;
 use super::sources::{self, KindSource, PodSource, Source};
-use crate::executor::{Next, Part, Waker};
-use crate::faults::watching::Listen;
-use crate::faults::{ApiFault, CrashPoint, Line, StreamEnd, StreamKind};
+use crate::executor::{Next, Task, Waker};
+use crate::faults::watching::WatchState;
+use crate::faults::{ApiFault, Connection, CrashPoint, StreamEnd, StreamKind};
 
 /// Most events applied in one run.
 const BATCH: usize = 4000;
 
-/// What an informer does with what it hears.
+/// Handles what an informer lists and watches.
 pub(super) trait Listener: Send {
-    /// What is listed and watched.
+    /// Where the informer lists and watches.
     type Source: Source;
 
-    /// Which of a controller's watches this is.
+    /// Which of a controller's watches it is.
     fn stream(&self) -> StreamKind;
 
-    /// One object came, changed or went.
+    /// One object was added, changed or deleted.
     fn apply(&mut self, delta: Delta<Watched<Self>>, now: Now);
 
-    /// These objects are all there are.
+    /// These are all objects.
     fn replace(&mut self, objects: Vec<Arc<Watched<Self>>>, version: &ResourceVersion, now: Now);
 
-    /// Nothing happened up to that version.
+    /// There is no further change up to that version.
     fn bookmark(&mut self, version: &ResourceVersion);
 
-    /// The first `replace` is through: the cache is full.
+    /// The first `replace` is done: the cache is filled.
     fn synced(&mut self);
 
-    /// A batch is over: wake whoever has work now.
+    /// A batch of events is done: wakes the workers for it.
     fn batch_over(&mut self, now: Now);
 }
 
-/// What a listener hears of.
+/// The objects that a listener handles.
 type Watched<L> = <<L as Listener>::Source as Source>::Object;
 
 /// One informer.
@@ -58,7 +58,7 @@ pub(super) struct Informer<L: Listener> {
     source: L::Source,
     listener: L,
     options: WatchOptions,
-    /// Whether the controller runs yet; it is started by the scenario.
+    /// Whether the controller has been started, which the scenario does.
     started: Arc<AtomicBool>,
     reflector: Reflector<Watched<L>>,
     random: fastrand::Rng,
@@ -66,13 +66,14 @@ pub(super) struct Informer<L: Listener> {
     synced: bool,
     events: Vec<WatchEvent<Watched<L>>>,
     delivered: Arc<AtomicU64>,
-    /// In a disturbed run, with the last events heard.
-    line: Option<Arc<Line>>,
+    /// Present in a run with fault injection.
+    connection: Option<Arc<Connection>>,
+    /// The last events, for fault injection to repeat.
     kept: VecDeque<WatchEvent<Watched<L>>>,
 }
 
 impl<L: Listener> Informer<L> {
-    /// An informer that begins once `started` is set and its waker called; counts what it hears in
+    /// An informer that begins once `started` is set and its waker called. It counts events in
     /// `delivered`.
     pub(super) fn new(
         cluster: Arc<Cluster>,
@@ -81,7 +82,7 @@ impl<L: Listener> Informer<L> {
         waker: Waker,
         started: Arc<AtomicBool>,
         delivered: Arc<AtomicU64>,
-        (line, reflector): (Option<Arc<Line>>, ReflectorOptions),
+        (connection, reflector): (Option<Arc<Connection>>, ReflectorOptions),
     ) -> Self {
         Informer {
             cluster,
@@ -100,7 +101,7 @@ impl<L: Listener> Informer<L> {
             synced: false,
             events: Vec::new(),
             delivered,
-            line,
+            connection,
             kept: VecDeque::new(),
         }
     }
@@ -110,8 +111,8 @@ impl<L: Listener> Informer<L> {
             Delivery::Delta(delta) => self.listener.apply(delta, now),
             Delivery::Bookmark(version) => self.listener.bookmark(&version),
             Delivery::Replace(objects, version) => {
-                if let Some(line) = &self.line {
-                    line.listed(self.listener.stream());
+                if let Some(connection) = &self.connection {
+                    connection.listed(self.listener.stream());
                 }
                 self.listener.replace(objects, &version, now);
                 if !std::mem::replace(&mut self.synced, true) {
@@ -127,7 +128,8 @@ impl<L: Listener> Informer<L> {
         }
         let from = match version.number() {
             Some(version) if !initial_events => WatchFrom::Version(version),
-            // The state since any version that is not older: a lagging server's may do.
+            // Any state that is not older than the version will do, also that of a server that
+            // lags.
             Some(oldest) => match self.lagging_version(now) {
                 Some(version) if version < oldest => {
                     let error = errors::version_too_large(oldest, version);
@@ -136,7 +138,7 @@ impl<L: Listener> Informer<L> {
                 Some(version) => WatchFrom::InitialAsOf(version),
                 None => WatchFrom::Initial,
             },
-            // The newest state: a server that lags waits until it has caught up.
+            // The newest state is asked for: a server that lags waits until it has caught up.
             None => {
                 self.lagging_version(now);
                 WatchFrom::Initial
@@ -144,16 +146,16 @@ impl<L: Listener> Informer<L> {
         };
         let opened = self.source.watch(from, self.options.clone());
         self.reflector.on_watch(opened.as_ref().map(|_| ()), now);
-        if let (Some(line), Ok(_)) = (&self.line, &opened) {
-            line.opened(self.listener.stream(), initial_events);
+        if let (Some(connection), Ok(_)) = (&self.connection, &opened) {
+            connection.opened(self.listener.stream(), initial_events);
         }
         self.watch = opened.ok();
         self.kept.clear();
     }
 
-    /// The error that a request of this informer is answered with, in a disturbed run.
+    /// The error that fault injection answers a request of this informer with.
     fn refused(&self) -> Option<ApiError> {
-        let fault = self.line.as_ref()?.opening(self.listener.stream());
+        let fault = self.connection.as_ref()?.opening(self.listener.stream());
         fault.map(ApiFault::error)
     }
 
@@ -171,8 +173,8 @@ impl<L: Listener> Informer<L> {
         }
     }
 
-    /// The list that a server answers with: the newest state whatever version is asked for, but in
-    /// a disturbed run one that lags.
+    /// The answer to a list: the newest state, for any version asked for. Fault injection may make
+    /// the server lag.
     fn list_from(&self, version: &ResourceVersion, now: Now) -> sources::Listed<Watched<L>> {
         match (self.lagging_version(now), version.number()) {
             // The newest state was asked for.
@@ -186,24 +188,26 @@ impl<L: Listener> Informer<L> {
         self.source.list()
     }
 
-    /// The version that the server is at which serves the next list or initial watch, if it lags.
+    /// The version of the server that serves the next list or initial watch, if fault injection
+    /// makes it lag.
     fn lagging_version(&self, now: Now) -> Option<u64> {
-        let line = self.line.as_ref()?;
-        let lag = line.take_lag(self.listener.stream(), now)?;
+        let connection = self.connection.as_ref()?;
+        let lag = connection.take_lag(self.listener.stream(), now)?;
         let version = self.cluster.resource_version().saturating_sub(lag);
-        line.lagged(self.listener.stream(), version < self.source.last_version());
+        connection.lagged(self.listener.stream(), version < self.source.last_version());
         Some(version)
     }
 
-    /// Takes a batch of events; says whether there are more and when the next one can be seen.
-    fn hear(&mut self, now: Now) -> Poll {
+    /// Takes a batch of events; returns whether there are more, and when the next one becomes
+    /// visible.
+    fn take_events(&mut self, now: Now) -> Poll {
         let Some(watch) = &mut self.watch else {
             return Poll::default();
         };
         let mut events = std::mem::take(&mut self.events);
         let poll = L::Source::poll(watch, BATCH, now, &mut events);
-        if let Some(line) = &self.line {
-            line.disturb(self.listener.stream(), &mut events, &mut self.kept);
+        if let Some(connection) = &self.connection {
+            connection.alter(self.listener.stream(), &mut events, &mut self.kept);
         }
         // Relaxed: a statistic, read when the run is over.
         self.delivered
@@ -214,8 +218,8 @@ impl<L: Listener> Informer<L> {
             }
             if let Some(delivery) = self.reflector.on_event(event, now) {
                 self.deliver(delivery, now);
-                if let Some(line) = &self.line
-                    && line.passes(CrashPoint::AfterEvent)
+                if let Some(connection) = &self.connection
+                    && connection.passes(CrashPoint::AfterEvent)
                 {
                     break;
                 }
@@ -227,11 +231,11 @@ impl<L: Listener> Informer<L> {
         poll
     }
 
-    /// The watch ends.
+    /// Ends the watch as fault injection says.
     fn end(&mut self, end: StreamEnd, now: Now) {
         let was_open = self.watch.take().is_some();
-        if let Some(line) = &self.line {
-            line.ended(self.listener.stream(), was_open);
+        if let Some(connection) = &self.connection {
+            connection.ended(self.listener.stream(), was_open);
         }
         if !was_open {
             return;
@@ -249,66 +253,89 @@ impl<L: Listener> Informer<L> {
     }
 }
 
-impl<L: Listener> Part for Informer<L> {
-    fn run(&mut self, now: Now) -> Next {
-        // Acquire: what the scenario wrote before it started the controller is there.
-        if !self.started.load(Ordering::Acquire) {
-            return Next::Idle;
-        }
-        if let Some(line) = &self.line {
-            if let Some(until_ns) = line.stopped_until(now) {
-                return Next::not_before(until_ns);
+impl<L: Listener> Informer<L> {
+    /// Applies fault injection to the watch. Returns whether the watch goes on: false when it was
+    /// ended, an error when events are held back.
+    fn check_faults(&mut self, now: Now) -> Result<bool, Next> {
+        let Some(connection) = &self.connection else {
+            return Ok(true);
+        };
+        match connection.watch_state(self.listener.stream(), self.watch.is_some(), now) {
+            WatchState::Open => Ok(true),
+            WatchState::HeldUntil(until_ns) => Err(Next::not_before(until_ns)),
+            WatchState::Ended(end) => {
+                self.end(end, now);
+                Ok(false)
             }
-            match line.listen(self.listener.stream(), self.watch.is_some(), now) {
-                Listen::On => {}
-                Listen::Not(until_ns) => return Next::not_before(until_ns),
-                Listen::Ended(end) => self.end(end, now),
-            }
         }
-        loop {
-            match self.reflector.next(now, self.random.f64()) {
-                Action::Wait { until_ns } => return Next::At(until_ns),
-                Action::List { version, .. } => self.list(&version, now),
-                Action::Watch {
-                    version,
-                    initial_events,
-                    ..
-                } => self.open(&version, initial_events, now),
-                Action::Busy => {
-                    // It may have been opened just now: from the past, or to be ended at once.
-                    if let Some(line) = &self.line {
-                        match line.listen(self.listener.stream(), self.watch.is_some(), now) {
-                            Listen::On => {}
-                            Listen::Not(until_ns) => return Next::not_before(until_ns),
-                            Listen::Ended(end) => {
-                                self.end(end, now);
-                                continue;
-                            }
-                        }
-                    }
-                    let poll = self.hear(now);
-                    return match poll.next_visible_ns {
-                        _ if poll.more || self.watch.is_none() => Next::Again,
-                        Some(at_ns) => Next::At(at_ns),
-                        None => Next::Idle,
-                    };
+    }
+
+    fn step(&mut self, now: Now) -> Result<(), Next> {
+        match self.reflector.next(now, self.random.f64()) {
+            Action::Wait { until_ns } => Err(Next::At(until_ns)),
+            Action::List { version, .. } => {
+                self.list(&version, now);
+                Ok(())
+            }
+            Action::Watch {
+                version,
+                initial_events,
+                ..
+            } => {
+                self.open(&version, initial_events, now);
+                Ok(())
+            }
+            Action::Busy => {
+                // The watch may have been opened in this run, and may have to end at once.
+                if !self.check_faults(now)? {
+                    return Ok(());
                 }
+                let poll = self.take_events(now);
+                Err(match poll.next_visible_ns {
+                    _ if poll.more || self.watch.is_none() => Next::Again,
+                    Some(at_ns) => Next::At(at_ns),
+                    None => Next::Idle,
+                })
             }
         }
     }
 }
 
-/// A controller of whatever workload, as the informer of the pods that it shares with others sees it.
+impl<L: Listener> Task for Informer<L> {
+    fn run(&mut self, now: Now) -> Next {
+        // Acquire: what the scenario wrote before it started the controller is visible.
+        if !self.started.load(Ordering::Acquire) {
+            return Next::Idle;
+        }
+        let stopped = self
+            .connection
+            .as_ref()
+            .and_then(|it| it.stopped_until(now));
+        if let Some(until_ns) = stopped {
+            return Next::not_before(until_ns);
+        }
+        if let Err(next) = self.check_faults(now) {
+            return next;
+        }
+        loop {
+            if let Err(next) = self.step(now) {
+                return next;
+            }
+        }
+    }
+}
+
+/// A controller of any workload, as the shared informer of pods sees it.
 pub(super) trait PodHandler: Send + Sync + std::fmt::Debug {
     fn pod_changed(&self, change: &PodChange, now: Now);
     fn pods_listed(&self, listed: &Listed, now: Now);
     fn informer_synced(&self);
     fn keys_added(&self, now: Now);
-    /// Whether no sync is under way and no key waits.
+    /// Whether no sync is under way and no key is queued.
     fn rests(&self) -> bool;
 }
 
-impl<W: Workload<Fields = RankFields>> PodHandler for Pool<W> {
+impl<W: Workload<Fields = RankFields>> PodHandler for ControllerRunner<W> {
     fn pod_changed(&self, change: &PodChange, now: Now) {
         if change.concerns(self.controller.kind()) {
             self.controller.pod_changed(change, now);
@@ -320,11 +347,11 @@ impl<W: Workload<Fields = RankFields>> PodHandler for Pool<W> {
     }
 
     fn informer_synced(&self) {
-        Pool::informer_synced(self);
+        ControllerRunner::informer_synced(self);
     }
 
     fn keys_added(&self, now: Now) {
-        Pool::keys_added(self, now);
+        ControllerRunner::keys_added(self, now);
     }
 
     fn rests(&self) -> bool {
@@ -332,7 +359,7 @@ impl<W: Workload<Fields = RankFields>> PodHandler for Pool<W> {
     }
 }
 
-/// Pods: into the shared cache, then to every controller that they concern.
+/// Passes pods to the shared cache, then to every controller that they concern.
 pub(super) struct Pods {
     pub(super) cache: Arc<PodCache>,
     pub(super) handlers: Handlers,
@@ -376,8 +403,8 @@ impl Listener for Pods {
     }
 }
 
-/// The objects that a controller looks after.
-pub(super) struct Owners<W: Workload>(pub(super) Arc<Pool<W>>);
+/// Passes the owners of a controller to it.
+pub(super) struct Owners<W: Workload>(pub(super) Arc<ControllerRunner<W>>);
 
 impl<W: Workload> Listener for Owners<W> {
     type Source = KindSource;

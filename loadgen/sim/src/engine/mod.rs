@@ -1,19 +1,19 @@
-//! Puts a simulated cluster together: the API server with its nodes, and controller managers with
-//! their caches, informers, workers and event writers, all as parts that an executor runs.
+//! Builds a simulated cluster: the API server with its nodes, and controller managers with their
+//! caches, informers, workers and event writers. All are tasks of an executor.
 
 pub mod by_phase;
 pub mod client;
-mod connection;
 pub mod event_sink;
-mod garbage;
+pub mod fault_harness;
+mod garbage_collector;
+mod harness;
 mod informer;
-mod lab;
-pub mod pool;
-pub mod probe;
-pub mod site;
+pub mod observer;
+mod orphaned;
+pub mod runner;
 mod sources;
-mod strays;
 pub mod worker;
+mod worker_transport;
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
@@ -30,69 +30,71 @@ use podstorm_objects::Kind;
 use smallvec::SmallVec;
 
 use by_phase::{PhaseTimes, Recorded};
-use client::{Client, Trip};
+use client::{CallLatency, Client};
 use event_sink::{EventQueue, EventWriter};
-use garbage::Garbage;
+use garbage_collector::GarbageCollectorTask;
 use informer::{Informer, Owners, PodHandler, Pods};
-use pool::{Pool, Timer, Wire};
-use probe::Unheard;
+use observer::NoopObserver;
+use runner::{ControllerRunner, Hooks, Timer};
 use sources::{KindSource, PodSource};
 use worker::{Abandon, Worker};
 
-pub use lab::Lab;
+pub use harness::Harness;
 
 use crate::clock::RealClock;
 use crate::executor::seed::seed_for;
-use crate::executor::{Part, PartId, Parts, Switchboard, Waker};
-use crate::faults::Line;
+use crate::executor::{Executor, Task, TaskId, Tasks, Waker};
+use crate::faults::Connection;
 use crate::nodes::{Kubelets, NodeControl, Scheduler};
 use crate::options::{EngineKind, SimOptions};
 
 /// The workers of one workload.
 type Workers<W> = SmallVec<[Arc<Mutex<Worker<W>>>; 8]>;
 
-/// All that share the pods of a controller manager.
+/// The controllers of a controller manager, which share its cache of pods.
 type Handlers = SmallVec<[Arc<dyn PodHandler>; 4]>;
 
 /// Adds a workload to a controller manager, over its cache of pods.
 type AddWorkload = Arc<
-    dyn Fn(&mut Builder, &Arc<PodCache>, Option<&Arc<Line>>) -> Arc<dyn PodHandler> + Send + Sync,
+    dyn Fn(&mut Builder, &Arc<PodCache>, Option<&Arc<Connection>>) -> Arc<dyn PodHandler>
+        + Send
+        + Sync,
 >;
 
-/// Collects the parts of a run, and adds controllers to it.
+/// Builds the tasks of a run, and adds controllers to it.
 pub struct Builder {
-    /// What the cluster is built from.
+    /// The options of the cluster.
     pub options: SimOptions,
-    /// Where nodes may fail.
+    /// Present where nodes may fail.
     pub nodes: Option<Arc<NodeControl>>,
-    /// Where time is real.
+    /// Present where time is real.
     pub clock: Option<RealClock>,
-    /// Whose turn it is.
-    pub switchboard: Arc<Switchboard>,
-    /// Everything that acts.
-    pub parts: Parts,
+    /// Runs the tasks.
+    pub executor: Arc<Executor>,
+    /// The tasks.
+    pub tasks: Tasks,
     /// The API server.
     pub cluster: Arc<Cluster>,
     /// Whether informers may begin.
     pub started: Arc<AtomicBool>,
-    /// Watch events that informers were given.
+    /// The number of watch events that informers received.
     pub delivered: Arc<AtomicU64>,
-    /// To be called once they may.
+    /// To be called once informers may begin.
     pub informer_wakers: Vec<Waker>,
     /// The workers of the controllers of ReplicaSets and ReplicationControllers.
     pub workers: Vec<Arc<Mutex<Worker>>>,
-    /// Those of all.
-    abandoned: Vec<Arc<Mutex<dyn Abandon>>>,
-    /// Workloads of the caller's, one set for each controller manager.
+    /// The workers of all controllers.
+    all_workers: Vec<Arc<Mutex<dyn Abandon>>>,
+    /// The caller's workloads, made anew for each controller manager.
     added: Vec<AddWorkload>,
     /// The event writers of all controllers.
     pub writers: Vec<Arc<Mutex<EventWriter>>>,
-    /// When the phases began.
+    /// The beginnings of the phases.
     pub times: Arc<PhaseTimes>,
-    /// What was measured in each.
+    /// The durations recorded in each phase.
     pub recorded: Arc<Mutex<Recorded>>,
-    /// The parts installed so far, in that order.
-    pub installed: Vec<PartId>,
+    /// The tasks installed so far, in order.
+    pub installed: Vec<TaskId>,
 }
 
 impl std::fmt::Debug for Builder {
@@ -105,19 +107,19 @@ impl std::fmt::Debug for Builder {
 }
 
 impl Builder {
-    /// An empty cluster in which nothing acts yet.
+    /// An empty cluster without tasks.
     fn new(options: SimOptions, clock: RealClock, server: ClusterOptions) -> Builder {
         Builder {
             nodes: None,
             clock: (options.engine == EngineKind::Threads).then_some(clock),
-            switchboard: Arc::default(),
-            parts: Parts::default(),
+            executor: Arc::default(),
+            tasks: Tasks::default(),
             cluster: Arc::new(Cluster::new(server)),
             started: Arc::default(),
             delivered: Arc::default(),
             informer_wakers: Vec::new(),
             workers: Vec::new(),
-            abandoned: Vec::new(),
+            all_workers: Vec::new(),
             added: Vec::new(),
             writers: Vec::new(),
             times: Arc::new(PhaseTimes::new(options.phases)),
@@ -127,8 +129,8 @@ impl Builder {
         }
     }
 
-    /// Everything around the controllers: scheduler, kubelets, garbage collector.
-    fn surroundings(&mut self) {
+    /// Adds the tasks around the controllers: scheduler, kubelets, garbage collector.
+    fn add_cluster_tasks(&mut self) {
         let (options, cluster) = (self.options.clone(), Arc::clone(&self.cluster));
         let nodes = self.nodes.clone();
         self.add(|_, waker| {
@@ -157,32 +159,36 @@ impl Builder {
         }
         self.add(|_, waker| {
             cluster.set_gc_waker(Some(waker));
-            Garbage::new(Arc::clone(&cluster))
+            GarbageCollectorTask(Arc::clone(&cluster))
         });
     }
 
-    /// A new part, made with its number and a waker for it.
-    pub fn add<P: Part + 'static>(
+    /// Adds a task, made with its number and its waker.
+    pub fn add<P: Task + 'static>(
         &mut self,
-        make: impl FnOnce(PartId, Waker) -> P,
+        make: impl FnOnce(TaskId, Waker) -> P,
     ) -> Arc<Mutex<P>> {
-        let id = self.switchboard.reserve();
-        let part = Arc::new(Mutex::new(make(id, self.switchboard.waker(id))));
-        self.install(id, Arc::clone(&part) as Arc<Mutex<dyn Part>>);
-        part
+        let id = self.executor.reserve();
+        let task = Arc::new(Mutex::new(make(id, self.executor.waker(id))));
+        self.install(id, Arc::clone(&task) as Arc<Mutex<dyn Task>>);
+        task
     }
 
-    fn install(&mut self, id: PartId, part: Arc<Mutex<dyn Part>>) {
-        self.parts.install(id, part);
+    fn install(&mut self, id: TaskId, task: Arc<Mutex<dyn Task>>) {
+        self.tasks.install(id, task);
         self.installed.push(id);
     }
 
-    /// A worker: it runs when no other part wants to.
-    fn add_worker<W: Workload>(&mut self, pool: Arc<Pool<W>>, trip: Trip) -> Arc<Mutex<Worker<W>>> {
-        let id = self.switchboard.reserve_late();
-        let worker = Arc::new(Mutex::new(Worker::new(id, pool, trip)));
-        self.install(id, Arc::clone(&worker) as Arc<Mutex<dyn Part>>);
-        self.abandoned
+    /// Adds a worker: a low-priority task.
+    fn add_worker<W: Workload>(
+        &mut self,
+        runner: Arc<ControllerRunner<W>>,
+        call_latency: CallLatency,
+    ) -> Arc<Mutex<Worker<W>>> {
+        let id = self.executor.reserve_low_priority();
+        let worker = Arc::new(Mutex::new(Worker::new(id, runner, call_latency)));
+        self.install(id, Arc::clone(&worker) as Arc<Mutex<dyn Task>>);
+        self.all_workers
             .push(Arc::clone(&worker) as Arc<Mutex<dyn Abandon>>);
         worker
     }
@@ -191,151 +197,155 @@ impl Builder {
         seed_for(self.options.seed, user, number)
     }
 
-    fn trip(&self, user: &str, number: u64) -> Trip {
+    fn call_latency(&self, user: &str, number: u64) -> CallLatency {
         let latency = LatencySampler::new(self.options.latency.api, self.seed(user, number));
         let errors_seed = self.seed("errors", self.seed(user, number));
-        Trip::new(latency).with_errors(self.options.api_errors, errors_seed)
+        CallLatency::new(latency).with_errors(self.options.api_errors, errors_seed)
     }
 
-    /// A controller manager: its caches, its controllers with their workers, its informers, which
-    /// wait for `started`. `wire` is there in a run that is disturbed or watched over. Besides the
-    /// controllers, all that share the pods.
+    /// Adds a controller manager: its caches, its controllers with their workers, and its
+    /// informers, which wait for `started`. `hooks` is present in a run with fault injection or an
+    /// observer. Returns the controllers of this project, and all controllers that share the pods.
     fn manager(
         &mut self,
         with_replication_controllers: bool,
-        wire: Option<&Wire>,
-    ) -> (Vec<Arc<Pool>>, Handlers) {
+        hooks: Option<&Hooks>,
+    ) -> (Vec<Arc<ControllerRunner>>, Handlers) {
         let cache: Arc<PodCache> = Arc::default();
         let workers = self.options.controller.concurrent_replicaset_syncs;
         let kind = Kind::REPLICA_SET;
-        let rs = self.controller(kind, "replicaset-controller", workers, &cache, wire);
+        let rs = self.controller(kind, "replicaset-controller", workers, &cache, hooks);
         self.owners(&rs, 0);
-        let mut pools = vec![rs];
-        // Without a ReplicationController in the run its controller would only hear of pods that
-        // are none of its business.
+        let mut runners = vec![rs];
+        // In a run without ReplicationControllers their controller would only see pods that do not
+        // concern it.
         if with_replication_controllers {
             let workers = self.options.controller.concurrent_rc_syncs;
             let kind = Kind::REPLICATION_CONTROLLER;
-            let rc = self.controller(kind, "replication-controller", workers, &cache, wire);
+            let rc = self.controller(kind, "replication-controller", workers, &cache, hooks);
             self.owners(&rc, 1);
-            pools.push(rc);
+            runners.push(rc);
         }
-        let of_pool = |pool: &Arc<Pool>| Arc::clone(pool) as Arc<dyn PodHandler>;
-        let mut handlers: Handlers = pools.iter().map(of_pool).collect();
-        let line = wire.map(|wire| &wire.line);
+        let as_handler = |runner: &Arc<ControllerRunner>| Arc::clone(runner) as Arc<dyn PodHandler>;
+        let mut handlers: Handlers = runners.iter().map(as_handler).collect();
+        let connection = hooks.map(|hooks| &hooks.connection);
         for add in self.added.clone() {
-            handlers.push(add(self, &cache, line));
+            handlers.push(add(self, &cache, connection));
         }
         let listener = Pods {
             cache,
             handlers: handlers.clone(),
         };
         let source = PodSource(Arc::clone(&self.cluster));
-        self.informer(source, listener, 2, line);
-        (pools, handlers)
+        self.informer(source, listener, 2, connection);
+        (runners, handlers)
     }
 
-    /// A controller of this project with its workers, its timer and its event writer.
+    /// Adds a controller of this project with its workers, timer and event writer.
     fn controller(
         &mut self,
         kind: Kind,
         component: &'static str,
         workers: usize,
         cache: &Arc<PodCache>,
-        wire: Option<&Wire>,
-    ) -> Arc<Pool> {
-        let told = &self.options.controller;
+        hooks: Option<&Hooks>,
+    ) -> Arc<ControllerRunner> {
+        let settings = &self.options.controller;
         let options = ControllerOptions {
             kind,
-            burst_replicas: told.burst_replicas as usize,
+            burst_replicas: settings.burst_replicas as usize,
             gates: Gates {
-                pod_deletion_cost: told.gate("PodDeletionCost"),
-                terminating_replicas: told.gate("DeploymentReplicaSetTerminatingReplicas"),
-                stale_controller_consistency: told.gate("StaleControllerConsistencyReplicaSet"),
+                pod_deletion_cost: settings.gate("PodDeletionCost"),
+                terminating_replicas: settings.gate("DeploymentReplicaSetTerminatingReplicas"),
+                stale_controller_consistency: settings.gate("StaleControllerConsistencyReplicaSet"),
             },
             behaviour: self.options.behaviour,
         };
         let controller = Controller::new(options, Arc::clone(cache));
-        let (pool, made) = self.workload(controller, component, workers, wire);
+        let (runner, made) = self.workload(controller, component, workers, hooks);
         self.workers.extend(made);
-        pool
+        runner
     }
 
-    /// A workload with its workers, its timer and its event writer.
+    /// Adds a workload with its workers, timer and event writer.
     fn workload<W: Workload>(
         &mut self,
         workload: W,
         component: &'static str,
         workers: usize,
-        wire: Option<&Wire<W>>,
-    ) -> (Arc<Pool<W>>, Workers<W>) {
-        let told = &self.options.controller;
-        let limiter = told
+        hooks: Option<&Hooks<W>>,
+    ) -> (Arc<ControllerRunner<W>>, Workers<W>) {
+        let settings = &self.options.controller;
+        let limiter = settings
             .kube_api_qps
-            .map(|qps| QpsLimiter::new(qps as f32, told.kube_api_burst));
+            .map(|qps| QpsLimiter::new(qps as f32, settings.kube_api_burst));
         let client = Arc::new(Client::new(Arc::clone(&self.cluster), limiter));
-        let sink = self.switchboard.reserve();
-        let timer = self.switchboard.reserve();
-        let events = Arc::new(EventQueue::new(Arc::clone(&self.switchboard), sink));
-        let pool = Pool::new(
+        let sink = self.executor.reserve();
+        let timer = self.executor.reserve();
+        let events = Arc::new(EventQueue::new(Arc::clone(&self.executor), sink));
+        let runner = ControllerRunner::new(
             Arc::new(workload),
             Arc::clone(&client),
             Arc::clone(&events),
-            Arc::clone(&self.switchboard),
+            Arc::clone(&self.executor),
             timer,
             self.clock,
-            wire.cloned(),
+            hooks.cloned(),
         );
-        let pool = Arc::new(pool.recording(&self.times, &self.recorded));
-        // Each controller manager of a run draws for itself.
-        let first = wire.map_or(0, |wire| u64::from(wire.line.incarnation()) << 32);
+        let runner = Arc::new(runner.recording(&self.times, &self.recorded));
+        // Each controller manager of a run has its own random numbers.
+        let first = hooks.map_or(0, |hooks| u64::from(hooks.connection.incarnation()) << 32);
         let writer = EventWriter::new(
             component,
             events,
             client,
-            self.trip(component, u64::MAX - first),
+            self.call_latency(component, u64::MAX - first),
             self.seed(component, u64::MAX - 1 - first),
-            wire.map(|wire| Arc::clone(&wire.line)),
+            hooks.map(|hooks| Arc::clone(&hooks.connection)),
         );
         let writer = Arc::new(Mutex::new(writer));
-        self.install(sink, Arc::clone(&writer) as Arc<Mutex<dyn Part>>);
+        self.install(sink, Arc::clone(&writer) as Arc<Mutex<dyn Task>>);
         self.writers.push(writer);
-        let timer_part = Timer::new(Arc::clone(&pool));
-        self.install(timer, Arc::new(Mutex::new(timer_part)));
+        self.install(timer, Arc::new(Mutex::new(Timer(Arc::clone(&runner)))));
         let made = (0..workers.max(1)).map(|number| {
-            let trip = self.trip(component, first + number as u64);
-            self.add_worker(Arc::clone(&pool), trip)
+            let call_latency = self.call_latency(component, first + number as u64);
+            self.add_worker(Arc::clone(&runner), call_latency)
         });
         let made = made.collect();
-        (pool, made)
+        (runner, made)
     }
 
-    /// Has a workload of the caller's run in every controller manager that is made from now on, over
-    /// the same cache of pods: `make` makes it over that cache, and it gets as many workers as there
-    /// are for ReplicaSets.
+    /// Adds a workload of the caller to every controller manager that is made from now on. `make`
+    /// makes it over the manager's cache of pods. It gets as many workers as the controller of
+    /// ReplicaSets.
     fn add_workload<W: Workload<Fields = RankFields>>(
         &mut self,
         component: &'static str,
         make: impl Fn(&Arc<PodCache>) -> W + Send + Sync + 'static,
     ) {
         let number = 3 + self.added.len() as u64;
-        self.added.push(Arc::new(move |builder, cache, line| {
+        self.added.push(Arc::new(move |builder, cache, connection| {
             let workers = builder.options.controller.concurrent_replicaset_syncs;
-            let wire = line.map(|line| Wire {
-                line: Arc::clone(line),
-                probe: Arc::new(Unheard),
+            let hooks = connection.map(|connection| Hooks {
+                connection: Arc::clone(connection),
+                observer: Arc::new(NoopObserver),
             });
-            let (pool, _) = builder.workload(make(cache), component, workers, wire.as_ref());
-            builder.owners(&pool, number);
-            pool
+            let (runner, _) = builder.workload(make(cache), component, workers, hooks.as_ref());
+            builder.owners(&runner, number);
+            runner
         }));
     }
 
-    /// The informer of the objects that a controller looks after.
-    fn owners<W: Workload>(&mut self, pool: &Arc<Pool<W>>, number: u64) {
-        let source = KindSource(Arc::clone(&self.cluster), pool.controller.kind());
-        let line = pool.line().cloned();
-        self.informer(source, Owners(Arc::clone(pool)), number, line.as_ref());
+    /// Adds the informer of a controller's owners.
+    fn owners<W: Workload>(&mut self, runner: &Arc<ControllerRunner<W>>, number: u64) {
+        let source = KindSource(Arc::clone(&self.cluster), runner.controller.kind());
+        let connection = runner.connection().cloned();
+        self.informer(
+            source,
+            Owners(Arc::clone(runner)),
+            number,
+            connection.as_ref(),
+        );
     }
 
     fn informer<L: informer::Listener + 'static>(
@@ -343,16 +353,16 @@ impl Builder {
         source: L::Source,
         listener: L,
         number: u64,
-        line: Option<&Arc<Line>>,
+        connection: Option<&Arc<Connection>>,
     ) {
-        let first = line.map_or(0, |line| u64::from(line.incarnation()) << 32);
+        let first = connection.map_or(0, |connection| u64::from(connection.incarnation()) << 32);
         let latency = (
             self.options.latency.watch,
             self.seed("watch", first + number),
         );
         let (cluster, started) = (Arc::clone(&self.cluster), Arc::clone(&self.started));
         let delivered = Arc::clone(&self.delivered);
-        let line = line.cloned();
+        let connection = connection.cloned();
         let (policy, usual) = (self.options.behaviour.policy(), ReflectorOptions::default());
         let reflector = ReflectorOptions {
             streaming: self.options.controller.gate("WatchListClient"),
@@ -362,7 +372,7 @@ impl Builder {
         let mut informer_waker = None;
         self.add(|_, waker| {
             informer_waker = Some(Arc::clone(&waker));
-            let how = (line, reflector);
+            let how = (connection, reflector);
             let what = (source, listener);
             Informer::new(cluster, what, latency, waker, started, delivered, how)
         });
@@ -370,34 +380,35 @@ impl Builder {
     }
 }
 
-/// All parts of a run but the one that drives its scenario. Informers wait for `started`.
+/// Builds all tasks of a run but the one that drives its scenario. Informers wait for `started`.
 pub fn assemble(
     options: SimOptions,
     clock: RealClock,
     with_replication_controllers: bool,
-    wire: Option<&Wire>,
+    hooks: Option<&Hooks>,
     nodes: Option<Arc<NodeControl>>,
-) -> (Builder, Vec<Arc<Pool>>) {
-    let (builder, pools, _) = assemble_with(
+) -> (Builder, Vec<Arc<ControllerRunner>>) {
+    let (builder, runners, _) = assemble_with(
         options,
         clock,
         with_replication_controllers,
-        wire,
+        hooks,
         nodes,
         |_| {},
     );
-    (builder, pools)
+    (builder, runners)
 }
 
-/// The same with more, and all that share the pods.
+/// As [`assemble`]: `add` may add workloads, and all controllers that share the pods are returned
+/// too.
 fn assemble_with(
     options: SimOptions,
     clock: RealClock,
     with_replication_controllers: bool,
-    wire: Option<&Wire>,
+    hooks: Option<&Hooks>,
     nodes: Option<Arc<NodeControl>>,
     add: impl FnOnce(&mut Builder),
-) -> (Builder, Vec<Arc<Pool>>, Handlers) {
+) -> (Builder, Vec<Arc<ControllerRunner>>, Handlers) {
     let server = ClusterOptions {
         seed: seed_for(options.seed, "cluster", 0),
         ..ClusterOptions::default()
@@ -405,7 +416,7 @@ fn assemble_with(
     let mut builder = Builder::new(options, clock, server);
     builder.nodes = nodes;
     add(&mut builder);
-    let (pools, handlers) = builder.manager(with_replication_controllers, wire);
-    builder.surroundings();
-    (builder, pools, handlers)
+    let (runners, handlers) = builder.manager(with_replication_controllers, hooks);
+    builder.add_cluster_tasks();
+    (builder, runners, handlers)
 }

@@ -1,4 +1,4 @@
-//! Where informers list and watch: a kind with a type of its own, or any.
+//! The sources of informers: list and watch of pods by their type, or of any kind.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use podstorm_objects::{Kind, Now, Object, Pod, ResourceVersion};
 /// The objects of a list, with its version.
 pub(super) type Listed<T> = Result<(Vec<Arc<T>>, ResourceVersion), ApiError>;
 
-/// The objects of one kind, as a server shows them.
+/// List and watch of one kind.
 pub(super) trait Source: Send {
     type Object: Object + ?Sized;
     type Watch: Send;
@@ -26,7 +26,7 @@ pub(super) trait Source: Send {
     ) -> Poll;
 }
 
-/// The pods, by their type: there are more events of them than of all else.
+/// The pods, by their type: most events are events of pods.
 pub(super) struct PodSource(pub(super) Arc<Cluster>);
 
 impl Source for PodSource {
@@ -76,7 +76,7 @@ impl Source for KindSource {
     }
 
     fn last_version(&self) -> u64 {
-        // A kind that is not served has no versions.
+        // A kind that the server does not serve has no versions.
         self.0.api(self.1).last_version().unwrap_or(0)
     }
 

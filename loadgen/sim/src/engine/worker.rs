@@ -1,8 +1,8 @@
-//! Controller workers: each part is one concurrent sync. A worker takes a key and drives its sync over its
-//! `Connection` until it is done.
+//! Workers of a controller: each is a task that runs one sync at a time. A worker takes a key and
+//! drives its sync over a `WorkerTransport` until it ends.
 //!
-//! A worker with nothing to do lists itself as idle; whoever adds keys wakes as many idle workers as
-//! there are keys.
+//! A worker without a key adds itself to the idle workers. When keys are added, as many idle
+//! workers are woken.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,13 +14,13 @@ use podstorm_objects::Now;
 use smallvec::SmallVec;
 
 use super::by_phase::Recorder;
-use super::client::{ApiCalls, Trip};
-use super::connection::{Connection, Travel};
-use super::pool::Pool;
-use crate::executor::{Next, Part, PartId};
+use super::client::{ApiCalls, CallLatency};
+use super::runner::ControllerRunner;
+use super::worker_transport::{Travel, WorkerTransport};
+use crate::executor::{Next, Task, TaskId};
 use crate::faults::CrashPoint;
 
-/// A run ends after that many syncs…
+/// A run of a worker ends after that many syncs…
 const SYNCS_PER_RUN: u32 = 16;
 
 /// …or after the sync with which it has carried out that many requests.
@@ -29,29 +29,29 @@ const REQUESTS_PER_RUN: u32 = 64;
 /// One concurrent sync.
 #[derive(Debug)]
 pub struct Worker<W: Workload = Controller> {
-    id: PartId,
-    pool: Arc<Pool<W>>,
+    id: TaskId,
+    runner: Arc<ControllerRunner<W>>,
     driver: Driver<W::Sync>,
-    connection: Connection<W>,
+    transport: WorkerTransport<W>,
     /// Whether a sync is under way.
     busy: bool,
     begun_at: Now,
-    /// What it counts.
-    pub tally: Tally,
-    /// What it measures.
+    /// The numbers of its syncs.
+    pub counters: SyncCounters,
+    /// The durations of its syncs.
     pub recorder: Recorder,
 }
 
-/// What a worker counts.
+/// The numbers of a worker's syncs.
 #[derive(Debug, Default)]
-pub struct Tally {
-    /// Syncs by how they ended, in the words of [`SyncState::outcome_label`].
+pub struct SyncCounters {
+    /// By outcome, as [`SyncState::outcome_label`] names it.
     pub syncs: SmallVec<[(&'static str, u64); 8]>,
-    /// Syncs that asked for nothing.
+    /// Syncs without a request.
     pub syncs_without_requests: u64,
 }
 
-impl Tally {
+impl SyncCounters {
     fn count(&mut self, outcome: &'static str) {
         match self.syncs.iter_mut().find(|(known, _)| *known == outcome) {
             Some((_, count)) => *count += 1,
@@ -61,57 +61,63 @@ impl Tally {
 }
 
 impl<W: Workload> Worker<W> {
-    pub(crate) fn new(id: PartId, pool: Arc<Pool<W>>, trip: Trip) -> Worker<W> {
-        let recorder = Recorder::new(Arc::clone(&pool.times), Arc::clone(&pool.recorded));
+    pub(crate) fn new(
+        id: TaskId,
+        runner: Arc<ControllerRunner<W>>,
+        call_latency: CallLatency,
+    ) -> Worker<W> {
+        let recorder = Recorder::new(Arc::clone(&runner.times), Arc::clone(&runner.recorded));
         Worker {
             id,
             recorder,
-            connection: Connection::new(Arc::clone(&pool), trip),
-            pool,
+            transport: WorkerTransport::new(Arc::clone(&runner), call_latency),
+            runner,
             driver: Driver::default(),
             busy: false,
             begun_at: Now::default(),
-            tally: Tally::default(),
+            counters: SyncCounters::default(),
         }
     }
 
     /// Its API calls.
     pub fn calls(&self) -> &ApiCalls {
-        &self.connection.calls
+        &self.transport.calls
     }
 
     fn begin(&mut self, key: KeyId, now: Now) -> Progress {
-        let pool = &self.pool;
-        let present = pool.present(now);
+        let runner = &self.runner;
+        let present = runner.present(now);
         self.busy = true;
         self.begun_at = present;
-        // Release: see `Pool::rests_after`.
-        let number = pool.begun.fetch_add(1, Ordering::Release) + 1;
-        self.connection.begin(key, number);
-        if let (Some(wire), Some(sync)) = (&pool.wire, self.connection.sync_id()) {
-            wire.probe.sync_begins(sync, &pool.controller, key, present);
+        // Release: see `ControllerRunner::rests_after`.
+        let number = runner.begun.fetch_add(1, Ordering::Release) + 1;
+        self.transport.begin(key, number);
+        if let (Some(hooks), Some(sync)) = (&runner.hooks, self.transport.sync_id()) {
+            hooks
+                .observer
+                .sync_begins(sync, &runner.controller, key, present);
         }
-        let own = pool.own_clock(present);
-        let sent_at = &mut self.connection.at(now);
-        self.driver.begin(&*pool.controller, key, sent_at, own)
+        let own = runner.own_clock(present);
+        let sent_at = &mut self.transport.at(now);
+        self.driver.begin(&*runner.controller, key, sent_at, own)
     }
 
     fn resume(&mut self, now: Now) -> Progress {
-        let own = self.pool.own_clock(now);
-        let sent_at = &mut self.connection.at(now);
-        self.driver.poll(&*self.pool.controller, sent_at, own)
+        let own = self.runner.own_clock(now);
+        let sent_at = &mut self.transport.at(now);
+        self.driver.poll(&*self.runner.controller, sent_at, own)
     }
 
-    /// Moves what travels and hands answers over; the next moment at which something happens, if the
-    /// sync waits for one.
+    /// Moves the requests in flight and passes answers to the sync; returns the next moment at
+    /// which something happens, if the sync waits for one.
     fn travel(&mut self, now: Now) -> Option<i64> {
         loop {
-            match self.connection.travel(self.driver.sync.requests(), now) {
+            match self.transport.travel(self.driver.sync.requests(), now) {
                 Travel::Over => return None,
                 Travel::Until(due_ns) => return Some(due_ns),
                 Travel::Answered(index, answer) => {
                     self.driver.answer(index, answer);
-                    if self.pool.dies_at(CrashPoint::AfterAnswer) {
+                    if self.runner.dies_at(CrashPoint::AfterAnswer) {
                         return None;
                     }
                 }
@@ -120,70 +126,71 @@ impl<W: Workload> Worker<W> {
     }
 
     fn finish(&mut self, now: Now) {
-        let now = self.pool.present(now);
-        let pool = &*self.pool;
+        let now = self.runner.present(now);
+        let runner = &*self.runner;
         self.busy = false;
         let events = self.driver.sync.events();
         if !events.is_empty() {
-            pool.events.offer(events.drain(..), now);
+            runner.events.offer(events.drain(..), now);
         }
-        self.tally.count(self.driver.sync.outcome_label());
-        let asked_nothing = self.connection.asked == 0;
-        self.tally.syncs_without_requests += u64::from(asked_nothing);
+        self.counters.count(self.driver.sync.outcome_label());
+        let asked_nothing = self.transport.asked == 0;
+        self.counters.syncs_without_requests += u64::from(asked_nothing);
         let begun_ns = self.begun_at.mono_ns;
         let took_ns = u64::try_from(now.mono_ns - begun_ns).unwrap_or(0);
         self.recorder.worked(begun_ns, took_ns, asked_nothing);
-        if let (Some(wire), Some(sync)) = (&pool.wire, self.connection.sync_id()) {
-            let (workload, state) = (&*pool.controller, &self.driver.sync);
-            wire.probe.sync_ended(sync, workload, state, now);
+        if let (Some(hooks), Some(sync)) = (&runner.hooks, self.transport.sync_id()) {
+            let (workload, state) = (&*runner.controller, &self.driver.sync);
+            hooks.observer.sync_ended(sync, workload, state, now);
         }
-        pool.controller
-            .finish(&mut self.driver.sync, pool.own_clock(now));
-        // Release: see `Pool::rests_after`.
-        pool.finished.fetch_add(1, Ordering::Release);
-        pool.keys_added(now);
+        runner
+            .controller
+            .finish(&mut self.driver.sync, runner.own_clock(now));
+        // Release: see `ControllerRunner::rests_after`.
+        runner.finished.fetch_add(1, Ordering::Release);
+        runner.keys_added(now);
     }
 }
 
-/// A worker of whatever workload, whose controller has died.
+/// A worker of any workload, whose controller has died.
 pub(super) trait Abandon: Send {
-    /// Lets what is on its way to the server go on alone.
+    /// Orphans the requests that are on their way to the server.
     fn abandon(&mut self);
 }
 
 impl<W: Workload> Abandon for Worker<W> {
     fn abandon(&mut self) {
-        self.connection.abandon(self.driver.sync.requests());
+        self.transport.abandon(self.driver.sync.requests());
     }
 }
 
-impl<W: Workload> Part for Worker<W> {
+impl<W: Workload> Task for Worker<W> {
     fn run(&mut self, now: Now) -> Next {
-        let pool = Arc::clone(&self.pool);
-        if let Some(until_ns) = pool.stopped_until(now) {
+        let runner = Arc::clone(&self.runner);
+        if let Some(until_ns) = runner.stopped_until(now) {
             return Next::not_before(until_ns);
         }
-        let (mut syncs, carried_out) = (0, self.connection.carried_out);
+        let (mut syncs, carried_out) = (0, self.transport.carried_out);
         loop {
             let progress = if self.busy {
                 if let Some(due_ns) = self.travel(now) {
                     return Next::At(due_ns);
                 }
-                if pool.is_dead() {
+                if runner.is_dead() {
                     return Next::Idle;
                 }
                 self.resume(now)
             } else {
-                let requests = self.connection.carried_out.wrapping_sub(carried_out);
+                let requests = self.transport.carried_out.wrapping_sub(carried_out);
                 if syncs >= SYNCS_PER_RUN || requests >= REQUESTS_PER_RUN {
                     return Next::Again;
                 }
-                let Some((key, waited_ns)) = pool.take(now) else {
-                    pool.list_idle(self.id);
-                    pool.keys_added(now);
+                let Some((key, waited_ns)) = runner.take(now) else {
+                    runner.list_idle(self.id);
+                    runner.keys_added(now);
                     return Next::Idle;
                 };
-                if pool.dies_at(CrashPoint::AfterTake) {
+                if runner.dies_at(CrashPoint::AfterTake) {
                     return Next::Idle;
                 }
                 syncs += 1;
@@ -193,7 +200,7 @@ impl<W: Workload> Part for Worker<W> {
             if progress == Progress::Finished {
                 self.finish(now);
             }
-            if pool.is_dead() {
+            if runner.is_dead() {
                 return Next::Idle;
             }
         }

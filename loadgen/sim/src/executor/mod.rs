@@ -1,23 +1,24 @@
-//! What every engine shares: parts, and the switchboard that decides whose turn it is.
+//! The executor: everything that acts in a run is a task, and the executor decides which task runs
+//! next.
 //!
-//! Everything that acts in a run (informers, workers, the scheduler, kubelets, the scenario) is a
-//! *part* with a number. The switchboard's turns (`turns.rs`) are a de-duplicating queue of part
-//! numbers: to wake a part is to add its number, so a part that is woken ten times runs once, a
-//! part that is woken while it runs runs again, and no part ever runs twice at once. Drivers
-//! ([`virtual_time`], [`threads`]) take numbers from it and run the parts.
+//! Tasks are the informers, workers, scheduler, kubelets and the scenario. Each has a number
+//! ([`TaskId`]). The run queue (`run_queue.rs`) holds the numbers of woken tasks, without
+//! duplicates: a task that is woken ten times runs once, a task that is woken while it runs runs
+//! again, and no task runs twice at the same time. A driver ([`virtual_time`], [`threads`]) takes
+//! numbers from the queue and runs the tasks.
 //!
-//! Some parts run only when no other is queued: the controllers' workers make work for all others,
-//! and those who make work wait until what they made is done. This bounds how far watches fall
-//! behind, and with it what the watch log holds.
+//! Low-priority tasks run only when no other task is queued. The controllers' workers are such
+//! tasks: they make work for all others, and they wait until that work is done. This bounds how far
+//! watches fall behind, and with it what the watch log holds.
 //!
-//! Locks: the turns are under one, held for a few instructions; a turn is long beside that. Each
-//! part lives in a mutex that only the driver thread which took its number locks while the run
-//! lasts, so it is never contended. The bell's mutex guards nothing but going to sleep.
+//! Locks: the run queue is under one lock, held for a few instructions; the run of a task is long
+//! beside that. Each task is in a mutex that only the thread which took its number locks, so the
+//! mutex is never contended. The sleep lock protects nothing but the decision to go to sleep.
 
+mod run_queue;
 pub mod seed;
 pub mod stream;
 pub mod threads;
-mod turns;
 pub mod virtual_time;
 
 use std::fmt;
@@ -27,25 +28,26 @@ use std::time::Duration;
 
 use podstorm_objects::Now;
 
-use turns::Turns;
+use crate::lock;
+use run_queue::RunQueue;
 
-/// The number of a part; the lowest bit says whether it waits for all others.
+/// The number of a task. The lowest bit marks a low-priority task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PartId(u32);
+pub struct TaskId(u32);
 
-/// What a part wants after it ran.
+/// When a task runs again, as it says at the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Nothing until somebody wakes it.
+    /// When it is woken.
     Idle,
-    /// To run again after the others that are queued.
+    /// After the other queued tasks.
     Again,
-    /// To run at that moment of the monotonic line, or earlier when woken.
+    /// At that moment of monotonic time, ns, or earlier when it is woken.
     At(i64),
 }
 
 impl Next {
-    /// To run again at that moment; never by itself when it is `i64::MAX`.
+    /// At that moment; only when it is woken for `i64::MAX`.
     #[must_use]
     pub fn not_before(at_ns: i64) -> Next {
         match at_ns {
@@ -54,7 +56,7 @@ impl Next {
         }
     }
 
-    /// The earlier of two wishes.
+    /// The earlier of the two.
     #[must_use]
     pub fn or(self, other: Next) -> Next {
         match (self, other) {
@@ -66,121 +68,120 @@ impl Next {
     }
 }
 
-/// Something that acts. A run is short (a batch of events, a few syncs): whoever has more to do
-/// asks to run again.
-pub trait Part: Send {
+/// Something that acts. A run of a task is short (a batch of events, a few syncs): a task with more
+/// to do asks to run again.
+pub trait Task: Send {
     /// Does what can be done now. May be called with nothing to do.
     fn run(&mut self, now: Now) -> Next;
 }
 
-/// A closure that wakes one part.
+/// A closure that wakes one task.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
-impl PartId {
-    const LATE: u32 = 1;
+impl TaskId {
+    const LOW_PRIORITY: u32 = 1;
 
     pub(super) fn index(self) -> usize {
         self.0 as usize
     }
 
-    fn from_index(index: usize) -> PartId {
-        PartId(u32::try_from(index).expect("there are few parts"))
+    fn from_index(index: usize) -> TaskId {
+        TaskId(u32::try_from(index).expect("there are few tasks"))
     }
 
-    /// Whether it runs only when no other is queued.
-    pub(super) fn is_late(self) -> bool {
-        self.0 & PartId::LATE != 0
+    /// Whether the task runs only when no other task is queued.
+    pub(super) fn is_low_priority(self) -> bool {
+        self.0 & TaskId::LOW_PRIORITY != 0
     }
 }
 
-/// `next_due_ns` when nothing is due ever.
+/// `next_due_ns` when no task is delayed.
 const NEVER: i64 = i64::MAX;
 
-/// Whose turn it is. Shared by the driver and by everyone who wakes parts.
-pub struct Switchboard {
-    turns: Mutex<Turns>,
-    /// How many parts are queued, and the moment of the earliest delayed one: written under the
-    /// lock of the turns, so that whoever looks for work in vain need not take it.
+/// Decides which task runs next. The driver shares it with everything that wakes tasks.
+pub struct Executor {
+    run_queue: Mutex<RunQueue>,
+    /// The number of queued tasks, and the moment of the earliest delayed task. Both are written
+    /// under the lock of the run queue; a thread that finds no work here need not take that lock.
     queued: AtomicUsize,
     next_due_ns: AtomicI64,
-    /// Whether several threads take turns; without, nobody ever sleeps.
+    /// Whether several threads take tasks; a single thread never sleeps.
     threaded: AtomicBool,
     next_id: AtomicU32,
     stopped: AtomicBool,
     /// Threads that are asleep or about to be.
     sleepers: AtomicUsize,
-    bell: Mutex<()>,
-    rung: Condvar,
-    /// Rung once, when the run ends.
+    sleep_lock: Mutex<()>,
+    work_queued: Condvar,
+    /// Notified once, when the run ends.
     ended: Condvar,
 }
 
-impl fmt::Debug for Switchboard {
+impl fmt::Debug for Executor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Switchboard")
+        f.debug_struct("Executor")
             .field("queued", &self.queued())
             .field("stopped", &self.is_stopped())
             .finish_non_exhaustive()
     }
 }
 
-impl Default for Switchboard {
+impl Default for Executor {
     fn default() -> Self {
-        Switchboard::new()
+        Executor::new()
     }
 }
 
-impl Switchboard {
-    /// A switchboard without parts.
-    pub fn new() -> Switchboard {
-        Switchboard {
-            turns: Mutex::new(Turns::default()),
+impl Executor {
+    /// An executor without tasks.
+    pub fn new() -> Executor {
+        Executor {
+            run_queue: Mutex::new(RunQueue::default()),
             queued: AtomicUsize::new(0),
             next_due_ns: AtomicI64::new(NEVER),
             threaded: AtomicBool::new(false),
             next_id: AtomicU32::new(0),
             stopped: AtomicBool::new(false),
             sleepers: AtomicUsize::new(0),
-            bell: Mutex::new(()),
-            rung: Condvar::new(),
+            sleep_lock: Mutex::new(()),
+            work_queued: Condvar::new(),
             ended: Condvar::new(),
         }
     }
 
-    /// A number for a part to be, so that wakers can be made before the part is.
-    pub fn reserve(&self) -> PartId {
+    /// A number for a future task, so that its wakers can be made before the task is.
+    pub fn reserve(&self) -> TaskId {
         // Relaxed: a counter that orders nothing.
-        PartId(self.next_id.fetch_add(1, Ordering::Relaxed) << 1)
+        TaskId(self.next_id.fetch_add(1, Ordering::Relaxed) << 1)
     }
 
-    /// A number for a part that runs only when no other is queued.
-    pub fn reserve_late(&self) -> PartId {
-        PartId(self.reserve().0 | PartId::LATE)
+    /// A number for a task that runs only when no other task is queued.
+    pub fn reserve_low_priority(&self) -> TaskId {
+        TaskId(self.reserve().0 | TaskId::LOW_PRIORITY)
     }
 
-    /// To be called before the first of several threads takes a turn.
+    /// Must be called before the first of several threads takes a task.
     pub(super) fn expect_threads(&self) {
         // Relaxed: threads that are started later see it.
         self.threaded.store(true, Ordering::Relaxed);
     }
 
-    fn turns(&self) -> MutexGuard<'_, Turns> {
-        self.turns
-            .lock()
-            .expect("no thread panics while it holds this lock")
+    fn run_queue(&self) -> MutexGuard<'_, RunQueue> {
+        lock(&self.run_queue)
     }
 
-    /// Lets everyone see how many parts are queued. Under the lock.
-    fn publish_queued(&self, turns: &Turns) {
-        // Relaxed: a hint; before going to sleep it is read behind a fence, see `sleep`.
-        self.queued.store(turns.queued(), Ordering::Relaxed);
+    /// Publishes the number of queued tasks. Called under the lock.
+    fn publish_queued(&self, run_queue: &RunQueue) {
+        // Relaxed: a hint; a thread reads it again behind a fence before it goes to sleep, see
+        // `sleep`.
+        self.queued.store(run_queue.queued(), Ordering::Relaxed);
     }
 
-    /// Lets everyone see when the next part is due. Under the lock.
-    fn publish_due(&self, turns: &Turns) {
+    /// Publishes the moment at which the next task is due. Called under the lock.
+    fn publish_due(&self, run_queue: &RunQueue) {
         // Relaxed: as above.
         self.next_due_ns
-            .store(turns.next_due_ns().unwrap_or(NEVER), Ordering::Relaxed);
+            .store(run_queue.next_due_ns().unwrap_or(NEVER), Ordering::Relaxed);
     }
 
     fn queued(&self) -> usize {
@@ -188,46 +189,44 @@ impl Switchboard {
         self.queued.load(Ordering::Relaxed)
     }
 
-    /// Wakes a part: it runs soon, once.
-    pub fn wake(&self, part: PartId) {
-        let mut turns = self.turns();
-        turns.add(part);
-        self.publish_queued(&turns);
-        drop(turns);
-        self.ring();
+    /// Wakes a task: it runs soon, once.
+    pub fn wake(&self, task: TaskId) {
+        let mut run_queue = self.run_queue();
+        run_queue.add(task);
+        self.publish_queued(&run_queue);
+        drop(run_queue);
+        self.wake_sleeper();
     }
 
-    /// Wakes a part at `at_ns` of the monotonic line; an earlier wish that is pending stays.
-    pub fn wake_at(&self, part: PartId, at_ns: i64, now: Now) {
-        let mut turns = self.turns();
+    /// Wakes a task at `at_ns` of monotonic time; an earlier wake-up that is pending stays.
+    pub fn wake_at(&self, task: TaskId, at_ns: i64, now: Now) {
+        let mut run_queue = self.run_queue();
         if at_ns <= now.mono_ns {
-            turns.add(part);
-            self.publish_queued(&turns);
-        } else if turns.add_at(part, at_ns) {
-            self.publish_due(&turns);
+            run_queue.add(task);
+            self.publish_queued(&run_queue);
+        } else if run_queue.add_at(task, at_ns) {
+            self.publish_due(&run_queue);
         } else {
             return;
         }
-        drop(turns);
-        // Whoever sleeps may have to sleep shorter.
-        self.ring();
+        drop(run_queue);
+        // A sleeping thread may have to wake up earlier than it planned.
+        self.wake_sleeper();
     }
 
-    /// A closure that wakes the part.
-    pub fn waker(self: &Arc<Self>, part: PartId) -> Waker {
-        let switchboard = Arc::clone(self);
-        Arc::new(move || switchboard.wake(part))
+    /// A closure that wakes the task.
+    pub fn waker(self: &Arc<Self>, task: TaskId) -> Waker {
+        let executor = Arc::clone(self);
+        Arc::new(move || executor.wake(task))
     }
 
-    /// Ends the run: drivers return after the parts that run now.
+    /// Ends the run: drivers return after the tasks that run now.
     pub fn stop(&self) {
-        // SeqCst with the fence in `ring`: a thread about to sleep sees the flag or hears the bell.
+        // SeqCst with the fence in `wake_sleeper`: a thread about to sleep sees the flag or is
+        // notified.
         self.stopped.store(true, Ordering::SeqCst);
-        let _guard = self
-            .bell
-            .lock()
-            .expect("no thread panics while it holds this lock");
-        self.rung.notify_all();
+        let _guard = lock(&self.sleep_lock);
+        self.work_queued.notify_all();
         self.ended.notify_all();
     }
 
@@ -237,85 +236,80 @@ impl Switchboard {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Whether nothing happens any more: no part runs, none is queued, and none will be due.
+    /// Whether nothing will happen: no task runs, is queued or is delayed.
     pub(super) fn is_at_rest(&self) -> bool {
-        // A busy run is told apart without the lock.
-        self.queued() == 0 && self.next_due().is_none() && self.turns().are_at_rest()
+        // The first two tests find a busy run without the lock.
+        self.queued() == 0 && self.next_due().is_none() && self.run_queue().are_at_rest()
     }
 
-    /// Takes the next part to run, if one is queued.
-    pub fn try_take(&self) -> Option<PartId> {
+    /// Takes the next task to run, if one is queued.
+    pub fn try_take(&self) -> Option<TaskId> {
         if self.queued() == 0 {
             return None;
         }
-        let mut turns = self.turns();
-        let part = turns.take();
-        self.publish_queued(&turns);
-        part
+        let mut run_queue = self.run_queue();
+        let task = run_queue.take();
+        self.publish_queued(&run_queue);
+        task
     }
 
-    /// Queues the parts whose moment has come.
+    /// Queues the delayed tasks that are due.
     pub fn fire_due(&self, now: Now) {
-        let mut turns = self.turns();
-        turns.fire_due(now.mono_ns);
-        self.publish_queued(&turns);
-        self.publish_due(&turns);
+        let mut run_queue = self.run_queue();
+        run_queue.fire_due(now.mono_ns);
+        self.publish_queued(&run_queue);
+        self.publish_due(&run_queue);
     }
 
-    /// The moment of the earliest delayed part.
+    /// The moment of the earliest delayed task.
     pub fn next_due(&self) -> Option<i64> {
-        // Relaxed: a hint; whoever made it earlier rings.
+        // Relaxed: a hint; a thread that makes the moment earlier wakes a sleeper.
         let due_ns = self.next_due_ns.load(Ordering::Relaxed);
         (due_ns != NEVER).then_some(due_ns)
     }
 
-    /// Books a part's run as over, with its wish.
-    pub(super) fn finish(&self, part: PartId, next: Next, now: Now) {
-        let mut turns = self.turns();
+    /// Records that a task has run, and when it is to run again.
+    pub(super) fn finish(&self, task: TaskId, next: Next, now: Now) {
+        let mut run_queue = self.run_queue();
         match next {
             Next::Idle => {}
             Next::At(at_ns) if at_ns > now.mono_ns => {
-                if turns.add_at(part, at_ns) {
-                    self.publish_due(&turns);
+                if run_queue.add_at(task, at_ns) {
+                    self.publish_due(&run_queue);
                 }
             }
-            Next::Again | Next::At(_) => turns.add(part),
+            Next::Again | Next::At(_) => run_queue.add(task),
         }
-        turns.done(part);
-        self.publish_queued(&turns);
-        drop(turns);
-        // More than this thread will take next, or an earlier moment to sleep until.
+        run_queue.done(task);
+        self.publish_queued(&run_queue);
+        drop(run_queue);
+        // There is more than this thread takes next, or sleepers have an earlier moment to wake up
+        // at.
         if self.queued() > 1 || matches!(next, Next::At(_)) {
-            self.ring();
+            self.wake_sleeper();
         }
     }
 
-    /// Sleeps until somebody rings or `timeout` has passed; returns at once when a part is queued
-    /// or the run is over. May return for no reason.
+    /// Sleeps until a task is woken or `timeout` has passed. Returns at once when a task is queued
+    /// or the run is over, and may return for no reason.
     pub(super) fn sleep(&self, timeout: Duration) {
-        let guard = self
-            .bell
-            .lock()
-            .expect("no thread panics while it holds this lock");
-        // SeqCst: pairs with the fence in `ring`. Either the waker sees this sleeper and takes the
-        // lock to notify, or this thread sees what the waker queued.
+        let guard = lock(&self.sleep_lock);
+        // SeqCst: pairs with the fence in `wake_sleeper`. Either the waking thread sees this
+        // sleeper and takes the lock to notify it, or this thread sees the queued task.
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         if self.queued() == 0 && !self.is_stopped() {
             let _woken = self
-                .rung
+                .work_queued
                 .wait_timeout(guard, timeout)
                 .expect("no thread panics while it holds this lock");
         }
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Sleeps until the run is ended or `timeout` has passed: for the thread that watches.
+    /// Sleeps until the run is ended or `timeout` has passed: for the thread that watches the run.
     pub(super) fn wait_stopped(&self, timeout: Duration) {
-        let guard = self
-            .bell
-            .lock()
-            .expect("no thread panics while it holds this lock");
+        let guard = lock(&self.sleep_lock);
         if !self.is_stopped() {
             let _woken = self
                 .ended
@@ -325,75 +319,72 @@ impl Switchboard {
     }
 
     /// Wakes one sleeping thread, if there is one.
-    fn ring(&self) {
+    fn wake_sleeper(&self) {
         // Relaxed: see `expect_threads`.
         if !self.threaded.load(Ordering::Relaxed) {
             return;
         }
-        // SeqCst: orders the add before the look at the sleepers; see `sleep`.
+        // SeqCst: orders the queued task before the look at the sleepers; see `sleep`.
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) > 0 {
-            let _guard = self
-                .bell
-                .lock()
-                .expect("no thread panics while it holds this lock");
-            self.rung.notify_one();
+            let _guard = lock(&self.sleep_lock);
+            self.work_queued.notify_one();
         }
     }
 }
 
-/// The parts of a run, by their numbers.
+/// The tasks of a run, by their numbers.
 #[derive(Default)]
-pub struct Parts {
-    parts: Vec<Option<Arc<Mutex<dyn Part>>>>,
+pub struct Tasks {
+    tasks: Vec<Option<Arc<Mutex<dyn Task>>>>,
 }
 
-impl fmt::Debug for Parts {
+impl fmt::Debug for Tasks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Parts")
-            .field("count", &self.parts.len())
+        f.debug_struct("Tasks")
+            .field("count", &self.tasks.len())
             .finish()
     }
 }
 
-impl Parts {
-    /// Puts a part in the place of its number.
+impl Tasks {
+    /// Adds a task under its number.
     ///
     /// # Panics
-    /// When the place is taken.
-    pub fn install(&mut self, id: PartId, part: Arc<Mutex<dyn Part>>) {
-        if self.parts.len() <= id.index() {
-            self.parts.resize_with(id.index() + 1, || None);
+    /// When there is a task of that number.
+    pub fn install(&mut self, id: TaskId, task: Arc<Mutex<dyn Task>>) {
+        if self.tasks.len() <= id.index() {
+            self.tasks.resize_with(id.index() + 1, || None);
         }
-        let place = &mut self.parts[id.index()];
-        assert!(place.is_none(), "a part is installed once");
-        *place = Some(part);
+        let slot = &mut self.tasks[id.index()];
+        assert!(slot.is_none(), "a task is installed once");
+        *slot = Some(task);
     }
 
-    /// Takes a part away: what it still wished for comes to nothing.
-    pub(super) fn remove(&mut self, id: PartId) {
-        self.parts[id.index()] = None;
+    /// Removes a task; its pending wake-ups have no effect.
+    pub(super) fn remove(&mut self, id: TaskId) {
+        self.tasks[id.index()] = None;
     }
 
-    /// Wakes every part, in order of their numbers: how a run starts.
-    pub fn wake_all(&self, switchboard: &Switchboard) {
-        for (index, part) in self.parts.iter().enumerate() {
-            if part.is_some() {
-                switchboard.wake(PartId::from_index(index));
+    /// Wakes every task in order of the numbers: how a run starts.
+    pub fn wake_all(&self, executor: &Executor) {
+        for (index, task) in self.tasks.iter().enumerate() {
+            if task.is_some() {
+                executor.wake(TaskId::from_index(index));
             }
         }
     }
 
-    /// Runs a part that was taken from the switchboard and books it.
-    pub fn run(&self, id: PartId, switchboard: &Switchboard, now: Now) {
-        let next = match &self.parts[id.index()] {
-            Some(part) => part
+    /// Runs a task that was taken from the executor, and records that it has run.
+    pub fn run(&self, id: TaskId, executor: &Executor, now: Now) {
+        let next = match &self.tasks[id.index()] {
+            Some(task) => task
                 .lock()
-                .expect("a part that panicked ends the run")
+                .expect("a task that panicked ends the run")
                 .run(now),
-            // Taken away since it was woken.
+            // Removed since it was woken.
             None => Next::Idle,
         };
-        switchboard.finish(id, next, now);
+        executor.finish(id, next, now);
     }
 }

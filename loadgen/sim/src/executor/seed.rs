@@ -1,5 +1,5 @@
-//! Seeds for the users of randomness: each has its own, so that what one draws never depends on
-//! when another one runs.
+//! Seeds for the users of randomness. Each user has its own seed, so that its draws never depend on
+//! when another user draws.
 
 /// A seed for one user of randomness: the run's seed, mixed with the user's name and number.
 pub fn seed_for(seed: u64, user: &str, number: u64) -> u64 {
@@ -7,7 +7,7 @@ pub fn seed_for(seed: u64, user: &str, number: u64) -> u64 {
     let mixed = user.bytes().fold(start, |state, byte| {
         (state ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
-    // The finishing steps of a 64-bit mixer, so that near seeds give far ones.
+    // The last steps of a 64-bit mixer: similar inputs give unrelated seeds.
     let folded = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     folded ^ (folded >> 32)
 }

@@ -1,5 +1,5 @@
-//! List and watch for the parts that are not under test (scheduler, kubelets, the scenario): a
-//! stream of changes that starts over by itself when the server ends it.
+//! List and watch for the tasks that are not under test (scheduler, kubelets, the scenario): a
+//! stream of changes that starts again by itself when the server ends it.
 
 use std::sync::Arc;
 
@@ -12,21 +12,21 @@ use super::{Next, Waker};
 /// Most events taken in one poll.
 pub const BATCH: usize = 4000;
 
-/// What a stream tells.
+/// An event of a stream.
 #[derive(Clone, Debug)]
-pub enum Item<R> {
-    /// Forget everything: the objects that exist follow as `Added`.
+pub enum ObjectEvent<R> {
+    /// The stream starts again: the objects that exist follow as `Added`.
     Reset,
-    /// The object came to be, or existed when the stream began.
+    /// The object was created, or existed when the stream began.
     Added(Arc<R>),
     /// The object changed.
     Modified(Arc<R>),
-    /// The object is gone.
+    /// The object was deleted.
     Deleted(Arc<R>),
 }
 
-/// A watch of all objects of a kind, opened at the first poll.
-pub struct Stream<R: ClusterResource> {
+/// A stream of all objects of a kind, opened at the first poll.
+pub struct ObjectStream<R: ClusterResource> {
     cluster: Arc<Cluster>,
     waker: Waker,
     watch: Option<Watch<R>>,
@@ -34,18 +34,18 @@ pub struct Stream<R: ClusterResource> {
     drained: bool,
 }
 
-impl<R: ClusterResource> std::fmt::Debug for Stream<R> {
+impl<R: ClusterResource> std::fmt::Debug for ObjectStream<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stream")
+        f.debug_struct("ObjectStream")
             .field("open", &self.watch.is_some())
             .finish_non_exhaustive()
     }
 }
 
-impl<R: ClusterResource> Stream<R> {
-    /// A stream without delay; `waker` is called when events come after it was drained.
+impl<R: ClusterResource> ObjectStream<R> {
+    /// A stream without latency; `waker` is called when there are events after it was drained.
     pub fn new(cluster: Arc<Cluster>, waker: Waker) -> Self {
-        Stream {
+        ObjectStream {
             cluster,
             waker,
             watch: None,
@@ -54,14 +54,14 @@ impl<R: ClusterResource> Stream<R> {
         }
     }
 
-    /// Whether the last poll took everything that was there.
+    /// Whether the last poll took every event there was.
     pub fn is_drained(&self) -> bool {
         self.drained
     }
 
-    /// Takes up to [`BATCH`] changes in order and hands them to `see`; says when to poll again.
+    /// Passes up to [`BATCH`] events to `see`, in order; returns when to poll again.
     #[inline]
-    pub fn poll(&mut self, now: Now, mut see: impl FnMut(Item<R>)) -> Next {
+    pub fn poll(&mut self, now: Now, mut see: impl FnMut(ObjectEvent<R>)) -> Next {
         let watch = match &mut self.watch {
             Some(watch) => watch,
             closed => {
@@ -69,11 +69,11 @@ impl<R: ClusterResource> Stream<R> {
                     waker: Some(Arc::clone(&self.waker)),
                     ..WatchOptions::default()
                 };
-                // A watch from the present state can't be refused: no version can be too old.
+                // A watch from the current state can't be refused: it names no version.
                 let Ok(watch) = self.cluster.watch::<R>(WatchFrom::Initial, options) else {
                     return Next::At(now.mono_ns + 1_000_000_000);
                 };
-                see(Item::Reset);
+                see(ObjectEvent::Reset);
                 closed.insert(watch)
             }
         };
@@ -82,9 +82,9 @@ impl<R: ClusterResource> Stream<R> {
         let mut ended = false;
         for event in self.events.drain(..) {
             match event {
-                WatchEvent::Added(object) => see(Item::Added(object)),
-                WatchEvent::Modified(object) => see(Item::Modified(object)),
-                WatchEvent::Deleted(object) => see(Item::Deleted(object)),
+                WatchEvent::Added(object) => see(ObjectEvent::Added(object)),
+                WatchEvent::Modified(object) => see(ObjectEvent::Modified(object)),
+                WatchEvent::Deleted(object) => see(ObjectEvent::Deleted(object)),
                 WatchEvent::Bookmark { .. } => {}
                 WatchEvent::Error(_) => ended = true,
             }

@@ -1,40 +1,31 @@
-//! Calls and the wrong answers to them.
+//! Kinds of API calls, and wrong answers to them.
 
 use podstorm::client::{ApiError, Cause, Reason, Request};
 use serde::{Deserialize, Serialize};
 
-/// A kind of API call of the controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Call {
-    /// `create pods`.
-    CreatePod,
-    /// `delete pods`.
-    DeletePod,
-    /// `patch pods`: adoption and release.
-    PatchPod,
-    /// `get` of the object itself: before adopting, and after a refused status write.
-    GetParent,
-    /// `update` of its status.
-    PutStatus,
-    /// A consistent read that finds out how far the server is.
-    ReadVersion,
-    /// Writes of Events.
-    WriteEvent,
+listed! {
+    /// A kind of API call of the controller.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Call {
+        /// `create pods`.
+        CreatePod,
+        /// `delete pods`.
+        DeletePod,
+        /// `patch pods`: adoption and release.
+        PatchPod,
+        /// `get` of the owner: before adoption, and after a refused status write.
+        GetParent,
+        /// `update` of the owner's status.
+        PutStatus,
+        /// A consistent read of the server's current version.
+        ReadVersion,
+        /// Writes of Events.
+        WriteEvent,
+    }
 }
 
 impl Call {
-    /// Every kind of call.
-    pub const ALL: [Call; 7] = [
-        Call::CreatePod,
-        Call::DeletePod,
-        Call::PatchPod,
-        Call::GetParent,
-        Call::PutStatus,
-        Call::ReadVersion,
-        Call::WriteEvent,
-    ];
-
     /// The kind of a request.
     pub fn of(request: &Request) -> Call {
         match request {
@@ -47,90 +38,66 @@ impl Call {
         }
     }
 
-    /// Whether it changes a pod or a status.
+    /// Whether the call changes a pod or a status.
     pub fn is_write(self) -> bool {
         !matches!(self, Call::GetParent | Call::ReadVersion | Call::WriteEvent)
     }
 }
 
-/// An answer that the controller should not have got.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ApiFault {
-    /// 400.
-    BadRequest,
-    /// 401.
-    Unauthorized,
-    /// 403 without a known cause.
-    Forbidden,
-    /// 403 with the cause `NamespaceTerminating`.
-    NamespaceTerminating,
-    /// 404.
-    NotFound,
-    /// 409, the name is taken.
-    AlreadyExists,
-    /// 409, the object has changed.
-    Conflict,
-    /// 410.
-    Gone,
-    /// 413.
-    TooLarge,
-    /// 415.
-    UnsupportedMediaType,
-    /// 422.
-    Invalid,
-    /// 429 without a time to wait.
-    TooManyRequests,
-    /// 429, again after a second.
-    TooManyRequestsRetry,
-    /// 500.
-    InternalError,
-    /// 503.
-    Unavailable,
-    /// 503, again after a second.
-    UnavailableRetry,
-    /// 504.
-    GatewayTimeout,
-    /// 504, again after a second.
-    GatewayTimeoutRetry,
-    /// No answer: the client has given up waiting.
-    Timeout,
-    /// No answer: the connection was cut.
-    ConnectionCut,
-    /// An answer that can't be read.
-    MalformedBody,
-    /// An answer that ends in its middle.
-    TruncatedBody,
+listed! {
+    /// A wrong answer to a call.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum ApiFault {
+        /// 400.
+        BadRequest,
+        /// 401.
+        Unauthorized,
+        /// 403 without a known cause.
+        Forbidden,
+        /// 403 with the cause `NamespaceTerminating`.
+        NamespaceTerminating,
+        /// 404.
+        NotFound,
+        /// 409: the name is taken.
+        AlreadyExists,
+        /// 409: the object has changed.
+        Conflict,
+        /// 410.
+        Gone,
+        /// 413.
+        TooLarge,
+        /// 415.
+        UnsupportedMediaType,
+        /// 422.
+        Invalid,
+        /// 429 without a retry time.
+        TooManyRequests,
+        /// 429 with a retry after one second.
+        TooManyRequestsRetry,
+        /// 500.
+        InternalError,
+        /// 503.
+        Unavailable,
+        /// 503 with a retry after one second.
+        UnavailableRetry,
+        /// 504.
+        GatewayTimeout,
+        /// 504 with a retry after one second.
+        GatewayTimeoutRetry,
+        /// No answer: the client has timed out.
+        Timeout,
+        /// No answer: the connection was cut.
+        ConnectionCut,
+        /// An answer that is no valid JSON.
+        MalformedBody,
+        /// An answer that ends early.
+        TruncatedBody,
+    }
 }
 
 impl ApiFault {
-    /// Every wrong answer.
-    pub const ALL: [ApiFault; 22] = [
-        ApiFault::BadRequest,
-        ApiFault::Unauthorized,
-        ApiFault::Forbidden,
-        ApiFault::NamespaceTerminating,
-        ApiFault::NotFound,
-        ApiFault::AlreadyExists,
-        ApiFault::Conflict,
-        ApiFault::Gone,
-        ApiFault::TooLarge,
-        ApiFault::UnsupportedMediaType,
-        ApiFault::Invalid,
-        ApiFault::TooManyRequests,
-        ApiFault::TooManyRequestsRetry,
-        ApiFault::InternalError,
-        ApiFault::Unavailable,
-        ApiFault::UnavailableRetry,
-        ApiFault::GatewayTimeout,
-        ApiFault::GatewayTimeoutRetry,
-        ApiFault::Timeout,
-        ApiFault::ConnectionCut,
-        ApiFault::MalformedBody,
-        ApiFault::TruncatedBody,
-    ];
-
-    /// Whether a write that is answered so may have been committed.
+    /// Whether a write with this answer may have been committed.
     pub fn is_ambiguous(self) -> bool {
         use ApiFault::*;
         matches!(

@@ -1,19 +1,42 @@
-//! What can go wrong between a controller and its cluster, as data and as the place where it
-//! happens.
+//! Fault injection between a controller and its cluster: the faults as data, and the places where
+//! they happen.
 //!
-//! [`class`] lists the kinds of faults under the numbers of the reliability plan; [`answer`] the
-//! wrong answers an API server or a network gives; [`network`] what is armed against requests;
-//! [`mod@line`] one controller's connection, which every request and every watch of it passes, and its
-//! clock. An undisturbed run has none of these, and pays one test of an absent value for it.
+//! * [`class`]: the kinds of faults, with the numbers of the reliability plan;
+//! * [`answer`]: the wrong answers that an API server or a network gives;
+//! * [`network`]: faults armed against requests;
+//! * [`watching`]: faults of watches;
+//! * [`connection`]: the connection of one controller manager, which its requests and watches pass,
+//!   and its clock.
+//!
+//! In a run without fault injection the connection is absent, which costs one test.
+
+/// Declares an enum with the list of its values, `ALL`.
+macro_rules! listed {
+    ($(#[$meta:meta])* pub enum $name:ident {
+        $($(#[$variant_meta:meta])* $variant:ident),+ $(,)?
+    }) => {
+        $(#[$meta])*
+        pub enum $name {
+            $($(#[$variant_meta])* $variant),+
+        }
+
+        impl $name {
+            /// Every value, in order.
+            pub const ALL: [$name; [$($name::$variant),+].len()] = [$($name::$variant),+];
+        }
+    };
+}
 
 pub mod answer;
 pub mod class;
-pub mod line;
+pub mod connection;
 pub mod network;
 pub mod watching;
 
 pub use answer::{ApiFault, Call};
 pub use class::FaultClass;
-pub use line::{CrashPoint, Line};
-pub use network::{Armed, Effect, Fate, Mark, Network, Place, Sent};
+pub use connection::{Connection, CrashPoint};
+pub use network::{
+    Armed, BatchPosition, Effect, FaultId, InjectedOutcome, Network, OutgoingRequest,
+};
 pub use watching::{StreamEnd, StreamKind};

@@ -1,5 +1,5 @@
-//! Faults armed against requests. One network is shared by all controllers of a run: what is armed
-//! meets the next request that fits, whoever sends it.
+//! Faults armed against requests. All controllers of a run share one network. An armed fault meets
+//! the next request that fits, from any controller.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
@@ -9,33 +9,35 @@ use serde::{Deserialize, Serialize};
 
 use super::answer::{ApiFault, Call};
 use super::class::FaultClass;
+use crate::lock;
 
-/// Who has armed a fault: a number that comes back when the fault is noticed.
-pub type Mark = u32;
+/// The number of the action that armed a fault. [`Network::take_noticed`] returns it when a
+/// controller notices the fault.
+pub type FaultId = u32;
 
-/// What happens to a request.
+/// What a fault does to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
-    /// It is answered so and changes nothing.
+    /// The request gets this answer and changes nothing.
     Refuse(ApiFault),
-    /// It is carried out and answered so.
+    /// The request is carried out and gets this answer.
     LoseAnswer(ApiFault),
-    /// It is answered so, and carried out only after that many milliseconds more.
+    /// The request gets this answer, and is carried out later.
     CommitLate {
-        /// What the client sees.
+        /// The client's answer.
         answer: ApiFault,
-        /// How much later than the answer's request it is carried out, ms.
+        /// How much later than usual the request is carried out, ms.
         after_ms: u32,
     },
-    /// It never arrives; the client gives up after that many milliseconds.
+    /// The request never arrives; the client times out.
     NeverArrives {
         /// How long the client waits, ms.
         after_ms: u32,
     },
-    /// It is carried out twice, one time after the other; the second answer comes back.
+    /// The request is carried out twice, in sequence; the client gets the second answer.
     Twice,
-    /// It takes that many milliseconds longer each way.
+    /// The request takes longer, each way.
     Slow {
         /// Milliseconds.
         by_ms: u32,
@@ -46,12 +48,12 @@ pub enum Effect {
     StripOwner,
 }
 
-/// A fault that waits for its requests.
+/// An armed fault, which waits for its requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Armed {
-    /// What it is counted as.
+    /// The class it is counted under.
     pub class: FaultClass,
-    /// The calls that it meets; empty is every pod write and status write.
+    /// The calls that it meets; empty: every pod write and status write.
     pub calls: Vec<Call>,
     /// Only requests of this ReplicaSet, by name.
     pub parent: Option<String>,
@@ -59,184 +61,185 @@ pub struct Armed {
     pub batch: Option<u32>,
     /// Only that request of its batch, from 0.
     pub index: Option<u32>,
-    /// What happens.
+    /// What it does to them.
     pub effect: Effect,
-    /// To how many requests.
+    /// How many requests it meets.
     pub times: u32,
-    /// Not after this moment, ns of the monotonic line.
+    /// Until this moment of monotonic time, ns.
     pub until_ns: i64,
 }
 
-/// Where in its sync a request is.
+/// The position of a request in its sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
-    /// How many batches the sync has sent before.
+pub struct BatchPosition {
+    /// The number of batches that the sync has sent before.
     pub batch: u32,
-    /// Its number within the batch.
+    /// The index within the batch.
     pub index: u32,
 }
 
 /// A request about to be sent.
 #[derive(Clone, Copy, Debug)]
-pub struct Sent<'a> {
+pub struct OutgoingRequest<'a> {
     /// Its kind.
     pub call: Call,
-    /// Itself; absent for writes of Events.
+    /// The request; absent for writes of Events.
     pub request: Option<&'a Request>,
     /// The ReplicaSet that sends it, by name.
     pub parent: &'a str,
-    /// Where in the sync it is.
-    pub place: Place,
+    /// Its position in the sync.
+    pub position: BatchPosition,
 }
 
-/// What becomes of one request.
+/// What fault injection makes of one request.
 #[derive(Clone, Debug)]
-pub enum Fate {
-    /// Nothing special.
+pub enum InjectedOutcome {
+    /// No fault.
     Pass,
-    /// Answered with the error, not carried out; that much later, ns.
+    /// Not carried out; answered with the error, that much later than usual, ns.
     Refuse(ApiError, i64),
-    /// Carried out, answered with the error.
+    /// Carried out; answered with the error.
     LoseAnswer(ApiError),
-    /// Answered with the error, carried out that much later, ns.
+    /// Answered with the error; carried out that much later than usual, ns.
     CommitLate(ApiError, i64),
-    /// Carried out twice; whether the sender notices is up to the second answer.
-    Twice(Option<Mark>),
-    /// Later by so much each way, ns.
+    /// Carried out twice; the second answer decides whether the sender notices the fault.
+    Twice(Option<FaultId>),
+    /// Slower by that much each way, ns.
     Slow(i64),
-    /// Carried out as this request.
+    /// This request is carried out instead.
     Changed(Box<Request>),
 }
 
-/// A fault has met its request.
+/// A fault that has met a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit {
     /// The fault.
     pub class: FaultClass,
     /// The call that it met.
     pub call: Call,
-    /// Where in its sync.
-    pub place: Place,
+    /// Its position in the sync.
+    pub position: BatchPosition,
 }
 
-/// What is armed, and what has struck.
+/// Armed faults, and the requests that they have met.
 #[derive(Debug, Default)]
 pub struct Network {
-    state: Mutex<State>,
+    state: Mutex<NetworkState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    armed: Vec<(Armed, Option<Mark>)>,
+struct NetworkState {
+    armed: Vec<(Armed, Option<FaultId>)>,
     hits: Vec<Hit>,
-    /// Who arms now.
-    mark: Option<Mark>,
-    noticed: BTreeSet<Mark>,
-    deaths: Vec<Mark>,
-    /// When the last of the requests that were struck has its answer and was carried out, ns.
+    /// The number of faults that are armed now.
+    fault_id: Option<FaultId>,
+    noticed: BTreeSet<FaultId>,
+    deaths: Vec<FaultId>,
+    /// When the last request that met a fault has its answer and was carried out, ns.
     over_ns: i64,
 }
 
 impl Network {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state
-            .lock()
-            .expect("no thread panics while it holds this lock")
+    fn state(&self) -> MutexGuard<'_, NetworkState> {
+        lock(&self.state)
     }
 
-    /// Lets a fault wait for its requests. Faults armed earlier go first.
+    /// Arms a fault. Faults armed earlier go first.
     pub fn arm(&self, fault: Armed) {
         let mut state = self.state();
-        let mark = state.mark;
-        state.armed.push((fault, mark));
+        let fault_id = state.fault_id;
+        state.armed.push((fault, fault_id));
     }
 
-    /// What is armed from now on, here and on the lines, is that one's.
-    pub fn mark_as(&self, mark: Option<Mark>) {
-        self.state().mark = mark;
+    /// Sets the number of all faults that are armed from now on, here and on connections.
+    pub fn set_fault_id(&self, fault_id: Option<FaultId>) {
+        self.state().fault_id = fault_id;
     }
 
-    /// Whose is what is armed now.
-    pub fn mark(&self) -> Option<Mark> {
-        self.state().mark
+    /// The number of faults that are armed now.
+    pub fn fault_id(&self) -> Option<FaultId> {
+        self.state().fault_id
     }
 
-    /// Faults have changed what a controller sees or does.
-    pub fn notice(&self, marks: impl IntoIterator<Item = Mark>) {
-        self.state().noticed.extend(marks);
+    /// Records faults that have changed what a controller sees or does.
+    pub fn notice(&self, fault_ids: impl IntoIterator<Item = FaultId>) {
+        self.state().noticed.extend(fault_ids);
     }
 
-    /// Whose faults were noticed since the last call.
-    pub fn take_noticed(&self) -> BTreeSet<Mark> {
+    /// Takes the faults that were noticed since the last call.
+    pub fn take_noticed(&self) -> BTreeSet<FaultId> {
         std::mem::take(&mut self.state().noticed)
     }
 
-    /// A controller has died of that one's fault.
-    pub fn note_death(&self, mark: Option<Mark>) {
-        self.state().deaths.extend(mark);
+    /// Records that a controller manager has died of that fault.
+    pub fn note_death(&self, fault_id: Option<FaultId>) {
+        self.state().deaths.extend(fault_id);
     }
 
-    /// Of whose faults controllers have died since the last call.
-    pub fn take_deaths(&self) -> Vec<Mark> {
+    /// Takes the faults of which controller managers have died since the last call.
+    pub fn take_deaths(&self) -> Vec<FaultId> {
         std::mem::take(&mut self.state().deaths)
     }
 
-    /// Nothing goes wrong any more.
+    /// Removes all armed faults.
     pub fn heal(&self) {
         self.state().armed.clear();
     }
 
-    /// When the last of the requests that have been struck so far is over, ns: answered, and carried
-    /// out if it ever is.
+    /// When the last request that has met a fault so far is over, ns: answered, and carried out if
+    /// it ever is.
     pub fn over_ns(&self) -> i64 {
         self.state().over_ns
     }
 
-    /// What struck since the last call.
+    /// Takes the hits since the last call.
     pub fn take_hits(&self) -> Vec<Hit> {
         std::mem::take(&mut self.state().hits)
     }
 
-    /// What becomes of this request.
-    pub fn fate(&self, sent: &Sent<'_>, now_ns: i64) -> Fate {
+    /// What fault injection makes of this request.
+    pub fn inject(&self, sent: &OutgoingRequest<'_>, now_ns: i64) -> InjectedOutcome {
         let mut state = self.state();
         if state.armed.is_empty() {
-            return Fate::Pass;
+            return InjectedOutcome::Pass;
         }
         state.armed.retain(|(fault, _)| fault.until_ns >= now_ns);
         let Some(at) = state.armed.iter().position(|(fault, _)| fault.meets(sent)) else {
-            return Fate::Pass;
+            return InjectedOutcome::Pass;
         };
-        let (fault, mark) = &mut state.armed[at];
-        let (class, mark) = (fault.class, *mark);
-        let mut fate = fault.fate(sent.request);
+        let (fault, fault_id) = &mut state.armed[at];
+        let (class, fault_id) = (fault.class, *fault_id);
+        let mut outcome = fault.inject(sent.request);
         fault.times -= 1;
         if fault.times == 0 {
             state.armed.remove(at);
         }
-        let late_ns = match &fate {
-            Fate::Refuse(_, late_ns) | Fate::CommitLate(_, late_ns) | Fate::Slow(late_ns) => {
-                *late_ns
-            }
-            Fate::Pass | Fate::LoseAnswer(_) | Fate::Twice(_) | Fate::Changed(_) => 0,
+        let late_ns = match &outcome {
+            InjectedOutcome::Refuse(_, late_ns)
+            | InjectedOutcome::CommitLate(_, late_ns)
+            | InjectedOutcome::Slow(late_ns) => *late_ns,
+            InjectedOutcome::Pass
+            | InjectedOutcome::LoseAnswer(_)
+            | InjectedOutcome::Twice(_)
+            | InjectedOutcome::Changed(_) => 0,
         };
-        match &mut fate {
-            Fate::Twice(whose) => *whose = mark,
-            Fate::Pass => {}
-            _ => state.noticed.extend(mark),
+        match &mut outcome {
+            InjectedOutcome::Twice(fault) => *fault = fault_id,
+            InjectedOutcome::Pass => {}
+            _ => state.noticed.extend(fault_id),
         }
         state.over_ns = state.over_ns.max(now_ns.saturating_add(late_ns));
         state.hits.push(Hit {
             class,
             call: sent.call,
-            place: sent.place,
+            position: sent.position,
         });
-        fate
+        outcome
     }
 }
 
 impl Armed {
-    fn meets(&self, sent: &Sent<'_>) -> bool {
+    fn meets(&self, sent: &OutgoingRequest<'_>) -> bool {
         let call = match self.calls.as_slice() {
             [] => sent.call.is_write(),
             calls => calls.contains(&sent.call),
@@ -247,25 +250,25 @@ impl Armed {
                 .parent
                 .as_ref()
                 .is_none_or(|parent| parent == sent.parent)
-            && self.batch.is_none_or(|batch| batch == sent.place.batch)
-            && self.index.is_none_or(|index| index == sent.place.index)
+            && self.batch.is_none_or(|batch| batch == sent.position.batch)
+            && self.index.is_none_or(|index| index == sent.position.index)
     }
 
-    fn fate(&self, request: Option<&Request>) -> Fate {
+    fn inject(&self, request: Option<&Request>) -> InjectedOutcome {
         match self.effect {
-            Effect::Refuse(fault) => Fate::Refuse(fault.error(), 0),
-            Effect::LoseAnswer(fault) => Fate::LoseAnswer(fault.error()),
+            Effect::Refuse(fault) => InjectedOutcome::Refuse(fault.error(), 0),
+            Effect::LoseAnswer(fault) => InjectedOutcome::LoseAnswer(fault.error()),
             Effect::CommitLate { answer, after_ms } => {
-                Fate::CommitLate(answer.error(), ns(after_ms))
+                InjectedOutcome::CommitLate(answer.error(), ns(after_ms))
             }
             Effect::NeverArrives { after_ms } => {
-                Fate::Refuse(ApiFault::Timeout.error(), ns(after_ms))
+                InjectedOutcome::Refuse(ApiFault::Timeout.error(), ns(after_ms))
             }
-            Effect::Twice => Fate::Twice(None),
-            Effect::Slow { by_ms } => Fate::Slow(ns(by_ms)),
+            Effect::Twice => InjectedOutcome::Twice(None),
+            Effect::Slow { by_ms } => InjectedOutcome::Slow(ns(by_ms)),
             Effect::StripLabels | Effect::StripOwner => match request {
-                Some(request) => Fate::Changed(Box::new(self.changed(request))),
-                None => Fate::Pass,
+                Some(request) => InjectedOutcome::Changed(Box::new(self.changed(request))),
+                None => InjectedOutcome::Pass,
             },
         }
     }
@@ -305,45 +308,50 @@ mod tests {
         }
     }
 
-    fn sent(call: Call, batch: u32, index: u32) -> Sent<'static> {
-        Sent {
+    fn sent(call: Call, batch: u32, index: u32) -> OutgoingRequest<'static> {
+        OutgoingRequest {
             call,
             request: None,
             parent: "web",
-            place: Place { batch, index },
+            position: BatchPosition { batch, index },
         }
     }
 
     #[test]
-    fn a_fault_strikes_as_often_as_it_was_armed_for() {
+    fn a_fault_meets_as_many_requests_as_it_was_armed_for() {
         let network = Network::default();
         network.arm(armed(&[Call::DeletePod], 2));
-        let fate = |call| network.fate(&sent(call, 0, 0), 0);
-        assert!(matches!(fate(Call::CreatePod), Fate::Pass));
-        assert!(matches!(fate(Call::DeletePod), Fate::Refuse(error, 0) if error.code == 500));
-        assert!(matches!(fate(Call::DeletePod), Fate::Refuse(..)));
-        assert!(matches!(fate(Call::DeletePod), Fate::Pass));
+        let outcome = |call| network.inject(&sent(call, 0, 0), 0);
+        assert!(matches!(outcome(Call::CreatePod), InjectedOutcome::Pass));
+        assert!(
+            matches!(outcome(Call::DeletePod), InjectedOutcome::Refuse(error, 0) if error.code == 500)
+        );
+        assert!(matches!(
+            outcome(Call::DeletePod),
+            InjectedOutcome::Refuse(..)
+        ));
+        assert!(matches!(outcome(Call::DeletePod), InjectedOutcome::Pass));
         assert_eq!(network.take_hits().len(), 2);
     }
 
     #[test]
-    fn a_fault_is_noticed_by_whom_it_strikes_and_not_before() {
+    fn a_fault_is_noticed_when_it_meets_a_request_and_not_before() {
         let network = Network::default();
         let twice = Armed {
             effect: Effect::Twice,
             ..armed(&[Call::PatchPod], 1)
         };
-        for (mark, fault) in [(3, armed(&[Call::DeletePod], 1)), (4, twice)] {
-            network.mark_as(Some(mark));
+        for (fault_id, fault) in [(3, armed(&[Call::DeletePod], 1)), (4, twice)] {
+            network.set_fault_id(Some(fault_id));
             network.arm(fault);
         }
-        network.mark_as(None);
-        network.fate(&sent(Call::CreatePod, 0, 0), 0);
+        network.set_fault_id(None);
+        network.inject(&sent(Call::CreatePod, 0, 0), 0);
         assert!(network.take_noticed().is_empty());
-        network.fate(&sent(Call::DeletePod, 0, 0), 0);
+        network.inject(&sent(Call::DeletePod, 0, 0), 0);
         assert_eq!(network.take_noticed(), BTreeSet::from([3]));
-        let fate = network.fate(&sent(Call::PatchPod, 0, 0), 0);
-        assert!(matches!(fate, Fate::Twice(Some(4))));
+        let outcome = network.inject(&sent(Call::PatchPod, 0, 0), 0);
+        assert!(matches!(outcome, InjectedOutcome::Twice(Some(4))));
         assert!(network.take_noticed().is_empty(), "the answer will tell");
     }
 
@@ -356,20 +364,20 @@ mod tests {
         fault.parent = Some("web".into());
         network.arm(fault);
         for (batch, index, struck) in [(2, 2, false), (1, 3, false), (2, 3, true)] {
-            let fate = network.fate(&sent(Call::CreatePod, batch, index), 0);
-            assert_eq!(matches!(fate, Fate::Refuse(..)), struck);
+            let outcome = network.inject(&sent(Call::CreatePod, batch, index), 0);
+            assert_eq!(matches!(outcome, InjectedOutcome::Refuse(..)), struck);
         }
     }
 
     #[test]
-    fn a_fault_that_met_nobody_in_time_is_forgotten() {
+    fn a_fault_that_met_no_request_in_time_is_removed() {
         let network = Network::default();
         let mut fault = armed(&[], 1);
         fault.until_ns = 10;
         network.arm(fault);
         assert!(matches!(
-            network.fate(&sent(Call::CreatePod, 0, 0), 11),
-            Fate::Pass
+            network.inject(&sent(Call::CreatePod, 0, 0), 11),
+            InjectedOutcome::Pass
         ));
     }
 }

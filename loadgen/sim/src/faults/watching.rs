@@ -1,5 +1,5 @@
-//! What can go wrong with a watch: it stalls, ends, is served from the past, and loses or repeats
-//! events. Events of one object keep their order, but for those that are repeated.
+//! Faults of watches: a watch stalls, ends, is served from an older state, loses events or repeats
+//! them. Events of one object keep their order, except repeated ones.
 
 use std::collections::VecDeque;
 
@@ -8,30 +8,30 @@ use podstorm_objects::Kind;
 use serde::{Deserialize, Serialize};
 
 use super::answer::ApiFault;
-use super::network::Mark;
+use super::network::FaultId;
 
-/// How many of the last events are kept to be sent again.
+/// The number of last events that are kept to be repeated.
 const KEPT: usize = 8;
 
 /// The watches of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StreamKind {
-    /// The pods'.
+    /// The watch of pods.
     Pods,
-    /// The ReplicaSets'.
+    /// The watch of ReplicaSets.
     Parents,
-    /// The ReplicationControllers'.
+    /// The watch of ReplicationControllers.
     ReplicationControllers,
-    /// The objects' of any other workload.
+    /// The watch of any other workload's objects.
     Others,
 }
 
 impl StreamKind {
-    /// How many there are.
+    /// The number of kinds.
     pub(super) const COUNT: usize = StreamKind::ALL.len() + 1;
 
-    /// The watch of the objects that a controller looks after.
+    /// The watch of a controller's owners.
     pub fn of(owners: Kind) -> StreamKind {
         if owners == Kind::REPLICA_SET {
             StreamKind::Parents
@@ -56,98 +56,98 @@ impl StreamKind {
 pub enum StreamEnd {
     /// The connection closes.
     Closed,
-    /// 410 within the stream.
+    /// The server sends 410.
     Expired,
-    /// 500 within the stream.
+    /// The server sends 500.
     InternalError,
-    /// The connection closes, and the version is gone when the watch is opened again.
+    /// The connection closes, and the reopened watch gets 410.
     ClosedAndExpired,
 }
 
-/// What is armed against one watch.
+/// The faults armed against one watch.
 #[derive(Clone, Debug, Default)]
 pub struct StreamFaults {
-    /// Nothing is heard before this moment, ns.
+    /// Events are held back until this moment, ns.
     pub(super) held_until_ns: i64,
-    /// So many of the next events are lost.
+    /// The number of next events to lose.
     pub(super) drop: u32,
-    /// So many of the next events come twice.
+    /// The number of next events to deliver twice.
     pub(super) duplicate: u32,
-    /// So many of the last events come again, once.
+    /// The number of last events to deliver again, once.
     pub(super) replay: u32,
-    /// The watch ends now.
+    /// How the watch is to end now.
     pub(super) end: Option<StreamEnd>,
-    /// The next attempts to open it are answered so.
+    /// The answers to the next attempts to open it.
     pub(super) refuse_open: VecDeque<ApiFault>,
-    /// The next list or initial watch is served from a state so many versions old.
+    /// How many versions old the state of the next list or initial watch is.
     pub(super) lag: Option<u64>,
-    /// For how long after that the server shows nothing newer, ns.
+    /// How long the server then shows nothing newer, ns.
     pub(super) lag_ns: i64,
-    /// Nothing is heard any more.
+    /// Events are held back for ever.
     pub(super) broken: bool,
-    /// Events were lost and no list has made up for it yet.
+    /// Events were lost and no list has made up for them yet.
     pub(super) incomplete: bool,
-    /// The watch still sends the state at its beginning, which is whole, as a list is, or none.
+    /// The watch still delivers its initial state, which is complete like a list, so no event of it
+    /// is lost.
     pub(super) initial: bool,
-    /// Whose faults all of these are.
-    pub(super) marks: Marks,
+    /// The numbers of these faults.
+    pub(super) fault_ids: FaultIds,
 }
 
-/// Whose faults are armed against one watch.
+/// The numbers of the faults armed against one watch.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Marks {
-    pub(super) held: Vec<Mark>,
-    pub(super) dropped: Vec<Mark>,
-    pub(super) repeated: Vec<Mark>,
-    pub(super) ended: Vec<Mark>,
-    pub(super) refused: Vec<Mark>,
-    pub(super) lagging: Vec<Mark>,
+pub(super) struct FaultIds {
+    pub(super) held: Vec<FaultId>,
+    pub(super) dropped: Vec<FaultId>,
+    pub(super) repeated: Vec<FaultId>,
+    pub(super) ended: Vec<FaultId>,
+    pub(super) refused: Vec<FaultId>,
+    pub(super) lagging: Vec<FaultId>,
 }
 
-/// What an informer is to do before it listens.
+/// The state of a watch before an informer takes events from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Listen {
-    /// As always.
-    On,
-    /// Not before that moment, ns.
-    Not(i64),
-    /// The watch ends so.
+pub enum WatchState {
+    /// Events are delivered.
+    Open,
+    /// Events are held back until that moment, ns.
+    HeldUntil(i64),
+    /// The watch has ended.
     Ended(StreamEnd),
 }
 
 impl StreamFaults {
-    /// Whether nothing is armed.
+    /// Whether no event is to be altered.
     pub fn is_clear(&self) -> bool {
         self.drop == 0 && self.duplicate == 0 && self.replay == 0
     }
 
-    /// What an informer is to do whose watch is open or (`is_open` is false) is to be opened again: then
-    /// the end that is armed waits for it.
-    pub(super) fn listen(&mut self, now_ns: i64, is_open: bool) -> Listen {
+    /// The state of the watch. An armed end waits until the watch is open.
+    pub(super) fn watch_state(&mut self, now_ns: i64, is_open: bool) -> WatchState {
         if self.broken {
-            return Listen::Not(i64::MAX);
+            return WatchState::HeldUntil(i64::MAX);
         }
         if self.held_until_ns > now_ns {
-            return Listen::Not(self.held_until_ns);
+            return WatchState::HeldUntil(self.held_until_ns);
         }
         match self.end.take_if(|_| is_open) {
             Some(end) => {
                 if end == StreamEnd::ClosedAndExpired {
                     self.refuse_open.push_back(ApiFault::Gone);
                 }
-                Listen::Ended(end)
+                WatchState::Ended(end)
             }
-            None => Listen::On,
+            None => WatchState::Open,
         }
     }
 
-    /// Changes a batch of events. `kept` holds the last ones of the batches before.
-    pub(super) fn disturb<T: ?Sized>(
+    /// Alters a batch of events. `kept` holds the last events of the batches before.
+    pub(super) fn alter<T: ?Sized>(
         &mut self,
         events: &mut Vec<WatchEvent<T>>,
         kept: &mut VecDeque<WatchEvent<T>>,
-    ) -> Disturbed {
-        let mut disturbed = Disturbed::default();
+    ) -> AlteredEvents {
+        let mut altered = AlteredEvents::default();
         let mut out = Vec::with_capacity(events.len());
         for event in events.drain(..) {
             if let WatchEvent::Bookmark {
@@ -155,7 +155,7 @@ impl StreamFaults {
                 ..
             } = event
             {
-                // The state before it came in no order of versions: it is not sent again.
+                // The initial state came in no order of versions: it is not repeated.
                 kept.clear();
                 self.initial = false;
             }
@@ -167,7 +167,7 @@ impl StreamFaults {
             if is_change && self.drop > 0 {
                 self.drop -= 1;
                 self.incomplete = true;
-                disturbed.dropped += 1;
+                altered.dropped += 1;
                 continue;
             }
             if is_change {
@@ -177,7 +177,7 @@ impl StreamFaults {
                 kept.push_back(event.clone());
                 if self.duplicate > 0 {
                     self.duplicate -= 1;
-                    disturbed.repeated += 1;
+                    altered.repeated += 1;
                     out.push(event.clone());
                 }
             }
@@ -186,20 +186,20 @@ impl StreamFaults {
         let replay = std::mem::take(&mut self.replay) as usize;
         let from = kept.len().saturating_sub(replay);
         for event in kept.iter().skip(from) {
-            disturbed.repeated += 1;
+            altered.repeated += 1;
             out.push(event.clone());
         }
         *events = out;
-        disturbed
+        altered
     }
 }
 
 /// What was done to a batch of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Disturbed {
+pub struct AlteredEvents {
     /// Events lost.
     pub dropped: u32,
-    /// Events that came again.
+    /// Events repeated.
     pub repeated: u32,
 }
 
@@ -233,17 +233,18 @@ mod tests {
             ..StreamFaults::default()
         };
         let mut events = batch(&["a", "b", "c"]);
-        let disturbed = faults.disturb(&mut events, &mut kept);
+        let altered = faults.alter(&mut events, &mut kept);
         assert_eq!(names(&events), ["b", "b", "c"]);
-        assert_eq!((disturbed.dropped, disturbed.repeated), (1, 1));
+        assert_eq!((altered.dropped, altered.repeated), (1, 1));
         assert!(faults.incomplete);
         faults.replay = 2;
         let mut events = batch(&["d"]);
-        faults.disturb(&mut events, &mut kept);
+        faults.alter(&mut events, &mut kept);
         assert_eq!(names(&events), ["d", "c", "d"]);
     }
 
-    /// Seed 9065482: an object was missing in a state that was said to be whole, and taken for deleted.
+    /// Seed 9065482: an object was missing in a state that was said to be whole, and taken for
+    /// deleted.
     #[test]
     fn the_state_at_the_beginning_of_a_watch_is_whole() {
         let mut kept = VecDeque::new();
@@ -258,9 +259,9 @@ mod tests {
             initial_events_end: true,
         });
         events.extend(batch(&["b", "c"]));
-        let disturbed = faults.disturb(&mut events, &mut kept);
+        let altered = faults.alter(&mut events, &mut kept);
         assert_eq!(names(&events), ["a", "?", "c"]);
-        assert_eq!(disturbed.dropped, 1);
+        assert_eq!(altered.dropped, 1);
     }
 
     #[test]
@@ -270,13 +271,17 @@ mod tests {
             end: Some(StreamEnd::ClosedAndExpired),
             ..StreamFaults::default()
         };
-        assert_eq!(faults.listen(4, true), Listen::Not(5));
-        assert_eq!(faults.listen(5, false), Listen::On, "there is none to end");
+        assert_eq!(faults.watch_state(4, true), WatchState::HeldUntil(5));
         assert_eq!(
-            faults.listen(5, true),
-            Listen::Ended(StreamEnd::ClosedAndExpired)
+            faults.watch_state(5, false),
+            WatchState::Open,
+            "there is none to end"
+        );
+        assert_eq!(
+            faults.watch_state(5, true),
+            WatchState::Ended(StreamEnd::ClosedAndExpired)
         );
         assert_eq!(faults.refuse_open, [ApiFault::Gone]);
-        assert_eq!(faults.listen(5, true), Listen::On);
+        assert_eq!(faults.watch_state(5, true), WatchState::Open);
     }
 }

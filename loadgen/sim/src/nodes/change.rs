@@ -1,4 +1,5 @@
-//! What becomes of a started pod's status: its containers restart, it ends, it loses touch.
+//! Changes of a started pod's status: its containers restart, it ends, its node becomes
+//! unreachable.
 
 use std::sync::Arc;
 
@@ -9,12 +10,12 @@ use podstorm_objects::{
     Time, Uid,
 };
 
-/// Looks at the live pod before a status write is given up: each needs another writer in between.
+/// Attempts at a status write. Each failed one means that another client wrote the pod in between.
 const STATUS_ATTEMPTS: usize = 5;
 
-/// Changes the status of the pod with that UID as `change` says, which is given the live pod and
-/// may be called again when another writer was faster; it answers `None` to leave it. Whether it
-/// was written.
+/// Changes the status of the pod with that UID. `change` gets the live pod and returns its new
+/// status, or `None` to leave it; it is called again when another writer was faster. Returns
+/// whether the status was written.
 pub(super) fn change_status(
     cluster: &Cluster,
     (namespace, name, uid): (&str, &str, &Uid),
@@ -39,8 +40,8 @@ pub(super) fn change_status(
     false
 }
 
-/// As its node's kubelet no longer reports: not ready, as far as anybody knows.
-pub(super) fn out_of_touch(status: &PodStatus, now: Time) -> PodStatus {
+/// The status of a pod whose kubelet no longer reports: not ready.
+pub(super) fn unreachable(status: &PodStatus, now: Time) -> PodStatus {
     let mut status = status.clone();
     status
         .conditions
@@ -48,7 +49,7 @@ pub(super) fn out_of_touch(status: &PodStatus, now: Time) -> PodStatus {
     status
 }
 
-/// With all containers ready.
+/// The status with all containers ready.
 pub(super) fn recovered(status: &PodStatus, now: Time) -> PodStatus {
     let mut status = status.clone();
     for container in &mut status.container_statuses {
@@ -60,7 +61,8 @@ pub(super) fn recovered(status: &PodStatus, now: Time) -> PodStatus {
     status
 }
 
-/// With that container started once more and not ready yet; `None` when there is none.
+/// The status with that container restarted and not ready yet; `None` when there is no such
+/// container.
 pub(super) fn restarted(status: &PodStatus, container: usize, now: Time) -> Option<PodStatus> {
     let mut status = status.clone();
     let restarted = status.container_statuses.get_mut(container)?;
@@ -79,7 +81,8 @@ pub(super) fn restarted(status: &PodStatus, container: usize, now: Time) -> Opti
     Some(status)
 }
 
-/// Ended in that phase. `why` is reason and message, where there is something to say.
+/// The status of a pod that has ended in that phase. `why` is reason and message, where there are
+/// any.
 pub(super) fn ended(
     status: &PodStatus,
     phase: PodPhase,
@@ -92,7 +95,7 @@ pub(super) fn ended(
         container.ready = false;
     }
     for kind in [ConditionType::Ready, ConditionType::ContainersReady] {
-        // A pod that never came up has neither.
+        // A pod that never started has neither condition.
         if status.conditions.iter().any(|found| found.kind == kind) {
             status.conditions.set(kind, ConditionStatus::False, now);
         }

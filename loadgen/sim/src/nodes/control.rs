@@ -1,4 +1,4 @@
-//! A handle on the nodes from outside: what goes wrong on them, and when it is over.
+//! Lets nodes fail and recover, from outside of the simulation.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -11,13 +11,13 @@ use crate::executor::Waker;
 
 const SECOND: i64 = 1_000_000_000;
 
-/// How long the cluster waits over a node that is in trouble; the default is upstream's.
+/// How long the cluster waits for a silent node. The default is upstream's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeTimes {
-    /// Until a node whose kubelet is silent counts as unreachable: its pods are then not ready and
-    /// it gets no new ones.
+    /// Until a node with a silent kubelet is unreachable: its pods are then not ready, and it gets
+    /// no new pods.
     pub grace_ns: i64,
-    /// From then until its pods are evicted, which is to say deleted: they stay terminating.
+    /// From then until its pods are evicted, which means deleted: they stay terminating.
     pub toleration_ns: i64,
     /// Until the pods of a node that no longer exists are removed by force.
     pub quarantine_ns: i64,
@@ -33,62 +33,62 @@ impl Default for NodeTimes {
     }
 }
 
-/// Something for a kubelet to do to one of its pods. A pod that has ended, is being deleted or
-/// whose node is lost is left alone.
+/// A command to the kubelet of a pod. It has no effect on a pod that has ended, is being deleted or
+/// is on a silent node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PodOrder {
-    /// The container of that number restarts, if the pod runs: it counts one more restart and is
-    /// not ready until the start-up latency is over.
+pub enum PodCommand {
+    /// Restarts the container of that index, if the pod is running: its restart count grows by one,
+    /// and it is not ready until the start-up latency is over.
     Restart(usize),
-    /// The pod ends with failure.
+    /// Ends the pod with failure.
     Fail,
-    /// The pod ends with success.
+    /// Ends the pod with success.
     Succeed,
 }
 
-/// What the parts that play the nodes are told.
+/// An event for the tasks that simulate the nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum News {
-    /// The node's kubelet fell silent.
+pub(super) enum NodeEvent {
+    /// The node's kubelet is silent.
     Lost(Str),
-    /// It is back.
+    /// The node's kubelet is back.
     Back(Str),
     Order {
         namespace: Str,
         name: Str,
-        order: PodOrder,
+        order: PodCommand,
     },
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Trouble {
+struct NodeFault {
     lost: bool,
     rejects: bool,
 }
 
 struct Inbox {
-    news: VecDeque<News>,
+    event: VecDeque<NodeEvent>,
     waker: Waker,
 }
 
 #[derive(Default)]
-struct State {
-    /// Nodes in trouble of any kind.
-    nodes: BTreeMap<Str, Trouble>,
+struct ControlState {
+    /// Nodes with any fault.
+    nodes: BTreeMap<Str, NodeFault>,
     inboxes: Vec<Inbox>,
 }
 
-/// The handle. Shared by whoever injects faults and by the parts that play the nodes; may be used
-/// from any thread. What it is told takes effect when those parts run next, at the same moment of
-/// a virtual run.
+/// Lets nodes fail and recover. Fault injection and the tasks that simulate the nodes share it; it
+/// may be used from any thread. A change takes effect at the next run of those tasks, which on
+/// virtual time is at the same moment.
 #[derive(Default)]
 pub struct NodeControl {
     times: NodeTimes,
-    state: Mutex<State>,
-    /// Nodes in trouble, and news ever told: written under the lock, so that whoever finds neither
-    /// need not take it.
+    state: Mutex<ControlState>,
+    /// The number of nodes with a fault, and the number of events published so far. Both are
+    /// written under the lock; a reader that finds nothing new need not take it.
     troubled: AtomicUsize,
-    told: AtomicU64,
+    published: AtomicU64,
 }
 
 impl fmt::Debug for NodeControl {
@@ -101,7 +101,7 @@ impl fmt::Debug for NodeControl {
 }
 
 impl NodeControl {
-    /// All is well.
+    /// No node has a fault.
     pub fn new(times: NodeTimes) -> NodeControl {
         NodeControl {
             times,
@@ -109,59 +109,60 @@ impl NodeControl {
         }
     }
 
-    /// How long the cluster waits.
+    /// How long the cluster waits for a silent node.
     pub fn times(&self) -> NodeTimes {
         self.times
     }
 
-    /// The node's kubelet falls silent: its pods are neither started nor ended any more.
+    /// Makes the node's kubelet silent: it neither starts nor ends pods any more.
     pub fn lose(&self, node: &str) {
-        self.set(node, Some(News::Lost(node.into())), |trouble| {
-            !std::mem::replace(&mut trouble.lost, true)
+        self.set(node, Some(NodeEvent::Lost(node.into())), |fault| {
+            !std::mem::replace(&mut fault.lost, true)
         });
     }
 
-    /// The kubelet is back: what is to be started or ended on it is, and pods that ran are ready.
+    /// Brings the kubelet back: it starts and ends the pods that wait for it, and running pods
+    /// become ready.
     pub fn restore(&self, node: &str) {
-        self.set(node, Some(News::Back(node.into())), |trouble| {
-            std::mem::replace(&mut trouble.lost, false)
+        self.set(node, Some(NodeEvent::Back(node.into())), |fault| {
+            std::mem::replace(&mut fault.lost, false)
         });
     }
 
     /// Whether the node's kubelet is silent.
     pub fn is_lost(&self, node: &str) -> bool {
-        self.trouble(node).lost
+        self.fault(node).lost
     }
 
-    /// Lets the node's kubelet refuse pods that it has not started yet, which makes each of them
-    /// `Failed` at once, or take them again.
+    /// Sets whether the node's kubelet rejects pods that it has not started yet, which makes each
+    /// of them `Failed`.
     pub fn set_rejecting(&self, node: &str, rejects: bool) {
-        self.set(node, None, |trouble| {
-            std::mem::replace(&mut trouble.rejects, rejects) != rejects
+        self.set(node, None, |fault| {
+            std::mem::replace(&mut fault.rejects, rejects) != rejects
         });
     }
 
-    /// Whether the node's kubelet refuses pods.
+    /// Whether the node's kubelet rejects pods.
     pub fn is_rejecting(&self, node: &str) -> bool {
-        self.trouble(node).rejects
+        self.fault(node).rejects
     }
 
-    /// Has something done to a pod by its kubelet.
-    pub fn order(&self, namespace: &str, name: &str, order: PodOrder) {
-        let news = News::Order {
+    /// Gives the kubelet of a pod a command.
+    pub fn order(&self, namespace: &str, name: &str, order: PodCommand) {
+        let event = NodeEvent::Order {
             namespace: namespace.into(),
             name: name.into(),
             order,
         };
-        self.tell(self.state(), news);
+        self.publish(self.state(), event);
     }
 
-    /// The nodes whose kubelet is silent or refuses pods, sorted.
+    /// The nodes whose kubelet is silent or rejects pods, sorted.
     pub fn troubled(&self) -> Vec<Str> {
         self.state().nodes.keys().cloned().collect()
     }
 
-    /// Everything is well again: every node is restored and takes pods.
+    /// Ends all faults: every kubelet is back and takes pods.
     pub fn heal(&self) {
         for node in self.troubled() {
             self.set_rejecting(&node, false);
@@ -169,68 +170,74 @@ impl NodeControl {
         }
     }
 
-    /// A place for news for one part, which is woken by `waker`.
+    /// Opens an inbox of events for one task, which `waker` wakes.
     pub(super) fn open_inbox(&self, waker: Waker) -> usize {
         let mut state = self.state();
         state.inboxes.push(Inbox {
-            news: VecDeque::new(),
+            event: VecDeque::new(),
             waker,
         });
         state.inboxes.len() - 1
     }
 
-    /// Takes the oldest piece of news. `seen` is the caller's, 0 at first.
-    pub(super) fn next_news(&self, inbox: usize, seen: &mut u64) -> Option<News> {
-        // Acquire: whoever told then called the waker; a change missed here is met at that call.
-        let told = self.told.load(Ordering::Acquire);
-        if told == *seen {
+    /// Takes the oldest event of an inbox. `seen` belongs to the caller, and is 0 at first.
+    pub(super) fn next_event(&self, inbox: usize, seen: &mut u64) -> Option<NodeEvent> {
+        // Acquire: the publisher calls the waker afterwards, so an event missed here is found at
+        // that run.
+        let published = self.published.load(Ordering::Acquire);
+        if published == *seen {
             return None;
         }
-        let news = self.state().inboxes[inbox].news.pop_front();
-        if news.is_none() {
-            *seen = told;
+        let event = self.state().inboxes[inbox].event.pop_front();
+        if event.is_none() {
+            *seen = published;
         }
-        news
+        event
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing under this lock can leave it half changed.
+    fn state(&self) -> MutexGuard<'_, ControlState> {
+        // A panic under this lock leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn trouble(&self, node: &str) -> Trouble {
-        // Relaxed: who reads an older state acts as if it had looked a moment ago.
+    fn fault(&self, node: &str) -> NodeFault {
+        // Relaxed: a reader of an older value acts as if it had read a moment ago.
         if self.troubled.load(Ordering::Relaxed) == 0 {
-            return Trouble::default();
+            return NodeFault::default();
         }
         self.state().nodes.get(node).copied().unwrap_or_default()
     }
 
-    /// Changes a node; what `change` says was new is told.
-    fn set(&self, node: &str, news: Option<News>, change: impl FnOnce(&mut Trouble) -> bool) {
+    /// Changes a node, and publishes the event if `change` returns that something changed.
+    fn set(
+        &self,
+        node: &str,
+        event: Option<NodeEvent>,
+        change: impl FnOnce(&mut NodeFault) -> bool,
+    ) {
         let mut state = self.state();
-        let mut trouble = state.nodes.get(node).copied().unwrap_or_default();
-        if !change(&mut trouble) {
+        let mut fault = state.nodes.get(node).copied().unwrap_or_default();
+        if !change(&mut fault) {
             return;
         }
-        if trouble == Trouble::default() {
+        if fault == NodeFault::default() {
             state.nodes.remove(node);
         } else {
-            state.nodes.insert(node.into(), trouble);
+            state.nodes.insert(node.into(), fault);
         }
         self.troubled.store(state.nodes.len(), Ordering::Relaxed);
-        if let Some(news) = news {
-            self.tell(state, news);
+        if let Some(event) = event {
+            self.publish(state, event);
         }
     }
 
-    fn tell(&self, mut state: MutexGuard<'_, State>, news: News) {
+    fn publish(&self, mut state: MutexGuard<'_, ControlState>, event: NodeEvent) {
         for inbox in &mut state.inboxes {
-            inbox.news.push_back(news.clone());
+            inbox.event.push_back(event.clone());
         }
         let wakers: Vec<Waker> = state.inboxes.iter().map(|it| it.waker.clone()).collect();
         // Release: pairs with the load in `next_news`.
-        self.told.fetch_add(1, Ordering::Release);
+        self.published.fetch_add(1, Ordering::Release);
         drop(state);
         for waker in wakers {
             waker();
@@ -246,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_is_told_once_and_in_order() {
+    fn every_task_gets_each_event_once_and_in_order() {
         let control = NodeControl::default();
         let woken = Arc::new(AtomicU32::new(0));
         let counter = woken.clone();
@@ -256,28 +263,35 @@ mod tests {
         let inboxes = [control.open_inbox(waker.clone()), control.open_inbox(waker)];
         control.lose("a");
         control.lose("a");
-        control.order("n", "p", PodOrder::Fail);
+        control.order("n", "p", PodCommand::Fail);
         control.restore("a");
         control.restore("b");
         assert_eq!(woken.load(Ordering::Relaxed), 6, "three pieces for two");
         for inbox in inboxes {
             let mut seen = 0;
             let mut all = Vec::new();
-            while let Some(news) = control.next_news(inbox, &mut seen) {
-                all.push(news);
+            while let Some(event) = control.next_event(inbox, &mut seen) {
+                all.push(event);
             }
-            let order = News::Order {
+            let order = NodeEvent::Order {
                 namespace: "n".into(),
                 name: "p".into(),
-                order: PodOrder::Fail,
+                order: PodCommand::Fail,
             };
-            assert_eq!(all, [News::Lost("a".into()), order, News::Back("a".into())]);
-            assert_eq!(control.next_news(inbox, &mut seen), None);
+            assert_eq!(
+                all,
+                [
+                    NodeEvent::Lost("a".into()),
+                    order,
+                    NodeEvent::Back("a".into())
+                ]
+            );
+            assert_eq!(control.next_event(inbox, &mut seen), None);
         }
     }
 
     #[test]
-    fn healing_ends_every_trouble() {
+    fn healing_ends_every_fault() {
         let control = NodeControl::default();
         control.lose("a");
         control.set_rejecting("a", true);

@@ -1,6 +1,5 @@
-//! What the cluster does about nodes in trouble: the node controller, which gives up on silent
-//! nodes and evicts their pods, and the pod collector, which removes the pods of nodes that are no
-//! more.
+//! The node controller, which marks silent nodes as unreachable and evicts their pods, and the pod
+//! garbage collector, which removes the pods of nodes that no longer exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,28 +8,28 @@ use podstorm_apiserver::{Cluster, DeleteOptions};
 use podstorm_objects::{Map, Node, Now, Pod, PodPhase, Str, Time};
 use serde_json::{Value, json};
 
-use super::change::{change_status, ended, out_of_touch};
+use super::change::{change_status, ended, unreachable};
 use super::control::NodeTimes;
-use crate::executor::stream::{Item, Stream};
+use crate::executor::stream::{ObjectEvent, ObjectStream};
 use crate::executor::{Next, Waker};
 
-/// The taint of a node that is given up on.
+/// The taint of an unreachable node.
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
-/// Whether the node is given up on, so that it gets no new pods.
+/// Whether the node is marked as unreachable, so that it gets no new pods.
 pub(super) fn is_unreachable(node: &Node) -> bool {
     let taints = node.spec.get("taints").and_then(Value::as_array);
     taints.is_some_and(|taints| taints.iter().any(|taint| taint["key"] == UNREACHABLE))
 }
 
-/// How far a silent node has come.
+/// The stage of a silent node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Its silence goes unnoticed until then.
+    /// Its silence is not noticed until that moment, ns.
     Silent(i64),
-    /// It is given up on; its pods are evicted then.
+    /// It is marked as unreachable; its pods are evicted at that moment, ns.
     Unreachable(i64),
-    /// They were; those that came to it later are evicted then.
+    /// Its pods were evicted; pods that came later are evicted at that moment, ns.
     Evicted(Option<i64>),
 }
 
@@ -43,24 +42,24 @@ impl Stage {
     }
 }
 
-/// Node controller and pod collector.
+/// Node controller and pod garbage collector.
 #[derive(Debug)]
 pub(super) struct NodeController {
     cluster: Arc<Cluster>,
     times: NodeTimes,
-    nodes: Stream<Node>,
+    nodes: ObjectStream<Node>,
     /// Nodes that exist.
     known: BTreeSet<Str>,
     /// Nodes whose kubelet is silent.
     silent: BTreeMap<Str, Stage>,
-    /// Nodes that pods are on and that don't exist, and when those pods are removed.
+    /// Nodes that do not exist and have pods, with the moment at which those pods are removed, ns.
     missing: BTreeMap<Str, i64>,
 }
 
 impl NodeController {
     pub(super) fn new(cluster: Arc<Cluster>, times: NodeTimes, waker: Waker) -> NodeController {
         NodeController {
-            nodes: Stream::new(Arc::clone(&cluster), waker),
+            nodes: ObjectStream::new(Arc::clone(&cluster), waker),
             cluster,
             times,
             known: BTreeSet::new(),
@@ -69,20 +68,20 @@ impl NodeController {
         }
     }
 
-    /// Takes note of the nodes there are.
+    /// Handles events of nodes.
     pub(super) fn see_nodes(&mut self, now: Now) -> Next {
         let (known, missing) = (&mut self.known, &mut self.missing);
         let quarantined_ns = now.mono_ns.saturating_add(self.times.quarantine_ns);
         self.nodes.poll(now, |item| match item {
-            Item::Reset => known.clear(),
-            Item::Added(node) | Item::Modified(node) => {
+            ObjectEvent::Reset => known.clear(),
+            ObjectEvent::Added(node) | ObjectEvent::Modified(node) => {
                 let name = node.metadata.name.as_str();
                 missing.remove(name);
                 if !known.contains(name) {
                     known.insert(name.into());
                 }
             }
-            Item::Deleted(node) => {
+            ObjectEvent::Deleted(node) => {
                 let name = node.metadata.name.as_str();
                 known.remove(name);
                 missing.insert(name.into(), quarantined_ns);
@@ -90,7 +89,7 @@ impl NodeController {
         })
     }
 
-    /// Takes note of a pod that came or changed.
+    /// Handles a pod that was added or changed.
     pub(super) fn see_pod(&mut self, pod: &Pod, now: Now) {
         let Some(node) = pod.node_name.as_ref().filter(|node| !node.is_empty()) else {
             return;
@@ -107,13 +106,13 @@ impl NodeController {
         }
     }
 
-    /// A kubelet fell silent.
+    /// Handles a kubelet that became silent.
     pub(super) fn lost(&mut self, node: Str, now: Now) {
         let due_ns = now.mono_ns.saturating_add(self.times.grace_ns);
         self.silent.insert(node, Stage::Silent(due_ns));
     }
 
-    /// A kubelet is back.
+    /// Handles a kubelet that is back.
     pub(super) fn back(&mut self, node: &str, now: Now) {
         match self.silent.remove(node) {
             None | Some(Stage::Silent(_)) => {}
@@ -132,7 +131,7 @@ impl NodeController {
         for node in noticed {
             let next = match self.silent.get(&node) {
                 Some(Stage::Silent(_)) => {
-                    self.give_up(&node, now);
+                    self.mark_unreachable(&node, now);
                     Stage::Unreachable(now.mono_ns.saturating_add(self.times.toleration_ns))
                 }
                 _ => {
@@ -155,15 +154,15 @@ impl NodeController {
         next.map_or(Next::Idle, Next::At)
     }
 
-    /// Gives up on a node: nothing is known of its pods any more.
-    fn give_up(&self, node: &str, now: Now) {
+    /// Marks a node as unreachable and its pods as not ready.
+    fn mark_unreachable(&self, node: &str, now: Now) {
         self.mark(node, false, now);
         for pod in pods_on(&self.cluster, node) {
             let meta = &pod.metadata;
             let at = (&*meta.namespace, meta.name.as_str(), &meta.uid);
             change_status(&self.cluster, at, now, |live| {
                 let known = live.is_ready() && !live.status.phase.is_terminal();
-                known.then(|| out_of_touch(&live.status, now.wall()))
+                known.then(|| unreachable(&live.status, now.wall()))
             });
         }
     }
@@ -176,7 +175,7 @@ impl NodeController {
         }
     }
 
-    /// Removes the pods of a node that is no more, by force.
+    /// Removes the pods of a node that no longer exists, by force.
     fn remove_pods(&self, node: &str, now: Now) {
         for pod in pods_on(&self.cluster, node) {
             let meta = &pod.metadata;
@@ -189,10 +188,10 @@ impl NodeController {
         }
     }
 
-    /// Writes down whether the node is reachable, if it exists.
+    /// Writes to the node, if it exists, whether it is reachable.
     fn mark(&self, name: &str, reachable: bool, now: Now) {
         let change = |change: &dyn Fn(&mut Node), status: bool| {
-            // Without a version in it a write applies to whatever is stored.
+            // A write without a version applies to any stored version.
             let Ok(found) = self.cluster.get::<Node>("", name) else {
                 return;
             };
@@ -232,7 +231,7 @@ fn delete(cluster: &Cluster, pod: &Pod, grace_period_seconds: Option<i64>, now: 
         precondition_uid: Some(meta.uid.clone()),
         ..DeleteOptions::default()
     };
-    // A refusal means that the pod is gone already, or is another one by now.
+    // A refusal means that the pod is gone, or was replaced by another of its name.
     let _gone = cluster.delete::<Pod>(&meta.namespace, &meta.name, &options, now);
 }
 

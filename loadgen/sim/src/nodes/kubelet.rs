@@ -1,13 +1,12 @@
-//! The simulated kubelets, one part for many nodes: a bound pod is started after the start-up
-//! latency and reported running and ready in one status write; a pod being deleted ends after the
-//! termination latency, capped by its grace period, and is then removed with grace 0 and its UID.
+//! The simulated kubelets, one task for many nodes. A bound pod is started after the start-up
+//! latency, and reported running and ready in one status write. A pod that is being deleted ends
+//! after the termination latency, at most its grace period, and is then removed with grace 0 and
+//! its UID as a precondition.
 //!
-//! A kubelet trusts its watch for the cue and the server for the truth: it writes with the version
-//! it saw, and on a conflict looks again at the live pod. So an event seen twice, or late, does
-//! nothing twice.
+//! A watch event starts an action; the server's state decides. A kubelet writes with the version it
+//! saw, and on a conflict reads the live pod again. So an event that is repeated or late does not
+//! repeat an action.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use podstorm::intern::FIXED_STATE;
@@ -16,92 +15,62 @@ use podstorm_apiserver::{Cluster, DeleteOptions};
 use podstorm_objects::{Now, Pod, PodPhase, Uid};
 
 use super::change::{change_status, ended, recovered, restarted};
-use super::control::{News, NodeControl, PodOrder};
+use super::control::{NodeControl, NodeEvent, PodCommand};
 use super::controller::{NodeController, pods_on};
 use super::status::RunningStatus;
+use crate::due_queue::DueQueue;
 use crate::executor::seed::seed_for;
-use crate::executor::stream::{Item, Stream};
-use crate::executor::{Next, Part, Waker};
+use crate::executor::stream::{ObjectEvent, ObjectStream};
+use crate::executor::{Next, Task, Waker};
 use crate::options::LatencySettings;
 
-/// Looks at the live pod before a status write is given up: each needs another writer in between.
+/// Attempts at a status write. Each failed one means that another client wrote the pod in between.
 const STATUS_ATTEMPTS: usize = 5;
 
-/// What a kubelet does to a pod.
+/// An action of a kubelet on a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Act {
+enum PodAction {
     Start,
     End,
-    /// Report the containers ready that were started once more.
+    /// Report the restarted containers as ready.
     Recover,
 }
 
-/// Something to do later.
-#[derive(Debug)]
-struct Later {
-    due_ns: i64,
-    number: u64,
-    act: Act,
-    pod: Arc<Pod>,
-}
-
-impl PartialEq for Later {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Later {}
-
-impl PartialOrd for Later {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Later {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        // By time, then in order of arrival.
-        (self.due_ns, self.number).cmp(&(other.due_ns, other.number))
-    }
-}
-
-/// The kubelets of every node whose name falls into one of `shards` equal parts.
+/// The kubelets of all nodes whose names belong to one of `shards` shards.
 #[derive(Debug)]
 pub struct Kubelets {
     shard: u64,
     shards: u64,
-    pods: Stream<Pod>,
-    hands: Hands,
+    pods: ObjectStream<Pod>,
+    lifecycle: PodLifecycle,
     faults: Option<Faults>,
 }
 
-/// What there is where nodes may fail.
+/// Present where nodes may fail.
 #[derive(Debug)]
 struct Faults {
     control: Arc<NodeControl>,
     inbox: usize,
-    /// News told when the inbox was last found empty.
+    /// The number of published events when the inbox was last found empty.
     seen: u64,
-    /// One for all nodes, with the first part of the kubelets.
+    /// The node controller, in the first shard.
     controller: Option<NodeController>,
 }
 
-/// Everything of the kubelets but their ears.
+/// Starts and ends the pods of the kubelets.
 #[derive(Debug)]
-struct Hands {
+struct PodLifecycle {
     cluster: Arc<Cluster>,
     startup: LatencySampler,
     termination: LatencySampler,
     statuses: RunningStatus,
-    later: BinaryHeap<Reverse<Later>>,
-    arrivals: u64,
-    /// Where nodes may fail.
+    later: DueQueue<(PodAction, Arc<Pod>)>,
+    /// Present where nodes may fail.
     control: Option<Arc<NodeControl>>,
 }
 
 impl Kubelets {
-    /// The kubelets of part `shard` of `shards`; `waker` wakes the part that holds them.
+    /// The kubelets of shard `shard` of `shards`; `waker` wakes their task.
     pub fn new(
         cluster: Arc<Cluster>,
         latency: &LatencySettings,
@@ -113,8 +82,8 @@ impl Kubelets {
         Kubelets {
             shard,
             shards,
-            pods: Stream::new(Arc::clone(&cluster), waker),
-            hands: Hands {
+            pods: ObjectStream::new(Arc::clone(&cluster), waker),
+            lifecycle: PodLifecycle {
                 cluster,
                 startup: LatencySampler::new(
                     latency.pod_startup,
@@ -125,20 +94,19 @@ impl Kubelets {
                     seed_for(seed, "pod termination", shard),
                 ),
                 statuses: RunningStatus::new(),
-                later: BinaryHeap::new(),
-                arrivals: 0,
+                later: DueQueue::default(),
                 control: None,
             },
             faults: None,
         }
     }
 
-    /// Lets the nodes fail as `control` says; the first part of the kubelets acts as node
-    /// controller too. `waker` wakes the part that holds them.
+    /// Lets the nodes fail as `control` says; the first shard also runs the node controller.
+    /// `waker` wakes the task of these kubelets.
     #[must_use]
     pub fn controlled_by(mut self, control: &Arc<NodeControl>, waker: Waker) -> Kubelets {
-        let cluster = Arc::clone(&self.hands.cluster);
-        self.hands.control = Some(Arc::clone(control));
+        let cluster = Arc::clone(&self.lifecycle.cluster);
+        self.lifecycle.control = Some(Arc::clone(control));
         self.faults = Some(Faults {
             control: Arc::clone(control),
             inbox: control.open_inbox(Arc::clone(&waker)),
@@ -150,67 +118,67 @@ impl Kubelets {
     }
 }
 
-impl Part for Kubelets {
+impl Task for Kubelets {
     fn run(&mut self, now: Now) -> Next {
         let Kubelets {
             shard,
             shards,
             pods,
-            hands,
+            lifecycle,
             faults,
         } = self;
         let mine = |node: &str| *shards == 1 || FIXED_STATE.hash_one(node) % *shards == *shard;
         let mut controller = faults.as_mut().and_then(|it| it.controller.as_mut());
         let nodes = controller.as_mut().map(|it| it.see_nodes(now));
         let next = pods.poll(now, |item| {
-            let (Item::Added(pod) | Item::Modified(pod)) = item else {
+            let (ObjectEvent::Added(pod) | ObjectEvent::Modified(pod)) = item else {
                 return;
             };
             if let Some(controller) = &mut controller {
                 controller.see_pod(&pod, now);
             }
-            if let Some(act) = cue(&pod)
+            if let Some(action) = pending_action(&pod)
                 && pod.node_name.as_deref().is_some_and(mine)
             {
-                hands.take_up(act, pod, now);
+                lifecycle.schedule(action, pod, now);
             }
         });
         let next = next.or(nodes.unwrap_or(Next::Idle));
         let next = match faults {
-            Some(faults) => next.or(faults.run(hands, mine, now)),
+            Some(faults) => next.or(faults.run(lifecycle, mine, now)),
             None => next,
         };
-        next.or(hands.do_due(now))
+        next.or(lifecycle.run_due(now))
     }
 }
 
 impl Faults {
-    /// Hears the news and lets the node controller do what is due.
-    fn run(&mut self, hands: &mut Hands, mine: impl Fn(&str) -> bool, now: Now) -> Next {
-        while let Some(news) = self.control.next_news(self.inbox, &mut self.seen) {
-            match (news, &mut self.controller) {
-                (News::Lost(node), Some(controller)) => controller.lost(node, now),
-                (News::Lost(_), None) => {}
-                (News::Back(node), controller) => {
+    /// Handles the events of the inbox, and runs the node controller.
+    fn run(&mut self, lifecycle: &mut PodLifecycle, mine: impl Fn(&str) -> bool, now: Now) -> Next {
+        while let Some(event) = self.control.next_event(self.inbox, &mut self.seen) {
+            match (event, &mut self.controller) {
+                (NodeEvent::Lost(node), Some(controller)) => controller.lost(node, now),
+                (NodeEvent::Lost(_), None) => {}
+                (NodeEvent::Back(node), controller) => {
                     if let Some(controller) = controller {
                         controller.back(&node, now);
                     }
                     if mine(&node) {
-                        hands.resume(&node, now);
+                        lifecycle.resume(&node, now);
                     }
                 }
                 (
-                    News::Order {
+                    NodeEvent::Order {
                         namespace,
                         name,
                         order,
                     },
                     _,
                 ) => {
-                    if let Ok(pod) = hands.cluster.get::<Pod>(&namespace, &name)
+                    if let Ok(pod) = lifecycle.cluster.get::<Pod>(&namespace, &name)
                         && pod.node_name.as_deref().is_some_and(&mine)
                     {
-                        hands.obey(order, &pod, now);
+                        lifecycle.execute(order, &pod, now);
                     }
                 }
             }
@@ -222,7 +190,7 @@ impl Faults {
     }
 }
 
-/// What a kubelet says of a pod that it refuses.
+/// Reason and message of a pod that its kubelet rejects.
 const REJECTED: Option<(&str, &str)> = Some((
     "OutOfpods",
     "Pod was rejected: Node didn't have enough resource: pods",
@@ -233,26 +201,26 @@ fn identity(pod: &Pod) -> (&str, &str, &Uid) {
     (&meta.namespace, &meta.name, &meta.uid)
 }
 
-/// What a pod in this state is waiting for from its kubelet.
-fn cue(pod: &Pod) -> Option<Act> {
+/// The action of its kubelet that a pod in this state waits for.
+fn pending_action(pod: &Pod) -> Option<PodAction> {
     let meta = &pod.metadata;
     if meta.is_deleting() {
-        // Grace 0 is the kubelet's own final delete (or a forced one) on its way.
-        return (meta.deletion_grace_period_seconds.get() != Some(0)).then_some(Act::End);
+        // Grace 0 is the kubelet's own final delete, or a forced one.
+        return (meta.deletion_grace_period_seconds.get() != Some(0)).then_some(PodAction::End);
     }
-    matches!(pod.status.phase, PodPhase::Pending | PodPhase::Unset).then_some(Act::Start)
+    matches!(pod.status.phase, PodPhase::Pending | PodPhase::Unset).then_some(PodAction::Start)
 }
 
-impl Hands {
-    /// Does what the pod waits for, now or after the time it takes.
-    fn take_up(&mut self, act: Act, pod: Arc<Pod>, now: Now) {
+impl PodLifecycle {
+    /// Performs an action on a pod, after its latency.
+    fn schedule(&mut self, action: PodAction, pod: Arc<Pod>, now: Now) {
         if self.is_lost(&pod) {
             return;
         }
-        let delay_ns = match act {
-            Act::Start if self.rejects(&pod) => 0,
-            Act::Start | Act::Recover => self.startup.draw_ns(),
-            Act::End => {
+        let delay_ns = match action {
+            PodAction::Start if self.rejects(&pod) => 0,
+            PodAction::Start | PodAction::Recover => self.startup.draw_ns(),
+            PodAction::End => {
                 let grace = pod
                     .metadata
                     .deletion_grace_period_seconds
@@ -265,93 +233,79 @@ impl Hands {
             }
         };
         if delay_ns == 0 {
-            return self.act(act, pod, now);
+            return self.perform(action, pod, now);
         }
-        self.arrivals += 1;
         let due_ns = now.mono_ns.saturating_add(delay_ns);
-        self.later.push(Reverse(Later {
-            due_ns,
-            number: self.arrivals,
-            act,
-            pod,
-        }));
+        self.later.push(due_ns, (action, pod));
     }
 
-    /// Does everything whose time has come.
-    fn do_due(&mut self, now: Now) -> Next {
-        while let Some(Reverse(first)) = self.later.peek() {
-            if first.due_ns > now.mono_ns {
-                return Next::At(first.due_ns);
-            }
-            let Some(Reverse(Later { act, pod, .. })) = self.later.pop() else {
-                break;
-            };
-            self.act(act, pod, now);
+    /// Performs the actions that are due.
+    fn run_due(&mut self, now: Now) -> Next {
+        while let Some((action, pod)) = self.later.pop_due(now.mono_ns) {
+            self.perform(action, pod, now);
         }
-        Next::Idle
+        self.later.next_due_ns().map_or(Next::Idle, Next::At)
     }
 
-    fn act(&mut self, act: Act, pod: Arc<Pod>, now: Now) {
+    fn perform(&mut self, action: PodAction, pod: Arc<Pod>, now: Now) {
         if self.is_lost(&pod) {
             return;
         }
-        match act {
-            Act::Start if self.rejects(&pod) => self.finish(&pod, PodPhase::Failed, REJECTED, now),
-            Act::Start => self.start(pod, now),
-            Act::End => self.end(&pod, now),
-            Act::Recover => self.recover(&pod, now),
+        match action {
+            PodAction::Start if self.rejects(&pod) => {
+                self.finish(&pod, PodPhase::Failed, REJECTED, now)
+            }
+            PodAction::Start => self.start(pod, now),
+            PodAction::End => self.end(&pod, now),
+            PodAction::Recover => self.recover(&pod, now),
         }
     }
 
-    /// Whether the pod's kubelet is silent. What it misses is found when it is back.
+    /// Whether the pod's kubelet is silent. When it is back, it finds what it has missed.
     fn is_lost(&self, pod: &Pod) -> bool {
-        let Some(control) = &self.control else {
-            return false;
-        };
-        pod.node_name
-            .as_deref()
-            .is_some_and(|node| control.is_lost(node))
+        self.has_fault(pod, NodeControl::is_lost)
     }
 
+    /// Whether the pod's kubelet rejects new pods.
     fn rejects(&self, pod: &Pod) -> bool {
-        let Some(control) = &self.control else {
-            return false;
-        };
-        pod.node_name
-            .as_deref()
-            .is_some_and(|node| control.is_rejecting(node))
+        self.has_fault(pod, NodeControl::is_rejecting)
     }
 
-    /// Takes up everything on a node whose kubelet is back.
+    fn has_fault(&self, pod: &Pod, fault: fn(&NodeControl, &str) -> bool) -> bool {
+        let (control, node) = (self.control.as_ref(), pod.node_name.as_deref());
+        control.is_some_and(|control| node.is_some_and(|node| fault(control, node)))
+    }
+
+    /// Performs the pending actions on a node whose kubelet is back.
     fn resume(&mut self, node: &str, now: Now) {
         for pod in pods_on(&self.cluster, node) {
-            match cue(&pod) {
-                Some(act) => self.take_up(act, pod, now),
+            match pending_action(&pod) {
+                Some(action) => self.schedule(action, pod, now),
                 None => self.recover(&pod, now),
             }
         }
     }
 
-    /// Does to a pod what was ordered.
-    fn obey(&mut self, order: PodOrder, pod: &Arc<Pod>, now: Now) {
+    /// Executes a command on a pod.
+    fn execute(&mut self, order: PodCommand, pod: &Arc<Pod>, now: Now) {
         if self.is_lost(pod) {
             return;
         }
         let container = match order {
-            PodOrder::Fail => return self.finish(pod, PodPhase::Failed, None, now),
-            PodOrder::Succeed => return self.finish(pod, PodPhase::Succeeded, None, now),
-            PodOrder::Restart(container) => container,
+            PodCommand::Fail => return self.finish(pod, PodPhase::Failed, None, now),
+            PodCommand::Succeed => return self.finish(pod, PodPhase::Succeeded, None, now),
+            PodCommand::Restart(container) => container,
         };
         let written = change_status(&self.cluster, identity(pod), now, |live| {
             let runs = live.status.phase == PodPhase::Running && !live.metadata.is_deleting();
             runs.then(|| restarted(&live.status, container, now.wall()))?
         });
         if written {
-            self.take_up(Act::Recover, Arc::clone(pod), now);
+            self.schedule(PodAction::Recover, Arc::clone(pod), now);
         }
     }
 
-    /// Reports the pod ready again, if it runs.
+    /// Reports the pod as ready, if it is running.
     fn recover(&self, pod: &Pod, now: Now) {
         change_status(&self.cluster, identity(pod), now, |live| {
             let runs = live.status.phase == PodPhase::Running && !live.metadata.is_deleting();
@@ -359,7 +313,7 @@ impl Hands {
         });
     }
 
-    /// Reports the pod ended in that phase, if it has not and is not being deleted.
+    /// Reports that the pod has ended in that phase, unless it has ended or is being deleted.
     fn finish(&self, pod: &Pod, phase: PodPhase, why: Option<(&str, &str)>, now: Now) {
         change_status(&self.cluster, identity(pod), now, |live| {
             live.is_active()
@@ -367,7 +321,7 @@ impl Hands {
         });
     }
 
-    /// Reports the pod running and ready.
+    /// Reports the pod as running and ready.
     fn start(&mut self, mut pod: Arc<Pod>, now: Now) {
         for _ in 0..STATUS_ATTEMPTS {
             let Some(node) = pod.node_name.clone() else {
@@ -383,12 +337,15 @@ impl Hands {
             };
             match self.cluster.update_status(written, now) {
                 Err(error) if error.code == 409 => {}
-                // Written, or the pod is gone, or the server refuses it for good.
+                // Written, or the pod is gone, or the server refuses the write for good.
                 _ => return,
             }
             let meta = &pod.metadata;
             match self.cluster.get::<Pod>(&meta.namespace, &meta.name) {
-                Ok(live) if live.metadata.uid == meta.uid && cue(&live) == Some(Act::Start) => {
+                Ok(live)
+                    if live.metadata.uid == meta.uid
+                        && pending_action(&live) == Some(PodAction::Start) =>
+                {
                     pod = live;
                 }
                 _ => return,
@@ -396,7 +353,7 @@ impl Hands {
         }
     }
 
-    /// Removes the pod for good.
+    /// Removes the pod.
     fn end(&mut self, pod: &Pod, now: Now) {
         let meta = &pod.metadata;
         let options = DeleteOptions {
@@ -404,7 +361,7 @@ impl Hands {
             precondition_uid: Some(meta.uid.clone()),
             ..DeleteOptions::default()
         };
-        // A refusal means that the pod is gone already, or is another one by now.
+        // A refusal means that the pod is gone, or was replaced by another of its name.
         let _gone = self
             .cluster
             .delete::<Pod>(&meta.namespace, &meta.name, &options, now);
@@ -420,13 +377,13 @@ mod tests {
     #[test]
     fn kubelets_act_on_pending_pods_and_on_graceful_deletions_only() {
         let mut pod = Pod::default();
-        assert_eq!(cue(&pod), Some(Act::Start));
+        assert_eq!(pending_action(&pod), Some(PodAction::Start));
         pod.status.phase = PodPhase::Running;
-        assert_eq!(cue(&pod), None);
+        assert_eq!(pending_action(&pod), None);
         pod.metadata.deletion_timestamp = Time::from_unix_seconds(1);
         pod.metadata.deletion_grace_period_seconds = Some(30).into();
-        assert_eq!(cue(&pod), Some(Act::End));
+        assert_eq!(pending_action(&pod), Some(PodAction::End));
         pod.metadata.deletion_grace_period_seconds = Some(0).into();
-        assert_eq!(cue(&pod), None);
+        assert_eq!(pending_action(&pod), None);
     }
 }

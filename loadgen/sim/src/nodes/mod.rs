@@ -1,17 +1,17 @@
-//! The rest of a cluster, simulated: a scheduler that binds pods to nodes, kubelets that start and
-//! end them, and, where faults are to happen, a node controller. All are clients of the API server
-//! like any other: they watch, and they write. [`NodeControl`] lets nodes fail from outside.
+//! The simulated scheduler, which binds pods to nodes, the simulated kubelets, which start and end
+//! pods, and, where nodes may fail, the node controller. All are ordinary clients of the API
+//! server. [`NodeControl`] lets nodes fail.
 
+mod capacity;
 mod change;
 mod control;
 mod controller;
 mod kubelet;
-mod room;
 mod scheduler;
 mod status;
 #[cfg(test)]
 mod tests;
 
-pub use control::{NodeControl, NodeTimes, PodOrder};
+pub use control::{NodeControl, NodeTimes, PodCommand};
 pub use kubelet::Kubelets;
 pub use scheduler::Scheduler;

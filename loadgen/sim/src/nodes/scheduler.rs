@@ -1,11 +1,10 @@
-//! The simulated scheduler: binds every pod that has no node to the node with the most room.
+//! The simulated scheduler: binds every pod without a node to the node with the most free capacity.
 //!
-//! It looks at nothing but the number of pods a node takes (`status.allocatable.pods`, 110 when it
-//! doesn't say) and at `spec.unschedulable`. A pod that fits nowhere waits until a pod ends or a
-//! node comes. Pods that name another scheduler are left alone.
+//! It considers only the number of pods that a node takes (`status.allocatable.pods`, 110 where
+//! absent) and `spec.unschedulable`. A pod that fits on no node waits until a pod ends or a node is
+//! added. Pods that name another scheduler are ignored.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use compact_str::CompactString;
@@ -13,23 +12,22 @@ use podstorm_apiserver::Cluster;
 use podstorm_apiserver::latency::{Latency, LatencySampler};
 use podstorm_objects::{Node, Now, Pod, Str, Uid};
 
+use super::capacity::Capacity;
 use super::controller::is_unreachable;
-use super::room::Room;
+use crate::due_queue::DueQueue;
 use crate::executor::seed::seed_for;
-use crate::executor::stream::{Item, Stream};
-use crate::executor::{Next, Part, Waker};
+use crate::executor::stream::{ObjectEvent, ObjectStream};
+use crate::executor::{Next, Task, Waker};
 
-/// What a node takes that doesn't say: the kubelet's own default.
+/// Most pods of a node without `allocatable`: the kubelet's default.
 const DEFAULT_PODS_PER_NODE: u32 = 110;
 
 /// Most pods bound in one run.
 const BATCH: usize = 4000;
 
-/// A pod to be bound, in order of time, then of arrival.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A pod to be bound.
+#[derive(Debug)]
 struct Waiting {
-    due_ns: i64,
-    number: u64,
     name: CompactString,
     namespace: Str,
 }
@@ -38,40 +36,38 @@ struct Waiting {
 #[derive(Debug)]
 pub struct Scheduler {
     cluster: Arc<Cluster>,
-    pods: Stream<Pod>,
-    nodes: Stream<Node>,
-    room: Room,
+    pods: ObjectStream<Pod>,
+    nodes: ObjectStream<Node>,
+    capacity: Capacity,
     latency: LatencySampler,
-    /// Pods whose scheduling takes time.
-    delayed: BinaryHeap<Reverse<Waiting>>,
+    /// Pods whose scheduling latency is not over.
+    delayed: DueQueue<Waiting>,
     /// Pods to bind now.
     ready: VecDeque<Waiting>,
-    /// Pods that fitted nowhere.
-    unfit: VecDeque<Waiting>,
-    arrivals: u64,
-    /// Pods that have ended and hold no room any more; absent where none ends but by deletion.
+    /// Pods that fit on no node.
+    unschedulable: VecDeque<Waiting>,
+    /// Pods that have ended and use no capacity; absent where pods end only by deletion.
     ended: Option<BTreeSet<Uid>>,
 }
 
 impl Scheduler {
-    /// A scheduler of this cluster; `waker` wakes the part that holds it.
+    /// A scheduler of this cluster; `waker` wakes its task.
     pub fn new(cluster: Arc<Cluster>, latency: Latency, seed: u64, waker: Waker) -> Scheduler {
         Scheduler {
-            pods: Stream::new(Arc::clone(&cluster), Arc::clone(&waker)),
-            nodes: Stream::new(Arc::clone(&cluster), waker),
+            pods: ObjectStream::new(Arc::clone(&cluster), Arc::clone(&waker)),
+            nodes: ObjectStream::new(Arc::clone(&cluster), waker),
             cluster,
-            room: Room::new(seed_for(seed, "scheduler ties", 0)),
+            capacity: Capacity::new(seed_for(seed, "scheduler ties", 0)),
             latency: LatencySampler::new(latency, seed_for(seed, "scheduler", 0)),
-            delayed: BinaryHeap::new(),
+            delayed: DueQueue::default(),
             ready: VecDeque::new(),
-            unfit: VecDeque::new(),
-            arrivals: 0,
+            unschedulable: VecDeque::new(),
             ended: None,
         }
     }
 
-    /// Heeds what happens where nodes fail: pods that end make room, and nodes that the node
-    /// controller has given up on get no pods.
+    /// Has the scheduler handle node failures: pods that end free capacity, and unreachable nodes
+    /// get no pods.
     #[must_use]
     pub fn with_node_faults(mut self) -> Scheduler {
         self.ended = Some(BTreeSet::new());
@@ -79,78 +75,76 @@ impl Scheduler {
     }
 
     fn see_nodes(&mut self, now: Now) -> Next {
-        let (room, unfit, ready) = (&mut self.room, &mut self.unfit, &mut self.ready);
-        let heeds_faults = self.ended.is_some();
+        let (capacity, unschedulable, ready) =
+            (&mut self.capacity, &mut self.unschedulable, &mut self.ready);
+        let handles_faults = self.ended.is_some();
         self.nodes.poll(now, |item| match item {
-            Item::Reset => room.clear_nodes(),
-            Item::Added(node) | Item::Modified(node) => {
+            ObjectEvent::Reset => capacity.clear_nodes(),
+            ObjectEvent::Added(node) | ObjectEvent::Modified(node) => {
                 let allocatable = node.pods_allocatable.unwrap_or(DEFAULT_PODS_PER_NODE);
-                let given_up = heeds_faults && is_unreachable(&node);
-                let open = !node.unschedulable && !node.metadata.is_deleting() && !given_up;
-                room.set_node(&node.metadata.name, allocatable, open);
-                // Any of the waiting may fit now.
-                ready.append(unfit);
+                let unreachable = handles_faults && is_unreachable(&node);
+                let open = !node.unschedulable && !node.metadata.is_deleting() && !unreachable;
+                capacity.set_node(&node.metadata.name, allocatable, open);
+                // Waiting pods may fit now.
+                ready.append(unschedulable);
             }
-            Item::Deleted(node) => room.set_node(&node.metadata.name, 0, false),
+            ObjectEvent::Deleted(node) => capacity.set_node(&node.metadata.name, 0, false),
         })
     }
 
     fn see_pods(&mut self, now: Now) -> Next {
-        let (room, unfit, ready) = (&mut self.room, &mut self.unfit, &mut self.ready);
-        let (latency, delayed, arrivals) =
-            (&mut self.latency, &mut self.delayed, &mut self.arrivals);
+        let (capacity, unschedulable, ready) =
+            (&mut self.capacity, &mut self.unschedulable, &mut self.ready);
+        let (latency, delayed) = (&mut self.latency, &mut self.delayed);
         let ended = &mut self.ended;
         self.pods.poll(now, |item| match item {
-            Item::Reset => {
-                room.clear_pods();
+            ObjectEvent::Reset => {
+                capacity.clear_pods();
                 ended.iter_mut().for_each(BTreeSet::clear);
             }
-            Item::Added(pod) => match &pod.node_name {
-                // A pod that has ended holds no room.
-                Some(node) if !pod.status.phase.is_terminal() => room.add_pod(node),
+            ObjectEvent::Added(pod) => match &pod.node_name {
+                // A pod that has ended uses no capacity.
+                Some(node) if !pod.status.phase.is_terminal() => capacity.add_pod(node),
                 Some(_) => {
                     if let Some(ended) = ended {
                         ended.insert(pod.metadata.uid.clone());
                     }
                 }
                 None if wants_scheduling(&pod) => {
-                    *arrivals += 1;
                     let due_ns = now.mono_ns.saturating_add(latency.draw_ns());
                     let waiting = Waiting {
-                        due_ns,
-                        number: *arrivals,
                         name: pod.metadata.name.clone(),
                         namespace: pod.metadata.namespace.clone(),
                     };
                     if due_ns > now.mono_ns {
-                        delayed.push(Reverse(waiting));
+                        delayed.push(due_ns, waiting);
                     } else {
                         ready.push_back(waiting);
                     }
                 }
                 None => {}
             },
-            // Only this scheduler binds, and it has booked the room when it did.
-            Item::Modified(pod) => {
+            // Only this scheduler binds, and it counted the pod when it did.
+            ObjectEvent::Modified(pod) => {
                 if let Some(ended) = ended
                     && pod.status.phase.is_terminal()
                     && let Some(node) = &pod.node_name
                     && ended.insert(pod.metadata.uid.clone())
-                    && room.remove_pod(node)
-                    && let Some(first) = unfit.pop_front()
+                    && capacity.remove_pod(node)
+                    && let Some(first) = unschedulable.pop_front()
                 {
                     ready.push_back(first);
                 }
             }
-            Item::Deleted(pod) => {
+            ObjectEvent::Deleted(pod) => {
                 let had_ended = match ended {
                     Some(ended) => ended.remove(&pod.metadata.uid),
                     None => pod.status.phase.is_terminal(),
                 };
                 if let Some(node) = &pod.node_name
                     && !had_ended
-                    && room.remove_pod(node)
-                    && let Some(first) = unfit.pop_front()
+                    && capacity.remove_pod(node)
+                    && let Some(first) = unschedulable.pop_front()
                 {
                     ready.push_back(first);
                 }
@@ -158,31 +152,26 @@ impl Scheduler {
         })
     }
 
-    /// Binds what can be bound now.
+    /// Binds the pods that can be bound now.
     fn bind(&mut self, now: Now) -> Next {
-        while let Some(Reverse(first)) = self.delayed.peek()
-            && first.due_ns <= now.mono_ns
-        {
-            let Some(Reverse(waiting)) = self.delayed.pop() else {
-                break;
-            };
+        while let Some(waiting) = self.delayed.pop_due(now.mono_ns) {
             self.ready.push_back(waiting);
         }
         for _ in 0..BATCH {
             let Some(waiting) = self.ready.pop_front() else {
                 break;
             };
-            let Some(node) = self.room.take() else {
-                self.unfit.push_back(waiting);
+            let Some(node) = self.capacity.take() else {
+                self.unschedulable.push_back(waiting);
                 continue;
             };
             let bound = self
                 .cluster
                 .bind(&waiting.namespace, &waiting.name, &node, now);
             if bound.is_err() {
-                // Gone or on its way out in the meantime: its room is another's.
-                if self.room.remove_pod(&node)
-                    && let Some(first) = self.unfit.pop_front()
+                // The pod was deleted in the meantime: another pod may have its capacity.
+                if self.capacity.remove_pod(&node)
+                    && let Some(first) = self.unschedulable.pop_front()
                 {
                     self.ready.push_back(first);
                 }
@@ -191,9 +180,7 @@ impl Scheduler {
         if !self.ready.is_empty() {
             return Next::Again;
         }
-        self.delayed
-            .peek()
-            .map_or(Next::Idle, |Reverse(first)| Next::At(first.due_ns))
+        self.delayed.next_due_ns().map_or(Next::Idle, Next::At)
     }
 }
 
@@ -203,7 +190,7 @@ fn wants_scheduling(pod: &Pod) -> bool {
     pod.is_active() && !spec.is_gated && spec.scheduler_name.is_none()
 }
 
-impl Part for Scheduler {
+impl Task for Scheduler {
     fn run(&mut self, now: Now) -> Next {
         let nodes = self.see_nodes(now);
         let pods = self.see_pods(now);

@@ -1,5 +1,6 @@
-//! What a kubelet writes when a pod's containers have come up, with as much shared between pods as
-//! is equal: at 100,000 pods the unread members of a status would outweigh everything else.
+//! The status that a kubelet writes when a pod's containers are up. Pods share what is equal: with
+//! 100,000 pods the unread members of their statuses would otherwise need more memory than
+//! everything else.
 
 use std::sync::Arc;
 
@@ -13,12 +14,12 @@ use podstorm_objects::{
 };
 use serde_json::json;
 
-/// Makes the statuses of running pods. Memory: one entry per node and per image.
+/// Makes the statuses of running pods. Memory: one entry for each node and each image.
 #[derive(Debug)]
 pub(super) struct RunningStatus {
-    /// What the pods share that a node started last.
+    /// By node: what its pods of the last start time share.
     by_node: HashMap<Str, Arc<PodStart>, RandomState>,
-    /// What the containers of an image share that started last.
+    /// By image: what its containers of the last start time share.
     by_image: HashMap<String, Arc<ContainerDetails>, RandomState>,
 }
 
@@ -30,7 +31,7 @@ impl RunningStatus {
         }
     }
 
-    /// The status of a bound pod that came up now.
+    /// The status of a bound pod whose containers have started now.
     pub(super) fn of(&mut self, pod: &Pod, node: &Str, now: Time) -> PodStatus {
         let holds = |kind, since| PodCondition {
             kind,
@@ -64,7 +65,8 @@ impl RunningStatus {
         }
     }
 
-    /// Pods use their node's address, as pods on the host's network do.
+    /// Start time and addresses of a pod, which has its node's address like a pod in the host
+    /// network.
     fn start(&mut self, node: &Str, now: Time) -> Arc<PodStart> {
         let host_ip = match self.by_node.get(node) {
             Some(known) if known.time == now => return Arc::clone(known),
@@ -113,7 +115,7 @@ impl RunningStatus {
     }
 }
 
-/// What a kubelet says of every container of an image.
+/// The unread members of the status of every container of an image.
 fn container_rest(image: &str) -> Map {
     let mut members = Map::new();
     members.insert("image".into(), json!(image));
@@ -123,13 +125,14 @@ fn container_rest(image: &str) -> Map {
     members
 }
 
-/// An address in 10.0.0.0/8 from the number at the end of the node's name, or from its hash.
+/// An address in 10.0.0.0/8, derived from the number at the end of the node's name, or from the
+/// name's hash.
 fn node_address(node: &str) -> String {
     let digits = node.len() - node.bytes().rev().take_while(u8::is_ascii_digit).count();
     let number = node[digits..]
         .parse()
         .unwrap_or_else(|_| FIXED_STATE.hash_one(node));
-    // The network's own address and the broadcast address of the last octet are left out.
+    // The last octet is neither 0 (the network) nor 255 (broadcast).
     let (last, rest) = (number % 254 + 1, number / 254);
     format!("10.{}.{}.{last}", (rest >> 8) & 0xff, rest & 0xff)
 }

@@ -1,4 +1,4 @@
-//! What becomes of pods when their nodes fail.
+//! Pods on nodes that fail.
 
 use std::sync::Arc;
 
@@ -8,26 +8,26 @@ use podstorm_objects::{Namespace, Node, Now, Object, Pod, PodPhase, Resource};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::executor::{Next, Part, Waker};
+use crate::executor::{Next, Task, Waker};
 use crate::options::LatencySettings;
 
 const SECOND: i64 = 1_000_000_000;
 
 /// A cluster with scheduler and kubelets, and a clock that jumps.
-struct World {
+struct NodeHarness {
     cluster: Arc<Cluster>,
     control: Arc<NodeControl>,
-    parts: Vec<Box<dyn Part>>,
+    tasks: Vec<Box<dyn Task>>,
     now: Now,
 }
 
-impl World {
-    /// Two nodes with room for four pods each; pods take two seconds to start and one to end.
-    fn new() -> World {
-        World::with_kubelets(1)
+impl NodeHarness {
+    /// Two nodes with capacity for four pods each; pods take two seconds to start and one to end.
+    fn new() -> NodeHarness {
+        NodeHarness::with_kubelets(1)
     }
 
-    fn with_kubelets(shards: usize) -> World {
+    fn with_kubelets(shards: usize) -> NodeHarness {
         let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
         let control = Arc::new(NodeControl::default());
         let latency = LatencySettings {
@@ -39,11 +39,11 @@ impl World {
         };
         let waker: Waker = Arc::new(|| {});
         let scheduler = Scheduler::new(cluster.clone(), Latency::ZERO, 1, waker.clone());
-        let mut parts: Vec<Box<dyn Part>> = vec![Box::new(scheduler.with_node_faults())];
+        let mut tasks: Vec<Box<dyn Task>> = vec![Box::new(scheduler.with_node_faults())];
         for shard in 0..shards {
             let place = (shard, shards);
             let kubelets = Kubelets::new(cluster.clone(), &latency, 1, place, waker.clone());
-            parts.push(Box::new(kubelets.controlled_by(&control, waker.clone())));
+            tasks.push(Box::new(kubelets.controlled_by(&control, waker.clone())));
         }
         let now = Now {
             mono_ns: 0,
@@ -57,10 +57,10 @@ impl World {
                 json!({"metadata": {"name": name}, "status": {"allocatable": {"pods": "4"}}});
             cluster.import(Node::from_json(node).unwrap(), now).unwrap();
         }
-        World {
+        NodeHarness {
             cluster,
             control,
-            parts,
+            tasks,
             now,
         }
     }
@@ -71,9 +71,9 @@ impl World {
         loop {
             let before = self.cluster.resource_version();
             let next = self
-                .parts
+                .tasks
                 .iter_mut()
-                .fold(Next::Idle, |next, part| next.or(part.run(self.now)));
+                .fold(Next::Idle, |next, task| next.or(task.run(self.now)));
             if self.cluster.resource_version() != before || next == Next::Again {
                 continue;
             }
@@ -88,8 +88,8 @@ impl World {
 
     /// Whether nothing is left to wait for.
     fn is_quiet(&mut self) -> bool {
-        let parts = self.parts.iter_mut();
-        parts.fold(Next::Idle, |next, part| next.or(part.run(self.now))) == Next::Idle
+        let tasks = self.tasks.iter_mut();
+        tasks.fold(Next::Idle, |next, task| next.or(task.run(self.now))) == Next::Idle
     }
 
     fn create(&self, name: &str) {
@@ -159,212 +159,212 @@ impl World {
 
 #[test]
 fn without_faults_a_controlled_cluster_does_as_any_other() {
-    let mut world = World::new();
-    world.create("p");
-    world.pass(1);
-    assert_eq!(world.count("P"), 1);
-    world.pass(5);
-    assert_eq!(world.count("R"), 1);
-    world.delete("p");
-    world.pass(2);
-    assert!(world.states().is_empty());
-    assert!(world.is_quiet());
+    let mut harness = NodeHarness::new();
+    harness.create("p");
+    harness.pass(1);
+    assert_eq!(harness.count("P"), 1);
+    harness.pass(5);
+    assert_eq!(harness.count("R"), 1);
+    harness.delete("p");
+    harness.pass(2);
+    assert!(harness.states().is_empty());
+    assert!(harness.is_quiet());
 }
 
 #[test]
 fn the_pods_of_a_lost_node_become_unready_then_terminating_and_end_when_it_is_back() {
-    let mut world = World::new();
-    world.fill();
-    let lost = world.on("a");
+    let mut harness = NodeHarness::new();
+    harness.fill();
+    let lost = harness.on("a");
     assert_eq!(lost.len(), 4);
-    world.control.lose("a");
-    world.pass(49);
-    assert_eq!(world.count("R"), 8, "nobody knows yet");
-    world.pass(2);
-    assert_eq!((world.count("R"), world.count("n")), (4, 4));
-    let node = world.node("a");
+    harness.control.lose("a");
+    harness.pass(49);
+    assert_eq!(harness.count("R"), 8, "not noticed yet");
+    harness.pass(2);
+    assert_eq!((harness.count("R"), harness.count("n")), (4, 4));
+    let node = harness.node("a");
     assert_eq!(node["status"]["conditions"][0]["status"], "Unknown");
     assert_eq!(
         node["spec"]["taints"][0]["key"],
         "node.kubernetes.io/unreachable"
     );
-    world.pass(290);
-    assert_eq!(world.count("n"), 4, "tolerated so far");
-    world.pass(20);
-    assert_eq!((world.count("R"), world.count("nx")), (4, 4));
-    assert!(world.is_quiet());
-    world.pass(3600);
-    assert_eq!(world.count("nx"), 4, "nobody ends them");
-    world.control.restore("a");
-    world.pass(2);
-    assert_eq!(world.states().len(), 4);
-    let node = world.node("a");
+    harness.pass(290);
+    assert_eq!(harness.count("n"), 4, "tolerated so far");
+    harness.pass(20);
+    assert_eq!((harness.count("R"), harness.count("nx")), (4, 4));
+    assert!(harness.is_quiet());
+    harness.pass(3600);
+    assert_eq!(harness.count("nx"), 4, "no kubelet ends them");
+    harness.control.restore("a");
+    harness.pass(2);
+    assert_eq!(harness.states().len(), 4);
+    let node = harness.node("a");
     assert_eq!(node["status"]["conditions"][0]["status"], "True");
     assert_eq!(node["spec"].get("taints"), None);
-    assert!(world.is_quiet());
+    assert!(harness.is_quiet());
 }
 
 #[test]
 fn a_node_that_is_back_in_time_keeps_its_pods() {
     for (seconds, unready) in [(20, 0), (100, 4)] {
-        let mut world = World::new();
-        world.fill();
-        world.control.lose("a");
-        world.pass(seconds);
-        assert_eq!(world.count("n"), unready);
-        world.control.restore("a");
-        world.pass(0);
-        assert_eq!(world.count("R"), 8);
-        assert!(world.is_quiet());
+        let mut harness = NodeHarness::new();
+        harness.fill();
+        harness.control.lose("a");
+        harness.pass(seconds);
+        assert_eq!(harness.count("n"), unready);
+        harness.control.restore("a");
+        harness.pass(0);
+        assert_eq!(harness.count("R"), 8);
+        assert!(harness.is_quiet());
     }
 }
 
 #[test]
 fn what_a_silent_kubelet_misses_is_done_when_it_is_back() {
-    let mut world = World::new();
-    world.fill();
-    let (gone, node) = (world.on("a")[0].clone(), "a");
-    world.control.lose(node);
-    world.delete(&gone);
-    world.pass(10);
-    assert_eq!(world.count("Rx"), 1);
+    let mut harness = NodeHarness::new();
+    harness.fill();
+    let (gone, node) = (harness.on("a")[0].clone(), "a");
+    harness.control.lose(node);
+    harness.delete(&gone);
+    harness.pass(10);
+    assert_eq!(harness.count("Rx"), 1);
     // In flight when its kubelet fell silent.
-    world.delete(&world.on("b")[0]);
-    world.create("late");
-    world.pass(1);
-    world.control.lose("b");
-    world.pass(10);
-    assert_eq!(world.states()[0], "late b P");
-    world.control.heal();
-    world.pass(5);
-    assert_eq!((world.count("R"), world.states().len()), (7, 7));
+    harness.delete(&harness.on("b")[0]);
+    harness.create("late");
+    harness.pass(1);
+    harness.control.lose("b");
+    harness.pass(10);
+    assert_eq!(harness.states()[0], "late b P");
+    harness.control.heal();
+    harness.pass(5);
+    assert_eq!((harness.count("R"), harness.states().len()), (7, 7));
 }
 
 #[test]
 fn pods_that_came_to_a_lost_node_are_evicted_in_their_turn() {
-    let mut world = World::new();
-    world.control.lose("a");
-    world.control.lose("b");
-    world.create("early");
+    let mut harness = NodeHarness::new();
+    harness.control.lose("a");
+    harness.control.lose("b");
+    harness.create("early");
     // Given up on after 50 seconds, evicted after 350.
-    world.pass(400);
-    assert_eq!(world.count("Px"), 1);
+    harness.pass(400);
+    assert_eq!(harness.count("Px"), 1);
     let value = json!({"metadata": {"name": "late", "namespace": "n"},
         "spec": {"nodeName": "a", "containers": [{"name": "c", "image": "x:1"}]}});
     let pod = Pod::from_json(value).unwrap();
-    world.cluster.create(pod, world.now).unwrap();
+    harness.cluster.create(pod, harness.now).unwrap();
     // No node takes it.
-    world.create("waits");
-    world.pass(290);
-    assert_eq!(world.count("Px"), 1);
-    world.pass(20);
-    assert_eq!(world.count("Px"), 2);
-    world.control.restore("b");
-    world.pass(5);
-    let states = world.states();
+    harness.create("waits");
+    harness.pass(290);
+    assert_eq!(harness.count("Px"), 1);
+    harness.pass(20);
+    assert_eq!(harness.count("Px"), 2);
+    harness.control.restore("b");
+    harness.pass(5);
+    let states = harness.states();
     assert_eq!(states.last().map(String::as_str), Some("waits b R"));
 }
 
 #[test]
-fn the_pods_of_a_node_that_is_no_more_are_removed_by_force() {
-    let mut world = World::new();
-    world.fill();
-    world.control.lose("a");
-    world.pass(400);
-    assert_eq!(world.count("nx"), 4);
+fn the_pods_of_a_node_that_no_longer_exists_are_removed_by_force() {
+    let mut harness = NodeHarness::new();
+    harness.fill();
+    harness.control.lose("a");
+    harness.pass(400);
+    assert_eq!(harness.count("nx"), 4);
     let options = DeleteOptions::default();
-    world
+    harness
         .cluster
-        .delete::<Node>("", "a", &options, world.now)
+        .delete::<Node>("", "a", &options, harness.now)
         .unwrap();
-    world.pass(55);
-    assert_eq!(world.count("nx"), 4);
-    world.pass(10);
-    assert_eq!((world.count("R"), world.states().len()), (4, 4));
+    harness.pass(55);
+    assert_eq!(harness.count("nx"), 4);
+    harness.pass(10);
+    assert_eq!((harness.count("R"), harness.states().len()), (4, 4));
     // One more look, as pods were seen there meanwhile.
-    world.pass(60);
-    assert!(world.is_quiet());
+    harness.pass(60);
+    assert!(harness.is_quiet());
 }
 
 #[test]
 fn a_rejecting_node_fails_every_new_pod_at_once() {
-    let mut world = World::new();
-    world.control.set_rejecting("a", true);
-    world.control.set_rejecting("b", true);
+    let mut harness = NodeHarness::new();
+    harness.control.set_rejecting("a", true);
+    harness.control.set_rejecting("b", true);
     for name in ["p", "q"] {
-        world.create(name);
+        harness.create(name);
     }
-    world.pass(0);
-    assert_eq!(world.count("F"), 2);
-    let value = world.pod("p").to_json();
+    harness.pass(0);
+    assert_eq!(harness.count("F"), 2);
+    let value = harness.pod("p").to_json();
     assert_eq!(value["status"]["reason"], "OutOfpods");
     assert_eq!(value["status"]["qosClass"], "BestEffort");
-    // Failed pods hold no room: all eight places are free.
-    world.control.heal();
+    // Failed pods use no capacity: eight pods fit.
+    harness.control.heal();
     for number in 0..9 {
-        world.create(&format!("r{number}"));
+        harness.create(&format!("r{number}"));
     }
-    world.pass(5);
-    assert_eq!((world.count("R"), world.count("P")), (8, 1));
-    // Nor do they give any back a second time.
-    world.delete("p");
-    world.delete("q");
-    world.pass(5);
-    assert_eq!((world.count("R"), world.count("P")), (8, 1));
+    harness.pass(5);
+    assert_eq!((harness.count("R"), harness.count("P")), (8, 1));
+    // Their removal frees none either.
+    harness.delete("p");
+    harness.delete("q");
+    harness.pass(5);
+    assert_eq!((harness.count("R"), harness.count("P")), (8, 1));
 }
 
 #[test]
 fn a_restarted_container_is_ready_again_after_the_start_up_latency() {
-    let mut world = World::new();
-    world.fill();
-    world.control.order("n", "p3", PodOrder::Restart(0));
-    world.control.order("n", "none", PodOrder::Restart(0));
-    world.pass(1);
-    assert_eq!((world.count("R"), world.count("n")), (7, 1));
-    world.pass(2);
-    let pod = world.pod("p3");
+    let mut harness = NodeHarness::new();
+    harness.fill();
+    harness.control.order("n", "p3", PodCommand::Restart(0));
+    harness.control.order("n", "none", PodCommand::Restart(0));
+    harness.pass(1);
+    assert_eq!((harness.count("R"), harness.count("n")), (7, 1));
+    harness.pass(2);
+    let pod = harness.pod("p3");
     assert!(pod.is_ready());
     assert_eq!(pod.status.container_statuses[0].restart_count, 1);
     // A node lost in between: ready when it is back.
     let node = pod.node_name.clone().unwrap();
-    world.control.order("n", "p3", PodOrder::Restart(0));
-    world.pass(1);
-    world.control.lose(&node);
-    world.pass(10);
-    assert!(!world.pod("p3").is_ready());
-    world.control.restore(&node);
-    world.pass(0);
-    assert!(world.pod("p3").is_ready());
+    harness.control.order("n", "p3", PodCommand::Restart(0));
+    harness.pass(1);
+    harness.control.lose(&node);
+    harness.pass(10);
+    assert!(!harness.pod("p3").is_ready());
+    harness.control.restore(&node);
+    harness.pass(0);
+    assert!(harness.pod("p3").is_ready());
 }
 
 #[test]
-fn pods_end_on_order_and_make_room() {
-    let mut world = World::new();
-    world.fill();
-    world.create("waits");
-    world.control.order("n", "p0", PodOrder::Fail);
-    world.control.order("n", "p1", PodOrder::Succeed);
-    world.pass(5);
-    let counts = ["R", "F", "S"].map(|state| world.count(state));
+fn pods_end_on_command_and_free_capacity() {
+    let mut harness = NodeHarness::new();
+    harness.fill();
+    harness.create("waits");
+    harness.control.order("n", "p0", PodCommand::Fail);
+    harness.control.order("n", "p1", PodCommand::Succeed);
+    harness.pass(5);
+    let counts = ["R", "F", "S"].map(|state| harness.count(state));
     assert_eq!(counts, [7, 1, 1]);
-    assert!(world.pod("waits").is_ready());
+    assert!(harness.pod("waits").is_ready());
     // What has ended stays as it is.
-    world.control.order("n", "p1", PodOrder::Fail);
-    world.pass(5);
-    assert_eq!(world.count("S"), 1);
+    harness.control.order("n", "p1", PodCommand::Fail);
+    harness.pass(5);
+    assert_eq!(harness.count("S"), 1);
 }
 
 #[test]
-fn it_makes_no_difference_how_many_parts_play_the_kubelets() {
+fn the_number_of_kubelet_tasks_makes_no_difference() {
     let run = |shards: usize| {
-        let mut world = World::with_kubelets(shards);
-        world.fill();
-        world.control.lose("a");
-        world.pass(400);
-        world.control.order("n", "p3", PodOrder::Restart(0));
-        world.control.restore("a");
-        world.pass(100);
-        world.states()
+        let mut harness = NodeHarness::with_kubelets(shards);
+        harness.fill();
+        harness.control.lose("a");
+        harness.pass(400);
+        harness.control.order("n", "p3", PodCommand::Restart(0));
+        harness.control.restore("a");
+        harness.pass(100);
+        harness.states()
     };
     assert_eq!(run(1), run(3));
 }

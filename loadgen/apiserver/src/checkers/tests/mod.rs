@@ -1,17 +1,18 @@
-//! Random lives of a server that its checker finds nothing wrong with.
+//! Random requests to a server, in which the checkers find no violation.
 
 mod wrong;
 
 use std::sync::Arc;
 
 use podstorm_objects::{
-    AnyObject, Kind, Namespace, Now, Pod, PodPhase, ReplicaSet, Resource, ResourceVersion, Str,
-    Time, WatchEvent,
+    AnyObject, Kind, Namespace, Now, Pod, PodPhase, ReplicaSet, ResourceVersion, Str, Time,
+    WatchEvent,
 };
 use serde_json::json;
 
 use super::*;
 use crate::latency::Latency;
+use crate::testing::{self, at};
 use crate::{
     Change, Cluster, ClusterOptions, ClusterResource, DeleteOptions, History as Kept, Watch,
     WatchFrom, WatchOptions,
@@ -19,25 +20,12 @@ use crate::{
 
 const SECOND: i64 = 1_000_000_000;
 
-fn at(seconds: i64) -> Now {
-    Now {
-        mono_ns: seconds * SECOND,
-        wall_ns: (1_800_000_000 + seconds) * SECOND,
-    }
-}
-
 fn pod(name: &str, namespace: &str) -> Pod {
-    let value = json!({"metadata": {"name": name, "namespace": namespace},
-        "spec": {"containers": [{"name": "c", "image": "x:1"}]}});
-    Pod::from_json(value).unwrap()
+    testing::pod(name, json!({"metadata": {"namespace": namespace}}))
 }
 
 fn replica_set(name: &str, namespace: &str) -> ReplicaSet {
-    let template = json!({"metadata": {"labels": {"app": "web"}},
-        "spec": {"containers": [{"name": "c", "image": "x:1"}]}});
-    let value = json!({"metadata": {"name": name, "namespace": namespace},
-        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template}});
-    ReplicaSet::from_json(value).unwrap()
+    testing::replica_set(name, json!({"metadata": {"namespace": namespace}}))
 }
 
 fn server(kept: Kept) -> (Cluster, Arc<Recorder>) {

@@ -1,8 +1,9 @@
-//! Made-up lives that the checker must find fault with.
+//! Histories and reads with violations, which the checkers must find.
 
 use podstorm_objects::ObjectMeta;
 
 use super::*;
+use crate::Commit;
 
 /// The rules that a check finds broken, each once.
 fn rules(found: &[Violation]) -> Vec<&'static str> {
@@ -26,12 +27,12 @@ fn short() -> (Cluster, History) {
 
 #[test]
 fn histories_that_cannot_be_are_rejected() {
-    type Spoil = fn(&mut Vec<Record>);
+    type Spoil = fn(&mut Vec<Commit>);
     let (_, history) = short();
     // Two namespaces, then x, y, x changed, y marked, y removed.
     assert_eq!(history.last_version(), 7);
     expect_sound(history.check(), "as it was");
-    fn change(record: &mut Record, how: impl FnOnce(&mut ObjectMeta)) {
+    fn change(record: &mut Commit, how: impl FnOnce(&mut ObjectMeta)) {
         let mut pod = record.new.downcast_ref::<Pod>().expect("a pod").clone();
         how(&mut pod.metadata);
         record.new = Arc::new(pod);

@@ -1,9 +1,9 @@
-//! Models of the event log: a watch gets every event in order or is told 410, and whoever has read
-//! everything is woken.
+//! Models of the event log: a watch gets every event in order or a 410, and a drained watch is
+//! woken.
 //!
-//! `cargo test -p podstorm-apiserver --features loom --lib log::models` runs through all interleavings of a
-//! few threads, with `--features shuttle` through random ones of more; `SCHEDULES` sets how many.
-//! Segments hold two events here.
+//! `cargo test -p podstorm-apiserver --features loom --lib log::models` runs through all
+//! interleavings of a few threads, with `--features shuttle` through random ones of more;
+//! `SCHEDULES` sets how many. Segments hold two events here.
 
 use podstorm_objects::{Namespace, WatchEvent};
 
@@ -18,7 +18,7 @@ use loom as checker;
 #[cfg(not(feature = "loom"))]
 use shuttle as checker;
 
-/// Runs a model: through all schedules with so many preemptions at most.
+/// Runs a model through all schedules with at most that many preemptions.
 #[cfg(feature = "loom")]
 fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -68,7 +68,13 @@ fn commit(log: &Log<Namespace>) {
     };
     let object = Arc::new(Namespace::default());
     let mut append = log.begin();
-    append.push(Change::Added, None, object, &Tally::of(Verb::Create), now);
+    append.push(
+        Change::Added,
+        None,
+        object,
+        &WriteEffects::of(Verb::Create),
+        now,
+    );
     append.finish().run();
 }
 
@@ -81,7 +87,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Opens a watch behind a version. `None` when that is forgotten.
+    /// Opens a watch after a version. `None` when its events were dropped.
     fn open(log: &Arc<Log<Namespace>>, after: u64, waker: Option<Waker>) -> Option<Reader> {
         let position = log.open_behind(after, waker).ok()?;
         let options = WatchOptions::default();
@@ -114,7 +120,7 @@ impl Reader {
         bookmark
     }
 
-    /// What was read has no gap; all of it up to `last`, unless the watch was told 410.
+    /// Checks that the events have no gap, and go up to `last` unless the watch got a 410.
     fn assert_gap_free(&self, last: u64) {
         let count = self.versions.len() as u64;
         let expected: Vec<u64> = (1..=count).map(|at| self.after + at).collect();
@@ -196,7 +202,8 @@ fn a_watch_opened_beside_a_compaction_starts_where_it_asked_or_not_at_all() {
     });
 }
 
-/// An open watch keeps what it has not read, up to the limit, and beyond it is told.
+/// An open watch keeps the events that it has not read, up to the limit; beyond the limit it gets a
+/// 410.
 #[test]
 fn a_slow_watch_is_waited_for_up_to_the_limit() {
     for (max_events, may_expire) in [(100, false), (2, true)] {
@@ -220,8 +227,8 @@ fn a_slow_watch_is_waited_for_up_to_the_limit() {
     }
 }
 
-/// A reader that parks whenever it has read everything reads all: no wake-up is lost between its last look
-/// and the writer's.
+/// A reader that parks whenever it has read everything reads all: no wake-up is lost between its
+/// last look and the writer's.
 #[test]
 fn who_has_read_everything_is_woken() {
     check(3, || {
@@ -253,8 +260,8 @@ fn who_has_read_everything_is_woken() {
     });
 }
 
-/// A bookmark says how far the server is, other kinds included, and every event of this kind up to it has
-/// been delivered.
+/// A bookmark says how far the server is, other kinds included, and every event of this kind up to
+/// it has been delivered.
 #[test]
 fn a_bookmark_comes_behind_every_event_up_to_it() {
     check(3, || {

@@ -1,0 +1,209 @@
+//! Create and import of any kind: admission, defaulting, validation, names.
+
+use std::sync::Arc;
+
+use podstorm_objects::{ApiError, Kind, Now, ObjectMeta, OptionalSeconds, ResourceVersion, Time};
+
+use super::name::{Draw, NAME_ATTEMPTS};
+use super::store::counts::{Verb, WriteEffects};
+use super::store::quota;
+use super::store::{KindStore, Refused};
+use super::{AdmissionRequest, Cluster, ClusterResource, Strategy, errors, meta};
+
+impl Cluster {
+    /// Creates an object in the namespace that it names. The server sets UID, timestamps,
+    /// generation and status, and ignores what the client sent there. A missing name is generated
+    /// from `generate_name`.
+    ///
+    /// # Errors
+    /// 404 for a missing namespace, 403 for a terminating one, the error of admission, 422 for a
+    /// broken rule, 409 for a name that is taken.
+    pub fn create<R: ClusterResource>(&self, object: R, now: Now) -> Result<Arc<R>, ApiError> {
+        self.create_in(R::store(self), object, now)
+    }
+
+    pub(crate) fn create_in<R: Strategy>(
+        &self,
+        store: &KindStore<R>,
+        mut object: R,
+        now: Now,
+    ) -> Result<Arc<R>, ApiError> {
+        let kind = object.kind();
+        self.admit_create(kind, object.metadata())?;
+        object.set_defaults(None);
+        object.prepare_for_create();
+        prepare_metadata(kind, object.metadata_mut());
+        validate_create(&object)?;
+        self.store_new(store, object, now)
+    }
+
+    /// Imports an object of an existing cluster: it keeps status, UID and timestamps. Only its
+    /// version is new, and a missing UID, creation time or generation is filled in. The rules of
+    /// creation are checked, no others.
+    ///
+    /// # Errors
+    /// As [`create`](Cluster::create).
+    pub fn import<R: ClusterResource>(&self, object: R, now: Now) -> Result<Arc<R>, ApiError> {
+        self.import_in(R::store(self), object, now)
+    }
+
+    pub(crate) fn import_in<R: Strategy>(
+        &self,
+        store: &KindStore<R>,
+        mut object: R,
+        now: Now,
+    ) -> Result<Arc<R>, ApiError> {
+        let kind = object.kind();
+        self.admit_create(kind, object.metadata())?;
+        object.set_defaults(None);
+        let metadata = object.metadata_mut();
+        tidy_metadata(metadata);
+        metadata.resource_version = ResourceVersion::Unset;
+        metadata.generation = metadata
+            .generation
+            .max(i64::from(kind.row().has_generation));
+        validate_create(&object)?;
+        let draw = self.names.draw();
+        let metadata = object.metadata_mut();
+        if metadata.uid.is_empty() {
+            metadata.uid = draw.uid();
+        }
+        if metadata.creation_timestamp.is_unset() {
+            metadata.creation_timestamp = now.wall();
+        }
+        self.insert(store, object, Verb::Import, draw, now)
+    }
+
+    /// Admission of a create: the namespace, then the caller's hook.
+    pub(super) fn admit_create(&self, kind: Kind, metadata: &ObjectMeta) -> Result<(), ApiError> {
+        let (namespace, name) = (&*metadata.namespace, metadata.name.as_str());
+        if kind.is_namespaced() {
+            self.admit_namespace(kind, namespace, name)?;
+        } else if !namespace.is_empty() {
+            let why = "namespace may not be set on a cluster-scoped object";
+            return Err(errors::bad_request(why));
+        }
+        match &self.options.admission {
+            None => Ok(()),
+            Some(admission) => admission(&AdmissionRequest {
+                kind,
+                namespace,
+                name,
+            }),
+        }
+    }
+
+    fn admit_namespace(&self, kind: Kind, namespace: &str, name: &str) -> Result<(), ApiError> {
+        if namespace.is_empty() {
+            let why = "an empty namespace may not be set during creation";
+            return Err(errors::bad_request(why));
+        }
+        let key = self.namespaces.key("", namespace);
+        match self.namespaces.inspect(&key, |found| found.terminating) {
+            Some(false) => Ok(()),
+            Some(true) => Err(errors::namespace_terminating(kind, name, namespace)),
+            None => Err(errors::not_found(Kind::NAMESPACE, namespace)),
+        }
+    }
+
+    /// Stores a new object that has been prepared and validated.
+    pub(super) fn store_new<R: Strategy>(
+        &self,
+        store: &KindStore<R>,
+        mut object: R,
+        now: Now,
+    ) -> Result<Arc<R>, ApiError> {
+        let draw = self.names.draw();
+        let metadata = object.metadata_mut();
+        metadata.uid = draw.uid();
+        metadata.creation_timestamp = now.wall();
+        self.insert(store, object, Verb::Create, draw, now)
+    }
+
+    fn insert<R: Strategy>(
+        &self,
+        store: &KindStore<R>,
+        object: R,
+        verb: Verb,
+        draw: Draw,
+        now: Now,
+    ) -> Result<Arc<R>, ApiError> {
+        let kind = object.kind();
+        let effects = WriteEffects::of(verb);
+        let generated = object.metadata().name.is_empty();
+        let mut object = Arc::new(object);
+        let mut attempt = 0;
+        loop {
+            if generated {
+                let metadata = Arc::get_mut(&mut object)
+                    .expect("not shared yet")
+                    .metadata_mut();
+                let prefix = metadata.generate_name.as_deref().unwrap_or("");
+                metadata.name = draw.name(prefix, attempt);
+            }
+            match store.insert(object, &effects, now) {
+                Ok(stored) => {
+                    self.notify_gc(store, None, Some(&*stored));
+                    return Ok(stored);
+                }
+                Err(Refused::Quota(refused, quota)) => {
+                    let name = &refused.metadata().name;
+                    return Err(quota::exceeded(kind, name, quota));
+                }
+                Err(Refused::Taken(refused, holder)) => {
+                    attempt += 1;
+                    let holder = holder.metadata();
+                    if !generated {
+                        let terminating = holder.is_deleting();
+                        return Err(errors::already_exists(kind, &holder.name, terminating));
+                    }
+                    if attempt == NAME_ATTEMPTS {
+                        return Err(errors::name_not_generated(kind, &holder.name));
+                    }
+                    object = refused;
+                }
+            }
+        }
+    }
+}
+
+/// Brings metadata into the form of a new object, whatever the client sent.
+pub(super) fn prepare_metadata(kind: Kind, metadata: &mut ObjectMeta) {
+    metadata.resource_version = ResourceVersion::Unset;
+    metadata.generation = i64::from(kind.row().has_generation);
+    metadata.deletion_timestamp = Time::UNSET;
+    metadata.deletion_grace_period_seconds = OptionalSeconds::NONE;
+    tidy_metadata(metadata);
+}
+
+fn tidy_metadata(metadata: &mut ObjectMeta) {
+    if metadata.generate_name.as_deref() == Some("") {
+        metadata.generate_name = None;
+    }
+    meta::drop_repeated_owners(&mut metadata.owner_references);
+}
+
+/// # Errors
+/// 422 with every rule that the new object breaks.
+fn validate_create<R: Strategy>(object: &R) -> Result<(), ApiError> {
+    refuse_invalid(object, object.validate_create())
+}
+
+/// # Errors
+/// 422 with these causes, if there are any.
+pub(super) fn refuse_invalid<R: Strategy>(
+    object: &R,
+    causes: Vec<podstorm_objects::Cause>,
+) -> Result<(), ApiError> {
+    if causes.is_empty() {
+        return Ok(());
+    }
+    Err(errors::invalid(
+        object.kind(),
+        &object.metadata().name,
+        causes,
+    ))
+}
+
+#[cfg(test)]
+mod tests;

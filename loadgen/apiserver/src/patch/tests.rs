@@ -1,0 +1,281 @@
+//! Patches.
+
+use podstorm::client::{EventIntent, EventRecorder};
+use podstorm::replicaset::reconcile::pod_from_template;
+use podstorm_objects::{EventWrite, ObjectReference, WatchEvent};
+use podstorm_objects::{Kind, Object, OwnerReference, Pod, PodPhase, ReplicaSet, TokenVolume, Uid};
+use serde_json::json;
+
+use super::super::testing::*;
+use super::*;
+
+fn strategic(value: Value) -> Patch {
+    let Value::Object(map) = value else {
+        panic!("a patch is a map")
+    };
+    Patch::Strategic(map)
+}
+
+#[test]
+fn a_patch_changes_the_latest_version_and_shares_the_rest() {
+    let cluster = cluster();
+    let old = cluster.create(pod("a", json!({})), at(0)).unwrap();
+    let patch = strategic(json!({"metadata": {"annotations": {"k": "v"}}}));
+    let new = cluster.patch::<Pod>("default", "a", &patch, at(0)).unwrap();
+    assert_eq!(new.metadata.annotations.get("k").map(|v| &**v), Some("v"));
+    assert!(Arc::ptr_eq(&new.spec, &old.spec));
+    assert!(new.metadata.labels.is_same(&old.metadata.labels));
+    let version = cluster.resource_version();
+    cluster.patch::<Pod>("default", "a", &patch, at(0)).unwrap();
+    assert_eq!(cluster.resource_version(), version, "no change, no write");
+    let missing = cluster.patch::<Pod>("default", "none", &patch, at(0));
+    assert_eq!(refused(missing), "404 NotFound", "patches create nothing");
+}
+
+#[test]
+fn every_answer_names_the_pods_own_volume_in_full() {
+    let cluster = cluster();
+    let name = "kube-api-access-q7w2n";
+    let spec = json!({"volumes": [{"name": name, "projected": {"sources": []}}],
+        "initContainers": [{"name": "i", "image": "x:1",
+            "volumeMounts": [{"name": name, "mountPath": "/t"}]}],
+        "containers": [{"name": "c", "image": "x:1",
+            "volumeMounts": [{"name": name, "mountPath": "/t"}]}]});
+    let is_named = |pod: &Pod| {
+        let json = pod.to_json();
+        let names = [
+            &json["spec"]["volumes"][0]["name"],
+            &json["spec"]["initContainers"][0]["volumeMounts"][0]["name"],
+            &json["spec"]["containers"][0]["volumeMounts"][0]["name"],
+        ];
+        names.into_iter().all(|found| found == name)
+    };
+    let mut watch = watch::<Pod>(&cluster);
+    let old = cluster
+        .create(pod("a", json!({"spec": spec})), at(0))
+        .unwrap();
+    let bound = cluster.bind("default", "a", &"n1".into(), at(1)).unwrap();
+    let running = set_phase(&cluster, &bound, PodPhase::Running);
+    let annotate = strategic(json!({"metadata": {"annotations": {"k": "v"}}}));
+    let patched = cluster
+        .patch::<Pod>("default", "a", &annotate, at(2))
+        .unwrap();
+    assert!(Arc::ptr_eq(&patched.spec, &old.spec));
+    assert_eq!(patched.metadata.generation, 1);
+    let got = cluster.get::<Pod>("default", "a").unwrap();
+    let (listed, _) = cluster.list::<Pod>(None);
+    let seen = events(&mut watch);
+    assert_eq!(seen.len(), 4);
+    let seen = seen.iter().map(|event| match event {
+        WatchEvent::Added(pod) | WatchEvent::Modified(pod) => pod,
+        other => panic!("{other:?}"),
+    });
+    let all = [&old, &bound, &running, &patched, &got];
+    assert!(
+        all.into_iter()
+            .chain(&listed)
+            .chain(seen)
+            .all(|pod| is_named(pod))
+    );
+    // The name is of the spec: no patch and no update changes it, and its message names it.
+    let rename = strategic(json!({"spec": {
+        "volumes": [{"name": name, "$patch": "delete"},
+            {"name": "kube-api-access-00000", "projected": {"sources": []}}]}}));
+    let result = cluster.patch::<Pod>("default", "a", &rename, at(3));
+    assert!(fields(result).contains(&"spec".to_owned()));
+    let mut sent = Pod::clone(&got);
+    sent.token_volume = TokenVolume::new("kube-api-access-00000");
+    let error = cluster.update(sent, at(3)).unwrap_err();
+    assert!(
+        error
+            .message
+            .contains("changed: containers, initContainers, volumes"),
+        "{error:?}"
+    );
+    let before = cluster.resource_version();
+    cluster.update(Pod::clone(&got), at(3)).unwrap();
+    assert_eq!(cluster.resource_version(), before, "no change, no write");
+}
+
+#[test]
+fn pods_of_a_template_have_the_volumes_it_names() {
+    let cluster = cluster();
+    let spec = |name: &str| {
+        json!({"volumes": [{"name": name, "projected": {"sources": []}}], "containers": [
+            {"name": "c", "image": "x:1",
+                "volumeMounts": [{"name": name, "mountPath": "/t"}]}]})
+    };
+    let one = json!({"spec": {"template": {"spec": spec("kube-api-access-aaaaa")}}});
+    let set = cluster.create(replica_set("a", one), at(0)).unwrap();
+    let stored = &set.to_json()["spec"]["template"]["spec"];
+    assert_eq!(stored["volumes"][0]["name"], "kube-api-access-aaaaa");
+    let owner = Arc::new(OwnerReference {
+        api_version: "apps/v1".into(),
+        kind: "ReplicaSet".into(),
+        name: "a".into(),
+        uid: set.metadata.uid.clone(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    });
+    let body = Arc::new(pod_from_template(&set, &owner));
+    let created = cluster
+        .create_pod(&"default".into(), &body, None, at(0))
+        .unwrap();
+    let created = created.to_json();
+    for list in ["volumes", "containers"] {
+        assert_eq!(created["spec"][list], stored[list]);
+    }
+    // The template's name may change, which is a change.
+    let other = strategic(json!({"spec": {"template": {"spec": {
+        "volumes": [{"name": "kube-api-access-aaaaa", "$patch": "delete"},
+            {"name": "kube-api-access-bbbbb", "projected": {"sources": []}}],
+        "containers": [{"name": "c", "volumeMounts":
+            [{"name": "kube-api-access-bbbbb", "mountPath": "/t"}]}]}}}}));
+    let changed = cluster
+        .patch::<ReplicaSet>("default", "a", &other, at(1))
+        .unwrap();
+    assert_eq!(changed.metadata.generation, 2);
+    let stored = &changed.to_json()["spec"]["template"]["spec"];
+    let name = "kube-api-access-bbbbb";
+    assert_eq!(stored["volumes"][0]["name"], name);
+    assert_eq!(stored["containers"][0]["volumeMounts"][0]["name"], name);
+}
+
+#[test]
+fn adopt_and_release_patches_do_what_the_typed_ones_do() {
+    let cluster = cluster();
+    let uid = cluster
+        .create(pod("a", json!({})), at(0))
+        .unwrap()
+        .metadata
+        .uid
+        .to_string();
+    let owner = |uid: &str| {
+        json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": uid,
+               "controller": true, "blockOwnerDeletion": true})
+    };
+    let patch = |owners: Value, uid: &str| {
+        let patch = strategic(json!({"metadata": {"uid": uid, "ownerReferences": owners}}));
+        cluster.patch::<Pod>("default", "a", &patch, at(0))
+    };
+    let before = cluster.resource_version();
+    let none = patch(json!([{"$patch": "delete", "uid": "u1"}]), &uid).unwrap();
+    assert!(none.metadata.owner_references.is_empty());
+    assert_eq!(
+        cluster.resource_version(),
+        before,
+        "a directive for no list is dropped"
+    );
+    let adopted = patch(json!([owner("u1")]), &uid).unwrap();
+    assert_eq!(
+        adopted.metadata.controller().map(|owner| &owner.uid),
+        Some(&Uid::new("u1"))
+    );
+    assert_eq!(
+        fields(patch(json!([owner("u2")]), &uid)),
+        ["metadata.ownerReferences"]
+    );
+    assert_eq!(fields(patch(json!([]), "other")), ["metadata.uid"]);
+    let before = cluster.resource_version();
+    patch(json!([{"$patch": "delete", "uid": "u9"}]), &uid).unwrap();
+    assert_eq!(cluster.resource_version(), before);
+    let released = patch(json!([{"$patch": "delete", "uid": "u1"}]), &uid).unwrap();
+    assert!(released.metadata.owner_references.is_empty());
+    let pods = cluster.write_counts().pods;
+    assert_eq!((pods.adopted, pods.released), (1, 1));
+}
+
+#[test]
+fn a_repeated_event_is_what_its_patch_makes_of_it() {
+    let about = ObjectReference {
+        kind: Kind::REPLICA_SET,
+        namespace: "default".into(),
+        name: "web".into(),
+        uid: "u".into(),
+        resource_version: 7.into(),
+    };
+    let about = Arc::new(about);
+    let mut recorder = EventRecorder::new("replicaset-controller");
+    let mut said = |seconds| {
+        let intent = EventIntent::deleted_pod(&about, &"web-1".into());
+        recorder.record(intent, at(seconds)).unwrap()
+    };
+    let (EventWrite::Create(event), EventWrite::Patch(repeated)) = (said(0), said(9)) else {
+        panic!("first said, then repeated")
+    };
+    let (typed, document) = (cluster(), cluster());
+    assert_eq!(
+        refused(typed.repeat_event(&repeated, at(9))),
+        "404 NotFound"
+    );
+    let body = strategic(repeated.body());
+    for _twice in 0..2 {
+        let by_document = document.create(event.clone(), at(0));
+        assert_eq!(typed.create(event.clone(), at(0)), by_document);
+        let by_document = document
+            .patch::<Event>("default", &repeated.name, &body, at(9))
+            .unwrap();
+        let counted = typed.repeat_event(&repeated, at(9)).unwrap();
+        assert_eq!(counted, by_document);
+        assert_eq!((counted.count, counted.last_timestamp), (2, at(9).wall()));
+        assert_eq!(typed.resource_version(), document.resource_version());
+        assert!(Arc::ptr_eq(&counted.topic, &event.topic));
+    }
+    assert_eq!(typed.write_counts().writes, document.write_counts().writes);
+}
+
+#[test]
+fn a_version_in_the_patch_is_a_precondition() {
+    let cluster = cluster();
+    cluster.create(replica_set("a", json!({})), at(0)).unwrap();
+    let patch = |version: u64, replicas: i32| {
+        let version = version.to_string();
+        let patch = strategic(
+            json!({"metadata": {"resourceVersion": version}, "spec": {"replicas": replicas}}),
+        );
+        cluster.patch::<ReplicaSet>("default", "a", &patch, at(0))
+    };
+    let version = cluster.resource_version();
+    assert_eq!(patch(version, 7).unwrap().metadata.generation, 2);
+    assert_eq!(refused(patch(version, 8)), "409 Conflict");
+}
+
+#[test]
+fn a_status_patch_leaves_the_spec_and_a_patch_the_status() {
+    let cluster = cluster();
+    cluster.create(replica_set("a", json!({})), at(0)).unwrap();
+    let both = json!({"spec": {"replicas": 7}, "status": {"replicas": 3}});
+    let Value::Object(both) = both else {
+        panic!("a map")
+    };
+    let patch = Patch::Merge(both);
+    let set = cluster
+        .patch_status::<ReplicaSet>("default", "a", &patch, at(0))
+        .unwrap();
+    assert_eq!(
+        (set.replicas(), set.status.replicas, set.metadata.generation),
+        (2, 3, 1)
+    );
+    let set = cluster
+        .patch::<ReplicaSet>("default", "a", &patch, at(0))
+        .unwrap();
+    assert_eq!(
+        (set.replicas(), set.status.replicas, set.metadata.generation),
+        (7, 3, 2)
+    );
+}
+
+#[test]
+fn patches_that_make_no_object_are_refused() {
+    let cluster = cluster();
+    cluster.create(pod("a", json!({})), at(0)).unwrap();
+    let table = [
+        (json!({"metadata": {"name": "b"}}), "400 BadRequest"),
+        (json!({"metadata": {"$patch": "turn"}}), "400 BadRequest"),
+        (json!({"metadata": {"labels": 7}}), "422 Invalid"),
+    ];
+    for (patch, wanted) in table {
+        let result = cluster.patch::<Pod>("default", "a", &strategic(patch), at(0));
+        assert_eq!(refused(result), wanted);
+    }
+}

@@ -1,0 +1,306 @@
+//! The most frequent requests for pods: create from a template, bind, status patch, adopt and
+//! release.
+
+use std::sync::{Arc, Weak};
+
+use ahash::RandomState;
+use compact_str::CompactString;
+use hashbrown::HashMap;
+use podstorm_objects::{
+    ApiError, ConditionStatus, ConditionType, Kind, Now, Pod, PodPatch, PodSpec, PodStatus, Rest,
+    Str, Uid,
+};
+
+use super::create::{prepare_metadata, refuse_invalid};
+use super::kinds::pending_status;
+use super::store::counts::{Verb, WriteEffects};
+use super::store::lock::Lock;
+use super::update::{Update, prepare_and_validate};
+use super::validation::validate_pod;
+use super::{Cluster, Strategy, errors};
+
+/// Slots for templates; two templates of one slot displace each other.
+const TEMPLATES: usize = 256;
+
+/// Specs that are kept before unused ones are looked for.
+const SPECS_MIN: usize = 1024;
+
+/// Prepared pods by their template: complete but for name and identity.
+///
+/// A controller's burst creates hundreds of pods from one template. Defaulting, validation and the
+/// first status are done once, and the pods share the result. The next burst has another template,
+/// mostly with the same spec.
+#[derive(Debug)]
+pub(super) struct TemplateCache {
+    /// By hash. An entry is found by the template's address, and keeps the template alive.
+    slots: Box<[Lock<Option<Arc<Prepared>>>]>,
+    specs: Lock<Specs>,
+    hasher: RandomState,
+}
+
+#[derive(Debug)]
+struct Prepared {
+    template: Arc<Pod>,
+    namespace: Str,
+    pod: Pod,
+}
+
+/// Specs that are valid.
+#[derive(Debug)]
+struct Specs {
+    /// By the address of the spec as the client sent it; the entry keeps the address from being
+    /// reused.
+    known: HashMap<usize, FilledSpec, RandomState>,
+    /// The number of entries at which unused ones are removed.
+    sweep_at: usize,
+}
+
+#[derive(Clone, Debug)]
+struct FilledSpec {
+    sent: Weak<PodSpec>,
+    /// The spec with its defaults, where it lacked some.
+    filled: Option<Arc<PodSpec>>,
+    /// The quality-of-service class, for the first status of its pods.
+    qos: Rest,
+}
+
+impl TemplateCache {
+    pub(super) fn new() -> TemplateCache {
+        let hasher = RandomState::with_seeds(0x7370, 0x6563, 0x7300, 0x0001);
+        let specs = Specs {
+            known: HashMap::with_hasher(hasher.clone()),
+            sweep_at: SPECS_MIN,
+        };
+        TemplateCache {
+            slots: (0..TEMPLATES).map(|_| Lock::new(None)).collect(),
+            specs: Lock::new(specs),
+            hasher,
+        }
+    }
+
+    /// The slot of a template, by its content and not by its address: so the same templates
+    /// displace each other in every process, and the cost of a run is the same.
+    fn slot(&self, template: &Arc<Pod>) -> &Lock<Option<Arc<Prepared>>> {
+        let meta = &template.metadata;
+        let owner = meta.controller().map(|owner| &owner.uid);
+        let hash = self.hasher.hash_one((owner, &meta.generate_name));
+        &self.slots[hash as usize % TEMPLATES]
+    }
+
+    fn spec(&self, spec: &Arc<PodSpec>) -> Option<FilledSpec> {
+        let specs = self.specs.lock();
+        specs
+            .known
+            .get(&address(spec))
+            .filter(|known| known.sent.strong_count() > 0)
+            .cloned()
+    }
+
+    fn remember_spec(&self, sent: &Arc<PodSpec>, filled: &Arc<PodSpec>, qos: &Rest) {
+        let entry = FilledSpec {
+            sent: Arc::downgrade(sent),
+            filled: (!Arc::ptr_eq(sent, filled)).then(|| filled.clone()),
+            qos: qos.clone(),
+        };
+        let mut specs = self.specs.lock();
+        if specs.known.len() >= specs.sweep_at {
+            specs.known.retain(|_, known| known.sent.strong_count() > 0);
+            specs.sweep_at = SPECS_MIN.max(2 * specs.known.len());
+        }
+        specs.known.insert(address(sent), entry);
+    }
+}
+
+fn address<T>(shared: &Arc<T>) -> usize {
+    Arc::as_ptr(shared).addr()
+}
+
+impl Cluster {
+    /// Creates a pod in `namespace` from a template that other pods share. The result is that of a
+    /// [`create`](Cluster::create) of a copy, at the cost of copying one small struct. The pod's
+    /// name is `name`, else that of the template, else generated from `generateName`.
+    ///
+    /// # Errors
+    /// As [`create`](Cluster::create); 400 when the template names another namespace.
+    pub fn create_pod(
+        &self,
+        namespace: &Str,
+        template: &Arc<Pod>,
+        name: Option<&CompactString>,
+        now: Now,
+    ) -> Result<Arc<Pod>, ApiError> {
+        let slot = self.templates.slot(template);
+        let known = slot.lock().clone();
+        let known = known.filter(|known| {
+            Arc::ptr_eq(&known.template, template) && known.namespace == *namespace
+        });
+        if let Some(known) = known {
+            let mut pod = known.pod.clone();
+            if let Some(name) = name {
+                pod.metadata.name = name.clone();
+            }
+            self.admit_create(Kind::POD, &pod.metadata)?;
+            if name.is_some() {
+                refuse_invalid(&pod, validate_pod(&pod, true))?;
+            }
+            return self.store_new(&self.pods, pod, now);
+        }
+        let prepared = self.prepare_template(namespace, template, name)?;
+        let mut pod = prepared.pod.clone();
+        if let Some(name) = name {
+            pod.metadata.name = name.clone();
+            refuse_invalid(&pod, validate_pod(&pod, true))?;
+        }
+        // Other templates make one pod each.
+        if prepared.pod.metadata.name.is_empty() && prepared.pod.metadata.generate_name.is_some() {
+            let displaced = slot.lock().replace(Arc::new(prepared));
+            drop(displaced);
+        }
+        self.store_new(&self.pods, pod, now)
+    }
+
+    fn prepare_template(
+        &self,
+        namespace: &Str,
+        template: &Arc<Pod>,
+        name: Option<&CompactString>,
+    ) -> Result<Prepared, ApiError> {
+        let mut pod = Pod::clone(template);
+        let unnamed = pod.metadata.name.is_empty() && pod.metadata.generate_name.is_none();
+        if let (true, Some(name)) = (unnamed, name) {
+            pod.metadata.name = name.clone();
+        }
+        if pod.metadata.namespace.is_empty() {
+            pod.metadata.namespace = namespace.clone();
+        } else if *pod.metadata.namespace != **namespace {
+            return Err(errors::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the \
+                 request",
+            ));
+        }
+        self.admit_create(Kind::POD, &pod.metadata)?;
+        prepare_metadata(Kind::POD, &mut pod.metadata);
+        // A preset node is validated together with the spec.
+        let known = self
+            .templates
+            .spec(&template.spec)
+            .filter(|_| pod.node_name.is_none());
+        if let Some(known) = known {
+            pod.spec = known.filled.unwrap_or_else(|| template.spec.clone());
+            pod.status = pending_status(known.qos);
+            refuse_invalid(&pod, validate_pod(&pod, true))?;
+        } else {
+            pod.set_defaults(None);
+            pod.prepare_for_create();
+            refuse_invalid(&pod, validate_pod(&pod, false))?;
+            self.templates
+                .remember_spec(&template.spec, &pod.spec, &pod.status.rest);
+        }
+        Ok(Prepared {
+            template: template.clone(),
+            namespace: namespace.clone(),
+            pod,
+        })
+    }
+
+    /// Binds a pod to a node (`POST` to `/binding`): sets `spec.nodeName` and the condition
+    /// `PodScheduled`. The generation stays.
+    ///
+    /// # Errors
+    /// 404; 409 when the pod is bound, being deleted or has scheduling gates.
+    pub fn bind(
+        &self,
+        namespace: &str,
+        name: &str,
+        node: &Str,
+        now: Now,
+    ) -> Result<Arc<Pod>, ApiError> {
+        let effects = WriteEffects {
+            bound: true,
+            ..WriteEffects::of(Verb::Bind)
+        };
+        self.modify(&self.pods, namespace, name, now, |old| {
+            let refuse = |why: String| Err(errors::conflict("pods/binding", name, &why));
+            if old.metadata.is_deleting() {
+                return refuse(format!(
+                    "pod {name} is being deleted, cannot be assigned to a host"
+                ));
+            }
+            if let Some(node) = old.node_name.as_deref().filter(|node| !node.is_empty()) {
+                return refuse(format!("pod {name} is already assigned to node {node:?}"));
+            }
+            if old.spec.is_gated {
+                return refuse(format!("pod {name} has non-empty .spec.schedulingGates"));
+            }
+            let mut new = Pod::clone(old);
+            new.node_name = Some(node.clone());
+            let conditions = &mut new.status.conditions;
+            let (kind, status) = (ConditionType::PodScheduled, ConditionStatus::True);
+            conditions.set(kind, status, now.wall());
+            Ok(Update::Write(new, effects))
+        })
+    }
+
+    /// Patches a pod's status like a kubelet: on any stored version, provided that the pod has this
+    /// UID.
+    ///
+    /// # Errors
+    /// 404; 409 for another UID; 422 for a broken rule.
+    pub fn patch_pod_status(
+        &self,
+        namespace: &str,
+        name: &str,
+        uid: &Uid,
+        status: PodStatus,
+        now: Now,
+    ) -> Result<Arc<Pod>, ApiError> {
+        let effects = WriteEffects::of(Verb::PatchStatus);
+        self.modify(&self.pods, namespace, name, now, |old| {
+            if old.metadata.uid != *uid {
+                return Err(errors::uid_mismatch("pods", name, uid, &old.metadata.uid));
+            }
+            let mut new = Pod::clone(old);
+            new.status = status.clone();
+            prepare_and_validate(&mut new, old, effects.verb)?;
+            Ok(Update::Write(new, effects))
+        })
+    }
+
+    /// Adopts or releases a pod: the typed form of the controller's strategic merge patch of its
+    /// owner references.
+    ///
+    /// # Errors
+    /// 404; 422 when the pod has another UID or would get a second controller.
+    pub fn patch_pod_owner(
+        &self,
+        namespace: &str,
+        name: &str,
+        patch: &PodPatch,
+        now: Now,
+    ) -> Result<Arc<Pod>, ApiError> {
+        let effects = WriteEffects::of(Verb::Patch);
+        self.modify(&self.pods, namespace, name, now, |old| {
+            let mut new = Pod::clone(old);
+            let owners = &mut new.metadata.owner_references;
+            match patch {
+                PodPatch::Adopt { owner, pod_uid } => {
+                    new.metadata.uid = pod_uid.clone();
+                    match owners.iter_mut().find(|other| other.uid == owner.uid) {
+                        Some(same) => *same = owner.clone(),
+                        // The merge by UID puts new entries first.
+                        None => owners.insert(0, owner.clone()),
+                    }
+                }
+                PodPatch::Release { owner_uid, pod_uid } => {
+                    new.metadata.uid = pod_uid.clone();
+                    owners.retain(|other| other.uid != *owner_uid);
+                }
+            }
+            prepare_and_validate(&mut new, old, effects.verb)?;
+            Ok(Update::Write(new, effects))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

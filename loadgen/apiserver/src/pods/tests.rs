@@ -1,0 +1,242 @@
+//! Requests for pods.
+
+use podstorm_objects::{OwnerReference, PodPhase, Resource, Selector};
+use serde_json::json;
+
+use super::super::testing::*;
+use super::*;
+
+#[test]
+fn a_template_without_a_name_takes_the_given_one() {
+    let cluster = cluster();
+    let mut template = pod("", json!({}));
+    template.metadata.namespace = Default::default();
+    let template = Arc::new(template);
+    let namespace = Str::from("default");
+    for name in ["a", "b"] {
+        let made = cluster.create_pod(&namespace, &template, Some(&name.into()), at(0));
+        assert_eq!(made.unwrap().metadata.name, name);
+    }
+    let nameless = cluster.create_pod(&namespace, &template, None, at(0));
+    assert_eq!(fields(nameless), ["metadata.name"]);
+}
+
+#[test]
+fn pods_of_one_template_share_all_but_name_and_identity() {
+    let cluster = cluster();
+    let mut template = pod("", json!({"metadata": {"generateName": "web-"}}));
+    template.metadata.namespace = Default::default();
+    let (template, namespace) = (Arc::new(template), Str::from("default"));
+    let a = cluster
+        .create_pod(&namespace, &template, None, at(3))
+        .unwrap();
+    let b = cluster
+        .create_pod(&namespace, &template, None, at(3))
+        .unwrap();
+    assert!(Arc::ptr_eq(&a.spec, &b.spec));
+    assert!(a.metadata.labels.is_same(&b.metadata.labels));
+    assert_ne!(a.metadata.name, b.metadata.name);
+    assert_ne!(a.metadata.uid, b.metadata.uid);
+    assert_eq!(
+        (a.metadata.generation, &a.status.phase),
+        (1, &PodPhase::Pending)
+    );
+    assert_eq!(a.metadata.creation_timestamp, at(3).wall());
+    assert_eq!(&*b.metadata.namespace, "default");
+    // The same as a plain create makes of it.
+    let mut plain = Pod::clone(&template);
+    plain.metadata.namespace = namespace.clone();
+    let mut plain = Pod::clone(&cluster.create(plain, at(3)).unwrap());
+    plain.metadata.name = a.metadata.name.clone();
+    plain.metadata.uid = a.metadata.uid.clone();
+    plain.metadata.resource_version = a.metadata.resource_version.clone();
+    assert_eq!(plain, *a);
+    // One template serves several namespaces.
+    let other = cluster
+        .create_pod(&Str::from("other"), &template, None, at(3))
+        .unwrap();
+    assert_eq!(&*other.metadata.namespace, "other");
+    assert!(Selector::compile(None).is_ok());
+}
+
+#[test]
+fn a_pod_of_a_shared_template_gets_the_given_name() {
+    let cluster = cluster();
+    let mut template = pod("", json!({"metadata": {"generateName": "web-"}}));
+    template.metadata.namespace = Default::default();
+    let (template, namespace) = (Arc::new(template), Str::from("default"));
+    // Before and after the template is cached.
+    for name in ["web-bbbbb", "web-ccccc"] {
+        let name = name.into();
+        let created = cluster.create_pod(&namespace, &template, Some(&name), at(0));
+        assert_eq!(created.unwrap().metadata.name, name);
+        let again = cluster.create_pod(&namespace, &template, Some(&name), at(0));
+        assert_eq!(refused(again), "409 AlreadyExists");
+        let bad = cluster.create_pod(&namespace, &template, Some(&"Web_".into()), at(0));
+        assert_eq!(refused(bad), "422 Invalid");
+    }
+    let generated = cluster
+        .create_pod(&namespace, &template, None, at(0))
+        .unwrap();
+    assert!(generated.metadata.name.starts_with("web-"));
+    assert_eq!(cluster.last_version::<Pod>(), cluster.resource_version());
+    assert!(cluster.last_version::<podstorm_objects::ReplicaSet>() < 1);
+}
+
+#[test]
+fn creates_from_a_template_are_admitted_like_others() {
+    let cluster = cluster();
+    let named = Arc::new(pod("a", json!({})));
+    let namespace = Str::from("default");
+    cluster.create_pod(&namespace, &named, None, at(0)).unwrap();
+    assert_eq!(
+        refused(cluster.create_pod(&namespace, &named, None, at(0))),
+        "409 AlreadyExists"
+    );
+    assert_eq!(
+        refused(cluster.create_pod(&"other".into(), &named, None, at(0))),
+        "400 BadRequest"
+    );
+    let mut loose = pod("", json!({"metadata": {"generateName": "web-"}}));
+    loose.metadata.namespace = Default::default();
+    let loose = Arc::new(loose);
+    assert_eq!(
+        refused(cluster.create_pod(&"none".into(), &loose, None, at(0))),
+        "404 NotFound"
+    );
+}
+
+#[test]
+fn binding_sets_the_node_and_the_condition_and_no_generation() {
+    let cluster = cluster();
+    let bound = bound_pod(&cluster, "a", json!({}));
+    assert_eq!(bound.node_name.as_deref(), Some("n1"));
+    assert_eq!(
+        bound.status.conditions.first(ConditionType::PodScheduled),
+        Some((ConditionStatus::True, at(0).wall().into()))
+    );
+    assert_eq!(bound.metadata.generation, 1);
+}
+
+#[test]
+fn pods_that_are_bound_gated_or_terminating_are_not_bound() {
+    let cluster = cluster();
+    bound_pod(&cluster, "bound", json!({}));
+    cluster
+        .create(
+            pod(
+                "gated",
+                json!({"spec": {"schedulingGates": [{"name": "g"}]}}),
+            ),
+            at(0),
+        )
+        .unwrap();
+    cluster
+        .create(
+            pod("going", json!({"metadata": {"finalizers": ["a.b/c"]}})),
+            at(0),
+        )
+        .unwrap();
+    cluster
+        .delete::<Pod>("default", "going", &Default::default(), at(0))
+        .unwrap();
+    let table = [
+        (
+            "bound",
+            "409 Conflict",
+            "is already assigned to node \"n1\"",
+        ),
+        (
+            "gated",
+            "409 Conflict",
+            "has non-empty .spec.schedulingGates",
+        ),
+        (
+            "going",
+            "409 Conflict",
+            "is being deleted, cannot be assigned to a host",
+        ),
+        ("none", "404 NotFound", "not found"),
+    ];
+    for (name, wanted, text) in table {
+        let result = cluster.bind("default", name, &"n2".into(), at(0));
+        let message = result.as_ref().unwrap_err().message.clone();
+        assert!(message.contains(text), "{message}");
+        assert_eq!(refused(result), wanted);
+    }
+}
+
+#[test]
+fn a_status_patch_needs_the_uid_and_no_version() {
+    let cluster = cluster();
+    let first = bound_pod(&cluster, "a", json!({}));
+    let mut status = first.status.clone();
+    let (kind, to) = (ConditionType::Ready, ConditionStatus::True);
+    status.conditions.set(kind, to, at(5).wall());
+    let write = |uid: &Uid| cluster.patch_pod_status("default", "a", uid, status.clone(), at(5));
+    assert_eq!(refused(write(&Uid::new("u"))), "409 Conflict");
+    let ready = write(&first.metadata.uid).unwrap();
+    assert!(ready.is_ready());
+    let before = cluster.resource_version();
+    write(&first.metadata.uid).unwrap();
+    assert_eq!(
+        cluster.resource_version(),
+        before,
+        "the same again is not written"
+    );
+    assert_eq!(cluster.write_counts().pods.ready, 1);
+}
+
+fn reference(name: &str, uid: &str) -> Arc<OwnerReference> {
+    Arc::new(OwnerReference {
+        api_version: "apps/v1".into(),
+        kind: "Foo".into(),
+        name: name.into(),
+        uid: uid.into(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    })
+}
+
+#[test]
+fn adopting_and_releasing_follow_the_merge_by_uid() {
+    let cluster = cluster();
+    let pod_uid = cluster
+        .create(pod("a", json!({})), at(0))
+        .unwrap()
+        .metadata
+        .uid
+        .clone();
+    let patch = |patch: PodPatch| cluster.patch_pod_owner("default", "a", &patch, at(0));
+    let adopt = |uid: &str, pod_uid: &Uid| PodPatch::Adopt {
+        owner: reference(uid, uid),
+        pod_uid: pod_uid.clone(),
+    };
+    let release = |uid: &str, pod_uid: &Uid| PodPatch::Release {
+        owner_uid: uid.into(),
+        pod_uid: pod_uid.clone(),
+    };
+    // No list: the directive is dropped, nothing is written.
+    let before = cluster.resource_version();
+    patch(release("u1", &pod_uid)).unwrap();
+    assert_eq!(cluster.resource_version(), before);
+    assert_eq!(fields(patch(adopt("u1", &Uid::new("x")))), ["metadata.uid"]);
+    assert_eq!(
+        fields(patch(release("u1", &Uid::new("x")))),
+        ["metadata.uid"]
+    );
+    let adopted = patch(adopt("u1", &pod_uid)).unwrap();
+    assert_eq!(adopted.metadata.controller().unwrap().uid, Uid::new("u1"));
+    assert_eq!(
+        fields(patch(adopt("u2", &pod_uid))),
+        ["metadata.ownerReferences"]
+    );
+    patch(adopt("u1", &pod_uid)).unwrap();
+    let released = patch(release("u1", &pod_uid)).unwrap();
+    assert!(released.metadata.owner_references.is_empty());
+    let pods = cluster.write_counts().pods;
+    assert_eq!((pods.adopted, pods.released), (1, 1));
+    let missing = cluster.patch_pod_owner("default", "none", &release("u", &pod_uid), at(0));
+    assert_eq!(refused(missing), "404 NotFound");
+    assert_eq!(Pod::KIND, Kind::POD);
+}

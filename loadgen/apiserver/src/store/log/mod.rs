@@ -1,0 +1,569 @@
+//! The event log of one kind: every commit in version order, for watches to read.
+//!
+//! Events are in segments of [`SEGMENT_LEN`]. A writer appends under the log's lock, where versions
+//! are assigned. Watches read filled slots without a lock, and take the lock only at the end of a
+//! segment or of the log. Whole segments are dropped once no open watch needs them and more than
+//! [`History::min_events`] remain, or beyond [`History::max_events`] in any case; a watch that
+//! needs a dropped segment gets 410.
+//!
+//! Lock order: a store's shard, then its log. Only the observer is called while the log's lock is
+//! held. [`After::run`] wakes watches and frees memory when all locks are released.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use podstorm_objects::{AnyObject, Now, ResourceVersion};
+use smallvec::SmallVec;
+
+use super::counts::{WriteEffects, WriteTotals};
+use super::observe::{Commit, Observed};
+use super::primitives::{AtomicU64, MutexGuard, OnceLock};
+use super::{Lock, Strategy};
+use crate::Waker;
+
+/// Events in a segment: 16 KiB of slots. Segments are dropped as a whole.
+pub(crate) const SEGMENT_LEN: usize = if MODELLED { 2 } else { 512 };
+
+/// Whether a model checker runs.
+const MODELLED: bool = cfg!(any(feature = "loom", feature = "shuttle"));
+
+/// How many past events a log keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct History {
+    /// Fewest events kept for watches that are opened later, rounded up to whole segments.
+    pub min_events: usize,
+    /// Most events kept for the slowest open watch, rounded up to whole segments. An event keeps a
+    /// version of its object alive: with about 600 bytes for a pod, two million events are 1.2 GB.
+    pub max_events: usize,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        History {
+            min_events: 4096,
+            max_events: 2_000_000,
+        }
+    }
+}
+
+impl History {
+    /// The history of the kind Event, which has few watches: shorter.
+    pub(crate) fn for_events(self) -> History {
+        History {
+            min_events: self.min_events.min(SEGMENT_LEN),
+            ..self
+        }
+    }
+}
+
+/// The type of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The object was created.
+    Added,
+    /// The object changed.
+    Modified,
+    /// The object was removed.
+    Deleted,
+}
+
+/// One event.
+#[derive(Debug)]
+pub(crate) struct Entry<R> {
+    pub(crate) change: Change,
+    pub(crate) object: Arc<R>,
+    /// When it was committed, in monotonic time.
+    pub(crate) commit_ns: i64,
+}
+
+impl<R: Strategy> Entry<R> {
+    pub(crate) fn version(&self) -> u64 {
+        version_of(&*self.object)
+    }
+}
+
+/// The version of a stored object.
+pub(crate) fn version_of<R: Strategy>(object: &R) -> u64 {
+    object
+        .metadata()
+        .resource_version
+        .number()
+        .expect("the server's versions are numbers")
+}
+
+/// A run of events. Slots are filled in order, each once, under the log's lock.
+pub(crate) struct Segment<R> {
+    /// Counts segments from the first one of the log.
+    pub(crate) number: u64,
+    pub(crate) entries: Box<[OnceLock<Entry<R>>]>,
+    /// For each event the object before, if there was one; empty unless older states are kept.
+    before: Box<[OnceLock<Arc<R>>]>,
+}
+
+impl<R> Segment<R> {
+    fn new(number: u64, keeps_past: bool) -> Arc<Segment<R>> {
+        let entries = (0..SEGMENT_LEN).map(|_| OnceLock::new()).collect();
+        let kept = if keeps_past { SEGMENT_LEN } else { 0 };
+        let before = (0..kept).map(|_| OnceLock::new()).collect();
+        Arc::new(Segment {
+            number,
+            entries,
+            before,
+        })
+    }
+}
+
+/// An open watch, as the log knows it.
+struct Watcher {
+    id: u64,
+    /// The segment it reads.
+    segment: u64,
+    /// Whether it has read everything and waits to be woken.
+    drained: bool,
+    waker: Option<Waker>,
+}
+
+struct LogState<R> {
+    /// From the oldest kept to the one being filled; never empty.
+    segments: VecDeque<Arc<Segment<R>>>,
+    /// Filled slots of the last segment.
+    tail_len: usize,
+    /// The version of the last dropped event, 0 when there is none.
+    forgotten: u64,
+    /// The version of the last event.
+    last_version: u64,
+    watchers: Vec<Watcher>,
+    next_watcher: u64,
+    /// Whether segments keep the objects before.
+    keeps_past: bool,
+    totals: WriteTotals,
+}
+
+/// The event log of one kind.
+pub(crate) struct Log<R> {
+    /// The server's version counter. It is incremented under this log's lock. So a thread that
+    /// holds the lock and reads `v` knows that every event of this kind up to `v` is in the log.
+    version: Arc<AtomicU64>,
+    history: History,
+    observed: Option<Arc<Observed>>,
+    state: Lock<LogState<R>>,
+}
+
+impl<R> fmt::Debug for Log<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Log")
+            .field("history", &self.history)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where a watch begins to read.
+pub(crate) struct Position<R> {
+    pub(crate) watcher: u64,
+    pub(crate) segment: Arc<Segment<R>>,
+    pub(crate) index: usize,
+}
+
+/// How to reconstruct an older state.
+pub(crate) struct Past<R> {
+    /// The events since, in order.
+    pub(crate) undo: Vec<Undo<R>>,
+    /// The position after that state, for a watch.
+    pub(crate) position: Option<Position<R>>,
+}
+
+/// One event, to be undone.
+pub(crate) struct Undo<R> {
+    pub(crate) after: Arc<R>,
+    /// Absent when the event made the object.
+    pub(crate) before: Option<Arc<R>>,
+}
+
+/// Why a state is not available.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unavailable {
+    /// The server has not reached the version.
+    NotYet { current: u64 },
+    /// Events since the version were dropped.
+    Forgotten { oldest: u64 },
+}
+
+/// What follows the events that a watch could read without the lock.
+pub(crate) enum Advance<R> {
+    /// The next segment.
+    Segment(Arc<Segment<R>>),
+    /// More events in the same segment.
+    More,
+    /// No event: everything up to this version was read. The watch's waker will be called.
+    Drained { version: u64 },
+    /// The next events were dropped.
+    Expired { wanted: u64, oldest: u64 },
+}
+
+impl<R: Strategy> Log<R> {
+    pub(crate) fn new(
+        version: Arc<AtomicU64>,
+        history: History,
+        keeps_past: bool,
+        observed: Option<Arc<Observed>>,
+    ) -> Log<R> {
+        let state = LogState {
+            segments: VecDeque::from([Segment::new(0, keeps_past)]),
+            tail_len: 0,
+            forgotten: 0,
+            last_version: 0,
+            watchers: Vec::new(),
+            next_watcher: 0,
+            keeps_past,
+            totals: WriteTotals::default(),
+        };
+        Log {
+            version,
+            history,
+            observed,
+            state: Lock::new(state),
+        }
+    }
+
+    /// Begins to append. The caller holds the lock of the shard that the events concern.
+    pub(crate) fn begin(&self) -> Append<'_, R> {
+        Append {
+            log: self,
+            state: self.state.lock(),
+            garbage: SmallVec::new(),
+        }
+    }
+
+    /// The totals of all commits so far.
+    pub(crate) fn totals(&self) -> WriteTotals {
+        self.state.lock().totals.clone()
+    }
+
+    /// The server's version, with every event of this kind up to it in the log.
+    pub(crate) fn version(&self) -> u64 {
+        let _state = self.state.lock();
+        self.version.load(Ordering::Relaxed)
+    }
+
+    /// The version of this kind's last event, 0 before the first.
+    pub(crate) fn last_version(&self) -> u64 {
+        self.state.lock().last_version
+    }
+
+    /// Opens a watch at the end; also returns the version after which it starts.
+    pub(crate) fn open_at_end(&self, waker: Option<Waker>) -> (Position<R>, u64) {
+        let mut state = self.state.lock();
+        let version = self.version.load(Ordering::Relaxed);
+        let index = state.tail_len;
+        let segment = state.tail().clone();
+        (state.register(segment, index, waker), version)
+    }
+
+    /// Opens a watch after `version`. The error is the oldest version still kept.
+    pub(crate) fn open_behind(
+        &self,
+        version: u64,
+        waker: Option<Waker>,
+    ) -> Result<Position<R>, u64> {
+        let mut state = self.state.lock();
+        if version < state.forgotten {
+            return Err(state.oldest());
+        }
+        let (at, index) = state.behind(version);
+        let segment = state.segments[at].clone();
+        Ok(state.register(segment, index, waker))
+    }
+
+    /// The events to undo in the current state for the state as of `version`. The caller holds the
+    /// locks of all shards. `watch` also opens a watch after the version, with that waker.
+    pub(crate) fn undo(
+        &self,
+        version: u64,
+        watch: Option<Option<Waker>>,
+    ) -> Result<Past<R>, Unavailable> {
+        let mut state = self.state.lock();
+        let current = self.version.load(Ordering::Relaxed);
+        if version > current {
+            return Err(Unavailable::NotYet { current });
+        }
+        let (at, index) = state.behind(version);
+        let known = version >= state.forgotten;
+        if !known || !state.keeps_past && version < state.last_version {
+            let oldest = if state.keeps_past {
+                state.oldest()
+            } else {
+                state.last_version + 1
+            };
+            return Err(Unavailable::Forgotten { oldest });
+        }
+        let mut undo = Vec::new();
+        let mut first = index;
+        for segment in state.segments.range(at..) {
+            let events = segment.entries[first..].iter().map_while(OnceLock::get);
+            for (entry, index) in events.zip(first..) {
+                undo.push(Undo {
+                    after: entry.object.clone(),
+                    before: segment.before[index].get().cloned(),
+                });
+            }
+            first = 0;
+        }
+        let segment = state.segments[at].clone();
+        let position = watch.map(|waker| state.register(segment, index, waker));
+        Ok(Past { undo, position })
+    }
+
+    /// What follows the events of `segment` that a watch has read.
+    pub(crate) fn advance(&self, watcher: u64, segment: &Segment<R>, index: usize) -> Advance<R> {
+        let mut state = self.state.lock();
+        // The slot was filled since the watch looked, perhaps with all the rest of the segment.
+        let slot = segment.entries.get(index);
+        if slot.is_some_and(|slot| slot.get().is_some()) {
+            return Advance::More;
+        }
+        if segment.number == state.tail().number {
+            // A full tail too: the next segment is made by the next commit.
+            state.watcher(watcher).drained = true;
+            return Advance::Drained {
+                version: self.version.load(Ordering::Relaxed),
+            };
+        }
+        let front = state.segments[0].number;
+        let next = segment.number + 1;
+        if next < front {
+            let read = segment.entries[..index].last().and_then(OnceLock::get);
+            let wanted = read.map_or(0, Entry::version);
+            return Advance::Expired {
+                wanted,
+                oldest: state.oldest(),
+            };
+        }
+        let at = usize::try_from(next - front).expect("segments in memory fit a usize");
+        let next = state.segments[at].clone();
+        state.watcher(watcher).segment = next.number;
+        let mut garbage = SmallVec::new();
+        state.forget(self.history, &mut garbage);
+        drop(state);
+        drop(garbage);
+        Advance::Segment(next)
+    }
+
+    /// Closes a watch.
+    pub(crate) fn close(&self, watcher: u64) {
+        let mut garbage = SmallVec::new();
+        let mut state = self.state.lock();
+        state.watchers.retain(|other| other.id != watcher);
+        state.forget(self.history, &mut garbage);
+        drop(state);
+        drop(garbage);
+    }
+
+    /// Drops all events, like a compaction: watches that have not read them, and watches opened
+    /// from an older version, get 410.
+    pub(crate) fn compact(&self) {
+        let mut state = self.state.lock();
+        if state.tail_len > 0 {
+            state.extend();
+        }
+        let last = state.segments.len() - 1;
+        let keep = state.segments.split_off(last);
+        let garbage = std::mem::replace(&mut state.segments, keep);
+        state.forgotten = state.last_version;
+        let wakers = state.take_wakers();
+        drop(state);
+        drop(garbage);
+        for waker in wakers {
+            waker();
+        }
+    }
+}
+
+type Garbage<R> = SmallVec<[Arc<Segment<R>>; 1]>;
+
+/// Pods have the most watches: those of the informer, scheduler, kubelets and scenario.
+type Wakers = SmallVec<[Waker; 4]>;
+
+impl<R: Strategy> LogState<R> {
+    fn tail(&self) -> &Arc<Segment<R>> {
+        self.segments.back().expect("a log has a segment")
+    }
+
+    /// The segment and the index of the first event newer than `version`, or the end.
+    fn behind(&self, version: u64) -> (usize, usize) {
+        let newer = |entry: &OnceLock<Entry<R>>| entry.get().is_none_or(|e| e.version() > version);
+        // The first segment whose last event is newer, and the first newer event within.
+        let at = self
+            .segments
+            .partition_point(|segment| !newer(&segment.entries[SEGMENT_LEN - 1]))
+            .min(self.segments.len() - 1);
+        let entries = &self.segments[at].entries;
+        (at, entries.partition_point(|entry| !newer(entry)))
+    }
+
+    /// The version of the oldest event kept.
+    fn oldest(&self) -> u64 {
+        let first = self.segments[0].entries[0].get();
+        first.map_or(self.last_version + 1, Entry::version)
+    }
+
+    fn register(
+        &mut self,
+        segment: Arc<Segment<R>>,
+        index: usize,
+        waker: Option<Waker>,
+    ) -> Position<R> {
+        let id = self.next_watcher;
+        self.next_watcher += 1;
+        self.watchers.push(Watcher {
+            id,
+            segment: segment.number,
+            drained: false,
+            waker,
+        });
+        Position {
+            watcher: id,
+            segment,
+            index,
+        }
+    }
+
+    fn watcher(&mut self, id: u64) -> &mut Watcher {
+        self.watchers
+            .iter_mut()
+            .find(|other| other.id == id)
+            .expect("an open watch is registered")
+    }
+
+    fn extend(&mut self) {
+        let number = self.tail().number + 1;
+        self.segments
+            .push_back(Segment::new(number, self.keeps_past));
+        self.tail_len = 0;
+    }
+
+    /// Removes the segments that need not be kept.
+    fn forget(&mut self, history: History, garbage: &mut Garbage<R>) {
+        let slowest = self.watchers.iter().map(|watcher| watcher.segment).min();
+        while self.segments.len() > 1 {
+            let rest = (self.segments.len() - 2) * SEGMENT_LEN + self.tail_len;
+            let needed = slowest.is_some_and(|slowest| slowest <= self.segments[0].number);
+            let keep = if needed {
+                history.max_events
+            } else {
+                history.min_events
+            };
+            if rest < keep {
+                return;
+            }
+            let front = self.segments.pop_front().expect("more than one");
+            let last = front.entries.iter().rev().find_map(OnceLock::get);
+            self.forgotten = last.map_or(self.forgotten, Entry::version);
+            garbage.push(front);
+        }
+    }
+
+    #[inline]
+    fn take_wakers(&mut self) -> Wakers {
+        let mut wakers = SmallVec::new();
+        for watcher in &mut self.watchers {
+            if std::mem::take(&mut watcher.drained)
+                && let Some(waker) = &watcher.waker
+            {
+                wakers.push(waker.clone());
+            }
+        }
+        wakers
+    }
+}
+
+/// A commit under way: holds the log's lock.
+pub(crate) struct Append<'a, R> {
+    log: &'a Log<R>,
+    state: MutexGuard<'a, LogState<R>>,
+    garbage: Garbage<R>,
+}
+
+impl<R: Strategy> Append<'_, R> {
+    /// Assigns the next version to the object and appends its event. `old` is the object before.
+    ///
+    /// # Panics
+    /// When the object is shared already.
+    pub(crate) fn push(
+        &mut self,
+        change: Change,
+        old: Option<&Arc<R>>,
+        mut object: Arc<R>,
+        effects: &WriteEffects,
+        now: Now,
+    ) -> Arc<R> {
+        let observed = self.log.observed.as_deref();
+        let _turn = observed.map(|observed| observed.turn.lock());
+        // Relaxed: the counter's order is that of the locks under which it advances.
+        let version = self.log.version.fetch_add(1, Ordering::Relaxed) + 1;
+        Arc::get_mut(&mut object)
+            .expect("an object is not shared before it is committed")
+            .metadata_mut()
+            .resource_version = ResourceVersion::Number(version);
+        let state = &mut *self.state;
+        if state.tail_len == SEGMENT_LEN {
+            state.extend();
+            state.forget(self.log.history, &mut self.garbage);
+        }
+        let entry = Entry {
+            change,
+            object: object.clone(),
+            commit_ns: now.mono_ns,
+        };
+        let slot = &state.tail().entries[state.tail_len];
+        assert!(slot.set(entry).is_ok(), "a slot is filled once");
+        if state.keeps_past
+            && let Some(old) = old
+        {
+            let slot = &state.tail().before[state.tail_len];
+            assert!(slot.set(old.clone()).is_ok(), "a slot is filled once");
+        }
+        state.tail_len += 1;
+        state.last_version = version;
+        state.totals.count(change, effects);
+        if let Some(observed) = observed {
+            observed.observer.committed(&Commit {
+                version,
+                change,
+                old: old.cloned().map(|old| -> AnyObject { old }),
+                new: object.clone(),
+                now,
+            });
+        }
+        object
+    }
+
+    /// Ends the commit. The result is to be [run](After::run) when no lock is held.
+    pub(crate) fn finish(mut self) -> After<R> {
+        After {
+            wakers: self.state.take_wakers(),
+            garbage: self.garbage,
+        }
+    }
+}
+
+/// What is to be done after a commit, when no lock is held.
+#[must_use]
+pub(crate) struct After<R> {
+    wakers: Wakers,
+    garbage: Garbage<R>,
+}
+
+impl<R> After<R> {
+    /// Frees dropped segments and wakes drained watches.
+    pub(crate) fn run(self) {
+        drop(self.garbage);
+        for waker in self.wakers {
+            waker();
+        }
+    }
+}
+
+#[cfg(all(test, any(feature = "loom", feature = "shuttle")))]
+mod models;

@@ -1,0 +1,61 @@
+//! Observers of commits: an invariant checker sees every write as it happens.
+
+use std::fmt;
+use std::sync::Arc;
+
+use podstorm_objects::{AnyObject, Now, Object};
+
+use super::Lock;
+use super::log::Change;
+
+/// Observes every commit.
+pub trait CommitObserver: Send + Sync {
+    /// Called for every event of every kind, in the order of versions, before a watch can see the
+    /// event.
+    ///
+    /// Locks of the cluster are held: a call into the cluster would deadlock. All writers wait for
+    /// each other here.
+    fn committed(&self, commit: &Commit);
+}
+
+/// One commit, which is one event. A request that marks an object as deleted and removes it makes
+/// two: `Modified`, then `Deleted`.
+#[derive(Clone, Debug)]
+pub struct Commit {
+    /// The version assigned to it.
+    pub version: u64,
+    /// The type of the event.
+    pub change: Change,
+    /// The object before; absent for a new object.
+    pub old: Option<AnyObject>,
+    /// The object after; for a deletion its last state, with the version of the deletion.
+    pub new: AnyObject,
+    /// The time of the request.
+    pub now: Now,
+}
+
+impl Commit {
+    /// The object before and after, if it is a `T`.
+    pub fn of<T: Object>(&self) -> Option<(Option<&T>, &T)> {
+        let new = self.new.downcast_ref()?;
+        let old = self.old.as_ref().and_then(|old| old.downcast_ref());
+        Some((old, new))
+    }
+}
+
+/// The observer of a cluster, shared by the logs of all kinds.
+pub(crate) struct Observed {
+    /// Held from the assignment of a version to the end of the call. Each log has a lock of its
+    /// own, and the observer sees the commits of all kinds in one order.
+    pub(crate) turn: Lock<()>,
+    pub(crate) observer: Arc<dyn CommitObserver>,
+}
+
+impl fmt::Debug for Observed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observed").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

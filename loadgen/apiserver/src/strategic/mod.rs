@@ -1,0 +1,285 @@
+//! Merge patches of JSON documents: strategic ones, which know the keyed lists of the Kubernetes
+//! API, and plain ones.
+
+use podstorm_objects::Map;
+use serde_json::Value;
+
+/// The member that says what to do with its map or list entry: `delete`, `replace` or `merge`.
+const DIRECTIVE: &str = "$patch";
+/// The member with the keys of a map that stay.
+const RETAIN_KEYS: &str = "$retainKeys";
+/// Prefix of the member with the entries to remove from a list of strings.
+const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
+/// Prefix of the member that orders a list's entries.
+const ELEMENT_ORDER: &str = "$setElementOrder/";
+
+/// How a list is merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ListKind {
+    /// The patch's list replaces the stored one.
+    Atomic,
+    /// A set of strings: the patch's entries are added.
+    Set,
+    /// Maps with this key: entries with equal keys are merged.
+    Keyed(&'static str),
+}
+
+/// How a list is merged; `parent` is the member that holds it, `""` at the root.
+fn list_kind(parent: &str, member: &str) -> ListKind {
+    use ListKind::{Atomic, Keyed, Set};
+    match (parent, member) {
+        ("metadata", "ownerReferences") => Keyed("uid"),
+        ("metadata", "finalizers") | ("spec", "podCIDRs" | "finalizers") => Set,
+        (_, "containers" | "initContainers" | "ephemeralContainers" | "volumes" | "env") => {
+            Keyed("name")
+        }
+        ("spec", "imagePullSecrets" | "schedulingGates" | "resourceClaims") => Keyed("name"),
+        ("spec", "hostAliases") => Keyed("ip"),
+        ("spec", "topologySpreadConstraints") => Keyed("topologyKey"),
+        ("containers" | "initContainers" | "ephemeralContainers", "ports") => {
+            Keyed("containerPort")
+        }
+        (_, "volumeMounts") => Keyed("mountPath"),
+        (_, "volumeDevices") => Keyed("devicePath"),
+        ("status", "conditions" | "addresses") => Keyed("type"),
+        ("status", "podIPs" | "hostIPs") => Keyed("ip"),
+        _ => Atomic,
+    }
+}
+
+/// A patch that can't be applied; the text says why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PatchProblem(pub String);
+
+/// Applies a strategic merge patch. Null removes a member; a map is merged member by member; a
+/// list with a merge key entry by entry; anything else is replaced.
+///
+/// # Errors
+/// A directive that does not exist or stands where it can't.
+pub fn strategic_merge(target: &mut Map, patch: &Map) -> Result<(), PatchProblem> {
+    merge_map(target, patch, "")
+}
+
+fn merge_map(target: &mut Map, patch: &Map, place: &str) -> Result<(), PatchProblem> {
+    match directive(patch)? {
+        Some("delete") => {
+            target.clear();
+            return Ok(());
+        }
+        Some("replace") => {
+            *target = patch.clone();
+            target.remove(DIRECTIVE);
+            return Ok(());
+        }
+        _ => {}
+    }
+    if let Some(keys) = patch.get(RETAIN_KEYS) {
+        let keys = keys.as_array().map(Vec::as_slice).unwrap_or_default();
+        target.retain(|key, _| keys.iter().any(|kept| kept == key));
+    }
+    for (member, value) in patch {
+        if let Some(list) = member.strip_prefix(DELETE_FROM) {
+            delete_from(target, list, value);
+        } else if member.starts_with('$') {
+            // The order of a list is applied when the list is merged; the rest was read above.
+        } else {
+            merge_member(target, patch, member, value, place)?;
+        }
+    }
+    // A patch may order a list without changing it.
+    for (member, order) in patch {
+        if let Some(list) = member.strip_prefix(ELEMENT_ORDER)
+            && !patch.contains_key(list)
+            && let Some(Value::Array(entries)) = target.get_mut(list)
+            && let Value::Array(order) = order
+        {
+            let kind = list_kind(place, list);
+            let stored = entries.clone();
+            *entries = arrange(std::mem::take(entries), order, &stored, kind);
+        }
+    }
+    Ok(())
+}
+
+fn merge_member(
+    target: &mut Map,
+    patch: &Map,
+    member: &str,
+    value: &Value,
+    place: &str,
+) -> Result<(), PatchProblem> {
+    match value {
+        Value::Null => {
+            target.remove(member);
+        }
+        Value::Object(changes) => {
+            let entry = target
+                .entry(member)
+                .or_insert_with(|| Value::Object(Map::new()));
+            if !entry.is_object() {
+                *entry = Value::Object(Map::new());
+            }
+            if let Value::Object(map) = entry {
+                merge_map(map, changes, member)?;
+            }
+            if directive(changes)? == Some("delete") {
+                target.remove(member);
+            }
+        }
+        Value::Array(changes) => {
+            let kind = list_kind(place, member);
+            if kind == ListKind::Atomic {
+                target.insert(member.to_owned(), value.clone());
+                return Ok(());
+            }
+            let stored = match target.get_mut(member) {
+                Some(Value::Array(entries)) => std::mem::take(entries),
+                _ => Vec::new(),
+            };
+            let order = patch
+                .get(&format!("{ELEMENT_ORDER}{member}"))
+                .and_then(Value::as_array);
+            let merged = merge_list(stored, changes, order, kind, member)?;
+            if merged.is_empty() && !target.contains_key(member) {
+                // The patch has only directives for a list that does not exist.
+                return Ok(());
+            }
+            target.insert(member.to_owned(), Value::Array(merged));
+        }
+        other => {
+            target.insert(member.to_owned(), other.clone());
+        }
+    }
+    Ok(())
+}
+
+/// Merges the entries of a patch into a list of sets or keyed maps.
+fn merge_list(
+    stored: Vec<Value>,
+    changes: &[Value],
+    order: Option<&Vec<Value>>,
+    kind: ListKind,
+    member: &str,
+) -> Result<Vec<Value>, PatchProblem> {
+    let mut entries = stored.clone();
+    let mut plain: Vec<Value> = Vec::with_capacity(changes.len());
+    for change in changes {
+        let special = change.as_object().map(directive).transpose()?.flatten();
+        match special {
+            Some("replace") => {
+                let is_plain = |entry: &&Value| entry.get(DIRECTIVE).is_none();
+                return Ok(changes.iter().filter(is_plain).cloned().collect());
+            }
+            Some("delete") => {
+                if let ListKind::Keyed(key) = kind {
+                    let id = change.get(key).ok_or_else(|| without_key(member, key))?;
+                    entries.retain(|entry| entry.get(key) != Some(id));
+                }
+            }
+            _ => plain.push(change.clone()),
+        }
+    }
+    for change in &plain {
+        match (kind, change) {
+            (ListKind::Keyed(key), Value::Object(change)) => {
+                let id = change.get(key).ok_or_else(|| without_key(member, key))?;
+                let found = entries.iter_mut().find(|entry| entry.get(key) == Some(id));
+                if let Some(Value::Object(entry)) = found {
+                    merge_map(entry, change, member)?;
+                } else {
+                    let mut entry = Map::new();
+                    merge_map(&mut entry, change, member)?;
+                    entries.push(Value::Object(entry));
+                }
+            }
+            (ListKind::Keyed(key), _) => return Err(without_key(member, key)),
+            _ if entries.contains(change) => {}
+            _ => entries.push(change.clone()),
+        }
+    }
+    Ok(arrange(entries, order.unwrap_or(&plain), &stored, kind))
+}
+
+/// Sorts the entries: those in `order` get that order, the others keep the stored order. One of the
+/// others goes before one of `order` only if it was stored before it. So new entries come before
+/// those that the patch does not name.
+fn arrange(entries: Vec<Value>, order: &[Value], stored: &[Value], kind: ListKind) -> Vec<Value> {
+    let at = |list: &[Value], entry: &Value| {
+        list.iter().position(|other| match kind {
+            ListKind::Keyed(key) => other.get(key) == entry.get(key),
+            _ => other == entry,
+        })
+    };
+    let (mut listed, mut others): (Vec<Value>, Vec<Value>) = entries
+        .into_iter()
+        .partition(|entry| at(order, entry).is_some());
+    listed.sort_by_key(|entry| at(order, entry));
+    others.sort_by_key(|entry| at(stored, entry));
+    let mut arranged = Vec::with_capacity(listed.len() + others.len());
+    let (mut listed, mut others) = (listed.into_iter().peekable(), others.into_iter().peekable());
+    while let (Some(left), Some(right)) = (others.peek(), listed.peek()) {
+        let left_first = match (at(stored, left), at(stored, right)) {
+            (Some(left), Some(right)) => left < right,
+            _ => false,
+        };
+        arranged.extend(if left_first {
+            others.next()
+        } else {
+            listed.next()
+        });
+    }
+    arranged.extend(listed);
+    arranged.extend(others);
+    arranged
+}
+
+fn delete_from(target: &mut Map, list: &str, texts: &Value) {
+    if let (Some(Value::Array(entries)), Value::Array(texts)) = (target.get_mut(list), texts) {
+        entries.retain(|entry| !texts.contains(entry));
+    }
+}
+
+fn directive(map: &Map) -> Result<Option<&str>, PatchProblem> {
+    match map.get(DIRECTIVE) {
+        None => Ok(None),
+        Some(Value::String(text)) if matches!(&**text, "delete" | "replace" | "merge") => {
+            Ok(Some(text))
+        }
+        Some(other) => Err(PatchProblem(format!("Unknown patch type found: {other}"))),
+    }
+}
+
+fn without_key(member: &str, key: &str) -> PatchProblem {
+    PatchProblem(format!(
+        "map: {member} does not contain declared merge key: {key}"
+    ))
+}
+
+/// Applies a JSON merge patch: null removes, maps are merged, anything else is replaced.
+pub fn json_merge(target: &mut Map, patch: &Map) {
+    for (member, value) in patch {
+        match value {
+            Value::Null => {
+                target.remove(member);
+            }
+            Value::Object(changes) => {
+                let entry = target
+                    .entry(member)
+                    .or_insert_with(|| Value::Object(Map::new()));
+                if !entry.is_object() {
+                    *entry = Value::Object(Map::new());
+                }
+                if let Value::Object(map) = entry {
+                    json_merge(map, changes);
+                }
+            }
+            other => {
+                target.insert(member.clone(), other.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

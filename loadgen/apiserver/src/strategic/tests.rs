@@ -1,0 +1,140 @@
+//! Merges of documents.
+
+use serde_json::json;
+
+use super::*;
+
+fn strategic(target: Value, patch: Value) -> Value {
+    let (Value::Object(mut target), Value::Object(patch)) = (target, patch) else {
+        panic!("both are maps");
+    };
+    strategic_merge(&mut target, &patch).unwrap();
+    Value::Object(target)
+}
+
+fn owners(list: Value) -> Value {
+    json!({"metadata": {"name": "a", "ownerReferences": list}})
+}
+
+#[test]
+fn owner_references_merge_by_uid() {
+    let (a, b) = (
+        json!({"uid": "a", "name": "x"}),
+        json!({"uid": "b", "name": "y"}),
+    );
+    let controlled = json!({"uid": "a", "name": "x", "controller": true});
+    let drop_a = json!([{"$patch": "delete", "uid": "a"}]);
+    let table = [
+        (json!([a]), json!([b]), json!([b, a])),
+        (
+            json!([a, b]),
+            json!([{"uid": "a", "controller": true}]),
+            json!([controlled, b]),
+        ),
+        (json!([a, b]), drop_a.clone(), json!([b])),
+        (json!([b]), drop_a.clone(), json!([b])),
+        (json!([a]), json!([{"$patch": "replace"}, b]), json!([b])),
+    ];
+    for (stored, patch, wanted) in table {
+        assert_eq!(strategic(owners(stored), owners(patch)), owners(wanted));
+    }
+}
+
+#[test]
+fn directives_for_a_list_that_is_not_there_change_nothing() {
+    let stored = json!({"metadata": {"name": "a"}});
+    let patch = json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": "a"}]}});
+    assert_eq!(strategic(stored.clone(), patch), stored);
+}
+
+#[test]
+fn maps_merge_by_member_and_null_removes() {
+    let table = [
+        (
+            json!({"a": 1, "b": {"c": 2}}),
+            json!({"b": {"d": 3}}),
+            json!({"a": 1, "b": {"c": 2, "d": 3}}),
+        ),
+        (json!({"a": 1}), json!({"a": null, "b": null}), json!({})),
+        (
+            json!({"a": {"b": 1}}),
+            json!({"a": {"$patch": "replace", "c": 2}}),
+            json!({"a": {"c": 2}}),
+        ),
+        (
+            json!({"a": {"b": 1}}),
+            json!({"a": {"$patch": "delete"}}),
+            json!({}),
+        ),
+        (
+            json!({"a": {"b": 1, "c": 2}}),
+            json!({"a": {"$retainKeys": ["c", "d"], "d": 3}}),
+            json!({"a": {"c": 2, "d": 3}}),
+        ),
+    ];
+    for (stored, patch, wanted) in table {
+        assert_eq!(strategic(stored, patch), wanted);
+    }
+}
+
+#[test]
+fn lists_of_texts_grow_and_shrink_as_sets() {
+    let of = |list: Value| json!({"metadata": {"finalizers": list}});
+    assert_eq!(
+        strategic(of(json!(["a"])), of(json!(["a", "b"]))),
+        of(json!(["a", "b"]))
+    );
+    let patch = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}});
+    assert_eq!(strategic(of(json!(["a", "b"])), patch), of(json!(["b"])));
+}
+
+#[test]
+fn containers_merge_by_name_and_other_lists_are_replaced() {
+    let of = |containers: Value| json!({"spec": {"containers": containers}});
+    let stored = of(json!([{"name": "c", "image": "x:1", "args": ["a", "b"]}]));
+    let patch = of(json!([{"name": "c", "image": "x:2", "args": ["c"]}]));
+    let wanted = of(json!([{"name": "c", "image": "x:2", "args": ["c"]}]));
+    assert_eq!(strategic(stored, patch), wanted);
+}
+
+#[test]
+fn new_entries_come_before_those_the_patch_does_not_name_unless_ordered() {
+    let list = |names: &[&str]| {
+        let entries: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
+        json!({"spec": {"containers": entries}})
+    };
+    assert_eq!(strategic(list(&["a"]), list(&["b"])), list(&["b", "a"]));
+    let mut patch = list(&["b"]);
+    patch["spec"]["$setElementOrder/containers"] = json!([{"name": "a"}, {"name": "b"}]);
+    assert_eq!(strategic(list(&["a"]), patch), list(&["a", "b"]));
+}
+
+#[test]
+fn unknown_directives_and_missing_keys_are_refused() {
+    let bad = [
+        json!({"metadata": {"$patch": "turn"}}),
+        owners(json!([{"name": "x"}])),
+        owners(json!([{"$patch": "delete"}])),
+    ];
+    for patch in bad {
+        let Value::Object(patch) = patch else {
+            panic!("a map")
+        };
+        assert!(
+            strategic_merge(&mut Map::new(), &patch).is_err(),
+            "{patch:?}"
+        );
+    }
+}
+
+#[test]
+fn a_merge_patch_replaces_lists() {
+    let Value::Object(mut target) = json!({"a": [1], "b": {"c": 1}}) else {
+        panic!("a map")
+    };
+    let Value::Object(patch) = json!({"a": [2], "b": {"c": null, "d": 2}}) else {
+        panic!("a map")
+    };
+    json_merge(&mut target, &patch);
+    assert_eq!(Value::Object(target), json!({"a": [2], "b": {"d": 2}}));
+}

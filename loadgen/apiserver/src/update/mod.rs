@@ -1,0 +1,236 @@
+//! Get and update of any kind: preconditions, immutable members, writes without a change.
+
+use std::sync::Arc;
+
+use podstorm_objects::{ApiError, Now, ObjectMeta};
+
+use super::create::refuse_invalid;
+use super::store::counts::{Verb, WriteEffects};
+use super::store::{CommitOutcome, KeyHash, KindStore};
+use super::{Cluster, ClusterResource, Strategy, errors, meta};
+
+/// The outcome of preparing an update.
+pub(super) enum Update<R> {
+    /// The stored object stays.
+    Keep,
+    /// This object replaces the stored one, with these effects. A difference in the version alone
+    /// is none.
+    Write(R, WriteEffects),
+}
+
+impl Cluster {
+    /// The stored object.
+    ///
+    /// # Errors
+    /// 404 when there is none.
+    pub fn get<R: ClusterResource>(&self, namespace: &str, name: &str) -> Result<Arc<R>, ApiError> {
+        R::store(self).get(namespace, name)
+    }
+
+    /// Replaces an object and keeps its status. A version in the object must be the stored one. A
+    /// write without a change is not committed; its answer is the stored object.
+    ///
+    /// # Errors
+    /// 404; 409 for another UID or version; 422 for a broken rule.
+    pub fn update<R: ClusterResource>(&self, object: R, now: Now) -> Result<Arc<R>, ApiError> {
+        self.put(R::store(self), object, Verb::Update, now)
+    }
+
+    /// Replaces an object's status and metadata, and keeps its spec. A version in the object must
+    /// be the stored one.
+    ///
+    /// # Errors
+    /// As [`update`](Cluster::update).
+    pub fn update_status<R: ClusterResource>(
+        &self,
+        object: R,
+        now: Now,
+    ) -> Result<Arc<R>, ApiError> {
+        self.put(R::store(self), object, Verb::UpdateStatus, now)
+    }
+
+    pub(crate) fn put<R: Strategy>(
+        &self,
+        store: &KindStore<R>,
+        object: R,
+        verb: Verb,
+        now: Now,
+    ) -> Result<Arc<R>, ApiError> {
+        let unconditional = is_unconditional(&object);
+        let mut new = object;
+        loop {
+            let metadata = new.metadata();
+            let key = store.key(&metadata.namespace, &metadata.name);
+            let hash = key.hash;
+            let Some(old) = store.read(&key) else {
+                return Err(errors::not_found(store.kind(), &metadata.name));
+            };
+            check_put(&new, &*old)?;
+            let unprepared = unconditional.then(|| new.clone());
+            prepare_and_validate(&mut new, &*old, verb)?;
+            match (
+                self.commit(store, hash, &old, new, WriteEffects::of(verb), now),
+                unprepared,
+            ) {
+                (CommitOutcome::Done(stored), _) => return Ok(stored),
+                (CommitOutcome::Conflict, Some(unprepared)) => new = unprepared,
+                (CommitOutcome::Conflict, None) => {
+                    return Err(errors::stale(store.kind(), &old.metadata().name));
+                }
+            }
+        }
+    }
+
+    /// Changes the stored object. `change` gets the current state, and is called again when another
+    /// writer was faster. The object that it returns must have been prepared.
+    ///
+    /// # Errors
+    /// 404, and the error of `change`.
+    pub(super) fn modify<R: Strategy>(
+        &self,
+        store: &KindStore<R>,
+        namespace: &str,
+        name: &str,
+        now: Now,
+        mut change: impl FnMut(&Arc<R>) -> Result<Update<R>, ApiError>,
+    ) -> Result<Arc<R>, ApiError> {
+        let key = store.key(namespace, name);
+        loop {
+            let Some(old) = store.read(&key) else {
+                return Err(errors::not_found(store.kind(), name));
+            };
+            let Update::Write(new, effects) = change(&old)? else {
+                return Ok(old);
+            };
+            if let CommitOutcome::Done(stored) =
+                self.commit(store, key.hash, &old, new, effects, now)
+            {
+                return Ok(stored);
+            }
+        }
+    }
+
+    /// Replaces the stored object by a prepared one, unless they are equal. When the write removes
+    /// the last finalizer of a deleted object, the object is removed.
+    fn commit<R: Strategy>(
+        &self,
+        store: &KindStore<R>,
+        key: KeyHash,
+        old: &Arc<R>,
+        mut new: R,
+        mut effects: WriteEffects,
+        now: Now,
+    ) -> CommitOutcome<R> {
+        new.metadata_mut().resource_version = old.metadata().resource_version.clone();
+        if !new.obviously_differs(old) && new == **old {
+            return CommitOutcome::Done(old.clone());
+        }
+        let (before, after) = (old.metadata(), new.metadata());
+        let kept = !after.finalizers().is_empty() || new.keeps_until_empty();
+        let was_kept = !before.finalizers().is_empty() || old.keeps_until_empty();
+        let removed = !kept && was_kept && meta::is_past_grace(before);
+        let done = if removed {
+            // The write becomes the deletion of the stored object.
+            let last = Arc::new(R::clone(old));
+            store.remove(key, old, None, last, &effects, now)
+        } else {
+            count_ownership(&mut effects, before, after);
+            effects.ready = !old.is_ready_pod() && new.is_ready_pod();
+            store.replace(key, old, Arc::new(new), &effects, now)
+        };
+        if let CommitOutcome::Done(stored) = &done {
+            self.notify_gc(store, Some(&**old), (!removed).then_some(&**stored));
+        }
+        done
+    }
+}
+
+impl<R: Strategy> KindStore<R> {
+    /// The stored object.
+    ///
+    /// # Errors
+    /// 404 when there is none.
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Result<Arc<R>, ApiError> {
+        self.read(&self.key(namespace, name))
+            .ok_or_else(|| errors::not_found(self.kind(), name))
+    }
+}
+
+/// Whether the writer named no version, so that its write applies to whatever is stored.
+fn is_unconditional<R: Strategy>(object: &R) -> bool {
+    matches!(
+        meta::named_version(&object.metadata().resource_version),
+        Ok(None)
+    )
+}
+
+/// Checks the preconditions that a `PUT` carries in its object: the UID, then the version.
+pub(super) fn check_put<R: Strategy>(new: &R, old: &R) -> Result<(), ApiError> {
+    let kind = old.kind();
+    let (new, old) = (new.metadata(), old.metadata());
+    if !new.uid.is_empty() && new.uid != old.uid {
+        let resource = kind.group_resource();
+        return Err(errors::uid_mismatch(
+            &resource, &old.name, &new.uid, &old.uid,
+        ));
+    }
+    match meta::named_version(&new.resource_version) {
+        Ok(None) => Ok(()),
+        Ok(Some(version)) if old.resource_version.number() == Some(version) => Ok(()),
+        Ok(Some(_)) => Err(errors::stale(kind, &old.name)),
+        Err(text) => {
+            let causes = vec![errors::invalid_value(
+                "metadata.resourceVersion",
+                &text.to_string().into(),
+                "must be an unsigned integer",
+            )];
+            Err(errors::invalid(kind, &old.name, causes))
+        }
+    }
+}
+
+/// Brings a changed object into the form to be stored, and validates it.
+///
+/// # Errors
+/// 422 with every rule that it breaks.
+pub(super) fn prepare_and_validate<R: Strategy>(
+    new: &mut R,
+    old: &R,
+    verb: Verb,
+) -> Result<(), ApiError> {
+    let status = matches!(verb, Verb::UpdateStatus | Verb::PatchStatus);
+    if status {
+        new.prepare_for_status_update(old);
+    } else {
+        new.set_defaults(Some(old));
+        new.prepare_for_update(old);
+    }
+    meta::prepare_for_update(new.metadata_mut(), old.metadata());
+    if new.kind().row().has_generation && !status && new.spec_differs(old) {
+        new.metadata_mut().generation += 1;
+    }
+    let mut causes = Vec::new();
+    meta::validate_update(new.metadata(), old.metadata(), &mut causes);
+    causes.extend(if status {
+        new.validate_status_update(old)
+    } else {
+        new.validate_update(old)
+    });
+    refuse_invalid(old, causes)
+}
+
+/// Notes whether the object has gained or lost a controller.
+fn count_ownership(effects: &mut WriteEffects, before: &ObjectMeta, after: &ObjectMeta) {
+    if super::store::owners::same_owners(&before.owner_references, &after.owner_references) {
+        return;
+    }
+    let uid = |metadata: &ObjectMeta| metadata.controller().map(|owner| owner.uid.clone());
+    let (before, after) = (uid(before), uid(after));
+    if before != after {
+        effects.adopted = after.is_some();
+        effects.released = before.is_some();
+    }
+}
+
+#[cfg(test)]
+mod tests;

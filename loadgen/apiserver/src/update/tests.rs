@@ -1,0 +1,267 @@
+//! Updates: preconditions, kept members, counts.
+
+use podstorm_objects::{OptionalSeconds, Pod, PodPhase, ReplicaSet, ReplicationController, Time};
+use serde_json::json;
+
+use super::super::DeleteOptions;
+use super::super::testing::*;
+
+#[test]
+fn a_put_checks_uid_before_version_and_neither_when_left_out() {
+    let cluster = cluster();
+    cluster.create(replica_set("a", json!({})), at(0)).unwrap();
+    let put = |uid: &str, version: &str, replicas: i32| {
+        let metadata = json!({"uid": uid, "resourceVersion": version});
+        let patch = json!({"metadata": metadata, "spec": {"replicas": replicas}});
+        cluster.update(replica_set("a", patch), at(0))
+    };
+    let uid_text = "Precondition failed: UID in precondition";
+    let error = put("other", "1", 3).unwrap_err();
+    assert!(error.message.contains(uid_text), "{}", error.message);
+    assert_eq!(refused(put("other", "", 3)), "409 Conflict");
+    let error = put("", "1", 3).unwrap_err();
+    assert!(
+        error.message.contains("the object has been modified"),
+        "{}",
+        error.message
+    );
+    assert_eq!(fields(put("", "x", 3)), ["metadata.resourceVersion"]);
+    assert_eq!(put("", "", 3).unwrap().metadata.generation, 2);
+    let version = cluster.resource_version().to_string();
+    assert_eq!(put("", &version, 4).unwrap().metadata.generation, 3);
+    let missing = cluster.update(replica_set("none", json!({})), at(0));
+    assert_eq!(refused(missing), "404 NotFound");
+}
+
+#[test]
+fn writes_that_change_nothing_are_not_written() {
+    let cluster = cluster();
+    let stored = cluster.create(replica_set("a", json!({})), at(0)).unwrap();
+    let before = cluster.resource_version();
+    let mut watch = watch::<ReplicaSet>(&cluster);
+    let again = cluster.update(replica_set("a", json!({})), at(9)).unwrap();
+    assert_eq!(
+        again.metadata.resource_version,
+        stored.metadata.resource_version
+    );
+    cluster
+        .update_status(ReplicaSet::clone(&stored), at(9))
+        .unwrap();
+    assert_eq!(cluster.resource_version(), before);
+    assert!(drain(&mut watch).is_empty());
+}
+
+#[test]
+fn an_update_keeps_status_and_what_only_the_server_sets() {
+    let cluster = cluster();
+    let stored = cluster.create(replica_set("a", json!({})), at(0)).unwrap();
+    let patch = json!({
+        "metadata": {
+            "generation": 50, "creationTimestamp": "2001-01-01T00:00:00Z",
+            "labels": {"tier": "front"}},
+        "status": {"replicas": 9},
+    });
+    let updated = cluster.update(replica_set("a", patch), at(9)).unwrap();
+    assert_eq!(updated.metadata.uid, stored.metadata.uid);
+    assert_eq!(
+        updated.metadata.creation_timestamp,
+        stored.metadata.creation_timestamp
+    );
+    assert_eq!(updated.metadata.generation, 1, "no change of the spec");
+    assert_eq!(updated.status.replicas, 0);
+    assert_eq!(updated.metadata.labels.len(), 1);
+}
+
+#[test]
+fn a_status_update_keeps_the_spec_and_takes_the_metadata() {
+    let cluster = cluster();
+    let stored = cluster.create(replica_set("a", json!({})), at(0)).unwrap();
+    let mut sent = ReplicaSet::clone(&stored);
+    sent.spec.replicas = Some(9);
+    sent.status.replicas = 2;
+    sent.status.observed_generation = 1;
+    sent.metadata.labels = sent.metadata.labels.with("tier", "front");
+    let updated = cluster.update_status(sent.clone(), at(1)).unwrap();
+    assert_eq!(updated.spec, stored.spec);
+    assert_eq!(
+        (updated.status.replicas, updated.metadata.generation),
+        (2, 1)
+    );
+    assert_eq!(updated.metadata.labels.len(), 1);
+    assert_eq!(refused(cluster.update_status(sent, at(1))), "409 Conflict");
+
+    let value = workload("a", json!({"app": "web"}));
+    let stored = cluster
+        .create(read::<ReplicationController>(value), at(0))
+        .unwrap();
+    let mut sent = ReplicationController::clone(&stored);
+    (sent.replicas, sent.status.replicas) = (Some(9), 2);
+    let updated = cluster.update_status(sent, at(1)).unwrap();
+    assert_eq!(
+        (updated.replicas, updated.status.replicas),
+        (stored.replicas, 2)
+    );
+}
+
+#[test]
+fn a_pods_status_update_keeps_spec_owners_and_deletion() {
+    let cluster = cluster();
+    let owners = json!([{"apiVersion": "v1", "kind": "Foo", "name": "f", "uid": "f"}]);
+    let patch = json!({"metadata": {"ownerReferences": owners},
+        "spec": {"volumes": [{"name": "kube-api-access-aaaaa"}]}});
+    let stored = bound_pod(&cluster, "a", patch);
+    let mut sent = Pod::clone(&stored);
+    sent.node_name = Some("elsewhere".into());
+    sent.spec = Default::default();
+    sent.token_volume = None;
+    sent.metadata.owner_references.clear();
+    sent.metadata.deletion_timestamp = at(1).wall();
+    sent.metadata.annotations = sent.metadata.annotations.with("a", "b");
+    sent.status.phase = PodPhase::Running;
+    let updated = cluster.update_status(sent, at(1)).unwrap();
+    assert_eq!(updated.node_name, stored.node_name);
+    assert_eq!(updated.spec, stored.spec);
+    assert!(updated.token_volume.is_some());
+    assert_eq!(updated.token_volume, stored.token_volume);
+    assert_eq!(
+        updated.metadata.owner_references,
+        stored.metadata.owner_references
+    );
+    assert!(!updated.metadata.is_deleting());
+    assert_eq!(updated.metadata.annotations.len(), 1);
+    assert_eq!(updated.status.phase, PodPhase::Running);
+}
+
+#[test]
+fn deletion_members_are_kept_and_cannot_be_changed() {
+    let cluster = cluster();
+    let held = json!({"metadata": {"finalizers": ["a.b/c"]}});
+    let stored = bound_pod(&cluster, "a", held);
+    let mut sent = Pod::clone(&stored);
+    sent.metadata.deletion_timestamp = at(7).wall();
+    assert_eq!(
+        fields(cluster.update(sent, at(1))),
+        ["metadata.deletionTimestamp"]
+    );
+    let mut sent = Pod::clone(&stored);
+    sent.metadata.deletion_grace_period_seconds = OptionalSeconds::new(7);
+    assert_eq!(
+        fields(cluster.update(sent, at(1))),
+        ["metadata.deletionGracePeriodSeconds"]
+    );
+
+    let options = DeleteOptions {
+        grace_period_seconds: Some(9),
+        ..DeleteOptions::default()
+    };
+    let marked = cluster
+        .delete::<Pod>("default", "a", &options, at(1))
+        .unwrap()
+        .object;
+    let mut sent = Pod::clone(&marked);
+    sent.metadata.deletion_timestamp = Time::UNSET;
+    sent.metadata.deletion_grace_period_seconds = OptionalSeconds::NONE;
+    let before = cluster.resource_version();
+    cluster.update(sent, at(2)).unwrap();
+    assert_eq!(
+        cluster.resource_version(),
+        before,
+        "nothing was left to change"
+    );
+    let mut sent = Pod::clone(&marked);
+    sent.metadata.deletion_grace_period_seconds = OptionalSeconds::new(8);
+    assert_eq!(
+        fields(cluster.update(sent, at(2))),
+        ["metadata.deletionGracePeriodSeconds"]
+    );
+    let mut sent = Pod::clone(&marked);
+    sent.metadata.finalizers = Some(vec!["a.b/c".into(), "a.b/d".into()].into());
+    assert_eq!(fields(cluster.update(sent, at(2))), ["metadata.finalizers"]);
+}
+
+#[test]
+fn revisions_add_up_to_the_version() {
+    let cluster = cluster();
+    bound_pod(&cluster, "a", json!({}));
+    cluster.create(replica_set("a", json!({})), at(0)).unwrap();
+    cluster
+        .delete::<Pod>("default", "a", &DeleteOptions::default(), at(0))
+        .unwrap();
+    let counts = cluster.write_counts();
+    assert_eq!(
+        counts.writes.values().sum::<u64>(),
+        cluster.resource_version()
+    );
+    assert_eq!(counts.writes["create pods/binding"], 1);
+    assert_eq!(
+        (counts.pods.created, counts.pods.bound, counts.pods.peak),
+        (1, 1, 1)
+    );
+    assert_eq!(cluster.count::<Pod>(), 1);
+}
+
+#[test]
+fn rules_of_updates_are_enforced() {
+    let cluster = cluster();
+    let set = cluster.create(replica_set("a", json!({})), at(0)).unwrap();
+    let template = json!({"metadata": {"labels": {"tier": "x"}}});
+    let selector = json!({"matchLabels": {"tier": "x"}});
+    let table = [
+        (json!({"replicas": -1}), "spec.replicas"),
+        (json!({"minReadySeconds": -1}), "spec.minReadySeconds"),
+        (
+            json!({"selector": selector, "template": template}),
+            "spec.selector",
+        ),
+    ];
+    for (spec, field) in table {
+        let result = cluster.update(replica_set("a", json!({"spec": spec})), at(0));
+        assert_eq!(fields(result), [field]);
+    }
+    let mut bad = ReplicaSet::clone(&set);
+    bad.status.ready_replicas = 3;
+    assert_eq!(
+        fields(cluster.update_status(bad, at(0))),
+        ["status.readyReplicas"]
+    );
+
+    let pod = bound_pod(&cluster, "p", json!({}));
+    let mut moved = Pod::clone(&pod);
+    moved.node_name = Some("n2".into());
+    assert_eq!(fields(cluster.update(moved, at(0))), ["spec"]);
+    let mut class = Pod::clone(&pod);
+    class.status.rest = read::<Pod>(json!({"status": {"qosClass": "Burstable"}}))
+        .status
+        .rest;
+    assert_eq!(
+        fields(cluster.update_status(class, at(0))),
+        ["status.qosClass"]
+    );
+}
+
+#[test]
+fn the_service_class_outlives_a_status_that_leaves_it_out() {
+    let cluster = cluster();
+    let pod = bound_pod(&cluster, "p", json!({}));
+    let class = |pod: &Pod| {
+        let class = pod.status.rest.get("qosClass").expect("the class is set");
+        class.as_str().map(str::to_owned)
+    };
+    assert_eq!(class(&pod).as_deref(), Some("BestEffort"));
+    for status in [json!({}), json!({"podIP": "10.0.0.1"})] {
+        let mut bare = Pod::clone(&cluster.get("default", "p").unwrap());
+        bare.status = read::<Pod>(json!({"status": status})).status;
+        let written = cluster.update_status(bare, at(0)).unwrap();
+        assert_eq!(class(&written).as_deref(), Some("BestEffort"));
+    }
+}
+
+#[test]
+fn a_changed_image_moves_a_pods_generation() {
+    let cluster = cluster();
+    let pod = bound_pod(&cluster, "p", json!({}));
+    let mut value = podstorm_objects::Object::to_json(&*pod);
+    value["spec"]["containers"][0]["image"] = "x:2".into();
+    let updated = cluster.update(read::<Pod>(value), at(0)).unwrap();
+    assert_eq!(updated.metadata.generation, 2);
+}

@@ -1,0 +1,192 @@
+//! Validation of `metadata` for every kind: names, labels, annotations, owners, finalizers.
+
+use podstorm_objects::decode::Path;
+use podstorm_objects::{Labels, ObjectMeta, OwnerReference};
+use serde_json::Value;
+
+use super::names::{self, Rule};
+use super::{Causes, MUST_NOT_BE_NEGATIVE};
+
+/// Most bytes of all annotation keys and values of an object: 256 KiB.
+const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
+/// Finalizers that need no domain.
+const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+/// The annotation that ranks a pod for deletion.
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// Checks all of `metadata`, of a new object or of a changed one.
+pub(super) fn check(
+    meta: &ObjectMeta,
+    is_namespaced: bool,
+    name_rule: Rule,
+    path: &Path<'_>,
+    causes: &mut Causes,
+) {
+    if let Some(prefix) = &meta.generate_name {
+        causes.text(
+            &path.member("generateName"),
+            prefix,
+            names::prefix(prefix, name_rule),
+        );
+    }
+    let name_path = path.member("name");
+    if meta.name.is_empty() {
+        if meta.generate_name.is_none() {
+            causes.required(&name_path, "name or generateName is required");
+        }
+    } else {
+        causes.text(&name_path, &meta.name, name_rule(&meta.name));
+    }
+    let namespace_path = path.member("namespace");
+    match (is_namespaced, meta.namespace.is_empty()) {
+        (true, true) => causes.required(&namespace_path, ""),
+        (true, false) => {
+            let problem = names::dns_label(&meta.namespace);
+            causes.text(&namespace_path, &meta.namespace, problem);
+        }
+        (false, true) => {}
+        (false, false) => causes.forbidden(&namespace_path, "not allowed on this type"),
+    }
+    if meta.generation < 0 {
+        causes.invalid(
+            &path.member("generation"),
+            meta.generation,
+            MUST_NOT_BE_NEGATIVE,
+        );
+    }
+    check_labels(&meta.labels, &path.member("labels"), causes);
+    check_annotations(&meta.annotations, &path.member("annotations"), causes);
+    check_owners(meta, &path.member("ownerReferences"), causes);
+    check_finalizers(meta, &path.member("finalizers"), causes);
+}
+
+/// Checks the keys and values of a label map.
+pub(super) fn check_labels(labels: &Labels, path: &Path<'_>, causes: &mut Causes) {
+    for (key, value) in labels.pairs() {
+        causes.text(path, key, names::qualified_name(key));
+        causes.text(path, value, names::label_value(value));
+    }
+}
+
+/// Checks the keys of an annotation map and its whole size.
+pub(super) fn check_annotations(annotations: &Labels, path: &Path<'_>, causes: &mut Causes) {
+    let mut bytes = 0;
+    for (key, value) in annotations.pairs() {
+        // Annotation keys may have capitals in their domain.
+        if let Some(problem) = names::qualified_name(key)
+            && names::qualified_name(&key.to_lowercase()).is_some()
+        {
+            causes.invalid(path, &**key, problem);
+        }
+        bytes += key.len() + value.len();
+    }
+    if bytes > ANNOTATIONS_BYTES_MAX {
+        causes.too_long(path, ANNOTATIONS_BYTES_MAX);
+    }
+}
+
+/// Checks the annotations that have a meaning on pods: the deletion cost.
+pub(super) fn check_pod_annotations(annotations: &Labels, path: &Path<'_>, causes: &mut Causes) {
+    if let Some(value) = annotations.get(DELETION_COST)
+        && !is_deletion_cost(value)
+    {
+        causes.invalid(
+            &path.key(DELETION_COST),
+            &**value,
+            "must be a 32bit integer",
+        );
+    }
+}
+
+/// Whether a string is a decimal number of 32 bits without a plus sign or leading zeros.
+fn is_deletion_cost(text: &str) -> bool {
+    let first_fits = match text.as_bytes() {
+        [b'-', ..] | b"0" => true,
+        [first, ..] => (b'1'..=b'9').contains(first),
+        [] => false,
+    };
+    first_fits && text.parse::<i32>().is_ok()
+}
+
+fn check_owners(meta: &ObjectMeta, path: &Path<'_>, causes: &mut Causes) {
+    let mut controller: Option<&OwnerReference> = None;
+    for (index, owner) in meta.owner_references.iter().enumerate() {
+        check_owner(owner, &path.item(index), causes);
+        if owner.controller != Some(true) {
+            continue;
+        }
+        match controller {
+            None => controller = Some(owner),
+            Some(first) => {
+                let detail = format!(
+                    "only one reference can have controller set to true, found it in references \
+                     to {} {} and {} {}",
+                    first.kind, first.name, owner.kind, owner.name
+                );
+                let all: Vec<Value> = meta.owner_references.iter().map(|o| o.to_json()).collect();
+                causes.invalid(path, all, detail);
+            }
+        }
+    }
+}
+
+fn check_owner(owner: &OwnerReference, path: &Path<'_>, causes: &mut Causes) {
+    let mut parts = owner.api_version.split('/');
+    let version = match (parts.next(), parts.next(), parts.next()) {
+        (Some(version), None, _) => version,
+        (Some(_), Some(version), None) => version,
+        _ => "",
+    };
+    if version.is_empty() {
+        let detail = "must be a version, or a group and a version";
+        causes.invalid(&path.member("apiVersion"), &*owner.api_version, detail);
+    }
+    if owner.kind.is_empty() {
+        causes.invalid(&path.member("kind"), "", "must not be empty");
+    }
+    if owner.name.is_empty() {
+        causes.invalid(&path.member("name"), "", "must not be empty");
+    }
+    if owner.uid.is_empty() {
+        causes.invalid(&path.member("uid"), "", "must not be empty");
+    }
+    if &*owner.api_version == "v1" && &*owner.kind == "Event" {
+        causes.invalid(
+            path,
+            owner.to_json(),
+            "v1 Event is disallowed from being an owner",
+        );
+    }
+}
+
+fn check_finalizers(meta: &ObjectMeta, path: &Path<'_>, causes: &mut Causes) {
+    let has = |name: &str| {
+        meta.finalizers()
+            .iter()
+            .any(|finalizer| &**finalizer == name)
+    };
+    for (index, finalizer) in meta.finalizers().iter().enumerate() {
+        let path = path.item(index);
+        if let Some(problem) = names::qualified_name(finalizer) {
+            causes.invalid(&path, &**finalizer, problem);
+        } else if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&&**finalizer) {
+            let detail = "is neither a standard finalizer nor qualified by a domain";
+            causes.invalid(&path, &**finalizer, detail);
+        }
+    }
+    if has("orphan") && has("foregroundDeletion") {
+        let all: Vec<Value> = meta
+            .finalizers()
+            .iter()
+            .map(|name| (**name).into())
+            .collect();
+        causes.invalid(
+            path,
+            all,
+            "orphan and foregroundDeletion cannot be set both",
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,257 @@
+//! Validation of pod specs, of pods and of templates.
+
+use podstorm_objects::Labels;
+use podstorm_objects::decode::Path;
+use podstorm_objects::json::JsonValue;
+
+use super::container::{self, Role, Surroundings, choice, items, member, number, text};
+use super::metadata::check_labels;
+use super::{Causes, names};
+
+/// Checks the members of a defaulted pod spec with the full names of its volumes. `node_name` is
+/// its `nodeName`.
+pub(super) fn check(
+    fields: JsonValue<'_>,
+    node_name: Option<&str>,
+    path: &Path<'_>,
+    causes: &mut Causes,
+) {
+    let volumes = check_volumes(fields, path, causes);
+    check_containers(fields, &volumes, path, causes);
+    let dns_policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
+    for (key, supported, is_required) in [
+        ("restartPolicy", &["Always", "OnFailure", "Never"][..], true),
+        ("dnsPolicy", &dns_policies, true),
+        (
+            "preemptionPolicy",
+            &["PreemptLowerPriority", "Never"],
+            false,
+        ),
+    ] {
+        if is_required && text(fields, key).is_empty() {
+            causes.required(&path.member(key), "");
+        }
+        choice(fields, key, supported, path, causes);
+    }
+    if let Some(seconds) = fields
+        .get("activeDeadlineSeconds")
+        .and_then(|it| it.as_i64())
+        && !(1..=i64::from(i32::MAX)).contains(&seconds)
+    {
+        let detail = "must be between 1 and 2147483647, inclusive";
+        causes.invalid(&path.member("activeDeadlineSeconds"), seconds, detail);
+    }
+    check_node_name(node_name, path, causes);
+    for (key, rule) in [
+        ("serviceAccountName", names::dns_subdomain as names::Rule),
+        ("priorityClassName", names::dns_subdomain),
+        ("runtimeClassName", names::dns_subdomain),
+        ("hostname", names::dns_label),
+        ("subdomain", names::dns_label),
+    ] {
+        let value = text(fields, key);
+        if !value.is_empty() {
+            causes.text(&path.member(key), value, rule(value));
+        }
+    }
+    if let Some(selector) = fields.get("nodeSelector")
+        && let Ok(labels) = Labels::read(selector, path)
+    {
+        check_labels(&labels, &path.member("nodeSelector"), causes);
+    }
+    if let Some(resources) = member(fields, "resources") {
+        container::check_resources(resources, &path.member("resources"), causes);
+    }
+    check_tolerations(fields, path, causes);
+    check_topology_spread(fields, path, causes);
+    check_gates(fields, node_name, path, causes);
+}
+
+pub(super) fn check_node_name(name: Option<&str>, path: &Path<'_>, causes: &mut Causes) {
+    if let Some(name) = name {
+        causes.text(&path.member("nodeName"), name, names::dns_subdomain(name));
+    }
+}
+
+/// Checks the volumes and returns their names.
+fn check_volumes<'a>(fields: JsonValue<'a>, path: &Path<'_>, causes: &mut Causes) -> Vec<&'a str> {
+    let list = path.member("volumes");
+    let mut seen = Vec::new();
+    for (index, volume) in items(fields, "volumes") {
+        let path = list.item(index);
+        let name_path = path.member("name");
+        let name = text(volume, "name");
+        if name.is_empty() {
+            causes.required(&name_path, "");
+        } else if let Some(problem) = names::dns_label(name) {
+            causes.invalid(&name_path, name, problem);
+        } else if seen.contains(&name) {
+            causes.duplicate(&name_path, name);
+        }
+        let mut sources = volume
+            .pairs()
+            .filter(|(key, value)| *key != "name" && !value.is_null());
+        if sources.next().is_none() {
+            causes.required(&path, "must specify a volume type");
+        }
+        for (source, _) in sources {
+            causes.forbidden(
+                &path.member(source),
+                "may not specify more than 1 volume type",
+            );
+        }
+        seen.push(name);
+    }
+    seen
+}
+
+fn check_containers(fields: JsonValue<'_>, volumes: &[&str], path: &Path<'_>, causes: &mut Causes) {
+    let host_network = fields
+        .get("hostNetwork")
+        .is_some_and(|it| it.as_bool() == Some(true));
+    let around = Surroundings {
+        volumes,
+        host_network,
+    };
+    if items(fields, "containers").next().is_none() {
+        causes.required(&path.member("containers"), "");
+    }
+    let mut seen: Vec<&str> = Vec::new();
+    let mut host_ports: Vec<(&str, &str, i64)> = Vec::new();
+    for (key, role) in [("containers", Role::Main), ("initContainers", Role::Init)] {
+        let list = path.member(key);
+        for (index, container) in items(fields, key) {
+            let path = list.item(index);
+            container::check(container, role, around, &path, causes);
+            let name = text(container, "name");
+            if seen.contains(&name) && !name.is_empty() {
+                causes.duplicate(&path.member("name"), name);
+            }
+            seen.push(name);
+            // Init containers run in sequence, so their host ports may repeat.
+            if role == Role::Main {
+                check_host_ports(container, &mut host_ports, &path, causes);
+            }
+        }
+    }
+}
+
+/// Checks that no two containers use the same port of the host.
+fn check_host_ports<'a>(
+    container: JsonValue<'a>,
+    seen: &mut Vec<(&'a str, &'a str, i64)>,
+    path: &Path<'_>,
+    causes: &mut Causes,
+) {
+    let list = path.member("ports");
+    for (index, port) in items(container, "ports") {
+        let number = number(port, "hostPort");
+        if number == 0 {
+            continue;
+        }
+        let taken = (text(port, "protocol"), text(port, "hostIP"), number);
+        if seen.contains(&taken) {
+            let path = list.item(index);
+            let shown = format!("{}/{}/{number}", taken.0, taken.1);
+            causes.duplicate(&path.member("hostPort"), shown);
+        } else {
+            seen.push(taken);
+        }
+    }
+}
+
+fn check_tolerations(fields: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
+    let list = path.member("tolerations");
+    for (index, toleration) in items(fields, "tolerations") {
+        let path = list.item(index);
+        let (key, operator) = (text(toleration, "key"), text(toleration, "operator"));
+        let effect = text(toleration, "effect");
+        let operator_path = path.member("operator");
+        if key.is_empty() {
+            if operator != "Exists" {
+                let detail = "must be Exists when key is empty, which means all keys";
+                causes.invalid(&operator_path, operator, detail);
+            }
+        } else {
+            causes.text(&path.member("key"), key, names::qualified_name(key));
+        }
+        let seconds = toleration
+            .get("tolerationSeconds")
+            .is_some_and(|value| !value.is_null());
+        if seconds && effect != "NoExecute" {
+            let detail = "must be NoExecute when tolerationSeconds is set";
+            causes.invalid(&path.member("effect"), effect, detail);
+        }
+        let value = text(toleration, "value");
+        match operator {
+            "" | "Equal" => causes.text(&operator_path, value, names::label_value(value)),
+            "Exists" if !value.is_empty() => {
+                causes.invalid(
+                    &operator_path,
+                    value,
+                    "value must be empty when operator is Exists",
+                );
+            }
+            "Exists" => {}
+            other => causes.not_supported(&operator_path, other, &["Equal", "Exists"]),
+        }
+        let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+        choice(toleration, "effect", &effects, &path, causes);
+    }
+}
+
+fn check_topology_spread(fields: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
+    let list = path.member("topologySpreadConstraints");
+    for (index, constraint) in items(fields, "topologySpreadConstraints") {
+        let path = list.item(index);
+        let skew = number(constraint, "maxSkew");
+        if skew <= 0 {
+            causes.invalid(&path.member("maxSkew"), skew, "must be greater than zero");
+        }
+        let key = text(constraint, "topologyKey");
+        if key.is_empty() {
+            causes.required(&path.member("topologyKey"), "can not be empty");
+        } else {
+            causes.text(&path.member("topologyKey"), key, names::qualified_name(key));
+        }
+        let actions = ["DoNotSchedule", "ScheduleAnyway"];
+        let action = text(constraint, "whenUnsatisfiable");
+        if !actions.contains(&action) {
+            causes.not_supported(&path.member("whenUnsatisfiable"), action, &actions);
+        }
+    }
+}
+
+fn check_gates(
+    fields: JsonValue<'_>,
+    node_name: Option<&str>,
+    path: &Path<'_>,
+    causes: &mut Causes,
+) {
+    let list = path.member("readinessGates");
+    for (index, gate) in items(fields, "readinessGates") {
+        let (path, kind) = (list.item(index), text(gate, "conditionType"));
+        causes.text(
+            &path.member("conditionType"),
+            kind,
+            names::qualified_name(kind),
+        );
+    }
+    let list = path.member("schedulingGates");
+    let mut seen: Vec<&str> = Vec::new();
+    for (index, gate) in items(fields, "schedulingGates") {
+        let (path, name) = (list.item(index), text(gate, "name"));
+        causes.text(&path, name, names::qualified_name(name));
+        if seen.contains(&name) {
+            causes.duplicate(&path, name);
+        }
+        seen.push(name);
+    }
+    if node_name.is_some() && !seen.is_empty() {
+        let detail = "cannot be set until all schedulingGates have been cleared";
+        causes.forbidden(&path.member("nodeName"), detail);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! Validation of pod updates.
+
+use std::sync::Arc;
+
+use podstorm_objects::decode::Path;
+use podstorm_objects::json::JsonValue;
+use podstorm_objects::{Cause, Map, Pod};
+use serde_json::Value;
+
+use super::Causes;
+use super::container::{items, text};
+use super::pod::{check_meta, check_spec};
+
+/// The broken rules of a changed pod. An update may change these members of the spec: images,
+/// `activeDeadlineSeconds` (set or lowered), tolerations (added), scheduling gates (removed; while
+/// there are any, `nodeSelector` may be extended), `terminationGracePeriodSeconds` (from a negative
+/// number to 1).
+///
+/// An unchanged spec is not walked.
+pub fn validate_pod_update(new: &Pod, old: &Pod) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    check_meta(new, &mut causes);
+    let same_own = new.node_name == old.node_name && new.token_volume == old.token_volume;
+    if same_own && (Arc::ptr_eq(&new.spec, &old.spec) || new.spec == old.spec) {
+        return causes.0;
+    }
+    check_spec(new, &mut causes);
+    check_change(new, old, &mut causes);
+    causes.0
+}
+
+fn check_change(new: &Pod, old: &Pod, causes: &mut Causes) {
+    old.spec.look(old.token_volume, |before| {
+        new.spec.look(new.token_volume, |after| {
+            let is_bound_anew = new.node_name != old.node_name;
+            check_members(after, before, is_bound_anew, causes);
+        });
+    });
+}
+
+fn check_members(
+    after: JsonValue<'_>,
+    before: JsonValue<'_>,
+    is_bound_anew: bool,
+    causes: &mut Causes,
+) {
+    let path = Path::ROOT.member("spec");
+    for list in ["containers", "initContainers"] {
+        if items(before, list).count() != items(after, list).count() {
+            causes.forbidden(
+                &path.member(list),
+                "pod updates may not add or remove containers",
+            );
+            return;
+        }
+    }
+    check_deadline(after, before, &path, causes);
+    check_tolerations(after, before, &path, causes);
+    check_gates(after, before, &path, causes);
+    // Restores everything that may change; then nothing may differ.
+    let (before_all, mut rest) = (&before.to_map(), after.to_map());
+    for list in ["containers", "initContainers"] {
+        put_images_back(&mut rest, before_all, list);
+    }
+    for key in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
+        put_back(&mut rest, before_all, key);
+    }
+    let number = |spec: JsonValue<'_>, key: &str| spec.get(key).and_then(|it| it.as_i64());
+    let grace = "terminationGracePeriodSeconds";
+    if number(before, grace).is_some_and(|seconds| seconds < 0) && number(after, grace) == Some(1) {
+        put_back(&mut rest, before_all, grace);
+    }
+    let was_gated = items(before, "schedulingGates").next().is_some();
+    if was_gated && extends(after.get("nodeSelector"), before.get("nodeSelector")) {
+        put_back(&mut rest, before_all, "nodeSelector");
+    }
+    if rest != *before_all || is_bound_anew {
+        let mut differing: Vec<&str> = rest
+            .keys()
+            .chain(before_all.keys())
+            .filter(|key| rest.get(*key) != before_all.get(*key))
+            .map(String::as_str)
+            .collect();
+        if is_bound_anew {
+            differing.push("nodeName");
+        }
+        differing.sort_unstable();
+        differing.dedup();
+        let detail = format!(
+            "pod updates may not change fields other than container images, \
+             activeDeadlineSeconds, tolerations (only additions), schedulingGates (only \
+             removals) and a negative terminationGracePeriodSeconds; changed: {}",
+            differing.join(", ")
+        );
+        causes.forbidden(&path, detail);
+    }
+}
+
+fn put_back(rest: &mut Map, before: &Map, key: &str) {
+    match before.get(key) {
+        Some(value) => rest.insert(key.to_owned(), value.clone()),
+        None => rest.remove(key),
+    };
+}
+
+fn put_images_back(rest: &mut Map, before: &Map, list: &str) {
+    let Some(Value::Array(containers)) = rest.get_mut(list) else {
+        return;
+    };
+    let old = before
+        .get(list)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    for (container, old) in containers.iter_mut().zip(old) {
+        if let (Value::Object(container), Value::Object(old)) = (container, old) {
+            put_back(container, old, "image");
+        }
+    }
+}
+
+/// Whether `new` has all pairs of `old`.
+fn extends(new: Option<JsonValue<'_>>, old: Option<JsonValue<'_>>) -> bool {
+    let mut pairs = old.into_iter().flat_map(|old| old.pairs());
+    let text = |key: &str| new?.get(key)?.as_str();
+    pairs.all(|(key, value)| text(key) == value.as_str())
+}
+
+fn check_deadline(
+    after: JsonValue<'_>,
+    before: JsonValue<'_>,
+    path: &Path<'_>,
+    causes: &mut Causes,
+) {
+    let seconds = |spec: JsonValue<'_>| spec.get("activeDeadlineSeconds")?.as_i64();
+    let path = path.member("activeDeadlineSeconds");
+    match (seconds(after), seconds(before)) {
+        (Some(new), Some(old)) if new > old => {
+            let detail = format!("must be less than or equal to previous value {old}");
+            causes.invalid(&path, new, detail);
+        }
+        (None, Some(old)) => {
+            causes.invalid(
+                &path,
+                old,
+                "must not update from a positive integer to nil value",
+            );
+        }
+        _ => {}
+    }
+}
+
+/// Checks that every toleration is still there, but for `tolerationSeconds`.
+fn check_tolerations(
+    after: JsonValue<'_>,
+    before: JsonValue<'_>,
+    path: &Path<'_>,
+    causes: &mut Causes,
+) {
+    let matches = |new: JsonValue<'_>, old: JsonValue<'_>| {
+        let members = ["key", "operator", "value", "effect"];
+        members
+            .into_iter()
+            .all(|key| text(new, key) == text(old, key))
+    };
+    let is_kept =
+        |old: JsonValue<'_>| items(after, "tolerations").any(|(_, new)| matches(new, old));
+    if !items(before, "tolerations").all(|(_, old)| is_kept(old)) {
+        let detail = "existing toleration can not be modified except its tolerationSeconds";
+        causes.forbidden(&path.member("tolerations"), detail);
+    }
+}
+
+/// Checks that no scheduling gate was added.
+fn check_gates(after: JsonValue<'_>, before: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
+    for (_, gate) in items(after, "schedulingGates") {
+        let name = text(gate, "name");
+        if !items(before, "schedulingGates").any(|(_, old)| text(old, "name") == name) {
+            let detail =
+                format!("only deletion is allowed, but found new scheduling gate '{name}'");
+            causes.forbidden(&path.member("schedulingGates"), detail);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

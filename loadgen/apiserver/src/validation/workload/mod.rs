@@ -1,0 +1,243 @@
+//! Validation of ReplicaSets and ReplicationControllers.
+
+use podstorm_objects::decode::Path;
+use podstorm_objects::{
+    Cause, LabelSelector, Labels, ObjectMeta, PodTemplate, ReplicaSet, ReplicaSetSpec,
+    ReplicaSetStatus, ReplicationController, Selector,
+};
+use serde_json::Value;
+
+use super::metadata::{self, check_annotations, check_labels, check_pod_annotations};
+use super::{Causes, IMMUTABLE, container, names, pod_spec, selector};
+
+/// The broken rules of a new ReplicaSet.
+pub fn validate_replica_set(replica_set: &ReplicaSet) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    check_meta(&replica_set.metadata, &mut causes);
+    check_replica_set_spec(&replica_set.spec, PodSpecCheck::Full, &mut causes);
+    causes.0
+}
+
+/// The broken rules of a new ReplicaSet whose template's spec was validated with another template,
+/// on any node.
+pub fn validate_replica_set_except_pod_spec(replica_set: &ReplicaSet) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    check_meta(&replica_set.metadata, &mut causes);
+    check_replica_set_spec(&replica_set.spec, PodSpecCheck::Skip, &mut causes);
+    causes.0
+}
+
+/// Whether the spec of a template is validated.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PodSpecCheck {
+    Full,
+    Skip,
+}
+
+/// The broken rules of a changed ReplicaSet. A spec equal to the stored one is not validated again.
+pub fn validate_replica_set_update(new: &ReplicaSet, old: &ReplicaSet) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    check_meta(&new.metadata, &mut causes);
+    if new.spec != old.spec {
+        check_replica_set_spec(&new.spec, PodSpecCheck::Full, &mut causes);
+    }
+    if new.spec.selector != old.spec.selector {
+        let spec = Path::ROOT.member("spec");
+        let value = new
+            .spec
+            .selector
+            .as_ref()
+            .map_or(Value::Null, |it| it.to_json());
+        causes.invalid(&spec.member("selector"), value, IMMUTABLE);
+    }
+    causes.0
+}
+
+/// The broken rules of a changed status, and of the metadata where given.
+pub fn validate_status(metadata: Option<&ObjectMeta>, status: &ReplicaSetStatus) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    if let Some(metadata) = metadata {
+        check_meta(metadata, &mut causes);
+    }
+    check_status(status, &mut causes);
+    causes.0
+}
+
+/// The broken rules of a new or changed ReplicationController. Its selector may change.
+pub fn validate_replication_controller(controller: &ReplicationController) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    check_meta(&controller.metadata, &mut causes);
+    check_controller_spec(controller, &mut causes);
+    causes.0
+}
+
+/// The broken rules of a number of replicas for `/scale`.
+pub fn validate_replicas(replicas: i32) -> Vec<Cause> {
+    let mut causes = Causes::default();
+    let spec = Path::ROOT.member("spec");
+    causes.not_negative(&spec.member("replicas"), replicas.into());
+    causes.0
+}
+
+fn check_meta(meta: &ObjectMeta, causes: &mut Causes) {
+    metadata::check(
+        meta,
+        true,
+        names::dns_subdomain,
+        &Path::ROOT.member("metadata"),
+        causes,
+    );
+}
+
+fn check_replica_set_spec(spec: &ReplicaSetSpec, of_pods: PodSpecCheck, causes: &mut Causes) {
+    let path = Path::ROOT.member("spec");
+    check_counts(spec.replicas, spec.min_ready_seconds, &path, causes);
+    let selector_path = path.member("selector");
+    let before = causes.0.len();
+    let compiled = match spec.selector.as_deref() {
+        None => {
+            causes.required(&selector_path, "");
+            None
+        }
+        Some(written) if is_empty(written) => {
+            causes.invalid(&selector_path, written.to_json(), "must not be empty");
+            None
+        }
+        Some(written) => {
+            selector::check(written, &selector_path, causes);
+            let compiled = Selector::compile(Some(written));
+            if let Err(problem) = &compiled
+                && causes.0.len() == before
+            {
+                causes.invalid(&selector_path, written.to_json(), problem.to_string());
+            }
+            compiled.ok()
+        }
+    };
+    let template_path = path.member("template");
+    check_template(&spec.template, compiled.as_ref(), &template_path, causes);
+    check_pod_spec(&spec.template, of_pods, &template_path, causes);
+}
+
+fn is_empty(selector: &LabelSelector) -> bool {
+    selector.match_labels.is_empty() && selector.match_expressions.is_empty()
+}
+
+fn check_controller_spec(controller: &ReplicationController, causes: &mut Causes) {
+    let path = Path::ROOT.member("spec");
+    check_counts(
+        controller.replicas,
+        controller.min_ready_seconds,
+        &path,
+        causes,
+    );
+    let selector =
+        (!controller.selector.is_empty()).then(|| Selector::of_pairs(&controller.selector));
+    if selector.is_none() {
+        causes.required(&path.member("selector"), "");
+    }
+    let template_path = path.member("template");
+    match &controller.template {
+        None => causes.required(&template_path, ""),
+        Some(template) => {
+            check_template(template, selector.as_ref(), &template_path, causes);
+            check_pod_spec(template, PodSpecCheck::Full, &template_path, causes);
+        }
+    }
+}
+
+fn check_counts(replicas: Option<i32>, min_ready: i32, path: &Path<'_>, causes: &mut Causes) {
+    let replicas_path = path.member("replicas");
+    match replicas {
+        None => causes.required(&replicas_path, ""),
+        Some(replicas) => causes.not_negative(&replicas_path, replicas.into()),
+    }
+    causes.not_negative(&path.member("minReadySeconds"), min_ready.into());
+}
+
+/// Checks the metadata of a template. `selector` is absent where it is invalid.
+fn check_template(
+    template: &PodTemplate,
+    selector: Option<&Selector>,
+    path: &Path<'_>,
+    causes: &mut Causes,
+) {
+    let meta_path = path.member("metadata");
+    let labels_path = meta_path.member("labels");
+    let labels: &Labels = &template.metadata.labels;
+    if selector.is_some_and(|selector| !selector.matches(labels)) {
+        causes.invalid(
+            &labels_path,
+            labels.to_json(),
+            "`selector` does not match template `labels`",
+        );
+    }
+    check_labels(labels, &labels_path, causes);
+    let annotations_path = meta_path.member("annotations");
+    check_annotations(&template.metadata.annotations, &annotations_path, causes);
+    check_pod_annotations(&template.metadata.annotations, &annotations_path, causes);
+}
+
+/// Checks the spec of a template whose pods must always be restarted.
+fn check_pod_spec(template: &PodTemplate, is: PodSpecCheck, path: &Path<'_>, causes: &mut Causes) {
+    let spec_path = path.member("spec");
+    if is == PodSpecCheck::Skip {
+        pod_spec::check_node_name(template.node_name.as_deref(), &spec_path, causes);
+        return;
+    }
+    template.spec.look(template.token_volume, |spec| {
+        pod_spec::check(spec, template.node_name.as_deref(), &spec_path, causes);
+        if container::items(spec, "ephemeralContainers")
+            .next()
+            .is_some()
+        {
+            let detail = "ephemeral containers not allowed in pod template";
+            causes.forbidden(&spec_path.member("ephemeralContainers"), detail);
+        }
+        // An unknown policy was reported already.
+        let policy = container::text(spec, "restartPolicy");
+        if matches!(policy, "OnFailure" | "Never") {
+            causes.not_supported(&spec_path.member("restartPolicy"), policy, &["Always"]);
+        }
+        if spec.get("activeDeadlineSeconds").is_some() {
+            let detail = "activeDeadlineSeconds in ReplicaSet is not Supported";
+            causes.forbidden(&spec_path.member("activeDeadlineSeconds"), detail);
+        }
+    });
+}
+
+fn check_status(status: &ReplicaSetStatus, causes: &mut Causes) {
+    let path = Path::ROOT.member("status");
+    let (all, ready) = (
+        ("replicas", status.replicas),
+        ("readyReplicas", status.ready_replicas),
+    );
+    let labeled = ("fullyLabeledReplicas", status.fully_labeled_replicas);
+    let available = ("availableReplicas", status.available_replicas);
+    let terminating = (
+        "terminatingReplicas",
+        status.terminating_replicas.unwrap_or(0),
+    );
+    for (name, count) in [all, labeled, ready, available] {
+        causes.not_negative(&path.member(name), count.into());
+    }
+    causes.not_negative(
+        &path.member("observedGeneration"),
+        status.observed_generation,
+    );
+    causes.not_negative(&path.member(terminating.0), terminating.1.into());
+    for ((name, part), (whole_name, whole)) in [
+        (labeled, all),
+        (ready, all),
+        (available, all),
+        (available, ready),
+    ] {
+        if part > whole {
+            let detail = format!("cannot be greater than status.{whole_name}");
+            causes.invalid(&path.member(name), part, detail);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

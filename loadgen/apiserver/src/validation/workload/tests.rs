@@ -1,0 +1,217 @@
+//! Broken rules of workloads.
+
+use serde_json::json;
+
+use super::super::super::defaulting::{default_replica_set, default_replication_controller};
+use super::super::testing::{assert_starts, merged, read, texts};
+use super::*;
+
+fn replica_set(patch: &Value) -> ReplicaSet {
+    let base = json!({
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web", "tier": "front"}},
+                "spec": {"containers": [{"name": "c", "image": "img"}]}}}
+    });
+    let mut replica_set = read(merged(base, patch));
+    default_replica_set(&mut replica_set);
+    replica_set
+}
+
+fn controller(patch: &Value) -> ReplicationController {
+    let base = json!({
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"selector": {"app": "web"},
+            "template": {"metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "c", "image": "img"}]}}}
+    });
+    let mut controller = read(merged(base, patch));
+    default_replication_controller(&mut controller);
+    controller
+}
+
+#[test]
+fn a_good_replica_set_breaks_no_rule() {
+    for patch in [
+        json!({}),
+        json!({"spec": {"replicas": 0, "minReadySeconds": 5}}),
+        json!({"spec": {"template": {"metadata": {"annotations":
+            {"controller.kubernetes.io/pod-deletion-cost": "-7"}}}}}),
+        json!({"spec": {"selector": {"matchExpressions":
+            [{"key": "tier", "operator": "In", "values": ["front"]}]}}}),
+    ] {
+        assert_eq!(
+            texts(&validate_replica_set(&replica_set(&patch))),
+            [""; 0],
+            "{patch}"
+        );
+    }
+}
+
+#[test]
+fn each_broken_rule_of_a_replica_set_is_named() {
+    let template = |patch: Value| json!({"spec": {"template": patch}});
+    let cases: Vec<(Value, &[&str])> = vec![
+        (
+            json!({"spec": {"replicas": -1, "minReadySeconds": -2}}),
+            &[
+                "spec.replicas: Invalid value: -1: must be greater than or equal to 0",
+                "spec.minReadySeconds: Invalid value: -2: must be greater",
+            ],
+        ),
+        (
+            json!({"spec": {"selector": null}}),
+            &["spec.selector: Required value"],
+        ),
+        (
+            json!({"spec": {"selector": {"matchLabels": null}}}),
+            &["spec.selector: Invalid value: {}"],
+        ),
+        (
+            json!({"spec": {"selector": {"matchExpressions":
+                [{"key": "a", "operator": "Near"}]}}}),
+            &["spec.selector.matchExpressions[0].operator: Invalid value: \"Near\""],
+        ),
+        (
+            json!({"spec": {"selector": {"matchLabels": {"app": "db"}}}}),
+            &[
+                "spec.template.metadata.labels: Invalid value: {\"app\":\"web\",\"tier\":\
+                \"front\"}: `selector` does not match template `labels`",
+            ],
+        ),
+        (
+            template(json!({"metadata": {"labels": {"bad key": "x"}}})),
+            &["spec.template.metadata.labels: Invalid value: \"bad key\""],
+        ),
+        (
+            template(json!({"metadata": {"annotations":
+                {"controller.kubernetes.io/pod-deletion-cost": "+1"}}})),
+            &[
+                "spec.template.metadata.annotations[controller.kubernetes.io/\
+                pod-deletion-cost]: Invalid value: \"+1\": must be a 32bit integer",
+            ],
+        ),
+        (
+            template(json!({"spec": {"restartPolicy": "Never"}})),
+            &[
+                "spec.template.spec.restartPolicy: Unsupported value: \"Never\": supported \
+                values: \"Always\"",
+            ],
+        ),
+        (
+            template(json!({"spec": {"activeDeadlineSeconds": 5}})),
+            &["spec.template.spec.activeDeadlineSeconds: Forbidden"],
+        ),
+        (
+            template(json!({"spec": {"ephemeralContainers": [{"name": "e"}]}})),
+            &["spec.template.spec.ephemeralContainers: Forbidden"],
+        ),
+        (
+            template(json!({"spec": {"containers": []}})),
+            &["spec.template.spec.containers: Required value"],
+        ),
+        (
+            json!({"metadata": {"name": "Web"}}),
+            &["metadata.name: Invalid value: \"Web\""],
+        ),
+    ];
+    for (patch, starts) in cases {
+        let found = texts(&validate_replica_set(&replica_set(&patch)));
+        assert_starts(&found, starts, &patch);
+    }
+}
+
+#[test]
+fn a_selector_cannot_change_but_all_else_can() {
+    let old = replica_set(&json!({}));
+    let update = |patch: &Value| texts(&validate_replica_set_update(&replica_set(patch), &old));
+    assert_eq!(update(&json!({})), [""; 0]);
+    let all_else = json!({"spec": {"replicas": 9, "minReadySeconds": 1, "template":
+        {"spec": {"containers": [{"name": "d", "image": "other"}]}}}});
+    assert_eq!(update(&all_else), [""; 0]);
+    let other = json!({"spec": {"selector": {"matchLabels": {"app": null, "tier": "front"}}}});
+    assert_eq!(
+        update(&other),
+        [
+            "spec.selector: Invalid value: {\"matchLabels\":{\"tier\":\"front\"}}: field is \
+          immutable"
+        ]
+    );
+    assert_eq!(
+        update(&json!({"spec": {"replicas": -1}})),
+        ["spec.replicas: Invalid value: -1: must be greater than or equal to 0"]
+    );
+}
+
+#[test]
+fn status_counts_must_fit_each_other() {
+    let check = |status: Value| {
+        let set = replica_set(&json!({"status": status}));
+        texts(&validate_status(Some(&set.metadata), &set.status))
+    };
+    let good = json!({"replicas": 3, "fullyLabeledReplicas": 3, "readyReplicas": 2,
+        "availableReplicas": 2, "terminatingReplicas": 9, "observedGeneration": 1});
+    assert_eq!(check(good), [""; 0]);
+    assert_eq!(
+        check(
+            json!({"replicas": 1, "fullyLabeledReplicas": 2, "readyReplicas": 3,
+            "availableReplicas": 4})
+        ),
+        [
+            "status.fullyLabeledReplicas: Invalid value: 2: cannot be greater than \
+             status.replicas",
+            "status.readyReplicas: Invalid value: 3: cannot be greater than status.replicas",
+            "status.availableReplicas: Invalid value: 4: cannot be greater than \
+             status.replicas",
+            "status.availableReplicas: Invalid value: 4: cannot be greater than \
+             status.readyReplicas",
+        ]
+    );
+    let negative = check(json!({"replicas": -1, "terminatingReplicas": -1,
+        "observedGeneration": -1, "readyReplicas": -1, "availableReplicas": -1,
+        "fullyLabeledReplicas": -1}));
+    assert_eq!(negative.len(), 6);
+}
+
+#[test]
+fn each_broken_rule_of_a_replication_controller_is_named() {
+    let cases: Vec<(Value, &[&str])> = vec![
+        (json!({}), &[]),
+        (json!({"spec": {"selector": null}}), &[]),
+        (
+            json!({"spec": {"selector": null, "template": {"metadata": null}}}),
+            &["spec.selector: Required value"],
+        ),
+        (
+            json!({"spec": {"template": null}}),
+            &["spec.template: Required value"],
+        ),
+        (
+            json!({"spec": {"selector": {"app": "db"}}}),
+            &["spec.template.metadata.labels: Invalid value: {\"app\":\"web\"}: `selector`"],
+        ),
+        (
+            json!({"spec": {"replicas": -1}}),
+            &["spec.replicas: Invalid value: -1"],
+        ),
+    ];
+    for (patch, starts) in cases {
+        let new = controller(&patch);
+        assert_starts(
+            &texts(&validate_replication_controller(&new)),
+            starts,
+            &patch,
+        );
+    }
+    // Unlike a ReplicaSet's, the selector may change.
+    let changed = json!({"spec": {"selector": {"app": null, "x": "y"},
+        "template": {"metadata": {"labels": {"x": "y"}}}}});
+    let found = validate_replication_controller(&controller(&changed));
+    assert_eq!(texts(&found), [""; 0]);
+}
+
+#[test]
+fn a_scale_cannot_be_negative() {
+    assert_eq!(validate_replicas(0), []);
+    assert_eq!(validate_replicas(-1)[0].field, "spec.replicas");
+}

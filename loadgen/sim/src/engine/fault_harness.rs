@@ -1,0 +1,322 @@
+//! A test harness with fault injection: a cluster whose controller managers can be disturbed,
+//! killed and started again. It runs on virtual time, which its owner advances; one seed gives one
+//! run.
+//!
+//! The tasks are those of every run. In addition each controller manager has a [`Connection`] that
+//! its requests and watches pass, an observer sees its work, and requests that a dead manager has
+//! sent still reach the server.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use podstorm::cache::PodCache;
+use podstorm::driver::Workload;
+use podstorm::ranking::RankFields;
+use podstorm::replicaset::Controller;
+use podstorm_apiserver::{Cluster, ClusterOptions};
+use podstorm_objects::Now;
+
+use super::observer::Observer;
+use super::orphaned::{Connections, OrphanedRequests};
+use super::runner::{ControllerRunner, Hooks};
+use super::{Builder, Handlers};
+use crate::clock::RealClock;
+use crate::executor::virtual_time::{self, StepOutcome, WALL_START_NS};
+use crate::executor::{TaskId, Waker};
+use crate::faults::{Connection, Network};
+use crate::lock;
+use crate::nodes::{NodeControl, NodeTimes};
+use crate::options::{EngineKind, SimOptions};
+
+/// Shorter than upstream's, so that a run of some minutes includes all of them.
+const NODE_TIMES: NodeTimes = NodeTimes {
+    grace_ns: 10_000_000_000,
+    toleration_ns: 30_000_000_000,
+    quarantine_ns: 60_000_000_000,
+};
+
+/// A limit on the runs of tasks at one moment of virtual time; no run that ends needs that many.
+const RUNS_PER_MOMENT: u32 = 200_000;
+
+/// A controller manager of the run.
+#[derive(Debug)]
+struct Manager {
+    connection: Arc<Connection>,
+    runners: Vec<Arc<ControllerRunner>>,
+    handlers: Handlers,
+    tasks: Vec<TaskId>,
+    /// Its workers, by their indexes in the builder's list.
+    workers: std::ops::Range<usize>,
+    /// Whether it is dead and its tasks were removed.
+    removed: bool,
+}
+
+/// Why [`FaultHarness::advance`] returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// The end of the time was reached.
+    AtEnd,
+    /// A controller has died.
+    Died,
+    /// `stop` returned true.
+    Asked,
+    /// Tasks wake each other for ever while no time passes.
+    Livelock,
+}
+
+/// A cluster with fault injection, advanced by its owner.
+pub struct FaultHarness {
+    builder: Builder,
+    now: Now,
+    managers: Vec<Manager>,
+    network: Arc<Network>,
+    observer: Arc<dyn Observer>,
+    connections: Connections,
+    orphaned: Arc<Mutex<OrphanedRequests>>,
+    orphaned_waker: Waker,
+    /// Set by a connection when its controller has died or a request was orphaned.
+    needs_attention: Arc<AtomicBool>,
+    has_replication_controllers: bool,
+}
+
+impl std::fmt::Debug for FaultHarness {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FaultHarness")
+            .field("now", &self.now)
+            .field("managers", &self.managers.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl FaultHarness {
+    /// A cluster with scheduler, kubelets and garbage collector, and without a controller manager.
+    ///
+    /// # Panics
+    /// When the options ask for the threads engine.
+    pub fn new(
+        options: &SimOptions,
+        mut server: ClusterOptions,
+        observer: Arc<dyn Observer>,
+    ) -> FaultHarness {
+        assert_eq!(
+            options.engine,
+            EngineKind::Virtual,
+            "fault injection needs virtual time"
+        );
+        // A server that lags answers lists and watches from an older state.
+        server.keeps_past = true;
+        let mut builder = Builder::new(options.clone(), RealClock::start(), server);
+        builder.nodes = Some(Arc::new(NodeControl::new(NODE_TIMES)));
+        // Release: tasks see the harness as it was built.
+        builder.started.store(true, Ordering::Release);
+        builder.add_cluster_tasks();
+        let connections: Connections = Arc::default();
+        let cluster = Arc::clone(&builder.cluster);
+        let mut orphaned_waker = None;
+        let orphaned = builder.add(|_, waker| {
+            orphaned_waker = Some(waker);
+            OrphanedRequests::new(&cluster, Arc::clone(&connections), Arc::clone(&observer))
+        });
+        builder.tasks.wake_all(&builder.executor);
+        FaultHarness {
+            builder,
+            now: Now {
+                mono_ns: 0,
+                wall_ns: WALL_START_NS,
+            },
+            managers: Vec::new(),
+            network: Arc::default(),
+            observer,
+            connections,
+            orphaned,
+            orphaned_waker: orphaned_waker.expect("the task was added"),
+            needs_attention: Arc::default(),
+            has_replication_controllers: false,
+        }
+    }
+
+    /// Gives controller managers that are started from now on a controller of
+    /// ReplicationControllers too.
+    pub fn add_replication_controllers(&mut self) {
+        self.has_replication_controllers = true;
+    }
+
+    /// Adds a workload to the controller managers that are started from now on: `make` makes it
+    /// over the cache of pods that the controllers of a manager share. Its Events name `component`
+    /// as their source. It gets as many workers as the controller of ReplicaSets, and no observer.
+    pub fn add_workload<W: Workload<Fields = RankFields>>(
+        &mut self,
+        component: &'static str,
+        make: impl Fn(&Arc<PodCache>) -> W + Send + Sync + 'static,
+    ) {
+        self.builder.add_workload(component, make);
+    }
+
+    /// The API server.
+    pub fn cluster(&self) -> &Arc<Cluster> {
+        &self.builder.cluster
+    }
+
+    /// The current time of the cluster.
+    pub fn now(&self) -> Now {
+        self.now
+    }
+
+    /// Lets nodes fail.
+    pub fn nodes(&self) -> &Arc<NodeControl> {
+        self.builder
+            .nodes
+            .as_ref()
+            .expect("the nodes of this harness may fail")
+    }
+
+    /// The faults armed against the requests of all controllers.
+    pub fn network(&self) -> &Arc<Network> {
+        &self.network
+    }
+
+    /// Starts a controller manager; returns its number.
+    pub fn start_manager(&mut self) -> u32 {
+        let incarnation = u32::try_from(self.managers.len()).expect("there are few controllers");
+        let (flag, orphaned) = (
+            Arc::clone(&self.needs_attention),
+            Arc::clone(&self.orphaned_waker),
+        );
+        let needs_attention: Waker = Arc::new(move || {
+            // Relaxed: everything runs on one thread.
+            flag.store(true, Ordering::Relaxed);
+            orphaned();
+        });
+        let connection = Arc::new(Connection::new(
+            Arc::clone(&self.network),
+            incarnation,
+            needs_attention,
+        ));
+        lock(&self.connections).push(Arc::clone(&connection));
+        let hooks = Hooks {
+            connection: Arc::clone(&connection),
+            observer: Arc::clone(&self.observer),
+        };
+        let builder = &mut self.builder;
+        let tasks = builder.installed.len();
+        let workers = builder.all_workers.len();
+        let (runners, handlers) = builder.manager(self.has_replication_controllers, Some(&hooks));
+        let tasks = builder.installed[tasks..].to_vec();
+        for task in &tasks {
+            builder.executor.wake(*task);
+        }
+        self.managers.push(Manager {
+            connection,
+            runners,
+            handlers,
+            tasks,
+            workers: workers..builder.all_workers.len(),
+            removed: false,
+        });
+        incarnation
+    }
+
+    fn alive_managers(&self) -> impl Iterator<Item = &Manager> {
+        let managers = self.managers.iter();
+        managers.filter(|manager| !manager.connection.is_dead())
+    }
+
+    /// The connections of the controller managers that are alive, oldest first.
+    pub fn alive(&self) -> Vec<Arc<Connection>> {
+        let alive = self.alive_managers();
+        alive
+            .map(|manager| Arc::clone(&manager.connection))
+            .collect()
+    }
+
+    /// The controllers that are alive, oldest first.
+    pub fn controllers(&self) -> impl Iterator<Item = &Arc<Controller>> {
+        let alive = self.alive_managers();
+        alive.flat_map(|manager| manager.runners.iter().map(|runner| &runner.controller))
+    }
+
+    /// The number of controller managers started so far.
+    pub fn started(&self) -> usize {
+        self.managers.len()
+    }
+
+    /// Wakes every task of the controllers. To be called after a connection was changed.
+    pub fn wake_controllers(&self) {
+        for manager in &self.managers {
+            if !manager.removed {
+                for task in &manager.tasks {
+                    self.builder.executor.wake(*task);
+                }
+            }
+        }
+    }
+
+    /// Whether no key is queued, no sync is under way and no orphaned request is in flight. Delayed
+    /// keys do not count.
+    pub fn rests(&self) -> bool {
+        lock(&self.orphaned).waiting() == 0
+            && self
+                .alive_managers()
+                .flat_map(|manager| &manager.handlers)
+                .all(|handler| handler.rests())
+    }
+
+    /// Advances virtual time to `end_ns` and runs all tasks until then. Stops earlier when a
+    /// controller has died, or when `stop`, which is called after every task, returns true.
+    pub fn advance(&mut self, end_ns: i64, mut stop: impl FnMut() -> bool) -> Stopped {
+        let mut runs = 0;
+        loop {
+            let executor = Arc::clone(&self.builder.executor);
+            match virtual_time::step(&self.builder.tasks, &executor, self.now) {
+                StepOutcome::Ran => {
+                    runs += 1;
+                    // Relaxed: everything runs on one thread.
+                    if self.needs_attention.swap(false, Ordering::Relaxed) && self.remove_dead() {
+                        return Stopped::Died;
+                    }
+                    if stop() {
+                        return Stopped::Asked;
+                    }
+                    if runs > RUNS_PER_MOMENT {
+                        return Stopped::Livelock;
+                    }
+                }
+                StepOutcome::Due(due_ns) if due_ns <= end_ns => {
+                    virtual_time::jump(&executor, &mut self.now, due_ns);
+                    runs = 0;
+                }
+                StepOutcome::Due(_) | StepOutcome::AtRest => {
+                    self.now = self.now.plus_ns((end_ns - self.now.mono_ns).max(0));
+                    return Stopped::AtEnd;
+                }
+            }
+        }
+    }
+
+    /// Removes the tasks of dead managers and orphans their requests; returns whether there was a
+    /// dead manager.
+    fn remove_dead(&mut self) -> bool {
+        let mut found = false;
+        for manager in &mut self.managers {
+            if manager.removed || !manager.connection.is_dead() {
+                continue;
+            }
+            found = true;
+            manager.removed = true;
+            for worker in &self.builder.all_workers[manager.workers.clone()] {
+                lock(worker).abandon();
+            }
+            for task in &manager.tasks {
+                self.builder.tasks.remove(*task);
+            }
+        }
+        found
+    }
+}
+
+impl Drop for FaultHarness {
+    fn drop(&mut self) {
+        self.builder.executor.stop();
+        self.builder.cluster.set_gc_waker(None);
+    }
+}

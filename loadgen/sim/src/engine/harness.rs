@@ -1,0 +1,205 @@
+//! A test harness: a running cluster without a scenario. The caller writes to the cluster and waits
+//! for the result.
+//!
+//! On the virtual engine tasks run, and the clock moves, only within [`Harness::until`] and
+//! [`Harness::settle`]. On the threads engine tasks run all the time.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use podstorm::cache::PodCache;
+use podstorm::driver::Workload;
+use podstorm::ranking::RankFields;
+use podstorm_apiserver::Cluster;
+use podstorm_objects::Now;
+
+use super::{Builder, Handlers, assemble_with};
+use crate::clock::RealClock;
+use crate::executor::virtual_time::StepOutcome;
+use crate::executor::{Executor, Tasks};
+use crate::executor::{threads, virtual_time};
+use crate::options::{EngineKind, SimOptions};
+
+/// The time between two checks of a cluster on the threads engine.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// A cluster on the threads engine counts as settled after that many checks in a row that found no
+/// activity.
+const QUIET_LOOKS: u32 = 25;
+
+/// A running cluster. It runs until it is dropped.
+#[derive(Debug)]
+pub struct Harness {
+    cluster: Arc<Cluster>,
+    executor: Arc<Executor>,
+    handlers: Handlers,
+    engine: EngineState,
+}
+
+#[derive(Debug)]
+enum EngineState {
+    Virtual {
+        tasks: Tasks,
+        now: Now,
+    },
+    Threads {
+        clock: RealClock,
+        thread: Option<JoinHandle<()>>,
+    },
+}
+
+impl Harness {
+    /// Starts an empty cluster with the controllers of ReplicaSets and ReplicationControllers, a
+    /// scheduler, kubelets and the garbage collector.
+    pub fn new(options: &SimOptions) -> Harness {
+        Harness::with(options, |_| {})
+    }
+
+    /// As [`new`](Harness::new), with one more workload: `make` makes it over the cache of pods
+    /// that all controllers share. Its Events name `component` as their source. It gets as many
+    /// workers as the controller of ReplicaSets.
+    pub fn with_workload<W: Workload<Fields = RankFields>>(
+        options: &SimOptions,
+        component: &'static str,
+        make: impl Fn(&Arc<PodCache>) -> W + Send + Sync + 'static,
+    ) -> Harness {
+        Harness::with(options, |builder| builder.add_workload(component, make))
+    }
+
+    fn with(options: &SimOptions, add: impl FnOnce(&mut Builder)) -> Harness {
+        let clock = RealClock::start();
+        let (builder, _, handlers) = assemble_with(options.clone(), clock, true, None, None, add);
+        let (cluster, executor) = (builder.cluster, builder.executor);
+        // Release: a thread that sees the flag sees the tasks as they were built.
+        builder
+            .started
+            .store(true, std::sync::atomic::Ordering::Release);
+        let tasks = builder.tasks;
+        let engine = match options.engine {
+            EngineKind::Virtual => {
+                let now = Now {
+                    mono_ns: 0,
+                    wall_ns: virtual_time::WALL_START_NS,
+                };
+                tasks.wake_all(&executor);
+                EngineState::Virtual { tasks, now }
+            }
+            EngineKind::Threads => {
+                let (executor, count) = (Arc::clone(&executor), options.threads);
+                let run = move || {
+                    // A cluster at rest waits for the caller's next write.
+                    let goes_on = |_| true;
+                    threads::drive(&tasks, &executor, count, &clock, i64::MAX, goes_on, goes_on);
+                };
+                let thread = std::thread::Builder::new()
+                    .name("harness".into())
+                    .spawn(run)
+                    .expect("the system can start one more thread");
+                EngineState::Threads {
+                    clock,
+                    thread: Some(thread),
+                }
+            }
+        };
+        Harness {
+            cluster,
+            executor,
+            handlers,
+            engine,
+        }
+    }
+
+    /// The API server. The time of its requests is [`now`](Harness::now).
+    pub fn cluster(&self) -> &Arc<Cluster> {
+        &self.cluster
+    }
+
+    /// The current time of the cluster.
+    pub fn now(&self) -> Now {
+        match &self.engine {
+            EngineState::Virtual { now, .. } => *now,
+            EngineState::Threads { clock, .. } => clock.now(),
+        }
+    }
+
+    /// Runs the cluster until `holds` returns true, for at most `limit_ns` of its time; returns
+    /// whether it did. `holds` is called after every task on the virtual engine, every 2 ms on the
+    /// threads engine.
+    ///
+    /// # Panics
+    /// When a task has panicked.
+    pub fn until(&mut self, limit_ns: i64, mut holds: impl FnMut(&Cluster) -> bool) -> bool {
+        let end_ns = self.now().mono_ns.saturating_add(limit_ns);
+        loop {
+            if holds(&self.cluster) {
+                return true;
+            }
+            if !self.step(end_ns) {
+                return false;
+            }
+        }
+    }
+
+    /// Runs the cluster until nothing is left to do, for at most `limit_ns` of its time; returns
+    /// whether it came to that. On the threads engine the cluster counts as settled when it was
+    /// inactive for 50 ms. On a very slow machine that may be too early: wait for the expected
+    /// state with [`until`](Harness::until) first.
+    ///
+    /// # Panics
+    /// When a task has panicked.
+    pub fn settle(&mut self, limit_ns: i64) -> bool {
+        let end_ns = self.now().mono_ns.saturating_add(limit_ns);
+        if let EngineState::Virtual { .. } = self.engine {
+            while self.step(end_ns) {}
+            return self.executor.next_due().is_none();
+        }
+        let (mut quiet, mut version) = (0, self.cluster.resource_version());
+        while quiet < QUIET_LOOKS {
+            if !self.step(end_ns) {
+                return false;
+            }
+            let seen = std::mem::replace(&mut version, self.cluster.resource_version());
+            let rests = seen == version
+                && self.executor.next_due().is_none()
+                && self.handlers.iter().all(|handler| handler.rests());
+            quiet = if rests { quiet + 1 } else { 0 };
+        }
+        true
+    }
+
+    /// Runs one task, jumps to the next moment, or lets 2 ms pass; false when nothing is left to do
+    /// before `end_ns`.
+    fn step(&mut self, end_ns: i64) -> bool {
+        match &mut self.engine {
+            EngineState::Virtual { tasks, now } => {
+                match virtual_time::step(tasks, &self.executor, *now) {
+                    StepOutcome::Ran => true,
+                    StepOutcome::Due(due_ns) if due_ns <= end_ns => {
+                        virtual_time::jump(&self.executor, now, due_ns);
+                        true
+                    }
+                    StepOutcome::Due(_) | StepOutcome::AtRest => false,
+                }
+            }
+            EngineState::Threads { clock, .. } => {
+                assert!(!self.executor.is_stopped(), "a task has panicked");
+                self.executor.wait_stopped(LOOK_EVERY);
+                clock.now().mono_ns < end_ns
+            }
+        }
+    }
+}
+
+impl Drop for Harness {
+    fn drop(&mut self) {
+        self.executor.stop();
+        self.cluster.set_gc_waker(None);
+        if let EngineState::Threads { thread, .. } = &mut self.engine
+            && let Some(thread) = thread.take()
+        {
+            // The thread of a task that panicked has reported the panic.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Observes the work of controllers as it happens: for the fault simulator's invariant checker and
+//! for event logs.
+
+use podstorm::client::{Answer, Request};
+use podstorm::driver::Workload;
+use podstorm::intern::KeyId;
+use podstorm::replicaset::Controller;
+use podstorm_objects::{Kind, Now};
+
+use crate::faults::BatchPosition;
+
+/// A sync, by its controller and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SyncId {
+    /// The number of the controller manager in the run.
+    pub incarnation: u32,
+    /// The kind of the owners that the controller syncs.
+    pub kind: Kind,
+    /// The number of the sync among those of the controller, from 1.
+    pub number: u64,
+}
+
+/// The origin of the commits that follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The sync that made the request.
+    pub sync: SyncId,
+    /// Whether the request is orphaned: nobody waits for its answer.
+    pub orphaned: bool,
+}
+
+/// Observes the workers of a run. Calls come in the order of the events. A callback must not call
+/// the cluster.
+pub trait Observer<W: Workload = Controller>: Send + Sync + std::fmt::Debug {
+    /// A key was taken; its sync is about to begin.
+    fn sync_begins(&self, sync: SyncId, controller: &W, key: KeyId, now: Now);
+
+    /// A request is sent.
+    fn sends(
+        &self,
+        sync: SyncId,
+        controller: &W,
+        request: &Request,
+        position: BatchPosition,
+        now: Now,
+    );
+
+    /// Commits from now until the next call have this origin; `None`: they come from other clients
+    /// than the controllers.
+    fn carries_out(&self, origin: Option<Origin>);
+
+    /// A request has its final answer, which its sync gets next.
+    fn answered(&self, sync: SyncId, request: &Request, answer: &Answer, now: Now);
+
+    /// A sync has ended; its key is about to be marked as done.
+    fn sync_ended(&self, sync: SyncId, controller: &W, state: &W::Sync, now: Now);
+}
+
+/// Observes nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct NoopObserver;
+
+impl<W: Workload> Observer<W> for NoopObserver {
+    fn sync_begins(&self, _: SyncId, _: &W, _: KeyId, _: Now) {}
+    fn sends(&self, _: SyncId, _: &W, _: &Request, _: BatchPosition, _: Now) {}
+    fn carries_out(&self, _: Option<Origin>) {}
+    fn answered(&self, _: SyncId, _: &Request, _: &Answer, _: Now) {}
+    fn sync_ended(&self, _: SyncId, _: &W, _: &W::Sync, _: Now) {}
+}

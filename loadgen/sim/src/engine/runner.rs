@@ -1,0 +1,233 @@
+//! Runs one controller: what its workers share, which are its queue, its client, the list of idle
+//! workers and the timer of its delayed keys.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use podstorm::driver::Workload;
+use podstorm::intern::KeyId;
+use podstorm::replicaset::Controller;
+use podstorm::workqueue::Take;
+use podstorm_objects::Now;
+
+use super::by_phase::{PhaseTimes, Recorded};
+use super::client::Client;
+use super::event_sink::EventQueue;
+use super::observer::Observer;
+use crate::clock::RealClock;
+use crate::executor::{Executor, Next, Task, TaskId};
+use crate::faults::{Connection, CrashPoint};
+use crate::lock;
+
+/// The informers of a controller: that of its owners and that of the pods.
+const INFORMERS: usize = 2;
+
+/// One controller with its queue, its idle workers and its timer.
+#[derive(Debug)]
+pub struct ControllerRunner<W: Workload = Controller> {
+    /// The controller.
+    pub controller: Arc<W>,
+    /// Its API client.
+    pub client: Arc<Client>,
+    /// Its Events.
+    pub events: Arc<EventQueue>,
+    executor: Arc<Executor>,
+    timer: TaskId,
+    /// Reads real time, where time is real.
+    clock: Option<RealClock>,
+    /// Informers whose caches are not filled yet. No sync begins before all are filled.
+    unsynced: AtomicUsize,
+    /// Syncs begun.
+    pub begun: AtomicU64,
+    /// Syncs finished.
+    pub finished: AtomicU64,
+    /// Workers that found no key. A worker adds itself and then looks at the queue once more, so
+    /// that no key is missed between the two.
+    idle: Mutex<Vec<TaskId>>,
+    /// Present in a run with fault injection or an observer.
+    pub hooks: Option<Hooks<W>>,
+    /// The beginnings of the phases.
+    pub times: Arc<PhaseTimes>,
+    /// The durations recorded by the workers of all controllers.
+    pub recorded: Arc<Mutex<Recorded>>,
+}
+
+/// The fault injection and the observer of a controller.
+#[derive(Debug)]
+pub struct Hooks<W: Workload = Controller> {
+    /// The connection that requests and watches pass.
+    pub connection: Arc<Connection>,
+    /// Observes the workers.
+    pub observer: Arc<dyn Observer<W>>,
+}
+
+impl<W: Workload> Clone for Hooks<W> {
+    fn clone(&self) -> Self {
+        Hooks {
+            connection: Arc::clone(&self.connection),
+            observer: Arc::clone(&self.observer),
+        }
+    }
+}
+
+impl<W: Workload> ControllerRunner<W> {
+    pub(crate) fn new(
+        controller: Arc<W>,
+        client: Arc<Client>,
+        events: Arc<EventQueue>,
+        executor: Arc<Executor>,
+        timer: TaskId,
+        clock: Option<RealClock>,
+        hooks: Option<Hooks<W>>,
+    ) -> ControllerRunner<W> {
+        ControllerRunner {
+            hooks,
+            times: Arc::new(PhaseTimes::new(1)),
+            recorded: Arc::default(),
+            controller,
+            client,
+            events,
+            executor,
+            timer,
+            clock,
+            unsynced: AtomicUsize::new(INFORMERS),
+            begun: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
+            idle: Mutex::default(),
+        }
+    }
+
+    /// Has the workers record durations by these phases.
+    pub(crate) fn recording(
+        self,
+        times: &Arc<PhaseTimes>,
+        to: &Arc<Mutex<Recorded>>,
+    ) -> ControllerRunner<W> {
+        ControllerRunner {
+            times: Arc::clone(times),
+            recorded: Arc::clone(to),
+            ..self
+        }
+    }
+
+    /// Until when no task of the controller may run, ns, if the controller is dead or paused.
+    #[inline]
+    pub(crate) fn stopped_until(&self, now: Now) -> Option<i64> {
+        self.hooks.as_ref()?.connection.stopped_until(now)
+    }
+
+    /// Whether the controller is dead at this point of its work, or dies there.
+    #[inline]
+    pub(crate) fn dies_at(&self, point: CrashPoint) -> bool {
+        self.hooks
+            .as_ref()
+            .is_some_and(|hooks| hooks.connection.passes(point))
+    }
+
+    #[inline]
+    pub(crate) fn is_dead(&self) -> bool {
+        self.hooks
+            .as_ref()
+            .is_some_and(|hooks| hooks.connection.is_dead())
+    }
+
+    /// The connection, in a run with fault injection or an observer.
+    pub(crate) fn connection(&self) -> Option<&Arc<Connection>> {
+        self.hooks.as_ref().map(|hooks| &hooks.connection)
+    }
+
+    /// Whether at least `syncs` syncs have finished, none is under way and no key is queued.
+    pub fn rests_after(&self, syncs: u64) -> bool {
+        // Acquire, with the Release increments of the worker. A sync that was counted as begun has
+        // left the queue. So this order of reading can't miss a sync between queue and worker for
+        // ever: the caller asks again.
+        let finished = self.finished.load(Ordering::Acquire);
+        let waiting = self.controller.queue().len();
+        let begun = self.begun.load(Ordering::Acquire);
+        finished >= syncs && waiting == 0 && begun == finished
+    }
+
+    /// The current time; on the threads engine more exact than `now`, the beginning of the task's
+    /// run.
+    #[inline]
+    pub(crate) fn present(&self, now: Now) -> Now {
+        self.clock.as_ref().map_or(now, RealClock::now)
+    }
+
+    /// The current time on the controller's own clock.
+    #[inline]
+    pub(crate) fn own_clock(&self, now: Now) -> Now {
+        self.hooks
+            .as_ref()
+            .map_or(now, |hooks| hooks.connection.clock(now))
+    }
+
+    /// To be called after keys may have been added: wakes idle workers for them, and the timer for
+    /// delayed keys.
+    pub(crate) fn keys_added(&self, now: Now) {
+        if !self.is_synced() {
+            return;
+        }
+        let queue = self.controller.queue();
+        let count = queue.len();
+        if count > 0 {
+            let mut idle = lock(&self.idle);
+            for _ in 0..count {
+                let Some(worker) = idle.pop() else { break };
+                self.executor.wake(worker);
+            }
+        }
+        if let Some(due_ns) = queue.next_due() {
+            self.executor.wake_at(self.timer, due_ns, now);
+        }
+    }
+
+    /// Takes the key that has been queued longest; also returns for how long, ns.
+    #[inline]
+    pub(crate) fn take(&self, now: Now) -> Option<(KeyId, u64)> {
+        if !self.is_synced() {
+            return None;
+        }
+        match self.controller.queue().try_take_with_wait(now.mono_ns) {
+            Take::Key(taken) => Some(taken),
+            Take::Empty | Take::ShutDown => None,
+        }
+    }
+
+    /// Records that an informer has filled its cache for the first time. The caller then calls
+    /// [`ControllerRunner::keys_added`].
+    pub(crate) fn informer_synced(&self) {
+        // Release, with the load below: a thread that sees zero sees full caches.
+        self.unsynced.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Whether both informers have filled their caches.
+    pub fn is_synced(&self) -> bool {
+        // Acquire: see `informer_synced`.
+        self.unsynced.load(Ordering::Acquire) == 0
+    }
+
+    #[inline]
+    pub(crate) fn list_idle(&self, worker: TaskId) {
+        let mut idle = lock(&self.idle);
+        if !idle.contains(&worker) {
+            idle.push(worker);
+        }
+    }
+}
+
+/// Queues the delayed keys of a controller when they are due.
+#[derive(Debug)]
+pub(super) struct Timer<W: Workload>(pub(super) Arc<ControllerRunner<W>>);
+
+impl<W: Workload> Task for Timer<W> {
+    fn run(&mut self, now: Now) -> Next {
+        let Timer(runner) = self;
+        if let Some(until_ns) = runner.stopped_until(now) {
+            return Next::not_before(until_ns);
+        }
+        runner.controller.queue().fire_due(now.mono_ns);
+        runner.keys_added(now);
+        Next::Idle
+    }
+}

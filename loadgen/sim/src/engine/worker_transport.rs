@@ -1,0 +1,351 @@
+//! Carries the requests of one worker to the server and back: a [`Transport`] with the client's
+//! limiter, latency and fault injection.
+//!
+//! The requests of one batch are concurrent: each waits for the limiter and has its latency on its
+//! own. A request that takes no time is answered at once.
+
+use std::sync::Arc;
+
+use podstorm::client::{Answer, ApiError, Request};
+use podstorm::driver::{Transport, Workload};
+use podstorm::intern::KeyId;
+use podstorm_objects::Now;
+
+use super::client::{ApiCalls, CallLatency, RequestInfo, retry_after_ns};
+use super::observer::{Origin, SyncId};
+use super::runner::ControllerRunner;
+use crate::due_queue::DueQueue;
+use crate::faults::connection::OrphanedRequest;
+use crate::faults::{BatchPosition, Call, CrashPoint, FaultId, InjectedOutcome, OutgoingRequest};
+
+/// A request in flight.
+#[derive(Debug)]
+struct InFlight {
+    index: usize,
+    attempts: u32,
+    state: InFlightState,
+}
+
+#[derive(Debug)]
+enum InFlightState {
+    /// On its way to the server; the answer will be back at `back_ns`.
+    ToServer { back_ns: i64, fault: Fault },
+    /// Its answer is on its way back.
+    ToClient(Answer),
+}
+
+/// The fault that a request meets when it reaches the server.
+#[derive(Debug)]
+enum Fault {
+    None,
+    /// The answer is lost; the client gets this error instead.
+    Lost(Box<ApiError>),
+    /// Another request reaches the server instead.
+    Changed(Box<Request>),
+    /// The request is carried out a second time; the fault that caused it.
+    Again(Option<FaultId>),
+}
+
+/// The progress of the requests of a sync.
+#[derive(Debug)]
+pub(super) enum Travel {
+    /// The request of that index has its final answer.
+    Answered(usize, Answer),
+    /// Nothing happens before that moment, ns.
+    Until(i64),
+    /// No request is in flight.
+    Over,
+}
+
+/// The transport of one worker's syncs.
+#[derive(Debug)]
+pub(super) struct WorkerTransport<W: Workload> {
+    runner: Arc<ControllerRunner<W>>,
+    call_latency: CallLatency,
+    /// Whether requests are carried out at once.
+    is_direct: bool,
+    in_flight: DueQueue<InFlight>,
+    /// Requests of the current sync.
+    pub(super) asked: u32,
+    /// Requests that were carried out at once, in all syncs.
+    pub(super) carried_out: u32,
+    /// The key of the current sync, the number of the sync among those of the controller, and the
+    /// number of its batches so far.
+    key: KeyId,
+    pub(super) number: u64,
+    batches: u32,
+    pub(super) calls: ApiCalls,
+}
+
+impl<W: Workload> WorkerTransport<W> {
+    pub(super) fn new(
+        runner: Arc<ControllerRunner<W>>,
+        call_latency: CallLatency,
+    ) -> WorkerTransport<W> {
+        let is_direct =
+            runner.hooks.is_none() && runner.client.is_unlimited() && call_latency.is_zero();
+        WorkerTransport {
+            runner,
+            call_latency,
+            is_direct,
+            in_flight: DueQueue::default(),
+            asked: 0,
+            carried_out: 0,
+            key: KeyId::default(),
+            number: 0,
+            batches: 0,
+            calls: ApiCalls::default(),
+        }
+    }
+
+    /// The transport at this moment of the cluster's time.
+    pub(super) fn at(&mut self, now: Now) -> At<'_, W> {
+        At(self, now)
+    }
+
+    /// A sync begins.
+    pub(super) fn begin(&mut self, key: KeyId, number: u64) {
+        (self.key, self.number) = (key, number);
+        (self.batches, self.asked) = (0, 0);
+    }
+
+    /// The identity of the current sync, in a run with fault injection or an observer.
+    pub(super) fn sync_id(&self) -> Option<SyncId> {
+        let hooks = self.runner.hooks.as_ref()?;
+        Some(SyncId {
+            incarnation: hooks.connection.incarnation(),
+            kind: self.runner.controller.kind(),
+            number: self.number,
+        })
+    }
+
+    /// Moves the requests in flight until one has its answer.
+    pub(super) fn travel(&mut self, requests: &[Request], now: Now) -> Travel {
+        while let Some(flight) = self.in_flight.pop_due(now.mono_ns) {
+            let (index, attempts) = (flight.index, flight.attempts);
+            let answer = match flight.state {
+                InFlightState::ToServer { back_ns, fault } => {
+                    self.deliver(index, &requests[index], attempts, back_ns, fault, now)
+                }
+                InFlightState::ToClient(answer) => Some(answer),
+            };
+            if let Some(answer) = answer
+                && let Some(answer) = self.accept(index, &requests[index], attempts, answer, now)
+            {
+                return Travel::Answered(index, answer);
+            }
+            if self.runner.is_dead() {
+                return Travel::Over;
+            }
+        }
+        self.in_flight
+            .next_due_ns()
+            .map_or(Travel::Over, Travel::Until)
+    }
+
+    /// Orphans the requests on their way to the server: the controller is dead.
+    pub(super) fn abandon(&mut self, requests: &[Request]) {
+        for (due_ns, flight) in self.in_flight.take_all() {
+            if matches!(flight.state, InFlightState::ToServer { .. }) {
+                self.orphan(&requests[flight.index], due_ns, false);
+            }
+        }
+    }
+
+    /// Sends one request when the limiter allows it, not before `not_before_ns`.
+    fn depart(
+        &mut self,
+        index: usize,
+        request: &Request,
+        attempts: u32,
+        not_before_ns: i64,
+        now: Now,
+    ) {
+        let verb = RequestInfo::of(request).verb;
+        let wait_ns = self.runner.client.reserve_ns(verb, now);
+        let sent_ns = now.mono_ns.saturating_add(wait_ns);
+        let (due_ns, back_ns) = self.call_latency.times_ns(sent_ns.max(not_before_ns));
+        let outcome = match self.call_latency.refused() {
+            Some(error) => InjectedOutcome::Refuse(error, 0),
+            None => self.inject(index, request, attempts, now),
+        };
+        let mut fault = Fault::None;
+        let mut late_ns = 0;
+        match outcome {
+            InjectedOutcome::Pass => {}
+            InjectedOutcome::Slow(by_ns) => late_ns = by_ns,
+            InjectedOutcome::Refuse(error, after_ns) => {
+                self.runner
+                    .client
+                    .count_failed(request, &error, &mut self.calls);
+                let answer = InFlightState::ToClient(Answer::Failed(error));
+                return self.push(back_ns.saturating_add(after_ns), index, attempts, answer);
+            }
+            InjectedOutcome::LoseAnswer(error) => fault = Fault::Lost(Box::new(error)),
+            InjectedOutcome::CommitLate(error, after_ns) => {
+                self.orphan(request, due_ns.saturating_add(after_ns), true);
+                return self.push(
+                    back_ns,
+                    index,
+                    attempts,
+                    InFlightState::ToClient(Answer::Failed(error)),
+                );
+            }
+            InjectedOutcome::Twice(mark) => {
+                self.orphan(request, due_ns, true);
+                late_ns = 1_000;
+                fault = Fault::Again(mark);
+            }
+            InjectedOutcome::Changed(request) => fault = Fault::Changed(request),
+        }
+        let state = InFlightState::ToServer {
+            back_ns: back_ns.saturating_add(late_ns * 2),
+            fault,
+        };
+        self.push(due_ns.saturating_add(late_ns), index, attempts, state);
+        self.runner.dies_at(CrashPoint::AfterRequest);
+    }
+
+    /// Reports the request to the observer, and returns what fault injection makes of it.
+    fn inject(&self, index: usize, request: &Request, attempts: u32, now: Now) -> InjectedOutcome {
+        let (Some(hooks), Some(sync)) = (&self.runner.hooks, self.sync_id()) else {
+            return InjectedOutcome::Pass;
+        };
+        let parent = self.runner.controller.name(self.key);
+        let position = BatchPosition {
+            // The batch that is being sent has been counted. A request that is sent again counts as
+            // the next batch.
+            batch: self.batches - u32::from(attempts == 0),
+            index: u32::try_from(index).unwrap_or(u32::MAX),
+        };
+        if attempts == 0 {
+            let workload = &*self.runner.controller;
+            hooks.observer.sends(sync, workload, request, position, now);
+        }
+        let sent = OutgoingRequest {
+            call: Call::of(request),
+            request: Some(request),
+            parent: &parent.name,
+            position,
+        };
+        hooks.connection.inject(&sent, now)
+    }
+
+    /// Passes a request on as an orphaned one.
+    fn orphan(&self, request: &Request, due_ns: i64, answered: bool) {
+        let Some(connection) = self.runner.connection() else {
+            return;
+        };
+        connection.orphan(OrphanedRequest {
+            due_ns,
+            incarnation: connection.incarnation(),
+            kind: self.runner.controller.kind(),
+            sync: self.number,
+            answered,
+            request: request.clone(),
+        });
+    }
+
+    fn push(&mut self, due_ns: i64, index: usize, attempts: u32, state: InFlightState) {
+        let flight = InFlight {
+            index,
+            attempts,
+            state,
+        };
+        self.in_flight.push(due_ns, flight);
+    }
+
+    /// Carries out a request that has reached the server; returns its answer if that takes no time
+    /// to come back.
+    fn deliver(
+        &mut self,
+        index: usize,
+        asked: &Request,
+        attempts: u32,
+        back_ns: i64,
+        fault: Fault,
+        now: Now,
+    ) -> Option<Answer> {
+        let request = match &fault {
+            Fault::Changed(request) => request,
+            _ => asked,
+        };
+        if let (Some(hooks), Some(sync)) = (&self.runner.hooks, self.sync_id()) {
+            hooks.observer.carries_out(Some(Origin {
+                sync,
+                orphaned: false,
+            }));
+        }
+        let mut answer = self.runner.client.carry_out(request, &mut self.calls, now);
+        if let Some(hooks) = &self.runner.hooks {
+            hooks.observer.carries_out(None);
+        }
+        match fault {
+            Fault::Lost(error) => answer = Answer::Failed(*error),
+            // The second create made a second pod, or the second answer differs from the first.
+            Fault::Again(mark) => {
+                let is_create = matches!(asked, Request::CreatePod { .. });
+                if let Some(connection) = self.runner.connection()
+                    && (is_create || matches!(answer, Answer::Failed(_)))
+                {
+                    connection.network().notice(mark);
+                }
+            }
+            Fault::None | Fault::Changed(_) => {}
+        }
+        if self.runner.dies_at(CrashPoint::AfterCommit) {
+            return None;
+        }
+        if back_ns > now.mono_ns {
+            self.push(back_ns, index, attempts, InFlightState::ToClient(answer));
+            return None;
+        }
+        Some(answer)
+    }
+
+    /// Accepts an answer that is back. Returns it for the sync, unless the call is sent again.
+    fn accept(
+        &mut self,
+        index: usize,
+        request: &Request,
+        attempts: u32,
+        mut answer: Answer,
+        now: Now,
+    ) -> Option<Answer> {
+        if let Some(wait_ns) = retry_after_ns(&answer, attempts) {
+            self.depart(index, request, attempts + 1, now.mono_ns + wait_ns, now);
+            return None;
+        }
+        if let Answer::Failed(error) = &mut answer {
+            error.resent = attempts > 0;
+        }
+        if let (Some(hooks), Some(sync)) = (&self.runner.hooks, self.sync_id()) {
+            hooks.observer.answered(sync, request, &answer, now);
+        }
+        Some(answer)
+    }
+}
+
+/// The transport at a moment of the cluster's time; the controller's own clock may differ.
+#[derive(Debug)]
+pub(super) struct At<'a, W: Workload>(&'a mut WorkerTransport<W>, Now);
+
+impl<W: Workload> Transport for At<'_, W> {
+    fn send(&mut self, index: usize, request: &Request, _: Now) -> Option<Answer> {
+        let At(transport, now) = self;
+        let now = *now;
+        if index == 0 {
+            transport.batches = transport.batches.wrapping_add(1);
+        }
+        transport.asked += 1;
+        if transport.is_direct {
+            transport.carried_out = transport.carried_out.wrapping_add(1);
+            let answer = transport.deliver(index, request, 0, now.mono_ns, Fault::None, now)?;
+            return transport.accept(index, request, 0, answer, now);
+        }
+        if !transport.runner.dies_at(CrashPoint::BeforeRequest) {
+            transport.depart(index, request, 0, now.mono_ns, now);
+        }
+        None
+    }
+}

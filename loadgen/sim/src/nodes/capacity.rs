@@ -1,0 +1,225 @@
+//! The free capacity of each node, in pods, kept so that the emptiest node is found at once.
+//!
+//! Nodes are in buckets by their free capacity. A new pod moves its node one bucket down, the end
+//! of a pod moves it one up: O(1) each. The search for the highest bucket in use goes down from the
+//! last one, which is O(1) amortised, since only the end of a pod can raise it, by one.
+
+use fastrand::Rng;
+use hashbrown::HashMap;
+use podstorm::intern::FIXED_STATE;
+use podstorm_objects::Str;
+
+/// The highest bucket: more free capacity counts as this. A node in a dump may claim to take four
+/// billion pods.
+const CAPACITY_MAX: usize = 1 << 20;
+
+/// One node.
+#[derive(Debug)]
+struct NodeCapacity {
+    name: Str,
+    /// Most pods of the node; `pods` may exceed it when pods were created with a full node preset.
+    allocatable: u32,
+    pods: u32,
+    /// Whether the node takes new pods: it exists and is not cordoned.
+    open: bool,
+    /// The bucket and the index in it, while the node is open and not full.
+    bucket: Option<(usize, usize)>,
+}
+
+/// The free capacity of all nodes.
+#[derive(Debug)]
+pub(super) struct Capacity {
+    nodes: Vec<NodeCapacity>,
+    by_name: HashMap<Str, u32, ahash::RandomState>,
+    /// Indexes of the open nodes by free capacity; bucket 0 stays empty.
+    buckets: Vec<Vec<u32>>,
+    /// No bucket above this one holds a node.
+    highest: usize,
+    rng: Rng,
+}
+
+impl Capacity {
+    /// No nodes; the seed decides between nodes of equal capacity.
+    pub(super) fn new(seed: u64) -> Capacity {
+        Capacity {
+            nodes: Vec::new(),
+            by_name: HashMap::with_hasher(FIXED_STATE),
+            buckets: Vec::new(),
+            highest: 0,
+            rng: Rng::with_seed(seed),
+        }
+    }
+
+    /// Forgets all nodes and pods.
+    pub(super) fn clear_nodes(&mut self) {
+        for at_node in &mut self.nodes {
+            at_node.open = false;
+            at_node.bucket = None;
+        }
+        self.buckets.iter_mut().for_each(Vec::clear);
+        self.highest = 0;
+    }
+
+    /// Forgets all pods.
+    pub(super) fn clear_pods(&mut self) {
+        for node in 0..self.nodes.len() {
+            self.nodes[node].pods = 0;
+            self.rebucket(node);
+        }
+    }
+
+    /// Adds a node, or changes its capacity or whether it is open.
+    pub(super) fn set_node(&mut self, name: &str, allocatable: u32, open: bool) {
+        let node = self.index_of(name);
+        self.nodes[node].allocatable = allocatable;
+        self.nodes[node].open = open;
+        self.rebucket(node);
+    }
+
+    /// Adds a pod to a node, which need not be known yet.
+    pub(super) fn add_pod(&mut self, name: &str) {
+        let node = self.index_of(name);
+        self.nodes[node].pods += 1;
+        self.rebucket(node);
+    }
+
+    /// Removes a pod from a node; returns whether the node takes a pod now.
+    pub(super) fn remove_pod(&mut self, name: &str) -> bool {
+        let node = self.index_of(name);
+        self.nodes[node].pods = self.nodes[node].pods.saturating_sub(1);
+        self.rebucket(node);
+        self.nodes[node].bucket.is_some()
+    }
+
+    /// Adds a pod to a node with the most free capacity, chosen at random among equals, and returns
+    /// its name; `None` when all nodes are full.
+    pub(super) fn take(&mut self) -> Option<Str> {
+        while self.highest > 0 && self.buckets[self.highest].is_empty() {
+            self.highest -= 1;
+        }
+        let bucket = self
+            .buckets
+            .get(self.highest)
+            .filter(|bucket| !bucket.is_empty())?;
+        let node = bucket[self.rng.usize(..bucket.len())] as usize;
+        self.nodes[node].pods += 1;
+        self.rebucket(node);
+        Some(Str::clone(&self.nodes[node].name))
+    }
+
+    fn index_of(&mut self, name: &str) -> usize {
+        if let Some(&index) = self.by_name.get(name) {
+            return index as usize;
+        }
+        let index = self.nodes.len();
+        let name = Str::from(name);
+        self.by_name.insert(
+            Str::clone(&name),
+            u32::try_from(index).expect("32 bits of nodes"),
+        );
+        self.nodes.push(NodeCapacity {
+            name,
+            allocatable: 0,
+            pods: 0,
+            open: false,
+            bucket: None,
+        });
+        index
+    }
+
+    /// Moves a node to the bucket of its free capacity.
+    fn rebucket(&mut self, node: usize) {
+        let at_node = &self.nodes[node];
+        let free = if at_node.open {
+            (at_node.allocatable.saturating_sub(at_node.pods) as usize).min(CAPACITY_MAX)
+        } else {
+            0
+        };
+        if let Some((bucket, at)) = at_node.bucket {
+            if bucket == free {
+                return;
+            }
+            self.buckets[bucket].swap_remove(at);
+            if let Some(&moved) = self.buckets[bucket].get(at) {
+                self.nodes[moved as usize].bucket = Some((bucket, at));
+            }
+            self.nodes[node].bucket = None;
+        }
+        if free == 0 {
+            return;
+        }
+        if self.buckets.len() <= free {
+            self.buckets.resize_with(free + 1, Vec::new);
+        }
+        self.nodes[node].bucket = Some((free, self.buckets[free].len()));
+        self.buckets[free].push(u32::try_from(node).expect("indexes come from 32 bits"));
+        self.highest = self.highest.max(free);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_for_all_pods_there_are_takes_no_memory_for_them() {
+        let mut capacity = Capacity::new(1);
+        capacity.set_node("a", u32::MAX, true);
+        capacity.set_node("b", 2_000_000, true);
+        assert!((0..1_000).all(|_| capacity.take().is_some()));
+        assert!(capacity.buckets.len() <= CAPACITY_MAX + 1);
+    }
+
+    #[test]
+    fn pods_spread_evenly_and_stop_when_all_is_full() {
+        let mut capacity = Capacity::new(1);
+        for node in ["a", "b", "c"] {
+            capacity.set_node(node, 2, true);
+        }
+        let mut first: Vec<String> = (0..3)
+            .map(|_| capacity.take().unwrap().to_string())
+            .collect();
+        first.sort();
+        assert_eq!(first, ["a", "b", "c"]);
+        assert!((0..3).all(|_| capacity.take().is_some()));
+        assert_eq!(capacity.take(), None);
+        assert!(capacity.remove_pod("b"));
+        assert_eq!(capacity.take().as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn cordoned_nodes_take_none_and_preset_pods_count() {
+        let mut capacity = Capacity::new(1);
+        capacity.set_node("cordoned", 100, false);
+        capacity.add_pod("small");
+        capacity.set_node("small", 2, true);
+        assert_eq!(capacity.take().as_deref(), Some("small"));
+        assert_eq!(capacity.take(), None);
+        capacity.set_node("cordoned", 100, true);
+        assert_eq!(capacity.take().as_deref(), Some("cordoned"));
+    }
+
+    #[test]
+    fn capacity_agrees_with_a_plain_count() {
+        let mut capacity = Capacity::new(3);
+        let mut rng = Rng::with_seed(9);
+        let names: Vec<String> = (0..20).map(|n| format!("n{n}")).collect();
+        for name in &names {
+            capacity.set_node(name, 5, true);
+        }
+        let mut pods = vec![0u32; names.len()];
+        for _ in 0..5_000 {
+            let node = rng.usize(..names.len());
+            if rng.bool() && pods[node] > 0 {
+                pods[node] -= 1;
+                capacity.remove_pod(&names[node]);
+            } else if let Some(taken) = capacity.take() {
+                let taken = names.iter().position(|name| **name == *taken).unwrap();
+                assert_eq!(pods[taken], *pods.iter().min().unwrap());
+                pods[taken] += 1;
+            } else {
+                assert!(pods.iter().all(|&count| count == 5));
+            }
+        }
+    }
+}
