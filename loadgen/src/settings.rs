@@ -1,7 +1,6 @@
 //! Everything a run depends on, with nothing left to defaults elsewhere: what the flags and the
 //! scenario file say, resolved and checked. Embedded in the result so that a run can be repeated.
 
-mod beneath;
 pub mod memory;
 pub mod resolve;
 

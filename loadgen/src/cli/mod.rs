@@ -79,7 +79,7 @@ enum Command {
     /// Say which pods a scale-down deletes, and why; and what makes others go first
     Explain(Box<explain::ExplainFlags>),
     /// Run a scenario over a grid of settings: a table, CSV, and a page with heat maps
-    Sweep(Box<sweep::SweepCommand>),
+    Sweep(Box<sweep::SweepFlags>),
     /// Compare two results, or two sets of several seeds; exit code 1 on a regression
     Compare(Box<compare::CompareFlags>),
     /// List the built-in scenarios, each with the question it answers, or print one to edit
@@ -181,7 +181,7 @@ fn execute(command: &Command) -> anyhow::Result<u8> {
     match command {
         Command::Run(flags) => run::run(flags),
         Command::Explain(flags) => explain::run(flags),
-        Command::Sweep(command) => sweep::run(command),
+        Command::Sweep(flags) => sweep::run(flags),
         Command::Compare(flags) => compare::run(flags),
         Command::Scenarios(flags) => scenarios::run(flags),
         Command::Schema(flags) => schema::run(flags),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-use super::flags::RunFlags;
+use super::flags::{RunFlags, note_inputs};
 use super::profile::ProfileOutputs;
 use crate::report::html::{self, Report};
 use crate::report::output::{self, Inputs, Output};
@@ -37,7 +37,7 @@ impl Outputs {
     /// One can't be written or is an input file, two are the same, or the build can't profile.
     pub(super) fn open(flags: &RunFlags) -> Result<Outputs> {
         let mut inputs = Inputs::default();
-        flags.shape.note_inputs(&mut inputs)?;
+        note_inputs(&flags.shape, &mut inputs)?;
         flags.baselines.note_inputs(&mut inputs);
         let open = |flag, path: &Option<PathBuf>| {
             let path = path.as_ref();

@@ -31,7 +31,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     // Contradictions among flags are told before any file is read.
     let has_files = !flags.shape.files.is_empty();
     resolve(
-        &flags.shape.request(has_files.then(InputSize::default)),
+        &flags.shape.with_input(has_files.then(InputSize::default)),
         machine,
     )?;
     live::check(flags)?;
@@ -55,7 +55,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     let settings = resolve(
         &flags
             .shape
-            .request(loaded.as_ref().map(|loaded| loaded.size)),
+            .with_input(loaded.as_ref().map(|loaded| loaded.size)),
         machine,
     )?;
     let thresholds = thresholds(flags, &settings);

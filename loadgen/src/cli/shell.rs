@@ -18,7 +18,7 @@ use super::fuzz::Wish;
 use super::{Cli, print};
 use crate::figures::{FigureName, METRICS};
 use crate::gates;
-use crate::scenario::Scenario;
+use crate::scenario::{BehaviourName, Scenario};
 
 /// What `loadgen completions` is asked for.
 #[derive(Args, Debug)]
@@ -68,7 +68,7 @@ fn completed(command: Command) -> Command {
 fn names(argument: &Arg) -> Option<Vec<&'static str>> {
     let kind = argument.get_value_parser().type_id();
     let behaviours = Behaviour::ALL.map(Behaviour::as_str);
-    if kind == TypeId::of::<Behaviour>() {
+    if kind == TypeId::of::<BehaviourName>() {
         Some(behaviours.to_vec())
     } else if kind == TypeId::of::<Wish>() {
         Some([&behaviours[..], &["both"]].concat())

@@ -10,8 +10,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::amount::{Amount, Which};
-use super::defaults::ScenarioSettings;
 use super::load_shape::LoadShape;
+use super::settings::ScenarioSettings;
 use super::text::{Percent, Rate, Size, Time};
 
 /// A scenario of `loadgen run`: what happens to a cluster, and when it counts as done.

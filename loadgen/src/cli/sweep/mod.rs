@@ -5,21 +5,20 @@ mod outputs;
 mod progress;
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, bail};
-use clap::{ArgMatches, Args, Command, FromArgMatches};
+use clap::Args;
 
 use super::compare::figure;
-use super::flags::ShapeFlags;
 use super::interrupt::{self, EXIT_INTERRUPTED};
 use super::{effective, print};
 use crate::figures::{FigureName, Threshold};
 use crate::settings::EngineKind;
+use crate::settings::resolve::SettingsRequest;
 use crate::sweep::{self, Grid, Sweep};
 use crate::units::parse_size;
 use outputs::Outputs;
@@ -65,9 +64,9 @@ CHEAPEST
 EXIT CODES
   0 done   1 no cell keeps the thresholds, or none was done   2 wrong usage, input or output path
   3 an invariant was broken   130 interrupted, after the report on what ran")]
-struct SweepFlags {
+pub(super) struct SweepFlags {
     #[command(flatten)]
-    shape: ShapeFlags,
+    shape: SettingsRequest,
 
     /// Vary a flag: burst-replicas=100,250,500; repeatable, every combination is a cell
     #[arg(long, value_name = "NAME=V1,V2,...", help_heading = "Sweep")]
@@ -111,47 +110,15 @@ struct SweepFlags {
     quiet: bool,
 }
 
-/// The flags, and what was written of those that shape a run, to be given to each cell.
-#[derive(Debug)]
-pub(super) struct SweepCommand {
-    flags: SweepFlags,
-    given: Vec<(String, OsString)>,
-}
-
-impl Args for SweepCommand {
-    fn augment_args(command: Command) -> Command {
-        SweepFlags::augment_args(command)
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        SweepFlags::augment_args_for_update(command)
-    }
-}
-
-impl FromArgMatches for SweepCommand {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<SweepCommand, clap::Error> {
-        Ok(SweepCommand {
-            flags: SweepFlags::from_arg_matches(matches)?,
-            given: cells::given(matches),
-        })
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = SweepCommand::from_arg_matches(matches)?;
-        Ok(())
-    }
-}
-
 /// Sweeps, and gives the exit code.
 ///
 /// # Errors
 /// Wrong usage, input or output path; nothing has run then.
-pub(super) fn run(command: &SweepCommand) -> Result<u8> {
-    let flags = &command.flags;
-    let grid = cells::grid(command)?;
+pub(super) fn run(flags: &SweepFlags) -> Result<u8> {
+    let grid = cells::grid(flags)?;
     let figures = figures(flags);
     let seeds = seeds(flags, &grid)?;
-    let shapes = cells::shapes(command, &grid)?;
+    let shapes = cells::shapes(flags, &grid)?;
     cells::check_settings(&grid, &shapes, flags)?;
     let outputs = Outputs::open(flags, &shapes)?;
     let cancel = Arc::new(AtomicBool::new(false));
@@ -244,7 +211,7 @@ fn seeds(flags: &SweepFlags, grid: &Grid) -> Result<Vec<u64>> {
             );
         }
         // Each cell has its own; this stands for it.
-        return Ok(vec![flags.shape.seed.unwrap_or(1)]);
+        return Ok(vec![flags.shape.settings.seed.unwrap_or(1)]);
     }
     let runs = usize::try_from(count)
         .ok()
@@ -255,7 +222,7 @@ fn seeds(flags: &SweepFlags, grid: &Grid) -> Result<Vec<u64>> {
             grid.len()
         );
     }
-    let first = flags.shape.seed.unwrap_or(1);
+    let first = flags.shape.settings.seed.unwrap_or(1);
     let Some(end) = first.checked_add(count) else {
         bail!("--seed {first} leaves no room for --seeds {count}");
     };

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::SweepFlags;
-use crate::cli::flags::ShapeFlags;
+use crate::cli::flags::note_inputs;
 use crate::cli::outputs::refuse_same;
 use crate::report::output::{self, Inputs, Output};
+use crate::settings::resolve::SettingsRequest;
 use crate::sweep::{self, Cell, Sweep};
 
 /// The files asked for.
@@ -23,10 +24,10 @@ impl Outputs {
     ///
     /// # Errors
     /// One can't be written or is an input file, or two are the same.
-    pub(super) fn open(flags: &SweepFlags, shapes: &[ShapeFlags]) -> Result<Outputs> {
+    pub(super) fn open(flags: &SweepFlags, shapes: &[SettingsRequest]) -> Result<Outputs> {
         let mut inputs = Inputs::default();
         for shape in shapes {
-            shape.note_inputs(&mut inputs)?;
+            note_inputs(shape, &mut inputs)?;
         }
         let open = |flag: &'static str, path: &Option<PathBuf>| match path {
             Some(path) => Output::open(flag, path, &inputs).map(Some),
