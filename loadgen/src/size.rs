@@ -45,7 +45,7 @@ pub struct ClusterSize {
     pub pods_asked: Option<u64>,
 }
 
-/// What files bring that bears on size.
+/// What files bring that decides the size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InputSize {
     /// Pods when every owner has what it asks for, with the pods that have no owner.
@@ -58,9 +58,9 @@ pub struct InputSize {
     pub nodes: u64,
     /// Namespaces named by the objects.
     pub namespaces: u64,
-    /// Pods that fit on the nodes of the input whose capacity is said.
+    /// Pods that fit on the nodes of the input that say their capacity.
     pub places: u64,
-    /// Schedulable nodes of the input whose capacity is not said.
+    /// Schedulable nodes of the input that do not say their capacity.
     pub nodes_without_capacity: u64,
 }
 

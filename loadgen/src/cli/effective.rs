@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Serializer;
-use serde::ser::SerializeMap;
 use serde_json::{Value, json};
 
 use crate::figures::Threshold;
@@ -18,7 +17,7 @@ use crate::settings::{EngineKind, Settings};
 use crate::size::InputSize;
 use crate::units::{NS_PER_SECOND, shell_path, shell_word};
 
-/// The flags that give these settings, of those that bear on the run.
+/// The flags that give these settings, without those that do not change the run.
 fn flags(settings: &Settings, has_files: bool) -> ScenarioSettings {
     let size = |count: u64| Some(Size(count));
     let (scenario, controller) = (&settings.scenario, &settings.controller);
@@ -77,7 +76,7 @@ const FIRST: [&str; 9] = [
     "filename",
 ];
 
-/// Every setting that bears on the run, by the name of its flag; null is "not limited".
+/// Every setting that changes the run, by the name of its flag; null is "not limited".
 pub(super) fn settings(settings: &Settings, files: &[PathBuf]) -> Vec<(String, Value)> {
     let number = |value: Value| {
         let number = value.as_str().and_then(|text| text.parse::<u64>().ok());
@@ -172,15 +171,9 @@ fn is_plain(text: &str) -> bool {
 /// The settings as indented JSON, in the same order.
 pub(super) fn json(settings: &[(String, Value)]) -> String {
     let mut bytes = Vec::new();
-    let mut serializer = serde_json::Serializer::pretty(&mut bytes);
-    let mut write = || {
-        let mut map = serializer.serialize_map(Some(settings.len()))?;
-        for (name, value) in settings {
-            map.serialize_entry(name, value)?;
-        }
-        SerializeMap::end(map)
-    };
-    write().expect("a Vec takes everything and the keys are texts");
+    serde_json::Serializer::pretty(&mut bytes)
+        .collect_map(settings.iter().map(|(name, value)| (name, value)))
+        .expect("a Vec takes everything and the keys are texts");
     bytes.push(b'\n');
     String::from_utf8(bytes).expect("JSON is UTF-8")
 }

@@ -12,15 +12,15 @@ use super::text::{Percent, written};
 /// How many pods a ReplicaSet is to have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Amount {
-    /// `50%`: so much of its share of the cluster's pods, rounded down.
+    /// `50%`: this part of its share of the cluster's pods, rounded down.
     Share(Percent),
-    /// `12`: so many.
+    /// `12`: that number.
     Count(i32),
-    /// `+500`: its share, and its part of so many that are spread over the step's ReplicaSets.
+    /// `+500`: its share, and its part of 500 pods that are spread over the step's ReplicaSets.
     Extra(u32),
     /// `+burst`: as `+500` with the number of `--burst`.
     Burst,
-    /// `50%..150%`: between the two, by lot, each number as likely as the next.
+    /// `50%..150%`: between the two, at random, each number as likely as the next.
     Between(Percent, Percent),
 }
 
@@ -107,9 +107,9 @@ written!(
 /// Which of several numbered things: the first ones, so that another step can mean the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Which {
-    /// `20%`: so much of them, rounded up.
+    /// `20%`: this share of them, rounded up.
     Share(Percent),
-    /// `3`: so many.
+    /// `3`: this number.
     First(u64),
 }
 
@@ -125,7 +125,7 @@ impl Which {
         }
     }
 
-    /// So much of `all`, or so many, be they more than all.
+    /// The share of `all`, or the number, even where it is more than all.
     pub fn of_any(self, all: u64) -> u64 {
         match self {
             Which::Share(percent) => percent.some_of(all),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn lots_stay_within_their_bounds_and_reach_them() {
+    fn random_amounts_stay_within_their_bounds_and_reach_them() {
         let mut random = fastrand::Rng::with_seed(3);
         let between = "50%..150%".parse::<Amount>().unwrap();
         let drawn: Vec<i32> = (0..1_000)

@@ -24,11 +24,11 @@ use crate::gates;
 
 /// A field of the settings.
 trait Member: Serialize + Sized {
-    /// Whether nothing is said.
+    /// Whether it is not set.
     fn is_unset(&self) -> bool;
 
-    /// This value, or the other where nothing is said.
-    fn or(&self, beneath: &Self) -> Self;
+    /// This value, or the fallback where it is not set.
+    fn or(&self, fallback: &Self) -> Self;
 }
 
 impl<T: Copy + Serialize> Member for Option<T> {
@@ -36,8 +36,8 @@ impl<T: Copy + Serialize> Member for Option<T> {
         self.is_none()
     }
 
-    fn or(&self, beneath: &Self) -> Self {
-        Option::or(*self, *beneath)
+    fn or(&self, fallback: &Self) -> Self {
+        Option::or(*self, *fallback)
     }
 }
 
@@ -46,23 +46,23 @@ impl Member for bool {
         !self
     }
 
-    fn or(&self, beneath: &bool) -> bool {
-        *self || *beneath
+    fn or(&self, fallback: &bool) -> bool {
+        *self || *fallback
     }
 }
 
-/// Feature gates as `NAME=BOOL,...`. The gates that are named above are left out beneath.
+/// Feature gates as `NAME=BOOL,...`. A gate that is named here is left out of the fallback.
 impl Member for Vec<String> {
     fn is_unset(&self) -> bool {
         self.is_empty()
     }
 
-    fn or(&self, beneath: &Self) -> Self {
+    fn or(&self, fallback: &Self) -> Self {
         let is_named = |given: &String| {
             let gate = given.split('=').next().unwrap_or_default();
             gates::names(self.iter().map(String::as_str), gate)
         };
-        let others = beneath.iter().filter(|given| !is_named(given));
+        let others = fallback.iter().filter(|given| !is_named(given));
         others.chain(self).cloned().collect()
     }
 }
@@ -85,10 +85,10 @@ macro_rules! settings {
             /// The names of the fields, in the order of declaration.
             const FIELDS: &[&str] = &[$(stringify!($field)),*];
 
-            /// These settings, and those beneath where these say nothing.
-            pub fn or(&self, beneath: &$name) -> $name {
+            /// These settings, and those of the fallback where these are not set.
+            pub fn or(&self, fallback: &$name) -> $name {
                 $name {
-                    $($field: Member::or(&self.$field, &beneath.$field),)*
+                    $($field: Member::or(&self.$field, &fallback.$field),)*
                 }
             }
         }
@@ -100,7 +100,7 @@ const CONTROLLER: &str = "Controller";
 const LATENCIES: &str = "Latencies";
 
 settings! {
-    /// Settings by the long names of their flags; absent where nothing is said.
+    /// Settings by the long names of their flags; absent where they are not set.
     #[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
     pub struct ScenarioSettings {
@@ -264,7 +264,7 @@ fn share(text: &str) -> Result<Percent, &'static str> {
 }
 
 impl ScenarioSettings {
-    /// Every field by the name of its flag, in the order of declaration; null where nothing is said.
+    /// Every field by the name of its flag, in the order of declaration; null where it is not set.
     pub fn members(&self) -> Vec<(String, Value)> {
         let all = serde_json::to_value(self).expect("names and texts make an object");
         let names = Self::FIELDS.iter().map(|field| field.replace('_', "-"));
@@ -306,7 +306,10 @@ impl ScenarioSettings {
         flags.or(&own)
     }
 
-    /// What is wrong with the client limit, if something is: the field and the mend.
+    /// Whether the client limit contradicts itself.
+    ///
+    /// # Errors
+    /// The field, and what to do about it.
     pub(super) fn check_client_limit(&self) -> Result<(), (String, String)> {
         let contradicts = |field: &str, means: String, says: String| {
             let problem = format!(

@@ -1,5 +1,5 @@
-//! From what flags say to [`Settings`] with nothing left open: defaults filled in, contradictions
-//! refused with what to do about them.
+//! From what is asked for to [`Settings`]: defaults filled in, contradictions refused with what to do about
+//! them.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ const CHURN_RANGE: std::ops::RangeInclusive<f64> = 1.0 / 3_600.0..=1e6;
 
 /// Most creates or deletes in one sync upstream.
 pub const UPSTREAM_BURST_REPLICAS: u64 = 500;
-/// Most workers, machine threads and the like.
+/// Most workers, and most machine threads.
 const MAX_THREADS: u64 = 4_096;
 
 /// What a run is asked for.
@@ -81,7 +81,7 @@ impl SettingsRequest {
 pub struct Machine {
     /// Processors.
     pub cpus: usize,
-    /// Memory, bytes; absent where it can't be told.
+    /// Memory, bytes; absent where the system does not say.
     pub memory_bytes: Option<u64>,
 }
 
@@ -212,7 +212,7 @@ fn engine(asked: &ScenarioSettings, scenario: &Scenario) -> Result<EngineKind, S
     }
 }
 
-/// The size of a generated cluster with as much room as the scenario says.
+/// The size of a generated cluster, with the capacity that the scenario asks for.
 fn generated(
     asked: &ScenarioSettings,
     scenario: &Scenario,
@@ -380,7 +380,7 @@ fn api_errors(asked: &ScenarioSettings) -> Result<f64, SettingsError> {
     }
 }
 
-/// What alone takes longer than the whole run may would only be seen to fail at its end.
+/// Refuses a latency that is longer than the whole run may take: the run would fail at its end only.
 fn refuse_endless(asked: &ScenarioSettings, time_limit_ns: i64) -> Result<(), SettingsError> {
     let least = |latency: Option<LatencyText>| match latency.map(|latency| latency.0) {
         None => 0,

@@ -141,7 +141,7 @@ pub(super) fn shapes(flags: &SweepFlags, grid: &Grid) -> Result<Vec<SettingsRequ
     (0..grid.len()).map(cell).collect()
 }
 
-/// Contradictions among flags are told before any file is read.
+/// Refuses flags that contradict each other, before any file is read.
 pub(super) fn check_settings(
     grid: &Grid,
     shapes: &[SettingsRequest],
@@ -173,7 +173,7 @@ pub(super) fn check_settings(
     Ok(())
 }
 
-/// The first flag that asks for a figure of the machine.
+/// The first flag that asks for a metric of the machine.
 fn of_host(flags: &SweepFlags) -> Option<String> {
     let shown = flags.figures.iter().filter(|name| name.is_of_host());
     let shown = shown.map(|name| format!("--figure {name}"));
