@@ -3,40 +3,14 @@
 
 use std::collections::BTreeMap;
 
-/// Every known gate with its state in Kubernetes 1.36 and whether it is locked there.
-const KNOWN: [Gate; 5] = [
-    Gate {
-        name: "DeploymentReplicaSetTerminatingReplicas",
-        default: true,
-        locked: false,
-    },
-    Gate {
-        name: "LogarithmicScaleDown",
-        default: true,
-        locked: true,
-    },
-    Gate {
-        name: "PodDeletionCost",
-        default: true,
-        locked: false,
-    },
-    Gate {
-        name: "StaleControllerConsistencyReplicaSet",
-        default: true,
-        locked: false,
-    },
-    Gate {
-        name: "WatchListClient",
-        default: true,
-        locked: false,
-    },
+/// Every known gate, and whether Kubernetes 1.36 locks it. All of them are on by default.
+const KNOWN: [(&str, bool); 5] = [
+    ("DeploymentReplicaSetTerminatingReplicas", false),
+    ("LogarithmicScaleDown", true),
+    ("PodDeletionCost", false),
+    ("StaleControllerConsistencyReplicaSet", false),
+    ("WatchListClient", false),
 ];
-
-struct Gate {
-    name: &'static str,
-    default: bool,
-    locked: bool,
-}
 
 /// A setting of feature gates that can't be taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,10 +19,7 @@ pub struct GateError(String);
 
 /// Every known gate as Kubernetes 1.36 has it.
 pub fn defaults() -> BTreeMap<String, bool> {
-    KNOWN
-        .iter()
-        .map(|gate| (gate.name.to_owned(), gate.default))
-        .collect()
+    KNOWN.map(|(name, _)| (name.to_owned(), true)).into()
 }
 
 /// Whether one of the assignments names that gate.
@@ -74,11 +45,10 @@ pub fn parse<'a>(
             )));
         };
         let (name, value) = (name.trim(), value.trim());
-        let Some(gate) = KNOWN.iter().find(|gate| gate.name == name) else {
-            let known: Vec<&str> = KNOWN.iter().map(|gate| gate.name).collect();
+        let Some((_, is_locked)) = KNOWN.iter().find(|(known, _)| *known == name) else {
             return Err(GateError(format!(
                 "unknown feature gate {name:?}; known are {}",
-                known.join(", ")
+                KNOWN.map(|(known, _)| known).join(", ")
             )));
         };
         let value = match value.to_ascii_lowercase().as_str() {
@@ -86,16 +56,13 @@ pub fn parse<'a>(
             "false" | "f" | "0" => false,
             _ => return Err(GateError(format!("{name} is true or false, not {value:?}"))),
         };
-        if gate.locked && value != gate.default {
+        if *is_locked && !value {
             return Err(GateError(format!(
-                "{name} is locked to {} since Kubernetes 1.31",
-                gate.default
+                "{name} is locked to true since Kubernetes 1.31"
             )));
         }
-        if chosen
-            .insert(gate.name.to_owned(), value)
-            .is_some_and(|before| before != value)
-        {
+        let before = chosen.insert(name.to_owned(), value);
+        if before.is_some_and(|before| before != value) {
             return Err(GateError(format!("{name} is set to both true and false")));
         }
     }

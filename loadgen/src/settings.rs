@@ -1,7 +1,6 @@
-//! Everything a run depends on, with nothing left to defaults elsewhere: what the flags and the
-//! scenario file say, resolved and checked. Embedded in the result so that a run can be repeated.
+//! Everything that a run depends on: what flags and scenario ask for, with defaults filled in, and checked.
+//! A result holds it, so that the run can be repeated.
 
-mod beneath;
 pub mod memory;
 pub mod resolve;
 
@@ -33,9 +32,9 @@ pub struct Settings {
     pub threads: usize,
     /// The size of the generated cluster.
     pub size: ClusterSize,
-    /// What the controller is told.
+    /// The flags of the controller.
     pub controller: ControllerSettings,
-    /// Whose behaviour the controller has.
+    /// The behaviour of the controller: upstream's or the hardened one.
     #[serde(serialize_with = "behaviour_name")]
     #[schemars(with = "String")]
     pub behaviour: Behaviour,

@@ -1,4 +1,4 @@
-//! The size of the cluster: from what flags say to numbers that agree.
+//! The size of the cluster: from what is asked for to numbers that agree.
 //!
 //! Of pods, ReplicaSets and pods per ReplicaSet any two decide the third; nodes, namespaces and
 //! pods per node have defaults of their own. What cannot hold its pods is refused with what can.
@@ -6,17 +6,18 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::scenario::{ScenarioSettings, Size};
 use crate::units::count_for_people as count;
 
-/// Pods when nothing is said.
+/// Pods by default.
 pub const DEFAULT_PODS: u64 = 100_000;
-/// Pods per ReplicaSet when nothing is said.
+/// Pods per ReplicaSet by default.
 pub const DEFAULT_PODS_PER_REPLICASET: u64 = 50;
-/// Pods for which there is one node when nothing is said.
+/// Pods for which there is one node by default.
 pub const DEFAULT_PODS_FOR_A_NODE: u64 = 20;
-/// Namespaces when nothing is said.
+/// Namespaces by default.
 pub const DEFAULT_NAMESPACES: u64 = 100;
-/// How many pods fit on a node when nothing is said: the kubelet's own default.
+/// How many pods fit on a node by default: the kubelet's own default.
 pub const DEFAULT_PODS_PER_NODE: u32 = 110;
 /// Most of anything: object numbers are 32 bits wide in the indexes.
 pub const MAX_OBJECTS: u64 = u32::MAX as u64;
@@ -44,24 +45,7 @@ pub struct ClusterSize {
     pub pods_asked: Option<u64>,
 }
 
-/// What the flags say about size; absent where they don't.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SizeRequest {
-    /// `--pods`.
-    pub pods: Option<u64>,
-    /// `--replicasets`.
-    pub replicasets: Option<u64>,
-    /// `--pods-per-replicaset`.
-    pub pods_per_replicaset: Option<u64>,
-    /// `--nodes`.
-    pub nodes: Option<u64>,
-    /// `--namespaces`.
-    pub namespaces: Option<u64>,
-    /// `--pods-per-node`.
-    pub pods_per_node: Option<u64>,
-}
-
-/// What files bring that bears on size.
+/// What files bring that decides the size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InputSize {
     /// Pods when every owner has what it asks for, with the pods that have no owner.
@@ -74,44 +58,39 @@ pub struct InputSize {
     pub nodes: u64,
     /// Namespaces named by the objects.
     pub namespaces: u64,
-    /// Pods that fit on the nodes of the input whose capacity is said.
+    /// Pods that fit on the nodes of the input that say their capacity.
     pub places: u64,
-    /// Schedulable nodes of the input whose capacity is not said.
+    /// Schedulable nodes of the input that do not say their capacity.
     pub nodes_without_capacity: u64,
 }
-
-/// A size that contradicts itself or holds too little.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct SizeError(String);
 
 /// Decides the size of a generated cluster; `extra_pods` are those the scenario adds on top.
 ///
 /// # Errors
 /// Numbers that don't agree, or a cluster too small for its pods.
-pub fn generated(request: &SizeRequest, extra_pods: u64) -> Result<ClusterSize, SizeError> {
-    let (pods, replicasets) = pods_and_replicasets(request)?;
+pub(crate) fn generated(asked: &ScenarioSettings, extra_pods: u64) -> Result<ClusterSize, String> {
+    let (pods, replicasets) = pods_and_replicasets(asked)?;
     check_counts(&[("--pods", pods), ("--replicasets", replicasets)])?;
     if replicasets > pods {
-        return Err(SizeError(format!(
+        return Err(format!(
             "{} ReplicaSets would share {} pods: give at least one pod for each, with --pods or \
              --pods-per-replicaset",
             count(replicasets),
             count(pods)
-        )));
+        ));
     }
-    if pods.div_ceil(replicasets) > i32::MAX as u64 {
-        return Err(SizeError(format!(
+    let most = pods.div_ceil(replicasets);
+    if most > i32::MAX as u64 {
+        return Err(format!(
             "{} pods in one ReplicaSet are more than spec.replicas can say ({}): give more \
              --replicasets",
-            count(pods.div_ceil(replicasets)),
+            count(most),
             count(i32::MAX as u64)
-        )));
+        ));
     }
-    let pods_per_node = pods_per_node(request)?;
-    let wanted = pods + extra_pods;
-    let nodes = nodes_for(request, wanted, 0, pods_per_node)?;
-    let namespaces = request.namespaces.unwrap_or(DEFAULT_NAMESPACES);
+    let pods_per_node = pods_per_node(asked)?;
+    let nodes = nodes_for(asked, pods + extra_pods, 0, pods_per_node)?;
+    let namespaces = asked.namespaces.map_or(DEFAULT_NAMESPACES, |size| size.0);
     check_counts(&[("--nodes", nodes), ("--namespaces", namespaces)])?;
     Ok(ClusterSize {
         pods,
@@ -124,60 +103,48 @@ pub fn generated(request: &SizeRequest, extra_pods: u64) -> Result<ClusterSize, 
     })
 }
 
-/// Pods at 100 % of a generated cluster.
-///
-/// # Errors
-/// Numbers that don't agree.
-pub fn pods(request: &SizeRequest) -> Result<u64, SizeError> {
-    pods_and_replicasets(request).map(|(pods, _)| pods)
-}
-
 /// Decides the size beside the objects of files: `nodes` counts those generated in addition, none
 /// by default where the files bring their own, but for those that the scenario's `extra_pods` need.
 ///
 /// # Errors
 /// A flag that sizes what the files bring, or too few nodes for the pods.
-pub fn beside_input(
-    request: &SizeRequest,
+pub(crate) fn beside_input(
+    asked: &ScenarioSettings,
     input: &InputSize,
     extra_pods: u64,
-) -> Result<ClusterSize, SizeError> {
+) -> Result<ClusterSize, String> {
     for (flag, given) in [
-        ("--pods", request.pods),
-        ("--replicasets", request.replicasets),
-        ("--pods-per-replicaset", request.pods_per_replicaset),
-        ("--namespaces", request.namespaces),
+        ("--pods", asked.pods),
+        ("--replicasets", asked.replicasets),
+        ("--pods-per-replicaset", asked.pods_per_replicaset),
+        ("--namespaces", asked.namespaces),
     ] {
         if given.is_some() {
-            return Err(SizeError(format!(
+            return Err(format!(
                 "{flag} sizes a generated cluster and can't be used with -f, whose files say what \
                  there is; --nodes and --pods-per-node can"
-            )));
+            ));
         }
     }
-    let pods_per_node = pods_per_node(request)?;
+    let pods_per_node = pods_per_node(asked)?;
+    let each = u64::from(pods_per_node);
     let places = input
         .places
-        .saturating_add(input.nodes_without_capacity * u64::from(pods_per_node));
-    let nodes = match request.nodes {
+        .saturating_add(input.nodes_without_capacity * each);
+    let wanted = input.pods + extra_pods;
+    let nodes = match asked.nodes {
         // Nodes of the input stand for themselves: silently adding some would change the cluster.
         None if input.nodes > 0 && places < input.pods => {
-            let needed = (input.pods - places).div_ceil(u64::from(pods_per_node));
-            return Err(SizeError(format!(
+            return Err(format!(
                 "the cluster of the input is too small: {} pods and room for {}; add nodes with \
-                 --nodes {needed}",
+                 --nodes {}",
                 count(input.pods),
-                count(places)
-            )));
+                count(places),
+                (input.pods - places).div_ceil(each)
+            ));
         }
-        None if input.nodes > 0 => {
-            let short = (input.pods + extra_pods).saturating_sub(places);
-            match extra_pods {
-                0 => 0,
-                _ => short.div_ceil(u64::from(pods_per_node)),
-            }
-        }
-        _ => nodes_for(request, input.pods + extra_pods, places, pods_per_node)?,
+        None if input.nodes > 0 => wanted.saturating_sub(places).div_ceil(each),
+        _ => nodes_for(asked, wanted, places, pods_per_node)?,
     };
     check_counts(&[("pods of the input", input.pods), ("--nodes", nodes)])?;
     Ok(ClusterSize {
@@ -191,86 +158,70 @@ pub fn beside_input(
     })
 }
 
-fn pods_and_replicasets(request: &SizeRequest) -> Result<(u64, u64), SizeError> {
-    let overflow = || SizeError("pods = ReplicaSets x pods per ReplicaSet is too large".into());
-    Ok(
-        match (
-            request.pods,
-            request.replicasets,
-            request.pods_per_replicaset,
-        ) {
-            (Some(pods), Some(replicasets), Some(each)) => {
-                // Any distribution as even as can be agrees, not only one without a remainder.
-                if pods.div_ceil(each) != replicasets {
-                    let product = replicasets.checked_mul(each).ok_or_else(overflow)?;
-                    return Err(SizeError(format!(
-                        "--replicasets {replicasets} with --pods-per-replicaset {each} makes {} pods, \
-                     but --pods says {}: leave one of the three out",
-                        count(product),
-                        count(pods)
-                    )));
-                }
-                (pods, replicasets)
-            }
-            (Some(pods), Some(replicasets), None) => (pods, replicasets),
-            (Some(pods), None, each) => {
-                let each = each.unwrap_or(DEFAULT_PODS_PER_REPLICASET);
-                // Rounded down by default, so that the usual ReplicaSet isn't smaller than usual.
-                let replicasets = if request.pods_per_replicaset.is_some() {
-                    pods.div_ceil(each)
-                } else {
-                    pods / each
-                };
-                (pods, replicasets.max(1))
-            }
-            (None, Some(replicasets), Some(each)) => (
-                replicasets.checked_mul(each).ok_or_else(overflow)?,
-                replicasets,
-            ),
-            (None, Some(replicasets), None) => (DEFAULT_PODS, replicasets),
-            (None, None, Some(each)) => (DEFAULT_PODS, DEFAULT_PODS.div_ceil(each)),
-            (None, None, None) => (DEFAULT_PODS, DEFAULT_PODS / DEFAULT_PODS_PER_REPLICASET),
-        },
-    )
+/// Pods and ReplicaSets at 100 % of a generated cluster.
+///
+/// # Errors
+/// Numbers that don't agree.
+pub(crate) fn pods_and_replicasets(asked: &ScenarioSettings) -> Result<(u64, u64), String> {
+    let [pods, replicasets, each] = [asked.pods, asked.replicasets, asked.pods_per_replicaset]
+        .map(|size: Option<Size>| size.map(|size| size.0));
+    let overflow = "pods = ReplicaSets x pods per ReplicaSet is too large";
+    let total = pods.unwrap_or(DEFAULT_PODS);
+    Ok(match (pods, replicasets, each) {
+        // Any distribution as even as can be agrees, not only one without a remainder.
+        (Some(pods), Some(sets), Some(each)) if pods.div_ceil(each) != sets => {
+            return Err(format!(
+                "--replicasets {sets} with --pods-per-replicaset {each} makes {} pods, but --pods \
+                 says {}: leave one of the three out",
+                count(sets.checked_mul(each).ok_or(overflow)?),
+                count(pods)
+            ));
+        }
+        (None, Some(sets), Some(each)) => (sets.checked_mul(each).ok_or(overflow)?, sets),
+        (_, Some(sets), _) => (total, sets),
+        (_, None, Some(each)) => (total, total.div_ceil(each)),
+        // Rounded down, so that the usual ReplicaSet isn't smaller than usual.
+        (_, None, None) => (total, (total / DEFAULT_PODS_PER_REPLICASET).max(1)),
+    })
 }
 
-fn pods_per_node(request: &SizeRequest) -> Result<u32, SizeError> {
-    let Some(given) = request.pods_per_node else {
-        return Ok(DEFAULT_PODS_PER_NODE);
-    };
-    u32::try_from(given)
-        .map_err(|_| SizeError(format!("--pods-per-node {} is too many", count(given))))
+fn pods_per_node(asked: &ScenarioSettings) -> Result<u32, String> {
+    match asked.pods_per_node {
+        None => Ok(DEFAULT_PODS_PER_NODE),
+        Some(Size(given)) => u32::try_from(given)
+            .map_err(|_| format!("--pods-per-node {} is too many", count(given))),
+    }
 }
 
 /// The nodes to generate so that `wanted` pods fit beside `places` that are there already.
 fn nodes_for(
-    request: &SizeRequest,
+    asked: &ScenarioSettings,
     wanted: u64,
     places: u64,
     pods_per_node: u32,
-) -> Result<u64, SizeError> {
+) -> Result<u64, String> {
     let each = u64::from(pods_per_node);
     let needed = wanted.saturating_sub(places).div_ceil(each);
-    match request.nodes {
-        Some(nodes) if nodes < needed => Err(SizeError(format!(
+    match asked.nodes {
+        Some(Size(nodes)) if nodes < needed => Err(format!(
             "the cluster is too small: {} pods need {} nodes of {each} pods and --nodes says {}; \
              give --nodes {needed} or a larger --pods-per-node",
             count(wanted),
             count(needed),
             count(nodes)
-        ))),
-        Some(nodes) => Ok(nodes),
+        )),
+        Some(Size(nodes)) => Ok(nodes),
         None => Ok((wanted / DEFAULT_PODS_FOR_A_NODE).max(needed).max(1)),
     }
 }
 
-fn check_counts(counts: &[(&str, u64)]) -> Result<(), SizeError> {
+fn check_counts(counts: &[(&str, u64)]) -> Result<(), String> {
     match counts.iter().find(|(_, value)| *value > MAX_OBJECTS) {
-        Some((name, value)) => Err(SizeError(format!(
+        Some((name, value)) => Err(format!(
             "{name} {} is more than can be numbered ({})",
             count(*value),
             count(MAX_OBJECTS)
-        ))),
+        )),
         None => Ok(()),
     }
 }
@@ -279,126 +230,51 @@ fn check_counts(counts: &[(&str, u64)]) -> Result<(), SizeError> {
 mod tests {
     use super::*;
 
-    fn sized(request: SizeRequest) -> (u64, u64, u64) {
-        let size = generated(&request, 0).unwrap();
-        (size.pods, size.replicasets, size.nodes)
+    /// The size of a generated cluster: pods, ReplicaSets, nodes.
+    fn sized(asked: &str, extra_pods: u64) -> Result<(u64, u64, u64), String> {
+        let size = generated(&read(asked), extra_pods)?;
+        Ok((size.pods, size.replicasets, size.nodes))
+    }
+
+    fn read(asked: &str) -> ScenarioSettings {
+        serde_saphyr::from_str(&format!("{{{asked}}}")).unwrap()
     }
 
     #[test]
     fn any_two_decide_the_third() {
-        let none = SizeRequest::default();
-        assert_eq!(sized(none), (100_000, 2_000, 5_000));
-        assert_eq!(
-            sized(SizeRequest {
-                pods: Some(1_000),
-                ..none
-            }),
-            (1_000, 20, 50)
-        );
-        assert_eq!(
-            sized(SizeRequest {
-                replicasets: Some(10),
-                ..none
-            }),
-            (100_000, 10, 5_000)
-        );
-        assert_eq!(
-            sized(SizeRequest {
-                pods: Some(100),
-                pods_per_replicaset: Some(30),
-                ..none
-            }),
-            (100, 4, 5)
-        );
-        assert_eq!(
-            sized(SizeRequest {
-                replicasets: Some(7),
-                pods_per_replicaset: Some(3),
-                ..none
-            }),
-            (21, 7, 1)
-        );
-        assert_eq!(
-            sized(SizeRequest {
-                pods: Some(3),
-                ..none
-            }),
-            (3, 1, 1)
-        );
-    }
-
-    #[test]
-    fn all_three_must_agree() {
-        let agreeing = SizeRequest {
-            pods: Some(100),
-            replicasets: Some(4),
-            pods_per_replicaset: Some(30),
-            ..Default::default()
-        };
-        assert_eq!(sized(agreeing).1, 4);
-        let problem = generated(
-            &SizeRequest {
-                replicasets: Some(5),
-                ..agreeing
-            },
-            0,
-        )
-        .unwrap_err();
-        assert!(problem.to_string().contains("makes 150 pods"), "{problem}");
-        let lonely = SizeRequest {
-            pods: Some(2),
-            replicasets: Some(3),
-            ..Default::default()
-        };
-        assert!(
-            generated(&lonely, 0)
-                .unwrap_err()
-                .to_string()
-                .contains("at least one pod")
-        );
+        for (asked, size) in [
+            ("", (100_000, 2_000, 5_000)),
+            ("pods: 1000", (1_000, 20, 50)),
+            ("replicasets: 10", (100_000, 10, 5_000)),
+            ("pods: 100, pods-per-replicaset: 30", (100, 4, 5)),
+            ("replicasets: 7, pods-per-replicaset: 3", (21, 7, 1)),
+            ("pods: 3", (3, 1, 1)),
+            (
+                "pods: 100, replicasets: 4, pods-per-replicaset: 30",
+                (100, 4, 5),
+            ),
+        ] {
+            assert_eq!(sized(asked, 0), Ok(size), "{asked}");
+        }
+        for (asked, words) in [
+            (
+                "pods: 100, replicasets: 5, pods-per-replicaset: 30",
+                "makes 150 pods",
+            ),
+            ("pods: 2, replicasets: 3", "at least one pod"),
+        ] {
+            let problem = sized(asked, 0).unwrap_err();
+            assert!(problem.contains(words), "{asked}: {problem}");
+        }
     }
 
     #[test]
     fn too_few_nodes_are_refused_with_the_number_that_would_do() {
-        let request = SizeRequest {
-            pods: Some(1_000),
-            nodes: Some(9),
-            ..SizeRequest::default()
-        };
-        let problem = generated(&request, 0).unwrap_err().to_string();
+        let problem = sized("pods: 1000, nodes: 9", 0).unwrap_err();
         assert!(problem.contains("--nodes 10"), "{problem}");
-        assert!(
-            generated(
-                &SizeRequest {
-                    nodes: Some(10),
-                    ..request
-                },
-                0
-            )
-            .is_ok()
-        );
-        assert!(
-            generated(
-                &SizeRequest {
-                    nodes: Some(10),
-                    ..request
-                },
-                500
-            )
-            .is_err()
-        );
-        assert_eq!(
-            generated(
-                &SizeRequest {
-                    pods: Some(10),
-                    ..SizeRequest::default()
-                },
-                500
-            )
-            .unwrap()
-            .nodes,
-            25
-        );
+        assert!(sized("pods: 1000, nodes: 10", 0).is_ok());
+        assert!(sized("pods: 1000, nodes: 10", 500).is_err());
+        assert_eq!(sized("pods: 10", 500).unwrap().2, 25);
     }
 
     #[test]
@@ -409,55 +285,32 @@ mod tests {
             places: 220,
             ..InputSize::default()
         };
-        assert_eq!(
-            beside_input(&SizeRequest::default(), &input, 0)
-                .unwrap()
-                .nodes,
-            0
-        );
         let short = InputSize {
             places: 100,
             ..input
         };
-        let problem = beside_input(&SizeRequest::default(), &short, 0)
-            .unwrap_err()
-            .to_string();
-        assert!(problem.contains("--nodes 1"), "{problem}");
-        let added = SizeRequest {
-            nodes: Some(1),
-            ..SizeRequest::default()
-        };
-        assert_eq!(beside_input(&added, &short, 0).unwrap().nodes, 1);
         let bare = InputSize {
             pods: 200,
             ..InputSize::default()
         };
-        assert_eq!(
-            beside_input(&SizeRequest::default(), &bare, 0)
-                .unwrap()
-                .nodes,
-            10
-        );
         let bound = InputSize { places: 1, ..bare };
-        assert_eq!(
-            beside_input(&SizeRequest::default(), &bound, 0)
-                .unwrap()
-                .nodes,
-            10
-        );
-        let sized = SizeRequest {
-            pods: Some(1),
-            ..SizeRequest::default()
-        };
-        assert!(
-            beside_input(&sized, &input, 0)
-                .unwrap_err()
-                .to_string()
-                .contains("--pods")
-        );
-        // What the scenario adds gets nodes of its own.
-        let none = SizeRequest::default();
-        assert_eq!(beside_input(&none, &input, 20).unwrap().nodes, 0);
-        assert_eq!(beside_input(&none, &input, 500).unwrap().nodes, 5);
+        for (asked, input, extra_pods, nodes) in [
+            ("", input, 0, Ok(0)),
+            ("", short, 0, Err("--nodes 1")),
+            ("nodes: 1", short, 0, Ok(1)),
+            ("", bare, 0, Ok(10)),
+            ("", bound, 0, Ok(10)),
+            ("pods: 1", input, 0, Err("--pods")),
+            // What the scenario adds gets nodes of its own.
+            ("", input, 20, Ok(0)),
+            ("", input, 500, Ok(5)),
+        ] {
+            let size = beside_input(&read(asked), &input, extra_pods);
+            match (size, nodes) {
+                (Ok(size), nodes) => assert_eq!(Ok(size.nodes), nodes, "{asked}"),
+                (Err(problem), Err(words)) => assert!(problem.contains(words), "{problem}"),
+                (Err(problem), Ok(_)) => panic!("{asked}: {problem}"),
+            }
+        }
     }
 }

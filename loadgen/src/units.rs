@@ -21,7 +21,7 @@ const DURATION_UNITS: [(&str, i64); 6] = [
     ("ns", 1),
 ];
 
-/// A text that is not a value of the kind wanted; says what is wrong and what would do.
+/// A text that is not such a value: what is wrong, and what is expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct UnitError(String);
@@ -48,7 +48,7 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
         Some(b'm' | b'M') => (&text[..text.len() - 1], 1_000_000),
         _ => (text, 1),
     };
-    if digits.starts_with('-') && is_decimal(&digits[1..]) {
+    if digits.strip_prefix('-').is_some_and(is_decimal) {
         return refuse("a size can't be negative, it must be at least 1");
     }
     if !is_decimal(digits) {
@@ -56,14 +56,12 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
             "expected a whole number, with k for thousands or m for millions: 500, 100k, 1m",
         );
     }
-    match scaled(digits, factor) {
-        Some(0) => refuse("a size must be at least 1"),
-        Some(size) => match u64::try_from(size) {
-            Ok(size) => Ok(size),
-            Err(_) => refuse("too large to count"),
-        },
+    let size = scaled(digits, factor);
+    match size.map(u64::try_from) {
+        Some(Ok(0)) => refuse("a size must be at least 1"),
+        Some(Ok(size)) => Ok(size),
         None if digits.contains('.') => refuse("not a whole number"),
-        None => refuse("too large to count"),
+        _ => refuse("too large to count"),
     }
 }
 
@@ -114,10 +112,7 @@ pub fn parse_duration_ns(text: &str) -> Result<i64, UnitError> {
         total = total.saturating_add(part);
         rest = tail;
     }
-    match i64::try_from(total) {
-        Ok(ns) => Ok(ns),
-        Err(_) => refuse("too long: the longest duration is about 292 years"),
-    }
+    i64::try_from(total).or_else(|_| refuse("too long: the longest duration is about 292 years"))
 }
 
 /// Reads a number per unit of time, `20/s`, `1200/m` or `5/h`; the result is per second.
@@ -223,24 +218,10 @@ fn is_decimal(text: &str) -> bool {
 fn scaled(decimal: &str, factor: i64) -> Option<i128> {
     let (whole, fraction) = decimal.split_once('.').unwrap_or((decimal, ""));
     let fraction = fraction.trim_end_matches('0');
-    let whole = if whole.is_empty() {
-        0
-    } else {
-        whole.parse::<i128>().ok()?
-    };
-    let mut result = whole.checked_mul(i128::from(factor))?;
-    if !fraction.is_empty() {
-        let divisor = 10i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-        let numerator = fraction
-            .parse::<i128>()
-            .ok()?
-            .checked_mul(i128::from(factor))?;
-        if numerator % divisor != 0 {
-            return None;
-        }
-        result = result.checked_add(numerator / divisor)?;
-    }
-    Some(result)
+    let digits: i128 = format!("0{whole}{fraction}").parse().ok()?;
+    let divisor = 10i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let product = digits.checked_mul(i128::from(factor))?;
+    (product % divisor == 0).then_some(product / divisor)
 }
 
 /// A duration as [`parse_duration_ns`] reads it, exactly: `0s`, `1m30s`, `2500ms` as `2s500ms`.
@@ -252,7 +233,7 @@ pub fn duration_text(ns: i64) -> String {
     let mut rest = ns;
     for (unit, factor) in DURATION_UNITS {
         if rest / factor > 0 {
-            text.push_str(&format!("{}{unit}", rest / factor));
+            text += &format!("{}{unit}", rest / factor);
             rest %= factor;
         }
     }
@@ -303,16 +284,13 @@ fn shell_bytes(bytes: &[u8]) -> String {
 /// Seconds for people, three digits of them: `412 us`, `1.53 s`, `2 h 05 min`.
 pub fn seconds_for_people(seconds: f64) -> String {
     let magnitude = seconds.abs();
+    let scales = [(1e-3, 1e6, "us"), (1.0, 1e3, "ms"), (120.0, 1.0, "s")];
     if magnitude == 0.0 {
         "0 s".to_owned()
     } else if magnitude < 1e-6 {
         format!("{:.0} ns", seconds * 1e9)
-    } else if magnitude < 1e-3 {
-        format!("{} us", three_digits(seconds * 1e6))
-    } else if magnitude < 1.0 {
-        format!("{} ms", three_digits(seconds * 1e3))
-    } else if magnitude < 120.0 {
-        format!("{} s", three_digits(seconds))
+    } else if let Some((_, factor, unit)) = scales.iter().find(|(below, ..)| magnitude < *below) {
+        format!("{} {unit}", three_digits(seconds * factor))
     } else if magnitude < 7200.0 {
         let whole = seconds.round();
         format!("{:.0} min {:02.0} s", (whole / 60.0).floor(), whole % 60.0)
@@ -368,7 +346,7 @@ pub fn bytes_for_people(bytes: u64) -> String {
     format!("{} {}", three_digits(value), UNITS[unit])
 }
 
-/// Three significant digits, without zeros behind the point that nobody measured: `150`, `1.5`.
+/// Three significant digits, without zeros at the end: `150`, `1.5`.
 pub fn three_digits(value: f64) -> String {
     let magnitude = value.abs();
     let text = if magnitude >= 99.95 {
@@ -553,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_for_people_are_short() {
+    fn numbers_for_people_are_short() {
         assert_eq!(seconds_for_people(0.000_412), "412 us");
         assert_eq!(seconds_for_people(1.534), "1.53 s");
         assert_eq!(seconds_for_people(125.0), "2 min 05 s");

@@ -3,11 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use podstorm_loadgen::run;
-use podstorm_loadgen::scenario::Scenario;
-use podstorm_loadgen::settings::EngineKind;
 use podstorm_loadgen::settings::resolve::{Machine, SettingsRequest, resolve};
-use podstorm_loadgen::size::SizeRequest;
-use podstorm_loadgen::units::NS_PER_SECOND;
 
 use super::{HotPath, Operation};
 
@@ -32,37 +28,22 @@ pub(super) fn paths() -> Vec<HotPath> {
 
 /// A run of `up-down` on the virtual engine; one call is one run.
 pub fn up_down(pods: u64, replicasets: u64) -> Operation {
-    scenario(SettingsRequest {
-        scenario: Scenario::built_in("up-down"),
-        size: size(pods, replicasets),
-        ..SettingsRequest::default()
-    })
+    run_of(&format!(
+        "--scenario up-down --pods {pods} --replicasets {replicasets}"
+    ))
 }
 
 /// Ten virtual seconds of `churn`, 100 pods deleted from outside in each; one call is one run.
 pub fn churn(pods: u64, replicasets: u64) -> Operation {
-    scenario(SettingsRequest {
-        scenario: Scenario::built_in("churn"),
-        duration_ns: Some(10 * NS_PER_SECOND),
-        churn_pods_per_second: Some(100.0),
-        size: size(pods, replicasets),
-        ..SettingsRequest::default()
-    })
+    let size = format!("--pods {pods} --replicasets {replicasets}");
+    run_of(&format!(
+        "--scenario churn --duration 10s --churn-rate 100/s {size}"
+    ))
 }
 
-fn size(pods: u64, replicasets: u64) -> SizeRequest {
-    SizeRequest {
-        pods: Some(pods),
-        replicasets: Some(replicasets),
-        ..SizeRequest::default()
-    }
-}
-
-fn scenario(request: SettingsRequest) -> Operation {
-    let request = SettingsRequest {
-        engine: Some(EngineKind::Virtual),
-        ..request
-    };
+fn run_of(flags: &str) -> Operation {
+    let flags = format!("--engine virtual {flags}");
+    let request = SettingsRequest::read(flags.split(' ')).expect("they are flags of loadgen run");
     // What the machine offers must not change what is counted.
     let machine = Machine {
         cpus: 1,

@@ -53,7 +53,8 @@ impl BaselineFlags {
         }
     }
 
-    /// The flags that have a run judged alike, to be put after a command; empty without `--baseline`.
+    /// The flags that compare a repeated run in the same way, to be put after a command; empty without
+    /// `--baseline`.
     pub(super) fn repeated(&self) -> String {
         let Some(name) = &self.baseline else {
             return String::new();

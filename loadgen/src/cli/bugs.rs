@@ -73,7 +73,7 @@ fn list() -> String {
     text
 }
 
-/// What a behaviour makes of a bug, in words and in figures.
+/// What a behaviour makes of a bug, in words and in numbers.
 pub(super) fn told(bug: &Bug, behaviour: Behaviour, verdict: &Verdict) -> String {
     let mut text = String::new();
     let words = match behaviour {

@@ -5,99 +5,102 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Serializer;
-use serde::ser::SerializeMap;
 use serde_json::{Value, json};
 
 use crate::figures::Threshold;
-use crate::scenario::{Percent, Scenario};
+use crate::scenario::{
+    BehaviourName, EngineName, LatencyText, Percent, Positive, Rate, Scenario, ScenarioSettings,
+    Size, Time,
+};
 use crate::settings::resolve::{Machine, SettingsRequest, resolve};
 use crate::settings::{EngineKind, Settings};
 use crate::size::InputSize;
-use crate::units::{NS_PER_SECOND, duration_text, latency_text, shell_path, shell_word};
+use crate::units::{NS_PER_SECOND, shell_path, shell_word};
 
-/// Every setting that bears on the run, by the name of its flag; null is "not limited".
-pub(super) fn settings(settings: &Settings, files: &[PathBuf]) -> Vec<(&'static str, Value)> {
-    let latency = |latency| json!(latency_text(latency));
-    let scenario = &settings.scenario;
-    let mut all = vec![
-        ("scenario", json!(scenario_word(settings))),
-        ("engine", json!(settings.engine.name())),
-        ("seed", json!(settings.seed)),
-    ];
-    if settings.engine == EngineKind::Threads {
-        all.push(("threads", json!(settings.threads)));
+/// The flags that give these settings, without those that do not change the run.
+fn flags(settings: &Settings, has_files: bool) -> ScenarioSettings {
+    let size = |count: u64| Some(Size(count));
+    let (scenario, controller) = (&settings.scenario, &settings.controller);
+    let (cluster, latency) = (&settings.size, &settings.latency);
+    let gates = controller.feature_gates.iter();
+    let min_ready_ns = i64::from(settings.min_ready_seconds) * NS_PER_SECOND;
+    ScenarioSettings {
+        engine: Some(EngineName(settings.engine)),
+        seed: Some(settings.seed),
+        threads: size(settings.threads as u64).filter(|_| settings.engine == EngineKind::Threads),
+        duration: scenario
+            .uses_duration()
+            .then_some(Time(settings.duration_ns)),
+        churn_rate: scenario
+            .uses_churn_rate()
+            .then_some(Rate(settings.churn_pods_per_second)),
+        burst: size(settings.burst_pods.into()).filter(|_| scenario.uses_burst()),
+        time_limit: Some(Time(settings.time_limit_ns)),
+        // The scenario's groups say how many ReplicaSets the pods make, and --replicasets can't.
+        pods: size(cluster.pods_asked.unwrap_or(cluster.pods)).filter(|_| !has_files),
+        replicasets: size(cluster.replicasets)
+            .filter(|_| !has_files && cluster.pods_asked.is_none()),
+        pods_per_replicaset: None,
+        nodes: size(cluster.nodes).filter(|nodes| !has_files || nodes.0 > 0),
+        namespaces: size(cluster.namespaces).filter(|_| !has_files),
+        pods_per_node: size(cluster.pods_per_node.into()),
+        concurrent_replicaset_syncs: size(controller.concurrent_replicaset_syncs as u64),
+        concurrent_rc_syncs: size(controller.concurrent_rc_syncs as u64),
+        burst_replicas: size(controller.burst_replicas.into()),
+        kube_api_qps: controller.kube_api_qps.map(Positive),
+        kube_api_burst: size(controller.kube_api_burst.into())
+            .filter(|_| controller.kube_api_qps.is_some()),
+        upstream_defaults: false,
+        min_ready_seconds: (!has_files).then_some(Time(min_ready_ns)),
+        feature_gates: gates.map(|(gate, on)| format!("{gate}={on}")).collect(),
+        behaviour: Some(BehaviourName(settings.behaviour)),
+        pod_startup_latency: Some(LatencyText(latency.pod_startup)),
+        pod_termination_latency: Some(LatencyText(latency.pod_termination)),
+        api_latency: Some(LatencyText(latency.api)),
+        api_errors: Some(Percent(settings.api_errors)),
+        watch_latency: Some(LatencyText(latency.watch)),
+        scheduling_latency: Some(LatencyText(latency.scheduling)),
     }
-    if scenario.uses_duration() {
-        all.push(("duration", json!(duration_text(settings.duration_ns))));
+}
+
+/// What comes first among the settings; the others follow in the order of their declaration.
+const FIRST: [&str; 9] = [
+    "scenario",
+    "engine",
+    "seed",
+    "threads",
+    "duration",
+    "churn-rate",
+    "burst",
+    "time-limit",
+    "filename",
+];
+
+/// Every setting that changes the run, by the name of its flag; null is "not limited".
+pub(super) fn settings(settings: &Settings, files: &[PathBuf]) -> Vec<(String, Value)> {
+    let number = |value: Value| {
+        let number = value.as_str().and_then(|text| text.parse::<u64>().ok());
+        number.map_or(value, Value::from)
+    };
+    let files = files.iter().map(|file| json!(file.display().to_string()));
+    let files: Vec<Value> = files.collect();
+    let scenario = json!(scenario_word(settings));
+    let mut all = flags(settings, !files.is_empty()).members();
+    all.retain(|(name, value)| !value.is_null() || name == "kube-api-qps");
+    for (_, value) in &mut all {
+        *value = number(value.take());
     }
-    if scenario.uses_churn_rate() {
-        let rate = format!("{}/s", settings.churn_pods_per_second);
-        all.push(("churn-rate", json!(rate)));
-    }
-    if scenario.uses_burst() {
-        all.push(("burst", json!(settings.burst_pods)));
-    }
-    all.push(("time-limit", json!(duration_text(settings.time_limit_ns))));
+    all.push(("scenario".to_owned(), scenario));
     if !files.is_empty() {
-        let files: Vec<String> = files
-            .iter()
-            .map(|file| file.display().to_string())
-            .collect();
-        all.push(("filename", json!(files)));
-        if settings.size.nodes > 0 {
-            all.push(("nodes", json!(settings.size.nodes)));
-        }
-    } else {
-        let size = &settings.size;
-        match size.pods_asked {
-            // The scenario's groups say how many ReplicaSets that makes, and --replicasets can't.
-            Some(pods) => all.push(("pods", json!(pods))),
-            None => all.extend([
-                ("pods", json!(size.pods)),
-                ("replicasets", json!(size.replicasets)),
-            ]),
-        }
-        all.extend([
-            ("nodes", json!(size.nodes)),
-            ("namespaces", json!(size.namespaces)),
-        ]);
+        all.push(("filename".to_owned(), json!(files)));
     }
-    all.push(("pods-per-node", json!(settings.size.pods_per_node)));
-    let controller = &settings.controller;
-    all.extend([
-        (
-            "concurrent-replicaset-syncs",
-            json!(controller.concurrent_replicaset_syncs),
-        ),
-        ("concurrent-rc-syncs", json!(controller.concurrent_rc_syncs)),
-        ("burst-replicas", json!(controller.burst_replicas)),
-        ("kube-api-qps", json!(controller.kube_api_qps)),
-    ]);
-    if controller.kube_api_qps.is_some() {
-        all.push(("kube-api-burst", json!(controller.kube_api_burst)));
-    }
-    if files.is_empty() {
-        let min_ready_ns = i64::from(settings.min_ready_seconds) * NS_PER_SECOND;
-        all.push(("min-ready-seconds", json!(duration_text(min_ready_ns))));
-    }
-    all.extend([
-        ("feature-gates", json!(controller.feature_gates)),
-        ("behaviour", json!(settings.behaviour.as_str())),
-        ("pod-startup-latency", latency(settings.latency.pod_startup)),
-        (
-            "pod-termination-latency",
-            latency(settings.latency.pod_termination),
-        ),
-        ("api-latency", latency(settings.latency.api)),
-        ("api-errors", json!(Percent(settings.api_errors))),
-        ("watch-latency", latency(settings.latency.watch)),
-        ("scheduling-latency", latency(settings.latency.scheduling)),
-    ]);
+    let place = |name: &str| FIRST.iter().position(|first| *first == name);
+    all.sort_by_key(|(name, _)| place(name).unwrap_or(FIRST.len()));
     all
 }
 
 /// The settings as a reader is shown them: name and value.
-pub(super) fn shown(given: &Settings, files: &[PathBuf]) -> Vec<(&'static str, String)> {
+pub(super) fn shown(given: &Settings, files: &[PathBuf]) -> Vec<(String, String)> {
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
         Value::Null => "unlimited".to_owned(),
@@ -116,12 +119,12 @@ pub(super) fn shown(given: &Settings, files: &[PathBuf]) -> Vec<(&'static str, S
     };
     let all = settings(given, files);
     all.iter()
-        .map(|(name, value)| (*name, text(value)))
+        .map(|(name, value)| (name.clone(), text(value)))
         .collect()
 }
 
 /// The settings as YAML, one line each.
-pub(super) fn yaml(settings: &[(&'static str, Value)]) -> String {
+pub(super) fn yaml(settings: &[(String, Value)]) -> String {
     let mut text = String::new();
     for (name, value) in settings {
         match value {
@@ -166,17 +169,11 @@ fn is_plain(text: &str) -> bool {
 }
 
 /// The settings as indented JSON, in the same order.
-pub(super) fn json(settings: &[(&'static str, Value)]) -> String {
+pub(super) fn json(settings: &[(String, Value)]) -> String {
     let mut bytes = Vec::new();
-    let mut serializer = serde_json::Serializer::pretty(&mut bytes);
-    let mut write = || {
-        let mut map = serializer.serialize_map(Some(settings.len()))?;
-        for (name, value) in settings {
-            map.serialize_entry(name, value)?;
-        }
-        SerializeMap::end(map)
-    };
-    write().expect("a Vec takes everything and the keys are texts");
+    serde_json::Serializer::pretty(&mut bytes)
+        .collect_map(settings.iter().map(|(name, value)| (name, value)))
+        .expect("a Vec takes everything and the keys are texts");
     bytes.push(b'\n');
     String::from_utf8(bytes).expect("JSON is UTF-8")
 }
@@ -195,8 +192,11 @@ pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
     let is_manifests = scenario.path.is_none() && scenario.name == Scenario::manifests().name;
     let baseline = SettingsRequest {
         scenario: Some(Arc::clone(&given.scenario)),
-        engine: Some(given.engine),
         input: (!files.is_empty()).then(InputSize::default),
+        settings: ScenarioSettings {
+            engine: Some(EngineName(given.engine)),
+            ..ScenarioSettings::default()
+        },
         ..SettingsRequest::default()
     };
     let machine = Machine {
@@ -205,20 +205,19 @@ pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
     };
     let baseline = resolve(&baseline, machine).map(|defaults| settings(&defaults, files));
     let baseline = baseline.unwrap_or_default();
-    let default_gates = baseline.iter().find(|(name, _)| *name == "feature-gates");
+    let default_gates = baseline.iter().find(|(name, _)| name == "feature-gates");
     let default_gates = default_gates.and_then(|(_, gates)| gates.as_object());
     let all = settings(given, files);
     let differs = |name: &str, value: &Value| {
         let mut baseline = baseline.iter();
-        !baseline.any(|(other, default)| *other == name && default == value)
+        !baseline.any(|(other, default)| other == name && default == value)
     };
     // What one of the sizes is by default depends on the others.
     let is_sized = all
         .iter()
-        .any(|(name, value)| SIZES.contains(name) && differs(name, value));
+        .any(|(name, value)| SIZES.contains(&&**name) && differs(name, value));
     for (name, value) in &all {
-        let name = *name;
-        match (name, value) {
+        match (&**name, value) {
             // The seed and the scenario are what one looks for; they are always said.
             ("scenario", Value::String(scenario)) if !is_manifests => add(name, scenario),
             // By default there are as many threads as the machine has cores, and where files bring
@@ -273,7 +272,10 @@ mod tests {
 
     use super::super::{Cli, Command};
     use super::*;
-    use crate::size::SizeRequest;
+
+    fn request(flags: &str) -> SettingsRequest {
+        SettingsRequest::read(flags.split_whitespace()).unwrap()
+    }
 
     fn resolved(request: &SettingsRequest) -> Settings {
         let machine = Machine {
@@ -285,18 +287,9 @@ mod tests {
 
     #[test]
     fn the_command_says_what_differs_and_the_seed() {
-        let request = SettingsRequest {
-            engine: Some(EngineKind::Virtual),
-            seed: Some(7),
-            kube_api_qps: Some(20.0),
-            feature_gates: vec!["PodDeletionCost=false".into()],
-            size: SizeRequest {
-                pods: Some(1000),
-                ..SizeRequest::default()
-            },
-            ..SettingsRequest::default()
-        };
-        let command = command(&resolved(&request), &[]);
+        let flags = "--engine virtual --seed 7 --kube-api-qps 20 --feature-gates \
+                     PodDeletionCost=false --pods 1000";
+        let command = command(&resolved(&request(flags)), &[]);
         assert_eq!(
             command,
             "loadgen run --scenario up-down --engine virtual --seed 7 --pods 1000 \
@@ -305,7 +298,7 @@ mod tests {
         );
     }
 
-    /// What a command's text means on a machine with so many cores.
+    /// What a command's text means on a machine with that number of cores.
     fn read_back(command: &str, cpus: usize, input: Option<InputSize>) -> Settings {
         let words = command.split(' ').map(|word| word.trim_matches('\''));
         let flags = Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{command}: {error}"));
@@ -316,7 +309,7 @@ mod tests {
             cpus,
             memory_bytes: None,
         };
-        let settings = resolve(&flags.shape.request(input), machine);
+        let settings = resolve(&flags.shape.with_input(input), machine);
         settings.unwrap_or_else(|error| panic!("{command}: {error}"))
     }
 
@@ -367,40 +360,22 @@ mod tests {
             nodes_without_capacity: 0,
         };
         let files = [PathBuf::from("dump.json")];
-        for (scenario, nodes) in [
-            (None, None),
-            (None, Some(1)),
-            (Scenario::built_in("recreate"), Some(3)),
-            (Some(Scenario::manifests()), None),
+        for (flags, is_named) in [
+            ("", false),
+            ("--nodes 1", false),
+            ("--scenario recreate --nodes 3", true),
+            ("--scenario manifests", false),
         ] {
-            let request = SettingsRequest {
-                scenario: scenario.clone(),
-                input: Some(input),
-                size: SizeRequest {
-                    nodes,
-                    ..SizeRequest::default()
-                },
-                ..SettingsRequest::default()
-            };
-            let settings = resolved(&request);
+            let settings = resolved(&request(flags).with_input(Some(input)));
             let command = command(&settings, &files);
             assert_eq!(read_back(&command, 96, Some(input)), settings, "{command}");
-            let is_named = scenario.is_some_and(|scenario| scenario.name != "manifests");
             assert_eq!(command.contains("--scenario"), is_named, "{command}");
         }
     }
 
     #[test]
     fn the_pods_of_groups_are_those_that_were_asked_for() {
-        let request = SettingsRequest {
-            scenario: Scenario::built_in("cl2-load"),
-            size: SizeRequest {
-                pods: Some(400),
-                ..SizeRequest::default()
-            },
-            ..SettingsRequest::default()
-        };
-        let settings = resolved(&request);
+        let settings = resolved(&request("--scenario cl2-load --pods 400"));
         assert_eq!(settings.size.pods, 540, "250 + 3 x 30 + 40 x 5");
         let command = command(&settings, &[]);
         assert!(command.contains(" --pods 400 --nodes 100"), "{command}");

@@ -6,18 +6,17 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use clap::{ArgGroup, Args, ValueEnum};
 use podstorm::limits::BURST_REPLICAS;
-use podstorm::policy::Behaviour;
 use podstorm::replicaset::{ControllerOptions, Gates};
 use podstorm_objects::{Kind, Now, Selector, Time};
 use podstorm_sim::clock::RealClock;
 
-use super::flags::behaviour;
 use crate::explain::order::Question;
 use crate::explain::selection::Preferred;
 use crate::explain::table::{self, Layout};
 use crate::explain::{Objects, answer, find, json};
 use crate::gates;
 use crate::manifest;
+use crate::scenario::BehaviourName;
 use crate::units::parse_size;
 
 /// What `loadgen explain` is asked for.
@@ -110,9 +109,13 @@ pub(super) struct ExplainFlags {
     burst_replicas: Option<u64>,
 
     /// Whose behaviour: upstream or hardened (which counts related pods without an owner too)
-    #[arg(long, value_name = "NAME", value_parser = behaviour, default_value = "upstream",
-          help_heading = "Controller")]
-    behaviour: Behaviour,
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "upstream",
+        help_heading = "Controller"
+    )]
+    behaviour: BehaviourName,
 
     /// The moment of the ranking, by which ages are compared: 2026-01-02T03:04:05Z [default: the
     /// present]
@@ -183,7 +186,7 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
             pod_deletion_cost: gates["PodDeletionCost"],
             ..Gates::default()
         },
-        behaviour: flags.behaviour,
+        behaviour: flags.behaviour.0,
         ..ControllerOptions::new(kind)
     };
     let now = match flags.now {

@@ -1,10 +1,10 @@
 //! `loadgen fuzz`: many seeds of the fault simulator, and what they add up to.
 
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -20,26 +20,27 @@ use serde_json::{Value, json};
 
 use super::interrupt::EXIT_INTERRUPTED;
 use super::print;
+use super::progress::Teller;
 use crate::report::output::{Inputs, Output};
 use crate::units::{parse_duration_ns, parse_size, shell_path};
 
-/// Of so many failing seeds the schedules are cut down.
+/// Most failing seeds whose schedules are cut down.
 const MINIMISED: usize = 3;
 
-/// For each of them so many schedules are played at most.
+/// Most schedules that are played to cut one down.
 const PLAYS_MAX: u32 = 1_000;
 
-/// For each of them so much real time is spent, seconds.
+/// Most real time that cutting one down takes, seconds.
 const MINIMISE_SECONDS: f64 = 15.0;
 
-/// So many pairs of fault and step are shown.
+/// Most pairs of fault and step that are shown.
 const LEAST_MET: usize = 8;
 
 /// Most threads.
 const THREADS_MAX: u64 = 4_096;
 
-/// Where nobody watches, progress is told every so many seconds.
-const PROGRESS_SECONDS: u64 = 10;
+/// Seconds of real time between lines of progress that no terminal shows.
+const SECONDS_PER_LINE: f64 = 10.0;
 
 /// What `loadgen fuzz` is asked for.
 #[derive(Args, Debug)]
@@ -52,7 +53,7 @@ pub(super) struct FuzzFlags {
     #[arg(long, value_name = "NUMBER", default_value = "1")]
     first: u64,
 
-    /// Stop after so much real time; failing seeds are cut down after that, for up to 15 s each
+    /// Stop after this much real time; failing seeds are cut down after that, for up to 15 s each
     #[arg(long, value_name = "TIME", value_parser = parse_duration_ns, allow_hyphen_values = true)]
     time: Option<i64>,
 
@@ -72,7 +73,7 @@ pub(super) struct FuzzFlags {
     #[arg(long, value_name = "NUMBER", value_parser = parse_size, allow_hyphen_values = true)]
     threads: Option<u64>,
 
-    /// Stop after so many failing seeds
+    /// Stop after this number of failing seeds
     #[arg(long, value_name = "NUMBER", value_parser = parse_size, default_value = "5",
           allow_hyphen_values = true)]
     failures: u64,
@@ -167,16 +168,19 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
     let stop = AtomicBool::new(false);
     let begun = RealClock::start();
     let limit = flags.time.map(|ns| ns.unsigned_abs() as f64 / 1e9);
-    let teller = Teller::new(flags.quiet, seeds, threads);
+    let shown = seeds.map_or("seeds".to_owned(), |seeds| format!("{seeds} seeds"));
+    let first = format!("playing {shown} on {threads} threads");
+    let teller = Teller::new(flags.quiet, "{msg}", seeds, &first, SECONDS_PER_LINE);
+    let of = seeds.map_or_else(String::new, |seeds| format!(" of {seeds}"));
     let progress = |done: u64, failed: usize| {
         if limit.is_some_and(|limit| begun.seconds() >= limit) || is_interrupted() {
             stop.store(true, Ordering::Relaxed);
         }
-        teller.seeds(done, failed, begun.seconds());
+        teller.tell(done, format!("{done}{of} seeds, {failed} failed"));
     };
     let outcome = campaign::run(&campaign, &stop, &progress);
     let took_seconds = begun.seconds();
-    teller.end();
+    teller.finish();
     if let Some(output) = json {
         let text = format!("{:#}\n", as_json(&outcome, took_seconds, is_interrupted()));
         output.write(|out| out.write_all(text.as_bytes()))?;
@@ -184,13 +188,16 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
     if !flags.quiet {
         print(&summary(&outcome, &campaign.wanted, took_seconds))?;
     }
-    // Nobody is there to read them otherwise.
+    // With --quiet and without --keep there is no place for them.
     if !flags.quiet || flags.keep.is_some() {
         for failure in outcome.failures.iter().take(MINIMISED) {
-            teller.cutting(failure.seed);
             let wanted = &campaign.wanted;
+            let seed = failure.seed;
+            teller.say(&format!(
+                "cutting seed {seed} down (up to {MINIMISE_SECONDS} s) "
+            ));
             let text = minimised(failure, wanted, flags.keep.as_deref(), &is_interrupted)?;
-            teller.end();
+            teller.say("");
             if !flags.quiet {
                 print(&text)?;
             }
@@ -201,72 +208,6 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
         (true, true) => EXIT_INTERRUPTED,
         (true, false) => 0,
     })
-}
-
-/// Tells on standard error how far it is: in a line that is written over on a terminal, and now and
-/// then elsewhere. Nobody may be looking any more, so errors are ignored.
-struct Teller {
-    quiet: bool,
-    is_terminal: bool,
-    seeds: Option<u64>,
-    /// When something was last told, whole seconds.
-    told: AtomicU64,
-}
-
-impl Teller {
-    fn new(quiet: bool, seeds: Option<u64>, threads: usize) -> Teller {
-        let is_terminal = io::stderr().is_terminal();
-        if !quiet && !is_terminal {
-            let seeds = seeds.map_or("seeds".to_owned(), |seeds| format!("{seeds} seeds"));
-            let _ = writeln!(io::stderr(), "playing {seeds} on {threads} threads");
-        }
-        Teller {
-            quiet,
-            is_terminal,
-            seeds,
-            told: AtomicU64::new(0),
-        }
-    }
-
-    fn seeds(&self, done: u64, failed: usize, seconds: f64) {
-        if self.quiet {
-            return;
-        }
-        let of = || {
-            self.seeds
-                .map_or_else(String::new, |seeds| format!(" of {seeds}"))
-        };
-        if self.is_terminal {
-            if done.is_multiple_of(20) {
-                let _ = write!(io::stderr(), "\r{done}{} seeds, {failed} failed ", of());
-            }
-            return;
-        }
-        let due = self.told.load(Ordering::Relaxed) + PROGRESS_SECONDS;
-        if seconds as u64 >= due {
-            self.told.store(seconds as u64, Ordering::Relaxed);
-            let _ = writeln!(
-                io::stderr(),
-                "{done}{} seeds, {failed} failed, {seconds:.0} s",
-                of()
-            );
-        }
-    }
-
-    fn cutting(&self, seed: u64) {
-        if self.is_terminal && !self.quiet {
-            let _ = write!(
-                io::stderr(),
-                "cutting seed {seed} down (up to {MINIMISE_SECONDS} s) "
-            );
-        }
-    }
-
-    fn end(&self) {
-        if self.is_terminal && !self.quiet {
-            let _ = write!(io::stderr(), "\r\x1b[K");
-        }
-    }
 }
 
 /// What a program wants to know: how many seeds were played, and which failed and why.
@@ -330,7 +271,7 @@ fn as_json(outcome: &Outcome, took_seconds: f64, interrupted: bool) -> Value {
     })
 }
 
-/// A figure in seeds of each of the [`Conditions`].
+/// A count in seeds of each of the [`Conditions`].
 fn by_conditions([kept, crashed, broken]: [u64; 3]) -> Value {
     json!({"kept": kept, "crashed": crashed, "broken": broken})
 }

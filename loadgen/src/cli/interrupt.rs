@@ -38,7 +38,7 @@ impl Interrupter {
     )]
     pub(super) fn interrupt(&self) {
         if self.keys.send(()).is_err() {
-            // Nobody watches: the run can still be asked to stop.
+            // The thread has ended. The run can still be asked to stop.
             // Ordering: as in `watch`.
             self.cancel.store(true, Ordering::Relaxed);
         }
@@ -68,7 +68,7 @@ pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bo
             let Ok(runtime) = runtime else { return };
             runtime.block_on(async {
                 let signals = Signals::catch();
-                // Whoever started this waits for it.
+                // The caller of `watch` waits for this.
                 let _ = caught.send(());
                 let Ok(mut signals) = signals else { return };
                 let end = || {
@@ -95,7 +95,8 @@ pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bo
                 end();
             });
         });
-    // As above: no thread, no grace. One that ended has told, or dropped its end.
+    // Without the thread an interrupt ends the process at once. A thread that has ended has sent, or
+    // dropped its sender.
     if thread.is_ok() {
         let _ = is_caught.recv();
     }
@@ -107,7 +108,7 @@ pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bo
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// Who ignores it, as nohup does, means to outlive the terminal.
+    /// None where it is ignored, as nohup does: the process is to outlive the terminal.
     hangup: Option<Signal>,
 }
 
@@ -142,7 +143,7 @@ impl Signals {
     }
 }
 
-/// Whether this process was started with SIGHUP ignored, as far as the system tells.
+/// Whether this process was started with SIGHUP ignored, as far as `/proc` says.
 #[cfg(unix)]
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

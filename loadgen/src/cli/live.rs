@@ -11,7 +11,7 @@ use super::interrupt::Interrupter;
 use crate::report::progress::ProgressView;
 use crate::settings::Settings;
 
-/// Refuses a view that nobody would see.
+/// Refuses a view that can't be seen.
 ///
 /// # Errors
 /// `--tui` with `--quiet`, off a terminal, on one that can't be drawn on, or in a build without it.

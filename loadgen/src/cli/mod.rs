@@ -1,8 +1,8 @@
 //! The `loadgen` command line: flags to settings, files to objects, a run, a report, an exit code.
 //!
 //! Exit codes: 0 all is well; 1 not met in time or a threshold failed; 2 wrong usage, input or
-//! output path; 3 an invariant was broken; 130 interrupted. Output that nobody reads any more
-//! ends quietly.
+//! output path; 3 an invariant was broken; 130 interrupted. A closed standard output ends the command
+//! quietly.
 
 mod baseline;
 mod bugs;
@@ -17,6 +17,7 @@ mod interrupt;
 mod live;
 mod outputs;
 mod profile;
+mod progress;
 mod replay;
 mod run;
 mod scenarios;
@@ -31,10 +32,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 use podstorm_sim::faults::FaultClass;
 
-/// Most warnings about the files of `-f` that are told.
+/// Most warnings about the files of `-f` that are shown.
 const WARNINGS_MAX: usize = 20;
 
-/// Tells on standard error what is no mistake for certain and probably one.
+/// Writes to standard error what probably is a mistake.
 fn warn(warnings: &[String]) {
     let mut errors = io::stderr().lock();
     for warning in warnings.iter().take(WARNINGS_MAX) {
@@ -79,7 +80,7 @@ enum Command {
     /// Say which pods a scale-down deletes, and why; and what makes others go first
     Explain(Box<explain::ExplainFlags>),
     /// Run a scenario over a grid of settings: a table, CSV, and a page with heat maps
-    Sweep(Box<sweep::SweepCommand>),
+    Sweep(Box<sweep::SweepFlags>),
     /// Compare two results, or two sets of several seeds; exit code 1 on a regression
     Compare(Box<compare::CompareFlags>),
     /// List the built-in scenarios, each with the question it answers, or print one to edit
@@ -108,8 +109,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let error = proposing(error);
-            // Help and version go to standard output, mistakes to standard error; either may be
-            // closed, and then nobody is waiting for the text.
+            // Help and version go to standard output, mistakes to standard error. Either may be closed.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { EXIT_USAGE } else { 0 });
         }
@@ -124,8 +124,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The mistake, with the names that are nearest where the parser proposes none: its measure of likeness
-/// knows no short word with two letters exchanged, `rnu` for `run`.
+/// The mistake, with the nearest names where the parser proposes none: it misses short words with two
+/// letters exchanged, such as `rnu` for `run`.
 fn proposing(mut error: clap::Error) -> clap::Error {
     let string = |error: &clap::Error, kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
@@ -181,7 +181,7 @@ fn execute(command: &Command) -> anyhow::Result<u8> {
     match command {
         Command::Run(flags) => run::run(flags),
         Command::Explain(flags) => explain::run(flags),
-        Command::Sweep(command) => sweep::run(command),
+        Command::Sweep(flags) => sweep::run(flags),
         Command::Compare(flags) => compare::run(flags),
         Command::Scenarios(flags) => scenarios::run(flags),
         Command::Schema(flags) => schema::run(flags),

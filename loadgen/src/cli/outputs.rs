@@ -1,92 +1,77 @@
-//! Where a run's files go: each known to be writable before the run, no two the same, none an input.
+//! Where a command's files go: each known to be writable before anything runs, no two the same, none an input.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-use super::flags::RunFlags;
-use super::profile::ProfileOutputs;
-use crate::report::html::{self, Report};
-use crate::report::output::{self, Inputs, Output};
-use crate::report::{csv, junit, perf_dash};
+use crate::report::output::{Inputs, Output};
 
-/// The files that are asked for.
-#[derive(Debug)]
-pub(super) struct Outputs {
-    /// `--json`.
-    json: Option<Output>,
-    /// `--save-baseline`.
-    pub(super) baseline: Option<Output>,
-    /// `--report`.
-    report: Option<Output>,
-    /// `--csv`.
-    csv: Option<Output>,
-    /// `--junit`.
-    junit: Option<Output>,
-    /// `--perf-dash`.
-    perf_dash: Option<Output>,
-    /// `--flamegraph`, `--pprof`, `--folded`.
-    pub(super) profile: Option<ProfileOutputs>,
-}
+/// What makes the content of a file.
+pub(super) type Content<'a> = &'a dyn Fn(&mut dyn Write) -> io::Result<()>;
+
+/// The files that are asked for, each under the flag that names it.
+#[derive(Debug, Default)]
+pub(super) struct Outputs(Vec<Output>);
 
 impl Outputs {
-    /// Opens them all.
+    /// Opens the file of a flag, where there is one.
     ///
     /// # Errors
-    /// One can't be written or is an input file, two are the same, or the build can't profile.
-    pub(super) fn open(flags: &RunFlags) -> Result<Outputs> {
-        let mut inputs = Inputs::default();
-        flags.shape.note_inputs(&mut inputs)?;
-        flags.baselines.note_inputs(&mut inputs);
-        let open = |flag, path: &Option<PathBuf>| {
-            let path = path.as_ref();
-            path.map(|path| Output::open(flag, path, &inputs))
-                .transpose()
-        };
-        let outputs = Outputs {
-            json: open("--json", &flags.json)?,
-            report: open("--report", &flags.report)?,
-            csv: open("--csv", &flags.csv)?,
-            junit: open("--junit", &flags.junit)?,
-            perf_dash: open("--perf-dash", &flags.perf_dash)?,
-            baseline: flags.baselines.open(&inputs)?,
-            profile: ProfileOutputs::open(flags, &inputs)?,
-        };
-        refuse_same(outputs.all())?;
-        Ok(outputs)
+    /// It can't be written, is an input file, or is another output too.
+    pub(super) fn open(
+        &mut self,
+        flag: &'static str,
+        path: Option<&PathBuf>,
+        inputs: &Inputs,
+    ) -> Result<()> {
+        match path {
+            Some(path) => self.add(Output::open(flag, path, inputs)?),
+            None => Ok(()),
+        }
     }
 
-    fn all(&self) -> impl Iterator<Item = &Output> {
-        let profile = self.profile.iter().flat_map(ProfileOutputs::all);
-        let files = [
-            &self.json,
-            &self.baseline,
-            &self.report,
-            &self.csv,
-            &self.junit,
-            &self.perf_dash,
-        ];
-        files.into_iter().flatten().chain(profile)
+    /// Adds a file that is open.
+    ///
+    /// # Errors
+    /// It is another output too, or both are standard output.
+    pub(super) fn add(&mut self, output: Output) -> Result<()> {
+        let same = |other: &&Output| match (output.path(), other.path()) {
+            (Some(path), Some(other)) => path == other,
+            _ => output.is_stdout() && other.is_stdout(),
+        };
+        if let Some(other) = self.0.iter().find(same) {
+            let place = match output.path() {
+                Some(path) => path.display().to_string(),
+                None => "standard output".to_owned(),
+            };
+            bail!(
+                "{} and {} would both be written to {place}; name two files",
+                other.flag(),
+                output.flag()
+            );
+        }
+        self.0.push(output);
+        Ok(())
     }
 
-    /// Writes everything but the profile, one after the other, even where one can't be written: it is
-    /// the only trace of the run. The first value is what was written, flag and file.
-    pub(super) fn write(self, report: &Report<'_>) -> (Vec<(&'static str, String)>, Result<()>) {
-        type Content<'a> = &'a dyn Fn(&mut dyn Write) -> io::Result<()>;
-        let Report {
-            result, command, ..
-        } = *report;
-        let contents: [(Option<Output>, Content<'_>); 5] = [
-            (self.json, &|out| output::json(out, result)),
-            (self.report, &|out| html::write(out, report)),
-            (self.csv, &|out| csv::write(out, result)),
-            (self.junit, &|out| junit::write(out, result, command)),
-            (self.perf_dash, &|out| perf_dash::write(out, result)),
-        ];
+    /// Takes the file of a flag, where there is one.
+    pub(super) fn take(&mut self, flag: &str) -> Option<Output> {
+        let at = self.0.iter().position(|output| output.flag() == flag)?;
+        Some(self.0.remove(at))
+    }
+
+    /// Writes the contents that are asked for, one after the other, even where one can't be written: they
+    /// are the only trace of the run. The first value is what was written, flag and file.
+    pub(super) fn write(
+        &mut self,
+        contents: &[(&str, Content<'_>)],
+    ) -> (Vec<(&'static str, String)>, Result<()>) {
         let (mut written, mut problem) = (Vec::new(), Ok(()));
-        for (output, content) in contents {
-            let Some(output) = output else { continue };
+        for (flag, content) in contents {
+            let Some(output) = self.take(flag) else {
+                continue;
+            };
             let name = name_of(&output);
             match output.write(content) {
                 Ok(()) => written.extend(name),
@@ -98,15 +83,13 @@ impl Outputs {
 
     /// Whether one of them is standard output, which then belongs to it alone.
     pub(super) fn use_stdout(&self) -> bool {
-        self.all().any(Output::is_stdout)
+        self.0.iter().any(Output::is_stdout)
     }
 
-    /// The temporary files, to be removed by whoever ends the process without unwinding.
+    /// The temporary files, to be removed by what ends the process without unwinding.
     pub(super) fn temporary(&self) -> Vec<PathBuf> {
-        self.all()
-            .filter_map(Output::temporary)
-            .map(Path::to_owned)
-            .collect()
+        let temporary = self.0.iter().filter_map(Output::temporary);
+        temporary.map(Path::to_owned).collect()
     }
 }
 
@@ -116,28 +99,4 @@ pub(super) fn name_of(output: &Output) -> Option<(&'static str, String)> {
     let path = output.path()?;
     let path = path.strip_prefix(&here).unwrap_or(path);
     Some((output.flag(), path.display().to_string()))
-}
-
-/// Refuses two outputs that are one file, or both standard output.
-pub(super) fn refuse_same<'a>(outputs: impl Iterator<Item = &'a Output>) -> Result<()> {
-    let mut seen: Vec<&Output> = Vec::new();
-    for output in outputs {
-        let same = |other: &&&Output| match (output.path(), other.path()) {
-            (Some(path), Some(other)) => path == other,
-            _ => output.is_stdout() && other.is_stdout(),
-        };
-        if let Some(other) = seen.iter().find(same) {
-            let place = match output.path() {
-                Some(path) => path.display().to_string(),
-                None => "standard output".to_owned(),
-            };
-            bail!(
-                "{} and {} would both be written to {place}; name two files",
-                other.flag(),
-                output.flag()
-            );
-        }
-        seen.push(output);
-    }
-    Ok(())
 }

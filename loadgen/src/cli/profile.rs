@@ -3,95 +3,61 @@
 use anyhow::{Result, bail};
 
 use super::flags::RunFlags;
+use super::outputs::Outputs;
 use crate::report::output::{Inputs, Output};
 
-/// Where the profile goes, and how often to sample.
-#[derive(Debug)]
-#[cfg_attr(
-    not(feature = "profile"),
-    expect(dead_code, reason = "it can't be made without the feature")
-)]
-pub(super) struct ProfileOutputs {
-    flamegraph: Option<Output>,
-    pprof: Option<Output>,
-    folded: Option<Output>,
-    hertz: u16,
-}
-
-impl ProfileOutputs {
-    /// Opens what is asked for; none when nothing is.
-    ///
-    /// # Errors
-    /// An output that can't be written or is an input; a rate without an output; a build that can't sample.
-    pub(super) fn open(flags: &RunFlags, inputs: &Inputs) -> Result<Option<ProfileOutputs>> {
-        let asked = [&flags.flamegraph, &flags.pprof, &flags.folded];
-        if asked.iter().all(|path| path.is_none()) {
-            if flags.profile_hertz.is_some() {
-                bail!("--profile-hertz needs a profile: --flamegraph, --pprof or --folded");
-            }
-            return Ok(None);
-        }
-        open(flags, inputs).map(Some)
+/// Opens the files of a profile that are asked for.
+///
+/// # Errors
+/// An output that can't be written or is an input; a rate without an output; a build that can't sample.
+pub(super) fn open(flags: &RunFlags, inputs: &Inputs, outputs: &mut Outputs) -> Result<()> {
+    let asked = [
+        ("--flamegraph", &flags.flamegraph),
+        ("--pprof", &flags.pprof),
+        ("--folded", &flags.folded),
+    ];
+    let is_asked = asked.iter().any(|(_, path)| path.is_some());
+    if !is_asked && flags.profile_hertz.is_some() {
+        bail!("--profile-hertz needs a profile: --flamegraph, --pprof or --folded");
     }
-
-    /// The outputs that are there.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Output> {
-        let outputs = [&self.flamegraph, &self.pprof, &self.folded];
-        outputs.into_iter().flatten()
+    if is_asked && cfg!(not(feature = "profile")) {
+        bail!(
+            "this build of loadgen can't profile a run: build it with the feature `profile`, which is \
+             on by default"
+        );
     }
+    for (flag, path) in asked {
+        outputs.open(flag, path.as_ref(), inputs)?;
+    }
+    Ok(())
 }
 
-#[cfg(not(feature = "profile"))]
-fn open(_flags: &RunFlags, _inputs: &Inputs) -> Result<ProfileOutputs> {
-    bail!(
-        "this build of loadgen can't profile a run: build it with the feature `profile`, which is \
-         on by default"
-    )
-}
-
-#[cfg(feature = "profile")]
-fn open(flags: &RunFlags, inputs: &Inputs) -> Result<ProfileOutputs> {
-    use std::path::PathBuf;
-    let open = |flag, path: &Option<PathBuf>| {
-        let path = path.as_ref();
-        path.map(|path| Output::open(flag, path, inputs))
-            .transpose()
-    };
-    Ok(ProfileOutputs {
-        flamegraph: open("--flamegraph", &flags.flamegraph)?,
-        pprof: open("--pprof", &flags.pprof)?,
-        folded: open("--folded", &flags.folded)?,
-        hertz: flags.profile_hertz.unwrap_or(crate::profile::HERTZ),
-    })
-}
-
-/// Runs `work`, sampled when outputs are given, and then has the profile written; the first value
-/// is what `work` gave, the second how the profile fared.
+/// Runs `work`, sampled that often a second where there are outputs, and then has the profile written;
+/// the first value is what `work` gave, the second how the profile fared.
 ///
 /// # Errors
 /// The sampler can't be started: nothing has run.
 #[cfg(feature = "profile")]
 pub(super) fn sampled<T>(
-    outputs: Option<ProfileOutputs>,
+    outputs: Vec<Output>,
+    hertz: Option<u16>,
     title: &str,
     work: impl FnOnce() -> T,
 ) -> Result<(T, Result<()>)> {
-    let Some(outputs) = outputs else {
+    if outputs.is_empty() {
         return Ok((work(), Ok(())));
-    };
-    let sampler = crate::profile::Sampler::start(outputs.hertz)?;
+    }
+    let sampler = crate::profile::Sampler::start(hertz.unwrap_or(crate::profile::HERTZ))?;
     let done = work();
     let profile = sampler.stop();
     let write = || {
         let profile = profile?;
-        if let Some(output) = outputs.flamegraph {
-            output.write(|out| profile.write_flamegraph(title, out))?;
-        }
-        if let Some(output) = outputs.pprof {
-            output.write(|out| profile.write_pprof(out))?;
-        }
-        if let Some(output) = outputs.folded {
-            output.write(|out| profile.write_folded(out))?;
+        for output in outputs {
+            match output.flag() {
+                "--flamegraph" => output.write(|out| profile.write_flamegraph(title, out))?,
+                "--pprof" => output.write(|out| profile.write_pprof(out))?,
+                _ => output.write(|out| profile.write_folded(out))?,
+            }
         }
         Ok(())
     };
@@ -104,7 +70,8 @@ pub(super) fn sampled<T>(
 /// None.
 #[cfg(not(feature = "profile"))]
 pub(super) fn sampled<T>(
-    _outputs: Option<ProfileOutputs>,
+    _outputs: Vec<Output>,
+    _hertz: Option<u16>,
     _title: &str,
     work: impl FnOnce() -> T,
 ) -> Result<(T, Result<()>)> {

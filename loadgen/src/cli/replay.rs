@@ -64,7 +64,7 @@ fn text_of(path: &Path) -> io::Result<String> {
     }
 }
 
-/// Plays one schedule and tells what happens; the exit code is 3 when an invariant did not hold.
+/// Plays one schedule and prints what happens; the exit code is 3 when an invariant did not hold.
 ///
 /// # Errors
 /// A schedule that can't be read or played; standard output that can't be written.

@@ -7,15 +7,16 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Result, bail};
 use terminal_size::{Width, terminal_size_of};
 
-use super::flags::{RunFlags, SettingsFormat};
+use super::flags::{RunFlags, SettingsFormat, note_inputs};
 use super::outputs::{self, Outputs};
 use super::{baseline, dry_run, effective, interrupt, live, print, profile, warn};
 use crate::exposition::MetricsServer;
 use crate::figures::Threshold;
 use crate::manifest::{self, Loaded};
+use crate::report::output::{self, Inputs};
 use crate::report::progress::ProgressView;
 use crate::report::terminal;
-use crate::report::{colour, html};
+use crate::report::{colour, csv, html, junit, perf_dash};
 use crate::result::thresholds;
 use crate::run::{self, Metrics, Observer, Progress};
 use crate::settings::resolve::{Machine, resolve};
@@ -28,20 +29,20 @@ use crate::size::InputSize;
 /// Wrong usage, input or output path; nothing has run then.
 pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     let machine = Machine::this();
-    // Contradictions among flags are told before any file is read.
+    // Flags that contradict each other are refused before any file is read.
     let has_files = !flags.shape.files.is_empty();
     resolve(
-        &flags.shape.request(has_files.then(InputSize::default)),
+        &flags.shape.with_input(has_files.then(InputSize::default)),
         machine,
     )?;
     live::check(flags)?;
     let runs = flags.print_scenario.is_none() && !flags.dry_run;
     let outputs = match runs {
-        true => Some(Outputs::open(flags)?),
+        true => Some(open_outputs(flags)?),
         false => None,
     };
     let cancel = Arc::new(AtomicBool::new(false));
-    // A message would be lost on the screen of a view, which tells it itself.
+    // A message would be lost under the full-screen view, which shows it itself.
     let says_nothing = flags.quiet || flags.tui;
     let temporary = outputs.as_ref().map(Outputs::temporary);
     let interrupter = interrupt::watch(&cancel, temporary.unwrap_or_default(), says_nothing);
@@ -55,7 +56,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     let settings = resolve(
         &flags
             .shape
-            .request(loaded.as_ref().map(|loaded| loaded.size)),
+            .with_input(loaded.as_ref().map(|loaded| loaded.size)),
         machine,
     )?;
     let thresholds = thresholds(flags, &settings);
@@ -86,7 +87,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     if let Some(server) = &metrics
         && (!flags.quiet || flags.metrics_addr != Some(server.address()))
     {
-        // A port that the system chose must be told in any case.
+        // A port that the system chose is shown even with --quiet.
         let _ = writeln!(
             io::stderr(),
             "metrics at http://{}/metrics",
@@ -105,19 +106,20 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         },
         metrics,
     };
-    let saved_baseline = outputs.baseline.take();
-    let profile_outputs = outputs.profile.take();
-    let profile_files: Vec<_> = match &profile_outputs {
-        Some(profile) => profile.all().filter_map(outputs::name_of).collect(),
-        None => Vec::new(),
-    };
-    let (run, profiled) = profile::sampled(profile_outputs, &replay, || {
+    let saved_baseline = outputs.take("--save-baseline");
+    let profiles = ["--flamegraph", "--pprof", "--folded"];
+    let profiles: Vec<_> = profiles
+        .iter()
+        .filter_map(|flag| outputs.take(flag))
+        .collect();
+    let profile_files: Vec<_> = profiles.iter().filter_map(outputs::name_of).collect();
+    let (run, profiled) = profile::sampled(profiles, flags.profile_hertz, &replay, || {
         let run = run::run(&settings, objects, &view, &cancel);
         view.progress.finish();
         run
     })?;
     let mut result = run?;
-    // The metrics are the run's: who reads them later finds nobody.
+    // The server of the metrics ends with the run.
     drop(view);
 
     result.input.ignored = counts.ignored;
@@ -133,11 +135,18 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         Some(baseline.report(&comparison))
     });
     let shown = effective::shown(&settings, &flags.shape.files);
-    let (mut written, problem) = outputs.write(&html::Report {
+    let report = html::Report {
         result: &result,
         command: &replay,
         settings: &shown,
-    });
+    };
+    let (mut written, problem) = outputs.write(&[
+        ("--json", &|out| output::json(out, &result)),
+        ("--report", &|out| html::write(out, &report)),
+        ("--csv", &|out| csv::write(out, &result)),
+        ("--junit", &|out| junit::write(out, &result, &replay)),
+        ("--perf-dash", &|out| perf_dash::write(out, &result)),
+    ]);
     if profiled.is_ok() {
         written.extend(profile_files);
     }
@@ -148,15 +157,15 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
             false => terminal_size_of(io::stdout()),
         };
         let width = terminal::columns(width.map(|(Width(columns), _)| usize::from(columns)));
-        let mut report = terminal::render(&result, host.as_ref(), &again, &written, width);
-        report.push_str(&compared.unwrap_or_default());
+        let mut text = terminal::render(&result, host.as_ref(), &again, &written, width);
+        text.push_str(&compared.unwrap_or_default());
         let painted = |wanted: bool| match wanted {
-            true => colour::coloured(&report, result.outcome.exit_code),
-            false => report.clone(),
+            true => colour::coloured(&text, result.outcome.exit_code),
+            false => text.clone(),
         };
         if uses_stdout {
-            let report = painted(colour::is_wanted(&io::stderr()));
-            let _ = io::stderr().lock().write_all(report.as_bytes());
+            let text = painted(colour::is_wanted(&io::stderr()));
+            let _ = io::stderr().lock().write_all(text.as_bytes());
         } else {
             print(&painted(colour::is_wanted(&io::stdout())))?;
         }
@@ -169,7 +178,29 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     Ok(result.outcome.exit_code)
 }
 
-/// The command that repeats the run and judges it alike.
+/// Opens the files that are asked for.
+fn open_outputs(flags: &RunFlags) -> Result<Outputs> {
+    let mut inputs = Inputs::default();
+    note_inputs(&flags.shape, &mut inputs)?;
+    flags.baselines.note_inputs(&mut inputs);
+    let mut outputs = Outputs::default();
+    for (flag, path) in [
+        ("--json", &flags.json),
+        ("--report", &flags.report),
+        ("--csv", &flags.csv),
+        ("--junit", &flags.junit),
+        ("--perf-dash", &flags.perf_dash),
+    ] {
+        outputs.open(flag, path.as_ref(), &inputs)?;
+    }
+    if let Some(baseline) = flags.baselines.open(&inputs)? {
+        outputs.add(baseline)?;
+    }
+    profile::open(flags, &inputs, &mut outputs)?;
+    Ok(outputs)
+}
+
+/// The command that repeats the run, with the same thresholds and baseline.
 fn repeating(flags: &RunFlags, settings: &Settings) -> String {
     let mut command = effective::command(settings, &flags.shape.files);
     command.push_str(&effective::thresholds(&flags.thresholds));
@@ -187,7 +218,7 @@ fn thresholds(flags: &RunFlags, settings: &Settings) -> Vec<Threshold> {
     all
 }
 
-/// A threshold on a figure that the result won't have would always fail: better told before the run.
+/// Refuses a threshold on a metric that the result won't have: it would always fail.
 fn refuse_absent_figures(
     flags: &RunFlags,
     thresholds: &[Threshold],
@@ -206,7 +237,7 @@ fn refuse_absent_figures(
     Ok(())
 }
 
-/// Who looks at the run while it goes on.
+/// What shows the run while it goes on.
 struct View {
     progress: ProgressView,
     metrics: Option<MetricsServer>,

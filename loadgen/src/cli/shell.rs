@@ -1,5 +1,5 @@
-//! `loadgen completions` and `loadgen man`: what shells and `man` are told of the command line, made
-//! from the definitions that it is read by.
+//! `loadgen completions` and `loadgen man`: completions for shells and man pages, made from the
+//! definitions that read the command line.
 
 use std::any::TypeId;
 use std::fs;
@@ -18,7 +18,7 @@ use super::fuzz::Wish;
 use super::{Cli, print};
 use crate::figures::{FigureName, METRICS};
 use crate::gates;
-use crate::scenario::Scenario;
+use crate::scenario::{BehaviourName, Scenario};
 
 /// What `loadgen completions` is asked for.
 #[derive(Args, Debug)]
@@ -64,11 +64,11 @@ fn completed(command: Command) -> Command {
     command.mut_subcommands(completed)
 }
 
-/// The names that an argument takes, told by what it is read as.
+/// The names that an argument takes, by the type that it is read as.
 fn names(argument: &Arg) -> Option<Vec<&'static str>> {
     let kind = argument.get_value_parser().type_id();
     let behaviours = Behaviour::ALL.map(Behaviour::as_str);
-    if kind == TypeId::of::<Behaviour>() {
+    if kind == TypeId::of::<BehaviourName>() {
         Some(behaviours.to_vec())
     } else if kind == TypeId::of::<Wish>() {
         Some([&behaviours[..], &["both"]].concat())

@@ -1,24 +1,26 @@
 //! How many pods a ReplicaSet is to have, and which of several things a step is about.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::text::{Percent, Written, written};
+use super::text::{Percent, written};
 
 /// How many pods a ReplicaSet is to have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Amount {
-    /// `50%`: so much of its share of the cluster's pods, rounded down.
+    /// `50%`: this part of its share of the cluster's pods, rounded down.
     Share(Percent),
-    /// `12`: so many.
+    /// `12`: that number.
     Count(i32),
-    /// `+500`: its share, and its part of so many that are spread over the step's ReplicaSets.
+    /// `+500`: its share, and its part of 500 pods that are spread over the step's ReplicaSets.
     Extra(u32),
     /// `+burst`: as `+500` with the number of `--burst`.
     Burst,
-    /// `50%..150%`: between the two, by lot, each number as likely as the next.
+    /// `50%..150%`: between the two, at random, each number as likely as the next.
     Between(Percent, Percent),
 }
 
@@ -52,18 +54,15 @@ impl Amount {
     }
 }
 
-impl Written for Amount {
-    const NAME: &'static str = "Amount";
-    const FORM: &'static str = "pods of a ReplicaSet: 12 (so many), 50% (of its share), +500 or \
-                                +burst (its share and its part of so many more), 50%..150% (by lot)";
-    const NUMBER: bool = true;
-    fn read(text: &str) -> Result<Amount, String> {
+impl FromStr for Amount {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Amount, String> {
         let text = text.trim();
         if text == "+burst" {
             return Ok(Amount::Burst);
         }
         if let Some((low, high)) = text.split_once("..") {
-            let (low, high) = (Percent::read(low)?, Percent::read(high)?);
+            let (low, high) = (low.parse::<Percent>()?, high.parse::<Percent>()?);
             if low.0 > high.0 {
                 return Err("the first percentage is the smaller one".to_owned());
             }
@@ -76,7 +75,7 @@ impl Written for Amount {
             };
         }
         if text.ends_with('%') {
-            return Percent::read(text).map(Amount::Share);
+            return text.parse().map(Amount::Share);
         }
         match text.parse::<i32>() {
             Ok(count) if count >= 0 => Ok(Amount::Count(count)),
@@ -84,24 +83,33 @@ impl Written for Amount {
             Err(_) => Err("expected 12, 50%, +500, +burst or 50%..150%".to_owned()),
         }
     }
-    fn write(&self) -> String {
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Amount::Share(percent) => percent.write(),
-            Amount::Count(count) => count.to_string(),
-            Amount::Extra(pods) => format!("+{pods}"),
-            Amount::Burst => "+burst".to_owned(),
-            Amount::Between(low, high) => format!("{}..{}", low.write(), high.write()),
+            Amount::Share(percent) => write!(f, "{percent}"),
+            Amount::Count(count) => write!(f, "{count}"),
+            Amount::Extra(pods) => write!(f, "+{pods}"),
+            Amount::Burst => f.write_str("+burst"),
+            Amount::Between(low, high) => write!(f, "{low}..{high}"),
         }
     }
 }
-written!(Amount);
+written!(
+    Amount,
+    "Amount",
+    "pods of a ReplicaSet: 12 (that number), 50% (of its share), +500 or +burst (its share and its part of that \
+     many more), 50%..150% (at random between the two)",
+    number: true
+);
 
 /// Which of several numbered things: the first ones, so that another step can mean the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Which {
-    /// `20%`: so much of them, rounded up.
+    /// `20%`: this share of them, rounded up.
     Share(Percent),
-    /// `3`: so many.
+    /// `3`: this number.
     First(u64),
 }
 
@@ -117,7 +125,7 @@ impl Which {
         }
     }
 
-    /// So much of `all`, or so many, be they more than all.
+    /// The share of `all`, or the number, even where it is more than all.
     pub fn of_any(self, all: u64) -> u64 {
         match self {
             Which::Share(percent) => percent.some_of(all),
@@ -132,27 +140,33 @@ impl Default for Which {
     }
 }
 
-impl Written for Which {
-    const NAME: &'static str = "Which";
-    const FORM: &'static str =
-        "which of them: 20% (the first so many, rounded up) or 3 (the first)";
-    const NUMBER: bool = true;
-    fn read(text: &str) -> Result<Which, String> {
+impl FromStr for Which {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Which, String> {
         match text.trim().parse::<u64>() {
             Ok(count) => Ok(Which::First(count)),
-            Err(_) => Percent::read(text)
+            Err(_) => text
+                .parse()
                 .map(Which::Share)
                 .map_err(|_| "expected a percentage such as 20%, or a number of them".to_owned()),
         }
     }
-    fn write(&self) -> String {
+}
+
+impl fmt::Display for Which {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Which::Share(percent) => percent.write(),
-            Which::First(count) => count.to_string(),
+            Which::Share(percent) => write!(f, "{percent}"),
+            Which::First(count) => write!(f, "{count}"),
         }
     }
 }
-written!(Which);
+written!(
+    Which,
+    "Which",
+    "which of them: 20% (the first ones, rounded up) or 3 (the first 3)",
+    number: true
+);
 
 #[cfg(test)]
 mod tests {
@@ -160,7 +174,7 @@ mod tests {
 
     fn amount(text: &str, place: (u64, u64), share: i32) -> i32 {
         let mut random = fastrand::Rng::with_seed(1);
-        Amount::read(text)
+        text.parse::<Amount>()
             .unwrap()
             .of(place, share, 500, &mut random)
     }
@@ -177,9 +191,9 @@ mod tests {
     }
 
     #[test]
-    fn lots_stay_within_their_bounds_and_reach_them() {
+    fn random_amounts_stay_within_their_bounds_and_reach_them() {
         let mut random = fastrand::Rng::with_seed(3);
-        let between = Amount::read("50%..150%").unwrap();
+        let between = "50%..150%".parse::<Amount>().unwrap();
         let drawn: Vec<i32> = (0..1_000)
             .map(|_| between.of((0, 1), 10, 0, &mut random))
             .collect();
@@ -190,13 +204,13 @@ mod tests {
     #[test]
     fn texts_come_back_and_mistakes_are_named() {
         for text in ["50%", "12", "+500", "+burst", "50%..150%"] {
-            assert_eq!(Amount::read(text).unwrap().write(), text);
+            assert_eq!(text.parse::<Amount>().unwrap().to_string(), text);
         }
         for text in ["-1", "+", "+-3", "half", "150%..50%", "5.5"] {
-            assert!(Amount::read(text).is_err(), "{text}");
+            assert!(text.parse::<Amount>().is_err(), "{text}");
         }
-        assert_eq!(Which::read("20%").unwrap().of(11), 3);
-        assert_eq!(Which::read("3").unwrap().of(2), 2);
-        assert!(Which::read("some").unwrap_err().contains("20%"));
+        assert_eq!("20%".parse::<Which>().unwrap().of(11), 3);
+        assert_eq!("3".parse::<Which>().unwrap().of(2), 2);
+        assert!("some".parse::<Which>().unwrap_err().contains("20%"));
     }
 }

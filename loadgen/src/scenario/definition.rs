@@ -10,8 +10,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::amount::{Amount, Which};
-use super::defaults::ScenarioSettings;
 use super::load_shape::LoadShape;
+use super::settings::ScenarioSettings;
 use super::text::{Percent, Rate, Size, Time};
 
 /// A scenario of `loadgen run`: what happens to a cluster, and when it counts as done.
@@ -34,8 +34,8 @@ pub struct Scenario {
     /// Flags of `loadgen run` by their long names. Flags on the command line win.
     #[serde(default)]
     pub settings: ScenarioSettings,
-    /// For how many pods the nodes have room, in percent of the pods at 100 %. By default for those,
-    /// and for `--burst` more where the scenario uses it.
+    /// How many pods fit on the nodes, in percent of the pods at 100 %. By default those pods fit, and
+    /// `--burst` more where the scenario uses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Percent>,
     /// Groups of equal ReplicaSets; without them all ReplicaSets are as equal as can be.
@@ -48,7 +48,7 @@ pub struct Scenario {
     pub pod_template: Option<serde_json::Map<String, serde_json::Value>>,
     /// What happens, one phase after the other.
     pub phases: Vec<Phase>,
-    /// What the figures must keep to, by figure: `pod_ready_latency: ["p99 < 5s"]`.
+    /// What the metrics must keep to, by metric: `pod_ready_latency: ["p99 < 5s"]`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub thresholds: BTreeMap<String, Vec<ThresholdEntry>>,
     /// The file it came from, as it was named; absent for those of the library.
@@ -70,7 +70,7 @@ pub struct Group {
     pub share: Percent,
 }
 
-/// A condition on a figure.
+/// A condition on a metric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ThresholdEntry {
@@ -80,7 +80,7 @@ pub enum ThresholdEntry {
     Full(FullThreshold),
 }
 
-/// A condition on a figure that may end the run.
+/// A condition on a metric that may end the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FullThreshold {
@@ -193,11 +193,11 @@ pub enum Step {
     /// ReplicationControllers: no Deployment rolls them out. Files with nothing but
     /// ReplicationControllers are refused.
     RollOut(RollOut),
-    /// Deletes ready pods by lot at a steady rate.
+    /// Deletes ready pods at random, at a steady rate.
     Churn(Churn),
-    /// Deletes ready pods by lot.
+    /// Deletes ready pods at random.
     DeletePods(SomePods),
-    /// Takes ready pods by lot out of their ReplicaSets, or ReplicationControllers, by changing their
+    /// Takes ready pods at random out of their ReplicaSets, or ReplicationControllers, by changing their
     /// labels.
     RelabelPods(SomePods),
     /// The kubelets of nodes fall silent: 50 s later their pods are not ready, 300 s after that they
@@ -223,13 +223,13 @@ pub enum Step {
     StallWatch(Stream),
     /// It hears again, and of all that happened meanwhile.
     ReleaseWatch(Stream),
-    /// A watch ends and its version is gone: everything is listed anew.
+    /// A watch ends and its version is gone: everything is listed again.
     RelistWatch(Stream),
-    /// The next events of the pod watch are lost, until something has the pods listed anew.
+    /// The next events of the pod watch are lost, until something has the pods listed again.
     LosePodEvents(SomeOfThePods),
     /// The next creates are carried out and their answers lost, each the first of its sync.
     LoseAnswers(LoseAnswers),
-    /// Steps that are done so many times over.
+    /// Steps that are done several times over.
     Repeat(Repeat),
 }
 
@@ -402,99 +402,48 @@ impl Scenario {
         }
         all
     }
+}
 
-    fn has(&self, what: impl Fn(&Step) -> bool) -> bool {
-        self.steps().into_iter().any(what)
-    }
+/// Questions to a scenario: whether one of its steps is of such a form.
+macro_rules! questions {
+    ($($(#[$about:meta])* $name:ident: $step:pat,)*) => {
+        impl Scenario {
+            $(
+                $(#[$about])*
+                pub fn $name(&self) -> bool {
+                    self.steps().into_iter().any(|step| matches!(step, $step))
+                }
+            )*
+        }
+    };
+}
 
-    /// Whether something goes wrong in it between the controller and its cluster, which takes
-    /// virtual time.
-    pub fn is_disturbed(&self) -> bool {
-        self.has(|step| {
-            matches!(
-                step,
-                Step::StallWatch(_)
-                    | Step::ReleaseWatch(_)
-                    | Step::RelistWatch(_)
-                    | Step::LosePodEvents(_)
-                    | Step::LoseAnswers(_)
-            )
-        })
-    }
-
+questions! {
+    /// Whether it disturbs the connection of the controller, which takes virtual time.
+    is_disturbed: Step::StallWatch(_) | Step::ReleaseWatch(_) | Step::RelistWatch(_)
+        | Step::LosePodEvents(_) | Step::LoseAnswers(_),
     /// Whether nodes fail in it.
-    pub fn has_node_faults(&self) -> bool {
-        self.has(|step| {
-            matches!(
-                step,
-                Step::StopNodes(_)
-                    | Step::RestoreNodes
-                    | Step::DeleteNodes(_)
-                    | Step::RejectPods(_)
-                    | Step::AcceptPods
-            )
-        })
-    }
-
+    has_node_faults: Step::StopNodes(_) | Step::RestoreNodes | Step::DeleteNodes(_)
+        | Step::RejectPods(_) | Step::AcceptPods,
     /// Whether pods are rejected in it: a loop that takes time only where starting pods does.
-    pub fn rejects_pods(&self) -> bool {
-        self.has(|step| matches!(step, Step::RejectPods(_)))
-    }
-
+    rejects_pods: Step::RejectPods(_),
     /// Whether it starts the controllers itself, later on.
-    pub fn starts_controllers(&self) -> bool {
-        self.has(|step| matches!(step, Step::StartController))
-    }
-
-    /// Whether it picks pods by lot.
-    pub fn picks_pods(&self) -> bool {
-        self.has(|step| {
-            matches!(
-                step,
-                Step::Churn(_) | Step::DeletePods(_) | Step::RelabelPods(_)
-            )
-        })
-    }
-
+    starts_controllers: Step::StartController,
+    /// Whether it picks pods at random.
+    picks_pods: Step::Churn(_) | Step::DeletePods(_) | Step::RelabelPods(_),
     /// Whether it rolls ReplicaSets out.
-    pub fn rolls_out(&self) -> bool {
-        self.has(|step| matches!(step, Step::RollOut(_)))
-    }
-
-    /// Whether `--duration` bears on it.
-    pub fn uses_duration(&self) -> bool {
-        self.has(|step| matches!(step, Step::Churn(churn) if churn.time.is_none()))
-    }
-
-    /// Whether `--churn-rate` bears on it.
-    pub fn uses_churn_rate(&self) -> bool {
-        self.has(|step| matches!(step, Step::Churn(churn) if churn.rate.is_none()))
-    }
-
-    /// Whether `--burst` bears on it.
-    pub fn uses_burst(&self) -> bool {
-        self.has(|step| {
-            let amount = match step {
-                Step::Scale(scale) => scale.replicas,
-                Step::CreateReplicaSets(create) => create.replicas,
-                _ => return false,
-            };
-            amount == Amount::Burst
-        })
-    }
-
+    rolls_out: Step::RollOut(_),
+    /// Whether it uses `--duration`.
+    uses_duration: Step::Churn(Churn { time: None, .. }),
+    /// Whether it uses `--churn-rate`.
+    uses_churn_rate: Step::Churn(Churn { rate: None, .. }),
+    /// Whether it uses `--burst`.
+    uses_burst: Step::Scale(Scale { replicas: Amount::Burst, .. })
+        | Step::CreateReplicaSets(CreateReplicaSets { replicas: Amount::Burst, .. }),
     /// Whether it generates a cluster; otherwise it is about what `-f` brings and nothing else.
-    pub fn generates_cluster(&self) -> bool {
-        self.has(|step| matches!(step, Step::CreateReplicaSets(_) | Step::CreateBarePods))
-    }
-
+    generates_cluster: Step::CreateReplicaSets(_) | Step::CreateBarePods,
     /// Whether it creates the generated nodes itself.
-    pub fn creates_nodes(&self) -> bool {
-        self.has(|step| matches!(step, Step::CreateNodes))
-    }
-
+    creates_nodes: Step::CreateNodes,
     /// Whether it loads what `-f` brings.
-    pub fn loads_input(&self) -> bool {
-        self.has(|step| matches!(step, Step::LoadInput))
-    }
+    loads_input: Step::LoadInput,
 }

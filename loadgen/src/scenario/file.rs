@@ -207,13 +207,7 @@ fn check(scenario: &Scenario) -> Result<(), Mistake> {
              answered",
         );
     }
-    let assignments: Vec<String> = scenario
-        .settings
-        .feature_gates
-        .iter()
-        .map(|(gate, on)| format!("{gate}={on}"))
-        .collect();
-    gates::parse(assignments.iter().map(String::as_str))
+    gates::parse(scenario.settings.feature_gates.iter().map(String::as_str))
         .map_err(|error| ("settings.feature-gates".to_owned(), error.to_string()))?;
     scenario.settings.check_client_limit()?;
     if !scenario.groups.is_empty() {

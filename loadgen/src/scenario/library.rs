@@ -59,7 +59,7 @@ impl Scenario {
         Some(Arc::clone(read))
     }
 
-    /// The built-in scenario that is run when nothing is said.
+    /// The built-in scenario that runs by default.
     pub fn up_down() -> Arc<Scenario> {
         Scenario::built_in("up-down").expect("it is in the library")
     }
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_not_known_is_told_the_nearest() {
+    fn an_unknown_name_is_refused_with_the_nearest_one() {
         let problem = Scenario::find("stalewatch").unwrap_err();
         assert!(problem.ends_with("Did you mean stale-watch?"), "{problem}");
         assert!(!Scenario::find("x").unwrap_err().contains("Did you mean"));

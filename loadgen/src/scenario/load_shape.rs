@@ -19,8 +19,8 @@ pub enum LoadShape {
         /// Actions per second, more than 0.
         qps: Positive,
     },
-    /// As `qpsLoad`, one budget for all steps with the same figures: what one has not used, up to
-    /// `burst`, the next may do at once.
+    /// As `qpsLoad`, with one budget for all steps with the same numbers: what one step has not used, up
+    /// to `burst`, the next may do at once.
     #[serde(rename = "globalQPSLoad")]
     GlobalQpsLoad {
         /// Actions per second, more than 0.
@@ -28,7 +28,7 @@ pub enum LoadShape {
         /// Actions that may be saved up, at least 1.
         burst: Size,
     },
-    /// So many at once, a pause, and again.
+    /// A burst at once, a pause, and again.
     #[serde(rename_all = "camelCase")]
     SteppedLoad {
         /// Actions at once.
@@ -36,7 +36,7 @@ pub enum LoadShape {
         /// From one burst to the next.
         step_delay: Time,
     },
-    /// Each at a moment by lot within a time, all moments as likely.
+    /// Each at a random moment within a time, all moments as likely.
     RandomizedTimeLimitedLoad(TimeLimit),
     /// As a Poisson process: exponentially distributed pauses.
     #[serde(rename_all = "camelCase")]
@@ -50,12 +50,12 @@ pub enum LoadShape {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum TimeLimit {
-    /// So long.
+    /// This long.
     Time {
         /// When the last is due at the latest.
         time_limit: Time,
     },
-    /// As long as the cluster's pods at 100 % take at that rate, as ClusterLoader2 reckons its limit.
+    /// As long as the cluster's pods at 100 % take at that rate, as ClusterLoader2 computes its limit.
     Pods {
         /// Pods per second, more than 0.
         pods_per_second: Positive,
@@ -129,7 +129,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Of a step that begins then and has so many actions, in a cluster of so many pods.
+    /// Of a step that begins then, with that number of actions, in a cluster with that number of pods.
     pub(crate) fn new(shape: LoadShape, begun_ns: i64, actions: u64, pods: u64) -> Schedule {
         Schedule {
             pods,
@@ -164,8 +164,8 @@ impl Schedule {
                 steps.saturating_mul(step_delay.0)
             }
             LoadShape::RandomizedTimeLimitedLoad(limit) => {
-                // The smallest of so many even draws from what is left of the time: in their order,
-                // none kept.
+                // The smallest of the `left` uniform draws from the rest of the time: the draws come in
+                // their order, and none is kept.
                 let left = self.actions.saturating_sub(number).max(1);
                 let rest_ns = (limit.ns(self.pods) - self.last_ns).max(0);
                 let share = 1.0 - (1.0 - random.f64()).powf(1.0 / left as f64);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn loads_by_lot_keep_their_limit_and_mean() {
+    fn random_loads_keep_their_limit_and_mean() {
         let limited = LoadShape::RandomizedTimeLimitedLoad(TimeLimit::Time {
             time_limit: Time(100 * SECOND),
         });

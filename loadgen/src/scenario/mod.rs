@@ -5,16 +5,15 @@
 
 mod amount;
 pub mod answer;
-mod defaults;
 mod definition;
 mod file;
 mod library;
 pub(crate) mod load_shape;
+mod settings;
 mod template;
 mod text;
 
 pub use amount::{Amount, Which};
-pub use defaults::ScenarioSettings;
 pub use definition::{
     Churn, CreateReplicaSets, FullThreshold, Group, LoseAnswers, Phase, PodQuota, Repeat, RollOut,
     Scale, Scenario, SomeNamespaces, SomeNodes, SomeOfThePods, SomePods, SomeReplicaSets, Step,
@@ -22,6 +21,7 @@ pub use definition::{
 };
 pub use file::ScenarioError;
 pub use load_shape::{LoadShape, Positive, TimeLimit};
+pub use settings::ScenarioSettings;
 pub use template::group_sizes;
 pub(crate) use template::pod_template;
 pub use text::{BehaviourName, EngineName, LatencyText, Percent, Rate, Size, Time};

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::definition::Group;
 
-/// Per group of a scenario, how many ReplicaSets and pods of each there are at so many pods in all:
+/// Per group of a scenario, how many ReplicaSets there are, and pods of each, at that number of pods in all:
 /// rounded, and at least one of each group.
 pub fn group_sizes(groups: &[Group], pods: u64) -> Vec<(u64, i32)> {
     let sizes = groups.iter().map(|group| {

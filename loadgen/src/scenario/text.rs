@@ -1,9 +1,13 @@
-//! Values of a scenario file as people write them, the same as on the command line: sizes (`100k`),
-//! durations (`500ms`), rates (`20/s`), latencies, percentages. A mistake is told where it stands.
+//! Values as people write them, on the command line and in a scenario file alike: sizes (`100k`), durations
+//! (`500ms`), rates (`20/s`), latencies, percentages. An error of a file names the line of the value.
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
+use std::str::FromStr;
 
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use podstorm::policy::Behaviour;
 use podstorm_apiserver::latency::Latency;
 use podstorm_sim::options::EngineKind;
@@ -16,170 +20,172 @@ use crate::units::{
     parse_size,
 };
 
-/// A value that is written as one word; a number without a unit counts as its digits.
-pub(crate) trait Written: Sized {
-    /// The name of its schema.
-    const NAME: &'static str;
-    /// What is written, for the schema and for messages, e.g. `a duration such as 500ms`.
-    const FORM: &'static str;
-    /// Whether a number without quotes is meant to be written.
-    const NUMBER: bool;
-
-    /// Reads it.
-    fn read(text: &str) -> Result<Self, String>;
-
-    /// Writes it as [`Written::read`] reads it.
-    fn write(&self) -> String;
+/// A value that a file has as one word, a number without a unit counting as its digits.
+pub(crate) struct Word<T> {
+    /// What is written, for messages, e.g. `a duration such as 500ms`.
+    pub(crate) form: &'static str,
+    /// The type that reads it.
+    pub(crate) value: PhantomData<T>,
 }
 
-/// Reads a [`Written`] value from a text or a number.
-pub(crate) fn deserialize<'de, T: Written, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
-    struct Reader<T>(std::marker::PhantomData<T>);
-    impl<T: Written> Visitor<'_> for Reader<T> {
-        type Value = T;
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str(T::FORM)
-        }
-        fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
-            T::read(text).map_err(|problem| E::custom(format!("{text:?}: {problem}")))
-        }
-        fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
-            self.visit_str(&number.to_string())
-        }
-        fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
-            self.visit_str(&number.to_string())
-        }
-        fn visit_f64<E: de::Error>(self, number: f64) -> Result<T, E> {
-            self.visit_str(&number.to_string())
-        }
+impl<T: FromStr<Err = String>> Visitor<'_> for Word<T> {
+    type Value = T;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.form)
     }
-    from.deserialize_any(Reader(std::marker::PhantomData))
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse()
+            .map_err(|problem| E::custom(format!("{text:?}: {problem}")))
+    }
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
 }
 
-/// Gives a [`Written`] type its serde and schema implementations.
+/// Gives a type that is read by `FromStr` and written by `Display` the same form in files, and a schema: its
+/// name there, what is written, and whether a number without quotes is meant to be written.
 macro_rules! written {
-    ($type:ty) => {
+    ($type:ty, $name:literal, $form:literal, number: $number:literal) => {
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                $crate::scenario::text::deserialize(from)
+                from.deserialize_any($crate::scenario::text::Word {
+                    form: $form,
+                    value: std::marker::PhantomData,
+                })
             }
         }
         impl Serialize for $type {
             fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                to.serialize_str(&$crate::scenario::text::Written::write(self))
+                to.collect_str(self)
             }
         }
         impl JsonSchema for $type {
             fn schema_name() -> Cow<'static, str> {
-                <$type as $crate::scenario::text::Written>::NAME.into()
+                $name.into()
             }
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                $crate::scenario::text::schema::<$type>()
+                match $number {
+                    true => json_schema!({"type": ["string", "number"], "description": $form}),
+                    false => json_schema!({"type": "string", "description": $form}),
+                }
             }
         }
     };
 }
 pub(crate) use written;
 
-/// The schema of a [`Written`] value.
-pub(crate) fn schema<T: Written>() -> Schema {
-    if T::NUMBER {
-        json_schema!({ "type": ["string", "number"], "description": T::FORM })
-    } else {
-        json_schema!({ "type": "string", "description": T::FORM })
-    }
+/// Declares a value around another type, by the functions that read and write it.
+macro_rules! value {
+    (
+        $(#[$about:meta])* $type:ident($inner:ty), $name:literal, $form:literal,
+        number: $number:literal, $read:expr, $write:expr
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        pub struct $type(pub $inner);
+
+        impl FromStr for $type {
+            type Err = String;
+            fn from_str(text: &str) -> Result<$type, String> {
+                $read(text).map($type).map_err(|problem| problem.to_string())
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&$write(self.0))
+            }
+        }
+
+        written!($type, $name, $form, number: $number);
+    };
 }
 
-/// A whole number of at least one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size(pub u64);
+value! {
+    /// A whole number of at least one.
+    Size(u64), "Size",
+    "a whole number of at least 1, k for thousands, m for millions: 500, 100k, 1m",
+    number: true, parse_size, |size: u64| size.to_string()
+}
 
-impl Written for Size {
-    const NAME: &'static str = "Size";
-    const FORM: &'static str =
-        "a whole number of at least 1, k for thousands, m for millions: 500, 100k, 1m";
-    const NUMBER: bool = true;
-    fn read(text: &str) -> Result<Size, String> {
-        parse_size(text)
-            .map(Size)
-            .map_err(|error| error.to_string())
+value! {
+    /// A duration, ns.
+    Time(i64), "Time",
+    "a duration with its unit ns, us, ms, s, m or h: 500ms, 3s, 1h30m",
+    number: false, parse_duration_ns, duration_text
+}
+
+value! {
+    /// A number per second.
+    Rate(f64), "Rate",
+    "a number per unit of time: 20/s, 1200/m, 5/h",
+    number: false, parse_rate_per_second, |rate| format!("{rate}/s")
+}
+
+value! {
+    /// How long something takes: a duration, or a distribution of durations.
+    LatencyText(Latency), "Latency",
+    "a duration, or a distribution: 5ms, constant:5ms, uniform:1ms,5ms, p50=3ms,p99=40ms",
+    number: false, parse_latency, latency_text
+}
+
+value! {
+    /// A share of something, as a fraction of it.
+    Percent(f64), "Percent",
+    "a percentage: 30%, 0.5%",
+    number: false, parse_percent, percent_text
+}
+
+value! {
+    /// `upstream` or `hardened`.
+    BehaviourName(Behaviour), "Behaviour",
+    "upstream or hardened",
+    number: false,
+    |text| Behaviour::from_name(text).ok_or("no such behaviour; there are upstream and hardened"),
+    |behaviour: Behaviour| behaviour.as_str().to_owned()
+}
+
+value! {
+    /// `threads` or `virtual`.
+    EngineName(EngineKind), "Engine",
+    "threads or virtual",
+    number: false,
+    |text| ENGINES.map(|one| one.0).into_iter().find(|one| one.name() == text)
+        .ok_or("no such engine; there are threads and virtual"),
+    |engine: EngineKind| engine.name().to_owned()
+}
+
+/// The engines.
+const ENGINES: [EngineName; 2] = [
+    EngineName(EngineKind::Threads),
+    EngineName(EngineKind::Virtual),
+];
+
+/// The command line lists the engines.
+impl ValueEnum for EngineName {
+    fn value_variants<'a>() -> &'a [EngineName] {
+        &ENGINES
     }
-    fn write(&self) -> String {
-        self.0.to_string()
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.name()))
     }
 }
-written!(Size);
-
-/// A duration, ns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Time(pub i64);
-
-impl Written for Time {
-    const NAME: &'static str = "Time";
-    const FORM: &'static str = "a duration with its unit ns, us, ms, s, m or h: 500ms, 3s, 1h30m";
-    const NUMBER: bool = false;
-    fn read(text: &str) -> Result<Time, String> {
-        parse_duration_ns(text)
-            .map(Time)
-            .map_err(|error| error.to_string())
-    }
-    fn write(&self) -> String {
-        duration_text(self.0)
-    }
-}
-written!(Time);
-
-/// So many per second.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rate(pub f64);
-
-impl Written for Rate {
-    const NAME: &'static str = "Rate";
-    const FORM: &'static str = "a number per unit of time: 20/s, 1200/m, 5/h";
-    const NUMBER: bool = false;
-    fn read(text: &str) -> Result<Rate, String> {
-        parse_rate_per_second(text)
-            .map(Rate)
-            .map_err(|error| error.to_string())
-    }
-    fn write(&self) -> String {
-        format!("{}/s", self.0)
-    }
-}
-written!(Rate);
-
-/// A [`Latency`] in a scenario file, written as on the command line.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LatencyText(pub Latency);
-
-impl Written for LatencyText {
-    const NAME: &'static str = "Latency";
-    const FORM: &'static str =
-        "a duration, or a distribution: 5ms, constant:5ms, uniform:1ms,5ms, p50=3ms,p99=40ms";
-    const NUMBER: bool = false;
-    fn read(text: &str) -> Result<LatencyText, String> {
-        parse_latency(text)
-            .map(LatencyText)
-            .map_err(|error| error.to_string())
-    }
-    fn write(&self) -> String {
-        latency_text(self.0)
-    }
-}
-written!(LatencyText);
-
-/// A share of something, as a fraction of it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Percent(pub f64);
 
 impl Percent {
-    /// So much of `whole`, rounded down; what is a whole number but for the last digits of a
+    /// This share of `whole`, rounded down; what is a whole number but for the last digits of a
     /// fraction counts as one.
     pub fn of(self, whole: u64) -> u64 {
         self.exactly(whole).floor() as u64
     }
 
-    /// So much of `whole`, rounded up: something, where it is more than nothing.
+    /// This share of `whole`, rounded up: something, where it is more than nothing.
     pub fn some_of(self, whole: u64) -> u64 {
         self.exactly(whole).ceil() as u64
     }
@@ -189,78 +195,25 @@ impl Percent {
     }
 }
 
-impl fmt::Display for Percent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.write())
+fn parse_percent(text: &str) -> Result<f64, &'static str> {
+    let number = text.trim().strip_suffix('%');
+    match number.map(|number| number.trim().parse::<f64>()) {
+        Some(Ok(value)) if (0.0..=1_000_000.0).contains(&value) => Ok(value / 100.0),
+        Some(Ok(_)) => Err("a percentage is 0% or more"),
+        _ => Err("expected a percentage such as 30%"),
     }
 }
 
-impl Written for Percent {
-    const NAME: &'static str = "Percent";
-    const FORM: &'static str = "a percentage: 30%, 0.5%";
-    const NUMBER: bool = false;
-    fn read(text: &str) -> Result<Percent, String> {
-        let Some(number) = text.trim().strip_suffix('%') else {
-            return Err("expected a percentage such as 30%".to_owned());
-        };
-        match number.trim().parse::<f64>() {
-            Ok(value) if (0.0..=1_000_000.0).contains(&value) => Ok(Percent(value / 100.0)),
-            Ok(_) => Err("a percentage is 0% or more".to_owned()),
-            Err(_) => Err("expected a percentage such as 30%".to_owned()),
-        }
-    }
-    fn write(&self) -> String {
-        // The shortest text that is read as the same share: 0.07 is 7%, not 7.000000000000001%.
-        let percent = self.0 * 100.0;
-        let mut texts = (0..18).map(|digits| format!("{percent:.digits$}"));
-        let is_exact = |text: &String| text.parse().is_ok_and(|read: f64| read / 100.0 == self.0);
-        match texts.find(is_exact) {
-            Some(text) => format!("{text}%"),
-            None => format!("{percent}%"),
-        }
+/// The shortest text that is read as the same share: 0.07 is 7%, not 7.000000000000001%.
+fn percent_text(share: f64) -> String {
+    let percent = share * 100.0;
+    let mut texts = (0..18).map(|digits| format!("{percent:.digits$}"));
+    let is_exact = |text: &String| text.parse().is_ok_and(|read: f64| read / 100.0 == share);
+    match texts.find(is_exact) {
+        Some(text) => format!("{text}%"),
+        None => format!("{percent}%"),
     }
 }
-written!(Percent);
-
-/// `upstream` or `hardened`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BehaviourName(pub Behaviour);
-
-impl Written for BehaviourName {
-    const NAME: &'static str = "Behaviour";
-    const FORM: &'static str = "upstream or hardened";
-    const NUMBER: bool = false;
-    fn read(text: &str) -> Result<BehaviourName, String> {
-        Behaviour::from_name(text)
-            .map(BehaviourName)
-            .ok_or_else(|| "no such behaviour; there are upstream and hardened".to_owned())
-    }
-    fn write(&self) -> String {
-        self.0.as_str().to_owned()
-    }
-}
-written!(BehaviourName);
-
-/// `threads` or `virtual`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EngineName(pub EngineKind);
-
-impl Written for EngineName {
-    const NAME: &'static str = "Engine";
-    const FORM: &'static str = "threads or virtual";
-    const NUMBER: bool = false;
-    fn read(text: &str) -> Result<EngineName, String> {
-        match text {
-            "threads" => Ok(EngineName(EngineKind::Threads)),
-            "virtual" => Ok(EngineName(EngineKind::Virtual)),
-            _ => Err("no such engine; there are threads and virtual".to_owned()),
-        }
-    }
-    fn write(&self) -> String {
-        self.0.name().to_owned()
-    }
-}
-written!(EngineName);
 
 #[cfg(test)]
 mod tests {
@@ -279,28 +232,37 @@ mod tests {
             "1000%",
             "33.333333333%",
         ] {
-            assert_eq!(Percent::read(text).unwrap().write(), text);
+            assert_eq!(text.parse::<Percent>().unwrap().to_string(), text);
         }
-        assert_eq!(Percent::read("30%").unwrap().of(1_000), 300);
-        assert_eq!(Percent::read("0.7%").unwrap().of(1_000), 7);
-        assert_eq!(Percent::read("29%").unwrap().of(100), 29);
-        assert_eq!(Percent::read("50%").unwrap().of(3), 1);
-        assert_eq!(Percent::read("50%").unwrap().some_of(3), 2);
-        assert_eq!(Percent::read("0%").unwrap().some_of(3), 0);
+        assert_eq!("30%".parse::<Percent>().unwrap().of(1_000), 300);
+        assert_eq!("0.7%".parse::<Percent>().unwrap().of(1_000), 7);
+        assert_eq!("29%".parse::<Percent>().unwrap().of(100), 29);
+        assert_eq!("50%".parse::<Percent>().unwrap().of(3), 1);
+        assert_eq!("50%".parse::<Percent>().unwrap().some_of(3), 2);
+        assert_eq!("0%".parse::<Percent>().unwrap().some_of(3), 0);
         for text in ["30", "-1%", "x%", "NaN%", "1e99%"] {
-            assert!(Percent::read(text).is_err(), "{text}");
+            assert!(text.parse::<Percent>().is_err(), "{text}");
         }
-        assert_eq!(Time::read("1m30s").unwrap().write(), "1m30s");
-        assert!(Time::read("5").unwrap_err().contains("unit"));
+        assert_eq!("1m30s".parse::<Time>().unwrap().to_string(), "1m30s");
+        assert!("5".parse::<Time>().unwrap_err().contains("unit"));
         assert_eq!(
-            LatencyText::read("p50=3ms,p99=40ms").unwrap().write(),
+            "p50=3ms,p99=40ms"
+                .parse::<LatencyText>()
+                .unwrap()
+                .to_string(),
             "p50=3ms,p99=40ms"
         );
         assert!(
-            BehaviourName::read("strict")
+            "strict"
+                .parse::<BehaviourName>()
                 .unwrap_err()
                 .contains("hardened")
         );
-        assert!(EngineName::read("fast").unwrap_err().contains("virtual"));
+        assert!(
+            "fast"
+                .parse::<EngineName>()
+                .unwrap_err()
+                .contains("virtual")
+        );
     }
 }

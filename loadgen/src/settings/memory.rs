@@ -35,7 +35,7 @@ pub fn estimate_bytes(size: &ClusterSize) -> u64 {
 }
 
 /// The memory this process may use, bytes: the machine's, or its control group's where that is
-/// less. `None` where it can't be told.
+/// less. `None` where the system does not say.
 pub fn memory_of_machine() -> Option<u64> {
     let limits = [
         "/sys/fs/cgroup/memory.max",
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_beyond_memory_is_told_both_figures() {
+    fn a_size_beyond_memory_is_refused_with_both_numbers() {
         assert_eq!(shortage(&size(100_000), 8_000_000_000), None);
         let text = shortage(&size(1_000_000_000), 8_000_000_000).unwrap();
         assert!(text.contains("1,000,000,000 pods"), "{text}");

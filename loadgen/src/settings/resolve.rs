@@ -1,17 +1,19 @@
-//! From what flags say to [`Settings`] with nothing left open: defaults filled in, contradictions
-//! refused with what to do about them.
+//! From what is asked for to [`Settings`]: defaults filled in, contradictions refused with what to do about
+//! them.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use podstorm::policy::Behaviour;
+use clap::{Args, Command, FromArgMatches};
 use podstorm_sim::options::{UPSTREAM_BURST, UPSTREAM_QPS, UPSTREAM_SYNCS};
 
 use super::{
     ClusterSize, ControllerSettings, EngineKind, Latency, LatencySettings, Settings, memory,
 };
 use crate::gates;
-use crate::scenario::{Scenario, group_sizes};
-use crate::size::{self, InputSize, SizeError, SizeRequest};
+use crate::scenario::{LatencyText, Scenario, ScenarioSettings, Size, group_sizes};
+use crate::size::{self, InputSize};
 use crate::units::{NS_PER_SECOND, duration_text, number_for_people};
 
 /// Requests per second that a client limit may be. Below, one request takes longer than a run lasts
@@ -23,62 +25,55 @@ const CHURN_RANGE: std::ops::RangeInclusive<f64> = 1.0 / 3_600.0..=1e6;
 
 /// Most creates or deletes in one sync upstream.
 pub const UPSTREAM_BURST_REPLICAS: u64 = 500;
-/// Most workers, machine threads and the like.
+/// Most workers, and most machine threads.
 const MAX_THREADS: u64 = 4_096;
 
-/// What a user asked for; absent where nothing was said.
-#[derive(Clone, Debug, Default)]
+/// What a run is asked for.
+#[derive(Args, Clone, Debug, Default)]
 pub struct SettingsRequest {
-    /// `--scenario`.
+    /// The scenario: a built-in one (see `loadgen scenarios`) or a file, .yaml or .toml [default:
+    /// up-down; with -f: manifests]. Flags win over its settings
+    #[arg(long, value_name = "NAME|FILE", value_parser = Scenario::find)]
     pub scenario: Option<Arc<Scenario>>,
-    /// `--engine`.
-    pub engine: Option<EngineKind>,
-    /// `--seed`.
-    pub seed: Option<u64>,
-    /// `--threads`.
-    pub threads: Option<u64>,
-    /// Sizes.
-    pub size: SizeRequest,
-    /// `--concurrent-replicaset-syncs`.
-    pub concurrent_replicaset_syncs: Option<u64>,
-    /// `--concurrent-rc-syncs`.
-    pub concurrent_rc_syncs: Option<u64>,
-    /// `--burst-replicas`.
-    pub burst_replicas: Option<u64>,
-    /// `--kube-api-qps`, more than zero.
-    pub kube_api_qps: Option<f64>,
-    /// `--kube-api-burst`.
-    pub kube_api_burst: Option<u64>,
-    /// `--upstream-defaults`.
-    pub upstream_defaults: bool,
-    /// `--min-ready-seconds`, ns.
-    pub min_ready_ns: Option<i64>,
-    /// Each `--feature-gates`.
-    pub feature_gates: Vec<String>,
-    /// `--behaviour`.
-    pub behaviour: Option<Behaviour>,
-    /// `--pod-startup-latency`.
-    pub pod_startup_latency: Option<Latency>,
-    /// `--pod-termination-latency`.
-    pub pod_termination_latency: Option<Latency>,
-    /// `--api-latency`.
-    pub api_latency: Option<Latency>,
-    /// `--api-errors`, a share from 0 to 1.
-    pub api_errors: Option<f64>,
-    /// `--watch-latency`.
-    pub watch_latency: Option<Latency>,
-    /// `--scheduling-latency`.
-    pub scheduling_latency: Option<Latency>,
-    /// `--duration`, ns.
-    pub duration_ns: Option<i64>,
-    /// `--time-limit`, ns.
-    pub time_limit_ns: Option<i64>,
-    /// `--churn-rate`, per second.
-    pub churn_pods_per_second: Option<f64>,
-    /// `--burst`.
-    pub burst_pods: Option<u64>,
-    /// What `-f` brought; absent without `-f`.
+
+    /// Objects from files instead of a generated cluster: Kubernetes YAML or JSON, several
+    /// documents, Lists, also packed by gzip; `-` is standard input
+    #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1..)]
+    pub files: Vec<PathBuf>,
+
+    /// The settings that flags give.
+    #[command(flatten)]
+    pub settings: ScenarioSettings,
+
+    /// What the files hold; absent without `-f`.
+    #[arg(skip)]
     pub input: Option<InputSize>,
+}
+
+impl SettingsRequest {
+    /// The command that reads a request.
+    pub(crate) fn command() -> Command {
+        SettingsRequest::augment_args(Command::new("run").no_binary_name(true))
+    }
+
+    /// Reads flags, as `loadgen run` does.
+    ///
+    /// # Errors
+    /// Those of the command line.
+    pub fn read<T: Into<OsString> + Clone>(
+        flags: impl IntoIterator<Item = T>,
+    ) -> Result<SettingsRequest, clap::Error> {
+        let matches = SettingsRequest::command().try_get_matches_from(flags)?;
+        SettingsRequest::from_arg_matches(&matches)
+    }
+
+    /// The same with what the files hold.
+    pub fn with_input(&self, input: Option<InputSize>) -> SettingsRequest {
+        SettingsRequest {
+            input,
+            ..self.clone()
+        }
+    }
 }
 
 /// What the machine offers.
@@ -86,7 +81,7 @@ pub struct SettingsRequest {
 pub struct Machine {
     /// Processors.
     pub cpus: usize,
-    /// Memory, bytes; absent where it can't be told.
+    /// Memory, bytes; absent where the system does not say.
     pub memory_bytes: Option<u64>,
 }
 
@@ -105,9 +100,9 @@ impl Machine {
 #[error("{0}")]
 pub struct SettingsError(pub String);
 
-impl From<SizeError> for SettingsError {
-    fn from(error: SizeError) -> Self {
-        SettingsError(error.to_string())
+impl From<String> for SettingsError {
+    fn from(problem: String) -> Self {
+        SettingsError(problem)
     }
 }
 
@@ -121,19 +116,14 @@ fn refuse<T>(problem: impl Into<String>) -> Result<T, SettingsError> {
 /// Requests that contradict each other, sizes that don't fit each other or the machine.
 pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, SettingsError> {
     let scenario = scenario(request)?;
-    let request = &scenario.settings.beneath(request);
-    let engine = engine(request, &scenario)?;
-    let burst_pods = narrow(
-        "--burst",
-        request.burst_pods.unwrap_or(500),
-        i32::MAX as u64,
-    )?;
+    let has_input = request.input.is_some();
+    let asked = &scenario.settings.under(&request.settings, has_input);
+    let engine = engine(asked, &scenario)?;
+    let burst_pods = narrow("--burst", asked.burst, 500, i32::MAX as u64)?;
+    let extra_pods = if scenario.uses_burst() { burst_pods } else { 0 };
     let size = match &request.input {
-        Some(input) => {
-            let burst = if scenario.uses_burst() { burst_pods } else { 0 };
-            size::beside_input(&request.size, input, burst)?
-        }
-        None => generated(request, &scenario, burst_pods)?,
+        Some(input) => size::beside_input(asked, input, extra_pods)?,
+        None => generated(asked, &scenario, extra_pods)?,
     };
     if let Some(problem) = machine
         .memory_bytes
@@ -146,31 +136,32 @@ pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, 
         EngineKind::Threads => 600 * NS_PER_SECOND,
         EngineKind::Virtual => 86_400 * NS_PER_SECOND,
     };
-    let time_limit_ns = request.time_limit_ns.unwrap_or(default_limit);
+    let time_limit_ns = asked.time_limit.map_or(default_limit, |time| time.0);
     if time_limit_ns == 0 {
         return refuse("--time-limit 0s leaves no time to run");
     }
-    refuse_endless(request, time_limit_ns)?;
+    refuse_endless(asked, time_limit_ns)?;
+    let latency = |latency: Option<LatencyText>| latency.map_or(Latency::ZERO, |latency| latency.0);
     Ok(Settings {
         engine,
-        seed: request.seed.unwrap_or(1),
-        threads: threads(request, engine, machine)?,
+        seed: asked.seed.unwrap_or(1),
+        threads: threads(asked, engine, machine)?,
         size,
-        controller: controller(request)?,
-        behaviour: request.behaviour.unwrap_or_default(),
+        controller: controller(asked)?,
+        behaviour: asked.behaviour.map_or_else(Default::default, |name| name.0),
         latency: LatencySettings {
-            pod_startup: request.pod_startup_latency.unwrap_or(Latency::ZERO),
-            pod_termination: request.pod_termination_latency.unwrap_or(Latency::ZERO),
-            api: request.api_latency.unwrap_or(Latency::ZERO),
-            watch: request.watch_latency.unwrap_or(Latency::ZERO),
-            scheduling: request.scheduling_latency.unwrap_or(Latency::ZERO),
+            pod_startup: latency(asked.pod_startup_latency),
+            pod_termination: latency(asked.pod_termination_latency),
+            api: latency(asked.api_latency),
+            watch: latency(asked.watch_latency),
+            scheduling: latency(asked.scheduling_latency),
         },
-        api_errors: api_errors(request)?,
-        duration_ns: duration(request, &scenario, time_limit_ns)?,
+        api_errors: api_errors(asked)?,
+        duration_ns: duration(asked, &scenario, time_limit_ns)?,
         time_limit_ns,
-        churn_pods_per_second: churn_rate(request, &scenario)?,
+        churn_pods_per_second: churn_rate(asked, &scenario)?,
         burst_pods: burst_pods as u32,
-        min_ready_seconds: min_ready_seconds(request)?,
+        min_ready_seconds: min_ready_seconds(asked, has_input)?,
         scenario,
     })
 }
@@ -189,9 +180,9 @@ fn scenario(request: &SettingsRequest) -> Result<Arc<Scenario>, SettingsError> {
         ));
     }
     if let Some(input) = &request.input {
-        scenario.check_input(input).map_err(SettingsError)?;
+        scenario.check_input(input)?;
     }
-    if request.burst_pods.is_some() && !scenario.uses_burst() {
+    if request.settings.burst.is_some() && !scenario.uses_burst() {
         return refuse(format!(
             "--burst belongs to scenarios with a burst, such as burst, not to {name}"
         ));
@@ -200,16 +191,16 @@ fn scenario(request: &SettingsRequest) -> Result<Arc<Scenario>, SettingsError> {
 }
 
 /// Threads unless the scenario says otherwise, or needs virtual time.
-fn engine(request: &SettingsRequest, scenario: &Scenario) -> Result<EngineKind, SettingsError> {
-    let latency = |latency: Option<Latency>| latency.is_none_or(|latency| latency.is_zero());
-    if scenario.rejects_pods() && latency(request.pod_startup_latency) {
+fn engine(asked: &ScenarioSettings, scenario: &Scenario) -> Result<EngineKind, SettingsError> {
+    let takes_time = |latency: LatencyText| !latency.0.is_zero();
+    if scenario.rejects_pods() && !asked.pod_startup_latency.is_some_and(takes_time) {
         return refuse(format!(
             "the scenario {} rejects pods, which are then made anew for ever: a loop without an end \
              unless starting a pod takes time; give --pod-startup-latency",
             scenario.name
         ));
     }
-    match (request.engine, scenario.is_disturbed()) {
+    match (asked.engine.map(|name| name.0), scenario.is_disturbed()) {
         (Some(EngineKind::Threads), true) => refuse(format!(
             "--engine threads: the scenario {} disturbs the controller's connection, for minutes at \
              times, which only simulated time passes in an instant; leave --engine out or say \
@@ -221,37 +212,35 @@ fn engine(request: &SettingsRequest, scenario: &Scenario) -> Result<EngineKind, 
     }
 }
 
-/// The size of a generated cluster with as much room as the scenario says.
+/// The size of a generated cluster, with the capacity that the scenario asks for.
 fn generated(
-    request: &SettingsRequest,
+    asked: &ScenarioSettings,
     scenario: &Scenario,
-    burst_pods: u64,
+    extra_pods: u64,
 ) -> Result<ClusterSize, SettingsError> {
-    let asked = &request.size;
     let extra = |pods: u64| {
-        let room = scenario.capacity.map_or(0, |room| room.some_of(pods));
-        let burst = if scenario.uses_burst() { burst_pods } else { 0 };
-        room.saturating_sub(pods).max(burst)
+        let capacity = scenario.capacity.map_or(0, |share| share.some_of(pods));
+        capacity.saturating_sub(pods).max(extra_pods)
     };
-    if scenario.groups.is_empty() {
-        let pods = size::pods(asked)?;
-        return Ok(size::generated(asked, extra(pods))?);
-    }
-    if asked.replicasets.is_some() || asked.pods_per_replicaset.is_some() {
+    let is_sized = asked.replicasets.is_some() || asked.pods_per_replicaset.is_some();
+    if is_sized && !scenario.groups.is_empty() {
         return refuse(format!(
             "the scenario {} has groups of ReplicaSets of its own sizes: leave --replicasets and \
              --pods-per-replicaset out",
             scenario.name
         ));
     }
-    let pods_asked = size::pods(asked)?;
+    let (pods_asked, _) = size::pods_and_replicasets(asked)?;
+    if scenario.groups.is_empty() {
+        return Ok(size::generated(asked, extra(pods_asked))?);
+    }
     let groups = group_sizes(&scenario.groups, pods_asked);
     let replicasets: u64 = groups.iter().map(|(sets, _)| sets).sum();
     let pods: u64 = groups.iter().map(|(sets, pods)| sets * *pods as u64).sum();
-    let sized = SizeRequest {
-        pods: Some(pods),
-        replicasets: Some(replicasets),
-        ..*asked
+    let sized = ScenarioSettings {
+        pods: Some(Size(pods)),
+        replicasets: Some(Size(replicasets)),
+        ..asked.clone()
     };
     let size = size::generated(&sized, extra(pods))?;
     Ok(ClusterSize {
@@ -262,59 +251,65 @@ fn generated(
 }
 
 fn threads(
-    request: &SettingsRequest,
+    asked: &ScenarioSettings,
     engine: EngineKind,
     machine: Machine,
 ) -> Result<usize, SettingsError> {
-    match (engine, request.threads) {
+    match (engine, asked.threads) {
         (EngineKind::Virtual, Some(_)) => refuse(
             "--threads belongs to the threads engine: the virtual engine runs on one thread so \
              that a seed repeats exactly",
         ),
         (EngineKind::Virtual, None) => Ok(1),
-        (EngineKind::Threads, None) => Ok(machine.cpus.max(1)),
-        (EngineKind::Threads, Some(threads)) => {
-            Ok(narrow("--threads", threads, MAX_THREADS)? as usize)
+        (EngineKind::Threads, threads) => {
+            let cpus = (machine.cpus as u64).clamp(1, MAX_THREADS);
+            Ok(narrow("--threads", threads, cpus, MAX_THREADS)? as usize)
         }
     }
 }
 
-fn controller(request: &SettingsRequest) -> Result<ControllerSettings, SettingsError> {
-    let syncs = |flag: &str, given: Option<u64>| {
-        narrow(flag, given.unwrap_or(UPSTREAM_SYNCS), MAX_THREADS).map(|syncs| syncs as usize)
+fn controller(asked: &ScenarioSettings) -> Result<ControllerSettings, SettingsError> {
+    let syncs = |flag: &str, given: Option<Size>| {
+        narrow(flag, given, UPSTREAM_SYNCS, MAX_THREADS).map(|syncs| syncs as usize)
     };
-    let burst_replicas = request.burst_replicas.unwrap_or(UPSTREAM_BURST_REPLICAS);
-    let (kube_api_qps, kube_api_burst) = client_limit(request)?;
-    let given = request.feature_gates.iter().map(String::as_str);
-    let feature_gates =
-        gates::parse(given).map_err(|error| SettingsError(format!("--feature-gates: {error}")))?;
+    let (kube_api_qps, kube_api_burst) = client_limit(asked)?;
+    let given = asked.feature_gates.iter().map(String::as_str);
     Ok(ControllerSettings {
         concurrent_replicaset_syncs: syncs(
             "--concurrent-replicaset-syncs",
-            request.concurrent_replicaset_syncs,
+            asked.concurrent_replicaset_syncs,
         )?,
-        concurrent_rc_syncs: syncs("--concurrent-rc-syncs", request.concurrent_rc_syncs)?,
-        burst_replicas: narrow("--burst-replicas", burst_replicas, i32::MAX as u64)? as u32,
+        concurrent_rc_syncs: syncs("--concurrent-rc-syncs", asked.concurrent_rc_syncs)?,
+        burst_replicas: narrow(
+            "--burst-replicas",
+            asked.burst_replicas,
+            UPSTREAM_BURST_REPLICAS,
+            i32::MAX as u64,
+        )? as u32,
         kube_api_qps,
         kube_api_burst,
-        feature_gates,
+        feature_gates: gates::parse(given).map_err(|error| format!("--feature-gates: {error}"))?,
     })
 }
 
-fn client_limit(request: &SettingsRequest) -> Result<(Option<f64>, u32), SettingsError> {
-    let burst = match request.kube_api_burst {
-        Some(burst) => Some(narrow("--kube-api-burst", burst, i32::MAX as u64)? as u32),
-        None => None,
-    };
-    if request.upstream_defaults {
-        if let Some(qps) = request.kube_api_qps.filter(|qps| *qps != UPSTREAM_QPS) {
+fn client_limit(asked: &ScenarioSettings) -> Result<(Option<f64>, u32), SettingsError> {
+    let most = i32::MAX as u64;
+    let burst = narrow(
+        "--kube-api-burst",
+        asked.kube_api_burst,
+        UPSTREAM_BURST.into(),
+        most,
+    )? as u32;
+    let qps = asked.kube_api_qps.map(|qps| qps.0);
+    if asked.upstream_defaults {
+        if let Some(qps) = qps.filter(|qps| *qps != UPSTREAM_QPS) {
             return refuse(format!(
                 "--upstream-defaults means --kube-api-qps 20, but --kube-api-qps says {}: leave \
                  one of them out",
                 number_for_people(qps)
             ));
         }
-        if let Some(burst) = burst.filter(|burst| *burst != UPSTREAM_BURST) {
+        if burst != UPSTREAM_BURST {
             return refuse(format!(
                 "--upstream-defaults means --kube-api-burst 30, but --kube-api-burst says \
                  {burst}: leave one of them out"
@@ -322,7 +317,7 @@ fn client_limit(request: &SettingsRequest) -> Result<(Option<f64>, u32), Setting
         }
         return Ok((Some(UPSTREAM_QPS), UPSTREAM_BURST));
     }
-    if let Some(qps) = request.kube_api_qps
+    if let Some(qps) = qps
         && !QPS_RANGE.contains(&qps)
     {
         return refuse(format!(
@@ -332,21 +327,21 @@ fn client_limit(request: &SettingsRequest) -> Result<(Option<f64>, u32), Setting
             QPS_RANGE.end()
         ));
     }
-    match (request.kube_api_qps, burst) {
-        (None, Some(_)) => refuse(
+    if qps.is_none() && asked.kube_api_burst.is_some() {
+        return refuse(
             "--kube-api-burst limits nothing without a rate: give --kube-api-qps too, or \
              --upstream-defaults",
-        ),
-        (qps, burst) => Ok((qps, burst.unwrap_or(UPSTREAM_BURST))),
+        );
     }
+    Ok((qps, burst))
 }
 
 fn duration(
-    request: &SettingsRequest,
+    asked: &ScenarioSettings,
     scenario: &Scenario,
     time_limit_ns: i64,
 ) -> Result<i64, SettingsError> {
-    match request.duration_ns {
+    match asked.duration.map(|time| time.0) {
         Some(_) if !scenario.uses_duration() => refuse(format!(
             "--duration is how long churn goes on; {} ends when it is done (--time-limit ends it \
              earlier)",
@@ -361,8 +356,8 @@ fn duration(
     }
 }
 
-fn churn_rate(request: &SettingsRequest, scenario: &Scenario) -> Result<f64, SettingsError> {
-    match request.churn_pods_per_second {
+fn churn_rate(asked: &ScenarioSettings, scenario: &Scenario) -> Result<f64, SettingsError> {
+    match asked.churn_rate.map(|rate| rate.0) {
         Some(_) if !scenario.uses_churn_rate() => refuse(format!(
             "--churn-rate belongs to scenarios with churn, such as churn, not to {}",
             scenario.name
@@ -375,29 +370,33 @@ fn churn_rate(request: &SettingsRequest, scenario: &Scenario) -> Result<f64, Set
     }
 }
 
-fn api_errors(request: &SettingsRequest) -> Result<f64, SettingsError> {
-    match request.api_errors {
-        Some(share) if share > 0.9 => refuse(
+fn api_errors(asked: &ScenarioSettings) -> Result<f64, SettingsError> {
+    match asked.api_errors {
+        Some(share) if share.0 > 0.9 => refuse(
             "--api-errors: more than 90% of the calls refused leaves nothing to look at; give 90% at \
              most",
         ),
-        share => Ok(share.unwrap_or(0.0)),
+        share => Ok(share.map_or(0.0, |share| share.0)),
     }
 }
 
-/// What alone takes longer than the whole run may would only be seen to fail at its end.
-fn refuse_endless(request: &SettingsRequest, time_limit_ns: i64) -> Result<(), SettingsError> {
-    let least = |latency: Option<Latency>| match latency.unwrap_or(Latency::ZERO) {
-        Latency::Constant(ns) | Latency::Uniform(ns, _) => ns,
-        Latency::Lognormal { p50, .. } => p50,
+/// Refuses a latency that is longer than the whole run may take: the run would fail at its end only.
+fn refuse_endless(asked: &ScenarioSettings, time_limit_ns: i64) -> Result<(), SettingsError> {
+    let least = |latency: Option<LatencyText>| match latency.map(|latency| latency.0) {
+        None => 0,
+        Some(Latency::Constant(ns) | Latency::Uniform(ns, _)) => ns,
+        Some(Latency::Lognormal { p50, .. }) => p50,
     };
     // A pod is gone after its grace period at the latest, whatever its termination takes.
     for (flag, ns) in [
-        ("--api-latency", least(request.api_latency)),
-        ("--watch-latency", least(request.watch_latency)),
-        ("--scheduling-latency", least(request.scheduling_latency)),
-        ("--pod-startup-latency", least(request.pod_startup_latency)),
-        ("--min-ready-seconds", request.min_ready_ns.unwrap_or(0)),
+        ("--api-latency", least(asked.api_latency)),
+        ("--watch-latency", least(asked.watch_latency)),
+        ("--scheduling-latency", least(asked.scheduling_latency)),
+        ("--pod-startup-latency", least(asked.pod_startup_latency)),
+        (
+            "--min-ready-seconds",
+            asked.min_ready_seconds.map_or(0, |time| time.0),
+        ),
     ] {
         if ns > time_limit_ns {
             return refuse(format!(
@@ -410,12 +409,12 @@ fn refuse_endless(request: &SettingsRequest, time_limit_ns: i64) -> Result<(), S
     Ok(())
 }
 
-fn min_ready_seconds(request: &SettingsRequest) -> Result<i32, SettingsError> {
-    let ns = request.min_ready_ns.unwrap_or(0);
+fn min_ready_seconds(asked: &ScenarioSettings, has_input: bool) -> Result<i32, SettingsError> {
+    let ns = asked.min_ready_seconds.map_or(0, |time| time.0);
     if ns % NS_PER_SECOND != 0 {
         return refuse("--min-ready-seconds: minReadySeconds counts whole seconds");
     }
-    if ns > 0 && request.input.is_some() {
+    if ns > 0 && has_input {
         return refuse(
             "--min-ready-seconds applies to generated ReplicaSets; with -f write \
              spec.minReadySeconds in the files",
@@ -425,10 +424,9 @@ fn min_ready_seconds(request: &SettingsRequest) -> Result<i32, SettingsError> {
         .map_err(|_| SettingsError("--min-ready-seconds: longer than 68 years".into()))
 }
 
-fn narrow(flag: &str, value: u64, max: u64) -> Result<u64, SettingsError> {
-    if value == 0 {
-        return refuse(format!("{flag} must be at least 1"));
-    }
+/// The size that is given, or the default; refused where it is more than `max`.
+fn narrow(flag: &str, given: Option<Size>, default: u64, max: u64) -> Result<u64, SettingsError> {
+    let value = given.map_or(default, |size| size.0);
     if value > max {
         return refuse(format!("{flag} {value} is too many: at most {max}"));
     }

@@ -139,9 +139,7 @@ pub(super) mod testing {
     use super::super::work::{self, Job};
     use super::*;
     use crate::result::InputCounts;
-    use crate::settings::EngineKind;
     use crate::settings::resolve::{Machine, SettingsRequest, resolve};
-    use crate::size::SizeRequest;
 
     /// A sweep over `pods=20,40` and `kube-api-qps=5,10,20` with two seeds that holds
     /// `elapsed < bound`.
@@ -156,17 +154,11 @@ pub(super) mod testing {
         for number in 0..grid.len() {
             let values = grid.values(number);
             for seed in [1, 2] {
-                let request = SettingsRequest {
-                    engine: Some(EngineKind::Virtual),
-                    seed: Some(seed),
-                    size: SizeRequest {
-                        pods: Some(values[0].1.parse().unwrap()),
-                        ..SizeRequest::default()
-                    },
-                    kube_api_qps: Some(values[1].1.parse().unwrap()),
-                    kube_api_burst: Some(1),
-                    ..SettingsRequest::default()
-                };
+                let (pods, qps) = (values[0].1, values[1].1);
+                let flags = format!(
+                    "--engine virtual --seed {seed} --pods {pods} --kube-api-qps {qps} --kube-api-burst 1"
+                );
+                let request = SettingsRequest::read(flags.split(' ')).unwrap();
                 jobs.push(Job {
                     settings: resolve(&request, machine).unwrap(),
                     objects: Arc::default(),

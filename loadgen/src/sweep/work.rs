@@ -84,27 +84,18 @@ fn one(job: &Job, cancel: &AtomicBool) -> Result<Option<RunResult>, RunError> {
 mod tests {
     use super::*;
     use crate::settings::resolve::{Machine, SettingsRequest, resolve};
-    use crate::size::SizeRequest;
 
     fn jobs() -> Vec<Job> {
         let machine = Machine {
             cpus: 1,
             memory_bytes: None,
         };
-        let job = |seed| Job {
-            settings: resolve(
-                &SettingsRequest {
-                    engine: Some(EngineKind::Virtual),
-                    seed: Some(seed),
-                    size: SizeRequest {
-                        pods: Some(50),
-                        ..SizeRequest::default()
-                    },
-                    ..SettingsRequest::default()
-                },
-                machine,
-            )
-            .unwrap(),
+        let job = |seed: u64| Job {
+            settings: {
+                let flags = format!("--engine virtual --pods 50 --seed {seed}");
+                let request = SettingsRequest::read(flags.split(' ')).unwrap();
+                resolve(&request, machine).unwrap()
+            },
             objects: Arc::default(),
             input: InputCounts::default(),
         };

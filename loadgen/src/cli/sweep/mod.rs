@@ -1,31 +1,30 @@
 //! `loadgen sweep`: one scenario over a grid of settings.
 
 mod cells;
-mod outputs;
-mod progress;
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, bail};
-use clap::{ArgMatches, Args, Command, FromArgMatches};
+use clap::Args;
 
 use super::compare::figure;
-use super::flags::ShapeFlags;
+use super::flags::note_inputs;
 use super::interrupt::{self, EXIT_INTERRUPTED};
+use super::outputs::Outputs;
+use super::progress::Teller;
 use super::{effective, print};
 use crate::figures::{FigureName, Threshold};
+use crate::report::output::{self, Inputs};
 use crate::settings::EngineKind;
+use crate::settings::resolve::SettingsRequest;
 use crate::sweep::{self, Grid, Sweep};
 use crate::units::parse_size;
-use outputs::Outputs;
-use progress::Teller;
 
-/// The figures that are shown where none is asked for.
+/// The metrics that a table shows by default.
 const FIGURES: [&str; 5] = [
     "convergence p99",
     "pod_ready p99",
@@ -65,15 +64,15 @@ CHEAPEST
 EXIT CODES
   0 done   1 no cell keeps the thresholds, or none was done   2 wrong usage, input or output path
   3 an invariant was broken   130 interrupted, after the report on what ran")]
-struct SweepFlags {
+pub(super) struct SweepFlags {
     #[command(flatten)]
-    shape: ShapeFlags,
+    shape: SettingsRequest,
 
     /// Vary a flag: burst-replicas=100,250,500; repeatable, every combination is a cell
     #[arg(long, value_name = "NAME=V1,V2,...", help_heading = "Sweep")]
     vary: Vec<String>,
 
-    /// Run each cell with so many seeds, from --seed on, and show the median [default: 1]
+    /// Run each cell with this number of seeds, from --seed on, and show the median [default: 1]
     #[arg(long, value_name = "NUMBER", value_parser = parse_size, allow_hyphen_values = true,
           help_heading = "Sweep")]
     seeds: Option<u64>,
@@ -111,49 +110,24 @@ struct SweepFlags {
     quiet: bool,
 }
 
-/// The flags, and what was written of those that shape a run, to be given to each cell.
-#[derive(Debug)]
-pub(super) struct SweepCommand {
-    flags: SweepFlags,
-    given: Vec<(String, OsString)>,
-}
-
-impl Args for SweepCommand {
-    fn augment_args(command: Command) -> Command {
-        SweepFlags::augment_args(command)
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        SweepFlags::augment_args_for_update(command)
-    }
-}
-
-impl FromArgMatches for SweepCommand {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<SweepCommand, clap::Error> {
-        Ok(SweepCommand {
-            flags: SweepFlags::from_arg_matches(matches)?,
-            given: cells::given(matches),
-        })
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = SweepCommand::from_arg_matches(matches)?;
-        Ok(())
-    }
-}
-
 /// Sweeps, and gives the exit code.
 ///
 /// # Errors
 /// Wrong usage, input or output path; nothing has run then.
-pub(super) fn run(command: &SweepCommand) -> Result<u8> {
-    let flags = &command.flags;
-    let grid = cells::grid(command)?;
+pub(super) fn run(flags: &SweepFlags) -> Result<u8> {
+    let grid = cells::grid(flags)?;
     let figures = figures(flags);
     let seeds = seeds(flags, &grid)?;
-    let shapes = cells::shapes(command, &grid)?;
+    let shapes = cells::shapes(flags, &grid)?;
     cells::check_settings(&grid, &shapes, flags)?;
-    let outputs = Outputs::open(flags, &shapes)?;
+    let mut inputs = Inputs::default();
+    for shape in &shapes {
+        note_inputs(shape, &mut inputs)?;
+    }
+    let mut outputs = Outputs::default();
+    outputs.open("--csv", flags.csv.as_ref(), &inputs)?;
+    outputs.open("--json", flags.json.as_ref(), &inputs)?;
+    outputs.open("--report", flags.report.as_ref(), &inputs)?;
     let cancel = Arc::new(AtomicBool::new(false));
     let interrupter = interrupt::watch(&cancel, outputs.temporary(), flags.quiet);
     let jobs = cells::jobs(&grid, &shapes, &seeds)?;
@@ -180,8 +154,13 @@ pub(super) fn run(command: &SweepCommand) -> Result<u8> {
         (None, false) => cores,
     };
     interrupter.begin();
-    let teller = Teller::new(flags.quiet, jobs.len(), threads);
-    let results = sweep::run(&jobs, threads, &cancel, &|done| teller.tell(done))?;
+    let total = jobs.len();
+    let first = format!("sweep: {total} runs, {} at a time", threads.min(total));
+    let template = "sweep [{bar:30}] {human_pos}/{human_len} runs  {per_sec}  ETA {eta}";
+    let teller = Teller::new(flags.quiet, template, Some(total as u64), &first, 5.0);
+    let results = sweep::run(&jobs, threads, &cancel, &|done| {
+        teller.tell(done as u64, format!("sweep: {done} of {total} runs"));
+    })?;
     teller.finish();
     let sweep = Sweep::new(grid, seeds, figures, thresholds, results);
 
@@ -199,8 +178,19 @@ pub(super) fn run(command: &SweepCommand) -> Result<u8> {
             print(&table)?;
         }
     }
-    let given = cells::base_text(&flags.shape, &jobs);
-    outputs.write(&sweep, &given, &command)?;
+    let common = cells::base_text(&flags.shape, &jobs);
+    let page = |out: &mut dyn Write| {
+        let page = sweep::report::page(&sweep, &common, &command);
+        out.write_all(page.as_bytes())
+    };
+    let (_, problem) = outputs.write(&[
+        ("--csv", &|out| sweep::output::csv(&sweep, out)),
+        ("--json", &|out| {
+            output::json(out, &sweep::output::json(&sweep))
+        }),
+        ("--report", &page),
+    ]);
+    problem?;
     // Ordering: the flag guards no other data.
     Ok(exit_code(&sweep, cancel.load(Ordering::Relaxed)))
 }
@@ -244,7 +234,7 @@ fn seeds(flags: &SweepFlags, grid: &Grid) -> Result<Vec<u64>> {
             );
         }
         // Each cell has its own; this stands for it.
-        return Ok(vec![flags.shape.seed.unwrap_or(1)]);
+        return Ok(vec![flags.shape.settings.seed.unwrap_or(1)]);
     }
     let runs = usize::try_from(count)
         .ok()
@@ -255,7 +245,7 @@ fn seeds(flags: &SweepFlags, grid: &Grid) -> Result<Vec<u64>> {
             grid.len()
         );
     }
-    let first = flags.shape.seed.unwrap_or(1);
+    let first = flags.shape.settings.seed.unwrap_or(1);
     let Some(end) = first.checked_add(count) else {
         bail!("--seed {first} leaves no room for --seeds {count}");
     };

@@ -26,7 +26,7 @@ pub struct Report<'a> {
     /// The command that repeats it.
     pub command: &'a str,
     /// Its settings, name and value.
-    pub settings: &'a [(&'static str, String)],
+    pub settings: &'a [(String, String)],
 }
 
 /// A figure at the head of the page.

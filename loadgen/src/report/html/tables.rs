@@ -130,10 +130,7 @@ fn pods_of_input(result: &RunResult) -> BTreeMap<String, u64> {
     some.map(|(how, count)| (how.to_owned(), count)).collect()
 }
 
-pub(super) fn settings_tables(
-    result: &RunResult,
-    settings: &[(&'static str, String)],
-) -> Vec<Table> {
+pub(super) fn settings_tables(result: &RunResult, settings: &[(String, String)]) -> Vec<Table> {
     let rows = |rows: &[(&'static str, String)]| {
         let rows = rows.iter();
         rows.map(|(name, value)| ((*name).to_owned(), value.clone()))
@@ -144,7 +141,7 @@ pub(super) fn settings_tables(
             title: "Settings",
             left: "flag",
             right: "value",
-            rows: rows(settings),
+            rows: settings.to_vec(),
         },
         Table {
             title: "Machine",

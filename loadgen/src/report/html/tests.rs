@@ -8,7 +8,10 @@ fn page(result: &RunResult) -> String {
     let report = Report {
         result,
         command: "loadgen run --seed 1 --api-latency '<b>&'",
-        settings: &[("seed", "1".to_owned()), ("engine", "virtual".to_owned())],
+        settings: &[
+            ("seed".to_owned(), "1".to_owned()),
+            ("engine".to_owned(), "virtual".to_owned()),
+        ],
     };
     let mut bytes = Vec::new();
     write(&mut bytes, &report).expect("a Vec takes everything");

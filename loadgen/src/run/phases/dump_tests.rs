@@ -11,7 +11,6 @@ use crate::run;
 use crate::scenario::Scenario;
 use crate::settings::EngineKind;
 use crate::settings::resolve::{Machine, SettingsRequest, resolve};
-use crate::units::NS_PER_SECOND;
 
 /// How a pod of a dump is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -140,15 +139,17 @@ fn load(text: &str) -> Loaded {
 
 fn run(scenario: &str, engine: EngineKind, loaded: Loaded) -> RunResult {
     let scenario_of = Scenario::built_in(scenario).expect("it is built in");
-    let request = SettingsRequest {
-        duration_ns: scenario_of.uses_duration().then_some(NS_PER_SECOND),
-        scenario: Some(scenario_of),
-        engine: Some(engine),
-        threads: (engine == EngineKind::Threads).then_some(2),
-        time_limit_ns: (engine == EngineKind::Threads).then_some(60 * NS_PER_SECOND),
-        input: Some(loaded.size),
-        ..SettingsRequest::default()
+    let duration = match scenario_of.uses_duration() {
+        true => "--duration 1s",
+        false => "",
     };
+    let engine = match engine {
+        EngineKind::Threads => "--engine threads --threads 2 --time-limit 60s",
+        EngineKind::Virtual => "--engine virtual",
+    };
+    let flags = format!("--scenario {scenario} {engine} {duration}");
+    let request = SettingsRequest::read(flags.split_whitespace()).unwrap();
+    let request = request.with_input(Some(loaded.size));
     let machine = Machine {
         cpus: 2,
         memory_bytes: None,

@@ -4,24 +4,13 @@ use std::sync::atomic::AtomicBool;
 
 use crate::result::RunResult;
 use crate::run;
-use crate::scenario::Scenario;
-use crate::settings::EngineKind;
 use crate::settings::resolve::{Machine, SettingsRequest, resolve};
-use crate::size::SizeRequest;
 
 const PODS: u64 = 400;
 
-fn run_with(name: &str, request: SettingsRequest) -> RunResult {
-    let request = SettingsRequest {
-        scenario: Scenario::built_in(name),
-        engine: Some(EngineKind::Virtual),
-        size: SizeRequest {
-            pods: Some(PODS),
-            namespaces: Some(4),
-            ..request.size
-        },
-        ..request
-    };
+fn run_with(name: &str, flags: &str) -> RunResult {
+    let flags = format!("--scenario {name} --engine virtual --pods {PODS} --namespaces 4 {flags}");
+    let request = SettingsRequest::read(flags.split_whitespace()).unwrap();
     let machine = Machine {
         cpus: 1,
         memory_bytes: None,
@@ -39,7 +28,7 @@ fn run_with(name: &str, request: SettingsRequest) -> RunResult {
 }
 
 fn run(name: &str) -> RunResult {
-    run_with(name, SettingsRequest::default())
+    run_with(name, "")
 }
 
 fn calls(result: &RunResult, call: &str) -> u64 {
@@ -87,11 +76,8 @@ fn relabelled_pods_are_let_go_and_live_on() {
 #[test]
 fn a_quota_holds_until_it_is_lifted_and_is_asked_in_vain() {
     for behaviour in podstorm::policy::Behaviour::ALL {
-        let request = SettingsRequest {
-            behaviour: Some(behaviour),
-            ..SettingsRequest::default()
-        };
-        let result = run_with("quota-exhausted", request);
+        let flags = format!("--behaviour {}", behaviour.as_str());
+        let result = run_with("quota-exhausted", &flags);
         assert_eq!(result.phases[1].pods_created, PODS * 4 / 5);
         assert_eq!(result.phases[2].pods_created, PODS / 5);
         assert!(calls(&result, "create pods 403") >= 8);
@@ -174,11 +160,8 @@ fn rejected_pods_are_replaced_in_a_loop_that_ends_with_the_rejecting() {
     assert!(rejecting.pods_created > 300, "{rejecting:?}");
     assert!(after.pods_created < 150, "{after:?}");
     // Without a start-up time the loop would turn for ever within one moment.
-    let request = SettingsRequest {
-        scenario: Scenario::built_in("kubelet-reject"),
-        pod_startup_latency: Some(crate::settings::Latency::ZERO),
-        ..SettingsRequest::default()
-    };
+    let flags = ["--scenario", "kubelet-reject", "--pod-startup-latency=0s"];
+    let request = SettingsRequest::read(flags).unwrap();
     let machine = Machine {
         cpus: 1,
         memory_bytes: None,
@@ -206,11 +189,8 @@ fn the_upstream_load_has_its_groups_and_its_rate() {
 #[test]
 fn a_whole_day_stays_right() {
     for behaviour in podstorm::policy::Behaviour::ALL {
-        let request = SettingsRequest {
-            behaviour: Some(behaviour),
-            ..SettingsRequest::default()
-        };
-        let result = run_with("mixed-day", request);
+        let flags = format!("--behaviour {}", behaviour.as_str());
+        let result = run_with("mixed-day", &flags);
         assert!((23.0 * 3_600.0..24.0 * 3_600.0).contains(&result.elapsed_seconds));
         assert_eq!(result.excess_pods_created, 0);
         assert!(result.phases.iter().all(|phase| phase.converged));

@@ -1,4 +1,4 @@
-//! What flags ask for, and what is made of it or refused.
+//! What flags and scenarios ask for, and what is made of it or refused.
 
 use super::*;
 
@@ -9,13 +9,43 @@ const MACHINE: Machine = Machine {
     memory_bytes: Some(16_000_000_000),
 };
 
-fn problem(request: SettingsRequest) -> String {
-    resolve(&request, MACHINE).unwrap_err().to_string()
+/// What flags ask for.
+fn request(flags: &str) -> SettingsRequest {
+    SettingsRequest::read(flags.split_whitespace())
+        .unwrap_or_else(|error| panic!("{flags}: {error}"))
+}
+
+fn resolved(flags: &str) -> Settings {
+    resolve(&request(flags), MACHINE).unwrap_or_else(|error| panic!("{flags}: {error}"))
+}
+
+fn problem(request: &SettingsRequest) -> String {
+    resolve(request, MACHINE).unwrap_err().to_string()
+}
+
+/// A scenario with such settings and steps.
+fn own(settings: &str, step: &str) -> Result<Arc<Scenario>, String> {
+    let text = format!(
+        "name: own\nquestion: Which?\nsettings: {{{settings}}}\nphases:\n- {{name: all, steps: [{step}]}}\n"
+    );
+    let scenario = Scenario::from_yaml(&text, "own.yaml");
+    scenario.map(Arc::new).map_err(|error| error.to_string())
+}
+
+/// QPS and burst of a scenario with such settings under such flags.
+fn limit(settings: &str, flags: &str) -> Result<(Option<f64>, u32), String> {
+    let asked = SettingsRequest {
+        scenario: Some(own(settings, "createReplicaSets: {replicas: 1}")?),
+        ..request(flags)
+    };
+    let settings = resolve(&asked, MACHINE).map_err(|error| error.to_string())?;
+    let controller = settings.controller;
+    Ok((controller.kube_api_qps, controller.kube_api_burst))
 }
 
 #[test]
-fn nothing_said_is_up_down_on_every_core_without_limits() {
-    let settings = resolve(&SettingsRequest::default(), MACHINE).unwrap();
+fn without_flags_up_down_runs_on_every_core_without_limits() {
+    let settings = resolved("");
     assert_eq!(settings.scenario, Scenario::up_down());
     assert_eq!(
         (settings.engine, settings.threads),
@@ -29,206 +59,170 @@ fn nothing_said_is_up_down_on_every_core_without_limits() {
 }
 
 #[test]
-fn upstream_defaults_are_a_client_limit() {
-    let request = SettingsRequest {
-        upstream_defaults: true,
-        ..Default::default()
+fn each_flag_of_the_client_limit_replaces_what_it_names() {
+    let own = "kube-api-qps: 100, kube-api-burst: 200";
+    let (qps, burst, both) = (
+        "--kube-api-qps 50",
+        "--kube-api-burst 7",
+        "--kube-api-qps 50 --kube-api-burst 7",
+    );
+    let upstream = "--upstream-defaults";
+    for (settings, flags, expected) in [
+        ("", "", (None, 30)),
+        ("", qps, (Some(50.0), 30)),
+        ("", both, (Some(50.0), 7)),
+        ("", upstream, (Some(20.0), 30)),
+        (
+            "",
+            "--upstream-defaults --kube-api-qps 20",
+            (Some(20.0), 30),
+        ),
+        (own, "", (Some(100.0), 200)),
+        (own, qps, (Some(50.0), 200)),
+        (own, burst, (Some(100.0), 7)),
+        (own, both, (Some(50.0), 7)),
+        (own, upstream, (Some(20.0), 30)),
+        (
+            own,
+            "--upstream-defaults --kube-api-qps 20 --kube-api-burst 30",
+            (Some(20.0), 30),
+        ),
+        ("kube-api-qps: 100", "", (Some(100.0), 30)),
+        ("kube-api-qps: 100", burst, (Some(100.0), 7)),
+        ("kube-api-burst: 200", qps, (Some(50.0), 200)),
+        ("kube-api-burst: 200", upstream, (Some(20.0), 30)),
+        ("upstream-defaults: true", "", (Some(20.0), 30)),
+        ("upstream-defaults: true", qps, (Some(50.0), 30)),
+        ("upstream-defaults: true", burst, (Some(20.0), 7)),
+        ("upstream-defaults: true", upstream, (Some(20.0), 30)),
+        (
+            "upstream-defaults: true, kube-api-qps: 20, kube-api-burst: 30",
+            burst,
+            (Some(20.0), 7),
+        ),
+    ] {
+        assert_eq!(
+            limit(settings, flags),
+            Ok(expected),
+            "{settings} with {flags}"
+        );
+    }
+}
+
+#[test]
+fn client_limits_that_contradict_themselves_are_refused() {
+    for (settings, flags, words) in [
+        (
+            "upstream-defaults: true, kube-api-qps: 50",
+            "",
+            "settings.kube-api-qps: upstream-defaults means kube-api-qps 20, and kube-api-qps \
+             says 50: leave one of them out",
+        ),
+        (
+            "upstream-defaults: true, kube-api-burst: 50",
+            "--kube-api-qps 5 --kube-api-burst 5",
+            "settings.kube-api-burst: upstream-defaults means kube-api-burst 30",
+        ),
+        ("kube-api-burst: 200", "", "limits nothing without a rate"),
+        (
+            "kube-api-qps: 100",
+            "--kube-api-qps 50 --upstream-defaults",
+            "--upstream-defaults means --kube-api-qps 20, but --kube-api-qps says 50: leave one of \
+             them out",
+        ),
+    ] {
+        let problem = limit(settings, flags).expect_err(settings);
+        assert!(problem.contains(words), "{settings}: {problem}");
+    }
+}
+
+#[test]
+fn beside_files_a_scenario_decides_no_size_but_the_pods_per_node() {
+    let input = InputSize {
+        pods: 10,
+        owners: 1,
+        nodes: 1,
+        places: 20,
+        ..InputSize::default()
     };
-    let settings = resolve(&request, MACHINE).unwrap();
-    assert_eq!(settings.controller.kube_api_qps, Some(20.0));
-    assert_eq!(settings.controller.kube_api_burst, 30);
-    let agreeing = SettingsRequest {
-        kube_api_qps: Some(20.0),
-        ..request.clone()
-    };
-    assert!(resolve(&agreeing, MACHINE).is_ok());
-    let other = SettingsRequest {
-        kube_api_qps: Some(50.0),
-        ..request
-    };
-    assert!(problem(other).contains("leave one of them out"));
+    let sized = "pods: 300, replicasets: 3, nodes: 40, namespaces: 7, pods-per-node: 9";
+    for scenario in [
+        own(sized, "loadInput").unwrap(),
+        Scenario::built_in("flapping").unwrap(),
+    ] {
+        let request = SettingsRequest {
+            scenario: Some(scenario),
+            input: Some(input),
+            ..SettingsRequest::default()
+        };
+        let size = resolve(&request, MACHINE).unwrap().size;
+        assert_eq!((size.pods, size.replicasets, size.nodes), (10, 1, 0));
+        assert!([9, 110].contains(&size.pods_per_node));
+    }
 }
 
 #[test]
 fn contradictions_are_refused() {
-    let none = SettingsRequest::default;
-    let virtual_engine = Some(EngineKind::Virtual);
-    for (request, word) in [
-        (
-            SettingsRequest {
-                engine: virtual_engine,
-                threads: Some(2),
-                ..none()
-            },
-            "--threads",
-        ),
-        (
-            SettingsRequest {
-                threads: Some(0),
-                ..none()
-            },
-            "at least 1",
-        ),
-        (
-            SettingsRequest {
-                kube_api_burst: Some(2),
-                ..none()
-            },
-            "--kube-api-qps",
-        ),
-        (
-            SettingsRequest {
-                burst_pods: Some(5),
-                ..none()
-            },
-            "--burst",
-        ),
-        (
-            SettingsRequest {
-                churn_pods_per_second: Some(5.0),
-                ..none()
-            },
-            "--churn-rate",
-        ),
-        (
-            SettingsRequest {
-                duration_ns: Some(5),
-                ..none()
-            },
-            "--duration",
-        ),
-        (
-            SettingsRequest {
-                time_limit_ns: Some(0),
-                ..none()
-            },
-            "--time-limit",
-        ),
-        (
-            SettingsRequest {
-                api_latency: Some(Latency::Constant(i64::MAX)),
-                ..none()
-            },
-            "--api-latency of",
-        ),
-        (
-            SettingsRequest {
-                min_ready_ns: Some(2_147_483_647 * NS_PER_SECOND),
-                ..none()
-            },
-            "raise --time-limit",
-        ),
-        (
-            SettingsRequest {
-                min_ready_ns: Some(1_500_000_000),
-                ..none()
-            },
-            "whole seconds",
-        ),
-        (
-            SettingsRequest {
-                scenario: Some(Scenario::manifests()),
-                ..none()
-            },
-            "-f FILE",
-        ),
-        (
-            SettingsRequest {
-                scenario: Scenario::built_in("adoption"),
-                input: Some(InputSize::default()),
-                ..none()
-            },
-            "can't be used with -f",
-        ),
-        (
-            SettingsRequest {
-                feature_gates: vec!["X=true".into()],
-                ..none()
-            },
-            "known are",
-        ),
-        (
-            SettingsRequest {
-                size: SizeRequest {
-                    pods: Some(1_000_000_000),
-                    ..SizeRequest::default()
-                },
-                ..none()
-            },
-            "of memory",
-        ),
+    for (flags, word) in [
+        ("--engine virtual --threads 2", "--threads"),
+        ("--threads 5k", "at most 4096"),
+        ("--kube-api-burst 2", "--kube-api-qps"),
+        ("--burst 5", "--burst"),
+        ("--churn-rate 5/s", "--churn-rate"),
+        ("--duration 5ns", "--duration"),
+        ("--time-limit 0s", "--time-limit"),
+        ("--api-latency 9223372036854775807ns", "--api-latency of"),
+        ("--min-ready-seconds 2147483647s", "raise --time-limit"),
+        ("--min-ready-seconds 1500ms", "whole seconds"),
+        ("--scenario manifests", "-f FILE"),
+        ("--feature-gates X=true", "known are"),
+        ("--pods 1000m", "of memory"),
     ] {
-        let problem = problem(request);
-        assert!(problem.contains(word), "{problem}");
+        let problem = problem(&request(flags));
+        assert!(problem.contains(word), "{flags}: {problem}");
     }
+    let beside_files = request("--scenario adoption").with_input(Some(InputSize::default()));
+    assert!(problem(&beside_files).contains("can't be used with -f"));
 }
 
 #[test]
 fn rates_that_never_or_always_let_through_are_refused_with_the_range() {
-    for qps in [1e-300, 1e-12, 0.0009, 1.1e6, 1e39] {
-        let problem = problem(SettingsRequest {
-            kube_api_qps: Some(qps),
-            ..SettingsRequest::default()
-        });
+    for qps in ["1e-300", "1e-12", "0.0009", "1.1e6", "1e39"] {
+        let problem = problem(&request(&format!("--kube-api-qps {qps}")));
         assert!(problem.contains("from 0.001"), "{problem}");
         assert!(problem.contains("to 1000000"), "{problem}");
     }
-    for rate in [1e-13, 1e9] {
-        let problem = problem(SettingsRequest {
-            scenario: Scenario::built_in("churn"),
-            churn_pods_per_second: Some(rate),
-            ..SettingsRequest::default()
-        });
+    for rate in ["0.0000000000001/s", "1000000k/s"] {
+        let problem = problem(&request(&format!("--scenario churn --churn-rate {rate}")));
         assert!(problem.contains("from 1/h to 1000k/s"), "{problem}");
     }
-    for (qps, rate) in [(0.001, 1.0 / 3_600.0), (1e6, 1e6)] {
-        let request = SettingsRequest {
-            scenario: Scenario::built_in("churn"),
-            kube_api_qps: Some(qps),
-            churn_pods_per_second: Some(rate),
-            ..SettingsRequest::default()
-        };
-        assert!(resolve(&request, MACHINE).is_ok());
+    for (qps, rate) in [("0.001", "1/h"), ("1e6", "1000k/s")] {
+        resolved(&format!(
+            "--scenario churn --kube-api-qps {qps} --churn-rate {rate}"
+        ));
     }
 }
 
 #[test]
-fn a_stale_watch_is_small_virtual_and_without_the_gate_unless_said_otherwise() {
-    let request = SettingsRequest {
-        scenario: Scenario::built_in("stale-watch"),
-        ..SettingsRequest::default()
-    };
-    let settings = resolve(&request, MACHINE).unwrap();
+fn a_stale_watch_is_small_virtual_and_without_the_gate_unless_flags_say_otherwise() {
+    let settings = resolved("--scenario stale-watch");
     assert_eq!(settings.engine, EngineKind::Virtual);
     assert_eq!((settings.size.pods, settings.size.replicasets), (2_000, 40));
     assert!(settings.size.nodes * 110 >= 4_000);
     assert!(!settings.controller.gate(CONSISTENCY_GATE));
-    let said = SettingsRequest {
-        feature_gates: vec![format!("PodDeletionCost=true,{CONSISTENCY_GATE}=true")],
-        size: SizeRequest {
-            pods: Some(10),
-            replicasets: Some(2),
-            ..SizeRequest::default()
-        },
-        ..request.clone()
-    };
-    let settings = resolve(&said, MACHINE).unwrap();
+    let gates = format!("PodDeletionCost=true,{CONSISTENCY_GATE}=true");
+    let settings = resolved(&format!(
+        "--scenario stale-watch --feature-gates {gates} --pods 10 --replicasets 2"
+    ));
     assert!(settings.controller.gate(CONSISTENCY_GATE));
     assert_eq!((settings.size.pods, settings.size.replicasets), (10, 2));
-    let threads = SettingsRequest {
-        engine: Some(EngineKind::Threads),
-        ..request
-    };
-    assert!(problem(threads).contains("only simulated time"));
+    let threads = request("--scenario stale-watch --engine threads");
+    assert!(problem(&threads).contains("only simulated time"));
 }
 
 #[test]
 fn the_virtual_engine_has_one_thread_and_a_day() {
-    let request = SettingsRequest {
-        engine: Some(EngineKind::Virtual),
-        ..SettingsRequest::default()
-    };
-    let settings = resolve(&request, MACHINE).unwrap();
+    let settings = resolved("--engine virtual");
     assert_eq!(settings.threads, 1);
     assert_eq!(settings.time_limit_ns, 86_400 * NS_PER_SECOND);
 }

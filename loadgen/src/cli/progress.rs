@@ -1,0 +1,88 @@
+//! The progress of a command with many parts: one line that changes on a terminal, plain lines elsewhere.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use podstorm_sim::clock::RealClock;
+
+/// Writes progress to standard error. A closed standard error stops nothing.
+#[derive(Debug)]
+pub(super) struct Teller {
+    /// On a terminal.
+    bar: Option<ProgressBar>,
+    /// Elsewhere.
+    lines: Option<Lines>,
+}
+
+#[derive(Debug)]
+struct Lines {
+    clock: RealClock,
+    seconds_per_line: f64,
+    next_at: Mutex<f64>,
+}
+
+impl Teller {
+    /// Of that number of parts where it is known. The template is that of the bar, in which `{msg}` is the
+    /// text of [`Teller::tell`]; elsewhere `first` is the first line.
+    pub(super) fn new(
+        quiet: bool,
+        template: &str,
+        parts: Option<u64>,
+        first: &str,
+        seconds_per_line: f64,
+    ) -> Teller {
+        let is_terminal = io::stderr().is_terminal();
+        let bar = (!quiet && is_terminal).then(|| {
+            let style = ProgressStyle::with_template(template)
+                .expect("the template is well-formed")
+                .progress_chars("=> ");
+            let bar = parts.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
+            bar.enable_steady_tick(Duration::from_millis(250));
+            bar.with_style(style)
+        });
+        let lines = (!quiet && !is_terminal).then(|| {
+            let _ = writeln!(io::stderr(), "{first}");
+            Lines {
+                clock: RealClock::start(),
+                seconds_per_line,
+                next_at: Mutex::new(seconds_per_line),
+            }
+        });
+        Teller { bar, lines }
+    }
+
+    /// That number of parts is done, which the text says too.
+    pub(super) fn tell(&self, done: u64, text: String) {
+        if let Some(lines) = &self.lines {
+            let now = lines.clock.seconds();
+            let mut next_at = lines
+                .next_at
+                .lock()
+                .expect("nothing panics while it is held");
+            if now >= *next_at {
+                *next_at = now + lines.seconds_per_line;
+                let _ = writeln!(io::stderr(), "{text}, {now:.0} s");
+            }
+        }
+        if let Some(bar) = &self.bar {
+            bar.set_position(done);
+            bar.set_message(text);
+        }
+    }
+
+    /// Writes what is being done now over the line of a terminal; an empty text clears the line.
+    pub(super) fn say(&self, text: &str) {
+        if self.bar.is_some() {
+            let _ = write!(io::stderr(), "\r\x1b[K{text}");
+        }
+    }
+
+    /// Takes the bar away, so that the output has the screen to itself.
+    pub(super) fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
