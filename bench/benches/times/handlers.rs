@@ -15,14 +15,17 @@ use super::Timed;
 
 const REPLICA_SETS: usize = 2_000;
 
+/// Draws the events for that number of ReplicaSets.
+type Make = fn(usize) -> Events;
+
 pub(crate) fn timed() -> Vec<Timed> {
-    let events: [(&str, fn(usize) -> Events); 4] = [
+    let events: [(&str, Make); 4] = [
         ("owned-created", handlers::created),
         ("owned-updated", handlers::updated),
         ("owned-deleted", handlers::deleted),
         ("orphan", handlers::orphan),
     ];
-    let rival = |(variant, events): (&str, fn(usize) -> Events)| {
+    let rival = |(variant, events): (&str, Make)| {
         let id = format!("handlers/{variant}-plain/{REPLICA_SETS}");
         Timed::slow(id, move || Plain::new(&events(REPLICA_SETS)))
     };
@@ -62,13 +65,13 @@ impl Plain {
 
     /// The owner that a controller reference means.
     fn resolve(&self, pod: &PlainPod) -> Option<String> {
-        let owner = pod.controller.as_ref()?;
-        if owner.kind != "ReplicaSet" {
+        let reference = pod.controller.as_ref()?;
+        if reference.kind != "ReplicaSet" {
             return None;
         }
-        let key = format!("{}/{}", pod.namespace, owner.name);
+        let key = format!("{}/{}", pod.namespace, reference.name);
         let owner = self.owners.lock().expect("not poisoned").get(&key)?.clone();
-        (owner.uid == owner.uid).then(|| owner.key())
+        (owner.uid == reference.uid).then(|| owner.key())
     }
 
     fn added(&self, pod: &PlainPod) {

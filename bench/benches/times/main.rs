@@ -27,6 +27,9 @@ use criterion::{BenchmarkId, Criterion};
 use podstorm_bench::asked::Asked;
 use podstorm_bench::hot::{self, Operation, Work};
 
+/// A subject that criterion does not time.
+type Subject = fn(&Asked) -> anyhow::Result<()>;
+
 /// One id that criterion times.
 struct Timed {
     id: String,
@@ -131,7 +134,7 @@ fn main() -> anyhow::Result<()> {
         }
     }
     if !asked.lists_only() {
-        let subjects: [(&str, fn(&Asked) -> anyhow::Result<()>); 4] = [
+        let subjects: [(&str, Subject); 4] = [
             ("packages/allocator", packages::allocators),
             ("scaling", scaling::run),
             ("whole_runs", whole_runs::run),

@@ -67,12 +67,14 @@ impl PlainLimiter {
 /// A heap of times and the time of each key, behind one lock; an entry is passed over when it is due if the map holds
 /// another time for its key.
 struct PlainDelays {
-    queue: Mutex<(BinaryHeap<Reverse<(i64, u32)>>, BTreeMap<u32, i64>)>,
+    queue: Mutex<Delays>,
     random: fastrand::Rng,
     next: Box<dyn FnMut() -> u32>,
     /// Keys added in this round.
     added: u32,
 }
+
+type Delays = (BinaryHeap<Reverse<(i64, u32)>>, BTreeMap<u32, i64>);
 
 impl PlainDelays {
     fn new() -> PlainDelays {
@@ -119,7 +121,7 @@ pub(crate) fn timed() -> Vec<Timed> {
         Timed::new("workqueue/add-queued-plain/1", || add_queued_plain(1)),
         Timed::new("workqueue/add-queued-plain/5000", || add_queued_plain(KEYS)),
         Timed::new("workqueue/limiter-plain/5000", limiter),
-        Timed::new("workqueue/delayed-add-plain/5000", || PlainDelays::new()),
+        Timed::new("workqueue/delayed-add-plain/5000", PlainDelays::new),
     ]
 }
 
