@@ -120,9 +120,9 @@ impl Plan {
         let controller = Controller::new(ControllerOptions::new(Kind::REPLICA_SET), cache.clone());
         let (mut keys, mut replica_sets, mut pods) = (Vec::new(), Vec::new(), Vec::new());
         for (replica_set, owned) in drawn {
-            controller.parent_delta(Delta::Applied(replica_set.clone()), NOW);
+            controller.owner_delta(Delta::Applied(replica_set.clone()), NOW);
             let meta = &replica_set.metadata;
-            keys.push(controller.parents().intern(&meta.namespace, &meta.name));
+            keys.push(controller.owners().intern(&meta.namespace, &meta.name));
             for pod in &owned {
                 cache.apply(Delta::Applied(pod.clone()));
             }

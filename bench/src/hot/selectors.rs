@@ -87,7 +87,7 @@ pub fn owners(count: usize) -> impl FnMut() -> u64 {
         let namespace = &cluster.replica_sets[turn].metadata.namespace;
         let found = cluster
             .controller
-            .parents()
+            .owners()
             .matching(namespace, black_box(&labels[turn]));
         assert!(found.len() == 1);
         found[0].key.index() as u64

@@ -99,7 +99,7 @@ pub fn scale_down(plan: Plan) -> impl FnMut() -> u64 {
 
 /// What a server answers to as many creates.
 fn created_by_the_server(count: usize, cluster: &Cluster) -> Vec<Arc<Pod>> {
-    let owner = cluster.controller.parents().get(cluster.keys[0]);
+    let owner = cluster.controller.owners().get(cluster.keys[0]);
     let owner = owner.expect("the ReplicaSet is cached");
     let version = 1_000_000u64;
     // The cache has seen them by the next sync, or that would wait for them.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use podstorm::policy::Behaviour;
 use podstorm_apiserver::ClusterOptions;
-use podstorm_sim::engine::site::Site;
+use podstorm_sim::engine::fault_harness::FaultHarness;
 use podstorm_sim::executor::seed::seed_for;
 
 use super::act::Player;
@@ -58,7 +58,7 @@ pub fn play(schedule: &Schedule, how: How) -> (Verdict, Vec<String>) {
         ..ClusterOptions::default()
     };
     let settings = super::act::sim_options(schedule, how.behaviour);
-    let site = Site::new(&settings, options, Arc::clone(&judge) as _);
+    let site = FaultHarness::new(&settings, options, Arc::clone(&judge) as _);
     let mut run = Run {
         player: Player::new(schedule, site, Arc::clone(&judge)),
         judge,
@@ -70,12 +70,12 @@ pub fn play(schedule: &Schedule, how: How) -> (Verdict, Vec<String>) {
 }
 
 /// Whether a live controller still waits for the events of what it asked for.
-fn expects(site: &Site) -> bool {
+fn expects(site: &FaultHarness) -> bool {
     let now_ns = site.now().mono_ns;
     let mut controllers = site.controllers();
     controllers.any(|controller| {
         let expectations = controller.expectations();
-        let parents = controller.parents().all();
+        let parents = controller.owners().all();
         let mut keys = parents.iter().map(|parent| parent.key);
         keys.any(|key| !expectations.satisfied(key, now_ns))
     })

@@ -11,10 +11,10 @@ use podstorm::policy::Behaviour;
 use podstorm::replicaset::{Controller, Sync};
 use podstorm_apiserver::{ClusterOptions, ScaleUpdate};
 use podstorm_objects::{Namespace, Node, Now, ObjectMeta, Pod, ReplicaSet, Resource};
-use podstorm_sim::engine::probe::{Origin, Probe, SyncId};
-use podstorm_sim::engine::site::{Site, Stopped};
+use podstorm_sim::engine::fault_harness::{FaultHarness, Stopped};
+use podstorm_sim::engine::observer::{Observer, Origin, SyncId};
 use podstorm_sim::executor::seed::seed_for;
-use podstorm_sim::faults::{ApiFault, Armed, Call, Effect, FaultClass, Network, Place};
+use podstorm_sim::faults::{ApiFault, Armed, BatchPosition, Call, Effect, FaultClass, Network};
 use serde_json::json;
 
 use super::act::sim_options;
@@ -50,13 +50,13 @@ impl Watch {
     }
 }
 
-impl Probe for Watch {
+impl Observer for Watch {
     fn sync_begins(&self, sync: SyncId, controller: &Controller, key: KeyId, now: Now) {
-        let name = controller.parents().name(key).name.to_string();
+        let name = controller.owners().name(key).name.to_string();
         self.state().under_way.insert(sync, (name, now.mono_ns));
     }
 
-    fn sends(&self, _: SyncId, _: &Controller, request: &Request, _: Place, _: Now) {
+    fn sends(&self, _: SyncId, _: &Controller, request: &Request, _: BatchPosition, _: Now) {
         let mut state = self.state();
         let fraction = state.fraction;
         if Call::of(request) == Call::CreatePod && state.dice.f64() < fraction {
@@ -95,7 +95,7 @@ fn refusal(parent: Option<String>, times: u32) -> Armed {
 }
 
 struct Lab {
-    site: Site,
+    site: FaultHarness,
     watch: Arc<Watch>,
 }
 
@@ -128,7 +128,7 @@ impl Lab {
             seed: seed_for(seed, "cluster", 0),
             ..ClusterOptions::default()
         };
-        let site = Site::new(
+        let site = FaultHarness::new(
             &sim_options(&schedule, behaviour),
             options,
             Arc::clone(&watch) as _,

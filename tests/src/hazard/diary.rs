@@ -9,8 +9,8 @@ use podstorm::intern::KeyId;
 use podstorm::object::{Kind, Now, Pod, ReplicaSet};
 use podstorm::replicaset::{Controller, Outcome, Sync, SyncErrorClass, as_replica_set};
 use podstorm_apiserver::{Change, Commit, CommitObserver};
-use podstorm_sim::engine::probe::{Origin, Probe, SyncId};
-use podstorm_sim::faults::{Call, Place};
+use podstorm_sim::engine::observer::{Observer, Origin, SyncId};
+use podstorm_sim::faults::{BatchPosition, Call};
 
 use super::rules;
 
@@ -58,7 +58,7 @@ pub struct Asked {
     /// Its kind.
     pub call: Call,
     /// Where in its sync.
-    pub place: Place,
+    pub place: BatchPosition,
     /// The pod's name, where it has one.
     pub name: String,
     /// Whether it is to adopt a pod.
@@ -144,7 +144,7 @@ impl State {
 
     /// What the controller's cache says about a ReplicaSet and its pods.
     fn look(&self, sync: SyncId, controller: &Controller, key: KeyId, now: Now) -> Option<Seen> {
-        let parent = controller.parents().get(key)?;
+        let parent = controller.owners().get(key)?;
         let object = &parent.object;
         let meta = &object.metadata;
         let mut own = BTreeSet::new();
@@ -155,7 +155,7 @@ impl State {
                 .filter(|pod| {
                     let owner = pod.metadata.controller();
                     pod.is_active()
-                        && owner.is_some_and(|owner| **owner == *parent.owner)
+                        && owner.is_some_and(|owner| **owner == *parent.controller_ref)
                         && selector.matches(&pod.metadata.labels)
                 })
                 .map(|pod| pod.metadata.name.to_string())
@@ -217,10 +217,10 @@ impl State {
     }
 }
 
-impl Probe for Diary {
+impl Observer for Diary {
     fn sync_begins(&self, sync: SyncId, controller: &Controller, key: KeyId, now: Now) {
         let mut state = self.state();
-        let parent = controller.parents().name(key).name.to_string();
+        let parent = controller.owners().name(key).name.to_string();
         let twice = state.running.iter().any(|(other, at)| {
             other.incarnation == sync.incarnation && state.syncs[*at].parent == parent
         });
@@ -242,7 +242,14 @@ impl Probe for Diary {
         });
     }
 
-    fn sends(&self, sync: SyncId, _: &Controller, request: &Request, place: Place, now: Now) {
+    fn sends(
+        &self,
+        sync: SyncId,
+        _: &Controller,
+        request: &Request,
+        place: BatchPosition,
+        now: Now,
+    ) {
         let mut state = self.state();
         let (name, adopts, observed_generation) = match request {
             Request::DeletePod { name, .. } => (name.to_string(), false, None),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use podstorm::object::{Kind, Now, Pod, Resource};
 use podstorm::replicaset::{Controller, ControllerOptions, Outcome};
 use podstorm_apiserver::{Change, Commit, CommitObserver};
-use podstorm_sim::engine::probe::{Probe, SyncId};
-use podstorm_sim::faults::{Call, Place};
+use podstorm_sim::engine::observer::{Observer, SyncId};
+use podstorm_sim::faults::{BatchPosition, Call};
 use serde_json::json;
 
 use super::objects::{idle_set, pod, with};
@@ -39,7 +39,7 @@ fn asked(call: Call, name: &str) -> Asked {
     Asked {
         at_ns: 0,
         call,
-        place: Place::default(),
+        place: BatchPosition::default(),
         name: name.into(),
         adopts: call == Call::PatchPod,
         observed_generation: None,
@@ -112,7 +112,7 @@ fn two_syncs_of_one_key_and_two_controllers_of_one_pod_are_noticed() {
     let diary = Diary::default();
     let options = ControllerOptions::new(Kind::REPLICA_SET);
     let controller = Controller::new(options, Arc::default());
-    let key = controller.parents().intern("default", "web");
+    let key = controller.owners().intern("default", "web");
     for number in 1..=2 {
         let sync = SyncId {
             incarnation: 0,

@@ -147,7 +147,7 @@ fn hazard_19_deleted_while_creating() {
     assert!(scene.pods().is_empty());
     assert_eq!(scene.expected("web"), None);
     let controller = scene.controller();
-    let key = controller.parents().intern("default", "web");
+    let key = controller.owners().intern("default", "web");
     assert!(controller.consistency().record(&key).is_none());
     assert_eq!(scene.last_sync("web").failed_at(), None);
     scene.conclude();

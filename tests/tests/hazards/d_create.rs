@@ -435,7 +435,7 @@ fn hazard_43_template_without_labels() {
     });
     let set = ReplicaSet::from_json(with(idle_set("web", 2), bare)).unwrap();
     hand.controller
-        .parent_replace(vec![Arc::new(set)], &1.into(), hand.now);
+        .owner_replace(vec![Arc::new(set)], &1.into(), hand.now);
     let mut written = None;
     let done = hand.sync_next(|request| {
         let Request::PutStatus { object } = request else {

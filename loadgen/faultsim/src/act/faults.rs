@@ -32,13 +32,13 @@ impl Player {
                 until_ns: until(*within_ms),
             }),
             Action::Hold { stream, for_ms } => {
-                for line in alive {
-                    line.hold(*stream, until(*for_ms));
+                for connection in alive {
+                    connection.hold(*stream, until(*for_ms));
                 }
             }
             Action::Break { stream } => {
-                for line in alive {
-                    line.break_for_good(*stream);
+                for connection in alive {
+                    connection.break_for_good(*stream);
                 }
             }
             Action::Drop {
@@ -46,24 +46,24 @@ impl Player {
                 events,
                 list_after_ms,
             } => {
-                for line in alive {
-                    line.drop_events(*stream, *events);
+                for connection in alive {
+                    connection.drop_events(*stream, *events);
                 }
                 self.wish_ms(*list_after_ms, Later::List { stream: *stream });
             }
             Action::Duplicate { stream, events } => {
-                for line in alive {
-                    line.duplicate_events(*stream, *events);
+                for connection in alive {
+                    connection.duplicate_events(*stream, *events);
                 }
             }
             Action::Replay { stream, events } => {
-                for line in alive {
-                    line.replay_events(*stream, *events);
+                for connection in alive {
+                    connection.replay_events(*stream, *events);
                 }
             }
             Action::EndWatch { stream, end } => {
-                for line in alive {
-                    line.end(*stream, *end);
+                for connection in alive {
+                    connection.end(*stream, *end);
                 }
             }
             Action::RefuseWatch {
@@ -71,9 +71,9 @@ impl Player {
                 fault,
                 times,
             } => {
-                for line in alive {
-                    line.refuse_open(*stream, *fault, *times);
-                    line.end(*stream, StreamEnd::Closed);
+                for connection in alive {
+                    connection.refuse_open(*stream, *fault, *times);
+                    connection.end(*stream, StreamEnd::Closed);
                 }
             }
             Action::Compact { stream } => {
@@ -86,8 +86,8 @@ impl Player {
                     // No controller here looks after anything else.
                     StreamKind::Others => {}
                 }
-                for line in alive {
-                    line.end(*stream, StreamEnd::Closed);
+                for connection in alive {
+                    connection.end(*stream, StreamEnd::Closed);
                 }
             }
             Action::ServeStale {
@@ -96,13 +96,13 @@ impl Player {
                 for_ms,
             } => {
                 let for_ns = i64::from(*for_ms) * MS;
-                for line in alive {
-                    line.lag_for(*stream, u64::from(*versions), for_ns);
+                for connection in alive {
+                    connection.lag_for(*stream, u64::from(*versions), for_ns);
                 }
                 // A new list alone is none of a lagging server's doing.
-                self.site.network().mark_as(None);
-                for line in self.site.alive() {
-                    line.end(*stream, StreamEnd::ClosedAndExpired);
+                self.site.network().set_fault_id(None);
+                for connection in self.site.alive() {
+                    connection.end(*stream, StreamEnd::ClosedAndExpired);
                 }
             }
             Action::Crash {
@@ -117,8 +117,8 @@ impl Player {
                     for_ms: *stale_for_ms,
                 };
                 self.crash = (i64::from(*down_ms) * MS, stale);
-                if let Some(line) = alive.last() {
-                    line.crash_at(*point, *passes);
+                if let Some(connection) = alive.last() {
+                    connection.crash_at(*point, *passes);
                 }
             }
             Action::Overlap { for_ms } => {
@@ -126,13 +126,13 @@ impl Player {
                 self.wish_ms(*for_ms, Later::KillOldest);
             }
             Action::Pause { for_ms } => {
-                for line in alive {
-                    line.pause_until(until(*for_ms));
+                for connection in alive {
+                    connection.pause_until(until(*for_ms));
                 }
             }
             Action::WallClock { offset_s, for_ms } => {
-                for line in alive {
-                    line.set_wall_offset(i64::from(*offset_s) * 1_000 * MS);
+                for connection in alive {
+                    connection.set_wall_offset(i64::from(*offset_s) * 1_000 * MS);
                 }
                 self.wish_ms(*for_ms, Later::ClockRight);
             }

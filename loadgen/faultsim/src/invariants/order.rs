@@ -1,13 +1,13 @@
 //! The orders that a sync keeps: of its batches of creates, and of the pods that it deletes.
 
 use podstorm_objects::{Pod, PodPhase};
-use podstorm_sim::faults::Place;
+use podstorm_sim::faults::BatchPosition;
 
 use super::books::SyncBook;
 use super::checks::Checked;
 
 /// S6: batches of 1, 2, 4, …, and none after one that failed.
-pub(super) fn batch_is_in_order(sync: &mut SyncBook, place: Place) -> Checked {
+pub(super) fn batch_is_in_order(sync: &mut SyncBook, place: BatchPosition) -> Checked {
     if let Some(failed) = sync.failed_batch
         && place.batch > failed
     {

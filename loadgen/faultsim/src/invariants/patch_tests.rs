@@ -58,8 +58,8 @@ fn the_release_of_a_pod_that_matches_and_the_adoption_of_one_that_does_not_are_n
 
 /// What a sync of `web` asks for to adopt or to release the pod `a`.
 fn patch(court: &Court, adopts: bool) -> Request {
-    let parent = court.controller.parents().get(court.key());
-    let owner = Arc::clone(&parent.expect("web is known").owner);
+    let parent = court.controller.owners().get(court.key());
+    let owner = Arc::clone(&parent.expect("web is known").controller_ref);
     let pod_uid = Uid::new("a-uid");
     let owner_uid = owner.uid.clone();
     Request::PatchPod {

@@ -7,7 +7,7 @@ use podstorm::limits::EXPECTATIONS_TIMEOUT_NS;
 use podstorm::policy::Behaviour;
 use podstorm_apiserver::{Change, Commit};
 use podstorm_objects::{AnyObject, Kind, Now, Object, Pod, ReplicaSet, Resource, Uid};
-use podstorm_sim::engine::probe::SyncId;
+use podstorm_sim::engine::observer::SyncId;
 use serde_json::{Value, json};
 
 use super::super::draw::{Wanted, draw};
@@ -18,7 +18,7 @@ use super::court::{Court, NOW, merge, origin};
 fn create() -> Request {
     Request::CreatePod {
         namespace: NAMESPACE.into(),
-        body: Arc::new(Pod::default()),
+        pod: Arc::new(Pod::default()),
         name: None,
     }
 }
