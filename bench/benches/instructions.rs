@@ -17,12 +17,12 @@ use podstorm_bench::hot::{self, HotPath, Operation};
 /// Room for the deepest path, bytes.
 const STACK_BYTES: usize = 64 << 20;
 
-/// All that is counted: callgrind is told this function's name.
+/// All that is counted: callgrind gets this function's name.
 #[inline(never)]
 fn counted_calls(operation: &mut Operation, calls: u32) -> u64 {
     let mut sum = 0_u64;
     for _ in 0..calls {
-        sum = sum.wrapping_add(operation());
+        sum = sum.wrapping_add(operation.call());
     }
     sum
 }

@@ -10,7 +10,7 @@ use podstorm::cache::{Delta, PodCache};
 use podstorm::intern::KeyId;
 use podstorm::object::{
     Address, ContainerDetails, ContainerId, Kind, LabelSelector, Labels, Now, OwnerReference, Pod,
-    PodSpec, PodStart, PodTemplate, ReplicaSet, Sharer, Str, Time, TokenVolume, Uid,
+    PodSpec, PodStart, ReplicaSet, Sharer, Str, Time, TokenVolume, Uid,
 };
 use podstorm::replicaset::reconcile::StatusCounts;
 use podstorm::replicaset::{Controller, ControllerOptions};
@@ -67,7 +67,7 @@ pub enum Sharing {
 }
 
 impl Plan {
-    /// So many ReplicaSets in one namespace, so many pods each, nothing to be done.
+    /// ReplicaSets in one namespace with `pods_each` pods each, nothing to be done.
     pub fn new(replica_sets: usize, pods_each: usize) -> Plan {
         Plan {
             namespaces: 1,
@@ -85,30 +85,30 @@ impl Plan {
     /// The objects alone, pods by ReplicaSet; old revisions come last. Equal texts are shared, as
     /// by a reader that passes what it reads through a [`Sharer`].
     pub fn draw(&self) -> Vec<(Arc<ReplicaSet>, Vec<Arc<Pod>>)> {
-        let (mut mold, mut sharer) = (Mold::new(self.sharing), Sharer::new());
+        let (mut template, mut sharer) = (Template::new(self.sharing), Sharer::new());
         // None are left for old revisions.
         let mut drawn =
             drawn_pods(self.replica_sets * self.pods_each, Growth::Month, self.seed).into_iter();
         (0..self.replica_sets * (1 + self.old_revisions))
             .map(|index| {
-                let mut parent = self.replica_set(index, &mold);
-                sharer.share_replica_set(&mut parent);
-                let owner = owner_of(&parent);
-                let prefix = Str::from(format!("{}-", parent.metadata.name));
+                let mut replica_set = self.replica_set(index, &template);
+                sharer.share_replica_set(&mut replica_set);
+                let owner = owner_of(&replica_set);
+                let prefix = Str::from(format!("{}-", replica_set.metadata.name));
                 let pods: Vec<Arc<Pod>> = drawn
                     .by_ref()
                     .take(self.pods_each)
                     .enumerate()
                     .map(|(number, pod)| {
-                        let mut pod = mold.cast(pod, &parent);
+                        let mut pod = template.make_pod(pod, &replica_set);
                         pod.metadata.name = format!("{prefix}{}", word(number, 5)).into();
                         pod.metadata.generate_name = Some(prefix.clone());
                         pod.metadata.owner_references.push(owner.clone());
                         Arc::new(pod)
                     })
                     .collect();
-                self.settle(&mut parent, &pods);
-                (Arc::new(parent), pods)
+                self.settle(&mut replica_set, &pods);
+                (Arc::new(replica_set), pods)
             })
             .collect()
     }
@@ -118,28 +118,28 @@ impl Plan {
         let drawn = self.draw();
         let cache = Arc::new(PodCache::new());
         let controller = Controller::new(ControllerOptions::new(Kind::REPLICA_SET), cache.clone());
-        let (mut keys, mut parents, mut pods) = (Vec::new(), Vec::new(), Vec::new());
-        for (parent, owned) in drawn {
-            controller.owner_delta(Delta::Applied(parent.clone()), NOW);
-            let meta = &parent.metadata;
+        let (mut keys, mut replica_sets, mut pods) = (Vec::new(), Vec::new(), Vec::new());
+        for (replica_set, owned) in drawn {
+            controller.owner_delta(Delta::Applied(replica_set.clone()), NOW);
+            let meta = &replica_set.metadata;
             keys.push(controller.owners().intern(&meta.namespace, &meta.name));
             for pod in &owned {
                 cache.apply(Delta::Applied(pod.clone()));
             }
-            parents.push(parent);
+            replica_sets.push(replica_set);
             pods.push(owned);
         }
         let cluster = Cluster {
             controller,
             keys,
-            parents,
+            replica_sets,
             pods,
         };
         cluster.drain();
         cluster
     }
 
-    fn replica_set(&self, index: usize, mold: &Mold) -> ReplicaSet {
+    fn replica_set(&self, index: usize, template: &Template) -> ReplicaSet {
         let deployment = if self.one_deployment {
             0
         } else {
@@ -156,7 +156,7 @@ impl Plan {
         let mut object = ReplicaSet::default();
         let meta = &mut object.metadata;
         meta.name = format!("web-{hash}").into();
-        meta.namespace = mold.namespace(namespace);
+        meta.namespace = template.namespace(namespace);
         meta.uid = replica_set_uid(index);
         meta.resource_version = (1_000 + index as u64).into();
         meta.generation = 1;
@@ -178,18 +178,17 @@ impl Plan {
             ]),
             match_expressions: Arc::new([]),
         }));
-        let mut template = PodTemplate::default();
-        template.metadata.labels = labels;
-        template.spec = mold.pod.spec.clone();
-        template.token_volume = mold.pod.token_volume;
-        object.spec.template = Arc::new(template);
+        let pod_template = Arc::make_mut(&mut object.spec.template);
+        pod_template.metadata.labels = labels;
+        pod_template.spec = template.pod.spec.clone();
+        pod_template.token_volume = template.pod.token_volume;
         object
     }
 
     /// Sets what is wanted, and a status that says what is.
-    fn settle(&self, parent: &mut ReplicaSet, pods: &[Arc<Pod>]) {
+    fn settle(&self, replica_set: &mut ReplicaSet, pods: &[Arc<Pod>]) {
         let active = pods.iter().filter(|pod| pod.is_active());
-        let labels = &parent.spec.template.metadata.labels;
+        let labels = &replica_set.spec.template.metadata.labels;
         let counts = StatusCounts::count(
             active.map(|pod| &**pod),
             labels,
@@ -199,14 +198,14 @@ impl Plan {
         let wanted = self
             .wanted
             .filter(|_| !pods.is_empty() || self.pods_each == 0);
-        parent.spec.replicas = Some(wanted.unwrap_or(counts.replicas));
-        let status = &mut parent.status;
+        replica_set.spec.replicas = Some(wanted.unwrap_or(counts.replicas));
+        let status = &mut replica_set.status;
         status.replicas = counts.replicas;
         status.fully_labeled_replicas = counts.fully_labeled;
         status.ready_replicas = counts.ready;
         status.available_replicas = counts.available;
         status.terminating_replicas = Some(0);
-        status.observed_generation = parent.metadata.generation;
+        status.observed_generation = replica_set.metadata.generation;
     }
 }
 
@@ -218,7 +217,7 @@ pub struct Cluster {
     /// The keys of the ReplicaSets; old revisions come last, here and below.
     pub keys: Vec<KeyId>,
     /// The ReplicaSets, as cached.
-    pub parents: Vec<Arc<ReplicaSet>>,
+    pub replica_sets: Vec<Arc<ReplicaSet>>,
     /// The pods of each, as cached at first.
     pub pods: Vec<Vec<Arc<Pod>>>,
 }
@@ -232,10 +231,10 @@ impl Cluster {
         }
     }
 
-    /// A pod as the ReplicaSet would have it, which nobody controls.
+    /// A pod as the ReplicaSet would have it, without a controller.
     pub fn orphan(&self, replica_set: usize) -> Pod {
         let mut pod = Pod::clone(&self.pods[replica_set][0]);
-        pod.metadata.name = format!("stray-{}", word(replica_set, 5)).into();
+        pod.metadata.name = format!("orphan-{}", word(replica_set, 5)).into();
         pod.metadata.uid = Uid::from_u128(0x4f72_7068_616e_4000_8000_0000_0000_0000);
         pod.metadata.owner_references.clear();
         pod
@@ -248,12 +247,12 @@ pub(crate) fn replica_set_uid(index: usize) -> Uid {
 }
 
 /// What the pods of a ReplicaSet say of it.
-pub(crate) fn owner_of(parent: &ReplicaSet) -> Arc<OwnerReference> {
+pub(crate) fn owner_of(replica_set: &ReplicaSet) -> Arc<OwnerReference> {
     Arc::new(OwnerReference {
         api_version: Kind::REPLICA_SET.api_version().into(),
         kind: Kind::REPLICA_SET.name().into(),
-        name: parent.metadata.name.as_str().into(),
-        uid: parent.metadata.uid.clone(),
+        name: replica_set.metadata.name.as_str().into(),
+        uid: replica_set.metadata.uid.clone(),
         controller: Some(true),
         block_owner_deletion: Some(true),
     })
@@ -282,25 +281,25 @@ fn word(number: usize, length: u32) -> String {
 }
 
 /// What pods are made from.
-struct Mold {
+struct Template {
     /// The fixture, as a cache holds it.
     pod: Pod,
     /// What the kubelet says of a container that was never restarted.
-    unharmed: Arc<ContainerDetails>,
+    never_restarted: Arc<ContainerDetails>,
     sharing: Sharing,
     made: u64,
 }
 
-impl Mold {
-    fn new(sharing: Sharing) -> Mold {
+impl Template {
+    fn new(sharing: Sharing) -> Template {
         let mut pod = realistic_pod();
         pod.metadata.owner_references.clear();
         let container = &pod.status.container_statuses[0];
         let details = container.details.as_deref();
-        let mut unharmed = details.expect("the fixture has an image").clone();
-        unharmed.rest = unharmed.rest.without("lastState");
-        Mold {
-            unharmed: Arc::new(unharmed),
+        let mut never_restarted = details.expect("the fixture has an image").clone();
+        never_restarted.rest = never_restarted.rest.without("lastState");
+        Template {
+            never_restarted: Arc::new(never_restarted),
             pod,
             sharing,
             made: 0,
@@ -317,18 +316,18 @@ impl Mold {
     }
 
     /// The fixture with what was drawn.
-    fn cast(&mut self, drawn: Pod, parent: &ReplicaSet) -> Pod {
+    fn make_pod(&mut self, drawn: Pod, replica_set: &ReplicaSet) -> Pod {
         self.made += 1;
         let mut pod = self.pod.clone();
         let meta = &mut pod.metadata;
-        meta.namespace = parent.metadata.namespace.clone();
+        meta.namespace = replica_set.metadata.namespace.clone();
         meta.uid = drawn.metadata.uid;
         meta.resource_version = (100_000 + self.made).into();
         meta.creation_timestamp = drawn.metadata.creation_timestamp;
-        meta.labels = parent.spec.template.metadata.labels.clone();
+        meta.labels = replica_set.spec.template.metadata.labels.clone();
         meta.annotations = drawn.metadata.annotations;
-        pod.spec = parent.spec.template.spec.clone();
-        pod.token_volume = parent.spec.template.token_volume;
+        pod.spec = replica_set.spec.template.spec.clone();
+        pod.token_volume = replica_set.spec.template.token_volume;
         pod.node_name = drawn.node_name;
         pod.status.phase = drawn.status.phase;
         let became = drawn
@@ -348,7 +347,7 @@ impl Mold {
         container.ready = said.ready;
         container.restart_count = said.restart_count;
         if said.restart_count == 0 {
-            container.details = Some(self.unharmed.clone());
+            container.details = Some(self.never_restarted.clone());
         }
         if self.sharing != Sharing::All {
             self.tell_apart(&mut pod);
@@ -412,11 +411,14 @@ mod tests {
         assert_eq!(cluster.keys.len(), 3);
         assert_eq!(cluster.controller.pods().len(), 600);
         assert_eq!(cluster.controller.queue().len(), 0);
-        for (parent, pods) in cluster.parents.iter().zip(&cluster.pods) {
-            assert_eq!(parent.status.replicas, 200);
-            assert_eq!(parent.spec.replicas, Some(200));
+        for (replica_set, pods) in cluster.replica_sets.iter().zip(&cluster.pods) {
+            assert_eq!(replica_set.status.replicas, 200);
+            assert_eq!(replica_set.spec.replicas, Some(200));
             let ready = pods.iter().filter(|pod| pod.is_ready()).count();
-            assert_eq!(usize::try_from(parent.status.ready_replicas), Ok(ready));
+            assert_eq!(
+                usize::try_from(replica_set.status.ready_replicas),
+                Ok(ready)
+            );
             assert!((170..200).contains(&ready), "{ready}");
             assert!(pods.iter().all(|pod| Arc::ptr_eq(&pod.spec, &pods[0].spec)));
         }
@@ -432,10 +434,10 @@ mod tests {
         let drawn = plan.draw();
         assert_eq!(drawn.len(), 9);
         let owner = |index: usize| drawn[index].0.metadata.controller().map(|o| o.uid.clone());
-        for (index, (parent, pods)) in drawn.iter().enumerate() {
+        for (index, (replica_set, pods)) in drawn.iter().enumerate() {
             let is_old = index >= 3;
             assert_eq!(pods.len(), if is_old { 0 } else { 4 });
-            assert_eq!(parent.spec.replicas, Some(i32::from(!is_old)));
+            assert_eq!(replica_set.spec.replicas, Some(i32::from(!is_old)));
             assert_eq!(owner(index), owner(index % 3));
         }
         let names: BTreeSet<&str> = drawn

@@ -1,9 +1,9 @@
 //! What the benches share: drawn inputs, the same for the same seed; the hot paths that are timed
-//! and counted; and the gate over the counts.
+//! and counted; the gate over the counts; and the table of targets.
 
+pub mod asked;
 pub mod clusters;
 pub mod cold_start;
-pub mod files;
 pub mod gate;
 pub mod hot;
 pub mod memory;
@@ -12,5 +12,17 @@ pub mod pods;
 pub mod profiler;
 pub mod results;
 pub mod scaling;
-pub mod smoke;
 pub mod whole;
+
+use std::path::Path;
+
+use podstorm_loadgen::report::output::{Inputs, Output, OutputError};
+
+/// Puts a text in the place of a file, or of none. An interruption leaves what was there before; errors call the file
+/// `what`.
+///
+/// # Errors
+/// A folder, or a place that can't be written.
+pub fn write_whole(what: &'static str, path: &Path, text: &str) -> Result<(), OutputError> {
+    Output::open(what, path, &Inputs::default())?.write(|file| file.write_all(text.as_bytes()))
+}

@@ -1,6 +1,7 @@
 //! Bytes per cached pod, counted exactly. Needs dhat as the program's global allocator, a profiler
 //! of it running, and no other thread that allocates.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use podstorm::cache::{Delta, PodCache};
@@ -12,72 +13,56 @@ use crate::clusters::{Plan, Sharing};
 /// Pods to a ReplicaSet.
 const EACH: usize = 50;
 
-/// What pods have in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Templates {
-    /// The spec and the labels of a ReplicaSet's pods.
-    Shared,
-    /// The same but for the name of the service-account volume: admission gives each pod its own.
-    Distinct,
-    /// The labels alone: an environment variable has a value of its own too.
-    OwnEnv,
-}
-
-/// Heap bytes that a cached pod takes, index entries and groups included: so many realistic pods
+/// Heap bytes that a cached pod takes, index entries and owned pods' totals included: of `pods` realistic pods
 /// (container id, start time and addresses of each its own), 50 to a ReplicaSet.
 ///
 /// # Panics
 /// When dhat doesn't count.
-pub fn bytes_per_pod(templates: Templates, pods: usize) -> f64 {
-    let drawn = drawn(templates, pods);
-    // Of what was drawn only JSON is left, so that nothing is shared but what is found to be equal.
-    let texts: Vec<String> = drawn.iter().map(|pod| pod.to_json().to_string()).collect();
-    drop(drawn);
-    let before = dhat::HeapStats::get().curr_bytes;
-    let cache = PodCache::new();
+pub fn bytes_per_pod(sharing: Sharing, pods: usize) -> f64 {
     let mut sharer = podstorm::object::Sharer::new();
-    for text in &texts {
-        let value: Value = serde_json::from_str(text).expect("it was JSON");
-        let mut pod = Pod::from_json(value).expect("it was a pod");
+    bytes_each(sharing, pods, PodCache::new, move |cache, mut pod| {
         pod.strip_for_cache();
         sharer.share_pod(&mut pod);
         cache.apply(Delta::Applied(Arc::new(pod)));
-    }
-    drop(sharer);
-    let taken = dhat::HeapStats::get().curr_bytes - before;
-    assert_eq!(cache.len(), pods);
-    taken as f64 / pods as f64
+        cache.len()
+    })
 }
 
 /// The plain way: every pod as it was parsed, in a map by name.
 ///
 /// # Panics
 /// When dhat doesn't count.
-pub fn plain_bytes_per_pod(templates: Templates, pods: usize) -> f64 {
-    let drawn = drawn(templates, pods);
-    let texts: Vec<String> = drawn.iter().map(|pod| pod.to_json().to_string()).collect();
-    drop(drawn);
-    let before = dhat::HeapStats::get().curr_bytes;
-    let mut map = std::collections::BTreeMap::new();
-    for text in &texts {
-        let value: Value = serde_json::from_str(text).expect("it was JSON");
-        let pod = Pod::from_json(value).expect("it was a pod");
+pub fn plain_bytes_per_pod(sharing: Sharing, pods: usize) -> f64 {
+    bytes_each(sharing, pods, BTreeMap::new, |map, pod| {
         map.insert(pod.metadata.name.to_string(), pod);
-    }
-    let taken = dhat::HeapStats::get().curr_bytes - before;
-    assert_eq!(map.len(), pods);
-    taken as f64 / pods as f64
+        map.len()
+    })
 }
 
-fn drawn(templates: Templates, pods: usize) -> Vec<Arc<Pod>> {
-    let sharing = match templates {
-        Templates::Shared => Sharing::Template,
-        Templates::Distinct => Sharing::Admitted,
-        Templates::OwnEnv => Sharing::Nothing,
-    };
+/// Heap bytes for each of these pods in a store. `add` puts a pod into the store, and returns how many it holds.
+fn bytes_each<S>(
+    sharing: Sharing,
+    pods: usize,
+    new: fn() -> S,
+    mut add: impl FnMut(&mut S, Pod) -> usize,
+) -> f64 {
     let plan = Plan {
         sharing,
         ..Plan::new(pods / EACH, EACH)
     };
-    plan.draw().into_iter().flat_map(|(_, pods)| pods).collect()
+    let drawn: Vec<Arc<Pod>> = plan.draw().into_iter().flat_map(|(_, pods)| pods).collect();
+    // Of what was drawn only JSON is left, so that nothing is shared but what is found to be equal.
+    let texts: Vec<String> = drawn.iter().map(|pod| pod.to_json().to_string()).collect();
+    drop(drawn);
+    let before = dhat::HeapStats::get().curr_bytes;
+    let mut store = new();
+    let mut held = 0;
+    for text in &texts {
+        let value: Value = serde_json::from_str(text).expect("it was JSON");
+        held = add(&mut store, Pod::from_json(value).expect("it was a pod"));
+    }
+    drop(add);
+    let taken = dhat::HeapStats::get().curr_bytes - before;
+    assert_eq!(held, pods);
+    taken as f64 / pods as f64
 }

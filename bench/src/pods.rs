@@ -25,7 +25,7 @@ pub enum Growth {
     Burst,
 }
 
-/// So many active pods of one ReplicaSet.
+/// `count` active pods of one ReplicaSet.
 pub fn drawn_pods(count: usize, growth: Growth, seed: u64) -> Vec<Pod> {
     let mut rng = Rng::with_seed(seed);
     let nodes = match growth {

@@ -9,14 +9,8 @@ use criterion::Criterion;
 use criterion::profiler::Profiler;
 use podstorm_loadgen::profile::{HERTZ, Sampler};
 
-use crate::smoke::without_flags_of_libtest;
-
-/// Criterion with this profiler: the `config` of every `criterion_group!`. It measures each bench for
-/// so long that all of them together take ten minutes.
-///
-/// A smoke test goes on without the flags of `cargo test` that criterion would refuse.
+/// Criterion with this profiler. It measures each bench for so long that all of them together take ten minutes.
 pub fn criterion() -> Criterion {
-    without_flags_of_libtest();
     Criterion::default()
         .warm_up_time(Duration::from_millis(500))
         .measurement_time(Duration::from_millis(1_500))

@@ -101,13 +101,13 @@ pub fn build(target: &Path, flags: &[&str]) -> anyhow::Result<PathBuf> {
         .join(format!("loadgen{}", std::env::consts::EXE_SUFFIX)))
 }
 
-/// One run: `loadgen run` with these arguments, quietly.
+/// One run: `loadgen run` with these arguments, separated by spaces, quietly.
 ///
 /// # Errors
 ///
 /// Where it doesn't start, or doesn't meet its condition.
-pub fn run(binary: &Path, arguments: &[&str]) -> anyhow::Result<Spent> {
-    call(binary, &[&["run"], arguments].concat())
+pub fn run(binary: &Path, arguments: &str) -> anyhow::Result<Spent> {
+    call(binary, &format!("run {arguments}"))
 }
 
 /// As [`run`], for any subcommand that takes `--quiet` and `--json`.
@@ -115,10 +115,10 @@ pub fn run(binary: &Path, arguments: &[&str]) -> anyhow::Result<Spent> {
 /// # Errors
 ///
 /// Where it doesn't start, or ends with a status other than 0.
-pub fn call(binary: &Path, arguments: &[&str]) -> anyhow::Result<Spent> {
+pub fn call(binary: &Path, arguments: &str) -> anyhow::Result<Spent> {
     let (clock, cpu_before) = (RealClock::start(), children_cpu_seconds()?);
     let output = Command::new(binary)
-        .args(arguments)
+        .args(arguments.split_whitespace())
         .args(["--quiet", "--json", "-"])
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
@@ -128,8 +128,7 @@ pub fn call(binary: &Path, arguments: &[&str]) -> anyhow::Result<Spent> {
     let cpu_seconds = children_cpu_seconds()? - cpu_before;
     ensure!(
         output.status.success(),
-        "loadgen {} ended with {}",
-        arguments.join(" "),
+        "loadgen {arguments} ended with {}",
         output.status
     );
     let result: Value = serde_json::from_slice(&output.stdout).context("the result of a run")?;

@@ -23,16 +23,16 @@ const PODS: usize = 4;
 /// So long a rollout takes: longer than a key rests.
 const ROLLOUT_NS: i64 = 400_000_000_000;
 
-/// A leak of so many bytes for each ReplicaSet that came and went would be noticed. Not one: shards of
+/// A leak of this many bytes for each ReplicaSet that came and went would be noticed. Not a leak of one: shards of
 /// the cache are as large as they ever had to be, and some have their largest day late.
 const LEAK_BYTES: usize = 4;
 
-/// After so many rollouts the tables are about as large as they get: some sweep only when they have
+/// After this many rollouts the tables are about as large as they get: some sweep only when they have
 /// grown.
 const SETTLED: usize = 500;
 const ROLLOUTS: usize = 2_000;
 
-struct World {
+struct Harness {
     cache: Arc<PodCache>,
     controller: Controller,
     driver: Driver<Sync>,
@@ -40,7 +40,7 @@ struct World {
     version: u64,
 }
 
-impl World {
+impl Harness {
     fn version(&mut self) -> u64 {
         self.version += 1;
         self.version
@@ -68,7 +68,7 @@ impl World {
     /// Syncs whatever waits; the pods that were asked for, and the names of those to be deleted.
     fn work(&mut self) -> (Vec<Pod>, Vec<String>) {
         let (mut made, mut deleted) = (Vec::new(), Vec::new());
-        let World {
+        let Harness {
             controller,
             driver,
             now,
@@ -139,37 +139,37 @@ fn replica_set(number: u128) -> ReplicaSet {
 }
 
 /// Every ReplicaSet of a rollout comes, gets its pods, loses them, and goes.
-fn roll_out(world: &mut World, number: u128) {
+fn roll_out(harness: &mut Harness, number: u128) {
     let mut sets: Vec<ReplicaSet> = (0..SETS)
         .map(|place| replica_set(number * SETS + place))
         .collect();
     for set in &mut sets {
-        world.set(set, i32::try_from(PODS).expect("small"));
+        harness.set(set, i32::try_from(PODS).expect("small"));
     }
-    let (pods, _) = world.work();
+    let (pods, _) = harness.work();
     assert_eq!(pods.len(), PODS * sets.len());
     for pod in &pods {
-        world.pod(pod.clone(), false);
+        harness.pod(pod.clone(), false);
     }
-    world.now.mono_ns += 1_000_000_000;
-    world.work();
+    harness.now.mono_ns += 1_000_000_000;
+    harness.work();
     for set in &mut sets {
-        world.set(set, 0);
+        harness.set(set, 0);
     }
-    let (_, deleted) = world.work();
+    let (_, deleted) = harness.work();
     assert_eq!(deleted.len(), pods.len());
     for pod in pods {
-        world.pod(pod, true);
+        harness.pod(pod, true);
     }
-    world.work();
+    harness.work();
     for mut set in sets {
-        set.metadata.resource_version = world.version().into();
+        set.metadata.resource_version = harness.version().into();
         let delta = Delta::Deleted(Arc::new(set));
-        world.controller.owner_delta(delta, world.now);
+        harness.controller.owner_delta(delta, harness.now);
     }
-    world.work();
-    world.now.mono_ns += ROLLOUT_NS;
-    world.work();
+    harness.work();
+    harness.now.mono_ns += ROLLOUT_NS;
+    harness.work();
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn nothing_is_kept_for_replica_sets_that_are_gone() {
             behaviour,
             ..ControllerOptions::new(Kind::REPLICA_SET)
         };
-        let mut world = World {
+        let mut harness = Harness {
             controller: Controller::new(options, cache.clone()),
             cache,
             driver: Driver::default(),
@@ -191,11 +191,11 @@ fn nothing_is_kept_for_replica_sets_that_are_gone() {
         };
         let mut bytes = Vec::new();
         for number in 0..ROLLOUTS {
-            roll_out(&mut world, number as u128);
+            roll_out(&mut harness, number as u128);
             bytes.push(dhat::HeapStats::get().curr_bytes);
         }
-        assert_eq!(world.cache.len(), 0);
-        assert_eq!(world.controller.owners().all().len(), 0);
+        assert_eq!(harness.cache.len(), 0);
+        assert_eq!(harness.controller.owners().all().len(), 0);
         let settled = bytes[SETTLED - 1];
         let largest = bytes[SETTLED..].iter().max().expect("there are more");
         let gone = (ROLLOUTS - SETTLED) * usize::try_from(SETS).expect("few");

@@ -2,16 +2,14 @@
 //! upstream's and the plain rivals', on the terminal and in `bench/results/`.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::io::{self, Write as _};
 use std::process::{Command, ExitCode};
-use std::time::SystemTime;
 
 use anyhow::{Context, ensure};
 use clap::Parser;
-use podstorm_bench::files::write_whole;
-use podstorm_bench::results::run::{Run, TABLE_ELSEWHERE, now, sources_changed};
-use podstorm_bench::results::targets::{self, Target};
-use podstorm_bench::results::{document, measurements_directory, package_directory, render, table};
+use podstorm_bench::results::run::{Run, TABLE_ELSEWHERE, now};
+use podstorm_bench::results::{document, package_directory, report, targets};
+use podstorm_bench::write_whole;
 
 /// Run every bench and print the table of targets: our figure, the plain rival's, upstream's
 ///
@@ -26,7 +24,7 @@ struct Arguments {
     #[arg(long)]
     quick: bool,
 
-    /// Only the rows of this subject or bench, e.g. ranking; nothing is written
+    /// Only the rows of this subject, the first word of their ids, e.g. ranking; nothing is written
     #[arg(long, value_name = "SUBJECT")]
     only: Option<String>,
 
@@ -45,16 +43,10 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(code) => code,
-        Err(error) => {
-            #[expect(clippy::print_stderr, reason = "a command reports its failure there")]
-            {
-                eprintln!("targets: {error:#}");
-            }
-            ExitCode::from(2)
-        }
-    }
+    run(&Arguments::parse()).unwrap_or_else(|error| {
+        let _ = writeln!(io::stderr(), "targets: {error:#}");
+        ExitCode::from(2)
+    })
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
@@ -65,31 +57,20 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(subject) = &arguments.only {
-        let all = rows.clone();
-        rows.retain(|row| is_of(row, subject));
-        let subjects: BTreeSet<&str> = all.iter().map(|row| &*row.bench).collect();
-        let subjects: Vec<&str> = subjects.into_iter().collect();
+        let subjects: BTreeSet<&str> = rows.iter().map(|row| row.subject()).collect();
         ensure!(
-            !rows.is_empty(),
+            subjects.contains(&**subject),
             "--only {subject}: no target is of that subject; there are {}",
-            subjects.join(", ")
+            Vec::from_iter(subjects).join(", ")
         );
+        rows.retain(|row| row.subject() == subject);
     }
 
-    let mut run = Run::begin(command(arguments));
-    let mut failed = false;
-    let since = if arguments.no_run {
-        run.fresh_since = "the last change of the sources".to_owned();
-        sources_changed()
-    } else {
-        run.fresh_since = "the start of the run".to_owned();
-        let start = now();
-        failed = !bench(arguments, &rows)?;
-        start
-    };
-    run.end(now());
-    let complete = report(arguments, rows, &run, since)?;
-
+    let mut run = Run::begin(command());
+    let start = (!arguments.no_run).then(now);
+    let failed = !arguments.no_run && !bench(arguments)?;
+    let (text, complete) = report(rows, &mut run, start, arguments.only.is_none())?;
+    write!(io::stdout(), "\n{text}")?;
     ensure!(
         !failed,
         "a bench failed, see above; the table has what was measured"
@@ -101,76 +82,30 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn is_of(row: &Target, subject: &str) -> bool {
-    row.bench == subject || row.id.split('/').next() == Some(subject)
-}
-
 /// The command that repeats this one.
-fn command(arguments: &Arguments) -> String {
-    let mut text = "cargo run --release -p podstorm-bench --bin targets".to_owned();
-    let mut words = Vec::new();
-    if arguments.quick {
-        words.push("--quick".to_owned());
-    }
-    if let Some(subject) = &arguments.only {
-        words.push(format!("--only {subject}"));
-    }
-    if arguments.no_run {
-        words.push("--no-run".to_owned());
-    }
-    if arguments.partial {
-        words.push("--partial".to_owned());
-    }
-    if !words.is_empty() {
-        text = format!("{text} -- {}", words.join(" "));
-    }
-    text
+fn command() -> String {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let dashes = if words.is_empty() { "" } else { " -- " };
+    let words = words.join(" ");
+    format!("cargo run --release -p podstorm-bench --bin targets{dashes}{words}")
 }
 
-/// Runs the benches of the rows; whether all succeeded.
-fn bench(arguments: &Arguments, rows: &[Target]) -> anyhow::Result<bool> {
+/// Runs the benches; whether all succeeded.
+fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command
         .current_dir(package_directory())
         .env(TABLE_ELSEWHERE, "1")
-        // A failed bench costs its own rows and no others.
-        .args(["bench", "-p", "podstorm-bench", "--no-fail-fast"]);
-    if arguments.only.is_some() {
-        let mut benches: Vec<&str> = rows.iter().map(|row| &*row.bench).collect();
-        benches.sort_unstable();
-        benches.dedup();
-        for bench in benches {
-            command.args(["--bench", bench]);
-        }
-    }
-    if arguments.quick {
-        command.args(["--", "--quick"]);
-    }
+        // A program that fails costs its own figures and no others.
+        .args(["bench", "-p", "podstorm-bench", "--no-fail-fast", "--"]);
+    command.args(
+        arguments
+            .only
+            .as_ref()
+            .map(|subject| format!("^{subject}/")),
+    );
+    command.args(arguments.quick.then_some("--quick"));
     let status = command.status().context("cargo bench")?;
     Ok(status.success())
-}
-
-/// Prints the table, writes it when it has every row; whether every row has its figure.
-fn report(
-    arguments: &Arguments,
-    rows: Vec<Target>,
-    run: &Run,
-    since: SystemTime,
-) -> anyhow::Result<bool> {
-    let lines = table::lines(rows, &measurements_directory(), since, &run.machine)?;
-    let mut text = format!("\n{}", render::terminal(&lines, run));
-    if arguments.only.is_none() {
-        render::write(&lines, run, &results_directory())?;
-        text.push_str("Written: bench/results/targets.md, bench/results/targets.json\n");
-    }
-    #[expect(clippy::print_stdout, reason = "a command prints its result there")]
-    {
-        print!("{text}");
-    }
-    Ok(lines.iter().all(|line| line.verdict.is_complete()))
-}
-
-fn results_directory() -> std::path::PathBuf {
-    Path::join(package_directory(), "results")
 }

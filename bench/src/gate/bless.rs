@@ -1,4 +1,4 @@
-//! Blessing: budgets rewritten by what was measured, each with the reason. Pure.
+//! Blessing: budgets rewritten to what was measured, each with the reason. Pure.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -13,61 +13,34 @@ const PATH_TOLERANCE_PERCENT: f64 = 1.0;
 /// The same for a whole run, which repeats to a few millionths, and of which any one path is a small part.
 const RUN_TOLERANCE_PERCENT: f64 = 0.5;
 
-/// Which rows are to be rewritten.
-#[derive(Clone, Debug)]
-pub enum Chosen {
-    /// All that were measured or have a budget.
-    All,
-    /// Those of these ids, each in both units.
-    Ids(Vec<String>),
-}
-
-/// What a blessing did.
+/// What a blessing did, as `id (unit)`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Blessed {
-    /// Rows rewritten or added, as `id (unit)`.
+    /// Rows rewritten or added.
     pub written: Vec<String>,
     /// Rows taken out, because nothing measures them any more.
     pub removed: Vec<String>,
-    /// Rows that say what was measured, with this toolchain, already.
+    /// How many rows held what was measured, with this toolchain, already.
     pub left: usize,
 }
 
-/// Rewrites the chosen rows among those that `is_asked` admits. Rows that say the same already keep
+/// Rewrites the rows that `is_chosen` admits, in both units. Rows that hold the same already keep
 /// their reason and date; tolerances stay.
 ///
 /// # Errors
-/// An id that has neither budget nor count; a path that claims to allocate nothing and allocates:
-/// no blessing can allow that.
+/// A path that claims to allocate nothing and allocates: no blessing can allow that.
 pub fn bless(
     budgets: &mut Budgets,
     measurement: &Measurement,
-    chosen: &Chosen,
-    is_asked: impl Fn(&str) -> bool,
+    is_chosen: impl Fn(&str) -> bool,
     reason: &str,
     date: &str,
 ) -> Result<Blessed, String> {
-    if let Chosen::Ids(ids) = chosen {
-        for id in ids {
-            let known = budgets.row.iter().any(|row| row.id == *id)
-                || measurement.counts.iter().any(|count| count.id == *id);
-            if !known || !is_asked(id) {
-                return Err(unknown(id, budgets, measurement));
-            }
-        }
-    }
-    let is_chosen = |id: &str| match chosen {
-        Chosen::All => is_asked(id),
-        Chosen::Ids(ids) => ids.iter().any(|chosen| chosen == id),
-    };
-    let counts: Vec<&Count> = measurement
-        .counts
-        .iter()
-        .filter(|count| is_chosen(&count.id))
-        .collect();
+    let counts = measurement.counts.iter();
+    let counts: Vec<&Count> = counts.filter(|count| is_chosen(&count.id)).collect();
     if let Some(broken) = counts.iter().find(|count| breaks_promise(count)) {
         return Err(format!(
-            "{} claims to allocate nothing (allocation_free in bench/src/hot) and allocates {} blocks a call; \
+            "{} claims to allocate nothing (its row in bench/src/hot/mod.rs) and allocates {} blocks a call; \
              mend the path, or take the claim back there first",
             broken.id, broken.figure
         ));
@@ -81,21 +54,19 @@ pub fn bless(
         }
         keep
     });
-    let toolchain = name_of(&mut fresh, measurement);
+    let toolchain = name_of_toolchain(&mut fresh, measurement);
     for count in counts {
         let old = budgets.find(&count.id, count.unit);
-        let is_same = |old: &&Budget| {
+        if old.is_some_and(|old| {
             let with = budgets.toolchain_of(old);
             let differences = measurement.toolchain.differences(with, count.unit);
             old.figure == count.figure && differences.is_empty()
-        };
-        if old.is_some_and(|old| is_same(&old)) {
+        }) {
             blessed.left += 1;
             continue;
         }
-        blessed
-            .written
-            .push(format!("{} ({})", count.id, count.unit));
+        let name = format!("{} ({})", count.id, count.unit);
+        blessed.written.push(name);
         let row = Budget {
             id: count.id.clone(),
             figure: count.figure,
@@ -115,7 +86,14 @@ pub fn bless(
             None => fresh.row.push(row),
         }
     }
-    sort(&mut fresh, measurement);
+    // In the order of the list of hot paths, where all were measured.
+    let order = |row: &Budget| {
+        let mut counts = measurement.counts.iter();
+        counts.position(|count| count.id == row.id && count.unit == row.unit)
+    };
+    if fresh.row.iter().all(|row| order(row).is_some()) {
+        fresh.row.sort_by_key(order);
+    }
     let used: BTreeSet<String> = fresh.row.iter().map(|row| row.toolchain.clone()).collect();
     fresh.toolchain.retain(|name, _| used.contains(name));
     *budgets = fresh;
@@ -130,53 +108,33 @@ fn tolerance(count: &Count) -> f64 {
     }
 }
 
-/// Rows stand in the order of the list of hot paths; those that were not measured keep theirs, first.
-fn sort(budgets: &mut Budgets, measurement: &Measurement) {
-    let order = |row: &Budget| {
-        let counts = &mut measurement.counts.iter();
-        counts.position(|count| count.id == row.id && count.unit == row.unit)
-    };
-    if budgets.row.iter().all(|row| order(row).is_some()) {
-        budgets.row.sort_by_key(order);
-    }
-}
-
 /// The name of the present toolchain in the file, entered if it is new there.
-fn name_of(budgets: &mut Budgets, measurement: &Measurement) -> String {
-    let known = &mut budgets.toolchain.iter();
+fn name_of_toolchain(budgets: &mut Budgets, measurement: &Measurement) -> String {
+    let mut known = budgets.toolchain.iter();
     if let Some((name, _)) = known.find(|(_, known)| **known == measurement.toolchain) {
         return name.clone();
     }
     let version = measurement.toolchain.rustc.split(' ').nth(1).unwrap_or("0");
-    let base = format!("rust-{version}").replace('.', "-");
-    let mut names =
-        std::iter::once(base.clone()).chain((2..).map(|number| format!("{base}-{number}")));
-    let name = names
-        .find(|name| !budgets.toolchain.contains_key(name))
-        .expect("numbers do not run out");
-    budgets
-        .toolchain
-        .insert(name.clone(), measurement.toolchain.clone());
+    let mut name = format!("rust-{version}").replace('.', "-");
+    let base = name.clone();
+    for number in 2.. {
+        if !budgets.toolchain.contains_key(&name) {
+            break;
+        }
+        name = format!("{base}-{number}");
+    }
+    let toolchain = measurement.toolchain.clone();
+    budgets.toolchain.insert(name.clone(), toolchain);
     name
 }
 
-/// What to say about an id that is not there: the nearest that is.
-pub(super) fn unknown(id: &str, budgets: &Budgets, measurement: &Measurement) -> String {
-    let rows = budgets.row.iter().map(|row| row.id.as_str());
-    let counts = measurement.counts.iter().map(|count| count.id.as_str());
-    unknown_among(id, &rows.chain(counts).collect())
-}
-
-/// The same among these.
-pub(super) fn unknown_among(id: &str, known: &BTreeSet<&str>) -> String {
+/// The message about an id that is not among these: the nearest that is.
+pub(super) fn unknown<'a>(id: &str, known: impl Iterator<Item = &'a str>) -> String {
     let shared = |known: &str| {
         let pairs = known.bytes().zip(id.bytes());
         pairs.take_while(|(left, right)| left == right).count()
     };
-    let near = known
-        .iter()
-        .copied()
-        .max_by_key(|known| (shared(known), Reverse(known.len())));
+    let near = known.max_by_key(|known| (shared(known), Reverse(known.len())));
     let near = near.filter(|known| shared(known) > 0);
     let hint = near.map_or_else(String::new, |near| format!("; did you mean \"{near}\"?"));
     format!("no row \"{id}\" was asked for, measured or budgeted{hint}")
@@ -188,40 +146,34 @@ mod tests {
     use super::*;
 
     fn measurement(counts: &[(&str, f64)]) -> Measurement {
+        let count = |&(id, figure): &(&str, f64)| Count {
+            id: id.into(),
+            unit: Unit::Instructions,
+            figure,
+            allocation_free: true,
+        };
         Measurement {
             toolchain: Toolchain {
                 rustc: "rustc 1.95.0 (abc)".into(),
                 ..Toolchain::default()
             },
-            counts: counts
-                .iter()
-                .map(|&(id, figure)| Count {
-                    id: id.into(),
-                    unit: Unit::Instructions,
-                    figure,
-                    allocation_free: true,
-                })
-                .collect(),
+            counts: counts.iter().map(count).collect(),
         }
     }
 
     fn all(budgets: &mut Budgets, measurement: &Measurement, reason: &str) -> Blessed {
-        let date = "2026-11-21";
-        bless(budgets, measurement, &Chosen::All, |_| true, reason, date).unwrap()
+        bless(budgets, measurement, |_| true, reason, "2026-11-21").unwrap()
     }
 
-    fn ids(ids: &[&str]) -> Chosen {
-        Chosen::Ids(ids.iter().map(|&id| id.to_owned()).collect())
+    fn one(budgets: &mut Budgets, measurement: &Measurement, id: &str) -> Blessed {
+        bless(budgets, measurement, |other| other == id, "y", "2026-12-01").unwrap()
     }
 
     #[test]
     fn blessing_from_nothing_writes_every_row() {
         let mut budgets = Budgets::default();
-        let blessed = all(
-            &mut budgets,
-            &measurement(&[("a/b/1", 10.0), ("run/c/1", 1e6)]),
-            "first count",
-        );
+        let now = measurement(&[("a/b/1", 10.0), ("run/c/1", 1e6)]);
+        let blessed = all(&mut budgets, &now, "first count");
         assert_eq!(blessed.written.len(), 2);
         assert_eq!(budgets.row[0].tolerance_percent, PATH_TOLERANCE_PERCENT);
         assert_eq!(budgets.row[1].tolerance_percent, RUN_TOLERANCE_PERCENT);
@@ -232,33 +184,21 @@ mod tests {
     #[test]
     fn only_the_rows_named_are_rewritten() {
         let mut budgets = Budgets::default();
-        all(
-            &mut budgets,
-            &measurement(&[("a/b/1", 10.0), ("a/c/1", 20.0)]),
-            "first count",
-        );
+        let then = measurement(&[("a/b/1", 10.0), ("a/c/1", 20.0)]);
+        all(&mut budgets, &then, "first count");
         budgets.row[0].tolerance_percent = 2.5;
         let before = budgets.clone();
         let now = measurement(&[("a/b/1", 11.0), ("a/c/1", 22.0)]);
-        let blessed = bless(
-            &mut budgets,
-            &now,
-            &ids(&["a/b/1"]),
-            |_| true,
-            "a check more",
-            "2026-12-01",
-        )
-        .unwrap();
+        let blessed = one(&mut budgets, &now, "a/b/1");
         assert_eq!(blessed.written, ["a/b/1 (instructions/call)"]);
         assert_eq!(budgets.row[1], before.row[1]);
-        assert_eq!(budgets.row[0].figure, 11.0);
-        assert_eq!(budgets.row[0].reason, "a check more");
-        assert_eq!(budgets.row[0].date, "2026-12-01");
-        assert_eq!(budgets.row[0].tolerance_percent, 2.5);
+        let row = &budgets.row[0];
+        assert_eq!((row.figure, row.tolerance_percent), (11.0, 2.5));
+        assert_eq!((&*row.reason, &*row.date), ("y", "2026-12-01"));
     }
 
     #[test]
-    fn rows_that_say_the_same_already_keep_their_reason() {
+    fn rows_that_hold_the_same_already_keep_their_reason() {
         let mut budgets = Budgets::default();
         let now = measurement(&[("a/b/1", 10.0)]);
         all(&mut budgets, &now, "first count");
@@ -269,74 +209,17 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_disappeared_is_taken_out_when_named() {
-        let mut budgets = Budgets::default();
-        all(
-            &mut budgets,
-            &measurement(&[("a/b/1", 1.0), ("a/c/1", 2.0)]),
-            "x",
-        );
-        let now = measurement(&[("a/b/1", 1.0)]);
-        let blessed = bless(
-            &mut budgets,
-            &now,
-            &ids(&["a/c/1"]),
-            |_| true,
-            "gone",
-            "2026-12-01",
-        );
-        assert_eq!(blessed.unwrap().removed, ["a/c/1 (instructions/call)"]);
-        assert_eq!(budgets.row.len(), 1);
-    }
-
-    #[test]
-    fn an_unknown_row_is_refused_with_the_nearest_and_nothing_is_changed() {
-        let mut budgets = Budgets::default();
-        let now = measurement(&[("queue/cycle/1", 1.0), ("sync/idle/50", 2.0)]);
-        all(&mut budgets, &now, "x");
-        let before = budgets.clone();
-        let error = bless(
-            &mut budgets,
-            &now,
-            &ids(&["sync/idle/5"]),
-            |_| true,
-            "x",
-            "2026-12-01",
-        )
-        .unwrap_err();
-        assert!(error.contains("did you mean \"sync/idle/50\"?"), "{error}");
-        assert_eq!(budgets, before);
-    }
-
-    #[test]
     fn a_new_toolchain_gets_a_name_and_an_unused_one_goes() {
         let mut budgets = Budgets::default();
         let mut now = measurement(&[("a/b/1", 10.0), ("a/c/1", 10.0)]);
         all(&mut budgets, &now, "x");
         now.toolchain.cpu = "baseline".into();
-        bless(
-            &mut budgets,
-            &now,
-            &ids(&["a/b/1"]),
-            |_| true,
-            "y",
-            "2026-12-01",
-        )
-        .unwrap();
+        one(&mut budgets, &now, "a/b/1");
         let names: Vec<&String> = budgets.toolchain.keys().collect();
         assert_eq!(names, ["rust-1-95-0", "rust-1-95-0-2"]);
         assert_eq!(budgets.row[0].toolchain, "rust-1-95-0-2");
         all(&mut budgets, &now, "y");
         let names: Vec<&String> = budgets.toolchain.keys().collect();
         assert_eq!(names, ["rust-1-95-0-2"]);
-    }
-
-    #[test]
-    fn an_allocation_where_none_is_claimed_can_not_be_blessed() {
-        let mut now = measurement(&[("a/b/1", 1.0)]);
-        now.counts[0].unit = Unit::Allocations;
-        let (mut budgets, date) = (Budgets::default(), "2026-12-01");
-        let error = bless(&mut budgets, &now, &Chosen::All, |_| true, "x", date).unwrap_err();
-        assert!(error.contains("claims to allocate nothing"), "{error}");
     }
 }

@@ -129,7 +129,8 @@ impl Budgets {
     }
 }
 
-const MEND: &str = "Take the file back from version control, or write the rows anew: \
+/// What to do about a file that can't be used.
+pub(super) const MEND: &str = "Take the file back from version control, or write the rows anew: \
     gate --bless-all --reason TEXT";
 
 impl Budget {

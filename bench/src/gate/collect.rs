@@ -2,49 +2,28 @@
 //! in, and reading what they counted.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::is_under;
-use super::measurement::{AllocationReport, Count, Measurement, PathReport, Unit, per_call};
-use super::tools::{self, Workspace};
-use crate::files;
+use super::measurement::{Count, Measurement, Unit, per_call};
+use super::{is_under, say, tools};
+use crate::hot::{self, HotPath};
+use crate::results::{package_directory, target_directory};
 
-/// What to count.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Collect {
-    /// Only hot paths under this prefix.
-    pub(super) only: Option<String>,
-    /// With slow paths planted on purpose.
-    pub(super) planted: bool,
-}
-
-/// Counts. Says what it is about to do through `say`, since it takes a while.
+/// Counts the hot paths under `only`, `planted` with slow paths planted on purpose. Says what comes next, since
+/// counting takes minutes.
 ///
 /// # Errors
-/// A tool that is not there, a build or a run that fails, a path that was not counted.
-pub(super) fn collect(
-    workspace: &Workspace,
-    what: &Collect,
-    say: &mut dyn FnMut(&str),
-) -> Result<Measurement> {
+/// A missing tool, a build or a run that fails, a path that was not counted.
+pub(super) fn collect(only: &str, planted: bool) -> Result<Measurement> {
     // Tools first: a build takes longer than finding out that it was for nothing.
-    let machine = tools::machine(workspace, Default::default())?;
-    say("building the counting benches");
-    let features = if what.planted {
-        "instructions,planted"
-    } else {
-        "instructions"
-    };
-    let mut command = tools::cargo();
-    command.args(["bench", "--locked", "--package", "podstorm-bench"]);
-    command.args(["--features", features]);
-    command.args(["--bench", "instructions", "--bench", "allocations"]);
-    let built = build(&mut command, &workspace.root)?;
+    let toolchain = tools::toolchain()?;
+    let built = build(planted)?;
     let executable = |name: &str| {
         let found = built.get(name);
         found.with_context(|| format!("cargo built no bench called {name}"))
@@ -52,62 +31,53 @@ pub(super) fn collect(
 
     say("counting allocations");
     let mut command = Command::new(executable("allocations")?);
-    command.arg("--json");
-    if let Some(only) = &what.only {
-        command.args(["--only", only]);
-    }
+    command.args(["--json", "--only", only]);
     let text = tools::output_of(&mut command).context("the allocation bench")?;
-    let report: AllocationReport =
+    let blocks: BTreeMap<String, u64> =
         serde_json::from_str(&text).context("the allocation bench speaks another language")?;
-    let paths: Vec<(usize, &PathReport)> = (0..)
-        .zip(&report.paths)
-        .filter(|(_, path)| {
-            what.only
-                .as_ref()
-                .is_none_or(|only| is_under(&path.id, only))
-        })
-        .collect();
 
+    let all = hot::paths();
+    let paths = (0..).zip(&all);
+    let paths: Vec<(usize, &HotPath)> = paths
+        .filter(|(_, path)| only.is_empty() || is_under(path.id, only))
+        .collect();
     say(&format!("counting instructions of {} paths", paths.len()));
-    let home = workspace.target.join("gate").join("callgrind");
-    let instructions = instructions(
-        executable("instructions")?,
-        &home,
-        &paths,
-        report.paths.len(),
-    )?;
+    let home = target_directory().join("gate/callgrind");
+    // What an earlier count left would be compared with.
+    let _ = fs::remove_dir_all(&home);
+    let bench = executable("instructions")?;
+    let mut instructions = BTreeMap::new();
+    if only.is_empty() {
+        callgrind(bench, &home, None, &mut instructions)?;
+    } else {
+        for (index, _) in &paths {
+            let filter = format!("*::path_{index}");
+            callgrind(bench, &home, Some(&filter), &mut instructions)?;
+        }
+    }
 
     let mut counts = Vec::new();
     for (index, path) in paths {
         let total = instructions.get(&index).with_context(|| {
-            format!(
-                "callgrind counted nothing for {}; see {}",
-                path.id,
-                home.display()
-            )
+            let home = home.display();
+            format!("callgrind counted nothing for {}; see {home}", path.id)
         })?;
-        let blocks = path.blocks;
+        let blocks = blocks.get(path.id);
         let blocks = blocks.with_context(|| format!("dhat counted nothing for {}", path.id))?;
-        for (unit, total) in [(Unit::Instructions, *total), (Unit::Allocations, blocks)] {
+        for (unit, total) in [(Unit::Instructions, total), (Unit::Allocations, blocks)] {
             counts.push(Count {
-                id: path.id.clone(),
+                id: path.id.to_owned(),
                 unit,
-                figure: per_call(total, path.calls),
+                figure: per_call(*total, path.calls),
                 allocation_free: path.allocation_free,
             });
         }
     }
-    let mut toolchain = machine;
-    toolchain.rustc = report.toolchain.rustc;
-    toolchain.flags = report.toolchain.flags;
     Ok(Measurement { toolchain, counts })
 }
 
-/// Builds by a cargo command, whose progress is shown, and gives the executables by target.
-///
-/// # Errors
-/// It can't be started, or fails.
-pub(super) fn build(command: &mut Command, folder: &Path) -> Result<BTreeMap<String, PathBuf>> {
+/// Builds the counting benches, shows cargo's progress, and gives the executables by target.
+fn build(planted: bool) -> Result<BTreeMap<String, PathBuf>> {
     #[derive(Deserialize)]
     struct Message {
         target: Option<Target>,
@@ -118,23 +88,22 @@ pub(super) fn build(command: &mut Command, folder: &Path) -> Result<BTreeMap<Str
         name: String,
     }
 
-    if command.get_args().any(|argument| argument == "bench") {
-        command.arg("--no-run");
-    }
-    command.args(["--quiet", "--message-format", "json-render-diagnostics"]);
-    command.current_dir(folder).stderr(Stdio::inherit());
-    let shown = tools::shown(command);
-    let output = command
-        .output()
-        .with_context(|| format!("cannot start `{shown}`"))?;
-    if !output.status.success() {
-        bail!(
-            "`{shown}` failed ({}); what it said is above",
-            output.status
-        );
-    }
-    let text = String::from_utf8_lossy(&output.stdout);
-    let messages = text
+    say("building the counting benches");
+    let features = if planted {
+        "instructions,planted"
+    } else {
+        "instructions"
+    };
+    let mut command = tools::cargo();
+    command.args(["bench", "--locked", "--package", "podstorm-bench"]);
+    command.args(["--features", features, "--no-run", "--quiet"]);
+    command.args(["--bench", "instructions", "--bench", "allocations"]);
+    command.args(["--message-format", "json-render-diagnostics"]);
+    command
+        .current_dir(package_directory())
+        .stderr(Stdio::inherit());
+    let messages = tools::output_of(&mut command)?;
+    let messages = messages
         .lines()
         .filter_map(|line| serde_json::from_str(line).ok());
     let executables =
@@ -142,72 +111,42 @@ pub(super) fn build(command: &mut Command, folder: &Path) -> Result<BTreeMap<Str
     Ok(executables.collect())
 }
 
-/// Instructions of all calls together, by the path's number in the list.
-fn instructions(
-    executable: &Path,
+/// Counts by callgrind: instructions of all calls together, by the path's number in the list.
+fn callgrind(
+    bench: &Path,
     home: &Path,
-    paths: &[(usize, &PathReport)],
-    all: usize,
-) -> Result<BTreeMap<usize, u64>> {
-    files::clear(home)?;
-    if paths.len() == all {
-        callgrind(executable, home, None)?;
-    } else {
-        for (index, _) in paths {
-            callgrind(executable, home, Some(&format!("*::path_{index}")))?;
-        }
-    }
-    let mut found = BTreeMap::new();
-    for path in files::below(home, "summary.json")? {
-        let (index, count) = summary(&files::read_json(&path)?).with_context(|| {
-            format!("{}: not a summary of gungraun as expected", path.display())
-        })?;
-        found.insert(index, count);
-    }
-    Ok(found)
-}
-
-fn callgrind(executable: &Path, home: &Path, filter: Option<&str>) -> Result<()> {
+    filter: Option<&str>,
+    found: &mut BTreeMap<usize, u64>,
+) -> Result<()> {
     let parallel = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut command = Command::new(executable);
+    let mut command = Command::new(bench);
     for (name, _) in std::env::vars_os() {
-        // Nobody's preferences may change what is counted. The runner itself may be chosen.
+        // A user's preferences must not change what is counted. The runner itself may be chosen.
         if name.to_string_lossy().starts_with("GUNGRAUN_") && name != "GUNGRAUN_RUNNER" {
             command.env_remove(name);
         }
     }
-    command.env("GUNGRAUN_COLOR", "never");
-    command.arg("--bench").arg("--save-summary=json");
+    command.args(["--bench", "--output-format=json"]);
     command.arg(format!("--parallel={parallel}"));
     command.arg("--home").arg(home).args(filter);
-    let shown = tools::shown(&command);
-    let output = command
-        .output()
-        .with_context(|| format!("cannot start `{shown}`"))?;
-    if !output.status.success() {
-        bail!(
-            "`{shown}` failed ({}):\n{}{}",
-            output.status,
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        );
+    let text = tools::output_of(&mut command)?;
+    for line in text.lines().filter(|line| line.starts_with('{')) {
+        let read: Option<Value> = serde_json::from_str(line).ok();
+        let count = read.as_ref().and_then(summary);
+        ensure!(count.is_some(), "not a summary of gungraun's: {line}");
+        found.extend(count);
     }
     Ok(())
 }
 
 /// The path's number and its instructions, from gungraun's summary (version 7) of one benchmark.
 fn summary(summary: &Value) -> Option<(usize, u64)> {
-    let index = summary["id"]
-        .as_str()?
-        .strip_prefix("path_")?
-        .parse()
-        .ok()?;
+    let index = summary["id"].as_str()?.strip_prefix("path_")?;
     let profiles = summary["profiles"].as_array()?;
-    let callgrind = profiles
-        .iter()
-        .find(|profile| profile["tool"] == "Callgrind")?;
+    let mut profiles = profiles.iter();
+    let callgrind = profiles.find(|profile| profile["tool"] == "Callgrind")?;
     let values = &callgrind["data"]["total"]["metrics"]["Ir"]["values"];
-    Some((index, values["new"].as_u64()?))
+    Some((index.parse().ok()?, values["new"].as_u64()?))
 }
 
 #[cfg(test)]
@@ -217,21 +156,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_gives_number_and_instructions() {
+    fn a_summary_gives_number_and_instructions_and_anything_else_nothing() {
         let metrics = json!({"Ir": {"values": {"new": 115_029}}});
         let profile = json!({"tool": "Callgrind", "data": {"total": {"metrics": metrics}}});
         let text = json!({"id": "path_12", "profiles": [profile]});
         assert_eq!(summary(&text), Some((12, 115_029)));
-    }
-
-    #[test]
-    fn anything_else_gives_none() {
-        for text in [
-            json!([]),
-            json!({}),
-            json!({"id": "path_1", "profiles": []}),
-            json!({"id": "x_1"}),
-        ] {
+        for text in [json!({}), json!({"id": "path_1", "profiles": []})] {
             assert_eq!(summary(&text), None);
         }
     }

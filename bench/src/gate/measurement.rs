@@ -1,26 +1,33 @@
-//! What was counted, and with what: the counting benches' output and the gate's own record of it.
+//! What was counted, and with which toolchain.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a figure counts. Figures of hot paths are per call, those of whole runs (one call) alike.
+/// What a figure counts, per call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Unit {
-    /// Instructions under callgrind, divided by calls.
+    /// Instructions under callgrind.
     #[serde(rename = "instructions/call")]
     Instructions,
-    /// Blocks asked of the allocator, divided by calls.
+    /// Blocks asked of the allocator.
     #[serde(rename = "allocations/call")]
     Allocations,
 }
 
+impl Unit {
+    /// Of what.
+    pub fn noun(self) -> &'static str {
+        match self {
+            Unit::Instructions => "instructions",
+            Unit::Allocations => "allocations",
+        }
+    }
+}
+
 impl fmt::Display for Unit {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(match self {
-            Unit::Instructions => "instructions/call",
-            Unit::Allocations => "allocations/call",
-        })
+        write!(formatter, "{}/call", self.noun())
     }
 }
 
@@ -32,8 +39,7 @@ pub struct Toolchain {
     pub rustc: String,
     /// Target, its features, flags of the compiler.
     pub flags: String,
-    /// The processor's abilities as valgrind shows them to the program: by these libc chooses its
-    /// `memcpy`, and whoever asks at run time chooses an algorithm.
+    /// The processor's abilities as valgrind shows them to the program: libc chooses its `memcpy` by them.
     pub cpu: String,
     /// The C library, whose allocator and `memcpy` are counted too, e.g. `glibc 2.36`.
     pub libc: String,
@@ -54,21 +60,17 @@ impl Toolchain {
     /// What differs from `other` and can change counts of `unit`, as `what: theirs -> ours`.
     /// Allocations depend on the compiler alone, instructions on the machine too.
     pub fn differences(&self, other: &Toolchain, unit: Unit) -> Vec<String> {
-        let build = [
+        let all = [
             ("rustc", &self.rustc, &other.rustc),
             ("flags", &self.flags, &other.flags),
-        ];
-        let machine = [
             ("cpu", &self.cpu, &other.cpu),
             ("libc", &self.libc, &other.libc),
             ("valgrind", &self.valgrind, &other.valgrind),
         ];
-        let machine = match unit {
-            Unit::Instructions => &machine[..],
-            Unit::Allocations => &[],
-        };
-        let all = build.iter().chain(machine);
-        all.filter(|(_, ours, theirs)| ours != theirs)
+        let matter = if unit == Unit::Instructions { 5 } else { 2 };
+        all[..matter]
+            .iter()
+            .filter(|(_, ours, theirs)| ours != theirs)
             .map(|(what, ours, theirs)| format!("{what}: {theirs} -> {ours}"))
             .collect()
     }
@@ -83,7 +85,7 @@ pub struct Count {
     pub unit: Unit,
     /// How much, per call, to three decimals.
     pub figure: f64,
-    /// Whether the path says that it allocates nothing.
+    /// Whether the path claims to allocate nothing.
     pub allocation_free: bool,
 }
 
@@ -109,28 +111,6 @@ pub fn per_call(total: u64, calls: u32) -> f64 {
     (total as f64 / f64::from(calls) * 1_000.0).round() / 1_000.0
 }
 
-/// What the allocation bench prints under `--json`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct AllocationReport {
-    /// With what it was built; nothing about the machine.
-    pub toolchain: Toolchain,
-    /// Every path of the list, in its order: its numbers are those of the instruction bench.
-    pub paths: Vec<PathReport>,
-}
-
-/// A path as the allocation bench knows it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PathReport {
-    /// The hot path.
-    pub id: String,
-    /// Calls counted together.
-    pub calls: u32,
-    /// Whether the path says that it allocates nothing.
-    pub allocation_free: bool,
-    /// Blocks allocated in all calls; absent for paths that were not asked for.
-    pub blocks: Option<u64>,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,6 +118,8 @@ mod tests {
     #[test]
     fn allocations_do_not_depend_on_the_machine() {
         let ours = Toolchain::of_build();
+        assert!(ours.rustc.starts_with("rustc "));
+        assert!(ours.flags.contains(std::env::consts::ARCH));
         let theirs = Toolchain {
             cpu: "other".into(),
             ..ours.clone()
@@ -154,12 +136,5 @@ mod tests {
         assert_eq!(per_call(575_029, 5_000), 115.006);
         assert_eq!(per_call(0, 3), 0.0);
         assert_eq!(per_call(2, 3), 0.667);
-    }
-
-    #[test]
-    fn the_build_says_its_compiler_and_target() {
-        let toolchain = Toolchain::of_build();
-        assert!(toolchain.rustc.starts_with("rustc "));
-        assert!(toolchain.flags.contains(std::env::consts::ARCH));
     }
 }

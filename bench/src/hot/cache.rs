@@ -9,8 +9,6 @@ use podstorm::object::{
     ConditionStatus, ConditionType, Labels, OwnerReference, Pod, Resource, Str, Uid,
 };
 
-use super::HotPath;
-
 /// Pods to a ReplicaSet.
 pub const PODS_PER_OWNER: usize = 50;
 
@@ -18,32 +16,6 @@ const NODES: usize = 100;
 
 /// The pod of all benches, as an API server serves it.
 const FIXTURE: &str = include_str!("../../../core/fixtures/pod.json");
-
-pub(super) fn paths() -> Vec<HotPath> {
-    vec![
-        HotPath {
-            id: "cache/update/10000",
-            what: "one pod of 10,000 becomes ready or unready, indexes and totals kept",
-            calls: 10_000,
-            allocation_free: true,
-            prepare: || Box::new(update(10_000)),
-        },
-        HotPath {
-            id: "cache/turnover/10000",
-            what: "one pod of 10,000 goes and another of its ReplicaSet comes",
-            calls: 10_000,
-            allocation_free: true,
-            prepare: || Box::new(turnover(10_000)),
-        },
-        HotPath {
-            id: "cache/get/10000",
-            what: "one pod of 10,000 by namespace and name",
-            calls: 10_000,
-            allocation_free: true,
-            prepare: || Box::new(get(10_000)),
-        },
-    ]
-}
 
 /// A realistic pod without `managedFields`.
 ///
@@ -56,7 +28,7 @@ pub fn realistic_pod() -> Pod {
     pod
 }
 
-/// So many realistic pods in one namespace, numbered from `first`, all ready, that share all that
+/// `count` realistic pods in one namespace, numbered from `first`, all ready, that share all that
 /// pods of one ReplicaSet share.
 pub fn realistic_pods(first: usize, count: usize) -> Vec<Arc<Pod>> {
     let template = realistic_pod();

@@ -4,36 +4,8 @@ use std::hint::black_box;
 
 use podstorm::expectations::Expectations;
 
-use super::HotPath;
-
 /// Pods deleted in one burst.
 const BURST: u64 = 500;
-
-pub(super) fn paths() -> Vec<HotPath> {
-    vec![
-        HotPath {
-            id: "expectations/create/1",
-            what: "expect 1 creation, observe it, ask satisfied; 1 key",
-            calls: 1_000,
-            allocation_free: true,
-            prepare: || Box::new(create(1)),
-        },
-        HotPath {
-            id: "expectations/create/5000",
-            what: "expect 1 creation, observe it, ask satisfied; 5,000 keys in turn",
-            calls: 5_000,
-            allocation_free: true,
-            prepare: || Box::new(create(5_000)),
-        },
-        HotPath {
-            id: "expectations/delete/500",
-            what: "expect 500 deletions and observe all 500",
-            calls: 10,
-            allocation_free: true,
-            prepare: || Box::new(delete()),
-        },
-    ]
-}
 
 /// Expects one creation, observes it, asks whether the key is satisfied; `keys` in turn.
 pub fn create(keys: u32) -> impl FnMut() -> u64 {

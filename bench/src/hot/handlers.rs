@@ -1,5 +1,5 @@
-//! Event handlers: a pod's change, as the cache tells it, to what the expectations count and the
-//! key in the queue. What the cache does before is `cache/update`.
+//! Event handlers: from a pod's change, as the cache reports it, to the expectations and the key in the queue.
+//! `cache/update` covers what the cache does before.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -8,43 +8,11 @@ use std::sync::Arc;
 use podstorm::cache::{Delta, PodChange};
 use podstorm::object::{ConditionStatus, Pod, ReplicaSet};
 
-use super::HotPath;
+use super::Work;
 use crate::clusters::{Cluster, NOW, Plan, next_version};
 
 /// Pods of each ReplicaSet.
 const PODS_EACH: usize = 10;
-
-pub(super) fn paths() -> Vec<HotPath> {
-    let path = |id, what, prepare| HotPath {
-        id,
-        what,
-        calls: 20_000,
-        allocation_free: true,
-        prepare,
-    };
-    vec![
-        path(
-            "handlers/owned-created/2000",
-            "a created pod of one of 2,000 ReplicaSets in turn, awaited; and its key taken",
-            || Box::new(in_turn(created(2_000))),
-        ),
-        path(
-            "handlers/owned-updated/2000",
-            "an updated pod of one of 2,000 ReplicaSets in turn; and its key taken",
-            || Box::new(in_turn(updated(2_000))),
-        ),
-        path(
-            "handlers/owned-deleted/2000",
-            "a deleted pod of one of 2,000 ReplicaSets in turn, awaited; and its key taken",
-            || Box::new(in_turn(deleted(2_000))),
-        ),
-        path(
-            "handlers/orphan/2000",
-            "a new orphan that one of 2,000 ReplicaSets of its namespace matches; and its key taken",
-            || Box::new(in_turn(orphan(2_000))),
-        ),
-    ]
-}
 
 /// Changes to handle, in rounds of one for each ReplicaSet.
 #[derive(Debug)]
@@ -79,7 +47,7 @@ impl Events {
 
     /// The ReplicaSets, as cached.
     pub fn owners(&self) -> &[Arc<ReplicaSet>] {
-        &self.cluster.parents
+        &self.cluster.replica_sets
     }
 
     /// All events, round after round.
@@ -87,21 +55,8 @@ impl Events {
         self.rounds.iter().flatten()
     }
 
-    /// How many events are left of the round.
-    pub fn left(&self) -> usize {
-        self.rounds[0].len() - self.next
-    }
-
-    /// Handles the next event of the round.
-    pub fn handle(&mut self) -> u64 {
-        let change = black_box(&self.rounds[0][self.next]);
-        self.cluster.controller.pod_changed(change, NOW);
-        self.next += 1;
-        self.next as u64
-    }
-
-    /// Goes on to the next round: takes all keys, and expects anew what has all been seen.
-    pub fn next_round(&mut self) {
+    /// Goes on to the next round: takes all keys, and expects again what has been observed.
+    fn next_round(&mut self) {
         self.next = 0;
         self.rounds.rotate_left(1);
         assert_eq!(
@@ -110,14 +65,14 @@ impl Events {
             "every ReplicaSet was woken"
         );
         self.cluster.drain();
-        if self.awaited == Awaited::Deletions && !self.waits() {
+        if self.awaited == Awaited::Deletions && self.is_satisfied() {
             self.expect();
         }
     }
 
-    fn waits(&self) -> bool {
+    fn is_satisfied(&self) -> bool {
         let expectations = self.cluster.controller.expectations();
-        !expectations.satisfied(self.cluster.keys[0], NOW.mono_ns)
+        expectations.satisfied(self.cluster.keys[0], NOW.mono_ns)
     }
 
     fn expect(&self) {
@@ -135,13 +90,20 @@ impl Events {
     }
 }
 
-/// One event a call; at the end of a round all its keys are taken.
-fn in_turn(mut events: Events) -> impl FnMut() -> u64 {
-    move || {
-        if events.left() == 0 {
-            events.next_round();
+impl Work for Events {
+    /// A round is one event for each ReplicaSet; after it all keys are taken.
+    fn prepare(&mut self) -> u64 {
+        if self.next == self.rounds[0].len() {
+            self.next_round();
         }
-        events.handle()
+        (self.rounds[0].len() - self.next) as u64
+    }
+
+    fn work(&mut self) -> u64 {
+        let change = black_box(&self.rounds[0][self.next]);
+        self.cluster.controller.pod_changed(change, NOW);
+        self.next += 1;
+        self.next as u64
     }
 }
 

@@ -6,26 +6,7 @@ use std::hint::black_box;
 use podstorm::object::json::Writer;
 use podstorm::object::{Object, Pod, Resource};
 
-use super::{HotPath, loading};
-
-pub(super) fn paths() -> Vec<HotPath> {
-    vec![
-        HotPath {
-            id: "json/decode-pod/8300",
-            what: "a pod of 8.3 kB of JSON as kubectl writes it, into the stored form",
-            calls: 100,
-            allocation_free: false,
-            prepare: || Box::new(decode()),
-        },
-        HotPath {
-            id: "json/encode-pod/8300",
-            what: "the same pod to JSON, into memory that is there",
-            calls: 100,
-            allocation_free: true,
-            prepare: || Box::new(encode()),
-        },
-    ]
-}
+use super::loading;
 
 /// Reads the pod.
 pub fn decode() -> impl FnMut() -> u64 {

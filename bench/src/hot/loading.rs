@@ -4,37 +4,9 @@ use std::path::PathBuf;
 
 use podstorm_loadgen::manifest;
 
-use super::HotPath;
-
 /// A pod with words in place of what each has of its own.
 const JSON: &str = include_str!("../../../core/fixtures/dump/pod.json");
 const YAML: &str = include_str!("../../../core/fixtures/dump/pod.yaml");
-
-pub(super) fn paths() -> Vec<HotPath> {
-    vec![
-        HotPath {
-            id: "loading/json-alike/1000",
-            what: "a JSON list of 1,000 pods of 10 ReplicaSets, 8.3 MB",
-            calls: 1,
-            allocation_free: false,
-            prepare: || Box::new(load(json(1_000, 10))),
-        },
-        HotPath {
-            id: "loading/json-strangers/100",
-            what: "a JSON list of 100 pods, each of a ReplicaSet of its own, 0.83 MB",
-            calls: 1,
-            allocation_free: false,
-            prepare: || Box::new(load(json(100, 100))),
-        },
-        HotPath {
-            id: "loading/yaml-alike/1000",
-            what: "a YAML list of 1,000 pods of 10 ReplicaSets, 6.0 MB",
-            calls: 1,
-            allocation_free: false,
-            prepare: || Box::new(load(yaml(1_000, 10))),
-        },
-    ]
-}
 
 /// Loads a dump.
 pub fn load(dump: String) -> impl FnMut() -> u64 {
@@ -50,14 +22,14 @@ pub fn json_pod() -> String {
     texts(JSON, 1, 1).collect()
 }
 
-/// A dump in JSON of so many pods, as many of each ReplicaSet.
+/// A dump in JSON of `pods` pods, as many of each ReplicaSet.
 pub fn json(pods: usize, replicasets: usize) -> String {
     let items: Vec<String> = texts(JSON, pods, replicasets).collect();
     let items = items.join(",\n");
     format!("{{\n\"apiVersion\": \"v1\",\n\"items\": [\n{items}\n],\n\"kind\": \"List\"\n}}\n")
 }
 
-/// A dump in YAML of so many pods, as many of each ReplicaSet.
+/// A dump in YAML of `pods` pods, as many of each ReplicaSet.
 pub fn yaml(pods: usize, replicasets: usize) -> String {
     let items: String = texts(YAML, pods, replicasets).collect();
     format!("apiVersion: v1\nitems:\n{items}kind: List\n")

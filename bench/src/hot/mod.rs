@@ -1,5 +1,5 @@
-//! The hot paths, each defined once: criterion times them, callgrind counts their instructions, and
-//! dhat their allocations. One module per subject builds them.
+//! The hot paths: one list names each of them once. Criterion times them, callgrind counts their instructions,
+//! and dhat counts their allocations. One module for each subject builds them.
 
 pub mod cache;
 pub mod expectations;
@@ -16,31 +16,87 @@ pub mod sync;
 pub mod workqueue;
 
 use std::fmt;
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::measurement::{Measurement, WallTime};
+
+use crate::clusters::Plan;
 
 /// A hot path in its steady state.
 pub struct HotPath {
     /// `subject/variant/size`: the same in criterion, in the budgets and in the targets.
     pub id: &'static str,
-    /// What one call does, for a reader of the gate's output.
-    pub what: &'static str,
     /// How many calls are counted together, so that the cost of counting vanishes.
     pub calls: u32,
     /// Whether the steady state allocates nothing.
     pub allocation_free: bool,
-    /// Sets it up and brings it into its steady state.
+    /// Sets the path up.
     pub prepare: fn() -> Operation,
 }
 
-/// One call of a hot path. It returns something that depends on the work, so that none is left out.
-pub type Operation = Box<dyn FnMut() -> u64>;
+/// Work that can be repeated, and timed without what merely prepares it.
+pub trait Work {
+    /// Prepares the next round of work when the last one is over; returns how many calls the round still has.
+    fn prepare(&mut self) -> u64 {
+        u64::MAX
+    }
+
+    /// Does the work once. The result depends on the work, so that the compiler leaves none out.
+    fn work(&mut self) -> u64;
+
+    /// Does the work once, with the preparation where a round begins.
+    fn call(&mut self) -> u64 {
+        self.prepare();
+        self.work()
+    }
+
+    /// The time that the work takes `calls` times, without the preparation.
+    fn time(&mut self, mut calls: u64) -> Duration {
+        let mut taken = Duration::ZERO;
+        while calls > 0 {
+            let round = self.prepare().min(calls);
+            let start = WallTime.start();
+            for _ in 0..round {
+                black_box(self.work());
+            }
+            taken += WallTime.end(start);
+            calls -= round;
+        }
+        taken
+    }
+}
+
+/// Any work, behind one pointer.
+pub type Operation = Box<dyn Work>;
+
+impl<F: FnMut() -> u64> Work for F {
+    fn work(&mut self) -> u64 {
+        self()
+    }
+}
+
+/// Work that times itself.
+#[derive(Debug)]
+pub struct ByItsClock<F>(pub F);
+
+impl<F: FnMut() -> Duration> Work for ByItsClock<F> {
+    fn work(&mut self) -> u64 {
+        (self.0)().as_nanos() as u64
+    }
+
+    fn time(&mut self, calls: u64) -> Duration {
+        (0..calls).map(|_| (self.0)()).sum()
+    }
+}
 
 impl HotPath {
-    /// Sets it up and goes round twice, so that what is counted next is the steady state: lists have
-    /// grown, entries exist, also those of which every other round uses another.
+    /// Sets the path up and goes round twice, so that the next calls are in the steady state: lists have
+    /// grown and entries exist, also those that only every other round uses.
     pub fn steady(&self) -> Operation {
         let mut operation = (self.prepare)();
         for _ in 0..2 * self.calls {
-            operation();
+            operation.call();
         }
         #[cfg(feature = "planted")]
         let operation = planted::slowed(self.id, operation);
@@ -57,31 +113,76 @@ impl fmt::Debug for HotPath {
     }
 }
 
-/// All hot paths, by subject.
-pub fn paths() -> Vec<HotPath> {
-    [
-        cache::paths(),
-        expectations::paths(),
-        handlers::paths(),
-        json::paths(),
-        loading::paths(),
-        ranking::paths(),
-        run::paths(),
-        selectors::paths(),
-        slow_start::paths(),
-        sync::paths(),
-        workqueue::paths(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+/// A path that claims to allocate nothing in its steady state.
+const FREE: bool = true;
+/// A path that allocates.
+const ALLOCATES: bool = false;
+
+/// Rows of id, calls counted together, claim about allocations, and what sets the path up.
+macro_rules! paths {
+    ($($id:literal, $calls:literal, $claim:ident, $prepare:expr;)*) => {
+        vec![$(HotPath {
+            id: $id,
+            calls: $calls,
+            allocation_free: $claim,
+            prepare: || Box::new($prepare),
+        }),*]
+    };
 }
 
-/// Makes rayon's pool one of a single thread, where the library goes through lists on the caller's: whoever
-/// counts does this first, so that counts do not depend on the machine's cores and miss no thread's share.
+/// All hot paths, by subject.
+pub fn paths() -> Vec<HotPath> {
+    paths! {
+        "cache/update/10000", 10_000, FREE, cache::update(10_000);
+        "cache/turnover/10000", 10_000, FREE, cache::turnover(10_000);
+        "cache/get/10000", 10_000, FREE, cache::get(10_000);
+        "expectations/create/1", 1_000, FREE, expectations::create(1);
+        "expectations/create/5000", 5_000, FREE, expectations::create(5_000);
+        "expectations/delete/500", 10, FREE, expectations::delete();
+        "handlers/owned-created/2000", 20_000, FREE, handlers::created(2_000);
+        "handlers/owned-updated/2000", 20_000, FREE, handlers::updated(2_000);
+        "handlers/owned-deleted/2000", 20_000, FREE, handlers::deleted(2_000);
+        "handlers/orphan/2000", 20_000, FREE, handlers::orphan(2_000);
+        "json/decode-pod/8300", 100, ALLOCATES, json::decode();
+        "json/encode-pod/8300", 100, FREE, json::encode();
+        "loading/json-alike/1000", 1, ALLOCATES, loading::load(loading::json(1_000, 10));
+        "loading/json-strangers/100", 1, ALLOCATES, loading::load(loading::json(100, 100));
+        "loading/yaml-alike/1000", 1, ALLOCATES, loading::load(loading::yaml(1_000, 10));
+        "ranking/choose-500/1000", 16, FREE, ranking::choose(1_000);
+        "ranking/choose-500/10000", 3, FREE, ranking::choose(10_000);
+        "ranking/choose-500/100000", 1, FREE, ranking::choose(100_000);
+        "ranking/tie-group/1000", 16, FREE, ranking::tie_group(1_000);
+        "ranking/node-counts/10000", 3, FREE, ranking::node_counts(10_000);
+        "run/up-down-virtual/3000", 1, ALLOCATES, run::up_down(3_000, 60);
+        "run/churn-virtual/1000", 1, ALLOCATES, run::churn(1_000, 20);
+        "selectors/match-labels/2", 2_000, FREE, selectors::matching(selectors::match_labels());
+        "selectors/match-expressions/4", 2_000, FREE,
+            selectors::matching(selectors::match_expressions());
+        "selectors/compile/4", 2_000, ALLOCATES, selectors::compile();
+        "selectors/parents/2000", 2_000, FREE, selectors::owners(2_000);
+        "slow_start/batches/500", 100, FREE, slow_start::batches(500);
+        "sync/idle/50", 1_000, FREE, sync::idle(Plan::new(1, 50));
+        "sync/idle-round/50", 1_000, FREE, sync::idle(Plan::new(100, 50));
+        "sync/idle/5000", 1_000, FREE, sync::idle(Plan::new(1, 5_000));
+        "sync/idle-min-ready/5000", 1_000, FREE, sync::idle(sync::settled_min_ready(5_000));
+        "sync/create/500", 10, FREE, sync::create(500);
+        "sync/delete-500/1000", 10, FREE, sync::scale_down(sync::deleting(1_000));
+        "sync/delete-500/100000", 10, FREE, sync::scale_down(sync::deleting(100_000));
+        "sync/delete-500-siblings/20000", 10, FREE,
+            sync::scale_down(sync::deleting_among_siblings(20_000));
+        "workqueue/cycle/5000", 5_000, FREE, workqueue::cycle(5_000);
+        "workqueue/backlog/5000", 2, FREE, workqueue::backlog(5_000);
+        "workqueue/add-queued/5000", 5_000, FREE, workqueue::add_queued(5_000);
+        "workqueue/limiter/5000", 5_000, FREE, workqueue::limiter(5_000);
+        "workqueue/delayed-add/5000", 4_000, FREE, workqueue::DelayedAdds::new(5_000);
+    }
+}
+
+/// Gives rayon's pool a single thread, so that counts do not depend on the machine's cores and miss no
+/// thread's share. A count begins with this call.
 pub fn on_one_core() {
     let one = rayon::ThreadPoolBuilder::new().num_threads(1);
-    // A pool that is there already was asked for by a caller before.
+    // A pool that exists already comes from an earlier call.
     let _ = one.build_global();
 }
 
@@ -95,7 +196,7 @@ mod tests {
         for path in paths() {
             let mut operation = (path.prepare)();
             for _ in 0..3 {
-                operation();
+                operation.call();
             }
             assert_eq!(path.id.split('/').count(), 3, "{}", path.id);
             ids.push(path.id);

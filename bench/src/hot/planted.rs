@@ -1,5 +1,5 @@
 //! Slow paths planted on purpose (feature `planted`), to prove that the gate sees them: a loop
-//! in one path and a single allocation in another. Nothing but that proof may turn this on.
+//! in one path and a single allocation in another. Only that proof may turn this on.
 
 use std::hint::black_box;
 
@@ -15,9 +15,9 @@ pub(super) fn slowed(id: &str, mut operation: Operation) -> Operation {
     match id {
         LOOPS => Box::new(move || {
             let needless: u64 = (0..4u64).map(black_box).sum();
-            operation() + black_box(needless)
+            operation.call() + black_box(needless)
         }),
-        ALLOCATES => Box::new(move || operation() + *black_box(Box::new(1))),
+        ALLOCATES => Box::new(move || operation.call() + *black_box(Box::new(1))),
         _ => operation,
     }
 }

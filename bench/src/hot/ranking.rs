@@ -6,59 +6,10 @@ use std::hint::black_box;
 use podstorm::object::Pod;
 use podstorm::ranking::{NodeCounts, RankFields, RankOptions, Ranker};
 
-use super::HotPath;
 use crate::pods::{Growth, NOW_NS, counts, drawn_pods, fields};
 
 /// How many are deleted at most in one sync.
 pub const BURST: usize = 500;
-
-pub(super) fn paths() -> Vec<HotPath> {
-    vec![
-        HotPath {
-            id: "ranking/choose-500/1000",
-            what: "choose 500 victims of 1,000 pods",
-            calls: 16,
-            allocation_free: true,
-            prepare: || warm(choose(1_000), 16),
-        },
-        HotPath {
-            id: "ranking/choose-500/10000",
-            what: "choose 500 victims of 10,000 pods",
-            calls: 3,
-            allocation_free: true,
-            prepare: || warm(choose(10_000), 3),
-        },
-        HotPath {
-            id: "ranking/choose-500/100000",
-            what: "choose 500 victims of 100,000 pods",
-            calls: 1,
-            allocation_free: true,
-            prepare: || warm(choose(100_000), 1),
-        },
-        HotPath {
-            id: "ranking/tie-group/1000",
-            what: "choose 500 victims of 1,000 pods that all came up in one burst",
-            calls: 16,
-            allocation_free: true,
-            prepare: || warm(tie_group(1_000), 16),
-        },
-        HotPath {
-            id: "ranking/node-counts/10000",
-            what: "count co-located pods on nodes, 10,000 pods",
-            calls: 3,
-            allocation_free: true,
-            prepare: || warm(node_counts(10_000), 3),
-        },
-    ]
-}
-
-/// After a call for each ReplicaSet the scratch memory has grown to what it needs.
-fn warm(mut operation: impl FnMut() -> u64 + 'static, sets: usize) -> super::Operation {
-    (0..sets).for_each(|_| {
-        operation();
-    });
-    Box::new(operation)
-}
 
 /// One ReplicaSet.
 #[derive(Debug)]
@@ -98,12 +49,12 @@ pub fn in_turn<T>(inputs: Vec<T>, mut work: impl FnMut(&T) -> u64) -> impl FnMut
     }
 }
 
-/// Chooses 500 of so many pods that grew over a month.
+/// Chooses 500 pods that grew over a month.
 pub fn choose(pods: usize) -> impl FnMut() -> u64 {
     choose_of(inputs(pods, Growth::Month))
 }
 
-/// Chooses 500 of so many pods among which rules 1 to 5 and the age buckets tell nothing apart.
+/// Chooses 500 pods among which rules 1 to 5 and the age buckets tell nothing apart.
 pub fn tie_group(pods: usize) -> impl FnMut() -> u64 {
     choose_of(inputs(pods, Growth::Burst))
 }
@@ -118,7 +69,7 @@ fn choose_of(inputs: Vec<Input>) -> impl FnMut() -> u64 {
     })
 }
 
-/// Counts so many pods by node.
+/// Counts pods by node.
 pub fn node_counts(pods: usize) -> impl FnMut() -> u64 {
     let mut counts = NodeCounts::new();
     in_turn(inputs(pods, Growth::Month), move |input| {

@@ -1,4 +1,4 @@
-//! Selectors: compiling one, matching one against a pod's labels, and finding the parents that
+//! Selectors: compiling one, matching one against a pod's labels, and finding the owners that
 //! match an orphan.
 
 use std::hint::black_box;
@@ -6,44 +6,7 @@ use std::sync::Arc;
 
 use podstorm::object::{LabelSelector, LabelSelectorRequirement, Labels, Selector, Str};
 
-use super::HotPath;
 use crate::clusters::Plan;
-
-pub(super) fn paths() -> Vec<HotPath> {
-    let path = |id, what, allocation_free, prepare| HotPath {
-        id,
-        what,
-        calls: 2_000,
-        allocation_free,
-        prepare,
-    };
-    vec![
-        path(
-            "selectors/match-labels/2",
-            "matchLabels of two pairs against a pod's labels, every second one matching",
-            true,
-            || Box::new(matching(match_labels())),
-        ),
-        path(
-            "selectors/match-expressions/4",
-            "matchExpressions, one of each operator, against a pod's labels, every second one matching",
-            true,
-            || Box::new(matching(match_expressions())),
-        ),
-        path(
-            "selectors/compile/4",
-            "a selector of four matchExpressions compiled",
-            false,
-            || Box::new(compile()),
-        ),
-        path(
-            "selectors/parents/2000",
-            "the ReplicaSets that match an orphan, of 2,000 in its namespace",
-            true,
-            || Box::new(parents(2_000)),
-        ),
-    ]
-}
 
 /// The selector of a Deployment's ReplicaSet.
 pub fn match_labels() -> LabelSelector {
@@ -109,19 +72,19 @@ pub fn compile() -> impl FnMut() -> u64 {
     }
 }
 
-/// Finds the parents that could adopt an orphan, one of so many in its namespace.
-pub fn parents(count: usize) -> impl FnMut() -> u64 {
+/// Finds the owners that could adopt an orphan, among `count` ReplicaSets in its namespace.
+pub fn owners(count: usize) -> impl FnMut() -> u64 {
     let cluster = Plan::new(count, 0).build();
     let labels: Vec<Labels> = cluster
-        .parents
+        .replica_sets
         .iter()
-        .map(|parent| parent.spec.template.metadata.labels.clone())
+        .map(|owner| owner.spec.template.metadata.labels.clone())
         .collect();
     let mut turn = 0;
     move || {
         // A prime: an order that looks random and visits each once a round.
         turn = (turn + 7_919) % labels.len();
-        let namespace = &cluster.parents[turn].metadata.namespace;
+        let namespace = &cluster.replica_sets[turn].metadata.namespace;
         let found = cluster
             .controller
             .owners()

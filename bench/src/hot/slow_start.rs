@@ -5,19 +5,7 @@ use std::hint::black_box;
 use podstorm::limits::SLOW_START_INITIAL_BATCH;
 use podstorm::slow_start::SlowStart;
 
-use super::HotPath;
-
-pub(super) fn paths() -> Vec<HotPath> {
-    vec![HotPath {
-        id: "slow_start/batches/500",
-        what: "the nine batches of 500 calls, each call reported",
-        calls: 100,
-        allocation_free: true,
-        prepare: || Box::new(batches(500)),
-    }]
-}
-
-/// Goes through the batches of so many calls.
+/// Goes through the batches of `count` calls.
 pub fn batches(count: usize) -> impl FnMut() -> u64 {
     move || {
         let mut run = SlowStart::new(black_box(count), SLOW_START_INITIAL_BATCH);

@@ -9,96 +9,22 @@ use podstorm::driver::{Driver, Progress};
 use podstorm::object::{Now, Pod};
 use podstorm::replicaset::{Step, Sync};
 
-use super::HotPath;
 use crate::clusters::{Cluster, NOW, Plan};
 
-/// ReplicaSets that take turns in a round.
-const ROUND: usize = 100;
 /// Pods of the ReplicaSet that is scaled down, and how many of them go.
 const SCALED_DOWN: usize = 1_000;
-const VICTIMS: usize = 500;
+const DELETED: usize = 500;
 
-pub(super) fn paths() -> Vec<HotPath> {
-    let path = |id, what, calls, prepare| HotPath {
-        id,
-        what,
-        calls,
-        allocation_free: true,
-        prepare,
-    };
-    vec![
-        path(
-            "sync/idle/50",
-            "a sync with nothing to do, 50 own pods",
-            1_000,
-            || Box::new(idle(50)),
-        ),
-        path(
-            "sync/idle-round/50",
-            "a sync with nothing to do, 50 own pods, 100 ReplicaSets in turn",
-            1_000,
-            || Box::new(idle_round(50)),
-        ),
-        path(
-            "sync/idle/5000",
-            "a sync with nothing to do, 5,000 own pods",
-            1_000,
-            || Box::new(idle(5_000)),
-        ),
-        path(
-            "sync/idle-min-ready/5000",
-            "a sync with nothing to do, 5,000 own pods that must be ready for 30 seconds",
-            1_000,
-            || Box::new(idle_min_ready(5_000)),
-        ),
-        path(
-            "sync/create/500",
-            "a sync that creates 500 pods, which the server has made",
-            10,
-            || Box::new(create(500)),
-        ),
-        path(
-            "sync/delete-500/1000",
-            "a sync that deletes 500 of 1,000 pods, 1,000 in the namespace",
-            10,
-            || Box::new(scale_down(deleting(1_000))),
-        ),
-        path(
-            "sync/delete-500/100000",
-            "a sync that deletes 500 of 1,000 pods, 100,000 in the namespace",
-            10,
-            || Box::new(scale_down(deleting(100_000))),
-        ),
-        path(
-            "sync/delete-500-siblings/20000",
-            "a sync that deletes 500 of 1,000 pods, 20,000 of the same Deployment in the namespace",
-            10,
-            || Box::new(scale_down(deleting_among_siblings(20_000))),
-        ),
-    ]
-}
-
-/// A sync with nothing to do, of one ReplicaSet with so many pods.
-pub fn idle(pods: usize) -> impl FnMut() -> u64 {
-    idle_in_turn(Plan::new(1, pods))
-}
-
-/// The same for 100 ReplicaSets in turn, so that little is left in the caches of the processor.
-pub fn idle_round(pods: usize) -> impl FnMut() -> u64 {
-    idle_in_turn(Plan::new(ROUND, pods))
-}
-
-/// A sync with nothing to do where pods must be ready for 30 seconds to be available.
-pub fn idle_min_ready(pods: usize) -> impl FnMut() -> u64 {
-    let plan = Plan {
+/// One ReplicaSet with nothing to do, whose pods must be ready for 30 seconds to be available.
+pub fn settled_min_ready(pods: usize) -> Plan {
+    Plan {
         min_ready_seconds: 30,
         ..Plan::new(1, pods)
-    };
-    idle_in_turn(plan)
+    }
 }
 
 /// A sync with nothing to do, of each ReplicaSet in turn.
-pub fn idle_in_turn(plan: Plan) -> impl FnMut() -> u64 {
+pub fn idle(plan: Plan) -> impl FnMut() -> u64 {
     let (cluster, mut sync, mut turn) = (plan.build(), Sync::new(), 0);
     move || {
         // Coprime to the count: an order that looks random and visits each once a round.
@@ -110,7 +36,7 @@ pub fn idle_in_turn(plan: Plan) -> impl FnMut() -> u64 {
     }
 }
 
-/// A sync that creates so many pods. The pods are made before, as a server does.
+/// A sync that creates `count` pods. The pods are made before, as a server does.
 pub fn create(count: usize) -> impl FnMut() -> u64 {
     let cluster = creating(count).build();
     let pods = created_by_the_server(count, &cluster);
@@ -128,7 +54,7 @@ pub fn create(count: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// A ReplicaSet that wants so many pods and has none.
+/// A ReplicaSet that wants `count` pods and has none.
 pub fn creating(count: usize) -> Plan {
     Plan {
         wanted: Some(i32::try_from(count).expect("a burst is small")),
@@ -136,12 +62,12 @@ pub fn creating(count: usize) -> Plan {
     }
 }
 
-/// ReplicaSets that have 1,000 pods and want 500, so many pods in the namespace, every ReplicaSet of
+/// ReplicaSets that have 1,000 pods and want 500, `namespace_pods` pods in the namespace, every ReplicaSet of
 /// a Deployment of its own with ten old revisions.
 pub fn deleting(namespace_pods: usize) -> Plan {
     Plan {
         old_revisions: 10,
-        wanted: Some(i32::try_from(SCALED_DOWN - VICTIMS).expect("some hundred")),
+        wanted: Some(i32::try_from(SCALED_DOWN - DELETED).expect("some hundred")),
         ..Plan::new(namespace_pods / SCALED_DOWN, SCALED_DOWN)
     }
 }
@@ -166,23 +92,23 @@ pub fn scale_down(plan: Plan) -> impl FnMut() -> u64 {
             Answer::Deleted(None)
         };
         let progress = driver.begin(&cluster.controller, key, &mut server, NOW);
-        assert_eq!((progress, deleted), (Progress::Finished, VICTIMS));
+        assert_eq!((progress, deleted), (Progress::Finished, DELETED));
         forget(&cluster, &mut driver.sync)
     }
 }
 
 /// What a server answers to as many creates.
 fn created_by_the_server(count: usize, cluster: &Cluster) -> Vec<Arc<Pod>> {
-    let parent = cluster.controller.owners().get(cluster.keys[0]);
-    let parent = parent.expect("the ReplicaSet is cached");
+    let owner = cluster.controller.owners().get(cluster.keys[0]);
+    let owner = owner.expect("the ReplicaSet is cached");
     let version = 1_000_000u64;
     // The cache has seen them by the next sync, or that would wait for them.
     cluster.controller.pods().bookmark(&(version).into());
     (0..count)
         .map(|number| {
-            let mut pod = Pod::clone(parent.pod_from_template());
-            pod.metadata.namespace = parent.object.metadata.namespace.clone();
-            pod.metadata.name = format!("{}-{number:05}", parent.object.metadata.name).into();
+            let mut pod = Pod::clone(owner.pod_from_template());
+            pod.metadata.namespace = owner.object.metadata.namespace.clone();
+            pod.metadata.name = format!("{}-{number:05}", owner.object.metadata.name).into();
             pod.metadata.resource_version = version.into();
             Arc::new(pod)
         })

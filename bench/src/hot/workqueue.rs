@@ -4,57 +4,7 @@ use std::hint::black_box;
 
 use podstorm::workqueue::{ControllerLimiter, RateLimitingQueue, Take};
 
-use super::HotPath;
-
-pub(super) fn paths() -> Vec<HotPath> {
-    vec![
-        HotPath {
-            id: "workqueue/cycle/5000",
-            what: "add a key, take it, be done with it; 5,000 keys in turn",
-            calls: 5_000,
-            allocation_free: true,
-            prepare: || warm(cycle(5_000), 5_000),
-        },
-        HotPath {
-            id: "workqueue/backlog/5000",
-            what: "add 5,000 keys, then take and finish all",
-            calls: 2,
-            allocation_free: true,
-            prepare: || warm(backlog(5_000), 1),
-        },
-        HotPath {
-            id: "workqueue/add-queued/5000",
-            what: "add a key that waits already; 5,000 keys in turn",
-            calls: 5_000,
-            allocation_free: true,
-            prepare: || Box::new(add_queued(5_000)),
-        },
-        HotPath {
-            id: "workqueue/limiter/5000",
-            what: "count a failure and forget it; 5,000 keys in turn",
-            calls: 5_000,
-            allocation_free: true,
-            prepare: || warm(limiter(5_000), 5_000),
-        },
-        HotPath {
-            id: "workqueue/delayed-add/5000",
-            what: "add a key later, each of 5,000 at another time",
-            calls: 4_000,
-            allocation_free: true,
-            prepare: || {
-                let mut adds = DelayedAdds::new(5_000);
-                Box::new(move || adds.add())
-            },
-        },
-    ]
-}
-
-fn warm(mut operation: impl FnMut() -> u64 + 'static, calls: usize) -> super::Operation {
-    (0..calls).for_each(|_| {
-        operation();
-    });
-    Box::new(operation)
-}
+use super::Work;
 
 /// Keys in an order that looks random and visits each once a round, for any count that 2,503 does
 /// not divide.
@@ -84,7 +34,7 @@ fn take(queue: &RateLimitingQueue<u32>, now_ns: i64) -> Option<u32> {
     }
 }
 
-/// Adds a key, takes it, is done with it; so many keys in turn.
+/// Adds a key, takes it, is done with it; all keys in turn.
 pub fn cycle(keys: u32) -> impl FnMut() -> u64 {
     let (queue, mut next, mut now) = (RateLimitingQueue::<u32>::new(), rounds(keys), clock());
     move || {
@@ -95,7 +45,7 @@ pub fn cycle(keys: u32) -> impl FnMut() -> u64 {
     }
 }
 
-/// Adds so many keys, then takes and finishes all.
+/// Adds all keys, then takes and finishes all.
 pub fn backlog(keys: u32) -> impl FnMut() -> u64 {
     let (queue, mut next, mut now) = (RateLimitingQueue::<u32>::new(), rounds(keys), clock());
     move || {
@@ -109,14 +59,14 @@ pub fn backlog(keys: u32) -> impl FnMut() -> u64 {
     }
 }
 
-/// Adds a key that waits already; so many keys wait, and are added in turn.
+/// Adds a key that waits already; all keys wait, and are added in turn.
 pub fn add_queued(keys: u32) -> impl FnMut() -> u64 {
     let (queue, mut next) = (RateLimitingQueue::<u32>::new(), rounds(keys));
     (0..keys).for_each(|key| assert!(queue.add(key, 0)));
     move || queue.add(black_box(next()), 1).into()
 }
 
-/// Counts a failure and forgets it; so many keys in turn, 100 ns apart.
+/// Counts a failure and forgets it; all keys in turn, 100 ns apart.
 pub fn limiter(keys: u32) -> impl FnMut() -> u64 {
     let (limiter, mut next, mut now) = (ControllerLimiter::<u32>::new(), rounds(keys), clock());
     move || {
@@ -127,7 +77,7 @@ pub fn limiter(keys: u32) -> impl FnMut() -> u64 {
     }
 }
 
-/// Later adds of so many keys in rounds; a round begins with nothing waiting.
+/// Later adds of all keys in rounds; a round begins with nothing waiting.
 #[derive(Debug)]
 pub struct DelayedAdds {
     queue: RateLimitingQueue<u32>,
@@ -139,7 +89,7 @@ pub struct DelayedAdds {
 }
 
 impl DelayedAdds {
-    /// With room made, and nothing waiting.
+    /// With memory for all keys, and nothing waiting.
     pub fn new(keys: u32) -> DelayedAdds {
         let mut adds = DelayedAdds {
             queue: RateLimitingQueue::new(),
@@ -149,32 +99,38 @@ impl DelayedAdds {
             random: fastrand::Rng::with_seed(7),
         };
         (0..keys).for_each(|_| {
-            adds.add();
+            adds.work();
         });
         adds.drain();
         adds
     }
 
-    /// Adds the next key after a random delay. The first call after a round has added every key
-    /// drains the queue before: call [`drain`](Self::drain) yourself to leave it out of a timing.
-    pub fn add(&mut self) -> u64 {
-        if self.added == self.keys {
-            self.drain();
-        }
-        let key = u32::try_from(u64::from(self.added) * 2_503 % u64::from(self.keys));
-        let delay_ns = (self.random.u64(..) >> 34) as i64 + 1;
-        self.added += 1;
-        let key = key.expect("less than the keys");
-        self.queue.add_after(key, delay_ns, self.now_ns).into()
-    }
-
     /// Fires and finishes what waits.
-    pub fn drain(&mut self) {
+    fn drain(&mut self) {
         self.now_ns += 1 << 31;
         self.queue.fire_due(self.now_ns);
         while let Some(key) = take(&self.queue, self.now_ns) {
             self.queue.done(key, self.now_ns);
         }
         self.added = 0;
+    }
+}
+
+impl Work for DelayedAdds {
+    /// Drains the queue if this round has added every key.
+    fn prepare(&mut self) -> u64 {
+        if self.added == self.keys {
+            self.drain();
+        }
+        u64::from(self.keys - self.added)
+    }
+
+    /// Adds the next key after a random delay.
+    fn work(&mut self) -> u64 {
+        let key = u32::try_from(u64::from(self.added) * 2_503 % u64::from(self.keys));
+        let delay_ns = (self.random.u64(..) >> 34) as i64 + 1;
+        self.added += 1;
+        let key = key.expect("less than the keys");
+        self.queue.add_after(key, delay_ns, self.now_ns).into()
     }
 }

@@ -14,7 +14,7 @@ test fails when this page is out of date. How far each is reached: [results/targ
 machine (AMD EPYC, Zen 4): medians, one thread unless said. \"Target\" is for the same work on such a machine,
 release build; \"raised\" is what was set after a target was met. Absolute times move with the machine and its
 load: judge by the ratio, and gate on instructions and allocations. \"Limit\" is what must happen physically,
-whoever writes the program: bytes that must move, operations that must be done.
+whatever the program: bytes that must move, operations that must be done.
 
 What is timed: ranking from cached pods (their ranking fields are kept by the cache) to the chosen set; an
 expectation cycle by dense key; a queue cycle with its metrics counted; a handled event from the cache's delta

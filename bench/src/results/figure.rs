@@ -1,7 +1,6 @@
 //! One measured figure: what a bench that isn't criterion's writes, and what the table reads,
-//! whoever wrote it.
+//! from a `figure.json` or from criterion.
 
-use std::fmt;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -12,8 +11,8 @@ use podstorm_loadgen::units::{bytes_for_people, number_for_people, three_digits}
 use serde::{Deserialize, Serialize};
 
 use super::measurements_directory;
-use crate::files::write_whole;
-use crate::smoke::is_smoke_test;
+use crate::asked::is_smoke_test;
+use crate::write_whole;
 
 /// What a figure counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,20 +66,6 @@ fn seconds_text(seconds: f64) -> String {
         format!("{} ms", three_digits(seconds * 1e3))
     } else {
         format!("{} s", three_digits(seconds))
-    }
-}
-
-impl fmt::Display for Unit {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Unit::Nanoseconds => "ns",
-            Unit::Seconds => "s",
-            Unit::Bytes => "B",
-            Unit::PerSecond => "/s",
-            Unit::Ratio => "ratio",
-            Unit::Count => "count",
-            Unit::Holds => "holds",
-        })
     }
 }
 

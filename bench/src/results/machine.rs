@@ -23,30 +23,22 @@ pub struct Machine {
 impl Machine {
     /// This one.
     pub fn here() -> Machine {
+        // The first value of a member in a file of lines `member : value`.
+        let member = |file: &str, name: &str| {
+            let text = fs::read_to_string(file).ok()?;
+            let mut members = text.lines().filter_map(|line| line.split_once(':'));
+            let found = members.find(|(key, _)| key.trim() == name)?;
+            Some(found.1.trim().to_owned())
+        };
         let processor = || {
-            let info = fs::read_to_string("/proc/cpuinfo").ok()?;
-            let member = |name: &str| {
-                let mut members = info.lines().filter_map(|line| line.split_once(':'));
-                Some(
-                    members
-                        .find(|(key, _)| key.trim() == name)?
-                        .1
-                        .trim()
-                        .to_owned(),
-                )
-            };
+            let of = |name| member("/proc/cpuinfo", name);
             // Virtual machines give one name to several generations.
-            let numbers = (member("cpu family")?, member("model")?);
-            let name = member("model name")?;
-            Some(format!(
-                "{name} (family {}, model {})",
-                numbers.0, numbers.1
-            ))
+            let (name, family, model) = (of("model name")?, of("cpu family")?, of("model")?);
+            Some(format!("{name} (family {family}, model {model})"))
         };
         let memory = || {
-            let info = fs::read_to_string("/proc/meminfo").ok()?;
-            let line = info.lines().find(|line| line.starts_with("MemTotal:"))?;
-            let kilobytes: u64 = line.split_ascii_whitespace().nth(1)?.parse().ok()?;
+            let text = member("/proc/meminfo", "MemTotal")?;
+            let kilobytes: u64 = text.split_ascii_whitespace().next()?.parse().ok()?;
             Some(kilobytes * 1024)
         };
         Machine {
@@ -103,31 +95,11 @@ pub fn commit_before(unix_seconds: u64) -> Option<String> {
     git(&["log", "-1", "--format=%h", &before]).filter(|hash| !hash.is_empty())
 }
 
+/// What git prints in this package's folder; `None` where it fails.
 fn git(arguments: &[&str]) -> Option<String> {
-    output(Command::new("git").args(arguments))
-}
-
-/// The compiler's name and version.
-pub fn rustc_version() -> String {
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    output(Command::new(rustc).arg("--version")).unwrap_or_else(|| "unknown".to_owned())
-}
-
-/// What a command prints, in this package's folder; `None` where it fails.
-fn output(command: &mut Command) -> Option<String> {
-    let output = command.current_dir(package_directory()).output().ok()?;
+    let mut git = Command::new("git");
+    let git = git.args(arguments).current_dir(package_directory());
+    let output = git.output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     output.status.success().then(|| text.trim().to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_machine_and_the_compiler_are_known() {
-        let machine = Machine::here();
-        assert!(machine.cores > 0);
-        assert!(rustc_version().starts_with("rustc "));
-    }
 }

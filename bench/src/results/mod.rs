@@ -1,7 +1,7 @@
 //! From measurements to the table of targets.
 //!
-//! A row of `bench/targets.toml` names what measures it by an id, `subject/variant/size`. Behind the
-//! id stands, in cargo's target directory, one of two files:
+//! A row of `bench/targets.toml` names what measures it by an id, `subject/variant/size`. The figure of an id
+//! is, in cargo's target directory, one of two files:
 //!
 //! * `criterion/<id>/new/estimates.json`: criterion's, from a bench of that group, function and
 //!   value. The table reads the median and its confidence interval, in nanoseconds.
@@ -16,7 +16,7 @@
 //! ```
 //!
 //! The plain rival of `subject/variant/size` is `subject/variant-plain/size`, in either form. Under
-//! `cargo bench -- --test` nothing is recorded: a smoke test's figures are not figures.
+//! `cargo bench -- --test` nothing is recorded.
 
 pub mod document;
 pub mod figure;
@@ -27,9 +27,38 @@ pub mod table;
 pub mod targets;
 
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
-pub use crate::smoke::is_smoke_test;
 pub use figure::{Figure, Measured, Unit, record, record_runs};
+
+/// The table of these targets for the terminal, and whether every row has its figure. Figures from before `since` are
+/// stale; without one, those from before the last change of the sources. `write` puts the table into
+/// `bench/results/` too.
+///
+/// # Errors
+/// Figures that can't be read, or a table that can't be written.
+pub fn report(
+    targets: Vec<targets::Target>,
+    run: &mut run::Run,
+    since: Option<SystemTime>,
+    write: bool,
+) -> anyhow::Result<(String, bool)> {
+    let words = match since {
+        Some(_) => "the start of the run",
+        None => "the last change of the sources",
+    };
+    run.fresh_since = words.to_owned();
+    run.end(run::now());
+    let since = since.unwrap_or_else(run::sources_changed);
+    let lines = table::lines(targets, &measurements_directory(), since, &run.machine)?;
+    let mut text = render::terminal(&lines, run);
+    if write {
+        render::write(&lines, run, &package_directory().join("results"))?;
+        text.push_str("Written: bench/results/targets.md, bench/results/targets.json\n");
+    }
+    let complete = lines.iter().all(|line| line.verdict.is_complete());
+    Ok((text, complete))
+}
 
 /// The folder of this package in the source tree, where `targets.toml` and `results/` are.
 pub fn package_directory() -> &'static Path {

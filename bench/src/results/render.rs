@@ -13,7 +13,7 @@ use super::run::{Run, date_text, unix_seconds};
 use super::table::{Line, Verdict};
 use super::targets::Section;
 use super::{Measured, Unit};
-use crate::files::write_whole;
+use crate::write_whole;
 
 /// A version of the JSON; raised when a member changes its meaning or goes away.
 const SCHEMA_VERSION: u32 = 1;

@@ -8,10 +8,10 @@ use std::time::{Duration, SystemTime};
 use podstorm::object::Time;
 use serde::Serialize;
 
-use super::machine::{Commit, Machine, load_average, rustc_version};
+use super::machine::{Commit, Machine, load_average};
 use super::package_directory;
 
-/// Set (to anything) for the benches by who prints the table itself when they are done.
+/// Set (to anything) for benches whose caller prints the table itself.
 pub const TABLE_ELSEWHERE: &str = "PODSTORM_TABLE_ELSEWHERE";
 
 /// The circumstances of a run.
@@ -42,7 +42,7 @@ impl Run {
             command,
             date: String::new(),
             commit: Commit::here(),
-            rustc: rustc_version(),
+            rustc: env!("PODSTORM_RUSTC").to_owned(),
             machine: Machine::here(),
             load_before: load_average(),
             load_after: None,

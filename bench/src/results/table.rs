@@ -187,7 +187,6 @@ mod tests {
     fn target(id: &str, figure: Option<f64>) -> Target {
         Target {
             id: id.to_owned(),
-            bench: "a".to_owned(),
             section: Section::Parts,
             work: "w".to_owned(),
             upstream: Some("1 µs".to_owned()),

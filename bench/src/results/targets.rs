@@ -16,8 +16,6 @@ use super::machine::Machine;
 pub struct Target {
     /// `subject/variant/size`.
     pub id: String,
-    /// The bench target that measures it.
-    pub bench: String,
     /// Which table it belongs to.
     #[serde(default)]
     pub section: Section,
@@ -33,7 +31,7 @@ pub struct Target {
     pub target: Option<f64>,
     /// Our own target beyond it.
     pub raised: Option<f64>,
-    /// The target as a ratio: so many times better than the plain rival.
+    /// The target as a ratio: how many times better than the plain rival.
     pub gain: Option<f64>,
     /// In which direction the figure is better.
     #[serde(default)]
@@ -48,13 +46,18 @@ pub struct Target {
     pub note: Option<String>,
     /// Why there is no figure yet.
     pub unmeasured: Option<String>,
-    /// The figure can be had on a machine with so many cores.
+    /// How many cores the machine must have for the figure.
     pub cores: Option<usize>,
-    /// And with so much memory, 10⁹ bytes.
+    /// And how much memory, 10⁹ bytes.
     pub memory_gb: Option<u64>,
 }
 
 impl Target {
+    /// The first word of the id.
+    pub fn subject(&self) -> &str {
+        self.id.split('/').next().unwrap_or_default()
+    }
+
     /// What a machine lacks to measure this row; `None` where it has enough.
     pub fn lacks(&self, machine: &Machine) -> Option<String> {
         if let Some(cores) = self.cores.filter(|&cores| cores > machine.cores) {
@@ -240,7 +243,6 @@ mod tests {
     const ROW: &str = r#"
         [[row]]
         id = "a/b/1"
-        bench = "a"
         work = "w"
         unit = "ns"
         target = 10

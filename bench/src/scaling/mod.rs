@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use podstorm_sim::clock::RealClock;
 use serde::{Deserialize, Serialize};
 
-/// Does so many events; one of the threads of a run.
+/// Does that number of events; one of the threads of a run.
 pub type Worker = Box<dyn FnMut(u32) + Send>;
 
 /// What is scaled.
@@ -55,6 +55,25 @@ pub struct PerEvent {
     pub queue_steps: f64,
 }
 
+impl PerEvent {
+    fn of(counts: [u64; 5], events: f64) -> PerEvent {
+        let [
+            locks,
+            locks_contended,
+            exchanges,
+            exchanges_failed,
+            queue_steps,
+        ] = counts.map(|count| count as f64 / events);
+        PerEvent {
+            locks,
+            locks_contended,
+            exchanges,
+            exchanges_failed,
+            queue_steps,
+        }
+    }
+}
+
 /// One run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
@@ -65,7 +84,7 @@ pub struct Run {
 }
 
 /// Runs the workers, each on a thread of its own, in rounds: all wait for each other, spinning, so that
-/// all have a core when the round begins, and then do so many events each. A round lasts from the
+/// all have a core when the round begins, and then do `events` events each. A round lasts from the
 /// first start to the last end; which one counts, `typical_ns` tells.
 ///
 /// # Panics
@@ -73,7 +92,7 @@ pub struct Run {
 pub fn run(workers: Vec<Worker>, rounds: usize, events: u32) -> Run {
     let count = workers.len();
     let (clock, arrived) = (RealClock::start(), AtomicUsize::new(0));
-    let (mut spans, mut counts) = (vec![Span::EMPTY; rounds], Counts::default());
+    let (mut spans, mut counts) = (vec![Span::EMPTY; rounds], [0; 5]);
     std::thread::scope(|scope| {
         let (clock, arrived) = (&clock, &arrived);
         let spawn = |mut worker: Worker| {
@@ -98,7 +117,9 @@ pub fn run(workers: Vec<Worker>, rounds: usize, events: u32) -> Run {
             for (span, (start_ns, end_ns)) in spans.iter_mut().zip(times) {
                 span.include(start_ns, end_ns);
             }
-            counts += counted;
+            for (count, counted) in counts.iter_mut().zip(counted) {
+                *count += counted;
+            }
         }
     });
     let events_of_round = f64::from(events) * count as f64;
@@ -106,7 +127,7 @@ pub fn run(workers: Vec<Worker>, rounds: usize, events: u32) -> Run {
     Run {
         events_per_second: typical_ns(&spans, has_cores)
             .map(|length_ns| events_of_round * 1e9 / length_ns as f64),
-        per_event: counts.per_event(events_of_round * rounds as f64),
+        per_event: PerEvent::of(counts, events_of_round * rounds as f64),
     }
 }
 
@@ -157,7 +178,7 @@ fn typical_ns(rounds: &[Span], has_cores: bool) -> Option<i64> {
     lengths.get(lengths.len() / 20).copied()
 }
 
-/// Waits until so many have arrived since the beginning. Spins, and gives the core away now and then,
+/// Waits until `all` have arrived since the beginning. Spins, and gives the core away now and then,
 /// as there may be more threads than cores.
 fn meet(arrived: &AtomicUsize, all: usize) {
     // AcqRel and Acquire: what the others did in the round before is done.
@@ -173,48 +194,20 @@ fn meet(arrived: &AtomicUsize, all: usize) {
     }
 }
 
+/// What this thread counted since the last call: locks, locks found taken, exchanges, exchanges too late, steps of
+/// queues.
 #[cfg(feature = "contention")]
-use podstorm::primitives::contention::{Counts, take as taken_counts};
-
-#[cfg(feature = "contention")]
-trait PerEventOf {
-    fn per_event(&self, events: f64) -> PerEvent;
-}
-
-#[cfg(feature = "contention")]
-impl PerEventOf for Counts {
-    fn per_event(&self, events: f64) -> PerEvent {
-        let each = |count: u64| count as f64 / events;
-        PerEvent {
-            locks: each(self.locks),
-            locks_contended: each(self.locks_contended),
-            exchanges: each(self.exchanges),
-            exchanges_failed: each(self.exchanges_failed),
-            queue_steps: each(self.queue_steps),
-        }
-    }
+fn taken_counts() -> [u64; 5] {
+    let counts = podstorm::primitives::contention::take();
+    let (locks, exchanges) = (counts.locks, counts.exchanges);
+    let (contended, failed) = (counts.locks_contended, counts.exchanges_failed);
+    [locks, contended, exchanges, failed, counts.queue_steps]
 }
 
 /// Nothing is counted without the feature.
 #[cfg(not(feature = "contention"))]
-#[derive(Default)]
-struct Counts(());
-
-#[cfg(not(feature = "contention"))]
-impl Counts {
-    fn per_event(&self, _events: f64) -> PerEvent {
-        PerEvent::default()
-    }
-}
-
-#[cfg(not(feature = "contention"))]
-impl std::ops::AddAssign for Counts {
-    fn add_assign(&mut self, _other: Counts) {}
-}
-
-#[cfg(not(feature = "contention"))]
-fn taken_counts() -> Counts {
-    Counts(())
+fn taken_counts() -> [u64; 5] {
+    [0; 5]
 }
 
 /// Whether locks and exchanges are counted in this build.
@@ -225,7 +218,7 @@ pub fn thread_counts(cores: usize) -> Vec<usize> {
     (1..=cores).chain([2 * cores]).collect()
 }
 
-/// Events per second that the model expects of so many threads on as many cores.
+/// Events per second that the model expects of `threads` threads on as many cores.
 ///
 /// Threads that share nothing do `threads` times what one does, less nothing. Where they share a
 /// line of memory, it moves from core to core `transfers` times an event, one move at a time.

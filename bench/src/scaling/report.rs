@@ -1,7 +1,6 @@
 //! What was measured, as JSON and as Markdown. A run without the feature `contention` replaces the
 //! throughput in the file, a run with it the counts: both stay beside each other.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
@@ -9,6 +8,7 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use super::{PerEvent, Subject, modelled};
+use crate::write_whole;
 
 /// Threads and cores of the machine that is modelled.
 pub const MODELLED_CORES: usize = 16;
@@ -142,188 +142,151 @@ impl Report {
     /// Where they can't be written.
     pub fn write(&self, folder: &Path) -> anyhow::Result<()> {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-        let json = serde_json::to_string_pretty(self).context("a report is JSON")?;
-        for (name, text) in [
-            ("scaling.json", json + "\n"),
-            ("scaling.md", self.markdown()),
-        ] {
-            let path = folder.join(name);
-            fs::write(&path, text).with_context(|| path.display().to_string())?;
+        let json = serde_json::to_string_pretty(self).context("a report is JSON")? + "\n";
+        for (name, text) in [("scaling.json", json), ("scaling.md", self.markdown())] {
+            write_whole("the report", &folder.join(name), &text)?;
         }
         Ok(())
     }
 
     /// For a reader.
     pub fn markdown(&self) -> String {
-        let mut text = String::from("# Scaling\n");
-        if let Some(throughput) = &self.throughput {
-            throughput.markdown(&mut text);
-        }
-        if let Some(counts) = &self.counts {
-            counts.markdown(&mut text);
-        }
-        text
+        let throughput = self.throughput.as_ref().map(Throughput::markdown);
+        let counts = self.counts.as_ref().map(Counts::markdown);
+        let parts = [throughput, counts].into_iter().flatten();
+        String::from("# Scaling\n") + &parts.collect::<String>()
     }
 }
 
 impl Source {
-    fn markdown(&self, text: &mut String) {
-        let load = self
-            .load_before
-            .map_or(String::new(), |load| format!(", load {load:.1} before"));
-        line(
-            text,
-            &format!(
-                "\n`{}` on {}, {} cores{load}; commit {}; {}.",
-                self.command, self.cpu_model, self.cores, self.commit, self.rustc
-            ),
-        );
+    fn markdown(&self) -> String {
+        let load = self.load_before;
+        let load = load.map_or(String::new(), |load| format!(", load {load:.1} before"));
+        format!(
+            "`{}` on {}, {} cores{load}; commit {}; {}.",
+            self.command, self.cpu_model, self.cores, self.commit, self.rustc
+        )
     }
 }
 
+const THROUGHPUT: &str = "\
+Millions of events a second, all threads together, in the round that a twentieth of the rounds beat,
+of those in which all threads ran at the same time. In parentheses the share of what as many cores would do without disturbing each other (never more than there are).
+The plain rival does the same behind one lock around everything.
+
+The last column is **modelled, not measured**: threads that share no line of memory add up; where
+they share one, it moves from core to core so often an event as the design says, one move at a time.
+";
+
 impl Throughput {
-    fn markdown(&self, text: &mut String) {
-        line(text, "\n## Throughput");
-        self.source.markdown(text);
-        line(
-            text,
-            "\nMillions of events a second, all threads together, in the round that a twentieth of \
-             the rounds beat,\nof those in which all threads ran at the same time. In parentheses the share of what as many cores would do without disturbing each other \
-             (never more than there are).\nThe plain rival does the same behind one lock around \
-             everything.\n\n\
-             The last column is **modelled, not measured**: threads that share no line of memory \
-             add up; where\nthey share one, it moves from core to core so often an event as the \
-             design says, one move at a time.",
-        );
-        match self.transfer_ns {
-            Some(ns) => line(
-                text,
-                &format!(
-                    "A move takes {ns:.0} ns between the cores of this machine (two threads writing one \
-                     word in turn);\nbetween distant cores of a large machine it is longer, and the \
-                     modelled figures with a move in them less."
-                ),
+    fn markdown(&self) -> String {
+        let transfer = match self.transfer_ns {
+            Some(ns) => format!(
+                "A move takes {ns:.0} ns between the cores of this machine (two threads writing one word in turn);\n\
+                 between distant cores of a large machine it is longer, and the modelled figures with a move in \
+                 them less."
             ),
-            None => line(text, "With one core, no move could be measured."),
-        }
-        let threads: Vec<usize> = self.curves.first().map_or(Vec::new(), |curve| {
-            curve.points.iter().map(|point| point.threads).collect()
+            None => "With one core, no move could be measured.".to_owned(),
+        };
+        let points = self.curves.first().map_or(&[][..], |curve| &curve.points);
+        let titles = join(points, |point| format!(" {} threads |", point.threads));
+        format!(
+            "\n## Throughput\n\n{}\n\n{THROUGHPUT}{transfer}\n\n\
+             | what | who |{titles} moves per event | 16 cores, modelled |\n|---|---|{}---:|---:|\n{}{}",
+            self.source.markdown(),
+            "---:|".repeat(points.len()),
+            join(&self.curves, |curve| self.rows(curve)),
+            self.engine(),
+        )
+    }
+
+    /// A curve's two rows, ours and the plain rival's.
+    fn rows(&self, curve: &Curve) -> String {
+        let modelled = curve.modelled_16.map_or("–".to_owned(), |modelled| {
+            share(modelled, curve.points[0].ours, MODELLED_CORES)
         });
-        let titles: Vec<String> = threads.iter().map(|n| format!("{n} threads")).collect();
-        line(
-            text,
-            &format!(
-                "\n| what | who | {} | moves per event | 16 cores, modelled |",
-                titles.join(" | ")
-            ),
-        );
-        line(
-            text,
-            &format!("|---|---|{}---:|---:|", "---:|".repeat(titles.len())),
-        );
-        for curve in &self.curves {
-            let name = format!("{}, {} keys: {}", curve.subject, curve.keys, curve.event);
-            let modelled = curve.modelled_16.map_or("–".to_owned(), |modelled| {
-                share(modelled, curve.points[0].ours, MODELLED_CORES)
-            });
-            let cells = |of: fn(&Point) -> f64| {
-                let one = of(&curve.points[0]);
-                let cell = |point: &Point| {
-                    share(of(point), one, point.threads.min(self.source.cores.max(1)))
-                };
-                curve
-                    .points
-                    .iter()
-                    .map(cell)
-                    .collect::<Vec<_>>()
-                    .join(" | ")
-            };
-            line(
-                text,
-                &format!(
-                    "| {name} | podstorm | {} | {} | {modelled} |",
-                    cells(|point| point.ours),
-                    curve.transfers
-                ),
-            );
-            line(
-                text,
-                &format!("| | plain | {} | | |", cells(|point| point.plain)),
-            );
-        }
-        if let Some(first) = self.engine.first() {
-            line(
-                text,
-                "\nThe threaded engine, a whole `loadgen run --pods 20k --replicasets 400` with its \
-                 cluster and nodes in\nthe same process; the quickest of several runs.",
-            );
-            line(
-                text,
-                "\n| threads | wall | CPU | speed-up |\n|---:|---:|---:|---:|",
-            );
-            for run in &self.engine {
-                line(
-                    text,
-                    &format!(
-                        "| {} | {:.2} s | {:.2} s | {:.2} |",
-                        run.threads,
-                        run.wall_seconds,
-                        run.cpu_seconds,
-                        first.wall_seconds / run.wall_seconds
-                    ),
-                );
-            }
-        }
+        let cells = |of: fn(&Point) -> f64| {
+            join(&curve.points, |point| {
+                let cores = point.threads.min(self.source.cores.max(1));
+                format!(" {} |", share(of(point), of(&curve.points[0]), cores))
+            })
+        };
+        format!(
+            "| {}, {} keys: {} | podstorm |{} {} | {modelled} |\n| | plain |{} | |\n",
+            curve.subject,
+            curve.keys,
+            curve.event,
+            cells(|point| point.ours),
+            curve.transfers,
+            cells(|point| point.plain),
+        )
+    }
+
+    fn engine(&self) -> String {
+        let Some(first) = self.engine.first() else {
+            return String::new();
+        };
+        let rows = join(&self.engine, |run| {
+            let speed_up = first.wall_seconds / run.wall_seconds;
+            format!(
+                "| {} | {:.2} s | {:.2} s | {speed_up:.2} |\n",
+                run.threads, run.wall_seconds, run.cpu_seconds
+            )
+        });
+        format!(
+            "\nThe threaded engine, a whole `loadgen run --pods 20k --replicasets 400` with its cluster and nodes in\n\
+             the same process; the quickest of several runs.\n\n\
+             | threads | wall | CPU | speed-up |\n|---:|---:|---:|---:|\n{rows}"
+        )
     }
 }
 
 impl Counts {
-    fn markdown(&self, text: &mut String) {
-        line(text, "\n## Locks and exchanges per event");
-        self.source.markdown(text);
-        line(
-            text,
-            "\nOf podstorm's own words and locks; a step of the bounded queue is one exchange or \
-             more inside it.\n",
-        );
-        line(
-            text,
-            "| what | threads | locks | found taken | exchanges | too late | queue steps |\n\
-             |---|---:|---:|---:|---:|---:|---:|",
-        );
-        for row in &self.rows {
+    fn markdown(&self) -> String {
+        let rows = join(&self.rows, |row| {
             let count = row.per_event;
-            line(
-                text,
-                &format!(
-                    "| {}, {} keys | {} | {:.2} | {:.4} | {:.2} | {:.4} | {:.2} |",
-                    row.subject,
-                    row.keys,
-                    row.threads,
-                    count.locks,
-                    count.locks_contended,
-                    count.exchanges,
-                    count.exchanges_failed,
-                    count.queue_steps
-                ),
-            );
-        }
+            format!(
+                "| {}, {} keys | {} | {:.2} | {:.4} | {:.2} | {:.4} | {:.2} |\n",
+                row.subject,
+                row.keys,
+                row.threads,
+                count.locks,
+                count.locks_contended,
+                count.exchanges,
+                count.exchanges_failed,
+                count.queue_steps
+            )
+        });
+        format!(
+            "\n## Locks and exchanges per event\n\n{}\n\n\
+             Of podstorm's own words and locks; a step of the bounded queue is one exchange or more inside it.\n\n\
+             | what | threads | locks | found taken | exchanges | too late | queue steps |\n\
+             |---|---:|---:|---:|---:|---:|---:|\n{rows}",
+            self.source.markdown()
+        )
     }
 }
 
-/// Millions a second, and the share of so many times one thread's.
+fn join<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
+    items.iter().map(text).collect()
+}
+
+/// Millions a second, and the share of `threads` times one thread's.
 fn share(events_per_second: f64, one_thread: f64, threads: usize) -> String {
     let share = events_per_second / (one_thread * threads as f64);
     format!("{:.1} ({share:.2})", events_per_second / 1e6)
 }
 
-fn line(text: &mut String, line: &str) {
-    writeln!(text, "{line}").expect("a string takes any text");
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_committed_page_is_that_of_the_committed_report() {
+        let folder = crate::results::package_directory().join("results");
+        let page = fs::read_to_string(folder.join("scaling.md")).unwrap();
+        assert_eq!(Report::read(&folder.join("scaling.json")).markdown(), page);
+    }
 
     #[test]
     fn counts_and_throughput_stay_beside_each_other() {

@@ -52,8 +52,8 @@ pub fn all() -> Vec<Subject> {
             // The ring's tail by the push, its head by the pop.
             transfers: 1.0,
             events: 10_000,
-            ours: |threads| queue(threads, KEYS_EACH),
-            plain: |threads| plain_queue(threads, KEYS_EACH),
+            ours: |threads| queue(threads, KEYS_EACH, ring_queue(threads)),
+            plain: |threads| queue(threads, KEYS_EACH, PlainQueue::behind_a_lock()),
         },
         Subject {
             name: "workqueue-bursts",
@@ -61,8 +61,8 @@ pub fn all() -> Vec<Subject> {
             event: "add 100 own keys, then take the 100 oldest and be done with each (an event is a key)",
             transfers: 1.0,
             events: 10_000,
-            ours: |threads| queue_in_bursts(threads, Arc::new(ring_queue(threads))),
-            plain: |threads| queue_in_bursts(threads, Arc::new(Mutex::new(PlainQueue::new()))),
+            ours: |threads| queue_in_bursts(threads, ring_queue(threads)),
+            plain: |threads| queue_in_bursts(threads, PlainQueue::behind_a_lock()),
         },
         Subject {
             name: "workqueue-handover",
@@ -71,8 +71,8 @@ pub fn all() -> Vec<Subject> {
             // Half of the events move the tail, half the head.
             transfers: 0.5,
             events: 10_000,
-            ours: |threads| handover(threads, Arc::new(ring_queue(threads))),
-            plain: |threads| handover(threads, Arc::new(Mutex::new(PlainQueue::new()))),
+            ours: |threads| handover(threads, ring_queue(threads)),
+            plain: |threads| handover(threads, PlainQueue::behind_a_lock()),
         },
         Subject {
             name: "workqueue",
@@ -81,8 +81,8 @@ pub fn all() -> Vec<Subject> {
             // The key's word: by the add, the taking and the end of the work, at most.
             transfers: 3.0,
             events: 10_000,
-            ours: |threads| queue(threads, 0),
-            plain: |threads| plain_queue(threads, 0),
+            ours: |threads| queue(threads, 0, RateLimitingQueue::with_capacity(1)),
+            plain: |threads| queue(threads, 0, PlainQueue::behind_a_lock()),
         },
         Subject {
             name: "handlers",
@@ -202,10 +202,8 @@ fn plain_observations(threads: usize) -> Vec<Worker> {
     })
 }
 
-fn queue(threads: usize, own: u32) -> Vec<Worker> {
-    let queue = Arc::new(RateLimitingQueue::<u32>::with_capacity(
-        threads * own as usize + 1,
-    ));
+fn queue(threads: usize, own: u32, queue: impl Queue) -> Vec<Worker> {
+    let queue = Arc::new(queue);
     each(threads, |thread| {
         let (queue, mut key) = (queue.clone(), keys(thread, own));
         let mut now_ns = 0;
@@ -213,9 +211,7 @@ fn queue(threads: usize, own: u32) -> Vec<Worker> {
             for _ in 0..events {
                 now_ns += 100;
                 queue.add(black_box(key()), now_ns);
-                if let Take::Key(key) = queue.try_take(now_ns + 30) {
-                    queue.done(key, now_ns + 60);
-                }
+                queue.take_and_finish(now_ns);
             }
         }
     })
@@ -233,12 +229,12 @@ struct PlainQueue {
 }
 
 impl PlainQueue {
-    fn new() -> Self {
-        PlainQueue {
+    fn behind_a_lock() -> Mutex<Self> {
+        Mutex::new(PlainQueue {
             order: VecDeque::new(),
             dirty: HashSet::with_hasher(FIXED_STATE),
             processing: HashSet::with_hasher(FIXED_STATE),
-        }
+        })
     }
 
     fn add(&mut self, key: u32) -> bool {
@@ -264,20 +260,7 @@ impl PlainQueue {
     }
 }
 
-fn plain_queue(threads: usize, own: u32) -> Vec<Worker> {
-    let queue = Arc::new(Mutex::new(PlainQueue::new()));
-    each(threads, |thread| {
-        let (queue, mut key) = (queue.clone(), keys(thread, own));
-        move |events| {
-            for _ in 0..events {
-                queue.add(black_box(key()), 0);
-                queue.take_and_finish(0);
-            }
-        }
-    })
-}
-
-/// What the rivals have in common.
+/// A queue that several threads use: ours, or the plain rival.
 trait Queue: Send + Sync + 'static {
     /// Whether that had an effect.
     fn add(&self, key: u32, now_ns: i64) -> bool;
@@ -313,7 +296,8 @@ impl Queue for Mutex<PlainQueue> {
     }
 }
 
-fn queue_in_bursts(threads: usize, queue: Arc<impl Queue>) -> Vec<Worker> {
+fn queue_in_bursts(threads: usize, queue: impl Queue) -> Vec<Worker> {
+    let queue = Arc::new(queue);
     each(threads, |thread| {
         let (queue, mut key) = (queue.clone(), keys(thread, KEYS_EACH));
         let mut now_ns = 0;
@@ -331,9 +315,10 @@ fn queue_in_bursts(threads: usize, queue: Arc<impl Queue>) -> Vec<Worker> {
     })
 }
 
-/// Threads in pairs, of which one adds and the other takes; who is left over does both in turn.
-/// What is added in a round is taken in it, by whomever.
-fn handover(threads: usize, queue: Arc<impl Queue>) -> Vec<Worker> {
+/// Threads in pairs, of which one adds and the other takes; a thread without a partner does both in turn.
+/// Each key is taken in the round that adds it, by any thread.
+fn handover(threads: usize, queue: impl Queue) -> Vec<Worker> {
+    let queue = Arc::new(queue);
     each(threads, |thread| {
         let (queue, mut key) = (queue.clone(), keys(thread, KEYS_EACH));
         let is_left_over = thread + 1 == threads && threads % 2 == 1;

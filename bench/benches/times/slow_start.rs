@@ -3,23 +3,14 @@
 
 use std::hint::black_box;
 
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use podstorm_bench::hot::slow_start;
-
-const COUNT: usize = 500;
+use super::Timed;
 
 type Call = Box<dyn FnOnce() -> Result<(), String>>;
 
-fn batches(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("slow_start");
-    let mut ours = slow_start::batches(COUNT);
-    group.bench_function(BenchmarkId::new("batches", COUNT), |bencher| {
-        bencher.iter(&mut ours);
-    });
-    group.bench_function(BenchmarkId::new("batches-plain", COUNT), |bencher| {
-        bencher.iter(|| plain(black_box(COUNT)));
-    });
-    group.finish();
+pub(crate) fn timed() -> Vec<Timed> {
+    vec![Timed::new("slow_start/batches-plain/500", || {
+        || plain(black_box(500)) as u64
+    })]
 }
 
 /// All batches of calls, then batch after batch until one has a failure.
@@ -41,10 +32,3 @@ fn plain(count: usize) -> usize {
     }
     successes
 }
-
-criterion_group! {
-    name = benches;
-    config = podstorm_bench::profiler::criterion();
-    targets = batches
-}
-criterion_main!(benches);

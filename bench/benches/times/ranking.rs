@@ -4,40 +4,29 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use podstorm::object::{Pod, PodPhase, Time};
 use podstorm::ranking::{DELETION_COST_ANNOTATION, RankFields, age_bucket, deletion_cost};
 use podstorm_bench::hot::ranking::{self, BURST, Input};
 use podstorm_bench::pods::{Growth, NOW_NS};
 
-fn choose_500(c: &mut Criterion) {
-    let mut group = c.benchmark_group("ranking");
-    for count in [1_000, 10_000, 100_000] {
-        group.throughput(Throughput::Elements(count as u64));
-        group.bench_function(BenchmarkId::new("choose-500", count), |b| {
-            b.iter(ranking::choose(count));
-        });
-        if count > 10_000 {
-            group.sample_size(10);
-        }
-        group.bench_function(BenchmarkId::new("choose-500-plain", count), |b| {
-            b.iter(plain(count, Growth::Month));
-        });
-    }
-    group.finish();
-}
+use super::Timed;
 
-fn one_tie_group(c: &mut Criterion) {
-    let mut group = c.benchmark_group("ranking");
-    let count = 1_000;
-    group.throughput(Throughput::Elements(count as u64));
-    group.bench_function(BenchmarkId::new("tie-group", count), |b| {
-        b.iter(ranking::tie_group(count));
-    });
-    group.bench_function(BenchmarkId::new("tie-group-plain", count), |b| {
-        b.iter(plain(count, Growth::Burst));
-    });
-    group.finish();
+pub(crate) fn timed() -> Vec<Timed> {
+    vec![
+        Timed::new("ranking/choose-500-plain/1000", || {
+            plain(1_000, Growth::Month)
+        }),
+        Timed::new("ranking/choose-500-plain/10000", || {
+            plain(10_000, Growth::Month)
+        }),
+        Timed::slow("ranking/choose-500-plain/100000", || {
+            plain(100_000, Growth::Month)
+        }),
+        Timed::new("ranking/tie-group-plain/1000", || {
+            plain(1_000, Growth::Burst)
+        }),
+        Timed::new("ranking/node-counts-plain/10000", || node_counts(10_000)),
+    ]
 }
 
 /// Chooses by a sort; the ranks are known.
@@ -101,33 +90,13 @@ fn compare_pods(a: &Pod, b: &Pod, a_rank: u32, b_rank: u32) -> Ordering {
         .then_with(|| a.metadata.uid.cmp(&b.metadata.uid))
 }
 
-fn node_counts(c: &mut Criterion) {
-    let count = 10_000;
-    let mut group = c.benchmark_group("ranking");
-    group.throughput(Throughput::Elements(count as u64));
-    group.bench_function(BenchmarkId::new("node-counts", count), |b| {
-        b.iter(ranking::node_counts(count));
-    });
-    group.bench_function(BenchmarkId::new("node-counts-plain", count), |b| {
-        b.iter(ranking::in_turn(
-            ranking::inputs(count, Growth::Month),
-            |input| {
-                let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
-                for pod in &input.pods {
-                    *counts
-                        .entry(pod.node_name.as_deref().unwrap_or(""))
-                        .or_default() += 1;
-                }
-                counts.len() as u64
-            },
-        ));
-    });
-    group.finish();
+fn node_counts(pods: usize) -> impl FnMut() -> u64 {
+    ranking::in_turn(ranking::inputs(pods, Growth::Month), |input| {
+        let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
+        for pod in &input.pods {
+            let node = pod.node_name.as_deref().unwrap_or("");
+            *counts.entry(node).or_default() += 1;
+        }
+        counts.len() as u64
+    })
 }
-
-criterion_group! {
-    name = benches;
-    config = podstorm_bench::profiler::criterion();
-    targets = choose_500, one_tie_group, node_counts
-}
-criterion_main!(benches);

@@ -4,57 +4,36 @@
 use std::path::Path;
 
 use anyhow::Context;
+use podstorm_bench::asked::Asked;
 use podstorm_bench::results::machine::Machine;
 use podstorm_bench::results::{Unit, record_runs, targets};
-use podstorm_bench::smoke::Task;
-use podstorm_bench::whole::{Spent, call, loadgen, loadgen_as_built, run};
+use podstorm_bench::whole::{self, Spent, call, loadgen, loadgen_as_built};
 
-const UP_DOWN_100K: &[&str] = &["--pods", "100k", "--replicasets", "2k", "--nodes", "5k"];
-const UP_DOWN_1M: &[&str] = &["--pods", "1m", "--replicasets", "20k", "--nodes", "15k"];
-const UP_DOWN_10M: &[&str] = &["--pods", "10m", "--replicasets", "200k", "--nodes", "150k"];
-const COLD_START_1M: &[&str] = &[
-    "--scenario",
-    "cold-start",
-    "--pods",
-    "1m",
-    "--replicasets",
-    "20k",
-    "--nodes",
-    "15k",
-];
-const CHURN_100K: &[&str] = &[
-    "--scenario",
-    "churn",
-    "--engine",
-    "virtual",
-    "--pods",
-    "100k",
-    "--duration",
-    "1h",
-    "--churn-rate",
-    "100/s",
-    "--host-figures",
-];
-const VIRTUAL_100K: &[&str] = &["--engine", "virtual", "--pods", "100k", "--seed", "7"];
+const UP_DOWN_100K: &str = "--pods 100k --replicasets 2k --nodes 5k";
+const UP_DOWN_1M: &str = "--pods 1m --replicasets 20k --nodes 15k";
+const UP_DOWN_10M: &str = "--pods 10m --replicasets 200k --nodes 150k";
+const COLD_START_1M: &str = "--scenario cold-start --pods 1m --replicasets 20k --nodes 15k";
+const CHURN_100K: &str =
+    "--scenario churn --engine virtual --pods 100k --duration 1h --churn-rate 100/s --host-figures";
+const VIRTUAL_100K: &str = "--engine virtual --pods 100k --seed 7";
 
-/// What `--test` runs instead of each: the same, tiny.
-const TINY: &[&str] = &["--pods", "200", "--replicasets", "10", "--nodes", "20"];
+/// What a smoke test runs instead of each: the same, tiny.
+const TINY: &str = "--pods 200 --replicasets 10 --nodes 20";
 
-fn main() -> anyhow::Result<()> {
-    // Whole runs are profiled by `loadgen run --flamegraph`, and are not listed one by one.
-    match Task::of("whole_runs") {
-        Task::Measure => measure(),
-        Task::Smoke => smoke(&loadgen_as_built()?),
-        Task::Nothing => Ok(()),
+/// Profiles of whole runs are made by `loadgen run --flamegraph`.
+pub(crate) fn run(asked: &Asked) -> anyhow::Result<()> {
+    if !asked.wants("whole_runs") {
+        Ok(())
+    } else if asked.is_smoke_test {
+        smoke(&loadgen_as_built()?)
+    } else {
+        measure(asked)
     }
 }
 
-fn measure() -> anyhow::Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let binary = loadgen()?;
-    let quick = arguments.iter().any(|argument| argument == "--quick");
-    let filter = arguments.iter().find(|argument| !argument.starts_with('-'));
-    let wanted = |id: &str| filter.is_none_or(|filter| id.contains(&**filter));
+fn measure(asked: &Asked) -> anyhow::Result<()> {
+    let (binary, quick) = (loadgen()?, asked.is_quick());
+    let wanted = |id: &str| asked.wants(id);
 
     if wanted("whole_runs/up-down/100000") {
         let runs = repeat(&binary, UP_DOWN_100K, if quick { 3 } else { 7 })?;
@@ -62,7 +41,10 @@ fn measure() -> anyhow::Result<()> {
         record_controller("up-down", 100_000, &runs)?;
     }
     if wanted("whole_runs/same-seed/100000") {
-        let (one, other) = (run(&binary, VIRTUAL_100K)?, run(&binary, VIRTUAL_100K)?);
+        let (one, other) = (
+            whole::run(&binary, VIRTUAL_100K)?,
+            whole::run(&binary, VIRTUAL_100K)?,
+        );
         let holds = f64::from(u8::from(one.text == other.text));
         record_runs("whole_runs/same-seed/100000", &[holds], Unit::Holds);
     }
@@ -86,9 +68,8 @@ fn measure() -> anyhow::Result<()> {
     }
     if wanted("whole_runs/fault-seeds/60") {
         let seeds = if quick { 1_000_u32 } else { 5_000 };
-        let text = seeds.to_string();
         // The standard seeds: those that every change is judged by.
-        let spent = call(&binary, &["fuzz", "--first", "1", "--seeds", &text])?;
+        let spent = call(&binary, &format!("fuzz --first 1 --seeds {seeds}"))?;
         let per_minute = f64::from(seeds) / spent.cpu_seconds * 60.0;
         record_runs("whole_runs/fault-seeds/60", &[per_minute], Unit::Count);
     }
@@ -109,8 +90,8 @@ fn has_memory_for_10m() -> anyhow::Result<bool> {
     Ok(row.lacks(&Machine::here()).is_none())
 }
 
-fn repeat(binary: &Path, arguments: &[&str], runs: u32) -> anyhow::Result<Vec<Spent>> {
-    (0..runs).map(|_| run(binary, arguments)).collect()
+fn repeat(binary: &Path, arguments: &str, runs: u32) -> anyhow::Result<Vec<Spent>> {
+    (0..runs).map(|_| whole::run(binary, arguments)).collect()
 }
 
 /// The whole process, end to end.
@@ -159,22 +140,15 @@ fn record_controller(name: &str, pods: u32, runs: &[Spent]) -> anyhow::Result<()
 
 /// Every kind of run in its smallest form, and that the figures are where they are looked for.
 fn smoke(binary: &Path) -> anyhow::Result<()> {
-    let up_down = run(binary, TINY)?;
+    let up_down = whole::run(binary, TINY)?;
     record_controller("up-down", 200, &[up_down])?;
-    let cold_start = run(binary, &[&["--scenario", "cold-start"], TINY].concat())?;
+    let cold_start = whole::run(binary, &format!("--scenario cold-start {TINY}"))?;
     cold_start.phase("start the controller", "seconds")?;
-    let churn = [
-        "--scenario",
-        "churn",
-        "--engine",
-        "virtual",
-        "--duration",
-        "2s",
-    ];
-    run(binary, &[&churn, TINY].concat())?;
-    call(binary, &["fuzz", "--first", "1", "--seeds", "4"])?;
-    let same = ["--engine", "virtual", "--seed", "7"];
-    let same = [&same, TINY].concat();
-    assert_eq!(run(binary, &same)?.text, run(binary, &same)?.text);
+    let churn = "--scenario churn --engine virtual --duration 2s";
+    whole::run(binary, &format!("{churn} {TINY}"))?;
+    call(binary, "fuzz --first 1 --seeds 4")?;
+    let same = format!("--engine virtual --seed 7 {TINY}");
+    let (one, other) = (whole::run(binary, &same)?, whole::run(binary, &same)?);
+    assert_eq!(one.text, other.text);
     Ok(())
 }

@@ -8,16 +8,20 @@
 //! * `fill`: cache and handlers alone; `fill-plain` is a map of pods and one of names by owner, each
 //!   pod cloned, and no handler.
 
+use std::cell::LazyCell;
 use std::hash::BuildHasherDefault;
-use std::sync::{Arc, Mutex};
+use std::rc::Rc;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use criterion::measurement::{Measurement, WallTime};
-use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main};
 use hashbrown::HashMap;
 use podstorm::object::Pod;
+use podstorm_bench::asked::is_smoke_test;
 use podstorm_bench::cold_start::{Size, Start, existing, fill, start};
-use podstorm_bench::results::is_smoke_test;
+use podstorm_bench::hot::ByItsClock;
+
+use super::Timed;
 
 type Hashed = BuildHasherDefault<std::collections::hash_map::DefaultHasher>;
 
@@ -54,51 +58,44 @@ impl Plain {
     }
 }
 
-fn starts(criterion: &mut Criterion) {
+pub(crate) fn timed() -> Vec<Timed> {
     let sizes: &[usize] = if is_smoke_test() {
         &[1_000]
     } else {
         &[10_000, 100_000, 1_000_000]
     };
-    let mut group = criterion.benchmark_group("cold_start");
-    group.sample_size(10);
-    for &pods in sizes {
+    sizes.iter().flat_map(|&pods| of_size(pods)).collect()
+}
+
+/// All that is timed over one cluster, which is made when the first needs it.
+fn of_size(pods: usize) -> Vec<Timed> {
+    let cluster = Rc::new(LazyCell::new(move || {
         let mut size = Size::of_pods(pods);
         size.nodes = size.nodes.min(15_000);
-        let cluster = existing(size);
-        for (name, part) in PARTS {
-            group.bench_function(BenchmarkId::new(name, pods), |bencher| {
-                bencher.iter_custom(|starts| (0..starts).map(|_| part(&start(&cluster))).sum());
-            });
-        }
-        let (listed, version) = cluster.list::<Pod>(None);
-        group.bench_function(BenchmarkId::new("fill", pods), |bencher| {
-            bencher.iter_custom(|calls| (0..calls).map(|_| fill(&listed, &version)).sum());
-        });
-        fill_plainly(&mut group, pods, &listed);
+        existing(size)
+    }));
+    let id = |variant: &str| format!("cold_start/{variant}/{pods}");
+    let mut all = Vec::new();
+    for (name, part) in PARTS {
+        let cluster = cluster.clone();
+        all.push(Timed::slow(id(name), move || {
+            let cluster = cluster.clone();
+            ByItsClock(move || part(&start(&cluster)))
+        }));
     }
-    group.finish();
+    let ours = cluster.clone();
+    all.push(Timed::slow(id("fill"), move || {
+        let (listed, version) = ours.list::<Pod>(None);
+        ByItsClock(move || fill(&listed, &version))
+    }));
+    all.push(Timed::slow(id("fill-plain"), move || {
+        let (listed, _) = cluster.list::<Pod>(None);
+        ByItsClock(move || {
+            let store = Plain::default();
+            let start = WallTime.start();
+            listed.iter().for_each(|pod| store.add(pod));
+            WallTime.end(start)
+        })
+    }));
+    all
 }
-
-fn fill_plainly(group: &mut BenchmarkGroup<'_, WallTime>, pods: usize, listed: &[Arc<Pod>]) {
-    group.bench_function(BenchmarkId::new("fill-plain", pods), |bencher| {
-        bencher.iter_custom(|calls| {
-            let call = |_| {
-                let store = Plain::default();
-                let start = WallTime.start();
-                listed.iter().for_each(|pod| store.add(pod));
-                WallTime.end(start)
-            };
-            (0..calls).map(call).sum()
-        });
-    });
-}
-
-criterion_group! {
-    name = benches;
-    config = podstorm_bench::profiler::criterion()
-        .warm_up_time(Duration::from_secs(1))
-        .measurement_time(Duration::from_secs(2));
-    targets = starts
-}
-criterion_main!(benches);

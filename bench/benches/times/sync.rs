@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
 use std::sync::{Arc, Mutex};
 
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use podstorm::object::Time;
 use podstorm::ranking::age_bucket;
 use podstorm_bench::clusters::Plan;
@@ -17,82 +16,51 @@ use podstorm_bench::plain::{
 };
 use podstorm_bench::pods::NOW_NS;
 
+use super::Timed;
+
 /// Most pods created or deleted at once.
 const BURST: usize = 500;
 
-fn idle(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("sync");
-    for (variant, pods, plan) in [
-        ("idle", 50, Plan::new(1, 50)),
-        ("idle-round", 50, Plan::new(100, 50)),
-        ("idle", 5_000, Plan::new(1, 5_000)),
-        (
-            "idle-min-ready",
-            5_000,
-            Plan {
-                min_ready_seconds: 30,
-                ..Plan::new(1, 5_000)
-            },
+pub(crate) fn timed() -> Vec<Timed> {
+    let rival = |id: &str, plan: Plan| Timed::new(id, move || in_turn(&plan));
+    let slow_rival = |id: &str, plan: Plan| Timed::slow(id, move || first(&plan));
+    vec![
+        rival("sync/idle-plain/50", Plan::new(1, 50)),
+        rival("sync/idle-round-plain/50", Plan::new(100, 50)),
+        rival("sync/idle-plain/5000", Plan::new(1, 5_000)),
+        rival(
+            "sync/idle-min-ready-plain/5000",
+            sync::settled_min_ready(5_000),
         ),
-    ] {
-        let mut ours = sync::idle_in_turn(plan);
-        group.bench_function(BenchmarkId::new(variant, pods), |bencher| {
-            bencher.iter(&mut ours);
-        });
-        drop(ours);
-        let mut plain = Plain::new(&plan);
-        group.bench_function(
-            BenchmarkId::new(format!("{variant}-plain"), pods),
-            |bencher| {
-                bencher.iter(|| plain.next());
-            },
-        );
-    }
-    group.finish();
-}
-
-fn scale(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("sync");
-    let mut ours = sync::create(BURST);
-    group.bench_function(BenchmarkId::new("create", BURST), |bencher| {
-        bencher.iter(&mut ours);
-    });
-    let mut plain = Plain::new(&sync::creating(BURST));
-    group.bench_function(BenchmarkId::new("create-plain", BURST), |bencher| {
-        bencher.iter(|| plain.next());
-    });
-    group.sample_size(10);
-    for (variant, pods, plan) in [
-        ("delete-500", 1_000, sync::deleting(1_000)),
-        ("delete-500", 100_000, sync::deleting(100_000)),
-        (
-            "delete-500-siblings",
-            20_000,
+        rival("sync/create-plain/500", sync::creating(BURST)),
+        slow_rival("sync/delete-500-plain/1000", sync::deleting(1_000)),
+        slow_rival("sync/delete-500-plain/100000", sync::deleting(100_000)),
+        slow_rival(
+            "sync/delete-500-siblings-plain/20000",
             sync::deleting_among_siblings(20_000),
         ),
-    ] {
-        let mut ours = None;
-        group.bench_function(BenchmarkId::new(variant, pods), |bencher| {
-            bencher.iter(ours.get_or_insert_with(|| sync::scale_down(plan)));
-        });
-        drop(ours);
-        let mut plain = None;
-        group.bench_function(
-            BenchmarkId::new(format!("{variant}-plain"), pods),
-            |bencher| {
-                let plain = plain.get_or_insert_with(|| Plain::new(&plan));
-                bencher.iter(|| plain.first());
-            },
-        );
+    ]
+}
+
+/// Syncs of each ReplicaSet in turn.
+fn in_turn(plan: &Plan) -> impl FnMut() -> u64 + use<> {
+    let (plain, mut turn) = (Plain::new(plan), 0);
+    move || {
+        turn = (turn + 37) % plain.keys.len();
+        plain.sync(&plain.keys[turn]) as u64
     }
-    group.finish();
+}
+
+/// Syncs of the first ReplicaSet.
+fn first(plan: &Plan) -> impl FnMut() -> u64 + use<> {
+    let plain = Plain::new(plan);
+    move || plain.sync(&plain.keys[0]) as u64
 }
 
 struct Plain {
-    parents: Store<PlainReplicaSet>,
-    /// The parents' keys.
+    owners: Store<PlainReplicaSet>,
+    /// The owners' keys.
     keys: Vec<String>,
-    turn: usize,
     /// By namespace.
     pods: Mutex<BTreeMap<String, Vec<Arc<PlainPod>>>>,
     /// By the UID of their controller.
@@ -102,77 +70,65 @@ struct Plain {
 
 impl Plain {
     fn new(plan: &Plan) -> Plain {
-        let (mut parents, mut keys) = (Vec::new(), Vec::new());
+        let (mut owners, mut keys) = (Vec::new(), Vec::new());
         let (mut pods, mut owned) = (BTreeMap::<_, Vec<_>>::new(), BTreeMap::<_, Vec<_>>::new());
-        for (parent, drawn) in plan.draw() {
-            let parent = PlainReplicaSet::of(&parent);
-            keys.push(parent.key());
+        for (owner, drawn) in plan.draw() {
+            let owner = PlainReplicaSet::of(&owner);
+            keys.push(owner.key());
             for pod in drawn {
                 let pod = Arc::new(PlainPod::of(&pod));
                 pods.entry(pod.namespace.clone())
                     .or_default()
                     .push(pod.clone());
-                owned.entry(parent.uid.clone()).or_default().push(pod);
+                owned.entry(owner.uid.clone()).or_default().push(pod);
             }
-            parents.push((parent.key(), parent));
+            owners.push((owner.key(), owner));
         }
         Plain {
-            parents: store(parents),
+            owners: store(owners),
             keys,
-            turn: 0,
             pods: Mutex::new(pods),
             owned: Mutex::new(owned),
             expectations: PlainExpectations::new(),
         }
     }
 
-    /// A sync of the next ReplicaSet.
-    fn next(&mut self) -> usize {
-        self.turn = (self.turn + 37) % self.keys.len();
-        self.sync(&self.keys[self.turn])
-    }
-
-    /// A sync of the first ReplicaSet.
-    fn first(&self) -> usize {
-        self.sync(&self.keys[0])
-    }
-
     /// Syncs a key, and returns the requests and counts as a number.
     fn sync(&self, key: &str) -> usize {
-        let parent = self
-            .parents
+        let owner = self
+            .owners
             .lock()
             .expect("not poisoned")
             .get(black_box(key))
             .cloned();
-        let parent = parent.expect("it is cached");
+        let owner = owner.expect("it is cached");
         let satisfied = self.expectations.satisfied(key);
-        let selector = parent.selector.convert();
+        let selector = owner.selector.convert();
         let own: Vec<Arc<PlainPod>> = {
             let owned = self.owned.lock().expect("not poisoned");
-            let own = owned.get(&parent.uid).map_or(&[][..], |pods| pods);
+            let own = owned.get(&owner.uid).map_or(&[][..], |pods| pods);
             let active = own.iter().filter(|pod| pod.is_active());
             active
                 .filter(|pod| plain::matches(&selector, &pod.labels))
                 .cloned()
                 .collect()
         };
-        let requests = match own.len().cmp(&parent.replicas) {
+        let requests = match own.len().cmp(&owner.replicas) {
             _ if !satisfied => Vec::new(),
-            Ordering::Less => self.create(key, &parent, (parent.replicas - own.len()).min(BURST)),
+            Ordering::Less => self.create(key, &owner, (owner.replicas - own.len()).min(BURST)),
             Ordering::Equal => Vec::new(),
             Ordering::Greater => {
-                self.delete(key, &parent, &own, (own.len() - parent.replicas).min(BURST))
+                self.delete(key, &owner, &own, (own.len() - owner.replicas).min(BURST))
             }
         };
         self.expectations.expect(key, 0, BTreeSet::new());
-        let labels = parent.template_labels.iter();
+        let labels = owner.template_labels.iter();
         let complete = |pod: &&Arc<PlainPod>| {
             labels
                 .clone()
                 .all(|(key, value)| pod.labels.get(key) == Some(value))
         };
-        let wait_ns = i64::from(parent.min_ready_seconds) * 1_000_000_000;
+        let wait_ns = i64::from(owner.min_ready_seconds) * 1_000_000_000;
         let available = |pod: &&Arc<PlainPod>| {
             pod.ready_since()
                 .is_some_and(|since| ns(since) + wait_ns <= NOW_NS)
@@ -184,13 +140,13 @@ impl Plain {
     }
 
     /// Batch after batch, twice as large each.
-    fn create(&self, key: &str, parent: &PlainReplicaSet, count: usize) -> Vec<String> {
+    fn create(&self, key: &str, owner: &PlainReplicaSet, count: usize) -> Vec<String> {
         self.expectations.expect(key, count as i64, BTreeSet::new());
         let (mut said, mut size) = (Vec::new(), 1);
         while said.len() < count {
             for _ in 0..size.min(count - said.len()) {
-                let body = black_box(body(parent));
-                said.push(format!("Created pod: {}{}", body.name, said.len()));
+                let pod = black_box(pod_from_template(owner));
+                said.push(format!("Created pod: {}{}", pod.name, said.len()));
             }
             size *= 2;
         }
@@ -200,11 +156,11 @@ impl Plain {
     fn delete(
         &self,
         key: &str,
-        parent: &PlainReplicaSet,
+        owner: &PlainReplicaSet,
         own: &[Arc<PlainPod>],
         count: usize,
     ) -> Vec<String> {
-        let related = self.related(parent);
+        let related = self.related(owner);
         let mut ranked: Vec<(&Arc<PlainPod>, usize)> = own
             .iter()
             .map(|pod| (pod, related.get(&pod.node).copied().unwrap_or(0)))
@@ -221,12 +177,12 @@ impl Plain {
         said.collect()
     }
 
-    /// How many active pods of the parent's siblings each node has.
-    fn related(&self, parent: &PlainReplicaSet) -> BTreeMap<String, usize> {
+    /// How many active pods of the owner's siblings each node has.
+    fn related(&self, owner: &PlainReplicaSet) -> BTreeMap<String, usize> {
         let siblings: Vec<Requirements> = {
-            let parents = self.parents.lock().expect("not poisoned");
-            let siblings = parents.values().filter(|other| {
-                other.namespace == parent.namespace && other.controller_uid == parent.controller_uid
+            let owners = self.owners.lock().expect("not poisoned");
+            let siblings = owners.values().filter(|other| {
+                other.namespace == owner.namespace && other.controller_uid == owner.controller_uid
             });
             siblings.map(|sibling| sibling.selector.convert()).collect()
         };
@@ -234,7 +190,7 @@ impl Plain {
         let mut seen = BTreeSet::new();
         let mut related = BTreeMap::new();
         for selector in siblings {
-            let matching = pods[&parent.namespace]
+            let matching = pods[&owner.namespace]
                 .iter()
                 .filter(|pod| plain::matches(&selector, &pod.labels));
             for pod in matching.filter(|pod| pod.is_active()) {
@@ -248,18 +204,18 @@ impl Plain {
 }
 
 /// The pod to create.
-fn body(parent: &PlainReplicaSet) -> PlainPod {
+fn pod_from_template(owner: &PlainReplicaSet) -> PlainPod {
     PlainPod {
-        namespace: parent.namespace.clone(),
-        name: format!("{}-", parent.name),
+        namespace: owner.namespace.clone(),
+        name: format!("{}-", owner.name),
         uid: String::new(),
         version: String::new(),
-        labels: parent.template_labels.clone(),
+        labels: owner.template_labels.clone(),
         annotations: plain::Map::new(),
         controller: Some(plain::Controller {
             kind: "ReplicaSet".to_owned(),
-            name: parent.name.clone(),
-            uid: parent.uid.clone(),
+            name: owner.name.clone(),
+            uid: owner.uid.clone(),
         }),
         node: String::new(),
         created: String::new(),
@@ -297,10 +253,3 @@ fn compare(a: &(&Arc<PlainPod>, usize), b: &(&Arc<PlainPod>, usize)) -> Ordering
         .then_with(|| age(&a.created).cmp(&age(&b.created)))
         .then_with(|| a.uid.cmp(&b.uid))
 }
-
-criterion_group! {
-    name = benches;
-    config = podstorm_bench::profiler::criterion();
-    targets = idle, scale
-}
-criterion_main!(benches);

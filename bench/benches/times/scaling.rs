@@ -1,17 +1,21 @@
 //! Expectations, queue and handlers at 1 to N threads beside plain rivals, and the threaded engine.
 //! Writes `bench/results/scaling.json` and `.md`.
 //!
-//! `cargo bench -p podstorm-bench --bench scaling` takes the throughput, the same with
-//! `--features contention` counts locks and exchanges per event.
+//! `cargo bench -p podstorm-bench -- scaling` takes the throughput; the same with `--features contention`
+//! counts locks and exchanges per event.
 
 use anyhow::Context as _;
-use podstorm_bench::results::machine::{Commit, Machine, load_average, rustc_version};
-use podstorm_bench::results::{Unit, is_smoke_test, package_directory, record};
+use podstorm_bench::asked::Asked;
+use podstorm_bench::gate::measurement::Toolchain;
+use podstorm_bench::results::machine::{Commit, Machine, load_average};
+use podstorm_bench::results::{Unit, package_directory, record};
 use podstorm_bench::scaling::report::{
     CountRow, Counts, Curve, EngineRun, Point, Report, Source, Throughput,
 };
 use podstorm_bench::scaling::{self, COUNTS, Subject, Worker, subjects, thread_counts};
 use podstorm_bench::whole;
+
+use super::say;
 
 /// Rounds where every thread can have a core.
 const ROUNDS: usize = 400;
@@ -23,14 +27,17 @@ const ATTEMPTS: usize = 5;
 /// Rounds of whole runs.
 const ENGINE_ROUNDS: usize = 3;
 
-fn main() -> anyhow::Result<()> {
+pub(crate) fn run(asked: &Asked) -> anyhow::Result<()> {
+    if !asked.wants("scaling") {
+        return Ok(());
+    }
     let cores = Machine::here().cores;
-    if is_smoke_test() {
+    if asked.is_smoke_test {
         for subject in subjects::all() {
             for workers in [subject.ours, subject.plain] {
                 scaling::run(workers(2), 3, 500);
             }
-            println(&format!("Testing {subject:?}: Success"));
+            say(&format!("Testing {subject:?}"));
         }
         return Ok(());
     }
@@ -63,7 +70,7 @@ fn main() -> anyhow::Result<()> {
         report.throughput = Some(throughput);
     }
     report.write(&folder)?;
-    println(&report.markdown());
+    say(&report.markdown());
     Ok(())
 }
 
@@ -98,24 +105,19 @@ fn record_rows(throughput: &Throughput, cores: usize) {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "a bench reports to the terminal")]
-fn println(text: &str) {
-    println!("{text}");
-}
-
 fn source(features: &str) -> Source {
     let machine = Machine::here();
     Source {
-        command: format!("cargo bench -p podstorm-bench --bench scaling{features}"),
+        command: format!("cargo bench -p podstorm-bench{features} -- scaling"),
         cpu_model: machine.cpu_model,
         cores: machine.cores,
         commit: Commit::here().text(),
-        rustc: rustc_version(),
+        rustc: Toolchain::of_build().rustc,
         load_before: load_average().map(|[minute, ..]| minute),
     }
 }
 
-fn run(subject: &Subject, workers: fn(usize) -> Vec<Worker>, threads: usize) -> scaling::Run {
+fn rounds(subject: &Subject, workers: fn(usize) -> Vec<Worker>, threads: usize) -> scaling::Run {
     let longer = if threads > Machine::here().cores {
         LONGER
     } else {
@@ -127,7 +129,7 @@ fn run(subject: &Subject, workers: fn(usize) -> Vec<Worker>, threads: usize) -> 
 
 fn points(subject: &Subject, cores: usize) -> anyhow::Result<Vec<Point>> {
     let throughput = |workers, threads| {
-        throughput(|| run(subject, workers, threads))
+        throughput(|| rounds(subject, workers, threads))
             .with_context(|| format!("{subject:?} at {threads} threads"))
     };
     let point = |threads| {
@@ -153,7 +155,7 @@ fn counts(subject: &Subject, cores: usize) -> Vec<CountRow> {
         subject: subject.name.to_owned(),
         keys: subject.keys.to_owned(),
         threads,
-        per_event: run(subject, subject.ours, threads).per_event,
+        per_event: rounds(subject, subject.ours, threads).per_event,
     };
     thread_counts(cores).into_iter().map(row).collect()
 }
@@ -179,15 +181,7 @@ fn engine(cores: usize) -> anyhow::Result<Vec<EngineRun>> {
         .collect();
     for _ in 0..ENGINE_ROUNDS {
         for run in &mut runs {
-            let threads = run.threads.to_string();
-            let arguments = [
-                "--pods",
-                "20k",
-                "--replicasets",
-                "400",
-                "--threads",
-                &threads,
-            ];
+            let arguments = format!("--pods 20k --replicasets 400 --threads {}", run.threads);
             let spent = whole::run(&loadgen, &arguments)?;
             if spent.wall_seconds < run.wall_seconds {
                 run.wall_seconds = spent.wall_seconds;

@@ -1,0 +1,157 @@
+//! All that is timed, in one program: every hot path beside its plain rivals, what only criterion times, the
+//! packages, throughput by threads and whole runs. After a full run the program prints the table of targets.
+//!
+//! `cargo bench -p podstorm-bench -- ranking` times what has that in its id; `-- --test` and `cargo test` do
+//! everything once, the whole runs tiny, and time nothing.
+
+mod cache;
+mod cold_start;
+mod expectations;
+mod handlers;
+mod loading;
+mod packages;
+mod ranking;
+mod scaling;
+mod selectors;
+mod slow_start;
+mod sync;
+mod table;
+mod whole_runs;
+mod workqueue;
+
+use std::io::{self, Write as _};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use anyhow::ensure;
+use criterion::{BenchmarkId, Criterion};
+use podstorm_bench::asked::Asked;
+use podstorm_bench::hot::{self, Operation, Work};
+
+/// A subject that criterion does not time.
+type Subject = fn(&Asked) -> anyhow::Result<()>;
+
+/// One id that criterion times.
+struct Timed {
+    id: String,
+    /// How often the time is taken: seldom where one call takes long.
+    samples: usize,
+    prepare: Box<dyn Fn() -> Operation>,
+}
+
+impl Timed {
+    fn new<W: Work + 'static>(id: impl Into<String>, prepare: impl Fn() -> W + 'static) -> Timed {
+        Timed {
+            id: id.into(),
+            samples: 100,
+            prepare: Box::new(move || Box::new(prepare())),
+        }
+    }
+
+    /// The same, for calls that take long.
+    fn slow<W: Work + 'static>(id: impl Into<String>, prepare: impl Fn() -> W + 'static) -> Timed {
+        Timed {
+            samples: 10,
+            ..Timed::new(id, prepare)
+        }
+    }
+
+    fn measure(&self, criterion: &mut Criterion) {
+        let parts: Vec<&str> = self.id.splitn(3, '/').collect();
+        let mut group = criterion.benchmark_group(parts[0]);
+        let mut operation = None;
+        group.sample_size(self.samples);
+        group.bench_function(BenchmarkId::new(parts[1], parts[2]), |bencher| {
+            let operation = operation.get_or_insert_with(&self.prepare);
+            bencher.iter_custom(|calls| operation.time(calls));
+        });
+        group.finish();
+    }
+}
+
+/// Everything that criterion times. Each hot path stands beside its rivals, so that both are measured in the same minute.
+fn timed() -> Vec<Timed> {
+    let mut others: Vec<Timed> = [
+        cache::timed(),
+        expectations::timed(),
+        handlers::timed(),
+        loading::timed(),
+        ranking::timed(),
+        selectors::timed(),
+        slow_start::timed(),
+        sync::timed(),
+        workqueue::timed(),
+        cold_start::timed(),
+        packages::timed(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let mut all = Vec::new();
+    // Whole small runs are counted and not timed: `whole_runs` has the real ones.
+    let paths = hot::paths().into_iter();
+    for path in paths.filter(|path| !path.id.starts_with("run/")) {
+        all.push(Timed {
+            id: path.id.to_owned(),
+            samples: 100,
+            prepare: Box::new(path.prepare),
+        });
+        let (start, size) = path.id.rsplit_once('/').expect("an id has three parts");
+        let is_rival = |other: &mut Timed| {
+            let variant = other
+                .id
+                .strip_suffix(size)
+                .and_then(|id| id.strip_suffix('/'));
+            variant == Some(&format!("{start}-plain")) || variant == Some(&format!("{start}-named"))
+        };
+        all.extend(others.extract_if(.., is_rival));
+    }
+    all.extend(others);
+    all
+}
+
+fn main() -> anyhow::Result<()> {
+    let asked = Asked::here();
+    if asked.lists_only() && asked.is_smoke_test {
+        return Ok(());
+    }
+    let mut failed = Vec::new();
+    let mut criterion = podstorm_bench::profiler::criterion();
+    if !asked.is_smoke_test {
+        criterion = criterion.configure_from_args();
+    }
+    for timed in timed() {
+        let work = || {
+            if !asked.is_smoke_test {
+                timed.measure(&mut criterion);
+            } else if asked.wants(&timed.id) {
+                say(&format!("Testing {}", timed.id));
+                (timed.prepare)().time(1);
+            }
+        };
+        // A failed bench costs its own figure and no others.
+        if catch_unwind(AssertUnwindSafe(work)).is_err() {
+            failed.push(timed.id);
+        }
+    }
+    if !asked.lists_only() {
+        let subjects: [(&str, Subject); 4] = [
+            ("packages/allocator", packages::allocators),
+            ("scaling", scaling::run),
+            ("whole_runs", whole_runs::run),
+            ("table", table::print),
+        ];
+        for (name, run) in subjects {
+            if let Err(error) = run(&asked) {
+                say(&format!("{name}: {error:#}"));
+                failed.push(name.to_owned());
+            }
+        }
+    }
+    ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+    Ok(())
+}
+
+/// A line on standard output, where benches report.
+fn say(text: &str) {
+    let _ = writeln!(io::stdout(), "{text}");
+}

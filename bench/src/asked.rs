@@ -1,0 +1,134 @@
+//! What the command line asks of a bench: to measure, by `cargo bench`, or to show that it runs, by
+//! `cargo test` and `cargo bench -- --test`; all of it, or what a filter names.
+
+use std::env;
+
+/// Flags of criterion and of `cargo test` that a value follows, and so no filter.
+const WITH_VALUE: &str = "--baseline --baseline-lenient --color --confidence-level --format --load-baseline --logfile --measurement-time --noise-threshold \
+    --nresamples --profile-time --sample-size --save-baseline --shuffle-seed --significance-level --skip --test-threads --warm-up-time";
+/// Flags of `cargo bench` that leave a run a full one.
+const OF_FULL_RUNS: [&str; 5] = ["--bench", "--noplot", "--quick", "--quiet", "--verbose"];
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Whether everything is to be done once and nothing to be measured.
+    pub is_smoke_test: bool,
+    flags: Vec<String>,
+    filter: Option<String>,
+}
+
+impl Asked {
+    /// By this program's arguments.
+    pub fn here() -> Asked {
+        let arguments = env::args().skip(1);
+        // Cargo puts benches and tests there, and programs one folder above. A program of its own
+        // (`cargo run`) is never a smoke test.
+        let program = env::current_exe().unwrap_or_default();
+        let folder = program.parent();
+        Asked::of(
+            arguments,
+            folder.is_some_and(|folder| folder.ends_with("deps")),
+        )
+    }
+
+    fn of(arguments: impl Iterator<Item = String>, is_bench: bool) -> Asked {
+        let (mut flags, mut filter, mut is_value) = (Vec::new(), None, false);
+        for argument in arguments {
+            if argument.starts_with('-') {
+                is_value = WITH_VALUE.split(' ').any(|flag| flag == argument);
+                flags.push(argument);
+            } else if !std::mem::take(&mut is_value) {
+                filter = Some(argument);
+            }
+        }
+        let has = |name: &str| flags.iter().any(|flag| flag == name);
+        Asked {
+            is_smoke_test: has("--test") || (is_bench && !has("--bench")),
+            flags,
+            filter,
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.flags.iter().any(|flag| flag == name)
+    }
+
+    /// Whether only criterion has something to do, and in a smoke test nothing has: a list, or profiles.
+    pub fn lists_only(&self) -> bool {
+        ["--list", "--ignored", "--profile-time"]
+            .into_iter()
+            .any(|name| self.has(name))
+    }
+
+    /// Whether figures may be rough.
+    pub fn is_quick(&self) -> bool {
+        self.has("--quick")
+    }
+
+    /// Whether nothing is left out.
+    pub fn is_full(&self) -> bool {
+        let known = |flag: &String| OF_FULL_RUNS.contains(&flag.as_str());
+        self.filter.is_none() && self.flags.iter().all(known)
+    }
+
+    /// Whether the filter admits an id, or something below that beginning of ids. `^` in a filter means the
+    /// beginning, as it does to criterion.
+    pub fn wants(&self, id: &str) -> bool {
+        let Some(filter) = &self.filter else {
+            return true;
+        };
+        match filter.strip_prefix('^') {
+            Some(start) => id.starts_with(start) || start.starts_with(id),
+            None => id.contains(&**filter) || filter.starts_with(id),
+        }
+    }
+}
+
+/// Whether this program was started to show that it runs, and not to measure.
+pub fn is_smoke_test() -> bool {
+    Asked::here().is_smoke_test
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(words: &str) -> Asked {
+        Asked::of(words.split_whitespace().map(str::to_owned), true)
+    }
+
+    #[test]
+    fn a_bench_does_what_is_asked_of_it_and_no_more() {
+        for (words, is_smoke_test, wants, lists_only) in [
+            ("", true, true, false),
+            ("--bench --test", true, true, false),
+            ("whole", true, true, false),
+            ("whole_runs/churn", true, true, false),
+            ("^whole_runs/", true, true, false),
+            ("^runs", true, false, false),
+            ("--nocapture --test-threads 1", true, true, false),
+            ("a_test_of_another_name", true, false, false),
+            ("--list --format terse", true, true, true),
+            ("--ignored", true, true, true),
+            ("--bench", false, true, false),
+            ("--bench --quick ranking", false, false, false),
+            ("--bench --profile-time 5", false, true, true),
+        ] {
+            let asked = asked(words);
+            let is = (
+                asked.is_smoke_test,
+                asked.wants("whole_runs"),
+                asked.lists_only(),
+            );
+            assert_eq!(is, (is_smoke_test, wants, lists_only), "{words}");
+        }
+    }
+
+    #[test]
+    fn a_run_is_full_without_filter_list_and_profile() {
+        assert!(asked("--bench --quick --noplot").is_full());
+        assert!(!asked("--bench ranking").is_full());
+        assert!(!asked("--bench --profile-time 5").is_full());
+    }
+}
