@@ -107,7 +107,7 @@ struct Plain {
 impl Plain {
     fn new(events: &Events) -> Plain {
         let parents = events
-            .parents()
+            .owners()
             .iter()
             .map(|parent| PlainReplicaSet::of(parent));
         let changes = events.changes().map(|change| {

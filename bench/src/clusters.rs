@@ -120,9 +120,9 @@ impl Plan {
         let controller = Controller::new(ControllerOptions::new(Kind::REPLICA_SET), cache.clone());
         let (mut keys, mut parents, mut pods) = (Vec::new(), Vec::new(), Vec::new());
         for (parent, owned) in drawn {
-            controller.parent_delta(Delta::Applied(parent.clone()), NOW);
+            controller.owner_delta(Delta::Applied(parent.clone()), NOW);
             let meta = &parent.metadata;
-            keys.push(controller.parents().intern(&meta.namespace, &meta.name));
+            keys.push(controller.owners().intern(&meta.namespace, &meta.name));
             for pod in &owned {
                 cache.apply(Delta::Applied(pod.clone()));
             }

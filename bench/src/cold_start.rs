@@ -178,7 +178,7 @@ pub fn start(cluster: &Cluster) -> Start {
     let cache = Arc::new(PodCache::new());
     let controller = Controller::new(ControllerOptions::new(Kind::REPLICA_SET), cache.clone());
     initial::<ReplicaSet>(cluster, &now, &mut start, |objects, version| {
-        controller.parent_replace(objects, version, NOW);
+        controller.owner_replace(objects, version, NOW);
     });
     let served = start.served;
     initial::<Pod>(cluster, &now, &mut start, |pods, version| {
@@ -198,7 +198,7 @@ pub fn start(cluster: &Cluster) -> Start {
     });
     start.first_sync = first.unwrap_or_default();
     start.all_synced = now();
-    assert_eq!(syncs, controller.parents().all().len());
+    assert_eq!(syncs, controller.owners().all().len());
     start
 }
 

@@ -15,9 +15,9 @@ use podstorm::object::{
 };
 use podstorm_apiserver::latency::Latency;
 use podstorm_apiserver::{Cluster, ClusterOptions, DeleteOptions, kind_named};
-use podstorm_sim::engine::Lab;
-use podstorm_sim::engine::probe::Unheard;
-use podstorm_sim::engine::site::{Site, Stopped};
+use podstorm_sim::engine::Harness;
+use podstorm_sim::engine::fault_harness::{FaultHarness, Stopped};
+use podstorm_sim::engine::observer::NoopObserver;
 use podstorm_sim::faults::{
     ApiFault, Armed, Call, CrashPoint, Effect, FaultClass, StreamEnd, StreamKind,
 };
@@ -75,41 +75,42 @@ fn runners(names: &[&str]) -> BTreeMap<String, String> {
 #[test]
 fn config_maps_of_the_class_get_their_pods_on_both_engines() {
     for engine in [EngineKind::Virtual, EngineKind::Threads] {
-        let mut lab = Lab::with_workload(&SimOptions::new(engine, 1), COMPONENT, make);
-        let cluster = Arc::clone(lab.cluster());
-        furnish(&cluster, lab.now());
+        let mut harness = Harness::with_workload(&SimOptions::new(engine, 1), COMPONENT, make);
+        let cluster = Arc::clone(harness.cluster());
+        furnish(&cluster, harness.now());
         let api = cluster.api(kind());
         for (name, class) in [("red", "runner"), ("green", "runner"), ("blue", "other")] {
-            api.create(map(name, class), lab.now()).unwrap();
+            api.create(map(name, class), harness.now()).unwrap();
         }
-        let come = |lab: &mut Lab, names: &[&str]| {
+        let come = |harness: &mut Harness, names: &[&str]| {
             let wanted = runners(names);
             assert!(
-                lab.until(60 * SECOND, |cluster| pods(cluster) == wanted),
+                harness.until(60 * SECOND, |cluster| pods(cluster) == wanted),
                 "{names:?} {engine:?}"
             );
-            assert!(lab.settle(60 * SECOND));
-            assert_eq!(pods(lab.cluster()), wanted);
+            assert!(harness.settle(60 * SECOND));
+            assert_eq!(pods(harness.cluster()), wanted);
         };
-        come(&mut lab, &["red", "green"]);
+        come(&mut harness, &["red", "green"]);
         // A pod that goes comes back; a ConfigMap may join the class, or leave it, or go.
         let options = DeleteOptions::default();
         cluster
-            .delete::<Pod>("shop", "red", &options, lab.now())
+            .delete::<Pod>("shop", "red", &options, harness.now())
             .unwrap();
-        api.update(map("blue", "runner"), lab.now()).unwrap();
-        come(&mut lab, &["red", "green", "blue"]);
-        api.update(map("green", "other"), lab.now()).unwrap();
-        api.delete("shop", "red", &options, lab.now()).unwrap();
-        come(&mut lab, &["blue"]);
+        api.update(map("blue", "runner"), harness.now()).unwrap();
+        come(&mut harness, &["red", "green", "blue"]);
+        api.update(map("green", "other"), harness.now()).unwrap();
+        api.delete("shop", "red", &options, harness.now()).unwrap();
+        come(&mut harness, &["blue"]);
     }
 }
 
 #[test]
 fn each_of_several_workloads_sees_to_its_own() {
-    let mut lab = Lab::with_workload(&SimOptions::new(EngineKind::Virtual, 1), COMPONENT, make);
-    let cluster = Arc::clone(lab.cluster());
-    furnish(&cluster, lab.now());
+    let mut harness =
+        Harness::with_workload(&SimOptions::new(EngineKind::Virtual, 1), COMPONENT, make);
+    let cluster = Arc::clone(harness.cluster());
+    furnish(&cluster, harness.now());
     let set = json!({
         "metadata": {"name": "web", "namespace": "shop"},
         "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": {
@@ -118,13 +119,13 @@ fn each_of_several_workloads_sees_to_its_own() {
         }},
     });
     cluster
-        .create(ReplicaSet::from_json(set).unwrap(), lab.now())
+        .create(ReplicaSet::from_json(set).unwrap(), harness.now())
         .unwrap();
     cluster
         .api(kind())
-        .create(map("red", "runner"), lab.now())
+        .create(map("red", "runner"), harness.now())
         .unwrap();
-    assert!(lab.settle(600 * SECOND));
+    assert!(harness.settle(600 * SECOND));
     let mut owners: Vec<String> = pods(&cluster).into_values().collect();
     owners.sort();
     assert_eq!(
@@ -156,7 +157,8 @@ fn faults_delay_it_and_change_nothing() {
         let mut options = SimOptions::new(EngineKind::Virtual, seed);
         // Behind its ConfigMaps it makes pods for owners that are gone, which are collected at once.
         options.latency.api = Latency::Constant(5_000_000);
-        let mut site = Site::new(&options, ClusterOptions::default(), Arc::new(Unheard));
+        let mut site =
+            FaultHarness::new(&options, ClusterOptions::default(), Arc::new(NoopObserver));
         site.add_workload(COMPONENT, make);
         let cluster = Arc::clone(site.cluster());
         furnish(&cluster, site.now());
@@ -186,18 +188,18 @@ fn faults_delay_it_and_change_nothing() {
             };
             let calls = [Call::CreatePod, Call::DeletePod];
             site.network().arm(armed(&calls, effect, 1, until_ns));
-            let line = Arc::clone(&site.alive()[0]);
+            let connection = Arc::clone(&site.alive()[0]);
             let stream = if random.bool() {
                 StreamKind::Pods
             } else {
                 StreamKind::Others
             };
             match random.u32(0..5) {
-                0 => line.drop_events(stream, 1),
-                1 => line.duplicate_events(stream, 2),
-                2 => line.hold(stream, now.mono_ns + SECOND),
-                3 => line.end(stream, StreamEnd::Expired),
-                _ => line.crash_at(CrashPoint::AfterRequest, random.u32(0..3)),
+                0 => connection.drop_events(stream, 1),
+                1 => connection.duplicate_events(stream, 2),
+                2 => connection.hold(stream, now.mono_ns + SECOND),
+                3 => connection.end(stream, StreamEnd::Expired),
+                _ => connection.crash_at(CrashPoint::AfterRequest, random.u32(0..3)),
             }
             let next_ns = now.mono_ns + SECOND / 2;
             while site.advance(next_ns, || false) == Stopped::Died {
@@ -205,7 +207,7 @@ fn faults_delay_it_and_change_nothing() {
             }
         }
         site.network().heal();
-        site.alive().iter().for_each(|line| line.heal());
+        site.alive().iter().for_each(|connection| connection.heal());
         site.wake_controllers();
         let mut stopped = Stopped::Died;
         while stopped == Stopped::Died {

@@ -34,7 +34,7 @@ const LIMIT_NS: i64 = 120 * SECOND_NS;
 /// A running cluster with nodes and the namespace `default`.
 #[derive(Debug)]
 pub struct Lab {
-    inner: engine::Lab,
+    inner: engine::Harness,
 }
 
 impl Lab {
@@ -48,7 +48,7 @@ impl Lab {
         let mut settings = settings(engine);
         change(&mut settings);
         let lab = Lab {
-            inner: engine::Lab::new(&settings.sim_options()),
+            inner: engine::Harness::new(&settings.sim_options()),
         };
         let metadata = ObjectMeta {
             name: NAMESPACE.into(),

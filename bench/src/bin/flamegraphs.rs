@@ -218,7 +218,7 @@ fn is_ours(call: &str) -> bool {
         "engine::run",
         "engine::threads",
         "engine::virtual_time",
-        "Parts::run",
+        "Tasks::run",
         "cli::",
     ];
     call.contains("podstorm") && !outer.iter().any(|outer| call.contains(outer))
@@ -237,7 +237,7 @@ fn part_of(call: &str) -> Option<&'static str> {
         ("event_sink::EventWriter as", "event writer"),
         ("garbage::Garbage as", "garbage collector"),
         ("worker::Timer as", "timer"),
-        ("Switchboard::", "switchboard"),
+        ("Executor::", "executor"),
     ];
     let found = PARTS.iter().find(|(word, _)| call.contains(word))?;
     // Inside of a part the switchboard is its call.
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn a_summary_counts_a_stack_once_per_function() {
         let folded = [
-            ("main;<podstorm_sim::nodes::kubelet::Kubelets as Part>::run;podstorm::a;podstorm::a".to_owned(), 3),
+            ("main;<podstorm_sim::nodes::kubelet::Kubelets as Task>::run;podstorm::a;podstorm::a".to_owned(), 3),
             ("main;malloc".to_owned(), 1),
         ];
         let text = summary("x", "--pods 1", &folded);

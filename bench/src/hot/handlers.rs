@@ -78,7 +78,7 @@ impl Events {
     }
 
     /// The ReplicaSets, as cached.
-    pub fn parents(&self) -> &[Arc<ReplicaSet>] {
+    pub fn owners(&self) -> &[Arc<ReplicaSet>] {
         &self.cluster.parents
     }
 

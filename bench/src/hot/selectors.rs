@@ -124,7 +124,7 @@ pub fn parents(count: usize) -> impl FnMut() -> u64 {
         let namespace = &cluster.parents[turn].metadata.namespace;
         let found = cluster
             .controller
-            .parents()
+            .owners()
             .matching(namespace, black_box(&labels[turn]));
         assert!(found.len() == 1);
         found[0].key.index() as u64

@@ -173,14 +173,14 @@ pub fn scale_down(plan: Plan) -> impl FnMut() -> u64 {
 
 /// What a server answers to as many creates.
 fn created_by_the_server(count: usize, cluster: &Cluster) -> Vec<Arc<Pod>> {
-    let parent = cluster.controller.parents().get(cluster.keys[0]);
+    let parent = cluster.controller.owners().get(cluster.keys[0]);
     let parent = parent.expect("the ReplicaSet is cached");
     let version = 1_000_000u64;
     // The cache has seen them by the next sync, or that would wait for them.
     cluster.controller.pods().bookmark(&(version).into());
     (0..count)
         .map(|number| {
-            let mut pod = Pod::clone(parent.body());
+            let mut pod = Pod::clone(parent.pod_from_template());
             pod.metadata.namespace = parent.object.metadata.namespace.clone();
             pod.metadata.name = format!("{}-{number:05}", parent.object.metadata.name).into();
             pod.metadata.resource_version = version.into();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use podstorm::object::{DynamicObject, Namespace, Pod, Resource};
 use podstorm_apiserver::kind_named;
-use podstorm_sim::engine::Lab;
+use podstorm_sim::engine::Harness;
 use podstorm_sim::options::{EngineKind, SimOptions};
 use serde_json::json;
 use workload::OnePodEach;
@@ -17,8 +17,8 @@ fn main() -> anyhow::Result<()> {
     let kind = kind_named("ConfigMap").expect("every cluster serves it");
     let options = SimOptions::new(EngineKind::Virtual, 1);
     let make = move |pods: &_| OnePodEach::new(kind, pods);
-    let mut lab = Lab::with_workload(&options, "one-pod-each", make);
-    let (cluster, now) = (Arc::clone(lab.cluster()), lab.now());
+    let mut harness = Harness::with_workload(&options, "one-pod-each", make);
+    let (cluster, now) = (Arc::clone(harness.cluster()), harness.now());
     cluster.create(
         Namespace::from_json(json!({"metadata": {"name": "shop"}}))?,
         now,
@@ -30,7 +30,7 @@ fn main() -> anyhow::Result<()> {
         let map = DynamicObject::from_json(kind, map)?;
         cluster.api(kind).create(Arc::new(map), now)?;
     }
-    lab.settle(60_000_000_000);
+    harness.settle(60_000_000_000);
     for pod in cluster.list::<Pod>(None).0 {
         let owner = pod.metadata.controller();
         let owner = owner.map_or("nobody".to_owned(), |it| format!("{} {}", it.kind, it.name));

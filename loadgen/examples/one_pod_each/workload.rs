@@ -72,7 +72,7 @@ impl OnePodEach {
             return Some(Request::CreatePod {
                 namespace,
                 name: Some((&*name).into()),
-                body: Arc::new(body),
+                pod: Arc::new(body),
             });
         };
         let owner = pod.metadata.controller()?;

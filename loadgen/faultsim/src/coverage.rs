@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use podstorm_sim::faults::{Call, FaultClass, Place};
+use podstorm_sim::faults::{BatchPosition, Call, FaultClass};
 
 /// A step of a controller's work, as it is when a fault strikes.
 pub const STEPS: [&str; 10] = [
@@ -22,7 +22,7 @@ pub const STEPS: [&str; 10] = [
 pub type Pairs = BTreeMap<(FaultClass, &'static str), u64>;
 
 /// The step of a sync that makes such a call there.
-pub fn step_of(call: Call, place: Place) -> &'static str {
+pub fn step_of(call: Call, place: BatchPosition) -> &'static str {
     match call {
         Call::CreatePod if place.batch == 0 => "creating the first",
         Call::CreatePod => "creating more",

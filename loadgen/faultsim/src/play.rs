@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use podstorm::policy::Behaviour;
 use podstorm_apiserver::ClusterOptions;
-use podstorm_sim::engine::site::Site;
+use podstorm_sim::engine::fault_harness::FaultHarness;
 use podstorm_sim::executor::seed::seed_for;
 
 use super::invariants::Checker;
@@ -50,7 +50,7 @@ pub fn play(schedule: &Schedule, how: How) -> (Verdict, Vec<String>) {
         ..ClusterOptions::default()
     };
     let options = options(&schedule.world, schedule.seed, how.behaviour);
-    let mut site = Site::new(&options, server, Arc::clone(&checker) as _);
+    let mut site = FaultHarness::new(&options, server, Arc::clone(&checker) as _);
     // A manager without any would only hear of pods that are none of its business.
     if schedule.has_replication_controllers() {
         site.add_replication_controllers();

@@ -11,10 +11,10 @@ use podstorm::policy::Behaviour;
 use podstorm::replicaset::{Controller, Sync};
 use podstorm_apiserver::ClusterOptions;
 use podstorm_objects::{Now, Pod, ReplicaSet, Resource};
-use podstorm_sim::engine::probe::{Origin, Probe, SyncId};
-use podstorm_sim::engine::site::Site;
+use podstorm_sim::engine::fault_harness::FaultHarness;
+use podstorm_sim::engine::observer::{Observer, Origin, SyncId};
 use podstorm_sim::executor::seed::seed_for;
-use podstorm_sim::faults::{ApiFault, Armed, Call, Effect, FaultClass, Network, Place};
+use podstorm_sim::faults::{ApiFault, Armed, BatchPosition, Call, Effect, FaultClass, Network};
 
 use super::invariants::Checker;
 use super::objects::{NAMESPACE, replica_set};
@@ -49,13 +49,13 @@ impl Watch {
     }
 }
 
-impl Probe for Watch {
+impl Observer for Watch {
     fn sync_begins(&self, sync: SyncId, controller: &Controller, key: KeyId, now: Now) {
-        let name = controller.parents().name(key).name.to_string();
+        let name = controller.owners().name(key).name.to_string();
         self.state().under_way.insert(sync, (name, now.mono_ns));
     }
 
-    fn sends(&self, _: SyncId, _: &Controller, request: &Request, _: Place, _: Now) {
+    fn sends(&self, _: SyncId, _: &Controller, request: &Request, _: BatchPosition, _: Now) {
         let mut state = self.state();
         let fraction = state.fraction;
         if Call::of(request) == Call::CreatePod && state.dice.f64() < fraction {
@@ -126,7 +126,7 @@ impl Harness {
             ..ClusterOptions::default()
         };
         let options = options(&world, seed, behaviour);
-        let site = Site::new(&options, server, Arc::clone(&watch) as _);
+        let site = FaultHarness::new(&options, server, Arc::clone(&watch) as _);
         let network = Arc::clone(site.network());
         watch.network.set(network).expect("it is set once");
         // Nothing tells the checker anything: what is measured here may well be wrong for a while.
@@ -140,7 +140,7 @@ impl Harness {
         Harness { simulation, watch }
     }
 
-    fn site(&self) -> &Site {
+    fn site(&self) -> &FaultHarness {
         &self.simulation.site
     }
 

@@ -13,7 +13,7 @@ use podstorm::policy::Behaviour;
 use podstorm_apiserver::Cluster;
 use podstorm_apiserver::latency::Latency;
 use podstorm_objects::{Namespace, Node, Pod, Uid};
-use podstorm_sim::engine::site::{Site, Stopped};
+use podstorm_sim::engine::fault_harness::{FaultHarness, Stopped};
 use podstorm_sim::faults::{StreamEnd, StreamKind};
 use podstorm_sim::options::{ControllerSettings, EngineKind, LatencySettings, SimOptions};
 use serde_json::{Value, json};
@@ -97,7 +97,7 @@ enum Later {
 #[derive(Debug)]
 pub struct Simulation {
     /// The cluster, its nodes and controllers.
-    pub site: Site,
+    pub site: FaultHarness,
     checker: Arc<Checker>,
     world: World,
     /// Whether a write of users that the server refuses is a mistake: a script means what it says.
@@ -131,7 +131,12 @@ impl Simulation {
     ///
     /// # Panics
     /// When the cluster has objects already.
-    pub fn new(world: &World, site: Site, checker: Arc<Checker>, is_scripted: bool) -> Simulation {
+    pub fn new(
+        world: &World,
+        site: FaultHarness,
+        checker: Arc<Checker>,
+        is_scripted: bool,
+    ) -> Simulation {
         let plan = |set: &WorldReplicaSet| SetPlan {
             kind: set.kind,
             like: set.name.clone(),
@@ -474,7 +479,7 @@ impl Simulation {
     }
 }
 
-fn ready(is_ready: bool, site: &Site) -> Value {
+fn ready(is_ready: bool, site: &FaultHarness) -> Value {
     let time = site.now().wall().to_string();
     let status = if is_ready { "True" } else { "False" };
     json!({"type": "Ready", "status": status, "lastTransitionTime": time})

@@ -186,7 +186,7 @@ impl Objects {
             true => Arc::clone(changed),
             false => Arc::clone(parent),
         });
-        controller.parent_replace(parents.collect(), &version, Now::default());
+        controller.owner_replace(parents.collect(), &version, Now::default());
         cache.replace(pods, &version);
         controller
     }

@@ -31,8 +31,8 @@ impl Metrics {
         // Relaxed: a figure to look at, which orders nothing.
         let now_ns = self.now_ns.load(Ordering::Relaxed);
         let mut all = BTreeMap::new();
-        for pool in &self.figures.pools {
-            let controller = &pool.controller;
+        for runner in &self.figures.runners {
+            let controller = &runner.controller;
             let name = if controller.options().kind == Kind::REPLICATION_CONTROLLER {
                 "replicationmanager"
             } else {
@@ -40,7 +40,7 @@ impl Metrics {
             };
             let queue = controller.queue().families(&Str::from(name), now_ns);
             let own = queue.into_iter().chain(controller.metrics().families());
-            for family in own.chain(limiter_waits(&pool.client)) {
+            for family in own.chain(limiter_waits(&runner.client)) {
                 add(&mut all, family);
             }
         }
@@ -104,13 +104,13 @@ impl Metrics {
                 value: Value::Number(version.unwrap_or(0) as f64),
             });
         };
-        for (number, pool) in self.figures.pools.iter().enumerate() {
-            let controller = &pool.controller;
+        for (number, runner) in self.figures.runners.iter().enumerate() {
+            let controller = &runner.controller;
             let kind = controller.options().kind;
             push(
                 kind.group(),
                 kind.resource(),
-                controller.parents().version().get().number(),
+                controller.owners().version().get().number(),
             );
             if number == 0 {
                 // The controllers share one cache of pods.

@@ -480,16 +480,16 @@ fn no_inline_list_of_a_standard_pod_outgrows_its_place_at_any_time() {
         mono_ns: 0,
         wall_ns: virtual_time::WALL_START_NS,
     };
-    engine.parts.wake_all(&engine.switchboard);
+    engine.tasks.wake_all(&engine.executor);
     let (mut spilled, mut seen) = (0, 0);
-    while !engine.switchboard.is_stopped() {
-        let Some(part) = engine.switchboard.try_take() else {
-            let due_ns = engine.switchboard.next_due().expect("the scenario ends");
+    while !engine.executor.is_stopped() {
+        let Some(task) = engine.executor.try_take() else {
+            let due_ns = engine.executor.next_due().expect("the scenario ends");
             now = now.plus_ns((due_ns - now.mono_ns).max(0));
-            engine.switchboard.fire_due(now);
+            engine.executor.fire_due(now);
             continue;
         };
-        engine.parts.run(part, &engine.switchboard, now);
+        engine.tasks.run(task, &engine.executor, now);
         let (pods, _) = engine.cluster.list::<Pod>(None);
         seen = pods.len().max(seen);
         spilled += pods.iter().map(|pod| spilled_lists(pod)).sum::<usize>();

@@ -23,7 +23,7 @@ pub(super) fn run(case: Value) -> Result<(), String> {
     let controller = Controller::new(ControllerOptions::new(kind), cache.clone());
     for value in parents {
         controller
-            .parents()
+            .owners()
             .apply(Delta::Applied(parent(kind, value)?));
     }
     let pods: Vec<Arc<Pod>> = pods.into_iter().map(pod).collect::<Result<_, _>>()?;
@@ -35,9 +35,9 @@ pub(super) fn run(case: Value) -> Result<(), String> {
         let name = expected.text("parent")?;
         let (namespace, short) =
             podstorm::replicaset::parse_key(&name).map_err(|error| error.to_string())?;
-        let key = controller.parents().intern(namespace, short);
+        let key = controller.owners().intern(namespace, short);
         let parent = controller
-            .parents()
+            .owners()
             .get(key)
             .ok_or(format!("{name} is not cached"))?;
         let related = controller.related_pods(&parent);

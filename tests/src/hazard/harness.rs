@@ -14,7 +14,7 @@ use podstorm_faultsim::objects::{self, NAMESPACE, with};
 use podstorm_faultsim::schedule::{How, World};
 use podstorm_faultsim::simulation::{self, Ending, Simulation};
 use podstorm_faultsim::{Action, Step};
-use podstorm_sim::engine::site::Site;
+use podstorm_sim::engine::fault_harness::FaultHarness;
 use podstorm_sim::faults::{
     Armed, Call, CrashPoint, Effect, FaultClass, Line, StreamEnd, StreamKind,
 };
@@ -178,7 +178,7 @@ impl Harness {
             observer: Some(Arc::clone(&log) as _),
             ..ClusterOptions::default()
         };
-        let site = Site::new(&options, server, Arc::clone(&log) as _);
+        let site = FaultHarness::new(&options, server, Arc::clone(&log) as _);
         let view = View {
             cluster: Arc::clone(site.cluster()),
             log,
@@ -244,7 +244,7 @@ impl Harness {
     /// The expectations of a ReplicaSet: creations and deletions awaited.
     pub fn expected(&self, name: &str) -> Option<(i64, i64)> {
         let controller = self.controller();
-        let key = controller.parents().intern(NAMESPACE, name);
+        let key = controller.owners().intern(NAMESPACE, name);
         let counts = controller.expectations().counts(key)?;
         Some((counts.add, counts.del))
     }
@@ -252,7 +252,7 @@ impl Harness {
     /// How often the key of a ReplicaSet has failed since it went well last.
     pub fn failures(&self, name: &str) -> u32 {
         let controller = self.controller();
-        let key = controller.parents().intern(NAMESPACE, name);
+        let key = controller.owners().intern(NAMESPACE, name);
         controller.queue().num_requeues(key)
     }
 

@@ -10,8 +10,8 @@ use podstorm::object::{Kind, Now, Pod, ReplicaSet, Uid};
 use podstorm::replicaset::{Controller, Outcome, Sync, SyncErrorClass};
 use podstorm_apiserver::{Change, Commit, CommitObserver};
 use podstorm_faultsim::invariants::Checker;
-use podstorm_sim::engine::probe::{Origin, Probe, SyncId};
-use podstorm_sim::faults::{Call, Place};
+use podstorm_sim::engine::observer::{Observer, Origin, SyncId};
+use podstorm_sim::faults::{BatchPosition, Call};
 
 /// One sync.
 #[derive(Clone, Debug)]
@@ -147,7 +147,7 @@ fn pod_name(request: &Request) -> &str {
     }
 }
 
-impl Probe for EventLog {
+impl Observer for EventLog {
     fn sync_begins(&self, sync: SyncId, controller: &Controller, key: KeyId, now: Now) {
         self.checker.sync_begins(sync, controller, key, now);
         let mut state = self.state();
@@ -155,7 +155,7 @@ impl Probe for EventLog {
         state.running.insert(sync, at);
         state.syncs.push(SyncRecord {
             id: sync,
-            owner: controller.parents().name(key).name.to_string(),
+            owner: controller.owners().name(key).name.to_string(),
             began_ns: now.mono_ns,
             requests: Vec::new(),
             ended: None,
@@ -167,7 +167,7 @@ impl Probe for EventLog {
         sync: SyncId,
         controller: &Controller,
         request: &Request,
-        place: Place,
+        place: BatchPosition,
         now: Now,
     ) {
         self.checker.sends(sync, controller, request, place, now);

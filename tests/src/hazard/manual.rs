@@ -110,7 +110,7 @@ impl ManualController {
     /// The controller hears of the ReplicaSets as they are.
     pub fn list_sets(&self) {
         let (sets, version) = self.cluster.list::<ReplicaSet>(None);
-        self.controller.parent_replace(sets, &version, self.now);
+        self.controller.owner_replace(sets, &version, self.now);
     }
 
     /// The pod cache is filled with the pods as they are; no handler hears of it yet.
@@ -121,7 +121,7 @@ impl ManualController {
 
     /// Creations and deletions that are awaited for a ReplicaSet.
     pub fn expected(&self, name: &str) -> Option<(i64, i64)> {
-        let key = self.controller.parents().intern(NAMESPACE, name);
+        let key = self.controller.owners().intern(NAMESPACE, name);
         let counts = self.controller.expectations().counts(key)?;
         Some((counts.add, counts.del))
     }

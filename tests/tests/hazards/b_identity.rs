@@ -143,7 +143,7 @@ fn hazard_19_deleted_while_creating() {
     assert!(sim.pods().is_empty());
     assert_eq!(sim.expected("web"), None);
     let controller = sim.controller();
-    let key = controller.parents().intern(NAMESPACE, "web");
+    let key = controller.owners().intern(NAMESPACE, "web");
     assert!(controller.consistency().record(&key).is_none());
     assert_eq!(sim.last_sync("web").failed_at(), None);
     sim.conclude();

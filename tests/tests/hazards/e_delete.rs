@@ -230,12 +230,12 @@ fn hazard_50_no_colocation_without_an_owner() {
             "apiVersion": "v1", "kind": "Owner", "name": "o", "uid": "o-1", "controller": true,
         }]}});
         let set = ReplicaSet::from_json(with(idle_set("web", 1), owner)).unwrap();
-        controller.parent_replace(vec![set.into()], &1.into(), Default::default());
+        controller.owner_replace(vec![set.into()], &1.into(), Default::default());
         let pod = Pod::from_json(pod("p", "web")).unwrap();
         controller.pods().replace(vec![pod.into()], &1.into());
         let parent = controller
-            .parents()
-            .get(controller.parents().intern(NAMESPACE, "web"));
+            .owners()
+            .get(controller.owners().intern(NAMESPACE, "web"));
         assert_eq!(controller.related_pods(&parent.unwrap()).len(), related);
     }
 }

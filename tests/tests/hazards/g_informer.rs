@@ -132,7 +132,7 @@ fn hazard_68_events_come_again() {
     sim.create_set(idle_set("web", 3));
     sim.run(seconds(1));
     assert_eq!(sim.expected("web"), Some((0, 0)));
-    assert_eq!(sim.line().disturbed_events().1, 3);
+    assert_eq!(sim.line().altered_events().1, 3);
     let syncs = sim.syncs().len();
     sim.act(Replay {
         stream: StreamKind::Pods,
@@ -140,7 +140,7 @@ fn hazard_68_events_come_again() {
     });
     sim.release(StreamKind::Pods);
     sim.run(seconds(1));
-    assert_eq!(sim.line().disturbed_events().1, 4);
+    assert_eq!(sim.line().altered_events().1, 4);
     assert_eq!(
         (sim.syncs().len(), sim.expected("web")),
         (syncs, Some((0, 0)))
@@ -157,7 +157,7 @@ fn hazard_68_events_come_again() {
     });
     sim.release(StreamKind::Pods);
     sim.run(seconds(1));
-    assert_eq!(sim.line().disturbed_events().1, 8);
+    assert_eq!(sim.line().altered_events().1, 8);
     assert_eq!(sim.expected("web"), Some((0, 0)));
     assert_eq!((sim.count(Write::Create), sim.count(Write::Delete)), (3, 0));
     sim.conclude();
@@ -172,7 +172,7 @@ fn hazard_69_nothing_but_bookmarks() {
     manual.list_pods();
     assert_eq!(manual.sync().sent(Call::CreatePod), 1);
     manual.pass(seconds(1));
-    let key = manual.controller.parents().intern(NAMESPACE, "web");
+    let key = manual.controller.owners().intern(NAMESPACE, "web");
     manual.list_sets();
     let refused = manual.sync();
     let Outcome::Failed(error) = refused.outcome else {
@@ -181,7 +181,7 @@ fn hazard_69_nothing_but_bookmarks() {
     assert!(matches!(error.class, SyncErrorClass::Consistency(_)));
     let version = ResourceVersion::from(manual.cluster.resource_version());
     manual.controller.pods().bookmark(&version);
-    manual.controller.parent_bookmark(&version);
+    manual.controller.owner_bookmark(&version);
     assert_eq!(manual.controller.queue().len(), 0);
     assert_eq!(manual.expected("web"), Some((1, 0)));
     manual.controller.queue().add(key, manual.now.mono_ns);
@@ -232,7 +232,7 @@ fn hazard_70_tombstones() {
         assert_eq!(manual.controller.queue().len(), 0);
     }
     // And a parent's without its object.
-    let parents = manual.controller.parents();
+    let parents = manual.controller.owners();
     assert!(parents.apply_tombstone(NAMESPACE, "web", None).is_none());
     let key = parents.intern(NAMESPACE, "web");
     assert!(parents.get(key).is_none());
@@ -242,7 +242,7 @@ fn hazard_70_tombstones() {
     let change = parents
         .apply_tombstone(NAMESPACE, "web", Some(&set))
         .unwrap();
-    manual.controller.parent_changed(&change, manual.now);
+    manual.controller.owner_changed(&change, manual.now);
     assert_eq!(manual.expected("web"), None);
     assert_eq!(manual.controller.queue().len(), 1);
 }
@@ -307,7 +307,7 @@ fn hazard_72_resync() {
         controller.pod_changed(&change, sim.now());
     }
     assert_eq!(controller.queue().len(), 0);
-    controller.parent_resync(sim.now());
+    controller.owner_resync(sim.now());
     assert_eq!(controller.queue().len(), 3);
     sim.release(StreamKind::Pods);
     sim.run(seconds(1));

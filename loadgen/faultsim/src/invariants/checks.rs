@@ -7,8 +7,8 @@ use podstorm::intern::KeyId;
 use podstorm::replicaset::{Controller, Outcome, SyncErrorClass, as_replica_set};
 use podstorm_apiserver::Change;
 use podstorm_objects::{Kind, Now, Pod, ReplicaSet};
-use podstorm_sim::engine::probe::{Origin, SyncId};
-use podstorm_sim::faults::{Call, Place};
+use podstorm_sim::engine::observer::{Origin, SyncId};
+use podstorm_sim::faults::{BatchPosition, Call};
 
 use super::super::coverage::step_of;
 use super::super::model::{is_active, owns, selects};
@@ -96,11 +96,11 @@ impl OracleState {
             return Ok(());
         }
         // No controller can tell: it was answered once, and the pod of that answer may be gone by now.
-        if origin.stray && (upstream || dead) || resent {
+        if origin.orphaned && (upstream || dead) || resent {
             set.allowed += 1;
         }
         let mut most = set.most_since(set_version);
-        if origin.stray {
+        if origin.orphaned {
             // It was wanted when it was asked for. Who could have known what would come by itself until
             // it is carried out?
             most += set.gained_since(set_version);
@@ -170,7 +170,7 @@ impl OracleState {
         let Some(set) = self.sets.get_mut(&uid) else {
             return Ok(());
         };
-        if origin.stray {
+        if origin.orphaned {
             set.allowed_deletes += 1;
         }
         let least = set.least_since(set_version);
@@ -306,7 +306,7 @@ impl OracleState {
         id: SyncId,
         controller: &Controller,
         request: &Request,
-        place: Place,
+        place: BatchPosition,
         now: Now,
     ) -> Checked {
         let (upstream, burst) = (self.is_upstream(), self.burst);

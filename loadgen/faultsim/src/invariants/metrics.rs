@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use podstorm_apiserver::{Change, Commit};
 use podstorm_objects::{Now, Pod, Uid};
-use podstorm_sim::engine::probe::Origin;
+use podstorm_sim::engine::observer::Origin;
 
 use super::super::verdict::Verdict;
 use super::checks::begins_deletion;

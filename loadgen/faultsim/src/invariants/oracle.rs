@@ -10,8 +10,8 @@ use podstorm::intern::KeyId;
 use podstorm::policy::Behaviour;
 use podstorm::replicaset::Controller;
 use podstorm_objects::{Kind, Now, Pod, PodPhase, ReplicaSet, ReplicaSetStatus, Str, Uid};
-use podstorm_sim::engine::probe::SyncId;
-use podstorm_sim::engine::site::Site;
+use podstorm_sim::engine::fault_harness::FaultHarness;
+use podstorm_sim::engine::observer::SyncId;
 
 use super::super::action::Action;
 use super::super::model::is_active;
@@ -165,7 +165,7 @@ impl OracleState {
     }
 
     /// Records what a step of the schedule may explain.
-    pub(super) fn disturbed(&mut self, action: &Action, site: &Site) {
+    pub(super) fn disturbed(&mut self, action: &Action, site: &FaultHarness) {
         let upstream = self.is_upstream();
         match action {
             Action::Drop { events, .. } => {
@@ -218,7 +218,7 @@ impl OracleState {
     }
 
     /// A controller has died: what it had under way may still come.
-    pub(super) fn died(&mut self, site: &Site) {
+    pub(super) fn died(&mut self, site: &FaultHarness) {
         self.crashed = true;
         let alive: BTreeSet<u32> = site.alive().iter().map(|line| line.incarnation()).collect();
         let started = u32::try_from(site.started()).unwrap_or(u32::MAX);
@@ -339,8 +339,8 @@ impl OracleState {
         key: KeyId,
         now: Now,
     ) -> &mut SyncState {
-        let name = controller.parents().name(key);
-        let parent = controller.parents().get(key);
+        let name = controller.owners().name(key);
+        let parent = controller.owners().get(key);
         let pods = controller.pods();
         let set = parent.map(|parent| Arc::clone(&parent.object));
         let version = |version: &podstorm_objects::ResourceVersion| version.number().unwrap_or(0);
@@ -387,14 +387,14 @@ impl OracleState {
     }
 
     /// Nothing more than necessary is kept when all is at rest.
-    pub(super) fn at_rest(&self, site: &Site) -> Checked {
+    pub(super) fn at_rest(&self, site: &FaultHarness) -> Checked {
         for controller in site.controllers() {
             if !controller.queue().is_empty() {
                 return Err(("L2", "keys wait in the queue".to_owned()));
             }
             let kind = controller.options().kind;
             for set in self.sets.values().filter(|set| set.kind == kind) {
-                let key = controller.parents().intern(&set.namespace, &set.name);
+                let key = controller.owners().intern(&set.namespace, &set.name);
                 if let Some(record) = controller.consistency().record(&key) {
                     self.record_at_rest(set, &record, controller)?;
                 }
@@ -427,7 +427,7 @@ impl OracleState {
         }
         let caches = [
             controller.pods().version().get(),
-            controller.parents().version().get(),
+            controller.owners().version().get(),
         ];
         for (written, cache) in record.written.iter().zip(caches) {
             if let Some(written) = written

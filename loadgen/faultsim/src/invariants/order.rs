@@ -1,13 +1,13 @@
 //! The orders that a sync keeps: of its batches of creates, and of the pods that it deletes.
 
 use podstorm_objects::{Pod, PodPhase};
-use podstorm_sim::faults::Place;
+use podstorm_sim::faults::BatchPosition;
 
 use super::checks::Checked;
 use super::oracle::SyncState;
 
 /// S6: batches of 1, 2, 4, …, and none after one that failed.
-pub(super) fn batch_is_in_order(sync: &mut SyncState, place: Place) -> Checked {
+pub(super) fn batch_is_in_order(sync: &mut SyncState, place: BatchPosition) -> Checked {
     if let Some(failed) = sync.failed_batch
         && place.batch > failed
     {

@@ -58,8 +58,8 @@ fn the_release_of_a_pod_that_matches_and_the_adoption_of_one_that_does_not_are_n
 
 /// What a sync of `web` asks for to adopt or to release the pod `a`.
 fn patch(harness: &CheckerHarness, adopts: bool) -> Request {
-    let parent = harness.controller.parents().get(harness.key());
-    let owner = Arc::clone(&parent.expect("web is known").owner);
+    let parent = harness.controller.owners().get(harness.key());
+    let owner = Arc::clone(&parent.expect("web is known").controller_ref);
     let pod_uid = Uid::new("a-uid");
     let owner_uid = owner.uid.clone();
     Request::PatchPod {

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use podstorm::client::{Answer, ApiError};
 use podstorm_apiserver::{Change, Commit};
 use podstorm_objects::{Kind, Now, Pod};
-use podstorm_sim::engine::probe::Origin;
-use podstorm_sim::faults::{FaultClass, Mark};
+use podstorm_sim::engine::observer::Origin;
+use podstorm_sim::faults::{FaultClass, FaultId};
 
 use super::super::action::Action;
 use super::super::objects::{STUCK, node_name};
@@ -34,7 +34,7 @@ enum Sign {
 /// A step that is under way.
 #[derive(Clone, Debug)]
 struct Open {
-    mark: Mark,
+    mark: FaultId,
     sign: Sign,
     until_ns: i64,
 }
@@ -44,17 +44,17 @@ struct Open {
 pub(super) struct Reach {
     /// The classes of the steps so far, by their marks.
     steps: Vec<Option<FaultClass>>,
-    noticed: BTreeSet<Mark>,
+    noticed: BTreeSet<FaultId>,
     /// The step that is being carried out, where what it writes is what there is to be noticed.
-    acting: Option<Mark>,
+    acting: Option<FaultId>,
     open: Vec<Open>,
 }
 
 impl Reach {
     /// A step is about to be carried out; answers its mark. `is_busy` tells whether a sync is under
     /// way.
-    pub(super) fn acts(&mut self, step: &Step, is_busy: bool, nodes: u32, now: Now) -> Mark {
-        let mark = Mark::try_from(self.steps.len()).expect("there are few steps");
+    pub(super) fn acts(&mut self, step: &Step, is_busy: bool, nodes: u32, now: Now) -> FaultId {
+        let mark = FaultId::try_from(self.steps.len()).expect("there are few steps");
         self.steps.push(step.class);
         let (sign, for_ms) = match &step.action {
             Action::Overlap { for_ms } => (Sign::Overlap, *for_ms),
@@ -88,7 +88,7 @@ impl Reach {
     }
 
     /// These were noticed.
-    pub(super) fn notice(&mut self, marks: impl IntoIterator<Item = Mark>) {
+    pub(super) fn notice(&mut self, marks: impl IntoIterator<Item = FaultId>) {
         self.noticed.extend(marks);
     }
 
@@ -175,7 +175,7 @@ mod tests {
 
     use super::super::super::action::Death;
     use super::*;
-    use podstorm_sim::engine::probe::SyncId;
+    use podstorm_sim::engine::observer::SyncId;
 
     const NOW: Now = Now {
         mono_ns: 1_000_000_000,
@@ -293,7 +293,7 @@ mod tests {
                     kind: Kind::REPLICA_SET,
                     number: 1,
                 },
-                stray: false,
+                orphaned: false,
             };
             commits(&mut reach, None, &Pod::default(), None, now);
             assert_eq!(noticed(&reach, FaultClass::SecondController), (1, 0));

@@ -1,7 +1,7 @@
 //! What the checker keeps of a ReplicaSet or a ReplicationController: what was wanted when, and what came and went.
 
 use podstorm_objects::{Kind, Labels, ReplicaSet, Str};
-use podstorm_sim::engine::probe::SyncId;
+use podstorm_sim::engine::observer::SyncId;
 
 /// A ReplicaSet or a ReplicationController, by UID.
 #[derive(Debug)]

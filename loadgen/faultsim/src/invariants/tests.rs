@@ -7,7 +7,7 @@ use podstorm::limits::EXPECTATIONS_TIMEOUT_NS;
 use podstorm::policy::Behaviour;
 use podstorm_apiserver::Change;
 use podstorm_objects::{AnyObject, Kind, Now, Object, ReplicaSet, Resource};
-use podstorm_sim::engine::probe::SyncId;
+use podstorm_sim::engine::observer::SyncId;
 use serde_json::{Value, json};
 
 use super::super::draw::{Wanted, draw};

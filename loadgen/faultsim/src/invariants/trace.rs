@@ -4,7 +4,7 @@ use podstorm::client::Request;
 use podstorm::replicaset::as_replica_set;
 use podstorm_apiserver::{Change, Commit};
 use podstorm_objects::{Pod, ReplicaSet, ReplicationController, Uid};
-use podstorm_sim::engine::probe::{Origin, SyncId};
+use podstorm_sim::engine::observer::{Origin, SyncId};
 
 /// FNV-1a over 128 bits: equal on every machine.
 #[derive(Clone, Copy, Debug)]
@@ -41,11 +41,11 @@ impl Trace {
 pub(super) fn commit_text(commit: &Commit, origin: Option<Origin>) -> String {
     let who = match origin {
         None => String::new(),
-        Some(Origin { sync, stray }) => format!(
+        Some(Origin { sync, orphaned }) => format!(
             " by sync {} of controller {}{}",
             sync.number,
             sync.incarnation,
-            if stray {
+            if orphaned {
                 ", which no longer waits for it"
             } else {
                 ""

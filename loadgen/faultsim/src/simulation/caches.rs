@@ -1,23 +1,23 @@
 //! Whether the controllers have heard of all that is so.
 
-use podstorm::replicaset::ParentStore;
+use podstorm::replicaset::OwnerStore;
 use podstorm_apiserver::Cluster;
 use podstorm_objects::Pod;
-use podstorm_sim::engine::site::Site;
+use podstorm_sim::engine::fault_harness::FaultHarness;
 
 use super::super::workloads::WorkloadKind;
 
 /// The first object of which a live controller's caches have another version than the server, if
 /// any: what is still on its way may bring more to do.
-pub(super) fn behind(site: &Site) -> Option<String> {
+pub(super) fn behind(site: &FaultHarness) -> Option<String> {
     site.controllers().find_map(|controller| {
         let kinds = WorkloadKind::ALL.into_iter();
         let mut own = kinds.filter(|it| it.kind() == controller.options().kind);
-        behind_in(controller.parents(), own.next()?, site.cluster())
+        behind_in(controller.owners(), own.next()?, site.cluster())
     })
 }
 
-fn behind_in(parents: &ParentStore, kind: WorkloadKind, cluster: &Cluster) -> Option<String> {
+fn behind_in(parents: &OwnerStore, kind: WorkloadKind, cluster: &Cluster) -> Option<String> {
     let sets = kind.list(cluster);
     let known = parents.all();
     let unheard = sets.iter().find(|set| {

@@ -1,6 +1,6 @@
 //! The end of a run: everything is put right, must be as wanted again, and stay so.
 
-use podstorm_sim::engine::site::Site;
+use podstorm_sim::engine::fault_harness::FaultHarness;
 
 use super::{MS, Simulation};
 
@@ -121,12 +121,12 @@ impl Simulation {
 }
 
 /// Whether a live controller still waits for the events of what it asked for.
-fn expects(site: &Site) -> bool {
+fn expects(site: &FaultHarness) -> bool {
     let now_ns = site.now().mono_ns;
     let mut controllers = site.controllers();
     controllers.any(|controller| {
         let expectations = controller.expectations();
-        let parents = controller.parents().all();
+        let parents = controller.owners().all();
         let mut keys = parents.iter().map(|parent| parent.key);
         keys.any(|key| !expectations.satisfied(key, now_ns))
     })

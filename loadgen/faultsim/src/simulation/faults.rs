@@ -84,7 +84,7 @@ impl Simulation {
                 let for_ns = i64::from(*for_ms) * MS;
                 self.each_line(|line| line.lag_for(*stream, u64::from(*versions), for_ns));
                 // A new list alone is none of a lagging server's doing.
-                self.site.network().mark_as(None);
+                self.site.network().set_fault_id(None);
                 self.each_line(|line| line.end(*stream, StreamEnd::ClosedAndExpired));
             }
             Action::Crash {
