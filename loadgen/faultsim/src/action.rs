@@ -1,5 +1,6 @@
 //! What can be done to a cluster and its controllers at one moment of a run.
 
+use podstorm_apiserver::Propagation;
 use podstorm_sim::faults::{ApiFault, Call, CrashPoint, Effect, StreamEnd, StreamKind};
 use serde::{Deserialize, Serialize};
 
@@ -104,7 +105,7 @@ pub enum Action {
         /// How many of its ready pods, 1 to 100.
         percent: u32,
     },
-    /// Labels or owners of a pod are changed by somebody.
+    /// Labels or owners of a pod are changed by another client.
     Tamper {
         /// Whose pod.
         replica_set: String,
@@ -244,7 +245,7 @@ pub enum Action {
         passes: u32,
         /// For how long it is away, ms.
         down_ms: u32,
-        /// What the new one lists first is so many versions old.
+        /// What the new one lists first is that many versions old.
         #[serde(default)]
         stale_versions: u32,
         /// For how long the servers of these lists stay behind, ms.
@@ -263,7 +264,7 @@ pub enum Action {
     },
     /// The controller's wall clock is off.
     WallClock {
-        /// By so much, seconds; negative is behind.
+        /// By how many seconds; negative is behind.
         offset_s: i32,
         /// For how long, ms.
         for_ms: u32,
@@ -312,6 +313,16 @@ pub enum Tampering {
     WrongKind,
     /// Another object is named as the controller.
     ForeignController,
+}
+
+impl Dependents {
+    pub(super) fn policy(self) -> Propagation {
+        match self {
+            Dependents::Orphan => Propagation::Orphan,
+            Dependents::Background => Propagation::Background,
+            Dependents::Foreground => Propagation::Foreground,
+        }
+    }
 }
 
 impl Action {

@@ -1,6 +1,6 @@
 //! Bugs that upstream's controller is known for, each as a schedule that shows it.
 //!
-//! Figures say whether a bug is there: the same schedule is played with either behaviour, and what
+//! Metrics say whether a bug is there: the same schedule is played with either behaviour, and what
 //! the verdicts show is compared. The schedules are in `loadgen/faultsim/bugs`; those mended upstream (M3 to
 //! M5) have none.
 
@@ -13,7 +13,7 @@ pub struct Bug {
     pub id: &'static str,
     /// A name for people, as in the schedule's file name.
     pub name: &'static str,
-    /// Where it is told upstream.
+    /// The upstream thread that reports it.
     pub thread: &'static str,
     /// What it is, in one line.
     pub title: &'static str,

@@ -28,7 +28,7 @@ pub struct Campaign {
     pub wanted: Wanted,
     /// Threads that play.
     pub threads: usize,
-    /// Stop after so many failing seeds.
+    /// Stop after that many failing seeds.
     pub failures_max: usize,
 }
 
@@ -173,8 +173,8 @@ pub fn play_seed(schedule: &Schedule, behaviour: Behaviour) -> Verdict {
     }
 }
 
-/// Plays the seeds until there are no more, `stop` is set, or too many have failed. `progress` is
-/// told how many are done and how many have failed.
+/// Plays the seeds until there are no more, `stop` is set, or too many have failed. `progress` gets
+/// the numbers of those done and of those that have failed.
 pub fn run(
     campaign: &Campaign,
     stop: &AtomicBool,

@@ -10,11 +10,11 @@ use super::action::{Action, Death, Dependents, Tampering};
 use super::schedule::{SCHEDULE_VERSION, Schedule, Step, World, WorldReplicaSet};
 use super::workloads::WorkloadKind;
 
-/// Of a hundred seeds so many have no faults at all, and so many more a single class.
+/// Of a hundred seeds, those without faults, and those with a single class.
 const SEEDS_WITHOUT_FAULTS: u32 = 10;
 const SEEDS_OF_ONE_CLASS: u32 = 10;
 
-/// One seed in so many has ReplicationControllers: half of these nothing else, half both kinds.
+/// One seed in this many has ReplicationControllers: half of these nothing else, half both kinds.
 const REPLICATION_CONTROLLERS_IN: u32 = 4;
 
 /// How many classes the other seeds have on average.

@@ -1,11 +1,11 @@
-//! The fault simulator: small clusters, everything that can go wrong, and judges who look at every
+//! The fault simulator: small clusters, everything that can go wrong, and a checker of every
 //! commit. One seed is one schedule, and one schedule is one run, to the byte.
 //!
 //! ```text
-//!  seed ──draw──▶ schedule ──play──▶ site (cluster, controllers, faults)
-//!                    ▲                 │ commits, syncs
-//!                    │                 ▼
-//!                minimise ◀─────── invariants ──▶ verdict
+//!  seed ──draw──▶ schedule ──play──▶ simulation (cluster, controllers, faults) ◀── scripted hazards
+//!                    ▲                   │ commits, syncs
+//!                    │                   ▼
+//!                minimise ◀───────── invariants ──▶ verdict
 //! ```
 //!
 //! A schedule ([`schedule`]) is data: what exists at first, and timed actions, of users
@@ -13,7 +13,6 @@
 //! when all that is not needed for a failure is taken away ([`minimise`]). A run ([`mod@play`])
 //! goes through its phases: build, disturb, heal, and quiet.
 
-pub mod act;
 pub mod action;
 pub mod bugs;
 pub mod campaign;
@@ -22,12 +21,13 @@ pub mod draw;
 pub mod invariants;
 pub mod minimise;
 pub mod model;
-mod names;
+pub mod objects;
 pub mod play;
 #[cfg(test)]
 mod progress_tests;
 pub mod reference;
 pub mod schedule;
+pub mod simulation;
 pub mod verdict;
 pub mod workloads;
 

@@ -19,7 +19,7 @@ pub struct Minimised {
 }
 
 /// The smallest schedule found that still breaks that invariant. `enough` is asked before each play,
-/// and told how many there were: when it says so the search ends with what it has. Steps are taken away in ever smaller runs (delta debugging, Zeller and Hildebrandt 2002), then
+/// with the number of plays so far: when it holds, the search ends with what it has. Steps are taken away in ever smaller runs (delta debugging, Zeller and Hildebrandt 2002), then
 /// ReplicaSets that no step names, then the time after the last step.
 pub fn minimise(
     schedule: &Schedule,
@@ -144,7 +144,7 @@ mod tests {
         schedule.steps.retain(|step| step.class.is_none());
         let quiet = play_seed(&schedule, Behaviour::Upstream);
         assert!(quiet.is_good(), "{:?}", quiet.violation);
-        // The judge is told of a hold that no schedule ends: a watch that is refused for ever.
+        // A watch that goes silent for good, which no healing ends.
         let at_ms = schedule.disturb_ms / 2;
         let at = schedule.steps.partition_point(|step| step.at_ms <= at_ms);
         schedule.steps.insert(

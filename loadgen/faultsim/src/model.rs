@@ -8,24 +8,32 @@ use podstorm_objects::{
     ConditionStatus, ConditionType, LabelSelector, Now, Pod, PodPhase, ReplicaSet, ReplicaSetStatus,
 };
 
-use super::names::NAMESPACE;
 use super::workloads;
 
 /// The first thing that is not as it must be at rest; nothing when all is well.
 ///
 /// At rest every ReplicaSet or ReplicationController that is there has as many available pods as it wants, no pod without a
 /// controller is left that it could adopt, none of its pods lacks the labels it selects by, and its
-/// status says exactly what is so.
+/// status says exactly what is so. A pod that asks for a scheduler of its own counts without being ready.
 pub fn difference(cluster: &Cluster, now: Now) -> Option<String> {
     let sets = workloads::all(cluster);
-    let (pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
+    let (pods, _) = cluster.list::<Pod>(None);
     if let Some(pod) = pods.iter().find(|pod| pod.metadata.is_deleting()) {
         return Some(format!("{} is still terminating", pod.metadata.name));
     }
-    if let Some(pod) = pods.iter().find(|pod| is_active(pod) && !pod.is_ready()) {
+    if let Some(pod) = pods.iter().find(|pod| will_be_ready(pod)) {
         return Some(format!("{} is not ready yet", pod.metadata.name));
     }
     sets.iter().find_map(|set| difference_of(set, &pods, now))
+}
+
+/// Whether a pod is active and not ready, but for those that no node of a simulation takes.
+fn will_be_ready(pod: &Pod) -> bool {
+    is_active(pod) && !pod.is_ready() && !is_idle(pod)
+}
+
+fn is_idle(pod: &Pod) -> bool {
+    pod.spec.scheduler_name.is_some() && pod.node_name.is_none()
 }
 
 fn difference_of(set: &ReplicaSet, pods: &[Arc<Pod>], now: Now) -> Option<String> {
@@ -33,111 +41,106 @@ fn difference_of(set: &ReplicaSet, pods: &[Arc<Pod>], now: Now) -> Option<String
     if set.metadata.is_deleting() {
         return Some(format!("{name} is still being deleted"));
     }
-    let active = |pod: &&Arc<Pod>| is_active(pod);
-    for pod in pods.iter().filter(active) {
-        let owner = pod.metadata.owner_references.iter();
-        let owner = owner
-            .into_iter()
-            .find(|owner| owner.controller == Some(true));
+    let here = || {
+        let pods = pods.iter().map(|pod| &**pod);
+        pods.filter(|pod| pod.metadata.namespace == set.metadata.namespace)
+    };
+    for pod in here().filter(|pod| is_active(pod)) {
+        let mut owners = pod.metadata.owner_references.iter();
+        let is_orphan = !owners.any(|owner| owner.controller == Some(true));
         let matches = selects(set, pod);
-        match owner {
-            None if matches => {
-                return Some(format!("{name} has not adopted {}", pod.metadata.name));
-            }
-            Some(owner) if owner.uid == set.metadata.uid && !matches => {
-                return Some(format!("{name} has not released {}", pod.metadata.name));
-            }
-            _ => {}
+        if is_orphan && matches {
+            return Some(format!("{name} has not adopted {}", pod.metadata.name));
+        }
+        if owns(set, pod) && !matches {
+            return Some(format!("{name} has not released {}", pod.metadata.name));
         }
     }
     let wanted = set.spec.replicas.unwrap_or(1);
-    let expected = status(set, pods, now);
-    if expected.replicas != wanted {
-        return Some(format!(
-            "{name} wants {wanted} and has {}",
-            expected.replicas
-        ));
+    let expected = counts(set, here(), |_| false, now.wall_ns);
+    let [replicas, .., available, _] = expected;
+    if replicas != wanted {
+        return Some(format!("{name} wants {wanted} and has {replicas}"));
     }
     // What is on its way to come or to go, or waits for its time, will change the status yet.
-    if expected.available_replicas != wanted {
-        let available = expected.available_replicas;
+    let idle =
+        here().filter(|pod| owns(set, pod) && is_active(pod) && is_idle(pod) && !pod.is_ready());
+    if available + idle.count() as i32 != wanted {
         return Some(format!(
             "{name} wants {wanted} pods, and {available} are available"
         ));
     }
-    let told = &set.status;
-    let counts = |status: &ReplicaSetStatus| {
-        [
-            status.replicas,
-            status.fully_labeled_replicas,
-            status.ready_replicas,
-            status.available_replicas,
-            status.terminating_replicas.unwrap_or(0),
-        ]
-    };
-    if counts(told) != counts(&expected) {
+    let status = &set.status;
+    let said = said(status);
+    if said != expected {
         return Some(format!(
-            "{name}'s status says {:?} (replicas, fully labelled, ready, available, terminating), \
-             and it is {:?}",
-            counts(told),
-            counts(&expected)
+            "{name}'s status says {said:?} (replicas, fully labelled, ready, available, terminating), \
+             and it is {expected:?}"
         ));
     }
-    if told.observed_generation != set.metadata.generation {
+    if status.observed_generation != set.metadata.generation {
         return Some(format!(
             "{name}'s status is of generation {}, and it is {}",
-            told.observed_generation, set.metadata.generation
+            status.observed_generation, set.metadata.generation
         ));
     }
-    let failure = told
-        .conditions
-        .iter()
-        .find(|c| *c.kind == *"ReplicaFailure");
+    let mut conditions = status.conditions.iter();
+    let failure = conditions.find(|it| *it.kind == *"ReplicaFailure");
     failure.map(|condition| format!("{name} still says that it fails: {}", condition.message))
 }
 
-/// What the status of a ReplicaSet must say of these pods.
-fn status(set: &ReplicaSet, pods: &[Arc<Pod>], now: Now) -> ReplicaSetStatus {
-    let mut status = ReplicaSetStatus::default();
-    let mut terminating = 0;
+/// The counts that a status says: replicas, fully labelled, ready, available and terminating ones.
+pub(super) fn said(status: &ReplicaSetStatus) -> [i32; 5] {
+    [
+        status.replicas,
+        status.fully_labeled_replicas,
+        status.ready_replicas,
+        status.available_replicas,
+        status.terminating_replicas.unwrap_or(0),
+    ]
+}
+
+/// The counts that a status of these pods must say, of which `adopted` ones count as owned and selected.
+pub(super) fn counts<'a>(
+    set: &ReplicaSet,
+    pods: impl Iterator<Item = &'a Pod>,
+    adopted: impl Fn(&Pod) -> bool,
+    wall_ns: i64,
+) -> [i32; 5] {
+    let mut counts = [0; 5];
     for pod in pods {
-        let own = pod
-            .metadata
-            .owner_references
-            .iter()
-            .any(|owner| owner.controller == Some(true) && owner.uid == set.metadata.uid);
-        if !own || !selects(set, pod) {
-            continue;
-        }
+        let own = owns(set, pod) && selects(set, pod);
         let ended = matches!(pod.status.phase, PodPhase::Succeeded | PodPhase::Failed);
-        if pod.metadata.is_deleting() && !ended {
-            terminating += 1;
-        }
-        if !is_active(pod) {
+        counts[4] += i32::from(own && pod.metadata.is_deleting() && !ended);
+        if !is_active(pod) || !(own || adopted(pod)) {
             continue;
         }
-        status.replicas += 1;
+        counts[0] += 1;
         let template = &set.spec.template.metadata.labels;
-        let labelled = pod.metadata.labels.contains_all(template);
-        status.fully_labeled_replicas += i32::from(labelled);
+        counts[1] += i32::from(pod.metadata.labels.contains_all(template));
         let mut conditions = pod.status.conditions.iter();
         let ready = conditions.find(|condition| condition.kind == ConditionType::Ready);
         if let Some(ready) = ready.filter(|ready| ready.status == ConditionStatus::True) {
-            status.ready_replicas += 1;
+            counts[2] += 1;
             let since = ready.last_transition_time.get().unix_nanos();
             let enough = i64::from(set.spec.min_ready_seconds) * 1_000_000_000;
-            let available = enough == 0 || since.is_some_and(|since| since + enough <= now.wall_ns);
-            status.available_replicas += i32::from(available);
+            let available = enough == 0 || since.is_some_and(|since| since + enough <= wall_ns);
+            counts[3] += i32::from(available);
         }
     }
-    status.terminating_replicas = Some(terminating);
-    status
+    counts
 }
 
 /// Neither ended nor on its way out.
 pub(super) fn is_active(pod: &Pod) -> bool {
     !pod.metadata.is_deleting()
         && !matches!(pod.status.phase, PodPhase::Succeeded | PodPhase::Failed)
+}
+
+/// Whether an object is a pod's controller.
+pub(super) fn owns(set: &ReplicaSet, pod: &Pod) -> bool {
+    let mut owners = pod.metadata.owner_references.iter();
+    owners.any(|owner| owner.controller == Some(true) && owner.uid == set.metadata.uid)
 }
 
 /// Whether a ReplicaSet's selector matches a pod. Selectors of a simulation have labels to be equal
@@ -155,9 +158,10 @@ pub(super) fn selects(set: &ReplicaSet, pod: &Pod) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use podstorm_objects::{Namespace, Resource};
+    use podstorm_objects::{Kind, Namespace, Resource};
     use serde_json::{Value, json};
 
+    use super::super::objects::{NAMESPACE, controlled_by, named, pod, replica_set, with};
     use super::*;
     use podstorm_apiserver::ClusterOptions;
 
@@ -170,36 +174,23 @@ mod tests {
     /// by the ReplicaSet or not and have these labels.
     fn difference_with(status: Value, pods: &[(bool, &str)]) -> Option<String> {
         let cluster = Cluster::new(ClusterOptions::default());
-        let mut namespace = Namespace::default();
-        namespace.metadata.name = "sim".into();
+        let namespace = Namespace {
+            metadata: named(NAMESPACE),
+            ..Namespace::default()
+        };
         cluster.create(namespace, NOW).unwrap();
-        let set = json!({
-            "metadata": {"name": "web", "namespace": "sim"},
-            "spec": {
-                "replicas": 1,
-                "selector": {"matchLabels": {"app": "web"}},
-                "template": {
-                    "metadata": {"labels": {"app": "web"}},
-                    "spec": {"containers": [{"name": "app", "image": "app:1"}]},
-                },
-            },
-        });
+        let set = replica_set("web", "web", 1);
         let set = ReplicaSet::from_json(set).unwrap();
         let set = cluster.create(set, NOW).unwrap();
         for (number, (owned, label)) in pods.iter().enumerate() {
-            let owner = json!([{
-                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web",
-                "uid": set.metadata.uid.to_string(), "controller": true,
-            }]);
-            let name = format!("p{number}");
-            let pod = json!({
-                "metadata": {
-                    "name": name, "namespace": "sim", "labels": {"app": label},
-                    "ownerReferences": if *owned { owner } else { json!([]) },
-                },
-                "spec": {"containers": [{"name": "app", "image": "app:1"}]},
-            });
-            let mut pod = Pod::clone(&cluster.create(Pod::from_json(pod).unwrap(), NOW).unwrap());
+            let object = pod(&format!("p{number}"), label);
+            let owner = controlled_by(Kind::REPLICA_SET, "web", &set.metadata.uid.to_string());
+            let object = with(object, if *owned { owner } else { json!({}) });
+            let mut pod = Pod::clone(
+                &cluster
+                    .create(Pod::from_json(object).unwrap(), NOW)
+                    .unwrap(),
+            );
             let running = json!({"status": {
                 "phase": "Running",
                 "conditions": [{"type": "Ready", "status": "True"}],

@@ -9,18 +9,17 @@ use podstorm::client::{Answer, Request};
 use podstorm::intern::KeyId;
 use podstorm::policy::Behaviour;
 use podstorm::replicaset::{Controller, Sync};
-use podstorm_apiserver::{ClusterOptions, ScaleUpdate};
-use podstorm_objects::{Namespace, Node, Now, ObjectMeta, Pod, ReplicaSet, Resource};
-use podstorm_sim::engine::fault_harness::{FaultHarness, Stopped};
+use podstorm_apiserver::ClusterOptions;
+use podstorm_objects::{Now, Pod, ReplicaSet, Resource};
+use podstorm_sim::engine::fault_harness::FaultHarness;
 use podstorm_sim::engine::observer::{Observer, Origin, SyncId};
 use podstorm_sim::executor::seed::seed_for;
 use podstorm_sim::faults::{ApiFault, Armed, BatchPosition, Call, Effect, FaultClass, Network};
-use serde_json::json;
 
-use super::act::sim_options;
-use super::draw::{Wanted, draw};
-use super::names::NAMESPACE;
-use super::schedule::World;
+use super::invariants::Checker;
+use super::objects::{NAMESPACE, replica_set};
+use super::schedule::{How, World};
+use super::simulation::{Simulation, options};
 
 const MS: i64 = 1_000_000;
 const SECOND: i64 = 1_000 * MS;
@@ -94,16 +93,15 @@ fn refusal(parent: Option<String>, times: u32) -> Armed {
     }
 }
 
-struct Lab {
-    site: FaultHarness,
+struct Harness {
+    simulation: Simulation,
     watch: Arc<Watch>,
 }
 
-impl Lab {
-    fn new(behaviour: Behaviour, seed: u64, fraction: f64, startup_ms: u32) -> Lab {
-        let mut schedule = draw(0, &Wanted::default());
-        schedule.seed = seed;
-        schedule.world = World {
+impl Harness {
+    fn new(behaviour: Behaviour, seed: u64, fraction: f64, startup_ms: u32) -> Harness {
+        let world = World {
+            replica_sets: Vec::new(),
             nodes: 20,
             workers: WORKERS,
             burst_replicas: 500,
@@ -113,7 +111,6 @@ impl Lab {
             watch_ms: 10,
             startup_ms,
             termination_ms: 10,
-            ..schedule.world
         };
         let watch = Arc::new(Watch {
             network: OnceLock::new(),
@@ -124,106 +121,80 @@ impl Lab {
                 fraction,
             }),
         });
-        let options = ClusterOptions {
+        let server = ClusterOptions {
             seed: seed_for(seed, "cluster", 0),
             ..ClusterOptions::default()
         };
-        let site = FaultHarness::new(
-            &sim_options(&schedule, behaviour),
-            options,
-            Arc::clone(&watch) as _,
-        );
-        let mut lab = Lab { site, watch };
-        let network = Arc::clone(lab.site.network());
-        lab.watch.network.set(network).expect("it is set once");
-        let named = |name: &str| ObjectMeta {
-            name: name.into(),
-            ..ObjectMeta::default()
+        let options = options(&world, seed, behaviour);
+        let site = FaultHarness::new(&options, server, Arc::clone(&watch) as _);
+        let network = Arc::clone(site.network());
+        watch.network.set(network).expect("it is set once");
+        // Nothing tells the checker anything: what is measured here may well be wrong for a while.
+        let how = How {
+            behaviour,
+            told: false,
         };
-        let namespace = Namespace {
-            metadata: named(NAMESPACE),
-            ..Namespace::default()
-        };
-        lab.site
-            .cluster()
-            .create(namespace, lab.site.now())
-            .unwrap();
-        for number in 0..20 {
-            let node = Node {
-                metadata: named(&format!("node-{number}")),
-                pods_allocatable: Some(1_000),
-                ..Node::default()
-            };
-            lab.site.cluster().create(node, lab.site.now()).unwrap();
-        }
-        lab.site.start_manager();
-        lab
+        let checker = Arc::new(Checker::new(&world, how));
+        let mut simulation = Simulation::new(&world, site, checker, true);
+        simulation.start_manager();
+        Harness { simulation, watch }
+    }
+
+    fn site(&self) -> &FaultHarness {
+        &self.simulation.site
     }
 
     fn create(&self, name: &str, replicas: i32) {
-        let set = json!({
-            "metadata": {"name": name, "namespace": NAMESPACE},
-            "spec": {
-                "replicas": replicas,
-                "selector": {"matchLabels": {"app": name}},
-                "template": {
-                    "metadata": {"labels": {"app": name}},
-                    "spec": {"containers": [{"name": "app", "image": "app:1"}]},
-                },
-            },
-        });
-        let set = ReplicaSet::from_json(set).unwrap();
-        self.site.cluster().create(set, self.site.now()).unwrap();
+        let set = ReplicaSet::from_json(replica_set(name, name, replicas)).unwrap();
+        let created = self.site().cluster().create(set, self.site().now());
+        created.unwrap();
     }
 
-    fn scale(&self, name: &str, replicas: i32) {
-        let update = ScaleUpdate {
-            replicas,
-            ..ScaleUpdate::default()
-        };
-        let cluster = self.site.cluster();
-        cluster
-            .update_scale::<ReplicaSet>(NAMESPACE, name, &update, self.site.now())
-            .unwrap();
+    fn now_ns(&self) -> i64 {
+        self.site().now().mono_ns
     }
 
     fn run(&mut self, for_ns: i64) {
-        let end_ns = self.site.now().mono_ns + for_ns;
-        assert_eq!(self.site.advance(end_ns, || false), Stopped::AtEnd);
+        self.simulation.run_to(self.now_ns() + for_ns);
     }
 }
 
 /// L4: the longest time from a change of a healthy key to the end of its sync, the 99th percentile
-/// of all syncs' times, and the bound, ns; with so many keys that fail all the time, and are changed
-/// every 20 ms, and so many healthy ones that are all changed at once.
+/// of all syncs' times, and the bound, ns; with that many keys that fail all the time, and are changed
+/// every 20 ms, and that many healthy ones that are all changed at once.
 fn service(behaviour: Behaviour, hot: u32, healthy: u32) -> (i64, i64, i64) {
-    let mut lab = Lab::new(behaviour, 1, 0.0, 2_000);
+    let mut harness = Harness::new(behaviour, 1, 0.0, 2_000);
     for number in 0..hot {
         let name = format!("hot-{number}");
-        lab.site
+        harness
+            .site()
             .network()
             .arm(refusal(Some(name.clone()), u32::MAX));
-        lab.create(&name, 1);
+        harness.create(&name, 1);
     }
     for number in 0..healthy {
-        lab.create(&format!("healthy-{number}"), 0);
+        harness.create(&format!("healthy-{number}"), 0);
     }
-    lab.run(5 * SECOND);
-    lab.watch.state().syncs.clear();
+    harness.run(5 * SECOND);
+    harness.watch.state().syncs.clear();
     let mut worst_ns = 0;
     for round in 0..6 {
-        let begun_ns = lab.site.now().mono_ns;
+        let begun_ns = harness.now_ns();
         for number in 0..healthy {
-            lab.scale(&format!("healthy-{number}"), 1 - round % 2);
+            harness
+                .simulation
+                .scale(&format!("healthy-{number}"), 1 - round % 2);
         }
         for beat in 0..200 {
             for number in 0..hot {
-                lab.scale(&format!("hot-{number}"), 1 + beat % 2);
+                harness
+                    .simulation
+                    .scale(&format!("hot-{number}"), 1 + beat % 2);
             }
-            lab.run(20 * MS);
+            harness.run(20 * MS);
         }
         let mut first: BTreeMap<&str, i64> = BTreeMap::new();
-        let state = lab.watch.state();
+        let state = harness.watch.state();
         let later = state
             .syncs
             .iter()
@@ -234,7 +205,7 @@ fn service(behaviour: Behaviour, hot: u32, healthy: u32) -> (i64, i64, i64) {
         assert_eq!(first.len(), healthy as usize, "some key was never served");
         worst_ns = worst_ns.max(first.into_values().max().unwrap_or(0));
     }
-    let state = lab.watch.state();
+    let state = harness.watch.state();
     let mut times: Vec<i64> = state.syncs.iter().map(|(_, from, to)| to - from).collect();
     times.sort_unstable();
     let p99_ns = times[times.len() * 99 / 100];
@@ -274,21 +245,21 @@ const QUIET_C_NS: i64 = 2 * SECOND;
 /// L5: how long a ReplicaSet of 500 takes to have its pods, ns, when that fraction of its creates is
 /// refused at random, and in how many syncs; `i64::MAX` when six hours are not enough.
 fn convergence(behaviour: Behaviour, seed: u64, fraction: f64, startup_ms: u32) -> (i64, usize) {
-    let mut lab = Lab::new(behaviour, seed, fraction, startup_ms);
-    lab.run(SECOND);
-    lab.create("web", 500);
-    let begun_ns = lab.site.now().mono_ns;
+    let mut harness = Harness::new(behaviour, seed, fraction, startup_ms);
+    harness.run(SECOND);
+    harness.create("web", 500);
+    let begun_ns = harness.now_ns();
     let mut step_ns = 100 * MS;
-    while lab.site.now().mono_ns - begun_ns < 6 * 3_600 * SECOND {
-        lab.run(step_ns);
-        let (pods, _) = lab.site.cluster().list::<Pod>(Some(NAMESPACE));
+    while harness.now_ns() - begun_ns < 6 * 3_600 * SECOND {
+        harness.run(step_ns);
+        let (pods, _) = harness.site().cluster().list::<Pod>(Some(NAMESPACE));
         if pods.iter().filter(|pod| pod.is_active()).count() == 500 {
-            let syncs = lab.watch.state().syncs.len();
-            return (lab.site.now().mono_ns - begun_ns, syncs);
+            let syncs = harness.watch.state().syncs.len();
+            return (harness.now_ns() - begun_ns, syncs);
         }
         step_ns = (step_ns * 51 / 50).min(5 * SECOND);
     }
-    (i64::MAX, lab.watch.state().syncs.len())
+    (i64::MAX, harness.watch.state().syncs.len())
 }
 
 #[test]

@@ -20,25 +20,25 @@ use podstorm_apiserver::{Change, Cluster, Commit};
 use podstorm_objects::{Pod, ReplicaSet, Uid};
 
 use super::action::{Action, Death};
-use super::model::{is_active, selects};
+use super::model::{is_active, owns, said, selects};
 use super::schedule::Schedule;
 use super::workloads;
 
 /// Everything on the server at one moment.
 #[derive(Clone, Debug, Default)]
-pub struct Scene {
+pub struct Snapshot {
     /// The ReplicaSets, and the ReplicationControllers as their controller sees them.
     pub sets: Vec<Arc<ReplicaSet>>,
     /// The pods.
     pub pods: Vec<Arc<Pod>>,
 }
 
-impl Scene {
+impl Snapshot {
     /// The present of a simulation's cluster.
-    pub fn of(cluster: &Cluster) -> Scene {
-        Scene {
+    pub fn of(cluster: &Cluster) -> Snapshot {
+        Snapshot {
             sets: workloads::all(cluster),
-            pods: cluster.list(Some(super::names::NAMESPACE)).0,
+            pods: cluster.list(None).0,
         }
     }
 
@@ -76,11 +76,11 @@ struct Due {
     generation: i64,
 }
 
-/// What one ReplicaSet's controller must do on that scene.
-fn due(set: &ReplicaSet, scene: &Scene, behaviour: Behaviour, burst: usize) -> Due {
+/// What one ReplicaSet's controller must do on that snapshot.
+fn due(set: &ReplicaSet, snapshot: &Snapshot, behaviour: Behaviour, burst: usize) -> Due {
     let mut due = Due::default();
     let mut claimed: Vec<&Pod> = Vec::new();
-    for pod in scene.pods.iter().filter(|pod| is_active(pod)) {
+    for pod in snapshot.pods.iter().filter(|pod| is_active(pod)) {
         let owner = pod.metadata.controller().map(|owner| &owner.uid);
         let name = pod.metadata.name.to_string();
         match (owner, selects(set, pod)) {
@@ -230,14 +230,14 @@ impl Lockstep {
     }
 
     /// Users have done something, and this is what is there now.
-    pub fn stepped(&mut self, scene: &Scene) {
+    pub fn stepped(&mut self, snapshot: &Snapshot) {
         self.steps += 1;
         let known = self.rests && self.steps == 1;
         self.rests = false;
         let (behaviour, burst) = (self.behaviour, self.burst);
         self.due = known.then(|| {
-            let due = |set: &ReplicaSet| due(set, scene, behaviour, burst);
-            let live = scene.live_sets();
+            let due = |set: &ReplicaSet| due(set, snapshot, behaviour, burst);
+            let live = snapshot.live_sets();
             live.map(|set| (set.metadata.uid.clone(), due(set)))
                 .collect()
         });
@@ -252,21 +252,23 @@ impl Lockstep {
     ///
     /// # Errors
     /// What was done otherwise than the model does it.
-    pub fn rests(&mut self, scene: &Scene) -> Result<(), String> {
+    pub fn rests(&mut self, snapshot: &Snapshot) -> Result<(), String> {
         let done = std::mem::take(&mut self.done);
         let due = self.due.take();
         // From here on nothing is due until users do something.
-        self.due = Some(scene.live_sets().map(settled).collect());
+        self.due = Some(snapshot.live_sets().map(settled).collect());
         (self.rests, self.steps) = (true, 0);
         let Some(due) = due else {
             self.ends += 1;
-            return scene.live_sets().try_for_each(|set| as_wanted(set, scene));
+            return snapshot
+                .live_sets()
+                .try_for_each(|set| as_wanted(set, snapshot));
         };
         self.exact += 1;
         // What is deleted, or on its way, may be heard of after its pods.
         for (uid, due) in &due {
             self.note(due);
-            self.compare(uid, due, &done, scene)?;
+            self.compare(uid, due, &done, snapshot)?;
         }
         let strange = |uid: &Uid| !due.contains_key(uid);
         let adopted = done.adopted.iter().chain(&done.released);
@@ -290,8 +292,14 @@ impl Lockstep {
         }
     }
 
-    fn compare(&self, uid: &Uid, due: &Due, done: &Done, scene: &Scene) -> Result<(), String> {
-        let mut sets = scene.live_sets();
+    fn compare(
+        &self,
+        uid: &Uid,
+        due: &Due,
+        done: &Done,
+        snapshot: &Snapshot,
+    ) -> Result<(), String> {
+        let mut sets = snapshot.live_sets();
         let Some(set) = sets.find(|set| set.metadata.uid == *uid) else {
             return Ok(());
         };
@@ -326,13 +334,8 @@ impl Lockstep {
             }
         }
         let status = &set.status;
-        let told = [
-            Some(status.replicas),
-            due.status[1].map(|_| status.fully_labeled_replicas),
-            Some(status.ready_replicas),
-            Some(status.available_replicas),
-            Some(status.terminating_replicas.unwrap_or(0)),
-        ];
+        let mut told = said(status).map(Some);
+        told[1] = told[1].filter(|_| due.status[1].is_some());
         if told != due.status || status.observed_generation != due.generation {
             let is = format!("{told:?} of generation {}", status.observed_generation);
             let must = format!("{:?} of generation {}", due.status, due.generation);
@@ -344,29 +347,18 @@ impl Lockstep {
 
 /// Nothing is due for a ReplicaSet at rest, and its status stays.
 fn settled(set: &ReplicaSet) -> (Uid, Due) {
-    let status = &set.status;
     let due = Due {
-        status: [
-            status.replicas,
-            status.fully_labeled_replicas,
-            status.ready_replicas,
-            status.available_replicas,
-            status.terminating_replicas.unwrap_or(0),
-        ]
-        .map(Some),
+        status: said(&set.status).map(Some),
         generation: set.metadata.generation,
         ..Due::default()
     };
     (set.metadata.uid.clone(), due)
 }
 
-fn as_wanted(set: &ReplicaSet, scene: &Scene) -> Result<(), String> {
-    let own = |pod: &&Arc<Pod>| {
-        let owner = pod.metadata.controller();
-        is_active(pod) && owner.is_some_and(|owner| owner.uid == set.metadata.uid)
-    };
+fn as_wanted(set: &ReplicaSet, snapshot: &Snapshot) -> Result<(), String> {
+    let own = |pod: &&Arc<Pod>| is_active(pod) && owns(set, pod);
     let (is, must) = (
-        scene.pods.iter().filter(own).count(),
+        snapshot.pods.iter().filter(own).count(),
         set.spec.replicas.unwrap_or(1),
     );
     if i32::try_from(is) == Ok(must) {

@@ -1,44 +1,37 @@
 //! Wrong histories that the reference model must notice, and seeds with which it must agree.
 
-use podstorm_objects::{AnyObject, Resource};
+use podstorm_objects::{AnyObject, Kind, Resource};
 use serde_json::{Value, json};
 
 use super::super::campaign::play_seed;
 use super::super::draw::{Wanted, draw};
+use super::super::objects::{self, controlled_by, replica_set, with};
 use super::*;
 
 /// A ReplicaSet with that many replicas, whose status says that it has `has`.
 fn set(replicas: i32, has: i32) -> Arc<ReplicaSet> {
-    let set = json!({
-        "metadata": {"name": "web", "namespace": "sim", "uid": "web-uid", "generation": 1},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"app": "web"}},
-            "template": {"metadata": {"labels": {"app": "web"}}},
-        },
+    let more = json!({
+        "metadata": {"uid": "web-uid", "generation": 1},
         "status": {
             "replicas": has, "fullyLabeledReplicas": has, "readyReplicas": has,
             "availableReplicas": has, "terminatingReplicas": 0, "observedGeneration": 1,
         },
     });
+    let set = with(replica_set("web", "web", replicas), more);
     Arc::new(ReplicaSet::from_json(set).unwrap())
 }
 
-fn pod(name: &str, owned: bool, cost: &str, node: &str, more: Value) -> Arc<Pod> {
-    let owner = json!([{
-        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web-uid",
-        "controller": true,
-    }]);
-    let mut pod = json!({
+fn pod(name: &str, owned: bool, cost: &str, node: &str, deleted_at: Value) -> Arc<Pod> {
+    let more = json!({
         "metadata": {
-            "name": name, "namespace": "sim", "labels": {"app": "web"},
             "annotations": {"controller.kubernetes.io/pod-deletion-cost": cost},
-            "ownerReferences": if owned { owner } else { json!([]) },
+            "deletionTimestamp": deleted_at,
         },
         "spec": {"nodeName": node},
     });
-    if let Some(at) = more.as_str() {
-        pod["metadata"]["deletionTimestamp"] = json!(at);
+    let mut pod = with(objects::pod(name, "web"), more);
+    if owned {
+        pod = with(pod, controlled_by(Kind::REPLICA_SET, "web", "web-uid"));
     }
     Arc::new(Pod::from_json(pod).unwrap())
 }
@@ -65,21 +58,21 @@ fn write(model: &mut Lockstep, change: Change, old: Option<&Arc<Pod>>, new: &Arc
     });
 }
 
-/// A ReplicaSet is scaled from 1 to 3, and so many pods are made.
+/// A ReplicaSet is scaled from 1 to 3, and that many pods are made.
 fn scaled_up(made: usize) -> Result<(), String> {
     let mut model = lockstep(Behaviour::Upstream);
-    let scene = |pods: &[Arc<Pod>], has| Scene {
+    let snapshot = |pods: &[Arc<Pod>], has| Snapshot {
         sets: vec![set(3, has)],
         pods: pods.to_vec(),
     };
     let mut pods = vec![plain("a", true)];
-    model.stepped(&scene(&pods, 1));
+    model.stepped(&snapshot(&pods, 1));
     for name in ["b", "c", "d"].into_iter().take(made) {
         let new = plain(name, true);
         write(&mut model, Change::Added, None, &new);
         pods.push(new);
     }
-    model.rests(&scene(&pods, 3))
+    model.rests(&snapshot(&pods, 3))
 }
 
 #[test]
@@ -99,11 +92,11 @@ fn scaled_down(behaviour: Behaviour, left: i32, victims: &[&str]) -> Result<(), 
         pod("alone", true, "0", "b", Value::Null),
         pod("beside", true, "0", "a", Value::Null),
     ];
-    let scene = |pods: &[Arc<Pod>], has| Scene {
+    let snapshot = |pods: &[Arc<Pod>], has| Snapshot {
         sets: vec![set(left, has)],
         pods: pods.to_vec(),
     };
-    model.stepped(&scene(&all, 3));
+    model.stepped(&snapshot(&all, 3));
     for old in &all {
         if victims.contains(&&*old.metadata.name) {
             let gone = pod(
@@ -116,7 +109,7 @@ fn scaled_down(behaviour: Behaviour, left: i32, victims: &[&str]) -> Result<(), 
             write(&mut model, Change::Modified, Some(old), &gone);
         }
     }
-    model.rests(&scene(&[], left))
+    model.rests(&snapshot(&[], left))
 }
 
 #[test]
@@ -143,16 +136,16 @@ fn orphans_are_adopted_and_nothing_happens_unasked() {
     for adopted in [true, false] {
         let mut model = lockstep(Behaviour::Hardened);
         let orphan = plain("b", false);
-        let scene = |pods: &[Arc<Pod>]| Scene {
+        let snapshot = |pods: &[Arc<Pod>]| Snapshot {
             sets: vec![set(2, 2)],
             pods: pods.to_vec(),
         };
-        model.stepped(&scene(&[plain("a", true), orphan.clone()]));
+        model.stepped(&snapshot(&[plain("a", true), orphan.clone()]));
         let own = plain("b", true);
         if adopted {
             write(&mut model, Change::Modified, Some(&orphan), &own);
         }
-        let both = scene(&[plain("a", true), own.clone()]);
+        let both = snapshot(&[plain("a", true), own.clone()]);
         assert_eq!(model.rests(&both).is_ok(), adopted);
         // At rest since, and one is released nevertheless.
         assert_eq!(model.rests(&both), Ok(()));
@@ -165,18 +158,18 @@ fn orphans_are_adopted_and_nothing_happens_unasked() {
 fn a_wrong_status_and_too_few_pods_in_the_end_are_told() {
     let mut model = lockstep(Behaviour::Upstream);
     let one = [plain("a", true)];
-    let scene = |replicas, has| Scene {
+    let snapshot = |replicas, has| Snapshot {
         sets: vec![set(replicas, has)],
         pods: one.to_vec(),
     };
-    model.stepped(&scene(1, 1));
-    assert!(model.rests(&scene(1, 0)).is_err());
+    model.stepped(&snapshot(1, 1));
+    assert!(model.rests(&snapshot(1, 0)).is_err());
     // Two steps before all was at rest.
     for (replicas, good) in [(1, true), (2, false)] {
-        model.stepped(&scene(replicas, 1));
+        model.stepped(&snapshot(replicas, 1));
         model.goes_on();
-        model.stepped(&scene(replicas, 1));
-        assert_eq!(model.rests(&scene(replicas, 1)).is_ok(), good);
+        model.stepped(&snapshot(replicas, 1));
+        assert_eq!(model.rests(&snapshot(replicas, 1)).is_ok(), good);
     }
     assert_eq!(model.compared(), [1, 2]);
 }

@@ -50,13 +50,13 @@ pub struct World {
     /// Whether initial lists come through the watch.
     #[serde(default = "yes")]
     pub watch_list_client: bool,
-    /// An API call there and back takes up to so much, ms.
+    /// The longest time of an API call there and back, ms.
     pub api_ms: u32,
-    /// A watch event takes up to so much, ms.
+    /// The longest time of a watch event, ms.
     pub watch_ms: u32,
-    /// A pod takes up to so much to become ready, ms.
+    /// The longest time of a pod to become ready, ms.
     pub startup_ms: u32,
-    /// A pod takes up to so much to end, ms.
+    /// The longest time of a pod to end, ms.
     pub termination_ms: u32,
 }
 

@@ -9,7 +9,7 @@ use podstorm_objects::{Kind, Map, Now, Pod, ReplicaSet, ReplicationController, R
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::names::NAMESPACE;
+use super::objects::{NAMESPACE, replica_set, with};
 
 /// What an object of a schedule is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -20,6 +20,22 @@ pub enum WorkloadKind {
     ReplicaSet,
     /// A ReplicationController.
     ReplicationController,
+}
+
+/// Does the same with the type of either kind.
+macro_rules! of_kind {
+    ($kind:expr, $resource:ident => $call:expr) => {
+        match $kind {
+            WorkloadKind::ReplicaSet => {
+                type $resource = ReplicaSet;
+                $call
+            }
+            WorkloadKind::ReplicationController => {
+                type $resource = ReplicationController;
+                $call
+            }
+        }
+    };
 }
 
 impl WorkloadKind {
@@ -51,34 +67,15 @@ impl WorkloadKind {
         (replicas, min_ready_seconds): (i32, i32),
         now: Now,
     ) -> Result<(), ApiError> {
-        let labels = json!({"app": like});
-        let selector = match self {
-            WorkloadKind::ReplicaSet => json!({"matchLabels": labels}),
-            WorkloadKind::ReplicationController => labels.clone(),
-        };
-        let object = json!({
-            "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
-            "spec": {
-                "replicas": replicas,
-                "minReadySeconds": min_ready_seconds,
-                "selector": selector,
-                "template": {
-                    "metadata": {"labels": labels},
-                    "spec": {"containers": [{"name": "app", "image": "app:1"}]},
-                },
-            },
-        });
-        let ours = "an object of our own making";
-        match self {
-            WorkloadKind::ReplicaSet => {
-                let set = ReplicaSet::from_json(object).expect(ours);
-                cluster.create(set, now).map(drop)
-            }
-            WorkloadKind::ReplicationController => {
-                let controller = ReplicationController::from_json(object).expect(ours);
-                cluster.create(controller, now).map(drop)
-            }
+        let spec = json!({"spec": {"minReadySeconds": min_ready_seconds}});
+        let mut object = with(replica_set(name, like, replicas), spec);
+        if self == WorkloadKind::ReplicationController {
+            object["spec"]["selector"] = json!({"app": like});
         }
+        of_kind!(self, R => {
+            let object = R::from_json(object).expect("an object of our own making");
+            cluster.create(object, now).map(drop)
+        })
     }
 
     /// The one of that name, as its controller sees it.
@@ -94,9 +91,9 @@ impl WorkloadKind {
     /// Every one that there is, as its controller sees it.
     pub(super) fn list(self, cluster: &Cluster) -> Vec<Arc<ReplicaSet>> {
         match self {
-            WorkloadKind::ReplicaSet => cluster.list::<ReplicaSet>(Some(NAMESPACE)).0,
+            WorkloadKind::ReplicaSet => cluster.list::<ReplicaSet>(None).0,
             WorkloadKind::ReplicationController => {
-                let (controllers, _) = cluster.list::<ReplicationController>(Some(NAMESPACE));
+                let (controllers, _) = cluster.list::<ReplicationController>(None);
                 let seen = controllers.iter().map(|it| Arc::new(it.to_replica_set()));
                 seen.collect()
             }
@@ -114,14 +111,7 @@ impl WorkloadKind {
             replicas,
             ..ScaleUpdate::default()
         };
-        match self {
-            WorkloadKind::ReplicaSet => cluster
-                .update_scale::<ReplicaSet>(NAMESPACE, name, &update, now)
-                .map(drop),
-            WorkloadKind::ReplicationController => cluster
-                .update_scale::<ReplicationController>(NAMESPACE, name, &update, now)
-                .map(drop),
-        }
+        of_kind!(self, R => cluster.update_scale::<R>(NAMESPACE, name, &update, now).map(drop))
     }
 
     pub(super) fn patch(
@@ -132,31 +122,16 @@ impl WorkloadKind {
         now: Now,
     ) -> Result<(), ApiError> {
         let patch = Patch::Merge(patch);
-        match self {
-            WorkloadKind::ReplicaSet => cluster
-                .patch::<ReplicaSet>(NAMESPACE, name, &patch, now)
-                .map(drop),
-            WorkloadKind::ReplicationController => cluster
-                .patch::<ReplicationController>(NAMESPACE, name, &patch, now)
-                .map(drop),
-        }
+        of_kind!(self, R => cluster.patch::<R>(NAMESPACE, name, &patch, now).map(drop))
     }
 
     /// Writes the status with one replica more than it says.
     pub(super) fn miscount(self, cluster: &Cluster, name: &str, now: Now) -> Result<(), ApiError> {
-        match self {
-            WorkloadKind::ReplicaSet => {
-                let mut set = ReplicaSet::clone(&*cluster.get(NAMESPACE, name)?);
-                set.status.replicas += 1;
-                cluster.update_status(set, now).map(drop)
-            }
-            WorkloadKind::ReplicationController => {
-                let found = cluster.get::<ReplicationController>(NAMESPACE, name)?;
-                let mut controller = ReplicationController::clone(&found);
-                controller.status.replicas += 1;
-                cluster.update_status(controller, now).map(drop)
-            }
-        }
+        of_kind!(self, R => {
+            let mut object = R::clone(&*cluster.get::<R>(NAMESPACE, name)?);
+            object.status.replicas += 1;
+            cluster.update_status(object, now).map(drop)
+        })
     }
 
     pub(super) fn delete(
@@ -166,14 +141,7 @@ impl WorkloadKind {
         options: &DeleteOptions,
         now: Now,
     ) -> Result<(), ApiError> {
-        match self {
-            WorkloadKind::ReplicaSet => cluster
-                .delete::<ReplicaSet>(NAMESPACE, name, options, now)
-                .map(drop),
-            WorkloadKind::ReplicationController => cluster
-                .delete::<ReplicationController>(NAMESPACE, name, options, now)
-                .map(drop),
-        }
+        of_kind!(self, R => cluster.delete::<R>(NAMESPACE, name, options, now).map(drop))
     }
 }
 

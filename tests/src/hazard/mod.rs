@@ -1,17 +1,17 @@
-//! Scripted faults: a cluster on virtual time, one controller manager or more on lines that can
-//! be disturbed, and the rules that hold whatever happens.
+//! Scripted hazards: a simulation of the fault simulator, which its checker looks at, and what a script
+//! reads of it.
 
-mod diary;
-mod hand;
-pub mod objects;
-mod rules;
-mod scene;
+mod harness;
+mod log;
+mod manual;
 #[cfg(test)]
 mod tests;
-mod users;
 mod view;
 
-pub use diary::{Asked, Diary, Did, Seen, SyncPage, Written};
-pub use hand::{Done, Hand};
-pub use scene::{Scene, Setup, fault, minutes, ms, seconds};
-pub use view::View;
+pub use harness::{
+    Harness, Setup, fault, idle_set, minutes, ms, owners, pod, replica_set, seconds,
+};
+pub use log::{EventLog, RequestRecord, SyncRecord, Write, WriteRecord};
+pub use manual::{Done, ManualController};
+pub use podstorm_faultsim::objects::{NAMESPACE, with};
+pub use view::{View, pods};

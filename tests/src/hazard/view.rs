@@ -1,4 +1,4 @@
-//! What can be read of a scenario, also while it goes on: the cluster's objects and the diary.
+//! What a script reads of a hazard, also while it goes on: the cluster's objects and the log.
 
 use std::sync::Arc;
 
@@ -6,14 +6,16 @@ use podstorm::object::{Event, Pod, ReplicaSet, ReplicaSetCondition, ReplicaSetSt
 use podstorm_apiserver::Cluster;
 use podstorm_sim::faults::Call;
 
-use super::diary::{Diary, Did, SyncPage, Written};
-use crate::lab::{self, NAMESPACE};
+use super::log::{EventLog, SyncRecord, Write, WriteRecord};
+use podstorm_faultsim::objects::NAMESPACE;
 
-/// A scenario's cluster and diary.
+use crate::lab;
+
+/// A hazard's cluster and log.
 #[derive(Clone, Debug)]
 pub struct View {
     pub(super) cluster: Arc<Cluster>,
-    pub(super) diary: Arc<Diary>,
+    pub(super) log: Arc<EventLog>,
 }
 
 impl View {
@@ -56,7 +58,7 @@ impl View {
 
     /// All pods of the namespace, sorted by name.
     pub fn pods(&self) -> Vec<Arc<Pod>> {
-        lab::pods(&self.cluster)
+        pods(&self.cluster)
     }
 
     /// The pod of that name, if there is one.
@@ -87,8 +89,8 @@ impl View {
     /// # Panics
     /// When there is no such ReplicaSet.
     pub fn most_active(&self, name: &str) -> usize {
-        let uid = self.set(name).metadata.uid.to_string();
-        self.diary.state().extremes(&uid).0
+        let uid = &self.set(name).metadata.uid;
+        self.log.state().active.get(uid).map_or(0, |it| it.most)
     }
 
     /// The fewest active pods that it had since the last [`View::reset_extremes`].
@@ -96,13 +98,13 @@ impl View {
     /// # Panics
     /// When there is no such ReplicaSet.
     pub fn fewest_active(&self, name: &str) -> usize {
-        let uid = self.set(name).metadata.uid.to_string();
-        self.diary.state().extremes(&uid).1
+        let uid = &self.set(name).metadata.uid;
+        self.log.state().active.get(uid).map_or(0, |it| it.fewest)
     }
 
     /// From now on, for [`View::most_active`] and [`View::fewest_active`].
     pub fn reset_extremes(&self) {
-        self.diary.state().reset_extremes();
+        self.log.state().reset_extremes();
     }
 
     /// The Events with that reason.
@@ -113,29 +115,29 @@ impl View {
     }
 
     /// What the controllers' committed writes did, in order.
-    pub fn written(&self) -> Vec<Written> {
-        self.diary.state().written.clone()
+    pub fn written(&self) -> Vec<WriteRecord> {
+        self.log.state().written.clone()
     }
 
     /// How many committed writes of the controllers did that.
-    pub fn count(&self, did: Did) -> usize {
-        let state = self.diary.state();
+    pub fn count(&self, write: Write) -> usize {
+        let state = self.log.state();
         state
             .written
             .iter()
-            .filter(|written| written.did == did)
+            .filter(|written| written.write == write)
             .count()
     }
 
     /// The syncs so far.
-    pub fn syncs(&self) -> Vec<SyncPage> {
-        self.diary.state().syncs.clone()
+    pub fn syncs(&self) -> Vec<SyncRecord> {
+        self.log.state().syncs.clone()
     }
 
     /// The syncs of one ReplicaSet so far.
-    pub fn syncs_of(&self, name: &str) -> Vec<SyncPage> {
+    pub fn syncs_of(&self, name: &str) -> Vec<SyncRecord> {
         let mut syncs = self.syncs();
-        syncs.retain(|page| page.parent == name);
+        syncs.retain(|sync| sync.owner == name);
         syncs
     }
 
@@ -143,23 +145,30 @@ impl View {
     ///
     /// # Panics
     /// When there was none.
-    pub fn last_sync(&self, name: &str) -> SyncPage {
+    pub fn last_sync(&self, name: &str) -> SyncRecord {
         self.syncs_of(name).pop().expect("it was synced")
     }
 
     /// How many requests of that kind were sent by syncs.
     pub fn sent(&self, call: Call) -> usize {
-        let state = self.diary.state();
-        state.syncs.iter().map(|page| page.sent(call)).sum()
+        let state = self.log.state();
+        state.syncs.iter().map(|sync| sync.sent(call)).sum()
     }
 
     /// How many requests of that kind are on their way.
     pub fn under_way(&self, call: Call) -> usize {
-        let state = self.diary.state();
-        let running = state.syncs.iter().filter(|page| page.ended.is_none());
+        let state = self.log.state();
+        let running = state.syncs.iter().filter(|sync| sync.ended.is_none());
         running
-            .flat_map(|page| &page.requests)
-            .filter(|asked| asked.call == call && asked.answer.is_none())
+            .flat_map(|sync| &sync.requests)
+            .filter(|request| request.call == call && request.answer.is_none())
             .count()
     }
+}
+
+/// All pods of the namespace, sorted by name.
+pub fn pods(cluster: &Cluster) -> Vec<Arc<Pod>> {
+    let mut pods = cluster.list::<Pod>(Some(NAMESPACE)).0;
+    pods.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+    pods
 }

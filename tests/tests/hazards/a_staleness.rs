@@ -1,24 +1,27 @@
 //! A. Caches that lag, and expectations.
 
-use podstorm_loadgen::settings::Latency;
+use podstorm_apiserver::latency::Latency;
+use podstorm_faultsim::Action;
 use podstorm_sim::faults::{Call, StreamEnd, StreamKind};
-use podstorm_tests::hazard::objects::{idle_set, replica_set};
-use podstorm_tests::hazard::{Did, Hand, Scene, minutes, ms, seconds};
+use podstorm_tests::hazard::{
+    Harness, ManualController, NAMESPACE, Write, idle_set, minutes, ms, owners, pod, replica_set,
+    seconds, with,
+};
 use serde_json::json;
 
-/// Everybody hears of a write a second later: what happens in between is told apart by it.
-fn heard_late(gate: bool) -> Scene {
-    Scene::with(|setup| {
+/// Every watch shows a write a second later, which tells what happens in between apart.
+fn heard_late(gate: bool) -> Harness {
+    Harness::with(|setup| {
         setup.consistency(gate);
-        setup.settings.latency.watch = Latency::Constant(seconds(1));
+        setup.latency.watch = Latency::Constant(seconds(1));
     })
 }
 
 /// Pods that take their grace of 30 s to end.
-fn slow_to_end(gate: bool) -> Scene {
-    Scene::with(|setup| {
+fn slow_to_end(gate: bool) -> Harness {
+    Harness::with(|setup| {
         setup.consistency(gate);
-        setup.settings.latency.pod_termination = Latency::Constant(minutes(10));
+        setup.latency.pod_termination = Latency::Constant(minutes(10));
     })
 }
 
@@ -27,28 +30,28 @@ fn slow_to_end(gate: bool) -> Scene {
 #[test]
 fn hazard_01_slow_pod_watch_after_creates() {
     for gate in [true, false] {
-        let mut scene = Scene::gated(gate);
-        scene.hold(StreamKind::Pods, seconds(30));
-        scene.create_set(idle_set("web", 3));
-        scene.run(seconds(1));
-        assert_eq!(scene.count(Did::Create), 3);
-        let (syncs, skips) = (scene.syncs().len(), scene.stale_skips().0);
+        let mut sim = Harness::gated(gate);
+        sim.hold(StreamKind::Pods, seconds(30));
+        sim.create_set(idle_set("web", 3));
+        sim.run(seconds(1));
+        assert_eq!(sim.count(Write::Create), 3);
+        let (syncs, skips) = (sim.syncs().len(), sim.stale_skips().0);
         for wrong in 11..16 {
-            scene.patch_set_status("web", json!({"replicas": wrong}));
-            scene.run(seconds(2));
-            assert_eq!(scene.status("web").replicas, if gate { wrong } else { 0 });
+            sim.patch_set_status("web", json!({"replicas": wrong}));
+            sim.run(seconds(2));
+            assert_eq!(sim.status("web").replicas, if gate { wrong } else { 0 });
         }
-        assert_eq!(scene.count(Did::Create), 3);
-        let during = scene.syncs().split_off(syncs);
+        assert_eq!(sim.count(Write::Create), 3);
+        let during = sim.syncs().split_off(syncs);
         assert!(during.len() >= 5);
-        assert!(during.iter().all(|page| page.failed_at().is_some() == gate));
-        assert_eq!(scene.stale_skips().0 - skips >= 5, gate);
-        assert_eq!(scene.failures("web") > 0, gate);
-        scene.run(seconds(20));
-        assert_eq!(scene.status("web").replicas, 3);
-        assert_eq!(scene.failures("web"), 0);
-        assert_eq!(scene.count(Did::Create), 3);
-        scene.conclude();
+        assert!(during.iter().all(|sync| sync.failed_at().is_some() == gate));
+        assert_eq!(sim.stale_skips().0 - skips >= 5, gate);
+        assert_eq!(sim.failures("web") > 0, gate);
+        sim.run(seconds(20));
+        assert_eq!(sim.status("web").replicas, 3);
+        assert_eq!(sim.failures("web"), 0);
+        assert_eq!(sim.count(Write::Create), 3);
+        sim.conclude();
     }
 }
 
@@ -57,26 +60,26 @@ fn hazard_01_slow_pod_watch_after_creates() {
 #[test]
 fn hazard_02_pod_watch_late_by_more_than_five_minutes() {
     for (gate, most) in [(false, 6), (true, 3)] {
-        let mut scene = Scene::gated(gate);
-        scene.hold(StreamKind::Pods, minutes(8));
-        scene.create_set(idle_set("web", 3));
-        scene.run(minutes(5));
-        scene.touch("web");
-        scene.run(0);
+        let mut sim = Harness::gated(gate);
+        sim.hold(StreamKind::Pods, minutes(8));
+        sim.create_set(idle_set("web", 3));
+        sim.run(minutes(5));
+        sim.touch("web");
+        sim.run(0);
         assert_eq!(
-            scene.active("web").len(),
+            sim.active("web").len(),
             3,
             "exactly five minutes is not over"
         );
-        scene.run(seconds(30));
-        assert_eq!(scene.active("web").len(), 3, "no timer wakes the key");
-        scene.touch("web");
-        scene.run(seconds(30));
-        assert_eq!(scene.active("web").len(), most);
-        scene.run(minutes(3));
-        assert_eq!(scene.active("web").len(), 3);
-        assert_eq!(scene.most_active("web"), most);
-        scene.conclude();
+        sim.run(seconds(30));
+        assert_eq!(sim.active("web").len(), 3, "no timer wakes the key");
+        sim.touch("web");
+        sim.run(seconds(30));
+        assert_eq!(sim.active("web").len(), most);
+        sim.run(minutes(3));
+        assert_eq!(sim.active("web").len(), 3);
+        assert_eq!(sim.most_active("web"), most);
+        sim.conclude();
     }
 }
 
@@ -86,27 +89,31 @@ fn hazard_02_pod_watch_late_by_more_than_five_minutes() {
 fn hazard_03_creation_event_lost() {
     for gate in [true, false] {
         for relist in [true, false] {
-            let mut scene = Scene::gated(gate);
-            scene.line().drop_events(StreamKind::Pods, 1);
-            scene.create_set(idle_set("web", 3));
-            scene.run(seconds(2));
-            assert_eq!(scene.expected("web"), Some((1, 0)));
-            let syncs = scene.syncs().len();
-            scene.run(minutes(20));
-            assert_eq!(scene.syncs().len(), syncs, "no timer wakes the key");
-            assert_eq!(scene.status("web").replicas, 2);
+            let mut sim = Harness::gated(gate);
+            sim.act(Action::Drop {
+                stream: StreamKind::Pods,
+                events: 1,
+                list_after_ms: u32::MAX,
+            });
+            sim.create_set(idle_set("web", 3));
+            sim.run(seconds(2));
+            assert_eq!(sim.expected("web"), Some((1, 0)));
+            let syncs = sim.syncs().len();
+            sim.run(minutes(20));
+            assert_eq!(sim.syncs().len(), syncs, "no timer wakes the key");
+            assert_eq!(sim.status("web").replicas, 2);
             if relist {
-                scene.end(StreamKind::Pods, StreamEnd::Expired);
-                scene.run(seconds(2));
-                assert_eq!(scene.expected("web"), Some((0, 0)));
-                assert_eq!(scene.status("web").replicas, 3);
-                assert_eq!(scene.most_active("web"), 3);
+                sim.end(StreamKind::Pods, StreamEnd::Expired);
+                sim.run(seconds(2));
+                assert_eq!(sim.expected("web"), Some((0, 0)));
+                assert_eq!(sim.status("web").replicas, 3);
+                assert_eq!(sim.most_active("web"), 3);
             } else {
-                scene.touch("web");
-                scene.run(seconds(2));
-                assert_eq!(scene.active("web").len(), 4);
+                sim.touch("web");
+                sim.run(seconds(2));
+                assert_eq!(sim.active("web").len(), 4);
             }
-            scene.conclude();
+            sim.conclude();
         }
     }
 }
@@ -116,63 +123,60 @@ fn hazard_03_creation_event_lost() {
 #[test]
 fn hazard_04_deletions_seen_late() {
     for gate in [true, false] {
-        let mut scene = Scene::gated(gate);
-        scene.create_set(idle_set("web", 10));
-        scene.run(seconds(1));
-        scene.reset_extremes();
-        scene.hold(StreamKind::Pods, minutes(4));
-        scene.scale("web", 5);
-        scene.run(seconds(1));
-        let syncs = scene.syncs().len();
+        let mut sim = Harness::gated(gate);
+        sim.create_set(idle_set("web", 10));
+        sim.run(seconds(1));
+        sim.reset_extremes();
+        sim.hold(StreamKind::Pods, minutes(4));
+        sim.scale("web", 5);
+        sim.run(seconds(1));
+        let syncs = sim.syncs().len();
         for _ in 0..5 {
-            scene.touch("web");
-            scene.run(seconds(10));
+            sim.touch("web");
+            sim.run(seconds(10));
         }
-        let during = scene.syncs().split_off(syncs);
-        assert!(during.len() >= 5 && during.iter().all(|page| page.failed_at().is_none()));
-        assert_eq!(scene.count(Did::Delete), 5);
-        scene.run(minutes(4));
-        assert_eq!(
-            (scene.active("web").len(), scene.fewest_active("web")),
-            (5, 5)
-        );
-        assert_eq!(scene.count(Did::Delete), 5);
-        scene.conclude();
+        let during = sim.syncs().split_off(syncs);
+        assert!(during.len() >= 5 && during.iter().all(|sync| sync.failed_at().is_none()));
+        assert_eq!(sim.count(Write::Delete), 5);
+        sim.run(minutes(4));
+        assert_eq!((sim.active("web").len(), sim.fewest_active("web")), (5, 5));
+        assert_eq!(sim.count(Write::Delete), 5);
+        sim.conclude();
     }
 }
 
 /// A victim that is marked, changed and removed is counted once.
 #[test]
 fn hazard_05_graceful_deletion_is_told_twice() {
-    let mut scene = slow_to_end(true);
-    scene.create_set(replica_set("web", 5));
-    scene.run(seconds(1));
-    scene.line().duplicate_events(StreamKind::Pods, 2);
-    scene.scale("web", 3);
-    scene.run(seconds(1));
-    assert_eq!(scene.expected("web"), Some((0, 0)));
-    let terminating = |scene: &Scene| -> Vec<String> {
-        let pods = scene.pods().into_iter().filter(|pod| pod.is_terminating());
+    let mut sim = slow_to_end(true);
+    sim.create_set(replica_set("web", 5));
+    sim.run(seconds(1));
+    sim.line().duplicate_events(StreamKind::Pods, 2);
+    sim.scale("web", 3);
+    sim.run(seconds(1));
+    assert_eq!(sim.expected("web"), Some((0, 0)));
+    let terminating = |sim: &Harness| -> Vec<String> {
+        let pods = sim.pods().into_iter().filter(|pod| pod.is_terminating());
         pods.map(|pod| pod.metadata.name.to_string()).collect()
     };
-    let victims = terminating(&scene);
+    let victims = terminating(&sim);
     assert_eq!(victims.len(), 2);
-    let syncs = scene.syncs().len();
+    let syncs = sim.syncs().len();
     for name in &victims {
-        scene.patch_pod(
+        sim.patch_pod(
             name,
             json!({"metadata": {"annotations": {"seen": "again"}}}),
         );
-        scene.run(seconds(1));
+        sim.run(seconds(1));
     }
     // Each later update of a terminating pod wakes its owner, and counts for nothing.
-    assert!(scene.syncs().len() >= syncs + 2);
-    assert_eq!(scene.expected("web"), Some((0, 0)));
-    scene.run(minutes(1));
-    assert!(terminating(&scene).is_empty());
-    assert_eq!(scene.expected("web"), Some((0, 0)));
-    assert_eq!(scene.count(Did::Delete), 2);
-    scene.conclude();
+    assert!(sim.syncs().len() >= syncs + 2);
+    assert_eq!(sim.expected("web"), Some((0, 0)));
+    sim.run(minutes(1));
+    assert!(terminating(&sim).is_empty());
+    assert_eq!(sim.expected("web"), Some((0, 0)));
+    assert_eq!(sim.count(Write::Delete), 2);
+    sim.conclude();
 }
 
 /// A foreign pod that names the ReplicaSet counts for the one awaited. Gate off: one surplus pod,
@@ -180,30 +184,29 @@ fn hazard_05_graceful_deletion_is_told_twice() {
 #[test]
 fn hazard_06_foreign_pod_satisfies_creation() {
     for (gate, most) in [(true, 1), (false, 2)] {
-        let mut scene = heard_late(gate);
-        scene.create_set(idle_set("web", 0));
-        scene.run(seconds(5));
-        scene.scale("web", 1);
-        scene.run(ms(500));
-        scene.forge_pod("foreign", "web");
-        scene.run(ms(200));
-        scene.kill_pod("foreign");
-        scene.run(ms(400));
-        assert_eq!(scene.expected("web"), Some((1, 0)));
-        scene.run(ms(450));
+        let mut sim = heard_late(gate);
+        sim.create_set(idle_set("web", 0));
+        sim.run(seconds(5));
+        sim.scale("web", 1);
+        sim.run(ms(500));
+        // Known of upstream without the gate: one pod too many.
+        sim.checker().excuse(i64::from(!gate), 0);
+        sim.forge_pod("foreign", "web");
+        sim.run(ms(200));
+        sim.kill_pod("foreign");
+        sim.run(ms(400));
+        assert_eq!(sim.expected("web"), Some((1, 0)));
+        sim.run(ms(450));
         assert_eq!(
-            scene.expected("web"),
+            sim.expected("web"),
             Some((0, 0)),
             "satisfied by the foreign pod"
         );
-        scene.run(ms(300));
-        assert_eq!(scene.active("web").len(), most);
-        scene.run(seconds(10));
-        assert_eq!(
-            (scene.active("web").len(), scene.most_active("web")),
-            (1, most)
-        );
-        scene.conclude();
+        sim.run(ms(300));
+        assert_eq!(sim.active("web").len(), most);
+        sim.run(seconds(10));
+        assert_eq!((sim.active("web").len(), sim.most_active("web")), (1, most));
+        sim.conclude();
     }
 }
 
@@ -211,60 +214,60 @@ fn hazard_06_foreign_pod_satisfies_creation() {
 /// too early, and the right number in the end.
 #[test]
 fn hazard_07_initial_adds_are_handled_late() {
-    let mut hand = Hand::new();
-    let set = hand.create_set(idle_set("web", 5));
+    let mut manual = ManualController::new();
+    let set = manual.create_set(idle_set("web", 5));
     for name in ["old-1", "old-2"] {
-        let pod = podstorm_tests::hazard::objects::pod_of(name, "web", &set.metadata.uid);
-        hand.create_pod(pod);
+        let pod = with(pod(name, "web"), owners("web", &set.metadata.uid));
+        manual.create_pod(pod);
     }
-    hand.list_sets();
+    manual.list_sets();
     // The store is full, the handlers have heard of nothing, workers begin.
-    let initial = hand.list_pods();
-    let first = hand.sync();
+    let initial = manual.list_pods();
+    let first = manual.sync();
     assert_eq!(first.sent(Call::CreatePod), 3);
-    assert_eq!(hand.expected("web"), Some((3, 0)));
-    hand.controller.pods_listed(&initial, hand.now);
+    assert_eq!(manual.expected("web"), Some((3, 0)));
+    manual.controller.pods_listed(&initial, manual.now);
     assert_eq!(
-        hand.expected("web"),
+        manual.expected("web"),
         Some((1, 0)),
         "lowered by pods of before"
     );
     // The gate waits for what was created, then the count is right although it went below zero.
-    hand.pass(seconds(1));
-    hand.list_sets();
-    assert_eq!(hand.sync().sent(Call::CreatePod), 0);
-    let created = hand.list_pods();
-    hand.controller.pods_listed(&created, hand.now);
-    assert_eq!(hand.expected("web"), Some((-2, 0)));
-    hand.pass(seconds(1));
-    let last = hand.sync();
+    manual.pass(seconds(1));
+    manual.list_sets();
+    assert_eq!(manual.sync().sent(Call::CreatePod), 0);
+    let created = manual.list_pods();
+    manual.controller.pods_listed(&created, manual.now);
+    assert_eq!(manual.expected("web"), Some((-2, 0)));
+    manual.pass(seconds(1));
+    let last = manual.sync();
     assert_eq!(
         (last.sent(Call::CreatePod), last.sent(Call::DeletePod)),
         (0, 0)
     );
-    assert_eq!(hand.cluster.count::<podstorm::object::Pod>(), 5);
+    assert_eq!(manual.cluster.count::<podstorm::object::Pod>(), 5);
 }
 
 /// Its creation is never counted: nothing replaces it before expiry and an event.
 #[test]
 fn hazard_08_created_pod_is_first_seen_terminating() {
     for gate in [true, false] {
-        let mut scene = slow_to_end(gate);
-        scene.hold(StreamKind::Pods, seconds(5));
-        scene.create_set(replica_set("web", 1));
-        scene.run(seconds(1));
-        let name = scene.active("web").remove(0);
-        scene.delete_pod(&name);
-        scene.end(StreamKind::Pods, StreamEnd::Expired);
-        scene.run(seconds(10));
-        assert_eq!(scene.expected("web"), Some((1, 0)));
-        scene.run(minutes(6));
-        assert!(scene.pod(&name).is_none());
-        assert_eq!(scene.count(Did::Create), 1, "nothing wakes the key");
-        scene.touch("web");
-        scene.run(seconds(1));
-        assert_eq!(scene.active("web").len(), 1);
-        scene.conclude();
+        let mut sim = slow_to_end(gate);
+        sim.hold(StreamKind::Pods, seconds(5));
+        sim.create_set(replica_set("web", 1));
+        sim.run(seconds(1));
+        let name = sim.active("web").remove(0);
+        sim.delete_pod(&name);
+        sim.end(StreamKind::Pods, StreamEnd::Expired);
+        sim.run(seconds(10));
+        assert_eq!(sim.expected("web"), Some((1, 0)));
+        sim.run(minutes(6));
+        assert!(sim.pod(&name).is_none());
+        assert_eq!(sim.count(Write::Create), 1, "nothing wakes the key");
+        sim.touch("web");
+        sim.run(seconds(1));
+        assert_eq!(sim.active("web").len(), 1);
+        sim.conclude();
     }
 }
 
@@ -273,72 +276,67 @@ fn hazard_08_created_pod_is_first_seen_terminating() {
 #[test]
 fn hazard_09_victim_is_orphaned_before_its_deletion() {
     for gate in [true, false] {
-        let mut scene = Scene::gated(gate);
-        scene.create_set(idle_set("web", 2));
-        scene.run(seconds(1));
-        let (victim, other) = (scene.active("web").remove(0), scene.active("web").remove(1));
+        let mut sim = Harness::gated(gate);
+        sim.create_set(idle_set("web", 2));
+        sim.run(seconds(1));
+        let (victim, other) = (sim.active("web").remove(0), sim.active("web").remove(1));
         let cheap = json!({"controller.kubernetes.io/pod-deletion-cost": "-10"});
-        scene.patch_pod(&victim, json!({"metadata": {"annotations": cheap}}));
-        scene.run(seconds(1));
-        scene.hold(StreamKind::Pods, seconds(10));
+        sim.patch_pod(&victim, json!({"metadata": {"annotations": cheap}}));
+        sim.run(seconds(1));
+        sim.hold(StreamKind::Pods, seconds(10));
         let stolen = json!({"metadata": {"ownerReferences": null, "labels": {"app": "other"}}});
-        scene.patch_pod(&victim, stolen);
-        scene.scale("web", 1);
-        scene.run(seconds(20));
-        assert!(scene.pod(&victim).is_none());
-        assert_eq!(scene.expected("web"), Some((0, 1)));
-        scene.kill_pod(&other);
-        scene.run(minutes(6));
+        sim.patch_pod(&victim, stolen);
+        sim.scale("web", 1);
+        sim.run(seconds(20));
+        assert!(sim.pod(&victim).is_none());
+        assert_eq!(sim.expected("web"), Some((0, 1)));
+        sim.kill_pod(&other);
+        sim.run(minutes(6));
         assert_eq!(
-            scene.active("web").len(),
+            sim.active("web").len(),
             0,
             "del is pending, then nothing wakes the key"
         );
-        scene.touch("web");
-        scene.run(seconds(1));
-        assert_eq!(scene.active("web").len(), 1);
-        scene.conclude();
+        sim.touch("web");
+        sim.run(seconds(1));
+        assert_eq!(sim.active("web").len(), 1);
+        sim.conclude();
     }
 }
 
-/// A reference that goes in the same step as the pod begins to end wakes nobody and counts for
+/// A reference that goes in the same step as the pod begins to end wakes no key and counts for
 /// nothing.
 #[test]
 fn hazard_10_reference_dropped_and_deletion_in_one_step() {
     for gate in [true, false] {
-        let mut scene = slow_to_end(gate);
-        scene.create_set(replica_set("web", 2));
-        scene.run(seconds(1));
-        scene.hold(StreamKind::Pods, seconds(10));
-        scene.scale("web", 1);
-        scene.run(seconds(1));
-        let pods = scene.owned("web");
+        let mut sim = slow_to_end(gate);
+        sim.create_set(replica_set("web", 2));
+        sim.run(seconds(1));
+        sim.hold(StreamKind::Pods, seconds(10));
+        sim.scale("web", 1);
+        sim.run(seconds(1));
+        let pods = sim.owned("web");
         let victim = pods.iter().find(|pod| pod.is_terminating()).unwrap();
         let name = victim.metadata.name.to_string();
-        scene.patch_pod(&name, json!({"metadata": {"ownerReferences": null}}));
-        scene.end(StreamKind::Pods, StreamEnd::Expired);
-        let syncs = scene.syncs().len();
-        scene.run(seconds(20));
+        sim.patch_pod(&name, json!({"metadata": {"ownerReferences": null}}));
+        sim.end(StreamKind::Pods, StreamEnd::Expired);
+        let syncs = sim.syncs().len();
+        sim.run(seconds(20));
         assert!(
-            scene
-                .controller()
+            sim.controller()
                 .pods()
-                .get("default", &name)
+                .get(NAMESPACE, &name)
                 .unwrap()
                 .is_terminating()
         );
-        assert_eq!(scene.syncs().len(), syncs, "the old owner is not woken");
-        assert_eq!(scene.expected("web"), Some((0, 1)));
-        scene.run(minutes(5));
-        let left = scene.active("web").remove(0);
-        scene.kill_pod(&left);
-        scene.run(seconds(1));
-        assert_eq!(
-            scene.active("web").len(),
-            1,
-            "expired, and an event has come"
-        );
-        scene.conclude();
+        assert_eq!(sim.syncs().len(), syncs, "the old owner is not woken");
+        assert_eq!(sim.expected("web"), Some((0, 1)));
+        sim.run(minutes(5));
+        let left = sim.active("web").remove(0);
+        sim.kill_pod(&left);
+        sim.run(seconds(1));
+        assert_eq!(sim.active("web").len(), 1, "expired, and an event has come");
+        sim.conclude();
     }
 }
 
@@ -347,25 +345,25 @@ fn hazard_10_reference_dropped_and_deletion_in_one_step() {
 #[test]
 fn hazard_11_same_name_new_uid_in_one_update() {
     for gate in [true, false] {
-        let mut scene = Scene::gated(gate);
-        scene.create_set(idle_set("web", 1));
-        scene.run(seconds(1));
-        let name = scene.active("web").remove(0);
-        scene.hold(StreamKind::Pods, seconds(5));
-        scene.scale("web", 0);
-        scene.run(seconds(1));
-        assert!(scene.pod(&name).is_none());
-        scene.forge_pod(&name, "web");
-        scene.end(StreamKind::Pods, StreamEnd::Expired);
-        scene.run(seconds(10));
-        assert_eq!(scene.expected("web"), Some((0, 1)));
-        assert_eq!(scene.status("web").replicas, 1);
-        scene.run(minutes(5));
-        assert_eq!(scene.active("web").len(), 1, "nothing wakes the key");
-        scene.touch("web");
-        scene.run(seconds(1));
-        assert!(scene.active("web").is_empty());
-        scene.conclude();
+        let mut sim = Harness::gated(gate);
+        sim.create_set(idle_set("web", 1));
+        sim.run(seconds(1));
+        let name = sim.active("web").remove(0);
+        sim.hold(StreamKind::Pods, seconds(5));
+        sim.scale("web", 0);
+        sim.run(seconds(1));
+        assert!(sim.pod(&name).is_none());
+        sim.forge_pod(&name, "web");
+        sim.end(StreamKind::Pods, StreamEnd::Expired);
+        sim.run(seconds(10));
+        assert_eq!(sim.expected("web"), Some((0, 1)));
+        assert_eq!(sim.status("web").replicas, 1);
+        sim.run(minutes(5));
+        assert_eq!(sim.active("web").len(), 1, "nothing wakes the key");
+        sim.touch("web");
+        sim.run(seconds(1));
+        assert!(sim.active("web").is_empty());
+        sim.conclude();
     }
 }
 
@@ -374,22 +372,22 @@ fn hazard_11_same_name_new_uid_in_one_update() {
 #[test]
 fn hazard_12_external_deletion_during_a_create_round() {
     for gate in [true, false] {
-        let mut scene = heard_late(gate);
-        scene.create_set(idle_set("web", 2));
-        scene.run(seconds(10));
-        let victim = scene.active("web").remove(0);
-        scene.scale("web", 5);
-        scene.run(ms(500));
-        scene.kill_pod(&victim);
-        scene.run(ms(1_300));
-        assert!(scene.controller().pods().get("default", &victim).is_none());
-        assert_eq!(scene.expected("web"), Some((3, 0)));
-        assert_eq!(scene.count(Did::Create), 5);
-        scene.run(ms(300));
-        assert_eq!(scene.count(Did::Create), 6, "replaced after the round");
-        scene.run(seconds(5));
-        assert_eq!(scene.active("web").len(), 5);
-        scene.conclude();
+        let mut sim = heard_late(gate);
+        sim.create_set(idle_set("web", 2));
+        sim.run(seconds(10));
+        let victim = sim.active("web").remove(0);
+        sim.scale("web", 5);
+        sim.run(ms(500));
+        sim.kill_pod(&victim);
+        sim.run(ms(1_300));
+        assert!(sim.controller().pods().get(NAMESPACE, &victim).is_none());
+        assert_eq!(sim.expected("web"), Some((3, 0)));
+        assert_eq!(sim.count(Write::Create), 5);
+        sim.run(ms(300));
+        assert_eq!(sim.count(Write::Create), 6, "replaced after the round");
+        sim.run(seconds(5));
+        assert_eq!(sim.active("web").len(), 5);
+        sim.conclude();
     }
 }
 
@@ -397,28 +395,28 @@ fn hazard_12_external_deletion_during_a_create_round() {
 #[test]
 fn hazard_13_expired_deletes_then_creates() {
     for gate in [true, false] {
-        let mut scene = heard_late(gate);
-        scene.create_set(idle_set("web", 3));
-        scene.run(seconds(10));
-        scene.hold(StreamKind::Pods, minutes(60));
-        scene.scale("web", 2);
-        scene.run(minutes(6));
-        assert_eq!(scene.active("web").len(), 2);
-        assert_eq!(scene.expected("web"), Some((0, 1)));
-        scene.scale("web", 5);
-        scene.run(ms(1_500));
-        assert_eq!(scene.expected("web"), Some((2, 0)), "the cache shows three");
-        scene.release(StreamKind::Pods);
-        scene.run(ms(200));
+        let mut sim = heard_late(gate);
+        sim.create_set(idle_set("web", 3));
+        sim.run(seconds(10));
+        sim.hold(StreamKind::Pods, minutes(60));
+        sim.scale("web", 2);
+        sim.run(minutes(6));
+        assert_eq!(sim.active("web").len(), 2);
+        assert_eq!(sim.expected("web"), Some((0, 1)));
+        sim.scale("web", 5);
+        sim.run(ms(1_500));
+        assert_eq!(sim.expected("web"), Some((2, 0)), "the cache shows three");
+        sim.release(StreamKind::Pods);
+        sim.run(ms(200));
         assert_eq!(
-            scene.expected("web"),
+            sim.expected("web"),
             Some((2, -1)),
             "the late deletion is counted"
         );
-        assert_eq!(scene.count(Did::Create), 5, "and satisfies nothing");
-        scene.run(seconds(5));
-        assert_eq!(scene.active("web").len(), 5);
-        assert_eq!(scene.expected("web"), Some((0, 0)));
-        scene.conclude();
+        assert_eq!(sim.count(Write::Create), 5, "and satisfies nothing");
+        sim.run(seconds(5));
+        assert_eq!(sim.active("web").len(), 5);
+        assert_eq!(sim.expected("web"), Some((0, 0)));
+        sim.conclude();
     }
 }

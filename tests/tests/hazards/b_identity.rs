@@ -3,26 +3,25 @@
 use podstorm::replicaset::SyncErrorClass;
 use podstorm_apiserver::Propagation;
 use podstorm_sim::faults::{Call, Effect, StreamEnd, StreamKind};
-use podstorm_tests::hazard::objects::idle_set;
-use podstorm_tests::hazard::{Did, Scene, minutes, ms, seconds};
+use podstorm_tests::hazard::{Harness, NAMESPACE, Write, idle_set, minutes, ms, seconds};
 
 /// What the old one waited for is forgotten; the new one creates at once.
 #[test]
 fn hazard_14_deleted_and_created_again_before_a_sync() {
     for gate in [true, false] {
-        let mut scene = Scene::gated(gate);
-        scene.hold(StreamKind::Pods, minutes(2));
-        scene.create_set(idle_set("web", 3));
-        scene.run(seconds(1));
-        assert_eq!(scene.expected("web"), Some((3, 0)));
-        scene.delete_set("web", Propagation::Background);
-        scene.create_set(idle_set("web", 4));
-        scene.run(seconds(1));
-        assert_eq!(scene.count(Did::Create), 7);
-        assert_eq!(scene.active("web").len(), 4);
-        scene.run(minutes(3));
-        assert_eq!((scene.pods().len(), scene.most_active("web")), (4, 4));
-        scene.conclude();
+        let mut sim = Harness::gated(gate);
+        sim.hold(StreamKind::Pods, minutes(2));
+        sim.create_set(idle_set("web", 3));
+        sim.run(seconds(1));
+        assert_eq!(sim.expected("web"), Some((3, 0)));
+        sim.delete_set("web", Propagation::Background);
+        sim.create_set(idle_set("web", 4));
+        sim.run(seconds(1));
+        assert_eq!(sim.count(Write::Create), 7);
+        assert_eq!(sim.active("web").len(), 4);
+        sim.run(minutes(3));
+        assert_eq!((sim.pods().len(), sim.most_active("web")), (4, 4));
+        sim.conclude();
     }
 }
 
@@ -31,22 +30,22 @@ fn hazard_14_deleted_and_created_again_before_a_sync() {
 #[test]
 fn hazard_15_created_again_while_the_watch_was_broken() {
     for gate in [true, false] {
-        let mut scene = Scene::gated(gate);
-        scene.hold(StreamKind::Pods, minutes(2));
-        scene.create_set(idle_set("web", 3));
-        scene.run(seconds(1));
-        scene.hold(StreamKind::Parents, seconds(5));
-        scene.delete_set("web", Propagation::Background);
-        scene.create_set(idle_set("web", 4));
-        scene.run(seconds(1));
-        assert_eq!(scene.count(Did::Create), 3);
-        scene.end(StreamKind::Parents, StreamEnd::Expired);
-        scene.run(seconds(10));
-        assert_eq!(scene.count(Did::Create), 7);
-        assert_eq!(scene.expected("web"), Some((4, 0)));
-        scene.run(minutes(3));
-        assert_eq!((scene.pods().len(), scene.most_active("web")), (4, 4));
-        scene.conclude();
+        let mut sim = Harness::gated(gate);
+        sim.hold(StreamKind::Pods, minutes(2));
+        sim.create_set(idle_set("web", 3));
+        sim.run(seconds(1));
+        sim.hold(StreamKind::Parents, seconds(5));
+        sim.delete_set("web", Propagation::Background);
+        sim.create_set(idle_set("web", 4));
+        sim.run(seconds(1));
+        assert_eq!(sim.count(Write::Create), 3);
+        sim.end(StreamKind::Parents, StreamEnd::Expired);
+        sim.run(seconds(10));
+        assert_eq!(sim.count(Write::Create), 7);
+        assert_eq!(sim.expected("web"), Some((4, 0)));
+        sim.run(minutes(3));
+        assert_eq!((sim.pods().len(), sim.most_active("web")), (4, 4));
+        sim.conclude();
     }
 }
 
@@ -54,20 +53,20 @@ fn hazard_15_created_again_while_the_watch_was_broken() {
 /// corrects it by its own sync.
 #[test]
 fn hazard_16_old_status_written_onto_the_successor() {
-    let mut scene = Scene::new();
-    scene.create_set(idle_set("web", 1));
-    scene.run(seconds(1));
-    scene.scale("web", 3);
-    scene.run(seconds(1));
-    let old = scene.owned("web");
-    scene.fail(Call::PutStatus, Effect::Slow { by_ms: 1_000 }, 1);
-    scene.scale("web", 2);
-    scene.run(ms(500));
-    assert_eq!(scene.under_way(Call::PutStatus), 1);
-    scene.delete_set("web", Propagation::Background);
-    let new = scene.create_set(idle_set("web", 2)).metadata.clone();
-    scene.run(seconds(10));
-    let written: Vec<_> = scene
+    let mut sim = Harness::new();
+    sim.create_set(idle_set("web", 1));
+    sim.run(seconds(1));
+    sim.scale("web", 3);
+    sim.run(seconds(1));
+    let old = sim.owned("web");
+    sim.fail(Call::PutStatus, Effect::Slow { by_ms: 1_000 }, 1);
+    sim.scale("web", 2);
+    sim.run(ms(500));
+    assert_eq!(sim.under_way(Call::PutStatus), 1);
+    sim.delete_set("web", Propagation::Background);
+    let new = sim.create_set(idle_set("web", 2)).metadata.clone();
+    sim.run(seconds(10));
+    let written: Vec<_> = sim
         .written()
         .into_iter()
         .filter_map(|written| written.object)
@@ -82,90 +81,87 @@ fn hazard_16_old_status_written_onto_the_successor() {
     let last = &written[written.len() - 1].status;
     assert_eq!((last.replicas, last.observed_generation), (2, 1));
     for pod in old {
-        assert!(scene.pod(&pod.metadata.name).is_none(), "collected");
+        assert!(sim.pod(&pod.metadata.name).is_none(), "collected");
     }
-    scene.conclude();
+    sim.conclude();
 }
 
 /// The old number is kept up until the new one is seen; the status says of which generation.
 #[test]
 fn hazard_17_stale_replicas() {
     for gate in [true, false] {
-        let mut scene = Scene::gated(gate);
-        scene.create_set(idle_set("web", 3));
-        scene.run(seconds(1));
-        scene.hold(StreamKind::Parents, seconds(20));
-        scene.scale("web", 0);
-        let name = scene.active("web").remove(0);
-        scene.kill_pod(&name);
-        scene.run(seconds(10));
-        assert_eq!(scene.active("web").len(), 3, "refilled");
-        let set = scene.set("web");
+        let mut sim = Harness::gated(gate);
+        sim.create_set(idle_set("web", 3));
+        sim.run(seconds(1));
+        sim.hold(StreamKind::Parents, seconds(20));
+        sim.scale("web", 0);
+        let name = sim.active("web").remove(0);
+        sim.kill_pod(&name);
+        sim.run(seconds(10));
+        assert_eq!(sim.active("web").len(), 3, "refilled");
+        let set = sim.set("web");
         assert_eq!(
             (set.status.observed_generation, set.metadata.generation),
             (1, 2)
         );
-        scene.run(seconds(20));
-        assert!(scene.active("web").is_empty());
-        assert_eq!(scene.status("web").observed_generation, 2);
-        scene.conclude();
+        sim.run(seconds(20));
+        assert!(sim.active("web").is_empty());
+        assert_eq!(sim.status("web").observed_generation, 2);
+        sim.conclude();
     }
 }
 
-/// A pod that is heard of before its ReplicaSet wakes nobody; the ReplicaSet's own event is enough.
+/// A pod that is heard of before its ReplicaSet wakes no key; the ReplicaSet's own event is enough.
 #[test]
 fn hazard_18_pod_event_before_the_replicaset_s() {
-    let mut scene = Scene::new();
-    scene.hold(StreamKind::Parents, seconds(5));
-    scene.create_set(idle_set("web", 2));
-    scene.forge_pod("early", "web");
-    scene.run(seconds(2));
-    assert!(scene.controller().pods().get("default", "early").is_some());
-    assert!(scene.syncs().is_empty());
-    scene.run(seconds(5));
-    assert_eq!(scene.count(Did::Create), 1);
-    assert_eq!(
-        (scene.active("web").len(), scene.most_active("web")),
-        (2, 2)
-    );
-    scene.assert_converged();
-    scene.conclude();
+    let mut sim = Harness::new();
+    sim.hold(StreamKind::Parents, seconds(5));
+    sim.create_set(idle_set("web", 2));
+    sim.forge_pod("early", "web");
+    sim.run(seconds(2));
+    assert!(sim.controller().pods().get(NAMESPACE, "early").is_some());
+    assert!(sim.syncs().is_empty());
+    sim.run(seconds(5));
+    assert_eq!(sim.count(Write::Create), 1);
+    assert_eq!((sim.active("web").len(), sim.most_active("web")), (2, 2));
+    sim.assert_converged();
+    sim.conclude();
 }
 
 /// Creates under way are finished, no status is written, nothing is awaited any more, and the
 /// pods are collected.
 #[test]
 fn hazard_19_deleted_while_creating() {
-    let mut scene = Scene::new();
-    scene.fail(Call::CreatePod, Effect::Slow { by_ms: 1_000 }, 1);
-    scene.create_set(idle_set("web", 4));
-    scene.run(ms(500));
-    assert_eq!(scene.under_way(Call::CreatePod), 1);
-    scene.delete_set("web", Propagation::Background);
-    scene.run(seconds(10));
-    assert_eq!((scene.count(Did::Create), scene.count(Did::Status)), (4, 0));
-    assert!(scene.pods().is_empty());
-    assert_eq!(scene.expected("web"), None);
-    let controller = scene.controller();
-    let key = controller.owners().intern("default", "web");
+    let mut sim = Harness::new();
+    sim.fail(Call::CreatePod, Effect::Slow { by_ms: 1_000 }, 1);
+    sim.create_set(idle_set("web", 4));
+    sim.run(ms(500));
+    assert_eq!(sim.under_way(Call::CreatePod), 1);
+    sim.delete_set("web", Propagation::Background);
+    sim.run(seconds(10));
+    assert_eq!((sim.count(Write::Create), sim.count(Write::Status)), (4, 0));
+    assert!(sim.pods().is_empty());
+    assert_eq!(sim.expected("web"), None);
+    let controller = sim.controller();
+    let key = controller.owners().intern(NAMESPACE, "web");
     assert!(controller.consistency().record(&key).is_none());
-    assert_eq!(scene.last_sync("web").failed_at(), None);
-    scene.conclude();
+    assert_eq!(sim.last_sync("web").failed_at(), None);
+    sim.conclude();
 }
 
 /// The GET's 404 is the sync's error; one retry, which finds nothing to do.
 #[test]
 fn hazard_20_status_of_one_that_is_gone() {
-    let mut scene = Scene::new();
-    scene.create_set(idle_set("web", 1));
-    scene.run(seconds(1));
-    scene.fail(Call::PutStatus, Effect::Slow { by_ms: 1_000 }, 1);
-    scene.scale("web", 2);
-    scene.run(ms(500));
-    scene.delete_set("web", Propagation::Background);
-    let syncs = scene.syncs().len();
-    scene.run(seconds(10));
-    let after = scene.syncs_of("web").split_off(syncs - 1);
+    let mut sim = Harness::new();
+    sim.create_set(idle_set("web", 1));
+    sim.run(seconds(1));
+    sim.fail(Call::PutStatus, Effect::Slow { by_ms: 1_000 }, 1);
+    sim.scale("web", 2);
+    sim.run(ms(500));
+    sim.delete_set("web", Propagation::Background);
+    let syncs = sim.syncs().len();
+    sim.run(seconds(10));
+    let after = sim.syncs_of("web").split_off(syncs - 1);
     assert_eq!(after[0].failed_at(), Some(SyncErrorClass::Status));
     assert_eq!(
         (
@@ -180,9 +176,9 @@ fn hazard_20_status_of_one_that_is_gone() {
         after[0].error()
     );
     assert!(after.len() >= 2);
-    for page in &after[1..] {
-        assert!(page.failed_at().is_none() && page.requests.is_empty());
+    for sync in &after[1..] {
+        assert!(sync.failed_at().is_none() && sync.requests.is_empty());
     }
-    assert_eq!(scene.failures("web"), 0);
-    scene.conclude();
+    assert_eq!(sim.failures("web"), 0);
+    sim.conclude();
 }

@@ -6,9 +6,11 @@ use podstorm::ranking::{
     deletion_cost,
 };
 use podstorm::replicaset::{Controller, ControllerOptions, SyncErrorClass};
+use podstorm_faultsim::Action;
 use podstorm_sim::faults::{ApiFault, Armed, Call, Effect, StreamKind};
-use podstorm_tests::hazard::objects::{idle_set, pod, replica_set, with};
-use podstorm_tests::hazard::{Did, Scene, fault, ms, seconds};
+use podstorm_tests::hazard::{
+    Harness, NAMESPACE, Write, fault, idle_set, ms, pod, replica_set, seconds, with,
+};
 use serde_json::{Value, json};
 
 /// A patch that sets the deletion cost of a pod.
@@ -16,8 +18,8 @@ fn cost(value: &str) -> Value {
     json!({"metadata": {"annotations": {DELETION_COST_ANNOTATION: value}}})
 }
 
-fn ratios(scene: &Scene) -> u64 {
-    let controller = scene.controller();
+fn ratios(sim: &Harness) -> u64 {
+    let controller = sim.controller();
     controller
         .metrics()
         .sorting_deletion_age_ratio
@@ -28,31 +30,31 @@ fn ratios(scene: &Scene) -> u64 {
 /// 404 lowers the expectation, and says nothing.
 #[test]
 fn hazard_45_victim_is_gone_already() {
-    let mut scene = Scene::new();
-    scene.create_set(idle_set("web", 3));
-    scene.run(seconds(1));
-    let victim = scene.active("web").remove(0);
-    scene.patch_pod(&victim, cost("-1"));
-    scene.run(seconds(1));
-    scene.hold(StreamKind::Pods, seconds(10));
-    scene.kill_pod(&victim);
-    scene.scale("web", 2);
-    scene.run(ms(1));
-    let page = scene
+    let mut sim = Harness::new();
+    sim.create_set(idle_set("web", 3));
+    sim.run(seconds(1));
+    let victim = sim.active("web").remove(0);
+    sim.patch_pod(&victim, cost("-1"));
+    sim.run(seconds(1));
+    sim.hold(StreamKind::Pods, seconds(10));
+    sim.kill_pod(&victim);
+    sim.scale("web", 2);
+    sim.run(ms(1));
+    let sync = sim
         .syncs()
         .into_iter()
-        .find(|page| page.sent(Call::DeletePod) > 0)
+        .find(|sync| sync.sent(Call::DeletePod) > 0)
         .unwrap();
     assert_eq!(
-        (page.requests[0].answer, page.failed_at()),
+        (sync.requests[0].answer, sync.failed_at()),
         (Some(Err(404)), None)
     );
-    assert_eq!(scene.expected("web"), Some((0, 0)));
-    scene.run(seconds(30));
-    assert!(scene.events("FailedDelete").is_empty());
-    assert!(scene.events("SuccessfulDelete").is_empty());
-    assert_eq!(scene.active("web").len(), 2);
-    scene.conclude();
+    assert_eq!(sim.expected("web"), Some((0, 0)));
+    sim.run(seconds(30));
+    assert!(sim.events("FailedDelete").is_empty());
+    assert!(sim.events("SuccessfulDelete").is_empty());
+    assert_eq!(sim.active("web").len(), 2);
+    sim.conclude();
 }
 
 /// One of five deletes fails: its expectation is lowered, the others stay; an Event, the
@@ -60,11 +62,11 @@ fn hazard_45_victim_is_gone_already() {
 #[test]
 fn hazard_46_one_delete_of_five_fails() {
     for gate in [true, false] {
-        let mut scene = Scene::gated(gate);
-        scene.create_set(idle_set("web", 7));
-        scene.run(seconds(1));
-        scene.hold(StreamKind::Pods, seconds(20));
-        scene.arm(Armed {
+        let mut sim = Harness::gated(gate);
+        sim.create_set(idle_set("web", 7));
+        sim.run(seconds(1));
+        sim.hold(StreamKind::Pods, seconds(20));
+        sim.arm(Armed {
             index: Some(2),
             ..fault(
                 &[Call::DeletePod],
@@ -72,54 +74,48 @@ fn hazard_46_one_delete_of_five_fails() {
                 1,
             )
         });
-        scene.scale("web", 2);
+        sim.scale("web", 2);
         let failed = |view: &podstorm_tests::hazard::View| view.failure("web").is_some();
-        scene.until("the condition", ms(3), failed);
-        assert_eq!(&*scene.failure("web").unwrap().reason, "FailedDelete");
-        scene.run(seconds(1));
-        let mut syncs = scene.syncs().into_iter();
-        let page = syncs.find(|page| page.sent(Call::DeletePod) > 0).unwrap();
-        assert_eq!(page.failed_at(), Some(SyncErrorClass::Delete));
-        assert!(page.error().starts_with("unable to delete pods: "));
+        sim.until("the condition", ms(3), failed);
+        assert_eq!(&*sim.failure("web").unwrap().reason, "FailedDelete");
+        sim.run(seconds(1));
+        let mut syncs = sim.syncs().into_iter();
+        let sync = syncs.find(|sync| sync.sent(Call::DeletePod) > 0).unwrap();
+        assert_eq!(sync.failed_at(), Some(SyncErrorClass::Delete));
+        assert!(sync.error().starts_with("unable to delete pods: "));
         assert_eq!(
-            (page.sent(Call::DeletePod), scene.expected("web")),
+            (sync.sent(Call::DeletePod), sim.expected("web")),
             (5, Some((0, 4)))
         );
-        assert_eq!(scene.events("FailedDelete").len(), 1);
-        scene.run(seconds(10));
-        assert_eq!(scene.count(Did::Delete), 4, "the retry waits");
+        assert_eq!(sim.events("FailedDelete").len(), 1);
+        sim.run(seconds(10));
+        assert_eq!(sim.count(Write::Delete), 4, "the retry waits");
         assert!(
-            scene.failure("web").is_none(),
+            sim.failure("web").is_none(),
             "a sync that may not try removes it"
         );
-        scene.run(seconds(20));
-        assert_eq!(
-            (scene.count(Did::Delete), scene.active("web").len()),
-            (5, 2)
-        );
-        scene.conclude();
+        sim.run(seconds(20));
+        assert_eq!((sim.count(Write::Delete), sim.active("web").len()), (5, 2));
+        sim.conclude();
     }
 }
 
 /// Pods without a node are marked and removed in one request, and counted once.
 #[test]
 fn hazard_47_unscheduled_victims() {
-    let mut scene = Scene::new();
-    scene.create_set(idle_set("web", 5));
-    scene.run(seconds(1));
-    scene.hold(StreamKind::Pods, seconds(5));
-    scene.scale("web", 3);
-    scene.run(seconds(1));
+    let mut sim = Harness::new();
+    sim.create_set(idle_set("web", 5));
+    sim.run(seconds(1));
+    sim.hold(StreamKind::Pods, seconds(5));
+    sim.scale("web", 3);
+    sim.run(seconds(1));
+    assert_eq!((sim.pods().len(), sim.expected("web")), (3, Some((0, 2))));
+    sim.run(seconds(10));
     assert_eq!(
-        (scene.pods().len(), scene.expected("web")),
-        (3, Some((0, 2)))
-    );
-    scene.run(seconds(10));
-    assert_eq!(
-        (scene.count(Did::Delete), scene.expected("web")),
+        (sim.count(Write::Delete), sim.expected("web")),
         (2, Some((0, 0)))
     );
-    scene.conclude();
+    sim.conclude();
 }
 
 /// Pods that became ready in the same second are compared in circles: no panic, and a choice that
@@ -190,33 +186,29 @@ fn hazard_48_non_transitive_ranking() {
 /// Five pods, three on node-1 for long and two on node-2 for a moment, scaled to two; answers how
 /// many are left on each.
 fn scaled_down_on_two_nodes(owned: bool) -> (usize, usize) {
-    let mut scene = Scene::new();
+    let mut sim = Harness::new();
     let owner = json!({"metadata": {"ownerReferences": [{
         "apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "d-1", "controller": true,
     }]}});
     let set = idle_set("web", 5);
-    scene.create_set(if owned { with(set, owner) } else { set });
-    scene.run(seconds(1));
-    let names = scene.active("web");
-    names[..3]
-        .iter()
-        .for_each(|name| scene.bind(name, "node-1"));
-    scene.run(seconds(600));
-    names[3..]
-        .iter()
-        .for_each(|name| scene.bind(name, "node-2"));
-    scene.run(seconds(10));
-    assert_eq!(scene.status("web").ready_replicas, 5);
-    scene.scale("web", 2);
-    scene.run(seconds(10));
-    let left = scene.owned("web");
+    sim.create_set(if owned { with(set, owner) } else { set });
+    sim.run(seconds(1));
+    let names = sim.active("web");
+    names[..3].iter().for_each(|name| sim.bind(name, "node-1"));
+    sim.run(seconds(600));
+    names[3..].iter().for_each(|name| sim.bind(name, "node-2"));
+    sim.run(seconds(10));
+    assert_eq!(sim.status("web").ready_replicas, 5);
+    sim.scale("web", 2);
+    sim.run(seconds(10));
+    let left = sim.owned("web");
     let on = |node: &str| {
         left.iter()
             .filter(|pod| pod.node_name.as_deref() == Some(node))
             .count()
     };
     let counts = (on("node-1"), on("node-2"));
-    scene.conclude();
+    sim.conclude();
     counts
 }
 
@@ -243,7 +235,7 @@ fn hazard_50_no_colocation_without_an_owner() {
         controller.pods().replace(vec![pod.into()], &1.into());
         let parent = controller
             .owners()
-            .get(controller.owners().intern("default", "web"));
+            .get(controller.owners().intern(NAMESPACE, "web"));
         assert_eq!(controller.related_pods(&parent.unwrap()).len(), related);
     }
 }
@@ -253,141 +245,145 @@ fn hazard_50_no_colocation_without_an_owner() {
 #[test]
 fn hazard_51_clock_skew() {
     for skewed in [false, true] {
-        let mut scene = Scene::new();
-        scene.create_set(idle_set("web", 3));
-        scene.run(seconds(10));
-        let mut pods = scene.owned("web");
+        let mut sim = Harness::new();
+        sim.create_set(idle_set("web", 3));
+        sim.run(seconds(10));
+        let mut pods = sim.owned("web");
         pods.sort_by_key(|pod| pod.metadata.uid.to_string());
         for (at, pod) in pods.iter().enumerate() {
-            scene.bind(&pod.metadata.name, "node-1");
-            scene.run(seconds(if at == 1 { 600 } else { 2 }));
+            sim.bind(&pod.metadata.name, "node-1");
+            sim.run(seconds(if at == 1 { 600 } else { 2 }));
         }
         if skewed {
-            scene.line().set_wall_offset(-seconds(7_200));
+            sim.act(Action::WallClock {
+                offset_s: -7_200,
+                for_ms: u32::MAX,
+            });
         }
-        scene.scale("web", 2);
-        scene.run(seconds(5));
+        sim.scale("web", 2);
+        sim.run(seconds(5));
         // The youngest is the last one.
         let victim = if skewed { &pods[0] } else { &pods[2] };
-        assert!(scene.pod(&victim.metadata.name).is_none());
-        assert_eq!(ratios(&scene), 1);
-        scene.conclude();
+        assert!(sim.pod(&victim.metadata.name).is_none());
+        assert_eq!(ratios(&sim), 1);
+        sim.conclude();
     }
-    let mut scene = Scene::new();
-    scene.create_set(replica_set("web", 3));
-    scene.run(0);
-    assert_eq!(scene.status("web").ready_replicas, 3);
-    scene.scale("web", 1);
-    scene.run(0);
-    assert_eq!((scene.active("web").len(), ratios(&scene)), (1, 0));
-    scene.conclude();
+    let mut sim = Harness::new();
+    sim.create_set(replica_set("web", 3));
+    sim.run(0);
+    assert_eq!(sim.status("web").ready_replicas, 3);
+    sim.scale("web", 1);
+    sim.run(0);
+    assert_eq!((sim.active("web").len(), ratios(&sim)), (1, 0));
+    sim.conclude();
 }
 
 /// A cost that the cache does not show yet is not heeded; what is no number is zero.
 #[test]
 fn hazard_52_deletion_cost_changes_late() {
-    let mut scene = Scene::new();
-    scene.create_set(idle_set("web", 3));
-    scene.run(seconds(1));
-    let names = scene.active("web");
-    scene.patch_pod(&names[0], cost("-5"));
-    scene.run(seconds(1));
-    scene.hold(StreamKind::Pods, seconds(10));
-    scene.patch_pod(&names[1], cost("-10"));
-    scene.scale("web", 2);
-    scene.run(seconds(1));
-    assert_eq!(scene.active("web"), names[1..]);
+    let mut sim = Harness::new();
+    sim.create_set(idle_set("web", 3));
+    sim.run(seconds(1));
+    let names = sim.active("web");
+    sim.patch_pod(&names[0], cost("-5"));
+    sim.run(seconds(1));
+    sim.hold(StreamKind::Pods, seconds(10));
+    sim.patch_pod(&names[1], cost("-10"));
+    sim.scale("web", 2);
+    sim.run(seconds(1));
+    assert_eq!(sim.active("web"), names[1..]);
     // The server takes no others, so they are from times before it looked.
     for stored in ["", "+5", "08", " 5", "1e3", "2147483648", "many"] {
         assert!(deletion_cost(Some(stored)).is_err());
-        assert!(scene.try_patch_pod(&names[1], cost(stored)).is_err());
+        assert!(sim.try_patch_pod(&names[1], cost(stored)).is_err());
         let object = Pod::from_json(with(pod("p", "web"), cost(stored))).unwrap();
         assert_eq!(RankFields::of(&object, 0).deletion_cost(), 0);
     }
-    scene.conclude();
+    sim.conclude();
 }
 
 /// Pending pods go first; to zero, nothing is ranked.
 #[test]
 fn hazard_53_scaled_down_with_pending_pods() {
-    let mut scene = Scene::new();
-    scene.create_set(idle_set("web", 3));
-    scene.run(seconds(1));
-    let running = scene.active("web");
-    running.iter().for_each(|name| scene.bind(name, "node-1"));
-    scene.run(seconds(1));
+    let mut sim = Harness::new();
+    sim.create_set(idle_set("web", 3));
+    sim.run(seconds(1));
+    let running = sim.active("web");
+    running.iter().for_each(|name| sim.bind(name, "node-1"));
+    sim.run(seconds(1));
     // Whatever their cost.
     running
         .iter()
-        .for_each(|name| scene.patch_pod(name, cost("-100")));
-    scene.scale("web", 5);
-    scene.run(seconds(10));
-    scene.scale("web", 3);
-    scene.run(seconds(1));
-    assert_eq!(scene.active("web"), running);
-    assert_eq!(ratios(&scene), 0, "no ready victim");
-    scene.scale("web", 2);
-    scene.run(seconds(1));
-    assert_eq!(ratios(&scene), 1);
-    scene.scale("web", 0);
-    scene.run(seconds(1));
-    assert!(scene.active("web").is_empty());
-    assert_eq!(ratios(&scene), 1);
-    scene.conclude();
+        .for_each(|name| sim.patch_pod(name, cost("-100")));
+    sim.scale("web", 5);
+    sim.run(seconds(10));
+    sim.scale("web", 3);
+    sim.run(seconds(1));
+    assert_eq!(sim.active("web"), running);
+    assert_eq!(ratios(&sim), 0, "no ready victim");
+    sim.scale("web", 2);
+    sim.run(seconds(1));
+    assert_eq!(ratios(&sim), 1);
+    sim.scale("web", 0);
+    sim.run(seconds(1));
+    assert!(sim.active("web").is_empty());
+    assert_eq!(ratios(&sim), 1);
+    sim.conclude();
 }
 
 /// A pod that does not end is replaced at once, and counted as terminating until it is gone or
 /// has ended.
 #[test]
 fn hazard_54_pod_stuck_terminating() {
-    let mut scene = Scene::new();
-    scene.create_set(idle_set("web", 2));
-    scene.run(seconds(1));
-    let names = scene.active("web");
+    let mut sim = Harness::new();
+    sim.create_set(idle_set("web", 2));
+    sim.run(seconds(1));
+    let names = sim.active("web");
     for name in &names {
-        scene.patch_pod(
+        sim.patch_pod(
             name,
             json!({"metadata": {"finalizers": ["example.com/stuck"]}}),
         );
-        scene.delete_pod(name);
+        sim.delete_pod(name);
     }
-    scene.run(ms(1));
-    assert_eq!(scene.active("web").len(), 2, "replaced at once");
-    let counts = |scene: &Scene| {
-        let status = scene.status("web");
+    sim.run(ms(1));
+    assert_eq!(sim.active("web").len(), 2, "replaced at once");
+    let counts = |sim: &Harness| {
+        let status = sim.status("web");
         (status.replicas, status.terminating_replicas)
     };
-    scene.run(seconds(600));
-    assert_eq!(counts(&scene), (2, Some(2)));
-    scene.patch_pod_status(&names[0], json!({"phase": "Failed"}));
-    scene.run(seconds(1));
-    assert_eq!(counts(&scene), (2, Some(1)));
-    scene.patch_pod(&names[1], json!({"metadata": {"finalizers": null}}));
-    scene.run(seconds(1));
-    assert!(scene.pod(&names[1]).is_none());
-    assert_eq!(counts(&scene), (2, Some(0)));
-    assert_eq!(scene.count(Did::Create), 4);
-    scene.conclude();
+    sim.run(seconds(600));
+    assert_eq!(counts(&sim), (2, Some(2)));
+    sim.patch_pod_status(&names[0], json!({"phase": "Failed"}));
+    sim.run(seconds(1));
+    assert_eq!(counts(&sim), (2, Some(1)));
+    sim.patch_pod(&names[1], json!({"metadata": {"finalizers": null}}));
+    sim.run(seconds(1));
+    assert!(sim.pod(&names[1]).is_none());
+    assert_eq!(counts(&sim), (2, Some(0)));
+    assert_eq!(sim.count(Write::Create), 4);
+    sim.patch_pod(&names[0], json!({"metadata": {"finalizers": null}}));
+    sim.conclude();
 }
 
 /// A delete names no UID: made again under its name before it arrives, the new pod is deleted.
 #[test]
 fn hazard_55_victim_is_made_again_before_the_delete() {
-    let mut scene = Scene::new();
-    scene.create_set(idle_set("web", 1));
-    scene.run(seconds(1));
-    let name = scene.active("web").remove(0);
-    scene.fail(Call::DeletePod, Effect::Slow { by_ms: 1_000 }, 1);
-    scene.scale("web", 0);
-    scene.run(ms(500));
-    assert_eq!(scene.under_way(Call::DeletePod), 1);
-    scene.kill_pod(&name);
+    let mut sim = Harness::new();
+    sim.create_set(idle_set("web", 1));
+    sim.run(seconds(1));
+    let name = sim.active("web").remove(0);
+    sim.fail(Call::DeletePod, Effect::Slow { by_ms: 1_000 }, 1);
+    sim.scale("web", 0);
+    sim.run(ms(500));
+    assert_eq!(sim.under_way(Call::DeletePod), 1);
+    sim.kill_pod(&name);
     // Nobody's, and not even of the same labels.
-    scene.create_pod(pod(&name, "innocent"));
-    scene.run(ms(200));
-    assert!(scene.pod(&name).is_some());
-    scene.run(seconds(5));
-    assert!(scene.pod(&name).is_none());
-    assert_eq!(scene.count(Did::Delete), 1);
-    scene.conclude();
+    sim.create_pod(pod(&name, "innocent"));
+    sim.run(ms(200));
+    assert!(sim.pod(&name).is_some());
+    sim.run(seconds(5));
+    assert!(sim.pod(&name).is_none());
+    assert_eq!(sim.count(Write::Delete), 1);
+    sim.conclude();
 }

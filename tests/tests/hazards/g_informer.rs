@@ -7,15 +7,18 @@ use podstorm::client::ApiError;
 use podstorm::object::{Pod, ReplicaSet, ResourceVersion};
 use podstorm::reflector::{Action, Reflector, ReflectorOptions};
 use podstorm::replicaset::{Outcome, SyncErrorClass};
+use podstorm_apiserver::latency::Latency;
 use podstorm_apiserver::{Propagation, errors};
-use podstorm_loadgen::settings::Latency;
+use podstorm_faultsim::Action::Replay;
 use podstorm_sim::faults::{ApiFault, Call, CrashPoint, StreamEnd, StreamKind};
-use podstorm_tests::hazard::objects::{idle_set, pod, pod_of, replica_set};
-use podstorm_tests::hazard::{Did, Hand, Scene, seconds};
+use podstorm_tests::hazard::{
+    Harness, ManualController, NAMESPACE, Write, idle_set, owners, pod, pods, replica_set, seconds,
+    with,
+};
 use serde_json::json;
 
-fn listing(streaming: bool) -> Scene {
-    Scene::with(|setup| setup.streaming(streaming))
+fn listing(streaming: bool) -> Harness {
+    Harness::with(|setup| setup.streaming(streaming))
 }
 
 /// A new list: what is missing is a deletion, and nothing is created twice.
@@ -23,29 +26,29 @@ fn listing(streaming: bool) -> Scene {
 fn hazard_65_watch_expired() {
     for streaming in [true, false] {
         for end in [StreamEnd::Expired, StreamEnd::ClosedAndExpired] {
-            let mut scene = listing(streaming);
-            scene.create_set(idle_set("web", 3));
-            scene.create_set(idle_set("gone", 2));
-            scene.run(seconds(1));
-            let name = scene.active("web").remove(0);
+            let mut sim = listing(streaming);
+            sim.create_set(idle_set("web", 3));
+            sim.create_set(idle_set("gone", 2));
+            sim.run(seconds(1));
+            let name = sim.active("web").remove(0);
             // The ReplicaSets are heard of first: for one that is gone the controller would make
             // pods as fast as the garbage collector removes them.
             for (stream, held) in [(StreamKind::Pods, 15), (StreamKind::Parents, 5)] {
-                scene.hold(stream, seconds(held));
-                scene.end(stream, end);
+                sim.hold(stream, seconds(held));
+                sim.end(stream, end);
             }
-            scene.kill_pod(&name);
-            scene.delete_set("gone", Propagation::Background);
-            scene.run(seconds(4));
-            assert_eq!(scene.count(Did::Create), 5);
-            scene.cluster().compact::<Pod>();
-            scene.cluster().compact::<ReplicaSet>();
-            scene.run(seconds(20));
-            assert!(scene.controller().pods().get("default", &name).is_none());
-            assert_eq!(scene.count(Did::Create), 6);
-            assert_eq!(scene.expected("gone"), None);
-            assert_eq!((scene.pods().len(), scene.most_active("web")), (3, 3));
-            scene.conclude();
+            sim.kill_pod(&name);
+            sim.delete_set("gone", Propagation::Background);
+            sim.run(seconds(4));
+            assert_eq!(sim.count(Write::Create), 5);
+            sim.cluster().compact::<Pod>();
+            sim.cluster().compact::<ReplicaSet>();
+            sim.run(seconds(20));
+            assert!(sim.controller().pods().get(NAMESPACE, &name).is_none());
+            assert_eq!(sim.count(Write::Create), 6);
+            assert_eq!(sim.expected("gone"), None);
+            assert_eq!((sim.pods().len(), sim.most_active("web")), (3, 3));
+            sim.conclude();
         }
     }
 }
@@ -55,20 +58,17 @@ fn hazard_65_watch_expired() {
 #[test]
 fn hazard_66_version_too_large() {
     for streaming in [true, false] {
-        let mut scene = listing(streaming);
-        scene.create_set(idle_set("web", 3));
-        scene.run(seconds(1));
-        let name = scene.active("web").remove(0);
-        scene.hold(StreamKind::Pods, seconds(1));
-        scene.line().lag(StreamKind::Pods, 4);
-        scene.end(StreamKind::Pods, StreamEnd::Expired);
-        scene.kill_pod(&name);
-        scene.run(seconds(10));
-        assert_eq!(
-            (scene.count(Did::Create), scene.active("web").len()),
-            (4, 3)
-        );
-        scene.conclude();
+        let mut sim = listing(streaming);
+        sim.create_set(idle_set("web", 3));
+        sim.run(seconds(1));
+        let name = sim.active("web").remove(0);
+        sim.hold(StreamKind::Pods, seconds(1));
+        sim.line().lag(StreamKind::Pods, 4);
+        sim.end(StreamKind::Pods, StreamEnd::Expired);
+        sim.kill_pod(&name);
+        sim.run(seconds(10));
+        assert_eq!((sim.count(Write::Create), sim.active("web").len()), (4, 3));
+        sim.conclude();
     }
 
     let too_large = errors::version_too_large(9, 5);
@@ -78,14 +78,14 @@ fn hazard_66_version_too_large() {
     };
     let mut reflector: Reflector<Pod> = Reflector::new(listing);
     let now = podstorm::object::Now::default();
-    let asked = |action: Action| match action {
+    let request = |action: Action| match action {
         Action::List { version, .. } => version,
         other => panic!("{other:?}"),
     };
-    assert_eq!(asked(reflector.next(now, 0.0)), ResourceVersion::new("0"));
+    assert_eq!(request(reflector.next(now, 0.0)), ResourceVersion::new("0"));
     reflector.on_list(Err(&too_large), now);
     assert!(
-        asked(reflector.next(now, 0.0)).is_unset(),
+        request(reflector.next(now, 0.0)).is_unset(),
         "at once, the newest"
     );
     reflector.on_list(Err(&too_large), now);
@@ -102,217 +102,225 @@ fn hazard_66_version_too_large() {
 fn hazard_67_stale_list_at_the_start() {
     for (streaming, most) in [(false, 6), (true, 3)] {
         // What happened in the last minute is in lists only.
-        let mut scene = Scene::with(|setup| {
+        let mut sim = Harness::with(|setup| {
             setup.streaming(streaming);
-            setup.settings.latency.watch = Latency::Constant(seconds(60));
+            setup.latency.watch = Latency::Constant(seconds(60));
         });
-        scene.create_set(idle_set("web", 3));
-        let before = scene.cluster().resource_version();
-        scene.until("three pods", seconds(90), |view| view.pods().len() == 3);
-        scene.run(seconds(1));
-        scene.crash(CrashPoint::Now);
-        scene.start();
-        let lag = scene.cluster().resource_version() - before;
-        scene.line().lag(StreamKind::Pods, lag);
-        scene.run(seconds(5));
-        assert_eq!(scene.active("web").len(), most);
-        scene.run(seconds(300));
-        assert_eq!(
-            (scene.active("web").len(), scene.most_active("web")),
-            (3, most)
-        );
-        scene.conclude();
+        sim.create_set(idle_set("web", 3));
+        let before = sim.cluster().resource_version();
+        sim.until("three pods", seconds(90), |view| view.pods().len() == 3);
+        sim.run(seconds(1));
+        sim.crash(CrashPoint::Now, 0);
+        sim.start();
+        sim.checker().stale_start();
+        let lag = sim.cluster().resource_version() - before;
+        sim.line().lag(StreamKind::Pods, lag);
+        sim.run(seconds(5));
+        assert_eq!(sim.active("web").len(), most);
+        sim.run(seconds(300));
+        assert_eq!((sim.active("web").len(), sim.most_active("web")), (3, most));
+        sim.conclude();
     }
 }
 
-/// What comes again counts once; an equal version wakes nobody, and an ADDED of a known pod is an
+/// What comes again counts once; an equal version wakes no key, and an ADDED of a known pod is an
 /// update.
 #[test]
 fn hazard_68_events_come_again() {
-    let mut scene = Scene::new();
-    scene.line().duplicate_events(StreamKind::Pods, 3);
-    scene.create_set(idle_set("web", 3));
-    scene.run(seconds(1));
-    assert_eq!(scene.expected("web"), Some((0, 0)));
-    assert_eq!(scene.line().altered_events().1, 3);
-    let syncs = scene.syncs().len();
-    scene.line().replay_events(StreamKind::Pods, 1);
-    scene.release(StreamKind::Pods);
-    scene.run(seconds(1));
-    assert_eq!(scene.line().altered_events().1, 4);
+    let mut sim = Harness::new();
+    sim.line().duplicate_events(StreamKind::Pods, 3);
+    sim.create_set(idle_set("web", 3));
+    sim.run(seconds(1));
+    assert_eq!(sim.expected("web"), Some((0, 0)));
+    assert_eq!(sim.line().altered_events().1, 3);
+    let syncs = sim.syncs().len();
+    sim.act(Replay {
+        stream: StreamKind::Pods,
+        events: 1,
+    });
+    sim.release(StreamKind::Pods);
+    sim.run(seconds(1));
+    assert_eq!(sim.line().altered_events().1, 4);
     assert_eq!(
-        (scene.syncs().len(), scene.expected("web")),
+        (sim.syncs().len(), sim.expected("web")),
         (syncs, Some((0, 0)))
     );
     // Older ones too: the cache goes back and comes forward again, and nothing is counted.
-    scene.patch_pod(
-        &scene.active("web")[0],
+    sim.patch_pod(
+        &sim.active("web")[0],
         json!({"metadata": {"annotations": {"a": "b"}}}),
     );
-    scene.run(seconds(1));
-    scene.line().replay_events(StreamKind::Pods, 4);
-    scene.release(StreamKind::Pods);
-    scene.run(seconds(1));
-    assert_eq!(scene.line().altered_events().1, 8);
-    assert_eq!(scene.expected("web"), Some((0, 0)));
-    assert_eq!((scene.count(Did::Create), scene.count(Did::Delete)), (3, 0));
-    scene.conclude();
+    sim.run(seconds(1));
+    sim.act(Replay {
+        stream: StreamKind::Pods,
+        events: 4,
+    });
+    sim.release(StreamKind::Pods);
+    sim.run(seconds(1));
+    assert_eq!(sim.line().altered_events().1, 8);
+    assert_eq!(sim.expected("web"), Some((0, 0)));
+    assert_eq!((sim.count(Write::Create), sim.count(Write::Delete)), (3, 0));
+    sim.conclude();
 }
 
-/// A bookmark moves the store's version on, which is enough for the gate, and wakes nobody.
+/// A bookmark moves the store's version on, which is enough for the gate, and wakes no key.
 #[test]
 fn hazard_69_nothing_but_bookmarks() {
-    let mut hand = Hand::new();
-    hand.create_set(idle_set("web", 1));
-    hand.list_sets();
-    hand.list_pods();
-    assert_eq!(hand.sync().sent(Call::CreatePod), 1);
-    hand.pass(seconds(1));
-    let key = hand.controller.owners().intern("default", "web");
-    hand.list_sets();
-    let refused = hand.sync();
+    let mut manual = ManualController::new();
+    manual.create_set(idle_set("web", 1));
+    manual.list_sets();
+    manual.list_pods();
+    assert_eq!(manual.sync().sent(Call::CreatePod), 1);
+    manual.pass(seconds(1));
+    let key = manual.controller.owners().intern(NAMESPACE, "web");
+    manual.list_sets();
+    let refused = manual.sync();
     let Outcome::Failed(error) = refused.outcome else {
         panic!("the gate lets it pass")
     };
     assert!(matches!(error.class, SyncErrorClass::Consistency(_)));
-    let version = ResourceVersion::from(hand.cluster.resource_version());
-    hand.controller.pods().bookmark(&version);
-    hand.controller.owner_bookmark(&version);
-    assert_eq!(hand.controller.queue().len(), 0);
-    assert_eq!(hand.expected("web"), Some((1, 0)));
-    hand.controller.queue().add(key, hand.now.mono_ns);
-    let passed = hand.sync();
+    let version = ResourceVersion::from(manual.cluster.resource_version());
+    manual.controller.pods().bookmark(&version);
+    manual.controller.owner_bookmark(&version);
+    assert_eq!(manual.controller.queue().len(), 0);
+    assert_eq!(manual.expected("web"), Some((1, 0)));
+    manual.controller.queue().add(key, manual.now.mono_ns);
+    let passed = manual.sync();
     assert_eq!(passed.outcome, Outcome::Ok);
     assert_eq!(passed.sent(Call::CreatePod), 0, "the pod is awaited yet");
-    let record = hand.controller.consistency().record(&key).unwrap();
+    let record = manual.controller.consistency().record(&key).unwrap();
     assert!(record.written[0].is_none());
 }
 
-/// A tombstone with nothing in it, or with somebody else's pod, changes no count.
+/// A tombstone with nothing in it, or with another owner's pod, changes no count.
 #[test]
 fn hazard_70_tombstones() {
-    let hand = Hand::new();
-    let set = hand.create_set(idle_set("web", 2));
-    hand.list_sets();
-    hand.list_pods();
-    hand.sync();
-    let initial = hand.list_pods();
-    hand.controller.pods_listed(&initial, hand.now);
-    hand.list_sets();
-    while hand.sync_next(|_| None).is_some() {}
-    let names: Vec<String> = podstorm_tests::lab::pods(&hand.cluster)
+    let manual = ManualController::new();
+    let set = manual.create_set(idle_set("web", 2));
+    manual.list_sets();
+    manual.list_pods();
+    manual.sync();
+    let initial = manual.list_pods();
+    manual.controller.pods_listed(&initial, manual.now);
+    manual.list_sets();
+    while manual.sync_next(|_| None).is_some() {}
+    let names: Vec<String> = pods(&manual.cluster)
         .iter()
         .map(|pod| pod.metadata.name.to_string())
         .collect();
     assert_eq!(names.len(), 2);
     // No object: the pod leaves the store, and no handler hears of it.
-    let pods = hand.controller.pods();
-    assert!(pods.apply_tombstone("default", &names[0], None).is_none());
-    assert!(pods.get("default", &names[0]).is_none());
-    assert_eq!(hand.controller.queue().len(), 0);
+    let cache = manual.controller.pods();
+    assert!(cache.apply_tombstone(NAMESPACE, &names[0], None).is_none());
+    assert!(cache.get(NAMESPACE, &names[0]).is_none());
+    assert_eq!(manual.controller.queue().len(), 0);
     // A foreign one: a pod of an owner that is not known, or of none.
     let strangers = [
-        pod_of("x", "web", &podstorm::object::Uid::new("other")),
+        with(
+            pod("x", "web"),
+            owners("web", &podstorm::object::Uid::new("other")),
+        ),
         pod("y", "web"),
     ];
     for stranger in strangers {
-        let stranger = Arc::new(hand.create_pod(stranger).as_ref().clone());
+        let stranger = Arc::new(manual.create_pod(stranger).as_ref().clone());
         let name = stranger.metadata.name.to_string();
-        let change = pods
-            .apply_tombstone("default", &name, Some(stranger))
+        let change = cache
+            .apply_tombstone(NAMESPACE, &name, Some(stranger))
             .unwrap();
-        hand.controller.pod_changed(&change, hand.now);
-        assert_eq!(hand.controller.queue().len(), 0);
+        manual.controller.pod_changed(&change, manual.now);
+        assert_eq!(manual.controller.queue().len(), 0);
     }
     // And a parent's without its object.
-    let parents = hand.controller.owners();
-    assert!(parents.apply_tombstone("default", "web", None).is_none());
-    let key = parents.intern("default", "web");
+    let parents = manual.controller.owners();
+    assert!(parents.apply_tombstone(NAMESPACE, "web", None).is_none());
+    let key = parents.intern(NAMESPACE, "web");
     assert!(parents.get(key).is_none());
-    assert_eq!(hand.controller.queue().len(), 0);
+    assert_eq!(manual.controller.queue().len(), 0);
     // With it, what is waited for is forgotten and the key is woken.
-    hand.controller.expectations().expect_creations(key, 5, 0);
+    manual.controller.expectations().expect_creations(key, 5, 0);
     let change = parents
-        .apply_tombstone("default", "web", Some(&set))
+        .apply_tombstone(NAMESPACE, "web", Some(&set))
         .unwrap();
-    hand.controller.owner_changed(&change, hand.now);
-    assert_eq!(hand.expected("web"), None);
-    assert_eq!(hand.controller.queue().len(), 1);
+    manual.controller.owner_changed(&change, manual.now);
+    assert_eq!(manual.expected("web"), None);
+    assert_eq!(manual.controller.queue().len(), 1);
 }
 
 /// 100,000 events that the store has and the handlers have not: the expectations make the
 /// controller wait, and nothing else.
 #[test]
 fn hazard_71_handlers_lag_behind_the_store() {
-    let mut hand = Hand::new();
-    hand.create_set(idle_set("web", 2));
-    let noisy = hand.create_pod(pod("noisy", "other"));
-    hand.list_sets();
-    let initial = hand.list_pods();
-    hand.controller.pods_listed(&initial, hand.now);
-    assert_eq!(hand.sync().sent(Call::CreatePod), 2);
-    let pods = hand.controller.pods();
+    let mut manual = ManualController::new();
+    manual.create_set(idle_set("web", 2));
+    let noisy = manual.create_pod(pod("noisy", "other"));
+    manual.list_sets();
+    let initial = manual.list_pods();
+    manual.controller.pods_listed(&initial, manual.now);
+    assert_eq!(manual.sync().sent(Call::CreatePod), 2);
+    let cache = manual.controller.pods();
     let mut backlog = Vec::new();
     for number in 1..=100_000_u64 {
         let mut next = Pod::clone(&noisy);
         next.metadata.resource_version = ResourceVersion::from(number + 1_000);
-        backlog.push(pods.apply(Delta::Applied(Arc::new(next))));
+        backlog.push(cache.apply(Delta::Applied(Arc::new(next))));
     }
-    for pod in podstorm_tests::lab::pods(&hand.cluster) {
+    for pod in pods(&manual.cluster) {
         if *pod.metadata.name != *"noisy" {
-            backlog.push(pods.apply(Delta::Applied(pod)));
+            backlog.push(cache.apply(Delta::Applied(pod)));
         }
     }
-    pods.bookmark(&ResourceVersion::from(200_000));
+    cache.bookmark(&ResourceVersion::from(200_000));
     let scaled = json!({"replicas": 5});
     let scaled =
         podstorm_apiserver::Patch::Merge(json!({ "spec": scaled }).as_object().unwrap().clone());
-    hand.cluster
-        .patch::<ReplicaSet>("default", "web", &scaled, hand.now)
+    manual
+        .cluster
+        .patch::<ReplicaSet>(NAMESPACE, "web", &scaled, manual.now)
         .unwrap();
-    hand.list_sets();
-    hand.pass(seconds(200));
-    let waiting = hand.sync();
+    manual.list_sets();
+    manual.pass(seconds(200));
+    let waiting = manual.sync();
     assert_eq!(
-        (waiting.sent(Call::CreatePod), hand.expected("web")),
+        (waiting.sent(Call::CreatePod), manual.expected("web")),
         (0, Some((2, 0)))
     );
     for change in &backlog {
-        hand.controller.pod_changed(change, hand.now);
+        manual.controller.pod_changed(change, manual.now);
     }
-    assert_eq!(hand.expected("web"), Some((0, 0)));
-    hand.list_sets();
-    assert_eq!(hand.sync().sent(Call::CreatePod), 3);
+    assert_eq!(manual.expected("web"), Some((0, 0)));
+    manual.list_sets();
+    assert_eq!(manual.sync().sent(Call::CreatePod), 3);
 }
 
-/// The periodic resync syncs every key; that of the pods wakes nobody; nothing is written.
+/// The periodic resync syncs every key; that of the pods wakes none; nothing is written.
 #[test]
 fn hazard_72_resync() {
-    let mut scene = Scene::new();
+    let mut sim = Harness::new();
     for name in ["one", "two", "three"] {
-        scene.create_set(replica_set(name, 2));
+        sim.create_set(replica_set(name, 2));
     }
-    scene.run(seconds(10));
-    let (syncs, writes) = (scene.syncs().len(), scene.written().len());
-    let controller = scene.controller();
+    sim.run(seconds(10));
+    let (syncs, writes) = (sim.syncs().len(), sim.written().len());
+    let controller = sim.controller();
     for change in controller.pods().resync() {
-        controller.pod_changed(&change, scene.now());
+        controller.pod_changed(&change, sim.now());
     }
     assert_eq!(controller.queue().len(), 0);
-    controller.owner_resync(scene.now());
+    controller.owner_resync(sim.now());
     assert_eq!(controller.queue().len(), 3);
-    scene.release(StreamKind::Pods);
-    scene.run(seconds(1));
+    sim.release(StreamKind::Pods);
+    sim.run(seconds(1));
     assert_eq!(
-        (scene.syncs().len(), scene.written().len()),
+        (sim.syncs().len(), sim.written().len()),
         (syncs + 3, writes)
     );
     assert!(
-        scene.syncs()[syncs..]
+        sim.syncs()[syncs..]
             .iter()
-            .all(|page| page.requests.is_empty())
+            .all(|sync| sync.requests.is_empty())
     );
-    scene.conclude();
+    sim.conclude();
 }
 
 /// The errors of the faults are those of the server.

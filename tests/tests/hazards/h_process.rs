@@ -8,10 +8,13 @@ use podstorm::object::{
 };
 use podstorm::workqueue::{RateLimitingQueue, Take};
 use podstorm_apiserver::{DeleteOptions, Propagation};
+use podstorm_faultsim::Action;
 use podstorm_loadgen::settings::{EngineKind, Latency};
 use podstorm_sim::faults::{ApiFault, Armed, Call, CrashPoint, Effect};
-use podstorm_tests::hazard::objects::{idle_set, owners, pod, replica_set, with};
-use podstorm_tests::hazard::{Did, Hand, Scene, fault, minutes, ms, seconds};
+use podstorm_tests::hazard::{
+    Harness, ManualController, Write, fault, idle_set, minutes, ms, owners, pod, replica_set,
+    seconds, with,
+};
 use podstorm_tests::lab::Lab;
 use serde_json::json;
 
@@ -20,22 +23,23 @@ use serde_json::json;
 #[test]
 fn hazard_73_two_leaders() {
     for gate in [true, false] {
-        let mut scene = Scene::with(|setup| {
+        let mut sim = Harness::with(|setup| {
             setup.consistency(gate);
-            setup.managers = 2;
-            setup.settings.latency.watch = Latency::Constant(seconds(1));
+            setup.latency.watch = Latency::Constant(seconds(1));
         });
-        scene.create_set(idle_set("web", 3));
-        scene.run(seconds(20));
-        assert_eq!((scene.count(Did::Create), scene.most_active("web")), (6, 6));
-        assert_eq!(scene.active("web").len(), 3);
-        scene.scale("web", 5);
-        scene.run(ms(1_500));
-        // The older one goes; what it has begun is counted by nobody.
-        scene.crash(CrashPoint::Now);
-        scene.run(seconds(20));
-        assert_eq!(scene.active("web").len(), 5);
-        scene.conclude();
+        sim.act(Action::Overlap { for_ms: u32::MAX });
+        sim.run(seconds(1));
+        sim.create_set(idle_set("web", 3));
+        sim.run(seconds(20));
+        assert_eq!((sim.count(Write::Create), sim.most_active("web")), (6, 6));
+        assert_eq!(sim.active("web").len(), 3);
+        sim.scale("web", 5);
+        sim.run(ms(1_500));
+        // The older one goes; what it has begun no controller counts.
+        sim.crash(CrashPoint::Now, 0);
+        sim.run(seconds(20));
+        assert_eq!(sim.active("web").len(), 5);
+        sim.conclude();
     }
 }
 
@@ -48,25 +52,22 @@ fn hazard_74_restart_amid_a_burst() {
         CrashPoint::AfterCommit,
         CrashPoint::AfterAnswer,
     ] {
-        let mut scene = Scene::new();
-        scene.line().crash_at(point, 4);
-        scene.create_set(idle_set("web", 10));
-        scene.run(seconds(1));
-        let made = scene.pods().len();
+        let mut sim = Harness::new();
+        sim.crash(point, 4);
+        sim.create_set(idle_set("web", 10));
+        sim.run(seconds(1));
+        let made = sim.pods().len();
         assert!((3..10).contains(&made), "{made} after {point:?}");
-        scene.start();
-        scene.run(seconds(1));
-        let first = scene
+        sim.start();
+        sim.run(seconds(1));
+        let first = sim
             .syncs()
             .into_iter()
-            .find(|page| page.id.incarnation == 1)
+            .find(|sync| sync.id.incarnation == 1)
             .unwrap();
         assert_eq!(first.sent(Call::CreatePod), 10 - made);
-        assert_eq!(
-            (scene.active("web").len(), scene.most_active("web")),
-            (10, 10)
-        );
-        scene.conclude();
+        assert_eq!((sim.active("web").len(), sim.most_active("web")), (10, 10));
+        sim.conclude();
     }
 }
 
@@ -74,17 +75,17 @@ fn hazard_74_restart_amid_a_burst() {
 /// which say so; the successor takes it back.
 #[test]
 fn hazard_75_shutdown_with_queued_keys() {
-    let mut scene = Scene::with(|setup| setup.managers = 0);
-    scene.create_set(idle_set("web", 2));
-    scene.create_set(idle_set("api", 1));
-    let hand = Hand::of(scene.cluster().clone(), scene.now());
-    hand.list_sets();
-    hand.list_pods();
-    hand.controller.queue().shut_down();
+    let mut sim = Harness::with(|setup| setup.starts = false);
+    sim.create_set(idle_set("web", 2));
+    sim.create_set(idle_set("api", 1));
+    let manual = ManualController::of(sim.cluster().clone(), sim.now());
+    manual.list_sets();
+    manual.list_pods();
+    manual.controller.queue().shut_down();
     let mut cancelled = 0;
     let mut synced = 0;
     loop {
-        let done = hand.sync_next(|request| match request {
+        let done = manual.sync_next(|request| match request {
             Request::PutStatus { .. } | Request::Get { .. } => None,
             _ => {
                 cancelled += 1;
@@ -99,83 +100,79 @@ fn hazard_75_shutdown_with_queued_keys() {
         synced += 1;
     }
     assert_eq!((synced, cancelled), (2, 2));
-    hand.list_sets();
+    manual.list_sets();
     assert!(
-        hand.sync_next(|_| None).is_none(),
+        manual.sync_next(|_| None).is_none(),
         "nothing is added any more"
     );
-    let failure = scene.failure("web").unwrap();
+    let failure = sim.failure("web").unwrap();
     assert_eq!(
         (&*failure.reason, &*failure.message),
         ("FailedCreate", "context canceled")
     );
-    assert!(scene.pods().is_empty());
-    scene.start();
-    scene.run(seconds(5));
-    assert!(scene.failure("web").is_none() && scene.failure("api").is_none());
-    scene.assert_converged();
-    scene.conclude();
+    assert!(sim.pods().is_empty());
+    sim.start();
+    sim.run(seconds(5));
+    assert!(sim.failure("web").is_none() && sim.failure("api").is_none());
+    sim.assert_converged();
+    sim.conclude();
 }
 
-/// A worker that waits for its requests holds its key and nobody else's.
+/// A worker that waits for its requests holds its key and no other.
 #[test]
 fn hazard_76_slow_requests() {
-    let mut scene = Scene::new();
-    scene.arm(Armed {
+    let mut sim = Harness::new();
+    sim.arm(Armed {
         parent: Some("slow".into()),
         ..fault(&[Call::CreatePod], Effect::Slow { by_ms: 5_000 }, u32::MAX)
     });
-    scene.create_set(idle_set("slow", 3));
-    scene.run(ms(100));
+    sim.create_set(idle_set("slow", 3));
+    sim.run(ms(100));
     for number in 0..20 {
-        scene.create_set(idle_set(&format!("fast-{number}"), 3));
-        scene.touch("slow");
-        scene.run(ms(10));
+        sim.create_set(idle_set(&format!("fast-{number}"), 3));
+        sim.touch("slow");
+        sim.run(ms(10));
     }
     for number in 0..20 {
-        assert_eq!(scene.active(&format!("fast-{number}")).len(), 3);
+        assert_eq!(sim.active(&format!("fast-{number}")).len(), 3);
     }
-    assert_eq!(scene.syncs_of("slow").len(), 1, "one at a time");
-    assert!(scene.active("slow").is_empty());
-    scene.run(minutes(1));
-    let first = &scene.syncs_of("slow")[0];
+    assert_eq!(sim.syncs_of("slow").len(), 1, "one at a time");
+    assert!(sim.active("slow").is_empty());
+    sim.run(minutes(1));
+    let first = &sim.syncs_of("slow")[0];
     // Batches of one and two, ten seconds each.
     assert_eq!(
         first.ended.as_ref().unwrap().0 - first.began_ns,
         seconds(20)
     );
-    assert_eq!(scene.active("slow").len(), 3);
-    scene.heal_requests();
-    scene.conclude();
+    assert_eq!(sim.active("slow").len(), 3);
+    sim.heal_requests();
+    sim.conclude();
 }
 
 /// Twelve tries ten seconds apart for each Event while the rest waits; what finds the queue full
 /// is dropped; the pods come all the same.
 #[test]
 fn hazard_77_event_sink_is_down() {
-    let mut scene = Scene::new();
-    scene.fail(
+    let mut sim = Harness::new();
+    sim.fail(
         Call::WriteEvent,
         Effect::Refuse(ApiFault::ConnectionCut),
         12,
     );
-    scene.create_set(idle_set("web", 3));
-    scene.run(seconds(95));
-    scene.assert_converged();
-    assert!(scene.events("SuccessfulCreate").is_empty());
-    scene.run(seconds(25));
-    assert_eq!(
-        scene.events("SuccessfulCreate").len(),
-        2,
-        "one was given up"
-    );
-    assert_eq!(scene.struck(), 12);
+    sim.create_set(idle_set("web", 3));
+    sim.run(seconds(95));
+    sim.assert_converged();
+    assert!(sim.events("SuccessfulCreate").is_empty());
+    sim.run(seconds(25));
+    assert_eq!(sim.events("SuccessfulCreate").len(), 2, "one was given up");
+    assert_eq!(sim.struck(), 12);
     // An answer of the server is final.
-    scene.fail(Call::WriteEvent, Effect::Refuse(ApiFault::InternalError), 1);
-    scene.scale("web", 5);
-    scene.run(seconds(1));
-    assert_eq!(scene.events("SuccessfulCreate").len(), 3);
-    scene.conclude();
+    sim.fail(Call::WriteEvent, Effect::Refuse(ApiFault::InternalError), 1);
+    sim.scale("web", 5);
+    sim.run(seconds(1));
+    assert_eq!(sim.events("SuccessfulCreate").len(), 3);
+    sim.conclude();
 
     let mut sink = EventSink::new("replicaset-controller");
     let object = ReplicaSet::from_json(idle_set("web", 1)).unwrap();
@@ -206,26 +203,26 @@ fn hazard_77_event_sink_is_down() {
 /// success forgets them.
 #[test]
 fn hazard_78_hot_key() {
-    let mut scene = Scene::new();
-    scene.fail(
+    let mut sim = Harness::new();
+    sim.fail(
         Call::CreatePod,
         Effect::Refuse(ApiFault::InternalError),
         u32::MAX,
     );
-    scene.create_set(idle_set("web", 1));
-    scene.run(minutes(2));
-    let (tries, failures) = (scene.sent(Call::CreatePod), scene.failures("web"));
+    sim.create_set(idle_set("web", 1));
+    sim.run(minutes(2));
+    let (tries, failures) = (sim.sent(Call::CreatePod), sim.failures("web"));
     for _ in 0..200 {
-        scene.touch("web");
-        scene.run(ms(100));
+        sim.touch("web");
+        sim.run(ms(100));
     }
-    assert!(scene.sent(Call::CreatePod) - tries >= 200);
-    assert!(scene.failures("web") >= failures + 200);
-    scene.heal_requests();
-    scene.touch("web");
-    scene.run(seconds(1));
-    assert_eq!((scene.failures("web"), scene.active("web").len()), (0, 1));
-    scene.conclude();
+    assert!(sim.sent(Call::CreatePod) - tries >= 200);
+    assert!(sim.failures("web") >= failures + 200);
+    sim.heal_requests();
+    sim.touch("web");
+    sim.run(seconds(1));
+    assert_eq!((sim.failures("web"), sim.active("web").len()), (0, 1));
+    sim.conclude();
 }
 
 /// Deleted without options, a ReplicationController leaves its pods as orphans.
@@ -262,7 +259,7 @@ fn hazard_79_replication_controller_without_options() {
 /// makes up for its own only.
 #[test]
 fn hazard_80_wrong_owner_references() {
-    let mut scene = Scene::new();
+    let mut sim = Harness::new();
     let metadata = ObjectMeta {
         name: "elsewhere".into(),
         ..ObjectMeta::default()
@@ -271,57 +268,57 @@ fn hazard_80_wrong_owner_references() {
         metadata,
         ..Namespace::default()
     };
-    scene.cluster().create(namespace, scene.now()).unwrap();
+    sim.cluster().create(namespace, sim.now()).unwrap();
     let elsewhere = json!({"metadata": {"namespace": "elsewhere"}});
-    let foreign = scene
+    let foreign = sim
         .create_set(with(idle_set("web", 1), elsewhere))
         .metadata
         .uid
         .clone();
-    scene.create_set(idle_set("web", 2));
-    scene.run(seconds(1));
-    assert_eq!(scene.count(Did::Create), 3);
+    sim.create_set(idle_set("web", 2));
+    sim.run(seconds(1));
+    assert_eq!(sim.count(Write::Create), 3);
     let mut expected = 3;
-    // A pod of nobody here: it goes, and nobody cares.
-    scene.create_pod(with(pod("stranger", "other"), owners("web", &foreign)));
-    scene.run(seconds(1));
-    assert!(scene.pod("stranger").is_none());
-    assert_eq!(scene.count(Did::Create), expected);
+    // A pod of an owner elsewhere: it goes, and is not replaced.
+    sim.create_pod(with(pod("stranger", "other"), owners("web", &foreign)));
+    sim.run(seconds(1));
+    assert!(sim.pod("stranger").is_none());
+    assert_eq!(sim.count(Write::Create), expected);
     // Own pods that are given the wrong owner: they go, and are made up for.
     for uid in [foreign, podstorm::object::Uid::new("of-before")] {
-        let name = scene.active("web").remove(0);
-        scene.patch_pod(&name, owners("web", &uid));
-        scene.run(seconds(1));
+        let name = sim.active("web").remove(0);
+        sim.patch_pod(&name, owners("web", &uid));
+        sim.run(seconds(1));
         expected += 1;
-        assert!(scene.pod(&name).is_none());
+        assert!(sim.pod(&name).is_none());
         assert_eq!(
-            (scene.count(Did::Create), scene.active("web").len()),
+            (sim.count(Write::Create), sim.active("web").len()),
             (expected, 2)
         );
     }
-    assert_eq!(scene.count(Did::Delete), 0);
-    scene.conclude();
+    assert_eq!(sim.count(Write::Delete), 0);
+    sim.conclude();
 }
 
 /// Pods that block the deletion go first; the controller says how many are left and makes no new
 /// ones; the ReplicaSet goes with the last.
 #[test]
 fn hazard_81_foreground_deletion() {
-    let mut scene = Scene::with(|setup| {
-        setup.settings.latency.pod_termination = Latency::Constant(minutes(10));
+    let mut sim = Harness::with(|setup| {
+        setup.latency.pod_termination = Latency::Constant(minutes(10));
     });
-    scene.create_set(replica_set("web", 3));
-    scene.run(seconds(1));
-    let before = scene.written().len();
-    scene.delete_set("web", Propagation::Foreground);
-    scene.run(seconds(1));
-    for pod in scene.owned("web") {
-        assert!(pod.is_terminating() && scene.find("web").is_some());
-        scene.kill_pod(&pod.metadata.name);
-        scene.run(seconds(1));
+    sim.create_set(replica_set("web", 3));
+    sim.run(seconds(1));
+    let before = sim.written().len();
+    sim.delete_set("web", Propagation::Foreground);
+    sim.run(seconds(1));
+    for pod in sim.owned("web") {
+        assert!(pod.is_terminating() && sim.find("web").is_some());
+        sim.kill_pod(&pod.metadata.name);
+        sim.run(seconds(1));
     }
-    assert!(scene.find("web").is_none() && scene.pods().is_empty());
-    let written = scene.written().split_off(before);
+    assert!(sim.find("web").is_none() && sim.pods().is_empty());
+    let written = sim.written().split_off(before);
     let mut left: Vec<_> = written
         .iter()
         .filter_map(|written| written.object.as_ref())
@@ -336,8 +333,8 @@ fn hazard_81_foreground_deletion() {
     // As they are marked one by one, then as they go.
     assert_eq!(left[left.len() - 3..], [(0, 3), (0, 2), (0, 1)]);
     assert!(left.is_sorted_by_key(|(replicas, _)| -replicas));
-    assert_eq!((scene.count(Did::Create), scene.count(Did::Delete)), (3, 0));
-    scene.conclude();
+    assert_eq!((sim.count(Write::Create), sim.count(Write::Delete)), (3, 0));
+    sim.conclude();
 }
 
 /// Of two delayed adds of one key the earlier holds, and there is no other.
@@ -355,34 +352,34 @@ fn hazard_82_delayed_adds_merge() {
 
     // The same of a controller: a retry is due in many minutes when a pod becomes ready. The sync
     // five seconds later has used it up.
-    let mut scene = Scene::new();
+    let mut sim = Harness::new();
     let slow = json!({"spec": {"minReadySeconds": 5}});
-    scene.create_set(with(idle_set("web", 1), slow));
-    scene.run(seconds(1));
-    let name = scene.active("web").remove(0);
+    sim.create_set(with(idle_set("web", 1), slow));
+    sim.run(seconds(1));
+    let name = sim.active("web").remove(0);
     let refused = Effect::Refuse(ApiFault::InternalError);
-    scene.fail(Call::CreatePod, refused, u32::MAX);
-    scene.scale("web", 2);
-    scene.run(minutes(45));
-    let tries = scene.sent(Call::CreatePod);
-    scene.until("a retry", minutes(20), |view| {
+    sim.fail(Call::CreatePod, refused, u32::MAX);
+    sim.scale("web", 2);
+    sim.run(minutes(45));
+    let tries = sim.sent(Call::CreatePod);
+    sim.until("a retry", minutes(20), |view| {
         view.sent(Call::CreatePod) > tries
     });
-    scene.run(seconds(31) - scene.now().mono_ns % seconds(1));
-    assert_eq!(scene.sent(Call::CreatePod), tries + 1, "not due for long");
-    scene.heal_requests();
-    scene.make_ready(&name);
-    scene.run(ms(4_999));
-    assert_eq!((scene.active("web").len(), scene.failures("web")), (2, 0));
-    assert_eq!(scene.status("web").available_replicas, 0);
-    let syncs = scene.syncs().len();
-    scene.run(ms(2));
-    assert_eq!(scene.status("web").available_replicas, 1);
-    let syncs = scene.syncs().split_off(syncs);
+    sim.run(seconds(31) - sim.now().mono_ns % seconds(1));
+    assert_eq!(sim.sent(Call::CreatePod), tries + 1, "not due for long");
+    sim.heal_requests();
+    sim.make_ready(&name);
+    sim.run(ms(4_999));
+    assert_eq!((sim.active("web").len(), sim.failures("web")), (2, 0));
+    assert_eq!(sim.status("web").available_replicas, 0);
+    let syncs = sim.syncs().len();
+    sim.run(ms(2));
+    assert_eq!(sim.status("web").available_replicas, 1);
+    let syncs = sim.syncs().split_off(syncs);
     let due_ns = syncs[0].began_ns;
     assert_eq!(due_ns % seconds(1), 0);
-    scene.run(minutes(40));
-    let last_ns = scene.last_sync("web").began_ns;
+    sim.run(minutes(40));
+    let last_ns = sim.last_sync("web").began_ns;
     assert_eq!(last_ns, due_ns, "nothing is left of the retry");
-    scene.conclude();
+    sim.conclude();
 }

@@ -1,6 +1,6 @@
-//! The catalogue of hazards, one scripted scenario or more for each of its numbers. What is
-//! expected is what upstream Kubernetes 1.36 does, its known bugs included; every scenario also
-//! checks the invariants I1 to I10.
+//! The catalogue of hazards, one script or more for each of its numbers. What is
+//! expected is what upstream Kubernetes 1.36 does, its known bugs included; the invariant
+//! checker of the fault simulator looks at each of them.
 
 mod a_staleness;
 mod b_identity;

@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use podstorm::client::{Answer, PodPatch, Request};
 use podstorm::intern::KeyId;
-use podstorm::replicaset::{Controller, Outcome, as_replica_set};
-use podstorm_apiserver::{Change, Commit};
+use podstorm::replicaset::{Controller, Outcome, SyncErrorClass, as_replica_set};
+use podstorm_apiserver::Change;
 use podstorm_objects::{Kind, Now, Pod, ReplicaSet};
 use podstorm_sim::engine::observer::{Origin, SyncId};
 use podstorm_sim::faults::{BatchPosition, Call};
 
 use super::super::coverage::step_of;
-use super::super::model::{is_active, selects};
-use super::super::names::NAMESPACE;
-use super::books::{Books, Seen, SyncBook};
+use super::super::model::{is_active, owns, selects};
+use super::oracle::{OracleState, Seen, SyncState};
 use super::order::{batch_is_in_order, rough_order};
 use super::statuses;
 
@@ -25,7 +24,7 @@ pub(super) fn begins_deletion(old: Option<&Pod>, new: &Pod, change: Change) -> b
     !was && (new.metadata.is_deleting() || change == Change::Deleted)
 }
 
-impl Books {
+impl OracleState {
     /// A pod was written.
     pub(super) fn pod_committed(
         &mut self,
@@ -33,8 +32,11 @@ impl Books {
         old: Option<&Pod>,
         new: &Pod,
         origin: Option<Origin>,
-        _commit: &Commit,
     ) -> Checked {
+        let owners = new.metadata.owner_references.iter();
+        if owners.filter(|it| it.controller == Some(true)).count() > 1 {
+            return Err(("I5", format!("{} has two controllers", new.metadata.name)));
+        }
         if let Some(origin) = origin {
             match old {
                 None => self.pod_created(new, origin)?,
@@ -48,7 +50,7 @@ impl Books {
             }
         }
         let after = (change != Change::Deleted).then_some(new);
-        self.book_pod(old, after, origin.map(|origin| origin.sync));
+        self.record_pod(old, after, origin.map(|origin| origin.sync));
         Ok(())
     }
 
@@ -200,12 +202,8 @@ impl Books {
                 format!("{} was patched for nobody", new.metadata.name),
             ));
         };
-        let own = |pod: &Pod| {
-            let owner = pod.metadata.controller();
-            owner.is_some_and(|owner| owner.uid == set.metadata.uid)
-        };
         let name = &new.metadata.name;
-        match (own(old), own(new)) {
+        match (owns(set, old), owns(set, new)) {
             (false, true) => {
                 if old.metadata.controller().is_some() {
                     return Err((
@@ -236,7 +234,7 @@ impl Books {
         new: &ReplicaSet,
         origin: Option<Origin>,
     ) -> Checked {
-        self.book_set(new, kind, change == Change::Deleted);
+        self.record_set(new, kind, change == Change::Deleted);
         let Some(sync) = origin.and_then(|origin| self.syncs.get(&origin.sync)) else {
             return Ok(());
         };
@@ -291,8 +289,7 @@ impl Books {
         now: Now,
     ) -> Checked {
         let sync = self.open_sync(id, controller, key, now);
-        let name = sync.key.clone();
-        let place = (id.incarnation, name);
+        let place = (id.incarnation, format!("{}/{}", sync.namespace, sync.key));
         if let Some(other) = self.busy.insert(place.clone(), id) {
             let text = format!(
                 "{} is synced twice at once, {} and {}",
@@ -322,6 +319,7 @@ impl Books {
         };
         sync.look();
         let call = Call::of(request);
+        sync.asked |= call != Call::ReadVersion;
         sync.step = step_of(call, place);
         if let Request::PutStatus { object } = request {
             let Some(object) = as_replica_set(object) else {
@@ -339,7 +337,7 @@ impl Books {
             ));
         };
         let name = &sync.key;
-        if set.metadata.is_deleting() && call != Call::PatchPod {
+        if set.metadata.is_deleting() {
             return Err((
                 "I3",
                 format!("{name} is being deleted, and a pod is written for it"),
@@ -354,76 +352,77 @@ impl Books {
                 format!("{name} has expectations, and a pod is written for it"),
             ));
         }
-        let own = |pod: &Pod| {
-            let owner = pod.metadata.controller();
-            owner.is_some_and(|owner| owner.uid == set.metadata.uid)
-        };
-        let claimed = |pod: &Pod| is_active(pod) && selects(&set, pod);
-        let (own_active, orphans) = match sync.counted {
-            Some(counted) => counted,
-            None => {
-                let pods = sync.seen.values().map(|seen| &*seen.0);
-                let (mut own_active, mut orphans) = (0, 0);
-                for pod in pods.filter(|pod| claimed(pod)) {
-                    own_active += i64::from(own(pod));
-                    orphans += i64::from(pod.metadata.controller().is_none());
-                }
-                *sync.counted.insert((own_active, orphans))
-            }
-        };
+        if sync.claim_failed {
+            let text = format!("{name} is scaled after a pod could not be claimed");
+            return Err(("I4", text));
+        }
+        let fits = |pod: &Pod| is_active(pod) && selects(&set, pod);
+        let own_active = *sync.own_active.get_or_insert_with(|| {
+            let pods = sync.seen.values().map(|seen| &*seen.0);
+            pods.filter(|pod| fits(pod) && owns(&set, pod)).count() as i64
+        });
+        let claimed = own_active + sync.adopted.len() as i64;
         let wanted = i64::from(set.replicas());
         if let Request::DeletePod {
-            name: victim, uid, ..
+            name: pod_name,
+            uid,
+            ..
         } = request
         {
             sync.deletes_sent += 1;
-            let most = burst.min(own_active + orphans - wanted);
+            let most = burst.min(claimed - wanted);
             if (sync.deletes_sent > most && !lied_to) || sync.creates_sent > 0 {
                 return Err((
                     "I2",
                     format!(
-                        "sync {} of {name} deletes {} pods ({} creates before); {own_active} own, \
-                         {orphans} orphans, {wanted} wanted",
+                        "sync {} of {name} deletes {} pods ({} creates before); {claimed} claimed, \
+                         {wanted} wanted",
                         id.number, sync.deletes_sent, sync.creates_sent
                     ),
                 ));
             }
-            if !sync.seen.contains_key(&**victim)
-                && let Some(pod) = sync.cache.as_ref().and_then(|it| it.get(NAMESPACE, victim))
+            if !sync.seen.contains_key(&**pod_name)
+                && let Some(pod) = sync
+                    .cache
+                    .as_ref()
+                    .and_then(|it| it.get(&sync.namespace, pod_name))
             {
-                sync.seen.insert(victim.to_string(), Seen(pod));
+                sync.seen.insert(pod_name.to_string(), Seen(pod));
             }
-            let Some(seen) = sync.seen.get(&**victim).filter(|seen| claimed(&seen.0)) else {
+            let is_claimed = |seen: &&Seen| {
+                fits(&seen.0) && (owns(&set, &seen.0) || sync.adopted.contains(&**pod_name))
+            };
+            let Some(seen) = sync.seen.get(&**pod_name).filter(is_claimed) else {
                 return Err((
                     "I4",
-                    format!("{victim} is deleted and was not claimed by {name}"),
+                    format!("{pod_name} is deleted and was not claimed by {name}"),
                 ));
             };
-            sync.victims.push(victim.to_string());
+            sync.to_delete.push(pod_name.to_string());
             let pod_uid = seen.0.metadata.uid.clone();
             if !upstream {
                 if uid.as_ref() != Some(&pod_uid) {
                     return Err((
                         "S3",
-                        format!("the delete of {victim} names no UID, or a wrong one"),
+                        format!("the delete of {pod_name} names no UID, or a wrong one"),
                     ));
                 }
                 let place = (id.incarnation, set.metadata.uid.clone(), pod_uid);
                 let accepted = self.deletes.entry(place).or_default();
                 if *accepted && !lied_to {
-                    let text = format!("{victim} is deleted again, and the first was accepted");
+                    let text = format!("{pod_name} is deleted again, and the first was accepted");
                     return Err(("S3", text));
                 }
             }
             return Ok(());
         }
         sync.creates_sent += 1;
-        let most = burst.min(wanted - own_active);
+        let most = burst.min(wanted - claimed);
         if (sync.creates_sent > most && !lied_to) || sync.deletes_sent > 0 {
             return Err((
                 "I2",
                 format!(
-                    "sync {} of {name} creates {} pods ({} deletes before); {own_active} own, \
+                    "sync {} of {name} creates {} pods ({} deletes before); {claimed} claimed, \
                      {wanted} wanted",
                     id.number, sync.creates_sent, sync.deletes_sent
                 ),
@@ -449,19 +448,24 @@ impl Books {
         sync.manage_failed |=
             failed.is_some_and(|error| statuses::is_told(request, error, upstream));
         match (request, answer) {
-            (
-                Request::PatchPod {
-                    name,
-                    patch: PodPatch::Adopt { .. },
-                    ..
-                },
-                Answer::Pod(_),
-            ) => {
-                sync.adopted.insert(name.to_string());
+            (Request::PatchPod { name, patch, .. }, _) => {
+                let adopts = matches!(patch, PodPatch::Adopt { .. });
+                if adopts && failed.is_none() {
+                    sync.adopted.insert(name.to_string());
+                }
+                // A pod that is gone is none to claim, and one to release may be another by now.
+                let harmless: &[u16] = if adopts { &[404] } else { &[404, 422] };
+                sync.claim_failed |= failed.is_some_and(|error| !harmless.contains(&error.code));
             }
-            (Request::Get { .. }, Answer::Object(live)) => {
-                let live = live.metadata();
-                sync.parent_confirmed = Some(&live.uid) == uid.as_ref() && !live.is_deleting();
+            (Request::Get { .. }, _) => {
+                sync.parent_confirmed = match answer {
+                    Answer::Object(live) => {
+                        let live = live.metadata();
+                        Some(&live.uid) == uid.as_ref() && !live.is_deleting()
+                    }
+                    _ => false,
+                };
+                sync.claim_failed |= !sync.parent_confirmed;
             }
             // The start: only then does the sync look at the caches.
             (Request::ReadVersion { .. }, Answer::Version(_)) => {
@@ -516,41 +520,40 @@ impl Books {
     }
 
     /// S12, and the end of a sync.
-    pub(super) fn sync_ended(
-        &mut self,
-        id: SyncId,
-        _controller: &Controller,
-        outcome: &Outcome,
-    ) -> Checked {
+    pub(super) fn sync_ended(&mut self, id: SyncId, outcome: &Outcome) -> Checked {
         let Some(sync) = self.syncs.get_mut(&id) else {
             return Ok(());
         };
-        self.busy.remove(&(id.incarnation, sync.key.clone()));
+        let place = (id.incarnation, format!("{}/{}", sync.namespace, sync.key));
+        self.busy.remove(&place);
         sync.ended = true;
         sync.step = "";
+        let asked = sync.asked;
         let seen = std::mem::take(&mut sync.seen);
         sync.cache = None;
         let set = sync.set.clone();
-        let victims = std::mem::take(&mut sync.victims);
-        if matches!(outcome, Outcome::Failed(_)) {
+        let to_delete = std::mem::take(&mut sync.to_delete);
+        if let Outcome::Failed(error) = outcome {
             self.sometimes.insert("a sync fails");
+            if matches!(error.class, SyncErrorClass::Consistency(_)) && asked {
+                let text = "a sync that the gate refused has sent requests".to_owned();
+                return Err(("I6", text));
+            }
         }
-        let Some(set) = set.filter(|_| !victims.is_empty()) else {
+        let Some(set) = set.filter(|_| !to_delete.is_empty()) else {
             return Ok(());
         };
-        let claimed = |pod: &Pod| {
-            let owner = pod.metadata.controller();
-            let own = owner.is_some_and(|owner| owner.uid == set.metadata.uid);
-            own && is_active(pod) && selects(&set, pod)
-        };
-        let worst = victims
+        let claimed = |pod: &Pod| owns(&set, pod) && is_active(pod) && selects(&set, pod);
+        let worst = to_delete
             .iter()
             .filter_map(|name| seen.get(name))
             .map(|seen| rough_order(&seen.0))
             .max();
         let best = seen
             .values()
-            .filter(|seen| claimed(&seen.0) && !victims.contains(&seen.0.metadata.name.to_string()))
+            .filter(|seen| {
+                claimed(&seen.0) && !to_delete.contains(&seen.0.metadata.name.to_string())
+            })
             .map(|seen| rough_order(&seen.0))
             .min();
         if let (Some(worst), Some(best)) = (worst, best)
@@ -568,9 +571,9 @@ impl Books {
 }
 
 /// S9 of what a sync asks for, by the pods that it has seen.
-fn fits_patch(sync: &SyncBook, set: &ReplicaSet, name: &str, patch: &PodPatch) -> Checked {
+fn fits_patch(sync: &SyncState, set: &ReplicaSet, name: &str, patch: &PodPatch) -> Checked {
     // Those that have ended are not among the pods seen.
-    let cached = || sync.cache.as_ref()?.get(NAMESPACE, name);
+    let cached = || sync.cache.as_ref()?.get(&sync.namespace, name);
     let seen = sync.seen.get(name).map(|seen| Arc::clone(&seen.0));
     let Some(pod) = seen.or_else(cached) else {
         return Ok(());

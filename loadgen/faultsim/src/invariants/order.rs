@@ -3,11 +3,11 @@
 use podstorm_objects::{Pod, PodPhase};
 use podstorm_sim::faults::BatchPosition;
 
-use super::books::SyncBook;
 use super::checks::Checked;
+use super::oracle::SyncState;
 
 /// S6: batches of 1, 2, 4, …, and none after one that failed.
-pub(super) fn batch_is_in_order(sync: &mut SyncBook, place: BatchPosition) -> Checked {
+pub(super) fn batch_is_in_order(sync: &mut SyncState, place: BatchPosition) -> Checked {
     if let Some(failed) = sync.failed_batch
         && place.batch > failed
     {

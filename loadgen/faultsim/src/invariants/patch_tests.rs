@@ -1,15 +1,19 @@
-//! Adoptions and releases before the judge.
+//! Adoptions and releases, and what a sync may do after them.
 
 use std::sync::Arc;
 
 use podstorm::cache::Delta;
-use podstorm::client::{Answer, PodPatch, Request};
+use podstorm::client::{Answer, ApiError, PodPatch, Reason, Request};
 use podstorm::policy::Behaviour;
+use podstorm::replicaset::{Outcome, SyncError, SyncErrorClass};
+use podstorm_apiserver::Change;
 use podstorm_objects::{Kind, Uid};
 use serde_json::json;
 
-use super::super::names::NAMESPACE;
-use super::court::Court;
+use super::super::draw::{Wanted, draw};
+use super::super::objects::NAMESPACE;
+use super::harness::{CheckerHarness, NOW, create, delete, look};
+use super::oracle::OracleState;
 
 #[test]
 fn an_adoption_without_a_look_and_one_from_another_controller_are_noticed() {
@@ -18,22 +22,18 @@ fn an_adoption_without_a_look_and_one_from_another_controller_are_noticed() {
         (false, None, Some("S9")),
         (true, Some("another-uid"), Some("I5")),
     ] {
-        let mut court = Court::new(Behaviour::Upstream);
-        let set = court.seen_set(1);
-        let orphan = court.created("a", owner, None);
-        let sync = court.sync();
+        let mut harness = CheckerHarness::new(Behaviour::Upstream);
+        let set = harness.seen_set(1);
+        let orphan = harness.created("a", owner, None);
+        let sync = harness.sync();
         if looks {
-            let request = Request::Get {
-                kind: Kind::REPLICA_SET,
-                namespace: NAMESPACE.into(),
-                name: "web".into(),
-            };
-            court.sends(sync, &request, 0);
-            court.answered(sync, &request, &Answer::Object(set));
+            let request = look();
+            harness.sends(sync, &request, 0);
+            harness.answered(sync, &request, &Answer::Object(set));
         }
-        let adopted = court.pod("a", Some("web-uid"), json!({}));
-        court.changed(&orphan, &adopted, sync);
-        assert_eq!(court.verdict(), expected, "{looks} {owner:?}");
+        let adopted = harness.pod("a", Some("web-uid"), json!({}));
+        harness.changed(&orphan, &adopted, sync);
+        assert_eq!(harness.verdict(), expected, "{looks} {owner:?}");
     }
 }
 
@@ -46,19 +46,19 @@ fn the_release_of_a_pod_that_matches_and_the_adoption_of_one_that_does_not_are_n
         ("web", "Failed", true, Some("S9")),
         ("other", "Running", true, Some("S9")),
     ] {
-        let mut court = Court::new(Behaviour::Upstream);
-        court.seen_set(1);
+        let mut harness = CheckerHarness::new(Behaviour::Upstream);
+        harness.seen_set(1);
         let members = json!({"metadata": {"labels": {"app": labels}}, "status": {"phase": phase}});
-        court.known("a", members);
-        let sync = court.sync();
-        court.sends(sync, &patch(&court, adopts), 0);
-        assert_eq!(court.verdict(), expected, "{labels} {phase} {adopts}");
+        harness.known("a", members);
+        let sync = harness.sync();
+        harness.sends(sync, &patch(&harness, adopts), 0);
+        assert_eq!(harness.verdict(), expected, "{labels} {phase} {adopts}");
     }
 }
 
 /// What a sync of `web` asks for to adopt or to release the pod `a`.
-fn patch(court: &Court, adopts: bool) -> Request {
-    let parent = court.controller.owners().get(court.key());
+fn patch(harness: &CheckerHarness, adopts: bool) -> Request {
+    let parent = harness.controller.owners().get(harness.key());
     let owner = Arc::clone(&parent.expect("web is known").controller_ref);
     let pod_uid = Uid::new("a-uid");
     let owner_uid = owner.uid.clone();
@@ -75,23 +75,141 @@ fn patch(court: &Court, adopts: bool) -> Request {
 
 #[test]
 fn an_adoption_that_lands_when_the_pod_has_ended_was_right_when_it_was_asked_for() {
-    let mut court = Court::new(Behaviour::Hardened);
-    let set = court.seen_set(1);
-    let orphan = court.created("a", None, None);
-    let pods = Arc::clone(court.controller.pods());
+    let mut harness = CheckerHarness::new(Behaviour::Hardened);
+    let set = harness.seen_set(1);
+    let orphan = harness.created("a", None, None);
+    let pods = Arc::clone(harness.controller.pods());
     pods.apply(Delta::Applied(Arc::clone(&orphan)));
-    let sync = court.sync();
-    let look = Request::Get {
-        kind: Kind::REPLICA_SET,
-        namespace: NAMESPACE.into(),
-        name: "web".into(),
-    };
-    court.sends(sync, &look, 0);
-    court.answered(sync, &look, &Answer::Object(set));
-    court.sends(sync, &patch(&court, true), 0);
+    let sync = harness.sync();
+    harness.sends(sync, &look(), 0);
+    harness.answered(sync, &look(), &Answer::Object(set));
+    harness.sends(sync, &patch(&harness, true), 0);
     let failed = json!({"status": {"phase": "Failed"}});
-    pods.apply(Delta::Applied(court.pod("a", None, failed.clone())));
-    let adopted = court.pod("a", Some("web-uid"), failed);
-    court.changed(&orphan, &adopted, sync);
-    assert_eq!(court.verdict(), None);
+    pods.apply(Delta::Applied(harness.pod("a", None, failed.clone())));
+    let adopted = harness.pod("a", Some("web-uid"), failed);
+    harness.changed(&orphan, &adopted, sync);
+    assert_eq!(harness.verdict(), None);
+}
+
+#[test]
+fn nothing_is_scaled_after_a_pod_could_not_be_claimed() {
+    for (adopts, code, expected) in [
+        (true, 404, None),
+        (true, 422, Some("I4")),
+        (true, 500, Some("I4")),
+        (false, 404, None),
+        (false, 422, None),
+        (false, 500, Some("I4")),
+    ] {
+        let mut harness = CheckerHarness::new(Behaviour::Upstream);
+        harness.seen_set(2);
+        let label = if adopts { "web" } else { "other" };
+        harness.known("a", json!({"metadata": {"labels": {"app": label}}}));
+        let sync = harness.sync();
+        let request = patch(&harness, adopts);
+        harness.sends(sync, &request, 0);
+        let error = ApiError::status(code, Reason::Forbidden, "no");
+        harness.answered(sync, &request, &Answer::Failed(error));
+        harness.sends(sync, &create(), 0);
+        assert_eq!(harness.verdict(), expected, "{adopts} {code}");
+    }
+    let mut harness = CheckerHarness::new(Behaviour::Upstream);
+    let seen = harness.seen_set(1);
+    let other = harness.set("other-uid", 1, json!({}));
+    let gone = ApiError::status(404, Reason::NotFound, "no");
+    for (answer, expected) in [
+        (Answer::Object(seen), None),
+        (Answer::Object(other), Some("I4")),
+        (Answer::Failed(gone), Some("I4")),
+    ] {
+        let mut harness = CheckerHarness::new(Behaviour::Upstream);
+        harness.seen_set(1);
+        let sync = harness.sync();
+        harness.sends(sync, &look(), 0);
+        harness.answered(sync, &look(), &answer);
+        harness.sends(sync, &create(), 0);
+        assert_eq!(harness.verdict(), expected);
+    }
+}
+
+#[test]
+fn adopted_pods_count_and_may_be_deleted_and_orphans_do_not() {
+    for (wanted, request, adopts, expected) in [
+        (1, create(), false, None),
+        (1, create(), true, Some("I2")),
+        (0, delete("a", None), true, None),
+        (0, delete("a", None), false, Some("I2")),
+    ] {
+        let mut harness = CheckerHarness::new(Behaviour::Upstream);
+        let set = harness.seen_set(wanted);
+        let orphan = harness.created("a", None, None);
+        harness
+            .controller
+            .pods()
+            .apply(Delta::Applied(Arc::clone(&orphan)));
+        let sync = harness.sync();
+        if adopts {
+            harness.sends(sync, &look(), 0);
+            harness.answered(sync, &look(), &Answer::Object(set));
+            let request = patch(&harness, true);
+            harness.sends(sync, &request, 0);
+            harness.answered(sync, &request, &Answer::Pod(orphan));
+        }
+        harness.sends(sync, &request, 0);
+        assert_eq!(harness.verdict(), expected, "{wanted} {adopts}");
+    }
+    let mut harness = CheckerHarness::new(Behaviour::Upstream);
+    harness.seen_set(1);
+    harness.known("b", json!({}));
+    harness.known("c", json!({}));
+    let orphan = harness.created("a", None, None);
+    harness.controller.pods().apply(Delta::Applied(orphan));
+    let sync = harness.sync();
+    harness.sends(sync, &delete("a", None), 0);
+    assert_eq!(harness.verdict(), Some("I4"));
+}
+
+#[test]
+fn pods_patched_for_the_deleting_and_pods_of_two_controllers_are_noticed() {
+    let mut harness = CheckerHarness::new(Behaviour::Upstream);
+    let deleting = json!({"metadata": {
+        "deletionTimestamp": "2023-11-14T22:13:20Z", "finalizers": ["orphan"],
+    }});
+    let set = harness.set("web-uid", 1, deleting);
+    harness.see_set(&set);
+    let sync = harness.sync();
+    harness.sends(sync, &patch(&harness, true), 0);
+    assert_eq!(harness.verdict(), Some("I3"));
+
+    let mut harness = CheckerHarness::new(Behaviour::Upstream);
+    let owner = |uid: &str| {
+        json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": uid, "uid": uid,
+            "controller": true,
+        })
+    };
+    let owners = json!({"metadata": {"ownerReferences": [owner("a"), owner("b")]}});
+    let pod = harness.pod("a", None, owners);
+    harness.commit(Change::Added, None, pod, None);
+    assert_eq!(harness.verdict(), Some("I5"));
+}
+
+#[test]
+fn requests_of_a_sync_that_the_gate_refuses_are_noticed() {
+    for (asked, expected) in [(false, None), (true, Some("I6"))] {
+        let world = draw(0, &Wanted::default()).world;
+        let mut harness = CheckerHarness::new(Behaviour::Upstream);
+        harness.seen_set(1);
+        let sync = harness.sync();
+        let mut oracle = OracleState::new(&world, Behaviour::Upstream);
+        let opened = oracle.open_sync(sync, &harness.controller, harness.key(), NOW);
+        opened.asked = asked;
+        let stale = Outcome::Failed(SyncError {
+            class: SyncErrorClass::Consistency(Kind::POD),
+            message: String::new(),
+            details: Vec::new(),
+        });
+        let ended = oracle.sync_ended(sync, &stale);
+        assert_eq!(ended.err().map(|(invariant, _)| invariant), expected);
+    }
 }

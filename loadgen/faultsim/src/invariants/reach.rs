@@ -1,5 +1,5 @@
 //! Which steps of a schedule the code under test has noticed: they changed what a controller saw or
-//! did. A fault that is armed and meets nothing, or happens while nobody looks, is none of them.
+//! did. A fault that is armed and meets nothing, or happens while no controller looks, is none of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use podstorm_sim::engine::observer::Origin;
 use podstorm_sim::faults::{FaultClass, FaultId};
 
 use super::super::action::Action;
-use super::super::names::{STUCK, node_name};
+use super::super::objects::{STUCK, node_name};
 use super::super::schedule::Step;
 use super::super::verdict::Struck;
 

@@ -1,12 +1,13 @@
-//! What the judge keeps of a ReplicaSet or a ReplicationController: what was wanted when, and what came and went.
+//! What the checker keeps of a ReplicaSet or a ReplicationController: what was wanted when, and what came and went.
 
-use podstorm_objects::{Kind, Labels, ReplicaSet};
+use podstorm_objects::{Kind, Labels, ReplicaSet, Str};
 use podstorm_sim::engine::observer::SyncId;
 
 /// A ReplicaSet or a ReplicationController, by UID.
 #[derive(Debug)]
-pub(super) struct SetBook {
+pub(super) struct SetState {
     pub(super) kind: Kind,
+    pub(super) namespace: Str,
     pub(super) name: String,
     pub(super) labels: Labels,
     /// Versions at which the number of replicas was set, with that number.
@@ -20,18 +21,19 @@ pub(super) struct SetBook {
     pub(super) excess: i64,
     /// Deletes below the demand that the disturbances so far explain.
     pub(super) allowed_deletes: i64,
-    /// Versions at which an active pod was lost, and by whose doing.
+    /// Versions at which an active pod was lost, and the sync that did it, if one did.
     pub(super) losses: Vec<(u64, Option<SyncId>)>,
-    /// Versions at which an active pod came that no controller made, by whose adoption or others' doing.
+    /// Versions at which an active pod came that no controller made, and the sync that adopted it, if one did.
     pub(super) gains: Vec<(u64, Option<SyncId>)>,
 }
 
-impl SetBook {
+impl SetState {
     /// One that was seen for the first time.
-    pub(super) fn of(set: &ReplicaSet, kind: Kind) -> SetBook {
+    pub(super) fn of(set: &ReplicaSet, kind: Kind) -> SetState {
         let selector = set.spec.selector.as_ref();
-        SetBook {
+        SetState {
             kind,
+            namespace: set.metadata.namespace.clone(),
             name: set.metadata.name.to_string(),
             labels: selector
                 .map(|selector| selector.match_labels.clone())
@@ -47,7 +49,7 @@ impl SetBook {
         }
     }
 
-    /// The demands that somebody may act on who has seen the object as of `version`.
+    /// The demands that a controller may act on which has seen the object as of `version`.
     fn demands_since(&self, version: u64) -> impl Iterator<Item = i64> {
         let first = self
             .demands

@@ -1,4 +1,4 @@
-//! A judge before whom histories are brought by hand.
+//! A checker that hears of histories made by hand.
 
 use std::sync::Arc;
 
@@ -8,46 +8,46 @@ use podstorm::intern::KeyId;
 use podstorm::policy::Behaviour;
 use podstorm::replicaset::{Controller, ControllerOptions, Sync};
 use podstorm_apiserver::{Change, Commit, CommitObserver};
-use podstorm_objects::{AnyObject, Kind, Now, Pod, ReplicaSet, Resource};
+use podstorm_objects::{AnyObject, Kind, Now, Pod, ReplicaSet, Resource, Uid};
 use podstorm_sim::engine::observer::{Observer, Origin, SyncId};
 use podstorm_sim::faults::BatchPosition;
 use serde_json::{Value, json};
 
 use super::super::draw::{Wanted, draw};
-use super::super::names::NAMESPACE;
+use super::super::objects::{NAMESPACE, controlled_by, pod, replica_set, with};
 use super::super::schedule::How;
-use super::Judge;
+use super::Checker;
 
 pub(super) const NOW: Now = Now {
     mono_ns: 5_000_000_000,
     wall_ns: 1_700_000_000_000_000_000,
 };
 
-/// A judge, a controller with its caches to be filled by hand, and a server that commits whatever it
-/// is told to.
-pub(super) struct Court {
-    pub(super) judge: Judge,
+/// A checker, a controller with its caches to be filled by hand, and a server that commits what a
+/// test says.
+pub(super) struct CheckerHarness {
+    pub(super) checker: Checker,
     pub(super) controller: Controller,
     pub(super) version: u64,
     syncs: u64,
 }
 
-impl Court {
-    pub(super) fn new(behaviour: Behaviour) -> Court {
-        Court::of(Kind::REPLICA_SET, behaviour)
+impl CheckerHarness {
+    pub(super) fn new(behaviour: Behaviour) -> CheckerHarness {
+        CheckerHarness::of(Kind::REPLICA_SET, behaviour)
     }
 
-    /// The court of a controller of ReplicaSets with the consistency gate on or off.
-    pub(super) fn gated(behaviour: Behaviour, gate: bool) -> Court {
-        Court::made(Kind::REPLICA_SET, behaviour, Some(gate))
+    /// The harness of a controller of ReplicaSets with the consistency gate on or off.
+    pub(super) fn gated(behaviour: Behaviour, gate: bool) -> CheckerHarness {
+        CheckerHarness::made(Kind::REPLICA_SET, behaviour, Some(gate))
     }
 
-    /// The court of a controller of that kind.
-    pub(super) fn of(kind: Kind, behaviour: Behaviour) -> Court {
-        Court::made(kind, behaviour, None)
+    /// The harness of a controller of that kind.
+    pub(super) fn of(kind: Kind, behaviour: Behaviour) -> CheckerHarness {
+        CheckerHarness::made(kind, behaviour, None)
     }
 
-    fn made(kind: Kind, behaviour: Behaviour, gate: Option<bool>) -> Court {
+    fn made(kind: Kind, behaviour: Behaviour, gate: Option<bool>) -> CheckerHarness {
         let how = How {
             behaviour,
             told: false,
@@ -60,8 +60,8 @@ impl Court {
             behaviour,
             ..ControllerOptions::new(kind)
         };
-        Court {
-            judge: Judge::new(&schedule, how),
+        CheckerHarness {
+            checker: Checker::of(&schedule, how),
             controller: Controller::new(options, Arc::new(PodCache::new())),
             version: 0,
             syncs: 0,
@@ -70,7 +70,7 @@ impl Court {
 
     /// The number of the invariant that does not hold.
     pub(super) fn verdict(&self) -> Option<&'static str> {
-        self.judge.verdict().0.violation.map(|it| it.invariant)
+        self.checker.verdict().0.violation.map(|it| it.invariant)
     }
 
     pub(super) fn key(&self) -> KeyId {
@@ -89,34 +89,23 @@ impl Court {
         new: AnyObject,
         by: Option<Origin>,
     ) {
-        self.judge.carries_out(by);
-        self.judge.committed(&Commit {
+        self.checker.carries_out(by);
+        self.checker.committed(&Commit {
             version: self.version,
             change,
             old,
             new,
             now: NOW,
         });
-        self.judge.carries_out(None);
+        self.checker.carries_out(None);
     }
 
     /// The ReplicaSet `web` is written.
     pub(super) fn set(&mut self, uid: &str, replicas: i32, more: Value) -> Arc<ReplicaSet> {
-        let mut value = json!({
-            "metadata": {
-                "name": "web", "namespace": NAMESPACE, "uid": uid, "generation": 1,
-                "resourceVersion": self.next_version(),
-            },
-            "spec": {
-                "replicas": replicas,
-                "selector": {"matchLabels": {"app": "web"}},
-                "template": {
-                    "metadata": {"labels": {"app": "web"}},
-                    "spec": {"containers": [{"name": "app", "image": "app:1"}]},
-                },
-            },
-        });
-        merge(&mut value, more);
+        let metadata = json!({"metadata": {
+            "uid": uid, "generation": 1, "resourceVersion": self.next_version(),
+        }});
+        let value = with(with(replica_set("web", "web", replicas), metadata), more);
         let set = Arc::new(ReplicaSet::from_json(value).unwrap());
         self.commit(Change::Added, None, set.clone(), None);
         set
@@ -135,25 +124,16 @@ impl Court {
     }
 
     pub(super) fn pod(&mut self, name: &str, owner: Option<&str>, more: Value) -> Arc<Pod> {
-        let mut value = json!({
-            "metadata": {
-                "name": name, "namespace": NAMESPACE, "uid": format!("{name}-uid"),
-                "labels": {"app": "web"}, "resourceVersion": self.next_version(),
-            },
-            "spec": {"containers": [{"name": "app", "image": "app:1"}]},
-        });
-        if let Some(uid) = owner {
-            let owner = json!([{
-                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": uid,
-                "controller": true,
-            }]);
-            merge(&mut value, json!({"metadata": {"ownerReferences": owner}}));
-        }
-        merge(&mut value, more);
+        let metadata = json!({"metadata": {
+            "uid": format!("{name}-uid"), "resourceVersion": self.next_version(),
+        }});
+        let owner = owner.map(|uid| controlled_by(Kind::REPLICA_SET, "web", uid));
+        let value = with(with(pod(name, "web"), metadata), owner.unwrap_or(json!({})));
+        let value = with(value, more);
         Arc::new(Pod::from_json(value).unwrap())
     }
 
-    /// A pod is created on the server, by somebody or by a sync.
+    /// A pod is created on the server, by a user or by a sync.
     pub(super) fn created(
         &mut self,
         name: &str,
@@ -197,35 +177,24 @@ impl Court {
             kind: self.controller.options().kind,
             number: self.syncs,
         };
-        self.judge
+        self.checker
             .sync_begins(sync, &self.controller, self.key(), NOW);
         sync
     }
 
     pub(super) fn sends(&self, sync: SyncId, request: &Request, batch: u32) {
         let place = BatchPosition { batch, index: 0 };
-        self.judge
+        self.checker
             .sends(sync, &self.controller, request, place, NOW);
     }
 
     pub(super) fn answered(&self, sync: SyncId, request: &Request, answer: &Answer) {
-        self.judge.answered(sync, request, answer, NOW);
+        self.checker.answered(sync, request, answer, NOW);
     }
 
     pub(super) fn ended(&self, sync: SyncId) {
-        self.judge
+        self.checker
             .sync_ended(sync, &self.controller, &Sync::new(), NOW);
-    }
-}
-
-pub(super) fn merge(value: &mut Value, more: Value) {
-    match (value, more) {
-        (Value::Object(value), Value::Object(more)) => {
-            for (name, member) in more {
-                merge(value.entry(name).or_insert(Value::Null), member);
-            }
-        }
-        (value, more) => *value = more,
     }
 }
 
@@ -233,5 +202,30 @@ pub(super) fn origin(sync: SyncId) -> Origin {
     Origin {
         sync,
         orphaned: false,
+    }
+}
+
+pub(super) fn create() -> Request {
+    Request::CreatePod {
+        namespace: NAMESPACE.into(),
+        pod: Arc::new(Pod::default()),
+        name: None,
+    }
+}
+
+pub(super) fn delete(name: &str, uid: Option<&str>) -> Request {
+    Request::DeletePod {
+        namespace: NAMESPACE.into(),
+        name: name.into(),
+        uid: uid.map(Uid::new),
+    }
+}
+
+/// What a sync of `web` asks for before an adoption.
+pub(super) fn look() -> Request {
+    Request::Get {
+        kind: Kind::REPLICA_SET,
+        namespace: NAMESPACE.into(),
+        name: "web".into(),
     }
 }

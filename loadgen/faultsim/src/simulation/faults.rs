@@ -2,15 +2,19 @@
 
 use podstorm_apiserver::DeleteOptions;
 use podstorm_objects::{Namespace, Pod, ReplicaSet, ReplicationController};
-use podstorm_sim::faults::{Armed, FaultClass, StreamEnd, StreamKind};
+use podstorm_sim::faults::{Armed, FaultClass, Line, StreamEnd, StreamKind};
 
 use super::super::action::Action;
-use super::{Later, MS, NAMESPACE, Player, Stale, node_name};
+use super::{Later, MS, NAMESPACE, Simulation, Stale, node_name};
 
-impl Player {
+impl Simulation {
+    /// Does something to the connection of each controller manager that is alive.
+    pub(super) fn each_line(&self, change: impl Fn(&Line)) {
+        self.site.alive().iter().for_each(|line| change(line));
+    }
+
     pub(super) fn disturb(&mut self, class: Option<FaultClass>, action: &Action) {
         let now = self.site.now();
-        let alive = self.site.alive();
         let until = |ms: u32| now.mono_ns.saturating_add(i64::from(ms) * MS);
         match action {
             Action::Requests {
@@ -32,49 +36,33 @@ impl Player {
                 until_ns: until(*within_ms),
             }),
             Action::Hold { stream, for_ms } => {
-                for connection in alive {
-                    connection.hold(*stream, until(*for_ms));
-                }
+                self.each_line(|line| line.hold(*stream, until(*for_ms)))
             }
-            Action::Break { stream } => {
-                for connection in alive {
-                    connection.break_for_good(*stream);
-                }
-            }
+            Action::Break { stream } => self.each_line(|line| line.break_for_good(*stream)),
             Action::Drop {
                 stream,
                 events,
                 list_after_ms,
             } => {
-                for connection in alive {
-                    connection.drop_events(*stream, *events);
-                }
-                self.wish_ms(*list_after_ms, Later::List { stream: *stream });
+                self.each_line(|line| line.drop_events(*stream, *events));
+                self.after_ms(*list_after_ms, Later::List { stream: *stream });
             }
             Action::Duplicate { stream, events } => {
-                for connection in alive {
-                    connection.duplicate_events(*stream, *events);
-                }
+                self.each_line(|line| line.duplicate_events(*stream, *events))
             }
             Action::Replay { stream, events } => {
-                for connection in alive {
-                    connection.replay_events(*stream, *events);
-                }
+                self.each_line(|line| line.replay_events(*stream, *events))
             }
-            Action::EndWatch { stream, end } => {
-                for connection in alive {
-                    connection.end(*stream, *end);
-                }
-            }
+            Action::EndWatch { stream, end } => self.each_line(|line| line.end(*stream, *end)),
             Action::RefuseWatch {
                 stream,
                 fault,
                 times,
             } => {
-                for connection in alive {
-                    connection.refuse_open(*stream, *fault, *times);
-                    connection.end(*stream, StreamEnd::Closed);
-                }
+                self.each_line(|line| {
+                    line.refuse_open(*stream, *fault, *times);
+                    line.end(*stream, StreamEnd::Closed);
+                });
             }
             Action::Compact { stream } => {
                 match stream {
@@ -86,9 +74,7 @@ impl Player {
                     // No controller here looks after anything else.
                     StreamKind::Others => {}
                 }
-                for connection in alive {
-                    connection.end(*stream, StreamEnd::Closed);
-                }
+                self.each_line(|line| line.end(*stream, StreamEnd::Closed));
             }
             Action::ServeStale {
                 stream,
@@ -96,14 +82,10 @@ impl Player {
                 for_ms,
             } => {
                 let for_ns = i64::from(*for_ms) * MS;
-                for connection in alive {
-                    connection.lag_for(*stream, u64::from(*versions), for_ns);
-                }
+                self.each_line(|line| line.lag_for(*stream, u64::from(*versions), for_ns));
                 // A new list alone is none of a lagging server's doing.
                 self.site.network().set_fault_id(None);
-                for connection in self.site.alive() {
-                    connection.end(*stream, StreamEnd::ClosedAndExpired);
-                }
+                self.each_line(|line| line.end(*stream, StreamEnd::ClosedAndExpired));
             }
             Action::Crash {
                 point,
@@ -117,39 +99,33 @@ impl Player {
                     for_ms: *stale_for_ms,
                 };
                 self.crash = (i64::from(*down_ms) * MS, stale);
-                if let Some(connection) = alive.last() {
-                    connection.crash_at(*point, *passes);
+                if let Some(line) = self.site.alive().last() {
+                    line.crash_at(*point, *passes);
                 }
             }
             Action::Overlap { for_ms } => {
                 self.start(Stale::default());
-                self.wish_ms(*for_ms, Later::KillOldest);
+                self.after_ms(*for_ms, Later::KillOldest);
             }
-            Action::Pause { for_ms } => {
-                for connection in alive {
-                    connection.pause_until(until(*for_ms));
-                }
-            }
+            Action::Pause { for_ms } => self.each_line(|line| line.pause_until(until(*for_ms))),
             Action::WallClock { offset_s, for_ms } => {
-                for connection in alive {
-                    connection.set_wall_offset(i64::from(*offset_s) * 1_000 * MS);
-                }
-                self.wish_ms(*for_ms, Later::ClockRight);
+                self.each_line(|line| line.set_wall_offset(i64::from(*offset_s) * 1_000 * MS));
+                self.after_ms(*for_ms, Later::ClockRight);
             }
             Action::Quota { pods, for_ms } => {
                 self.cluster()
                     .set_pod_quota(NAMESPACE, Some(u64::from(*pods)));
-                self.wish_ms(*for_ms, Later::LiftQuota);
+                self.after_ms(*for_ms, Later::LiftQuota);
             }
             Action::LoseNode { node, for_ms } => {
                 let node = node % self.world.nodes;
                 self.site.nodes().lose(&node_name(node));
-                self.wish_ms(*for_ms, Later::RestoreNode { node });
+                self.after_ms(*for_ms, Later::RestoreNode { node });
             }
             Action::RejectPods { node, for_ms } => {
                 let node = node % self.world.nodes;
                 self.site.nodes().set_rejecting(&node_name(node), true);
-                self.wish_ms(*for_ms, Later::RestoreNode { node });
+                self.after_ms(*for_ms, Later::RestoreNode { node });
             }
             Action::DeleteNamespace { gap_ms } => {
                 if !self.away {
@@ -159,7 +135,7 @@ impl Player {
                         self.cluster()
                             .delete::<Namespace>("", NAMESPACE, &options, now),
                     );
-                    self.wish_ms(*gap_ms, Later::CreateNamespace);
+                    self.after_ms(*gap_ms, Later::CreateNamespace);
                 }
             }
             other => unreachable!("{other:?} is carried out elsewhere"),

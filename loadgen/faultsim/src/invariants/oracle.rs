@@ -1,4 +1,4 @@
-//! What the judge keeps of a run: ReplicaSets, pods and syncs as the server and the probes told,
+//! What the checker keeps of a run: ReplicaSets, pods and syncs as the server and the workers report them,
 //! and how many deviations the disturbances so far can explain.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,15 +9,15 @@ use podstorm::consistency::Record;
 use podstorm::intern::KeyId;
 use podstorm::policy::Behaviour;
 use podstorm::replicaset::Controller;
-use podstorm_objects::{Kind, Now, Pod, PodPhase, ReplicaSet, ReplicaSetStatus, Uid};
+use podstorm_objects::{Kind, Now, Pod, PodPhase, ReplicaSet, ReplicaSetStatus, Str, Uid};
 use podstorm_sim::engine::fault_harness::FaultHarness;
 use podstorm_sim::engine::observer::SyncId;
 
 use super::super::action::Action;
 use super::super::model::is_active;
-use super::super::names::NAMESPACE;
-use super::super::schedule::Schedule;
-use super::sets::SetBook;
+use super::super::schedule::World;
+use super::checks::Checked;
+use super::sets::SetState;
 
 /// A pod as a controller's cache had it when a sync began.
 #[derive(Clone, Debug)]
@@ -25,10 +25,11 @@ pub(super) struct Seen(pub(super) Arc<Pod>);
 
 /// A sync.
 #[derive(Debug, Default)]
-pub(super) struct SyncBook {
+pub(super) struct SyncState {
     /// Whether it is a ReplicationController's.
     pub(super) of_replication_controller: bool,
     pub(super) key: String,
+    pub(super) namespace: Str,
     pub(super) key_id: KeyId,
     /// Whether it has waited since it was opened, and will look at the caches anew.
     pub(super) waited: bool,
@@ -44,8 +45,12 @@ pub(super) struct SyncBook {
     has_looked: bool,
     /// The cache itself, for what was forgotten above.
     pub(super) cache: Option<Arc<PodCache>>,
-    /// Own active pods and orphans that it may count, once they have been counted.
-    pub(super) counted: Option<(i64, i64)>,
+    /// Own active pods that its selector matches, once they have been counted.
+    pub(super) own_active: Option<i64>,
+    /// Whether a pod that it was to adopt or to release could not be.
+    pub(super) claim_failed: bool,
+    /// Whether it has sent a request, but for reading versions.
+    pub(super) asked: bool,
     /// Whether its expectations were fulfilled when it began.
     pub(super) satisfied: bool,
     pub(super) creates_sent: i64,
@@ -56,8 +61,8 @@ pub(super) struct SyncBook {
     pub(super) deletes_sent: i64,
     pub(super) deletes_committed: i64,
     pub(super) deletes_settled: i64,
-    /// Names and UIDs of the pods it deletes.
-    pub(super) victims: Vec<String>,
+    /// Names of the pods it deletes.
+    pub(super) to_delete: Vec<String>,
     /// Sizes of its batches of creates, by the number of the batch.
     pub(super) batches: BTreeMap<u32, u32>,
     /// The batch in which a create failed.
@@ -79,7 +84,7 @@ pub(super) struct SyncBook {
     pub(super) ended: bool,
 }
 
-impl SyncBook {
+impl SyncState {
     /// Takes what the cache has: to be called at the moment at which the sync counts.
     pub(super) fn look(&mut self) {
         if !std::mem::replace(&mut self.has_looked, true)
@@ -87,23 +92,24 @@ impl SyncBook {
         {
             // A loop that creates pods which end at once leaves thousands behind, and none counts.
             let pods = cache.resync().into_iter().map(|change| change.new);
-            let pods = pods.filter(|pod| !has_ended(pod));
+            let pods =
+                pods.filter(|pod| pod.metadata.namespace == self.namespace && !has_ended(pod));
             let by_name = pods.map(|pod| (pod.metadata.name.to_string(), Seen(pod)));
             self.seen = by_name.collect();
         }
     }
 }
 
-/// Everything the judge keeps.
-#[derive(Debug)]
-pub(super) struct Books {
+/// Everything the checker keeps.
+#[derive(Debug, Default)]
+pub(super) struct OracleState {
     pub(super) behaviour: Behaviour,
     /// Upstream's, which is for ReplicaSets only.
     gate: bool,
     pub(super) burst: i64,
     pub(super) version: u64,
-    pub(super) sets: BTreeMap<Uid, SetBook>,
-    pub(super) syncs: BTreeMap<SyncId, SyncBook>,
+    pub(super) sets: BTreeMap<Uid, SetState>,
+    pub(super) syncs: BTreeMap<SyncId, SyncState>,
     /// Syncs under way, by controller and key.
     pub(super) busy: BTreeMap<(u32, String), SyncId>,
     /// Deletes that were asked for, by controller, ReplicaSet and pod: whether one was accepted.
@@ -133,31 +139,14 @@ pub(super) struct Books {
     dead: BTreeSet<u32>,
 }
 
-impl Books {
-    pub(super) fn new(schedule: &Schedule, behaviour: Behaviour) -> Books {
-        Books {
+impl OracleState {
+    pub(super) fn new(world: &World, behaviour: Behaviour) -> OracleState {
+        OracleState {
             behaviour,
-            gate: schedule.world.stale_controller_consistency,
-            burst: i64::from(schedule.world.burst_replicas),
-            version: 0,
-            sets: BTreeMap::new(),
-            syncs: BTreeMap::new(),
-            busy: BTreeMap::new(),
-            deletes: BTreeMap::new(),
-            excess: 0,
-            ambiguous: 0,
-            sometimes: BTreeSet::new(),
-            allowed: 0,
-            allowed_deletes: 0,
-            unlimited_creates: false,
-            unlimited_deletes: false,
-            crashed: false,
-            lied_to: false,
-            overlapped: false,
-            outrun: 0,
+            gate: world.stale_controller_consistency,
+            burst: i64::from(world.burst_replicas),
             clock_offsets_ns: BTreeSet::from([0]),
-            resent: false,
-            dead: BTreeSet::new(),
+            ..OracleState::default()
         }
     }
 
@@ -175,7 +164,7 @@ impl Books {
         self.dead.contains(&incarnation)
     }
 
-    /// Books what a step of the schedule may explain.
+    /// Records what a step of the schedule may explain.
     pub(super) fn disturbed(&mut self, action: &Action, site: &FaultHarness) {
         let upstream = self.is_upstream();
         match action {
@@ -220,23 +209,18 @@ impl Books {
         }
     }
 
-    /// Opens the book of a sync again: it looks at the caches as they are now.
+    /// Opens the state of a sync again: it looks at the caches as they are now.
     pub(super) fn reopen_sync(&mut self, id: SyncId, controller: &Controller, now: Now) {
         let Some(before) = self.syncs.remove(&id) else {
             return;
         };
-        let book = self.open_sync(id, controller, before.key_id, now);
-        book.step = before.step;
+        self.open_sync(id, controller, before.key_id, now).step = before.step;
     }
 
     /// A controller has died: what it had under way may still come.
     pub(super) fn died(&mut self, site: &FaultHarness) {
         self.crashed = true;
-        let alive: BTreeSet<u32> = site
-            .alive()
-            .iter()
-            .map(|connection| connection.incarnation())
-            .collect();
+        let alive: BTreeSet<u32> = site.alive().iter().map(|line| line.incarnation()).collect();
         let started = u32::try_from(site.started()).unwrap_or(u32::MAX);
         let dead = (0..started).filter(|incarnation| !alive.contains(incarnation));
         let newly: Vec<u32> = dead.filter(|it| !self.dead.contains(it)).collect();
@@ -255,9 +239,9 @@ impl Books {
                 sync.seen.clear();
                 let open = sync.creates_sent - sync.creates_answered;
                 let set = sync.set.as_ref().map(|set| &set.metadata.uid);
-                if let Some(book) = set.and_then(|uid| self.sets.get_mut(uid)) {
-                    book.allowed += open;
-                    book.allowed_deletes += sync.deletes_sent - sync.deletes_settled;
+                if let Some(set) = set.and_then(|uid| self.sets.get_mut(uid)) {
+                    set.allowed += open;
+                    set.allowed_deletes += sync.deletes_sent - sync.deletes_settled;
                 }
                 if open > 0 {
                     self.sometimes
@@ -300,8 +284,8 @@ impl Books {
             .then(|| owner.uid.clone())
     }
 
-    /// Books a pod's coming, going and changing.
-    pub(super) fn book_pod(&mut self, old: Option<&Pod>, new: Option<&Pod>, who: Option<SyncId>) {
+    /// Records a pod's coming, going and changing.
+    pub(super) fn record_pod(&mut self, old: Option<&Pod>, new: Option<&Pod>, who: Option<SyncId>) {
         let before = old.and_then(|pod| self.owner_counting(pod));
         let after = new.and_then(|pod| self.owner_counting(pod));
         let version = self.version;
@@ -329,40 +313,41 @@ impl Books {
         }
     }
 
-    /// Books a ReplicaSet's coming, going and changing.
-    pub(super) fn book_set(&mut self, set: &ReplicaSet, kind: Kind, removed: bool) {
+    /// Records a ReplicaSet's coming, going and changing.
+    pub(super) fn record_set(&mut self, set: &ReplicaSet, kind: Kind, removed: bool) {
         let version = self.version;
-        let book = self
+        let state = self
             .sets
             .entry(set.metadata.uid.clone())
-            .or_insert_with(|| SetBook::of(set, kind));
-        book.gone = removed;
+            .or_insert_with(|| SetState::of(set, kind));
+        state.gone = removed;
         let replicas = set.replicas();
-        if book
+        if state
             .demands
             .last()
             .is_none_or(|(_, last)| *last != replicas)
         {
-            book.demands.push((version, replicas));
+            state.demands.push((version, replicas));
         }
     }
 
-    /// Opens the book of a sync.
+    /// Opens the state of a sync.
     pub(super) fn open_sync(
         &mut self,
         id: SyncId,
         controller: &Controller,
         key: KeyId,
         now: Now,
-    ) -> &mut SyncBook {
+    ) -> &mut SyncState {
         let name = controller.owners().name(key);
         let parent = controller.owners().get(key);
         let pods = controller.pods();
         let set = parent.map(|parent| Arc::clone(&parent.object));
         let version = |version: &podstorm_objects::ResourceVersion| version.number().unwrap_or(0);
-        let book = SyncBook {
+        let sync = SyncState {
             of_replication_controller: controller.options().kind == Kind::REPLICATION_CONTROLLER,
             key: name.name.to_string(),
+            namespace: name.namespace,
             key_id: key,
             set_version: set
                 .as_ref()
@@ -372,17 +357,17 @@ impl Books {
             cache: Some(Arc::clone(pods)),
             begun_wall_ns: now.wall_ns,
             satisfied: controller.expectations().satisfied(key, now.mono_ns),
-            ..SyncBook::default()
+            ..SyncState::default()
         };
-        self.expectations_ran_out(controller, key, &book);
-        self.syncs.insert(id, book);
+        self.expectations_ran_out(controller, key, &sync);
+        self.syncs.insert(id, sync);
         self.syncs.get_mut(&id).expect("it was just put there")
     }
 
-    /// Books what a sync of upstream's may do because it expects pods whose events have stayed away for
+    /// Records what a sync of upstream's may do because it expects pods whose events have stayed away for
     /// five minutes: it acts on a cache that lacks them. The gate remembers creates that were
     /// answered, and no deletes.
-    fn expectations_ran_out(&mut self, controller: &Controller, key: KeyId, sync: &SyncBook) {
+    fn expectations_ran_out(&mut self, controller: &Controller, key: KeyId, sync: &SyncState) {
         let kind = controller.options().kind;
         let counts = controller.expectations().counts(key);
         let (Some(counts), Some(object)) = (counts.filter(|_| sync.satisfied), &sync.set) else {
@@ -402,26 +387,20 @@ impl Books {
     }
 
     /// Nothing more than necessary is kept when all is at rest.
-    pub(super) fn at_rest(&self, site: &FaultHarness) -> Result<(), (&'static str, String)> {
+    pub(super) fn at_rest(&self, site: &FaultHarness) -> Checked {
         for controller in site.controllers() {
             if !controller.queue().is_empty() {
                 return Err(("L2", "keys wait in the queue".to_owned()));
             }
-            let live: BTreeSet<&str> = self
-                .sets
-                .values()
-                .filter(|set| !set.gone)
-                .map(|set| set.name.as_str())
-                .collect();
             let kind = controller.options().kind;
             for set in self.sets.values().filter(|set| set.kind == kind) {
-                let key = controller.owners().intern(NAMESPACE, &set.name);
+                let key = controller.owners().intern(&set.namespace, &set.name);
                 if let Some(record) = controller.consistency().record(&key) {
                     self.record_at_rest(set, &record, controller)?;
                 }
                 let counts = controller.expectations().counts(key);
                 let Some(counts) = counts else { continue };
-                if !live.contains(set.name.as_str()) {
+                if !self.is_there(set) {
                     let text = format!("expectations of {}, which is gone: {counts:?}", set.name);
                     return Err(("L3", text));
                 }
@@ -435,19 +414,15 @@ impl Books {
         Ok(())
     }
 
+    /// Whether an object of that name is there, that one or one that came after it.
+    fn is_there(&self, set: &SetState) -> bool {
+        let mut others = self.sets.values();
+        others.any(|it| !it.gone && (&it.namespace, &it.name) == (&set.namespace, &set.name))
+    }
+
     /// A record stays until the next sync looks at it; by then the caches must have come so far.
-    fn record_at_rest(
-        &self,
-        set: &SetBook,
-        record: &Record,
-        controller: &Controller,
-    ) -> Result<(), (&'static str, String)> {
-        if set.gone
-            && !self
-                .sets
-                .values()
-                .any(|other| !other.gone && other.name == set.name)
-        {
+    fn record_at_rest(&self, set: &SetState, record: &Record, controller: &Controller) -> Checked {
+        if !self.is_there(set) {
             return Err(("L3", format!("the record of {}, which is gone", set.name)));
         }
         let caches = [

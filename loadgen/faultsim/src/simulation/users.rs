@@ -1,5 +1,6 @@
 //! What users and others do to objects.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use podstorm::client::ApiError;
@@ -7,12 +8,14 @@ use podstorm_apiserver::{DeleteOptions, Patch, Propagation};
 use podstorm_objects::{OwnerReference, Pod, Resource, Uid};
 use serde_json::{Value, json};
 
-use super::super::action::{Death, Dependents, Tampering};
-use super::super::workloads::members;
-use super::{Later, NAMESPACE, Player, STUCK, ready};
+use super::super::action::{Death, Tampering};
+use super::super::objects::{pod, with};
+use super::super::workloads::{self, members};
+use super::{Later, NAMESPACE, STUCK, Simulation, ready};
 
-impl Player {
-    pub(super) fn scale(&mut self, name: &str, replicas: i32) {
+impl Simulation {
+    /// A user sets the number of replicas.
+    pub fn scale(&mut self, name: &str, replicas: i32) {
         if let Some(plan) = self.sets.get_mut(name) {
             plan.replicas = replicas;
         }
@@ -20,82 +23,101 @@ impl Player {
         self.written(kind.scale(self.cluster(), name, replicas, now));
     }
 
-    pub(super) fn touch(&mut self, name: &str) {
+    /// A user changes an annotation of a ReplicaSet: its key is woken.
+    pub fn touch(&mut self, name: &str) {
         self.touches += 1;
         let touched = self.touches.to_string();
-        self.patch_set(
-            name,
-            json!({"metadata": {"annotations": {"podstorm.example/touched": touched}}}),
-        );
+        let annotations = json!({"podstorm.example/touched": touched});
+        self.patch_set(name, json!({"metadata": {"annotations": annotations}}));
     }
 
     /// Touches every ReplicaSet once.
-    pub(crate) fn touch_all(&mut self) {
-        let names: Vec<String> = self.sets.keys().cloned().collect();
-        for name in names {
-            self.touch(&name);
-        }
+    pub(super) fn touch_all(&mut self) {
+        let there = workloads::all(self.cluster());
+        let there = there.iter().map(|set| &set.metadata);
+        let there = there.filter(|metadata| *metadata.namespace == *NAMESPACE);
+        let mut names: BTreeSet<String> = there.map(|it| it.name.to_string()).collect();
+        names.extend(self.sets.keys().cloned());
+        names.iter().for_each(|name| self.touch(name));
     }
 
-    pub(super) fn patch_set(&self, name: &str, patch: Value) {
+    /// Merges JSON into a ReplicaSet.
+    pub fn patch_set(&self, name: &str, patch: Value) {
         let (kind, now) = (self.kind_of(name), self.site.now());
         self.written(kind.patch(self.cluster(), name, members(patch), now));
     }
 
-    pub(super) fn patch_pod(&self, pod: &Pod, patch: Value) {
+    /// Merges JSON into a pod.
+    pub fn patch_pod(&self, name: &str, patch: Value) {
         let patch = Patch::Merge(members(patch));
-        let (name, now) = (&pod.metadata.name, self.site.now());
+        let now = self.site.now();
         self.written(self.cluster().patch::<Pod>(NAMESPACE, name, &patch, now));
     }
 
-    pub(super) fn patch_pod_status(&self, name: &str, patch: Value) {
-        let patch = Patch::Merge(members(patch));
-        let now = self.site.now();
-        self.written(
-            self.cluster()
-                .patch_status::<Pod>(NAMESPACE, name, &patch, now),
-        );
+    /// Merges JSON into the status of a pod.
+    pub fn patch_pod_status(&self, name: &str, status: Value) {
+        let patch = Patch::Merge(members(json!({"status": status})));
+        let (cluster, now) = (self.cluster(), self.site.now());
+        self.written(cluster.patch_status::<Pod>(NAMESPACE, name, &patch, now));
     }
 
-    /// A write by hand: where the object is gone, or another rule forbids it, it does not happen.
+    /// A write of users. Where the object is gone, or another rule forbids it, it does not happen.
     pub(super) fn written<T>(&self, outcome: Result<T, ApiError>) {
         if let Err(error) = outcome {
-            self.judge.note(|| format!("  (refused: {error})"));
+            assert!(!self.is_scripted, "a script's write is refused: {error}");
+            self.checker.note(|| format!("  (refused: {error})"));
         }
     }
 
-    pub(super) fn delete_set(&mut self, name: &str, propagation: Dependents) {
+    /// A user deletes a ReplicaSet.
+    pub fn delete_set(&self, name: &str, propagation: Propagation) {
         let options = DeleteOptions {
-            propagation: Some(match propagation {
-                Dependents::Orphan => Propagation::Orphan,
-                Dependents::Background => Propagation::Background,
-                Dependents::Foreground => Propagation::Foreground,
-            }),
+            propagation: Some(propagation),
             ..DeleteOptions::default()
         };
         let (kind, now) = (self.kind_of(name), self.site.now());
         self.written(kind.delete(self.cluster(), name, &options, now));
     }
 
-    pub(super) fn create_orphans(&mut self, name: &str, pods: u32) {
-        let Some(like) = self.sets.get(name).map(|plan| plan.like.clone()) else {
-            return;
+    /// A user deletes a pod, with the grace that it has or with that one.
+    pub fn delete_pod(&self, name: &str, grace_period_seconds: Option<i64>) {
+        let options = DeleteOptions {
+            grace_period_seconds,
+            ..DeleteOptions::default()
         };
-        for _ in 0..pods {
-            let pod = Pod::from_json(json!({
-                "metadata": {
-                    "generateName": "bare-",
-                    "namespace": NAMESPACE,
-                    "labels": {"app": like},
-                },
-                "spec": {"containers": [{"name": "app", "image": "app:1"}]},
-            }))
-            .expect("a pod of our own making");
-            self.written(self.cluster().create(pod, self.site.now()));
-        }
+        let now = self.site.now();
+        self.written(self.cluster().delete::<Pod>(NAMESPACE, name, &options, now));
     }
 
-    /// The pods of a ReplicaSet that pass, so many of a hundred, by name.
+    /// A user creates a pod.
+    ///
+    /// # Panics
+    /// When it is none.
+    pub fn create_pod(&self, pod: Value) {
+        let pod = Pod::from_json(pod).expect("a pod of our own making");
+        self.written(self.cluster().create(pod, self.site.now()));
+    }
+
+    /// Creates a pod without an owner, matched by that ReplicaSet's selector or by none.
+    pub(super) fn create_named(&self, name: &str, set: Option<&str>, cost: Option<i32>) {
+        let like = set.and_then(|set| self.sets.get(set));
+        let labels = like.map_or_else(|| json!({"app": null}), |plan| json!({"app": plan.like}));
+        let cost = cost.map(|cost| cost.to_string());
+        let annotations = json!({"controller.kubernetes.io/pod-deletion-cost": cost});
+        let metadata = json!({"labels": labels, "annotations": annotations});
+        self.create_pod(with(pod(name, ""), json!({"metadata": metadata})));
+    }
+
+    pub(super) fn create_orphans(&self, name: &str, pods: u32) {
+        let Some(plan) = self.sets.get(name) else {
+            return;
+        };
+        let generated = json!({"metadata": {"name": null, "generateName": "bare-"}});
+        let orphan = with(pod("", &plan.like), generated);
+        (0..pods).for_each(|_| self.create_pod(orphan.clone()));
+    }
+
+    /// That percentage of the pods of a ReplicaSet that pass, by name.
     pub(super) fn some_pods(
         &self,
         name: &str,
@@ -106,7 +128,7 @@ impl Player {
             return Vec::new();
         };
         let (pods, _) = self.cluster().list::<Pod>(Some(NAMESPACE));
-        let mut own: Vec<Arc<Pod>> = super::super::workloads::owned_by(&set, &pods)
+        let mut own: Vec<Arc<Pod>> = workloads::owned_by(&set, &pods)
             .filter(|pod| pass(pod))
             .cloned()
             .collect();
@@ -120,19 +142,13 @@ impl Player {
             let name = &*pod.metadata.name;
             let ended = |phase: &str| {
                 let ready = json!([{"type": "Ready", "status": "False"}]);
-                json!({"status": {"phase": phase, "conditions": ready}})
+                json!({"phase": phase, "conditions": ready})
             };
             match how {
                 Death::Failed => self.patch_pod_status(name, ended("Failed")),
                 Death::Succeeded => self.patch_pod_status(name, ended("Succeeded")),
-                Death::Deleted | Death::Removed => {
-                    let options = DeleteOptions {
-                        grace_period_seconds: (how == Death::Removed).then_some(0),
-                        ..DeleteOptions::default()
-                    };
-                    let now = self.site.now();
-                    self.written(self.cluster().delete::<Pod>(NAMESPACE, name, &options, now));
-                }
+                Death::Deleted => self.delete_pod(name, None),
+                Death::Removed => self.delete_pod(name, Some(0)),
             }
         }
     }
@@ -140,18 +156,18 @@ impl Player {
     pub(super) fn flap(&mut self, name: &str, percent: u32) {
         let mut pods = Vec::new();
         for pod in self.some_pods(name, percent, |pod| pod.is_active() && pod.is_ready()) {
-            let status = json!({"status": {"conditions": [ready(false, &self.site)]}});
+            let status = json!({"conditions": [ready(false, &self.site)]});
             self.patch_pod_status(&pod.metadata.name, status);
             pods.push((pod.metadata.name.to_string(), pod.metadata.uid.clone()));
         }
-        self.wish_ms(self.world.startup_ms, Later::Ready { pods });
+        self.after_ms(self.world.startup_ms, Later::Ready { pods });
     }
 
     pub(super) fn ready_again(&mut self, pods: &[(String, Uid)]) {
         for (name, uid) in pods {
             let live = self.cluster().get::<Pod>(NAMESPACE, name);
             if live.is_ok_and(|pod| pod.metadata.uid == *uid && pod.is_active()) {
-                let status = json!({"status": {"conditions": [ready(true, &self.site)]}});
+                let status = json!({"conditions": [ready(true, &self.site)]});
                 self.patch_pod_status(name, status);
             }
         }
@@ -166,7 +182,8 @@ impl Player {
                 .iter()
                 .any(|name| **name == *STUCK)
             {
-                self.patch_pod(&pod, json!({"metadata": {"finalizers": null}}));
+                let none = json!({"metadata": {"finalizers": null}});
+                self.patch_pod(&pod.metadata.name, none);
             }
         }
     }
@@ -185,7 +202,8 @@ impl Player {
         };
         let owner = match how {
             Tampering::Relabel => {
-                return self.patch_pod(pod, json!({"metadata": {"labels": {"app": "elsewhere"}}}));
+                let labels = json!({"metadata": {"labels": {"app": "elsewhere"}}});
+                return self.patch_pod(&pod.metadata.name, labels);
             }
             Tampering::Orphan => None,
             Tampering::NotController => with(&|owner| owner.controller = Some(false)),

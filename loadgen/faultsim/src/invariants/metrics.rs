@@ -1,5 +1,5 @@
-//! Figures of a run that no invariant bounds: how long a ReplicaSet was left alone, how hot a loop
-//! was, how often a delete met the wrong pod. What a known bug of upstream's behaviour is told by.
+//! Metrics of a run that no invariant bounds: how long a ReplicaSet was left alone, how hot a loop
+//! was, how often a delete met the wrong pod. They show the known bugs of upstream's behaviour.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,15 +8,15 @@ use podstorm_objects::{Now, Pod, Uid};
 use podstorm_sim::engine::observer::Origin;
 
 use super::super::verdict::Verdict;
-use super::books::Books;
 use super::checks::begins_deletion;
+use super::oracle::OracleState;
 
 const MINUTE: i64 = 60_000_000_000;
 
-/// The figures.
+/// The metrics.
 #[derive(Debug, Default)]
-pub(super) struct Figures {
-    /// Since when each ReplicaSet has other than the wanted number of pods and nobody does anything
+pub(super) struct Metrics {
+    /// Since when each ReplicaSet has other than the wanted number of pods and no controller does anything
     /// about it, ns.
     idle_since: BTreeMap<Uid, i64>,
     longest_idle_ns: i64,
@@ -29,9 +29,14 @@ pub(super) struct Figures {
     deletes_below_wanted: u64,
 }
 
-impl Figures {
-    /// Something was written; the books know it already. O(ReplicaSets).
-    pub(super) fn committed(&mut self, books: &Books, commit: &Commit, origin: Option<Origin>) {
+impl Metrics {
+    /// Something was written; the oracle know it already. O(ReplicaSets).
+    pub(super) fn committed(
+        &mut self,
+        oracle: &OracleState,
+        commit: &Commit,
+        origin: Option<Origin>,
+    ) {
         let now_ns = commit.now.mono_ns;
         let mut worked_for = None;
         if let Some((old, new)) = commit.of::<Pod>() {
@@ -42,18 +47,18 @@ impl Figures {
             }
             self.peak_pods = self.peak_pods.max(self.pods);
             if let Some(origin) = origin {
-                let sync = books.syncs.get(&origin.sync);
+                let sync = oracle.syncs.get(&origin.sync);
                 worked_for = sync
                     .and_then(|sync| sync.set.as_ref())
                     .map(|set| &set.metadata.uid);
                 if old.is_none() {
                     self.created(now_ns);
                 } else if begins_deletion(old, new, commit.change) {
-                    self.deleted(books, old.unwrap_or(new), origin);
+                    self.deleted(oracle, old.unwrap_or(new), origin);
                 }
             }
         }
-        for (uid, set) in &books.sets {
+        for (uid, set) in &oracle.sets {
             let unmet = !set.gone && set.active != set.demand();
             if (!unmet || worked_for == Some(uid))
                 && let Some(since_ns) = self.idle_since.remove(uid)
@@ -79,22 +84,22 @@ impl Figures {
         self.most_creates_per_minute = self.most_creates_per_minute.max(creates);
     }
 
-    fn deleted(&mut self, books: &Books, pod: &Pod, origin: Origin) {
-        let Some(sync) = books.syncs.get(&origin.sync) else {
+    fn deleted(&mut self, oracle: &OracleState, pod: &Pod, origin: Origin) {
+        let Some(sync) = oracle.syncs.get(&origin.sync) else {
             return;
         };
         let seen = sync.seen.get(&*pod.metadata.name);
         let wrong = seen.is_some_and(|seen| seen.0.metadata.uid != pod.metadata.uid);
         self.wrong_pods_deleted += u64::from(wrong);
-        let set = books
+        let set = oracle
             .owner_counting(pod)
-            .and_then(|uid| books.sets.get(&uid));
+            .and_then(|uid| oracle.sets.get(&uid));
         let below =
             set.is_some_and(|set| !set.gone && set.active < set.least_since(sync.set_version));
         self.deletes_below_wanted += u64::from(below);
     }
 
-    /// Writes the figures down.
+    /// Writes the metrics down.
     pub(super) fn add_to(&self, verdict: &mut Verdict, now: Now) {
         let open = self
             .idle_since

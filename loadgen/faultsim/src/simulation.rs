@@ -1,9 +1,9 @@
-//! Carries a schedule's actions out on a site, and undoes later what lasts for a while.
+//! A simulated cluster under faults: carries actions out, and undoes later what lasts for a while.
 
 mod caches;
+mod ending;
 mod faults;
-mod named_pods;
-mod objects;
+mod users;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -12,24 +12,25 @@ use std::sync::Arc;
 use podstorm::policy::Behaviour;
 use podstorm_apiserver::Cluster;
 use podstorm_apiserver::latency::Latency;
-use podstorm_objects::{Namespace, Node, ObjectMeta, Pod, Uid};
+use podstorm_objects::{Namespace, Node, Pod, Uid};
 use podstorm_sim::engine::fault_harness::{FaultHarness, Stopped};
 use podstorm_sim::faults::{StreamEnd, StreamKind};
 use podstorm_sim::options::{ControllerSettings, EngineKind, LatencySettings, SimOptions};
 use serde_json::{Value, json};
 
 use super::action::Action;
-use super::invariants::Judge;
+use super::invariants::Checker;
 use super::model;
-use super::names::{NAMESPACE, STUCK, node_name};
-use super::schedule::{Schedule, Step, World, WorldReplicaSet};
+use super::objects::{NAMESPACE, STUCK, named, node_name};
+use super::schedule::{Step, World, WorldReplicaSet};
 use super::workloads::WorkloadKind;
 
 const MS: i64 = 1_000_000;
 
-/// What the site is built from on which a schedule is played.
-pub(super) fn sim_options(schedule: &Schedule, behaviour: Behaviour) -> SimOptions {
-    let world = &schedule.world;
+pub use ending::Ending;
+
+/// What a world's cluster is built from.
+pub fn options(world: &World, seed: u64, behaviour: Behaviour) -> SimOptions {
     let gates = [
         ("PodDeletionCost", true),
         ("DeploymentReplicaSetTerminatingReplicas", true),
@@ -39,33 +40,25 @@ pub(super) fn sim_options(schedule: &Schedule, behaviour: Behaviour) -> SimOptio
         ),
         ("WatchListClient", world.watch_list_client),
     ];
+    let gates = gates.map(|(name, on)| (name.to_owned(), on));
     let up_to = |ms: u32| Latency::Uniform(i64::from(ms) * MS / 10, i64::from(ms) * MS);
-    SimOptions {
-        engine: EngineKind::Virtual,
-        seed: schedule.seed,
-        threads: 1,
-        controller: ControllerSettings {
-            concurrent_replicaset_syncs: world.workers as usize,
-            concurrent_rc_syncs: world.workers as usize,
-            burst_replicas: world.burst_replicas,
-            kube_api_qps: None,
-            kube_api_burst: 30,
-            feature_gates: gates
-                .map(|(name, on)| (name.to_owned(), on))
-                .into_iter()
-                .collect(),
-        },
-        behaviour,
-        latency: LatencySettings {
-            pod_startup: up_to(world.startup_ms),
-            pod_termination: up_to(world.termination_ms),
-            api: up_to(world.api_ms),
-            watch: up_to(world.watch_ms),
-            scheduling: up_to(world.watch_ms),
-        },
-        api_errors: 0.0,
-        phases: 1,
-    }
+    let mut options = SimOptions::new(EngineKind::Virtual, seed);
+    options.controller = ControllerSettings {
+        concurrent_replicaset_syncs: world.workers as usize,
+        concurrent_rc_syncs: world.workers as usize,
+        burst_replicas: world.burst_replicas,
+        feature_gates: gates.into_iter().collect(),
+        ..options.controller
+    };
+    options.behaviour = behaviour;
+    options.latency = LatencySettings {
+        pod_startup: up_to(world.startup_ms),
+        pod_termination: up_to(world.termination_ms),
+        api: up_to(world.api_ms),
+        watch: up_to(world.watch_ms),
+        scheduling: up_to(world.watch_ms),
+    };
+    options
 }
 
 /// How old a new controller's first lists are, in versions, and how long their servers stay behind.
@@ -100,16 +93,20 @@ enum Later {
     CreateNamespace,
 }
 
-/// Carries actions out.
+/// A cluster with controllers that meet faults, and the checker that looks at all of it.
 #[derive(Debug)]
-pub(super) struct Player {
-    pub(super) site: FaultHarness,
-    judge: Arc<Judge>,
+pub struct Simulation {
+    /// The cluster, its nodes and controllers.
+    pub site: FaultHarness,
+    checker: Arc<Checker>,
     world: World,
+    /// Whether a write of users that the server refuses is a mistake: a script means what it says.
+    is_scripted: bool,
     /// What each ReplicaSet is made from, by name.
     sets: BTreeMap<String, SetPlan>,
-    later: BinaryHeap<Reverse<(i64, u64)>>,
-    wishes: Vec<Option<Later>>,
+    /// When and which of `pending` is to be done.
+    due: BinaryHeap<Reverse<(i64, usize)>>,
+    pending: Vec<Option<Later>>,
     begun_ns: i64,
     /// For how long a crash that is armed keeps the controller away, ns, and how old its first lists
     /// are then.
@@ -129,12 +126,17 @@ struct SetPlan {
     deleted: bool,
 }
 
-impl Player {
-    pub(super) fn new(schedule: &Schedule, mut site: FaultHarness, judge: Arc<Judge>) -> Player {
-        // A manager without any would only hear of pods that are none of its business.
-        if schedule.has_replication_controllers() {
-            site.add_replication_controllers();
-        }
+impl Simulation {
+    /// Creates the world on that cluster, whose commits and controllers `checker` hears of.
+    ///
+    /// # Panics
+    /// When the cluster has objects already.
+    pub fn new(
+        world: &World,
+        site: FaultHarness,
+        checker: Arc<Checker>,
+        is_scripted: bool,
+    ) -> Simulation {
         let plan = |set: &WorldReplicaSet| SetPlan {
             kind: set.kind,
             like: set.name.clone(),
@@ -142,47 +144,41 @@ impl Player {
             min_ready_seconds: set.min_ready_seconds,
             deleted: false,
         };
-        let sets = schedule.world.replica_sets.iter();
-        Player {
+        let sets = world.replica_sets.iter();
+        let simulation = Simulation {
             site,
-            judge,
-            world: schedule.world.clone(),
+            checker,
+            world: world.clone(),
+            is_scripted,
             sets: sets.map(|set| (set.name.clone(), plan(set))).collect(),
-            later: BinaryHeap::new(),
-            wishes: Vec::new(),
+            due: BinaryHeap::new(),
+            pending: Vec::new(),
             begun_ns: 0,
             crash: (0, Stale::default()),
             touches: 0,
             away: false,
+        };
+        let now = simulation.site.now();
+        simulation.create_namespace();
+        for number in 0..world.nodes {
+            let node = Node {
+                metadata: named(&node_name(number)),
+                pods_allocatable: Some(1_000),
+                ..Node::default()
+            };
+            let created = simulation.cluster().create(node, now);
+            created.expect("the name of a node is free");
         }
+        let names: Vec<String> = simulation.sets.keys().cloned().collect();
+        names.iter().for_each(|name| simulation.create_set(name));
+        simulation
     }
 
     fn cluster(&self) -> &Cluster {
         self.site.cluster()
     }
 
-    /// Creates the world and starts the controller.
-    pub(super) fn build(&mut self) {
-        self.create_namespace();
-        let now = self.site.now();
-        for number in 0..self.world.nodes {
-            let node = Node {
-                metadata: named(&node_name(number)),
-                pods_allocatable: Some(1_000),
-                ..Node::default()
-            };
-            self.cluster()
-                .create(node, now)
-                .expect("the name of a node is free");
-        }
-        let names: Vec<String> = self.sets.keys().cloned().collect();
-        for name in names {
-            self.create_set(&name);
-        }
-        self.site.start_manager();
-    }
-
-    fn create_namespace(&mut self) {
+    fn create_namespace(&self) {
         let namespace = Namespace {
             metadata: named(NAMESPACE),
             ..Namespace::default()
@@ -193,7 +189,7 @@ impl Player {
             .expect("the namespace is new");
     }
 
-    fn create_set(&mut self, name: &str) {
+    fn create_set(&self, name: &str) {
         let Some(plan) = self.sets.get(name) else {
             return;
         };
@@ -221,47 +217,62 @@ impl Player {
         self.run_to(self.begun_ns + i64::from(at_ms) * MS);
     }
 
-    /// Goes on to that moment, ns.
-    pub(super) fn run_to(&mut self, end_ns: i64) {
+    /// Goes on to that moment, ns, or until an invariant does not hold.
+    pub fn run_to(&mut self, end_ns: i64) {
+        self.run_until(end_ns, || false);
+    }
+
+    /// Goes on to that moment, ns, or until `stop` holds, which is asked after every step; whether it does.
+    pub fn run_until(&mut self, end_ns: i64, mut stop: impl FnMut() -> bool) -> bool {
         loop {
-            let due_ns = self.later.peek().map(|Reverse((due_ns, _))| *due_ns);
+            let due_ns = self.due.peek().map(|Reverse((due_ns, _))| *due_ns);
             let target_ns = due_ns.map_or(end_ns, |due_ns| due_ns.min(end_ns));
-            let judge = Arc::clone(&self.judge);
-            match self.site.advance(target_ns, || judge.is_over()) {
-                Stopped::Asked => return,
-                Stopped::Livelock => return self.judge.livelock(self.site.now()),
+            let checker = Arc::clone(&self.checker);
+            let mut asked = false;
+            let stopped = self.site.advance(target_ns, || {
+                asked = stop();
+                asked || checker.is_over()
+            });
+            match stopped {
+                Stopped::Asked => return asked,
+                Stopped::Livelock => {
+                    let text = "parts wake each other for ever while no time passes";
+                    self.checker.fail("I10", text, self.site.now());
+                    return false;
+                }
                 Stopped::Died => {
-                    self.judge.died(&self.site);
+                    self.checker.died(&self.site);
                     if self.site.alive().is_empty() {
                         let (away_ns, stale) = self.crash;
-                        self.wish(away_ns, Later::Start { stale });
+                        self.after(away_ns, Later::Start { stale });
                     }
                 }
                 Stopped::AtEnd => match due_ns {
-                    Some(due_ns) if due_ns <= end_ns => self.do_first(),
-                    _ => return,
+                    Some(due_ns) if due_ns <= end_ns => {
+                        if let Some(later) = self.take_first() {
+                            self.do_now(later);
+                        }
+                    }
+                    _ => return false,
                 },
             }
         }
     }
 
-    fn do_first(&mut self) {
-        if let Some(Reverse((_, number))) = self.later.pop()
-            && let Some(later) = self.wishes[usize::try_from(number).expect("few wishes")].take()
-        {
-            self.do_now(later);
-        }
+    /// Takes the first of what is pending; what was taken is not replaced.
+    fn take_first(&mut self) -> Option<Later> {
+        let Reverse((_, number)) = self.due.pop()?;
+        self.pending[number].take()
     }
 
-    fn wish(&mut self, after_ns: i64, later: Later) {
-        let number = self.wishes.len() as u64;
+    fn after(&mut self, after_ns: i64, later: Later) {
         let due_ns = self.site.now().mono_ns.saturating_add(after_ns);
-        self.later.push(Reverse((due_ns, number)));
-        self.wishes.push(Some(later));
+        self.due.push(Reverse((due_ns, self.pending.len())));
+        self.pending.push(Some(later));
     }
 
-    fn wish_ms(&mut self, after_ms: u32, later: Later) {
-        self.wish(i64::from(after_ms) * MS, later);
+    fn after_ms(&mut self, after_ms: u32, later: Later) {
+        self.after(i64::from(after_ms) * MS, later);
     }
 
     fn do_now(&mut self, later: Later) {
@@ -283,15 +294,11 @@ impl Player {
             Later::CreateReplicaSet { name } => self.create_set(&name),
             Later::Ready { pods } => self.ready_again(&pods),
             Later::List { stream } => {
-                for connection in self.site.alive() {
-                    connection.end(stream, StreamEnd::Expired);
-                }
+                self.each_line(|line| line.end(stream, StreamEnd::Expired));
                 self.site.wake_controllers();
             }
             Later::ClockRight => {
-                for connection in self.site.alive() {
-                    connection.set_wall_offset(0);
-                }
+                self.each_line(|line| line.set_wall_offset(0));
             }
             Later::LiftQuota => self.cluster().set_pod_quota(NAMESPACE, None),
             Later::RestoreNode { node } => {
@@ -303,34 +310,36 @@ impl Player {
         }
     }
 
+    /// Starts a controller manager.
+    pub fn start_manager(&mut self) {
+        self.start(Stale::default());
+    }
+
     fn start(&mut self, stale: Stale) {
         self.site.start_manager();
         if stale.versions > 0 {
-            if let Some(connection) = self.site.alive().last() {
+            if let Some(line) = self.site.alive().last() {
                 for stream in StreamKind::ALL {
                     let for_ns = i64::from(stale.for_ms) * MS;
-                    connection.lag_for(stream, u64::from(stale.versions), for_ns);
+                    line.lag_for(stream, u64::from(stale.versions), for_ns);
                 }
             }
-            self.judge.stale_start();
+            self.checker.stale_start();
         }
     }
 
     /// Puts everything right.
-    pub(super) fn heal(&mut self) {
+    fn heal(&mut self) {
         self.site.network().heal();
-        for connection in self.site.alive() {
-            connection.heal();
-        }
+        self.each_line(|line| line.heal());
         let mut away = false;
-        while let Some(Reverse((_, number))) = self.later.pop() {
-            match self.wishes[usize::try_from(number).expect("few wishes")].take() {
+        while let Some(later) = self.take_first() {
+            match later {
                 // It has to be gone first.
-                Some(Later::CreateNamespace) => away = true,
+                Later::CreateNamespace => away = true,
                 // One is started below, over servers that don't lag any more.
-                Some(Later::Start { .. }) => {}
-                Some(later) => self.do_now(later),
-                None => {}
+                Later::Start { .. } => {}
+                later => self.do_now(later),
             }
         }
         if away {
@@ -347,7 +356,7 @@ impl Player {
     /// Creates the namespace and its ReplicaSets anew, or waits until it is gone.
     fn namespace_again(&mut self) {
         if self.cluster().get::<Namespace>("", NAMESPACE).is_ok() {
-            return self.wish(100 * MS, Later::CreateNamespace);
+            return self.after(100 * MS, Later::CreateNamespace);
         }
         self.away = false;
         self.create_namespace();
@@ -359,10 +368,10 @@ impl Player {
     }
 
     /// Carries one step out.
-    pub(super) fn act(&mut self, step: &Step) {
-        self.judge.acts(step, &self.site);
+    pub fn act(&mut self, step: &Step) {
+        self.checker.acts(step, &self.site);
         self.do_action(step);
-        self.judge.acted(&self.site);
+        self.checker.acted(&self.site);
         self.site.wake_controllers();
     }
 
@@ -401,7 +410,7 @@ impl Player {
                 replica_set,
                 propagation,
             } => {
-                self.delete_set(replica_set, *propagation);
+                self.delete_set(replica_set, propagation.policy());
                 if let Some(plan) = self.sets.get_mut(replica_set) {
                     plan.deleted = true;
                 }
@@ -411,14 +420,14 @@ impl Player {
                 propagation,
                 gap_ms,
             } => {
-                self.delete_set(replica_set, *propagation);
+                self.delete_set(replica_set, propagation.policy());
                 let name = replica_set.clone();
                 if let Some(plan) = self.sets.get_mut(&name) {
                     plan.deleted = false;
                 }
                 match gap_ms {
                     0 => self.create_set(&name),
-                    gap_ms => self.wish_ms(*gap_ms, Later::CreateReplicaSet { name }),
+                    gap_ms => self.after_ms(*gap_ms, Later::CreateReplicaSet { name }),
                 }
             }
             Action::CreateOrphans { replica_set, pods } => self.create_orphans(replica_set, *pods),
@@ -427,7 +436,7 @@ impl Player {
                 replica_set,
                 deletion_cost,
             } => self.create_named(name, replica_set.as_deref(), *deletion_cost),
-            Action::RemovePod { name } => self.remove_named(name),
+            Action::RemovePod { name } => self.delete_pod(name, Some(0)),
             Action::WriteStatus { replica_set } => {
                 let (kind, now) = (self.kind_of(replica_set), self.site.now());
                 self.written(kind.miscount(self.cluster(), replica_set, now));
@@ -453,32 +462,20 @@ impl Player {
             } => {
                 let stuck = json!({"metadata": {"finalizers": [STUCK]}});
                 for pod in self.some_pods(replica_set, *percent, Pod::is_active) {
-                    self.patch_pod(&pod, stuck.clone());
+                    self.patch_pod(&pod.metadata.name, stuck.clone());
                 }
-                self.wish_ms(*for_ms, Later::Unstick);
+                self.after_ms(*for_ms, Later::Unstick);
             }
             action => self.disturb(step.class, action),
         }
     }
 
     /// What is not yet as it should be, if anything.
-    pub(super) fn missing(&self) -> Option<String> {
+    pub fn missing(&self) -> Option<String> {
         if self.away {
             return Some("the namespace is on its way out".to_owned());
         }
         model::difference(self.cluster(), self.site.now()).or_else(|| caches::behind(&self.site))
-    }
-
-    pub(super) fn what_is_missing(&self) -> String {
-        self.missing()
-            .unwrap_or_else(|| "a controller has not come to rest".to_owned())
-    }
-}
-
-fn named(name: &str) -> ObjectMeta {
-    ObjectMeta {
-        name: name.into(),
-        ..ObjectMeta::default()
     }
 }
 

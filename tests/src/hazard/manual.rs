@@ -1,12 +1,12 @@
 //! A controller driven by hand: the test decides when its caches hear of something, when its
-//! handlers do, and what a request is answered. For what an engine does in one step.
+//! handlers do, and what a request is answered. For hazards within what an engine does in one step.
 
 use std::sync::Arc;
 
 use podstorm::cache::{Listed, PodCache};
 use podstorm::client::{Answer, EventIntent, Request};
 use podstorm::driver::{Driver, Progress};
-use podstorm::object::{Kind, Namespace, Now, ObjectMeta, Pod, ReplicaSet, Resource};
+use podstorm::object::{Kind, Namespace, Now, Pod, ReplicaSet, Resource};
 use podstorm::replicaset::{Controller, ControllerOptions, Outcome, Sync};
 use podstorm::workqueue::Take;
 use podstorm_apiserver::{Cluster, ClusterOptions};
@@ -14,11 +14,11 @@ use podstorm_sim::engine::client::{ApiCalls, Client};
 use podstorm_sim::faults::Call;
 use serde_json::Value;
 
-use crate::lab::NAMESPACE;
+use podstorm_faultsim::objects::{NAMESPACE, named};
 
-/// A cluster and a controller that hears of it when it is told to.
+/// A cluster, and a controller that hears of it when the test says so.
 #[derive(Debug)]
-pub struct Hand {
+pub struct ManualController {
     /// The API server.
     pub cluster: Arc<Cluster>,
     /// The controller.
@@ -30,7 +30,7 @@ pub struct Hand {
 /// A sync that is over.
 #[derive(Debug)]
 pub struct Done {
-    /// What it has asked for.
+    /// The requests that it has sent.
     pub calls: Vec<Call>,
     /// How it ended.
     pub outcome: Outcome,
@@ -45,25 +45,21 @@ impl Done {
     }
 }
 
-impl Default for Hand {
+impl Default for ManualController {
     fn default() -> Self {
-        Hand::new()
+        ManualController::new()
     }
 }
 
-impl Hand {
-    /// An empty cluster with the namespace `default`, and a controller with every gate on.
+impl ManualController {
+    /// An empty cluster with its namespace, and a controller with every gate on.
     ///
     /// # Panics
     /// Never: the name is free.
-    pub fn new() -> Hand {
+    pub fn new() -> ManualController {
         let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
-        let metadata = ObjectMeta {
-            name: NAMESPACE.into(),
-            ..ObjectMeta::default()
-        };
         let namespace = Namespace {
-            metadata,
+            metadata: named(NAMESPACE),
             ..Namespace::default()
         };
         let now = Now {
@@ -71,13 +67,13 @@ impl Hand {
             wall_ns: 1_767_225_600_000_000_000,
         };
         cluster.create(namespace, now).expect("the name is free");
-        Hand::of(cluster, now)
+        ManualController::of(cluster, now)
     }
 
     /// A controller of that cluster that has heard of nothing.
-    pub fn of(cluster: Arc<Cluster>, now: Now) -> Hand {
+    pub fn of(cluster: Arc<Cluster>, now: Now) -> ManualController {
         let options = ControllerOptions::new(Kind::REPLICA_SET);
-        Hand {
+        ManualController {
             controller: Controller::new(options, Arc::new(PodCache::new())),
             cluster,
             now,
@@ -117,7 +113,7 @@ impl Hand {
         self.controller.owner_replace(sets, &version, self.now);
     }
 
-    /// The pod cache is filled with the pods as they are; nobody is told yet.
+    /// The pod cache is filled with the pods as they are; no handler hears of it yet.
     pub fn list_pods(&self) -> Listed {
         let (pods, version) = self.cluster.list::<Pod>(None);
         self.controller.pods().replace(pods, &version)

@@ -1,0 +1,274 @@
+//! What happened in a simulation: every sync with its requests, and every write that the controllers had
+//! committed. The log hands everything on to the invariant checker.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use podstorm::client::{Answer, Request};
+use podstorm::intern::KeyId;
+use podstorm::object::{Kind, Now, Pod, ReplicaSet, Uid};
+use podstorm::replicaset::{Controller, Outcome, Sync, SyncErrorClass};
+use podstorm_apiserver::{Change, Commit, CommitObserver};
+use podstorm_faultsim::invariants::Checker;
+use podstorm_sim::engine::observer::{Observer, Origin, SyncId};
+use podstorm_sim::faults::{BatchPosition, Call};
+
+/// One sync.
+#[derive(Clone, Debug)]
+pub struct SyncRecord {
+    /// Its controller and its number there.
+    pub id: SyncId,
+    /// Name of its ReplicaSet.
+    pub owner: String,
+    /// When it began, ns.
+    pub began_ns: i64,
+    /// Its requests, in the order in which they were sent.
+    pub requests: Vec<RequestRecord>,
+    /// When and how it ended; absent while it runs, and for ever where its controller died.
+    pub ended: Option<(i64, Outcome)>,
+}
+
+/// One request.
+#[derive(Clone, Debug)]
+pub struct RequestRecord {
+    /// Its kind.
+    pub call: Call,
+    /// Its batch.
+    pub batch: u32,
+    /// The pod's name, where it has one.
+    pub name: String,
+    /// What came back: the code of the error, 0 for a lost connection.
+    pub answer: Option<Result<(), u16>>,
+}
+
+/// The kinds of committed writes of a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// A pod is new.
+    Create,
+    /// A pod is marked for deletion.
+    Delete,
+    /// A pod got its controller.
+    Adopt,
+    /// A pod lost its controller.
+    Release,
+    /// A status.
+    Status,
+}
+
+/// A committed write of a controller.
+#[derive(Clone, Debug)]
+pub struct WriteRecord {
+    /// What it did.
+    pub write: Write,
+    /// The ReplicaSet whose status it is, as written.
+    pub object: Option<Arc<ReplicaSet>>,
+}
+
+/// Writes everything down. Listens to the workers and to the server.
+#[derive(Debug)]
+pub struct EventLog {
+    checker: Arc<Checker>,
+    state: Mutex<State>,
+}
+
+/// What is written down.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// Whether a controller is behind the commits that come.
+    by_controller: bool,
+    /// Every sync, in the order in which they began.
+    pub(super) syncs: Vec<SyncRecord>,
+    /// Where the running ones are.
+    running: BTreeMap<SyncId, usize>,
+    pub(super) written: Vec<WriteRecord>,
+    pub(super) active: BTreeMap<Uid, ActivePods>,
+}
+
+/// The active pods of an owner, and the most and the fewest there were since the marks were set.
+#[derive(Debug, Default)]
+pub(super) struct ActivePods {
+    names: BTreeSet<String>,
+    pub(super) most: usize,
+    pub(super) fewest: usize,
+}
+
+impl EventLog {
+    pub(super) fn new(checker: Arc<Checker>) -> EventLog {
+        EventLog {
+            checker,
+            state: Mutex::default(),
+        }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state
+            .lock()
+            .expect("no thread panics while it holds this lock")
+    }
+}
+
+impl State {
+    fn sync(&mut self, sync: SyncId) -> &mut SyncRecord {
+        let at = self.running[&sync];
+        &mut self.syncs[at]
+    }
+
+    /// Counts the active pods of each owner after a commit.
+    fn recount(&mut self, change: Change, old: Option<&Pod>, new: &Pod) {
+        let owner = |pod: &Pod| Some(pod.metadata.controller()?.uid.clone());
+        let after = owner(new).filter(|_| change != Change::Deleted && new.is_active());
+        for uid in old.and_then(owner).into_iter().chain(after.clone()) {
+            let name = new.metadata.name.to_string();
+            let is_active = after.as_ref() == Some(&uid);
+            let active = self.active.entry(uid).or_default();
+            match is_active {
+                true => active.names.insert(name),
+                false => active.names.remove(&name),
+            };
+            active.most = active.most.max(active.names.len());
+            active.fewest = active.fewest.min(active.names.len());
+        }
+    }
+
+    /// The marks of all owners begin again at what they have now.
+    pub(super) fn reset_extremes(&mut self) {
+        for active in self.active.values_mut() {
+            (active.most, active.fewest) = (active.names.len(), active.names.len());
+        }
+    }
+}
+
+/// The name of the pod that a request names.
+fn pod_name(request: &Request) -> &str {
+    match request {
+        Request::DeletePod { name, .. } | Request::PatchPod { name, .. } => name,
+        _ => "",
+    }
+}
+
+impl Observer for EventLog {
+    fn sync_begins(&self, sync: SyncId, controller: &Controller, key: KeyId, now: Now) {
+        self.checker.sync_begins(sync, controller, key, now);
+        let mut state = self.state();
+        let at = state.syncs.len();
+        state.running.insert(sync, at);
+        state.syncs.push(SyncRecord {
+            id: sync,
+            owner: controller.owners().name(key).name.to_string(),
+            began_ns: now.mono_ns,
+            requests: Vec::new(),
+            ended: None,
+        });
+    }
+
+    fn sends(
+        &self,
+        sync: SyncId,
+        controller: &Controller,
+        request: &Request,
+        place: BatchPosition,
+        now: Now,
+    ) {
+        self.checker.sends(sync, controller, request, place, now);
+        self.state().sync(sync).requests.push(RequestRecord {
+            call: Call::of(request),
+            batch: place.batch,
+            name: pod_name(request).to_owned(),
+            answer: None,
+        });
+    }
+
+    fn carries_out(&self, origin: Option<Origin>) {
+        self.checker.carries_out(origin);
+        self.state().by_controller = origin.is_some();
+    }
+
+    fn answered(&self, sync: SyncId, request: &Request, answer: &Answer, now: Now) {
+        self.checker.answered(sync, request, answer, now);
+        let outcome = match answer {
+            Answer::Failed(error) => Err(error.code),
+            _ => Ok(()),
+        };
+        let (call, name) = (Call::of(request), pod_name(request));
+        let mut state = self.state();
+        // Creates of a batch are all alike: any one that waits will do.
+        let mut sent = state.sync(sync).requests.iter_mut().rev();
+        let waits =
+            |it: &&mut RequestRecord| it.call == call && it.name == name && it.answer.is_none();
+        if let Some(waiting) = sent.find(waits) {
+            waiting.answer = Some(outcome);
+        }
+    }
+
+    fn sync_ended(&self, sync: SyncId, controller: &Controller, ended: &Sync, now: Now) {
+        self.checker.sync_ended(sync, controller, ended, now);
+        let mut state = self.state();
+        state.sync(sync).ended = Some((now.mono_ns, ended.outcome().clone()));
+        state.running.remove(&sync);
+    }
+}
+
+impl CommitObserver for EventLog {
+    fn committed(&self, commit: &Commit) {
+        self.checker.committed(commit);
+        let mut state = self.state();
+        let (write, object) = if let Some((old, new)) = commit.of::<Pod>() {
+            state.recount(commit.change, old, new);
+            (write_of(commit.change, old, new), None)
+        } else if commit.old.is_some() && commit.new.kind() == Kind::REPLICA_SET {
+            (Some(Write::Status), commit.new.clone().downcast())
+        } else {
+            (None, None)
+        };
+        if let Some(write) = write.filter(|_| state.by_controller) {
+            state.written.push(WriteRecord { write, object });
+        }
+    }
+}
+
+fn write_of(change: Change, old: Option<&Pod>, new: &Pod) -> Option<Write> {
+    let Some(old) = old else {
+        return Some(Write::Create);
+    };
+    let (before, after) = (old.metadata.controller(), new.metadata.controller());
+    match () {
+        () if change == Change::Deleted => None,
+        () if !old.metadata.is_deleting() && new.metadata.is_deleting() => Some(Write::Delete),
+        () if before.is_none() && after.is_some() => Some(Write::Adopt),
+        () if before.is_some() && after.is_none() => Some(Write::Release),
+        () => None,
+    }
+}
+
+impl SyncRecord {
+    /// How many requests of that kind it has sent.
+    pub fn sent(&self, call: Call) -> usize {
+        self.requests.iter().filter(|it| it.call == call).count()
+    }
+
+    /// The step at which it failed, if it did.
+    pub fn failed_at(&self) -> Option<SyncErrorClass> {
+        match &self.ended {
+            Some((_, Outcome::Failed(error))) => Some(error.class),
+            _ => None,
+        }
+    }
+
+    /// The text of its error; empty when it went well.
+    pub fn error(&self) -> &str {
+        match &self.ended {
+            Some((_, Outcome::Failed(error))) => &error.message,
+            _ => "",
+        }
+    }
+
+    /// The sizes of the batches of creates.
+    pub fn create_batches(&self) -> Vec<usize> {
+        let mut sizes: BTreeMap<u32, usize> = BTreeMap::new();
+        for create in self.requests.iter().filter(|it| it.call == Call::CreatePod) {
+            *sizes.entry(create.batch).or_default() += 1;
+        }
+        sizes.into_values().collect()
+    }
+}
