@@ -152,7 +152,9 @@ fn scaled_down(input: &[InputObject], question: &Question) -> Vec<String> {
     let mut lab = Lab::with(EngineKind::Virtual, |settings| {
         settings.size.nodes = 0;
         settings.controller.burst_replicas = burst as _;
-        settings.behaviour = question.options.behaviour;
+        if question.options.policy == Behaviour::Hardened.policy() {
+            settings.behaviour = Behaviour::Hardened;
+        }
         // The controller has done its work before a pending pod runs.
         settings.latency.pod_startup = Latency::Constant(100 * SECOND_NS);
     });
@@ -240,7 +242,7 @@ fn what_explain_says_goes_is_what_a_controller_deletes() {
         let mut options = ControllerOptions::new(kind);
         options.burst_replicas = if random.bool() { 4 } else { 500 };
         if random.u8(..4) == 0 {
-            options.behaviour = Behaviour::Hardened;
+            options.policy = Behaviour::Hardened.policy();
         }
         let question = Question {
             object: find::find(&objects, kind, name).expect("it was drawn"),

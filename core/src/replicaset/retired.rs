@@ -132,7 +132,7 @@ mod tests {
 
     fn controller(behaviour: Behaviour) -> Controller {
         let options = ControllerOptions {
-            behaviour,
+            policy: behaviour.policy(),
             ..ControllerOptions::new(Kind::REPLICA_SET)
         };
         Controller::new(options, Arc::new(PodCache::new()))

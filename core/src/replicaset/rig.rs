@@ -77,7 +77,7 @@ impl Rig {
     pub(super) fn unstarted(kind: Kind, behaviour: Behaviour, replicas: i32) -> Rig {
         let cache = Arc::new(PodCache::new());
         let options = ControllerOptions {
-            behaviour,
+            policy: behaviour.policy(),
             ..ControllerOptions::new(kind)
         };
         let controller = Controller::new(options, cache.clone());

@@ -40,7 +40,7 @@ pub(super) fn sim_options(schedule: &Schedule, behaviour: Behaviour) -> SimOptio
         ("WatchListClient", world.watch_list_client),
     ];
     let up_to = |ms: u32| Latency::Uniform(i64::from(ms) * MS / 10, i64::from(ms) * MS);
-    SimOptions {
+    let options = SimOptions {
         engine: EngineKind::Virtual,
         seed: schedule.seed,
         threads: 1,
@@ -55,7 +55,7 @@ pub(super) fn sim_options(schedule: &Schedule, behaviour: Behaviour) -> SimOptio
                 .into_iter()
                 .collect(),
         },
-        behaviour,
+        policy: behaviour.policy(),
         latency: LatencySettings {
             pod_startup: up_to(world.startup_ms),
             pod_termination: up_to(world.termination_ms),
@@ -65,7 +65,10 @@ pub(super) fn sim_options(schedule: &Schedule, behaviour: Behaviour) -> SimOptio
         },
         api_errors: 0.0,
         phases: 1,
-    }
+    };
+    #[cfg(test)]
+    let options = super::planted_tests::options(options);
+    options
 }
 
 /// How old a new controller's first lists are, in versions, and how long their servers stay behind.

@@ -439,6 +439,11 @@ impl Probe for Judge {
         });
     }
 
+    #[cfg(test)]
+    fn plants(&self, request: &Request) -> Option<Vec<Request>> {
+        super::planted_tests::requests(request)
+    }
+
     fn carries_out(&self, origin: Option<Origin>) {
         self.state().origin = origin;
     }
@@ -454,6 +459,8 @@ impl Probe for Judge {
     }
 
     fn sync_ended(&self, sync: SyncId, controller: &Controller, state: &Sync, now: Now) {
+        #[cfg(test)]
+        super::planted_tests::sync_ended(controller, state.key(), now);
         let outcome = state.outcome();
         self.check(now, |state| {
             if let Outcome::Failed(error) = outcome {

@@ -23,6 +23,8 @@ pub mod invariants;
 pub mod minimise;
 pub mod model;
 mod names;
+#[cfg(test)]
+mod planted_tests;
 pub mod play;
 #[cfg(test)]
 mod progress_tests;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use podstorm::policy::Behaviour;
+use podstorm::policy::{Behaviour, Policy};
 use podstorm_apiserver::latency::Latency;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -19,8 +19,8 @@ pub struct SimOptions {
     pub seed: u64,
     /// What the controllers are told.
     pub controller: ControllerSettings,
-    /// Whose behaviour they have.
-    pub behaviour: Behaviour,
+    /// The rows of their behaviour.
+    pub policy: Policy,
     /// How long things take.
     pub latency: LatencySettings,
     /// API calls of the controllers that are refused with an internal error, as a share of all.
@@ -49,7 +49,7 @@ impl SimOptions {
                 kube_api_burst: UPSTREAM_BURST,
                 feature_gates: BTreeMap::new(),
             },
-            behaviour: Behaviour::Upstream,
+            policy: Behaviour::Upstream.policy(),
             latency: LatencySettings {
                 pod_startup: Latency::ZERO,
                 pod_termination: Latency::ZERO,

@@ -101,7 +101,7 @@ pub(super) fn run_scripted(inputs: Value) -> Result<Run, String> {
         kind,
         burst_replicas: burst,
         gates,
-        behaviour: Behaviour::Upstream,
+        policy: Behaviour::Upstream.policy(),
     };
     let controller = Controller::new(options, cache.clone());
     for value in siblings

@@ -24,7 +24,7 @@ use super::parents::Parent;
 use super::sync::{Outcome, Sync, SyncErrorClass};
 use super::{Controller, Step};
 use crate::cache::PodChange;
-use crate::policy::{Behaviour, Policy};
+use crate::policy::Policy;
 #[cfg(test)]
 use open_names::Holder;
 pub(super) use open_names::Open;
@@ -53,9 +53,8 @@ pub(super) enum CreateFailure {
 }
 
 impl Hardened {
-    /// Of a controller of that behaviour, whose caches hold these kinds.
-    pub(super) fn new(behaviour: Behaviour, kinds: [Kind; 2]) -> Hardened {
-        let policy = behaviour.policy();
+    /// Of a controller with these rows, whose caches hold these kinds.
+    pub(super) fn new(policy: Policy, kinds: [Kind; 2]) -> Hardened {
         Hardened {
             policy,
             fences: Fences::new(kinds),

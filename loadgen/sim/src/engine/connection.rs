@@ -294,7 +294,14 @@ impl<W: Workload> Connection<W> {
         if let (Some(wire), Some(sync)) = (&self.pool.wire, self.sync_id()) {
             wire.probe.carries_out(Some(Origin { sync, stray: false }));
         }
-        let mut answer = self.pool.client.carry_out(request, &mut self.calls, now);
+        let wire = self.pool.wire.as_ref();
+        let planted = wire.and_then(|wire| wire.probe.plants(request));
+        let (client, calls) = (&self.pool.client, &mut self.calls);
+        let mut answer =
+            client.carry_out(planted.as_ref().map_or(request, |all| &all[0]), calls, now);
+        for more in planted.iter().flatten().skip(1) {
+            answer = client.carry_out(more, calls, now);
+        }
         if let Some(wire) = &self.pool.wire {
             wire.probe.carries_out(None);
         }

@@ -253,7 +253,7 @@ impl Builder {
                 terminating_replicas: told.gate("DeploymentReplicaSetTerminatingReplicas"),
                 stale_controller_consistency: told.gate("StaleControllerConsistencyReplicaSet"),
             },
-            behaviour: self.options.behaviour,
+            policy: self.options.policy,
         };
         let controller = Controller::new(options, Arc::clone(cache));
         let (pool, made) = self.workload(controller, component, workers, wire);
@@ -353,7 +353,7 @@ impl Builder {
         let (cluster, started) = (Arc::clone(&self.cluster), Arc::clone(&self.started));
         let delivered = Arc::clone(&self.delivered);
         let line = line.cloned();
-        let (policy, usual) = (self.options.behaviour.policy(), ReflectorOptions::default());
+        let (policy, usual) = (self.options.policy, ReflectorOptions::default());
         let reflector = ReflectorOptions {
             streaming: self.options.controller.gate("WatchListClient"),
             backoff_max_ns: policy.watch_retry_max_ns.unwrap_or(usual.backoff_max_ns),

@@ -37,6 +37,13 @@ pub trait Probe<W: Workload = Controller>: Send + Sync + std::fmt::Debug {
     /// A request is sent.
     fn sends(&self, sync: SyncId, controller: &W, request: &Request, place: Place, now: Now);
 
+    /// What is carried out in place of a request, where a checker has a wrong controller on purpose, to
+    /// see that it is noticed; `None`: the request.
+    fn plants(&self, request: &Request) -> Option<Vec<Request>> {
+        let _ = request;
+        None
+    }
+
     /// From now on until the next call, what is committed comes from there; absent: from others
     /// than the controllers.
     fn carries_out(&self, origin: Option<Origin>);
