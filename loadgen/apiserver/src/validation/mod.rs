@@ -142,35 +142,13 @@ mod testing {
     //! What the tests of the rules share.
 
     use podstorm_objects::Cause;
-    use podstorm_objects::Resource;
     use serde_json::Value;
 
-    /// `value` with `patch` merged in as a JSON merge patch.
-    pub(super) fn merged(mut value: Value, patch: &Value) -> Value {
-        fn merge(value: &mut Value, patch: &Value) {
-            let Value::Object(patch) = patch else {
-                *value = patch.clone();
-                return;
-            };
-            if !value.is_object() {
-                *value = Value::Object(podstorm_objects::Map::new());
-            }
-            let map = value.as_object_mut().expect("made an object");
-            for (key, member) in patch {
-                if member.is_null() {
-                    map.remove(key);
-                } else {
-                    merge(map.entry(key.clone()).or_insert(Value::Null), member);
-                }
-            }
-        }
-        merge(&mut value, patch);
-        value
-    }
+    pub(super) use crate::testing::read;
 
-    /// Reads an object.
-    pub(super) fn read<T: Resource>(value: Value) -> T {
-        T::from_json(value).expect("a readable object")
+    /// `value` with `patch` merged in as a JSON merge patch.
+    pub(super) fn merged(value: Value, patch: &Value) -> Value {
+        crate::testing::merged(value, patch.clone())
     }
 
     /// Causes as `field: message` texts.

@@ -5,13 +5,14 @@ mod wrong;
 use std::sync::Arc;
 
 use podstorm_objects::{
-    AnyObject, Kind, Namespace, Now, Pod, PodPhase, ReplicaSet, Resource, ResourceVersion, Str,
-    Time, WatchEvent,
+    AnyObject, Kind, Namespace, Now, Pod, PodPhase, ReplicaSet, ResourceVersion, Str, Time,
+    WatchEvent,
 };
 use serde_json::json;
 
 use super::*;
 use crate::latency::Latency;
+use crate::testing;
 use crate::{
     Change, Cluster, ClusterOptions, ClusterResource, DeleteOptions, History as Kept, Watch,
     WatchFrom, WatchOptions,
@@ -27,17 +28,14 @@ fn at(seconds: i64) -> Now {
 }
 
 fn pod(name: &str, namespace: &str) -> Pod {
-    let value = json!({"metadata": {"name": name, "namespace": namespace},
-        "spec": {"containers": [{"name": "c", "image": "x:1"}]}});
-    Pod::from_json(value).unwrap()
+    testing::pod(
+        name,
+        json!({"metadata": {"namespace": namespace, "labels": null}}),
+    )
 }
 
 fn replica_set(name: &str, namespace: &str) -> ReplicaSet {
-    let template = json!({"metadata": {"labels": {"app": "web"}},
-        "spec": {"containers": [{"name": "c", "image": "x:1"}]}});
-    let value = json!({"metadata": {"name": name, "namespace": namespace},
-        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template}});
-    ReplicaSet::from_json(value).unwrap()
+    testing::replica_set(name, json!({"metadata": {"namespace": namespace}}))
 }
 
 fn server(kept: Kept) -> (Cluster, Arc<Recorder>) {
