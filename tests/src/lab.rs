@@ -1,4 +1,4 @@
-//! A running cluster for the walk-throughs: manifests go in, and a test waits for what comes of
+//! A running cluster for the walk-throughs: a test applies manifests and waits for what comes of
 //! them. The same test runs on the virtual engine and on threads.
 
 use std::collections::BTreeMap;

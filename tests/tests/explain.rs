@@ -17,7 +17,7 @@ use podstorm_loadgen::settings::{EngineKind, Latency};
 use podstorm_tests::lab::{Lab, SECOND_NS};
 use serde_json::{Value, json};
 
-/// A drawn cluster: two ReplicaSets of one Deployment, one of nobody's, and a
+/// A drawn cluster: two ReplicaSets of one Deployment, one without an owner, and a
 /// ReplicationController, with pods in all states.
 struct Drawn {
     random: fastrand::Rng,
@@ -315,7 +315,7 @@ fn annotations_that_are_advised_make_the_wished_pods_go() {
         };
         let wished = preferred.find(&objects, &told).expect("some are");
         let advice = prefer::advise(&objects, &question, &told, &wished).expect("it can be told");
-        // A real controller over the annotated pods deletes at least so many wished ones.
+        // A real controller over the annotated pods deletes at least that many of the wished pods.
         let mut input = input;
         let mut wished_pods = Vec::new();
         for (place, row) in told.rows.iter().enumerate() {

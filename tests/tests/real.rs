@@ -111,7 +111,7 @@ fn the_page_is_drawn_and_its_console_is_silent() {
             "{number}: {lines:?}"
         );
         let bars = dom.matches("<rect class=\"bar\"").count();
-        let is_timed = number != 1;
-        assert!(bars > 4 || !is_timed, "{number}: {bars} bars");
+        // Without latencies all takes no time; the run that is cut off has two values.
+        assert!(bars >= [5, 0, 2][number], "{number}: {bars} bars");
     }
 }
