@@ -4,5 +4,5 @@
 pub mod command;
 pub mod conformance;
 pub mod fuzz;
+pub mod harness;
 pub mod hazard;
-pub mod lab;

@@ -14,7 +14,7 @@ use podstorm_sim::engine::client::{ApiCalls, Client};
 use podstorm_sim::faults::Call;
 use serde_json::Value;
 
-use crate::lab::NAMESPACE;
+use crate::harness::NAMESPACE;
 
 /// A cluster and a controller that hears of it when it is told to.
 #[derive(Debug)]

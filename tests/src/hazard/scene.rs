@@ -15,7 +15,7 @@ use podstorm_sim::faults::{
 
 use super::diary::Diary;
 use super::view::View;
-use crate::lab::{self, NAMESPACE};
+use crate::harness::{self, NAMESPACE};
 
 /// Milliseconds in ns.
 pub const fn ms(count: i64) -> i64 {
@@ -113,7 +113,7 @@ impl Scene {
     pub fn with(change: impl FnOnce(&mut Setup)) -> Scene {
         let diary: Arc<Diary> = Arc::default();
         let mut setup = Setup {
-            settings: lab::settings(EngineKind::Virtual),
+            settings: harness::settings(EngineKind::Virtual),
             options: ClusterOptions {
                 seed: 7,
                 keeps_past: true,
@@ -145,7 +145,7 @@ impl Scene {
         let created = scene.cluster.create(namespace, now);
         created.expect("the name is free");
         for number in 1..=setup.settings.size.nodes {
-            let node = lab::node(number, setup.settings.size.pods_per_node);
+            let node = harness::node(number, setup.settings.size.pods_per_node);
             scene.cluster.create(node, now).expect("the name is free");
         }
         for _ in 0..setup.managers {
@@ -308,7 +308,7 @@ impl Scene {
     pub fn converged(&self) -> Result<(), String> {
         let sets = self.cluster.list::<ReplicaSet>(Some(NAMESPACE)).0;
         for set in sets.iter().filter(|set| !set.metadata.is_deleting()) {
-            let owned = lab::owned(&self.pods(), &set.metadata.uid);
+            let owned = harness::owned(&self.pods(), &set.metadata.uid);
             let count = |n: usize| i32::try_from(n).expect("there are few pods");
             let active = count(owned.iter().filter(|pod| pod.is_active()).count());
             let ready = owned.iter().filter(|pod| pod.is_active() && pod.is_ready());
@@ -397,7 +397,7 @@ impl Scene {
                 page.ended.as_ref().map(|(_, outcome)| outcome)
             );
         }
-        out + &lab::picture(&self.cluster)
+        out + &harness::picture(&self.cluster)
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::objects;
 use super::scene::Scene;
-use crate::lab::NAMESPACE;
+use crate::harness::NAMESPACE;
 
 impl Scene {
     /// Creates a ReplicaSet.

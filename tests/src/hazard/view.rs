@@ -7,7 +7,7 @@ use podstorm_apiserver::Cluster;
 use podstorm_sim::faults::Call;
 
 use super::diary::{Diary, Did, SyncPage, Written};
-use crate::lab::{self, NAMESPACE};
+use crate::harness::{self, NAMESPACE};
 
 /// A scenario's cluster and diary.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ impl View {
 
     /// All pods of the namespace, sorted by name.
     pub fn pods(&self) -> Vec<Arc<Pod>> {
-        lab::pods(&self.cluster)
+        harness::pods(&self.cluster)
     }
 
     /// The pod of that name, if there is one.
@@ -69,7 +69,7 @@ impl View {
     /// # Panics
     /// When there is no such ReplicaSet.
     pub fn owned(&self, name: &str) -> Vec<Arc<Pod>> {
-        lab::owned(&self.pods(), &self.set(name).metadata.uid)
+        harness::owned(&self.pods(), &self.set(name).metadata.uid)
     }
 
     /// The names of its active pods.

@@ -200,7 +200,7 @@ fn hazard_70_tombstones() {
     hand.controller.pods_listed(&initial, hand.now);
     hand.list_sets();
     while hand.sync_next(|_| None).is_some() {}
-    let names: Vec<String> = podstorm_tests::lab::pods(&hand.cluster)
+    let names: Vec<String> = podstorm_tests::harness::pods(&hand.cluster)
         .iter()
         .map(|pod| pod.metadata.name.to_string())
         .collect();
@@ -258,7 +258,7 @@ fn hazard_71_handlers_lag_behind_the_store() {
         next.metadata.resource_version = ResourceVersion::from(number + 1_000);
         backlog.push(pods.apply(Delta::Applied(Arc::new(next))));
     }
-    for pod in podstorm_tests::lab::pods(&hand.cluster) {
+    for pod in podstorm_tests::harness::pods(&hand.cluster) {
         if *pod.metadata.name != *"noisy" {
             backlog.push(pods.apply(Delta::Applied(pod)));
         }
