@@ -4,7 +4,7 @@
     reason = "a corpus that can't be read is a failed test"
 )]
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use podstorm_tests::fuzz::{Mutator, TARGETS, Target};
@@ -17,11 +17,10 @@ fn holds(name: &str) {
     let mut read = [0, 0];
     for input in corpus.iter().cloned().chain(mutated) {
         let run = || (target.run)(&input);
-        let was_read = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let was_read = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
             let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-crash"));
             std::fs::write(&path, &input).unwrap();
-            println!("{}\nbroken by {}", target.claim, path.display());
-            resume_unwind(panic)
+            panic!("{}: broken by {}", target.claim, path.display())
         });
         read[usize::from(was_read)] += 1;
     }
