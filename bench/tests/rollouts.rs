@@ -51,7 +51,7 @@ impl World {
         set.metadata.generation += 1;
         set.metadata.resource_version = self.version().into();
         let delta = Delta::Applied(Arc::new(set.clone()));
-        self.controller.parent_delta(delta, self.now);
+        self.controller.owner_delta(delta, self.now);
     }
 
     fn pod(&mut self, pod: Pod, is_gone: bool) {
@@ -81,7 +81,7 @@ impl World {
             match request {
                 Request::CreatePod {
                     namespace,
-                    body,
+                    pod: body,
                     name,
                 } => {
                     let mut pod = Pod::clone(body);
@@ -165,7 +165,7 @@ fn roll_out(world: &mut World, number: u128) {
     for mut set in sets {
         set.metadata.resource_version = world.version().into();
         let delta = Delta::Deleted(Arc::new(set));
-        world.controller.parent_delta(delta, world.now);
+        world.controller.owner_delta(delta, world.now);
     }
     world.work();
     world.now.mono_ns += ROLLOUT_NS;
@@ -195,7 +195,7 @@ fn nothing_is_kept_for_replica_sets_that_are_gone() {
             bytes.push(dhat::HeapStats::get().curr_bytes);
         }
         assert_eq!(world.cache.len(), 0);
-        assert_eq!(world.controller.parents().all().len(), 0);
+        assert_eq!(world.controller.owners().all().len(), 0);
         let settled = bytes[SETTLED - 1];
         let largest = bytes[SETTLED..].iter().max().expect("there are more");
         let gone = (ROLLOUTS - SETTLED) * usize::try_from(SETS).expect("few");

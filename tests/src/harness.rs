@@ -34,7 +34,7 @@ const LIMIT_NS: i64 = 120 * SECOND_NS;
 /// A running cluster with nodes and the namespace `default`.
 #[derive(Debug)]
 pub struct Harness {
-    inner: engine::Lab,
+    inner: engine::Harness,
 }
 
 impl Harness {
@@ -48,7 +48,7 @@ impl Harness {
         let mut settings = settings(engine);
         change(&mut settings);
         let harness = Harness {
-            inner: engine::Lab::new(&settings.sim_options()),
+            inner: engine::Harness::new(&settings.sim_options()),
         };
         let metadata = ObjectMeta {
             name: NAMESPACE.into(),

@@ -13,7 +13,7 @@ use podstorm::policy::Behaviour;
 use podstorm_apiserver::Cluster;
 use podstorm_apiserver::latency::Latency;
 use podstorm_objects::{Namespace, Node, ObjectMeta, Pod, Uid};
-use podstorm_sim::engine::site::{Site, Stopped};
+use podstorm_sim::engine::fault_harness::{FaultHarness, Stopped};
 use podstorm_sim::faults::{StreamEnd, StreamKind};
 use podstorm_sim::options::{ControllerSettings, EngineKind, LatencySettings, SimOptions};
 use serde_json::{Value, json};
@@ -106,7 +106,7 @@ enum Later {
 /// Carries actions out.
 #[derive(Debug)]
 pub(super) struct Player {
-    pub(super) site: Site,
+    pub(super) site: FaultHarness,
     judge: Arc<Judge>,
     world: World,
     /// What each ReplicaSet is made from, by name.
@@ -133,7 +133,7 @@ struct SetPlan {
 }
 
 impl Player {
-    pub(super) fn new(schedule: &Schedule, mut site: Site, judge: Arc<Judge>) -> Player {
+    pub(super) fn new(schedule: &Schedule, mut site: FaultHarness, judge: Arc<Judge>) -> Player {
         // A manager without any would only hear of pods that are none of its business.
         if schedule.has_replication_controllers() {
             site.add_replication_controllers();
@@ -286,14 +286,14 @@ impl Player {
             Later::CreateReplicaSet { name } => self.create_set(&name),
             Later::Ready { pods } => self.ready_again(&pods),
             Later::List { stream } => {
-                for line in self.site.alive() {
-                    line.end(stream, StreamEnd::Expired);
+                for connection in self.site.alive() {
+                    connection.end(stream, StreamEnd::Expired);
                 }
                 self.site.wake_controllers();
             }
             Later::ClockRight => {
-                for line in self.site.alive() {
-                    line.set_wall_offset(0);
+                for connection in self.site.alive() {
+                    connection.set_wall_offset(0);
                 }
             }
             Later::LiftQuota => self.cluster().set_pod_quota(NAMESPACE, None),
@@ -309,10 +309,10 @@ impl Player {
     fn start(&mut self, stale: Stale) {
         self.site.start_manager();
         if stale.versions > 0 {
-            if let Some(line) = self.site.alive().last() {
+            if let Some(connection) = self.site.alive().last() {
                 for stream in StreamKind::ALL {
                     let for_ns = i64::from(stale.for_ms) * MS;
-                    line.lag_for(stream, u64::from(stale.versions), for_ns);
+                    connection.lag_for(stream, u64::from(stale.versions), for_ns);
                 }
             }
             self.judge.stale_start();
@@ -322,8 +322,8 @@ impl Player {
     /// Puts everything right.
     pub(super) fn heal(&mut self) {
         self.site.network().heal();
-        for line in self.site.alive() {
-            line.heal();
+        for connection in self.site.alive() {
+            connection.heal();
         }
         let mut away = false;
         while let Some(Reverse((_, number))) = self.later.pop() {
@@ -485,7 +485,7 @@ fn named(name: &str) -> ObjectMeta {
     }
 }
 
-fn ready(is_ready: bool, site: &Site) -> Value {
+fn ready(is_ready: bool, site: &FaultHarness) -> Value {
     let time = site.now().wall().to_string();
     let status = if is_ready { "True" } else { "False" };
     json!({"type": "Ready", "status": status, "lastTransitionTime": time})

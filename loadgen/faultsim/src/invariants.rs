@@ -28,9 +28,9 @@ use podstorm::intern::KeyId;
 use podstorm::replicaset::{Controller, Outcome, Sync};
 use podstorm_apiserver::{Commit, CommitObserver};
 use podstorm_objects::{Kind, Now, Pod, ReplicaSet, ReplicationController};
-use podstorm_sim::engine::probe::{Origin, Probe, SyncId};
-use podstorm_sim::engine::site::Site;
-use podstorm_sim::faults::{Call, FaultClass, Place};
+use podstorm_sim::engine::fault_harness::FaultHarness;
+use podstorm_sim::engine::observer::{Observer, Origin, SyncId};
+use podstorm_sim::faults::{BatchPosition, Call, FaultClass};
 
 use super::action::Action;
 use super::coverage;
@@ -183,7 +183,7 @@ impl Judge {
     }
 
     /// A step of the schedule is about to be carried out.
-    pub(super) fn acts(&self, step: &Step, site: &Site) {
+    pub(super) fn acts(&self, step: &Step, site: &FaultHarness) {
         let mut state = self.state();
         state.now = site.now();
         state.tell(|| format!("-> {}", describe(step)));
@@ -197,23 +197,23 @@ impl Judge {
         }
         let (is_busy, nodes) = (!state.books.busy.is_empty(), self.nodes);
         let mark = state.reach.acts(step, is_busy, nodes, site.now());
-        site.network().mark_as(Some(mark));
+        site.network().set_fault_id(Some(mark));
         state.books.disturbed(&step.action, site);
     }
 
     /// It has been carried out.
-    pub(super) fn acted(&self, site: &Site) {
-        site.network().mark_as(None);
+    pub(super) fn acted(&self, site: &FaultHarness) {
+        site.network().set_fault_id(None);
         self.state().reach.acted();
     }
 
     /// The run is over: what has been noticed in it is counted.
-    pub(super) fn ends(&self, site: &Site) {
+    pub(super) fn ends(&self, site: &FaultHarness) {
         self.state().reach.notice(site.network().take_noticed());
     }
 
     /// A controller has died.
-    pub(super) fn died(&self, site: &Site) {
+    pub(super) fn died(&self, site: &FaultHarness) {
         let mut state = self.state();
         state.now = site.now();
         state.verdict.crashed = true;
@@ -237,14 +237,14 @@ impl Judge {
     }
 
     /// Users have just done something: the reference model does what the controllers must do.
-    pub(super) fn stepped(&self, site: &Site) {
+    pub(super) fn stepped(&self, site: &FaultHarness) {
         if let Some(lockstep) = &mut self.state().lockstep {
             lockstep.stepped(&Scene::of(site.cluster()));
         }
     }
 
     /// The site rests, as wanted, or (`rests` is false) users go on before it does.
-    pub(super) fn compares(&self, site: &Site, rests: bool) {
+    pub(super) fn compares(&self, site: &FaultHarness, rests: bool) {
         self.check(site.now(), |state| match &mut state.lockstep {
             Some(lockstep) if rests => lockstep
                 .rests(&Scene::of(site.cluster()))
@@ -258,7 +258,7 @@ impl Judge {
     }
 
     /// All is as wanted and quiet: what a controller keeps must be as small as it should be.
-    pub(super) fn at_rest(&self, site: &Site) {
+    pub(super) fn at_rest(&self, site: &FaultHarness) {
         let violation = {
             let mut state = self.state();
             state.now = site.now();
@@ -344,9 +344,9 @@ impl State {
     }
 
     /// Counts the requests that met a fault since the last look.
-    fn strike_hits(&mut self, site: &Site) {
+    fn strike_hits(&mut self, site: &FaultHarness) {
         for hit in site.network().take_hits() {
-            self.strike(hit.class, Some(coverage::step_of(hit.call, hit.place)));
+            self.strike(hit.class, Some(coverage::step_of(hit.call, hit.position)));
         }
     }
 }
@@ -403,7 +403,7 @@ impl CommitObserver for Judge {
     }
 }
 
-impl Probe for Judge {
+impl Observer for Judge {
     fn sync_begins(&self, sync: SyncId, controller: &Controller, key: KeyId, now: Now) {
         self.check(now, |state| {
             state.verdict.syncs += 1;
@@ -413,7 +413,7 @@ impl Probe for Judge {
                 state.trace.add_str(sync.kind.name());
             }
             if now.mono_ns - state.phase_began_ns > QUIET_SETTLES_NS {
-                let name = controller.parents().name(key).name.to_string();
+                let name = controller.owners().name(key).name.to_string();
                 let syncs = state.phase_syncs.entry((sync.incarnation, name));
                 *syncs.or_default() += 1;
             }
@@ -427,7 +427,7 @@ impl Probe for Judge {
         sync: SyncId,
         controller: &Controller,
         request: &Request,
-        place: Place,
+        place: BatchPosition,
         now: Now,
     ) {
         self.check(now, |state| {

@@ -121,7 +121,7 @@ rows! {
     own_writes_that_are_not_waited_for_are_noticed:
         record_every_write = false, Seeds::All, &["S1", "S2", "S3", "L3"];
     expectations_that_nobody_settles_are_noticed:
-        settle_expectations = false, Seeds::All, &["L1", "S5"];
+        clear_stale_expectations = false, Seeds::All, &["L1", "S5"];
     pods_that_the_server_names_are_noticed:
         choose_pod_names = false, Seeds::All, &["S1", "S7"];
     deletes_without_a_uid_are_noticed:
@@ -234,11 +234,13 @@ fn a_pod_too_many_is_noticed() {
     wrong(
         Fault::Requests(|request| match request {
             Request::CreatePod {
-                namespace, body, ..
+                namespace,
+                pod: body,
+                ..
             } if body.metadata.owner_references.len() == 1 => {
                 let more = Request::CreatePod {
                     namespace: namespace.clone(),
-                    body: Arc::clone(body),
+                    pod: Arc::clone(body),
                     name: None,
                 };
                 Some(vec![more, request.clone()])
@@ -254,7 +256,7 @@ fn a_pod_for_another_owner_is_noticed() {
     wrong(
         Fault::Requests(|request| {
             let mut wrong = request.clone();
-            if let Request::CreatePod { body, .. } = &mut wrong {
+            if let Request::CreatePod { pod: body, .. } = &mut wrong {
                 let owners = &mut Arc::make_mut(body).metadata.owner_references;
                 Arc::make_mut(owners.first_mut()?).uid = Uid::new("another");
                 return Some(vec![wrong]);
@@ -311,7 +313,7 @@ fn a_status_that_says_less_is_noticed() {
 fn every_row_is_planted_or_has_a_test_of_its_own() {
     let Policy {
         record_every_write: _,
-        settle_expectations: _,
+        clear_stale_expectations: _,
         choose_pod_names: _,
         delete_by_uid: _,
         retry_max_ns: _,
@@ -324,9 +326,9 @@ fn every_row_is_planted_or_has_a_test_of_its_own() {
         // `nothing_is_counted_before_the_caches_have_come_to_the_versions_of_the_start`.
         fence_at_start: _,
         // `a_burst_ends_with_its_object`.
-        recheck_parent_between_batches: _,
+        recheck_owner_between_batches: _,
         // `an_owner_that_loses_a_pod_as_its_deletion_begins_is_woken`.
-        wake_whoever_lost_a_pod: _,
+        wake_previous_owners: _,
         // The reflector's own tests of its longest delay.
         watch_retry_max_ns: _,
     } = Behaviour::Hardened.policy();

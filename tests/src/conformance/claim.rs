@@ -27,7 +27,7 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     loop {
         match claim.step() {
             ClaimStep::Finished => break,
-            ClaimStep::ReadParent => {
+            ClaimStep::ReadOwner => {
                 checks += 1;
                 claim.adoption_checked(match can_adopt.as_str() {
                     "ok" => Ok(()),

@@ -53,13 +53,13 @@ impl Harness {
         match op.as_str() {
             "parentAdd" | "parentUpdate" => {
                 let object = parent(kind, step.value("object"))?;
-                let change = controller.parents().apply(Delta::Applied(object));
-                controller.parent_changed(&change, now);
+                let change = controller.owners().apply(Delta::Applied(object));
+                controller.owner_changed(&change, now);
             }
             "parentDelete" => {
                 let object = parent(kind, step.value("object"))?;
-                let change = controller.parents().apply(Delta::Deleted(object));
-                controller.parent_changed(&change, now);
+                let change = controller.owners().apply(Delta::Deleted(object));
+                controller.owner_changed(&change, now);
             }
             "parentTombstone" => {
                 let key = step.text("key")?;
@@ -70,10 +70,10 @@ impl Harness {
                 };
                 let change =
                     controller
-                        .parents()
+                        .owners()
                         .apply_tombstone(namespace, name, object.as_deref());
                 if let Some(change) = change {
-                    controller.parent_changed(&change, now);
+                    controller.owner_changed(&change, now);
                 }
             }
             "podAdd" | "podUpdate" => {
@@ -101,7 +101,7 @@ impl Harness {
                 let key = step.text("key")?;
                 let count = step.int("n")?;
                 let (namespace, name) = parse_key(&key).map_err(|error| error.to_string())?;
-                let id = controller.parents().intern(namespace, name);
+                let id = controller.owners().intern(namespace, name);
                 controller
                     .expectations()
                     .expect_creations(id, count, self.now_ns);
@@ -111,7 +111,7 @@ impl Harness {
                 let key = step.text("key")?;
                 let keys = step.list("keys")?;
                 let (namespace, name) = parse_key(&key).map_err(|error| error.to_string())?;
-                let id = controller.parents().intern(namespace, name);
+                let id = controller.owners().intern(namespace, name);
                 let names = keys.iter().filter_map(Value::as_str);
                 let names = names.map(|key| waited_name(namespace, key).into());
                 controller
@@ -157,7 +157,7 @@ impl Harness {
 /// Records a write for every parent that is cached, and for those of which one is to be cleared, `owner=uid`:
 /// what is cleared can be seen then. Gives owners and UIDs.
 fn write_for_all(controller: &Controller, cleared: &[String]) -> BTreeMap<String, Uid> {
-    let cached = controller.parents().all().into_iter().map(|parent| {
+    let cached = controller.owners().all().into_iter().map(|parent| {
         let meta = &parent.object.metadata;
         (
             format!("{}/{}", meta.namespace, meta.name),

@@ -20,7 +20,7 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     let controller = Controller::new(ControllerOptions::new(kind), cache.clone());
     for value in parents {
         controller
-            .parents()
+            .owners()
             .apply(Delta::Applied(parent(kind, value)?));
     }
     for pod in &pods {
@@ -30,9 +30,9 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
         let name = expected.text("parent")?;
         let (namespace, short) =
             podstorm::replicaset::parse_key(&name).map_err(|error| error.to_string())?;
-        let key = controller.parents().intern(namespace, short);
+        let key = controller.owners().intern(namespace, short);
         let parent = controller
-            .parents()
+            .owners()
             .get(key)
             .ok_or(format!("{name} is not cached"))?;
         let related = controller.related_pods(&parent);

@@ -94,7 +94,7 @@ impl Api {
             self.requests
                 .push(json!({"verb": "delete", "resource": "pods", "names": names}));
         }
-        if let Some(Request::CreatePod { body, .. }) = requests.first() {
+        if let Some(Request::CreatePod { pod: body, .. }) = requests.first() {
             self.note_creates(requests.len(), body);
         }
         for index in order {
@@ -126,7 +126,7 @@ impl Api {
     fn answer(&mut self, request: &Request) -> Result<Answer, String> {
         let cancelled = || Answer::Failed(ApiError::transport("context canceled"));
         Ok(match request {
-            Request::CreatePod { body, .. } => {
+            Request::CreatePod { pod: body, .. } => {
                 let index = self.creates_called;
                 self.creates_called += 1;
                 if self.cancelled {

@@ -42,7 +42,7 @@ pub(super) fn drain(controller: &Controller, now_ns: i64) -> Vec<String> {
     let mut keys = Vec::new();
     while let Take::Key(key) = controller.queue().try_take(now_ns) {
         controller.queue().done(key, now_ns);
-        keys.push(controller.parents().name(key).to_string());
+        keys.push(controller.owners().name(key).to_string());
     }
     keys
 }
@@ -61,7 +61,7 @@ pub(super) fn drain_delayed(controller: &Controller, now_ns: i64) -> Vec<Value> 
 /// The key of an owner that records name with a slash even where the namespace is empty.
 pub(super) fn owner_key(controller: &Controller, owner: &str) -> KeyId {
     let (namespace, name) = owner.split_once('/').unwrap_or(("", owner));
-    controller.parents().intern(namespace, name)
+    controller.owners().intern(namespace, name)
 }
 
 /// A value without its null and empty members, which JSON writers treat differently.
@@ -102,7 +102,7 @@ pub(super) fn expectations_of(controller: &Controller, key: &str, now_ns: i64) -
             {"exists": false, "add": 0, "del": 0, "keys": null, "satisfied": true}
         );
     };
-    let id = controller.parents().intern(namespace, name);
+    let id = controller.owners().intern(namespace, name);
     let counts = controller.expectations().counts(id);
     let keys = controller
         .expectations()

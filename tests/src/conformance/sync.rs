@@ -104,7 +104,7 @@ pub(super) fn run_scripted(inputs: Value) -> Result<Run, String> {
         .chain((!parent_json.is_null()).then_some(parent_json))
     {
         controller
-            .parents()
+            .owners()
             .apply(Delta::Applied(parent(kind, value)?));
     }
     for pod in &pods {
@@ -119,7 +119,7 @@ pub(super) fn run_scripted(inputs: Value) -> Result<Run, String> {
             return Ok(Run::refused(error.to_string()));
         }
     };
-    let id = controller.parents().intern(names.0, names.1);
+    let id = controller.owners().intern(names.0, names.1);
     set_expectations(&mut case, &controller, names.0, id)?;
     set_consistency(&mut case, &controller, kind, id)?;
     case.finish()?;
@@ -240,7 +240,7 @@ fn set_consistency(
         if of == Kind::POD {
             controller.pods().bookmark(&reached);
         } else {
-            controller.parent_bookmark(&reached);
+            controller.owner_bookmark(&reached);
         }
     }
     written.finish()?;

@@ -114,7 +114,7 @@ impl Hand {
     /// The controller hears of the ReplicaSets as they are.
     pub fn list_sets(&self) {
         let (sets, version) = self.cluster.list::<ReplicaSet>(None);
-        self.controller.parent_replace(sets, &version, self.now);
+        self.controller.owner_replace(sets, &version, self.now);
     }
 
     /// The pod cache is filled with the pods as they are; nobody is told yet.
@@ -125,7 +125,7 @@ impl Hand {
 
     /// Creations and deletions that are awaited for a ReplicaSet.
     pub fn expected(&self, name: &str) -> Option<(i64, i64)> {
-        let key = self.controller.parents().intern(NAMESPACE, name);
+        let key = self.controller.owners().intern(NAMESPACE, name);
         let counts = self.controller.expectations().counts(key)?;
         Some((counts.add, counts.del))
     }

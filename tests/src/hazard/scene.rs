@@ -8,9 +8,9 @@ use podstorm::object::{Namespace, Now, ObjectMeta, ReplicaSet};
 use podstorm::replicaset::Controller;
 use podstorm_apiserver::ClusterOptions;
 use podstorm_loadgen::settings::{EngineKind, Settings};
-use podstorm_sim::engine::site::{Site, Stopped};
+use podstorm_sim::engine::fault_harness::{FaultHarness, Stopped};
 use podstorm_sim::faults::{
-    Armed, Call, CrashPoint, Effect, FaultClass, Line, StreamEnd, StreamKind,
+    Armed, Call, Connection, CrashPoint, Effect, FaultClass, StreamEnd, StreamKind,
 };
 
 use super::diary::Diary;
@@ -78,7 +78,7 @@ pub fn fault(calls: &[Call], effect: Effect, times: u32) -> Armed {
 /// A scenario.
 #[derive(Debug)]
 pub struct Scene {
-    site: Site,
+    site: FaultHarness,
     view: View,
     concluded: bool,
 }
@@ -123,7 +123,7 @@ impl Scene {
             managers: 1,
         };
         change(&mut setup);
-        let site = Site::new(&setup.settings.sim_options(), setup.options, diary.clone());
+        let site = FaultHarness::new(&setup.settings.sim_options(), setup.options, diary.clone());
         let view = View {
             cluster: site.cluster().clone(),
             diary,
@@ -161,7 +161,7 @@ impl Scene {
     }
 
     /// Starts another controller manager; answers its line.
-    pub fn start(&mut self) -> Arc<Line> {
+    pub fn start(&mut self) -> Arc<Connection> {
         self.site.start_manager();
         self.line()
     }
@@ -170,7 +170,7 @@ impl Scene {
     ///
     /// # Panics
     /// When none is.
-    pub fn line(&self) -> Arc<Line> {
+    pub fn line(&self) -> Arc<Connection> {
         self.site
             .alive()
             .pop()
@@ -201,7 +201,7 @@ impl Scene {
     /// The expectations of a ReplicaSet: creations and deletions awaited.
     pub fn expected(&self, name: &str) -> Option<(i64, i64)> {
         let controller = self.controller();
-        let key = controller.parents().intern(NAMESPACE, name);
+        let key = controller.owners().intern(NAMESPACE, name);
         let counts = controller.expectations().counts(key)?;
         Some((counts.add, counts.del))
     }
@@ -209,7 +209,7 @@ impl Scene {
     /// How often the key of a ReplicaSet has failed since it went well last.
     pub fn failures(&self, name: &str) -> u32 {
         let controller = self.controller();
-        let key = controller.parents().intern(NAMESPACE, name);
+        let key = controller.owners().intern(NAMESPACE, name);
         controller.queue().num_requeues(key)
     }
 
@@ -295,8 +295,8 @@ impl Scene {
     /// Nothing goes wrong any more: the last lists and watches of what is alive are complete.
     pub fn heal(&mut self) {
         self.site.network().heal();
-        for line in self.site.alive() {
-            line.heal();
+        for connection in self.site.alive() {
+            connection.heal();
         }
         self.site.wake_controllers();
     }

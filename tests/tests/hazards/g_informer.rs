@@ -134,12 +134,12 @@ fn hazard_68_events_come_again() {
     scene.create_set(idle_set("web", 3));
     scene.run(seconds(1));
     assert_eq!(scene.expected("web"), Some((0, 0)));
-    assert_eq!(scene.line().disturbed_events().1, 3);
+    assert_eq!(scene.line().altered_events().1, 3);
     let syncs = scene.syncs().len();
     scene.line().replay_events(StreamKind::Pods, 1);
     scene.release(StreamKind::Pods);
     scene.run(seconds(1));
-    assert_eq!(scene.line().disturbed_events().1, 4);
+    assert_eq!(scene.line().altered_events().1, 4);
     assert_eq!(
         (scene.syncs().len(), scene.expected("web")),
         (syncs, Some((0, 0)))
@@ -153,7 +153,7 @@ fn hazard_68_events_come_again() {
     scene.line().replay_events(StreamKind::Pods, 4);
     scene.release(StreamKind::Pods);
     scene.run(seconds(1));
-    assert_eq!(scene.line().disturbed_events().1, 8);
+    assert_eq!(scene.line().altered_events().1, 8);
     assert_eq!(scene.expected("web"), Some((0, 0)));
     assert_eq!((scene.count(Did::Create), scene.count(Did::Delete)), (3, 0));
     scene.conclude();
@@ -168,7 +168,7 @@ fn hazard_69_nothing_but_bookmarks() {
     hand.list_pods();
     assert_eq!(hand.sync().sent(Call::CreatePod), 1);
     hand.pass(seconds(1));
-    let key = hand.controller.parents().intern("default", "web");
+    let key = hand.controller.owners().intern("default", "web");
     hand.list_sets();
     let refused = hand.sync();
     let Outcome::Failed(error) = refused.outcome else {
@@ -177,7 +177,7 @@ fn hazard_69_nothing_but_bookmarks() {
     assert!(matches!(error.class, SyncErrorClass::Consistency(_)));
     let version = ResourceVersion::from(hand.cluster.resource_version());
     hand.controller.pods().bookmark(&version);
-    hand.controller.parent_bookmark(&version);
+    hand.controller.owner_bookmark(&version);
     assert_eq!(hand.controller.queue().len(), 0);
     assert_eq!(hand.expected("web"), Some((1, 0)));
     hand.controller.queue().add(key, hand.now.mono_ns);
@@ -225,7 +225,7 @@ fn hazard_70_tombstones() {
         assert_eq!(hand.controller.queue().len(), 0);
     }
     // And a parent's without its object.
-    let parents = hand.controller.parents();
+    let parents = hand.controller.owners();
     assert!(parents.apply_tombstone("default", "web", None).is_none());
     let key = parents.intern("default", "web");
     assert!(parents.get(key).is_none());
@@ -235,7 +235,7 @@ fn hazard_70_tombstones() {
     let change = parents
         .apply_tombstone("default", "web", Some(&set))
         .unwrap();
-    hand.controller.parent_changed(&change, hand.now);
+    hand.controller.owner_changed(&change, hand.now);
     assert_eq!(hand.expected("web"), None);
     assert_eq!(hand.controller.queue().len(), 1);
 }
@@ -299,7 +299,7 @@ fn hazard_72_resync() {
         controller.pod_changed(&change, scene.now());
     }
     assert_eq!(controller.queue().len(), 0);
-    controller.parent_resync(scene.now());
+    controller.owner_resync(scene.now());
     assert_eq!(controller.queue().len(), 3);
     scene.release(StreamKind::Pods);
     scene.run(seconds(1));

@@ -9,8 +9,8 @@ use podstorm::policy::Behaviour;
 use podstorm::replicaset::{Controller, ControllerOptions, Sync};
 use podstorm_apiserver::{Change, Commit, CommitObserver};
 use podstorm_objects::{AnyObject, Kind, Now, Pod, ReplicaSet, Resource};
-use podstorm_sim::engine::probe::{Origin, Probe, SyncId};
-use podstorm_sim::faults::Place;
+use podstorm_sim::engine::observer::{Observer, Origin, SyncId};
+use podstorm_sim::faults::BatchPosition;
 use serde_json::{Value, json};
 
 use super::super::draw::{Wanted, draw};
@@ -74,7 +74,7 @@ impl Court {
     }
 
     pub(super) fn key(&self) -> KeyId {
-        self.controller.parents().intern(NAMESPACE, "web")
+        self.controller.owners().intern(NAMESPACE, "web")
     }
 
     pub(super) fn next_version(&mut self) -> String {
@@ -131,7 +131,7 @@ impl Court {
 
     pub(super) fn see_set(&self, set: &Arc<ReplicaSet>) {
         self.controller
-            .parent_delta(Delta::Applied(Arc::clone(set)), NOW);
+            .owner_delta(Delta::Applied(Arc::clone(set)), NOW);
     }
 
     pub(super) fn pod(&mut self, name: &str, owner: Option<&str>, more: Value) -> Arc<Pod> {
@@ -203,7 +203,7 @@ impl Court {
     }
 
     pub(super) fn sends(&self, sync: SyncId, request: &Request, batch: u32) {
-        let place = Place { batch, index: 0 };
+        let place = BatchPosition { batch, index: 0 };
         self.judge
             .sends(sync, &self.controller, request, place, NOW);
     }
@@ -230,5 +230,8 @@ pub(super) fn merge(value: &mut Value, more: Value) {
 }
 
 pub(super) fn origin(sync: SyncId) -> Origin {
-    Origin { sync, stray: false }
+    Origin {
+        sync,
+        orphaned: false,
+    }
 }
